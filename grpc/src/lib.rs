@@ -1,0 +1,1 @@
+//! etcd v3 gRPC services over the revstore engine.
