@@ -1,1 +1,76 @@
 //! The MVCC engine of revstore: a revision-ordered key-value store in memory.
+//!
+//! The store has one clock, the [revision](MainRevision): every transaction that changes something gets
+//! the next one. Every version of every key stays readable until a [compaction](Engine::compact)
+//! drops it, [watches](Engine::watch) follow changes in order from any kept revision, and
+//! [leases](Engine::grant) end the life of keys that nobody keeps alive.
+//!
+//! ```
+//! use revstore_engine::{Engine, KeyRange, Range, WatchOptions};
+//!
+//! let engine = Engine::builder().build();
+//! let mut watcher = engine.watch(WatchOptions::of(KeyRange::prefix("job/")))?;
+//! let queued = engine.put("job/1", "queued")?.revision;
+//! engine.put("job/1", "done")?;
+//!
+//! let then = engine.range(&Range::of(KeyRange::prefix("job/")).at(queued))?;
+//! assert_eq!(then.kvs[0].value(), b"queued");
+//! let first = watcher.next_blocking().unwrap()?;
+//! assert_eq!(first.events[0].kv.value(), b"queued");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! There is no network and no runtime here: calls run on the caller's thread, watches can be waited for
+//! by threads and by tasks of any executor, and time comes from a [`Clock`] that tests can move
+//! by hand ([`ManualClock`]). Clause ids such as DM-1 name rules of etcd's behaviour, ids such as I3
+//! the invariants in `ARCHITECTURE.md`.
+//!
+//! # Reading the source
+//! `commit.rs` is the heart: store, publish, notify. `txn.rs` decides what a commit does, `read.rs`
+//! reads without it. Below them stand `index.rs` (over `tree.rs`), `entry.rs` (the versions of a key),
+//! `record.rs` (one version) and `log.rs` (all changes in order). `watch/` follows the log,
+//! `compaction.rs` shortens it, `lease.rs` and `duties.rs` act when the clock says so.
+
+mod clock;
+mod commit;
+mod compaction;
+mod duties;
+mod engine;
+mod entry;
+mod error;
+mod index;
+mod key;
+mod lease;
+mod log;
+mod options;
+mod pins;
+mod read;
+mod record;
+mod revision;
+mod store;
+mod sync;
+mod tree;
+mod txn;
+mod watch;
+
+#[cfg(not(loom))]
+pub use clock::SystemClock;
+pub use clock::{Clock, ManualClock, Timed};
+pub use compaction::Compaction;
+pub use duties::AutoCompaction;
+pub use engine::{Engine, History, Stats};
+pub use error::{CompactError, LeaseError, PutError, ReadError, TxnError, WatchError};
+pub use key::KeyRange;
+pub use lease::{LEASE_TTL_MAX_SECONDS, LeaseGrant, LeaseStatus};
+pub use options::EngineBuilder;
+pub use read::{Filter, Range, RangeResult, SortBy, SortOrder};
+pub use record::{KeyValue, LeaseId, RECORD_OVERHEAD_BYTES};
+pub use revision::{MainRevision, Revision};
+pub use txn::{
+    Compare, CompareTarget, DeleteResult, Op, OpResult, Put, PutLease, PutResult, Relation, Txn,
+    TxnResult,
+};
+pub use watch::{
+    Event, WatchBatch, WatchCreated, WatchEnd, WatchId, WatchOptions, WatchResponse, WatchStream,
+    Watcher,
+};

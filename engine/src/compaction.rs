@@ -1,0 +1,217 @@
+//! Compaction: first the mark, then the removal, step by step along the log.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use triomphe::Arc;
+
+use crate::entry::Entry;
+use crate::error::CompactError;
+use crate::record::KeyValue;
+use crate::revision::MainRevision;
+use crate::store::Store;
+use crate::sync;
+
+/// Records that one step removes between two looks at anything else.
+const STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 128 };
+
+/// What is left to do after a compaction was announced: giving the memory back.
+///
+/// From the moment it exists, reads below the mark and watches from below it are refused (CO-4).
+/// [`Compaction::run`] removes what nobody can ask for any more. A compaction that is dropped
+/// without being run is made up for by the next one.
+///
+/// ```
+/// # use revstore_engine::{Engine, MainRevision, Range, KeyRange, ReadError};
+/// # let engine = Engine::builder().build();
+/// for value in ["1", "2", "3"] {
+///     engine.put("key", value)?;
+/// }
+/// engine.compact(MainRevision(4))?.run();
+/// let old = engine.range(&Range::of(KeyRange::one("key")).at(MainRevision(3)));
+/// assert!(matches!(old, Err(ReadError::Compacted { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the memory is given back by `run`"]
+pub struct Compaction {
+    store: sync::Arc<Store>,
+    mark: MainRevision,
+}
+
+impl Compaction {
+    pub(crate) fn new(store: sync::Arc<Store>, mark: MainRevision) -> Self {
+        Self { store, mark }
+    }
+
+    /// The oldest revision that can still be read.
+    pub fn mark(&self) -> MainRevision {
+        self.mark
+    }
+
+    /// Removes what lies below the mark. Cost follows what is removed; no writer waits for longer
+    /// than one step of it, which looks at no more than a few dozen keys.
+    pub fn run(self) {
+        self.store.remove_below(self.mark);
+    }
+}
+
+impl Store {
+    /// Announces a compaction: from now on nothing below `requested` can be read.
+    pub(crate) fn announce_compaction(&self, requested: MainRevision) -> Result<(), CompactError> {
+        // Under the sequencer, so that no transaction meets two answers (TXN-22), and so that every
+        // pin is either seen by the removal or taken at a position that it does not harm.
+        let _sequencer = self.sequencer.lock();
+        let current = self.current.load();
+        if let Some(compacted) = self.compacted.load().filter(|mark| requested <= *mark) {
+            return Err(CompactError::Compacted {
+                requested,
+                compacted,
+            });
+        }
+        // CO-3: a store that was never compacted stands at -1, so 0 is accepted once.
+        if requested < MainRevision(0) {
+            return Err(CompactError::Compacted {
+                requested,
+                compacted: MainRevision(0),
+            });
+        }
+        if requested > current {
+            return Err(CompactError::Future { requested, current });
+        }
+        self.compacted.publish(requested);
+        Ok(())
+    }
+
+    fn remove_below(&self, mark: MainRevision) {
+        let _one_at_a_time = self.compaction.lock();
+        // Events that are published but not dispatched are still to be read from the log.
+        self.hub.dispatch(self);
+        self.pins.wait_until_harmless(mark);
+        let mut emptied = Vec::new();
+        loop {
+            let step = self.log.take_below(mark, STEP_RECORDS);
+            if step.is_empty() {
+                break;
+            }
+            self.cut(&step, mark, &mut emptied);
+            self.retire(&mut emptied);
+        }
+        // A key whose newest version stands exactly at the mark has older ones to lose.
+        let mut at_mark = mark.start();
+        loop {
+            let mut step = Vec::new();
+            self.log.visit(at_mark, mark.end(), |record| {
+                step.push(record.clone());
+                if step.len() < STEP_RECORDS {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            });
+            let Some(last) = step.last() else { break };
+            at_mark.sub = last.revision().sub + 1;
+            self.cut(&step, mark, &mut emptied);
+            self.retire(&mut emptied);
+        }
+    }
+
+    /// Cuts the keys of some records; those of which nothing is left go to `emptied`.
+    fn cut(&self, records: &[KeyValue], mark: MainRevision, emptied: &mut Vec<Arc<Entry>>) {
+        for record in records {
+            let Some(entry) = self.index.get(record.key()) else {
+                continue;
+            };
+            let cut = entry.cut(mark);
+            if cut.emptied {
+                emptied.push(entry);
+            }
+            self.drop_records(cut.removed);
+        }
+    }
+
+    /// Takes keys that have nothing left out of the index, unless a writer came first.
+    fn retire(&self, emptied: &mut Vec<Arc<Entry>>) {
+        if emptied.is_empty() {
+            return;
+        }
+        let _sequencer = self.sequencer.lock();
+        for entry in emptied.drain(..) {
+            if !entry.is_retired() && entry.retire() {
+                self.index.remove(entry.key());
+            }
+        }
+    }
+
+    /// Frees records with no lock held.
+    fn drop_records(&self, records: VecDeque<KeyValue>) {
+        self.history_bytes
+            .subtract(records.iter().map(KeyValue::size_bytes).sum());
+    }
+
+    /// The lowest revision to compact at so that the history takes at most `bytes_max`, or the
+    /// current one if even that is not enough; nothing if it takes no more already.
+    pub(crate) fn mark_for_size(&self, bytes_max: u64) -> Option<MainRevision> {
+        let excess = self
+            .history_bytes
+            .get()
+            .checked_sub(bytes_max)
+            .filter(|excess| *excess > 0)?;
+        let current = self.current.load();
+        let mut freed = 0;
+        let mut next = self.compacted.load().unwrap_or(MainRevision(0)).start();
+        loop {
+            let mut step = Vec::new();
+            self.log.visit(next, current.end(), |record| {
+                step.push(record.clone());
+                if step.len() < STEP_RECORDS {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            });
+            let Some(last) = step.last() else {
+                return Some(current);
+            };
+            next = last.revision();
+            next.sub += 1;
+            for record in &step {
+                freed += self.size_superseded_by(record);
+                if freed >= excess {
+                    // A tombstone goes only when the mark is above it (CO-5).
+                    let mark = record.mod_revision();
+                    let mark = if record.is_tombstone() {
+                        mark.next()
+                    } else {
+                        mark
+                    };
+                    return Some(mark.min(current));
+                }
+            }
+        }
+    }
+
+    /// What a compaction at or just above this record frees because of it.
+    fn size_superseded_by(&self, record: &KeyValue) -> u64 {
+        let Some(entry) = self.index.get(record.key()) else {
+            return 0;
+        };
+        let position = record.revision();
+        let before = match position.sub.checked_sub(1) {
+            Some(sub) => crate::Revision {
+                main: position.main,
+                sub,
+            },
+            None => position.main.previous().end(),
+        };
+        let superseded = entry
+            .read(before)
+            .map_or(0, |previous| previous.size_bytes());
+        let own = if record.is_tombstone() {
+            record.size_bytes()
+        } else {
+            0
+        };
+        superseded + own
+    }
+}

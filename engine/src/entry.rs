@@ -1,0 +1,274 @@
+//! Entries: what the index holds for each key.
+//!
+//! ```text
+//! key "a"   2 ── 5 ── 6† ────── 9 ── 12        † tombstone: ends a generation
+//!           └─ generation 1 ─┘  └─ generation 2 …
+//! ```
+
+use std::collections::VecDeque;
+
+use crate::key::Key;
+use crate::record::KeyValue;
+use crate::revision::{MainRevision, Revision};
+use crate::sync::{Mutex, Rank};
+
+/// All kept versions of one key.
+///
+/// - Versions are in revision order and only ever added at the end, under the sequencer.
+/// - Compaction removes versions from the front, at any time.
+/// - An entry that compaction emptied is *retired* and leaves the index, both under the sequencer: a
+///   writer that found it before must look the key up again, so no write is lost.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    key: Key,
+    /// Rank `Entry`. Held for a search, a push or a cut, never while anything is copied or freed.
+    history: Mutex<History>,
+}
+
+#[derive(Debug)]
+struct History {
+    versions: Versions,
+    retired: bool,
+}
+
+/// Most keys have one version; those that have more pay for a list.
+#[derive(Debug)]
+enum Versions {
+    None,
+    One(KeyValue),
+    Many(Box<VecDeque<KeyValue>>),
+}
+
+/// What a cut left behind.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    /// The removed versions, to be dropped when no lock is held.
+    pub(crate) removed: VecDeque<KeyValue>,
+    /// Whether nothing is left of the key.
+    pub(crate) emptied: bool,
+}
+
+impl Entry {
+    pub(crate) fn new(key: Key) -> Self {
+        let history = History {
+            versions: Versions::None,
+            retired: false,
+        };
+        Self {
+            key,
+            history: Mutex::new(Rank::Entry, history),
+        }
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The version of the key that was newest at `at`, if the key was alive. Logarithmic in the
+    /// number of versions; constant for the newest.
+    pub(crate) fn read(&self, at: Revision) -> Option<KeyValue> {
+        let history = self.history.lock();
+        history
+            .versions
+            .at(at)
+            .filter(|version| !version.is_tombstone())
+            .cloned()
+    }
+
+    /// The newest version, tombstone or not. Meant for the holder of the sequencer.
+    pub(crate) fn newest(&self) -> Option<KeyValue> {
+        self.history.lock().versions.newest().cloned()
+    }
+
+    /// Adds the newest version. Only the holder of the sequencer may.
+    pub(crate) fn push(&self, version: KeyValue) {
+        self.history.lock().versions.push(version);
+    }
+
+    /// All kept versions up to `through`, oldest first.
+    pub(crate) fn versions(&self, through: MainRevision) -> Vec<KeyValue> {
+        let history = self.history.lock();
+        let kept = history.versions.iter();
+        kept.take_while(|version| version.mod_revision() <= through)
+            .cloned()
+            .collect()
+    }
+
+    /// Removes what a compaction at `mark` drops (I7, CO-4, CO-5): every version that a newer one at
+    /// or below the mark follows, and a tombstone below the mark that nothing follows up to it.
+    pub(crate) fn cut(&self, mark: MainRevision) -> Cut {
+        let mut history = self.history.lock();
+        let removed = history.versions.cut(mark);
+        Cut {
+            removed,
+            emptied: matches!(history.versions, Versions::None),
+        }
+    }
+
+    /// Marks the entry as gone if it is still empty. Only the holder of the sequencer may, and must
+    /// then take the entry out of the index.
+    pub(crate) fn retire(&self) -> bool {
+        let mut history = self.history.lock();
+        if matches!(history.versions, Versions::None) {
+            history.retired = true;
+        }
+        history.retired
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.history.lock().retired
+    }
+}
+
+impl Versions {
+    fn iter(&self) -> impl Iterator<Item = &KeyValue> {
+        let (one, many) = match self {
+            Self::None => (None, None),
+            Self::One(version) => (Some(version), None),
+            Self::Many(versions) => (None, Some(versions.iter())),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    fn newest(&self) -> Option<&KeyValue> {
+        match self {
+            Self::None => None,
+            Self::One(version) => Some(version),
+            Self::Many(versions) => versions.back(),
+        }
+    }
+
+    fn at(&self, at: Revision) -> Option<&KeyValue> {
+        let newest = self.newest()?;
+        if newest.revision() <= at {
+            return Some(newest);
+        }
+        match self {
+            Self::Many(versions) => {
+                let behind = versions.partition_point(|version| version.revision() <= at);
+                behind.checked_sub(1).map(|newest| &versions[newest])
+            }
+            Self::None | Self::One(_) => None,
+        }
+    }
+
+    fn push(&mut self, version: KeyValue) {
+        match std::mem::replace(self, Self::None) {
+            Self::None => *self = Self::One(version),
+            Self::One(first) => *self = Self::Many(Box::new(VecDeque::from([first, version]))),
+            Self::Many(mut versions) => {
+                versions.push_back(version);
+                *self = Self::Many(versions);
+            }
+        }
+    }
+
+    fn cut(&mut self, mark: MainRevision) -> VecDeque<KeyValue> {
+        let mut all = match std::mem::replace(self, Self::None) {
+            Self::None => return VecDeque::new(),
+            Self::One(version) => VecDeque::from([version]),
+            Self::Many(versions) => *versions,
+        };
+        let at_or_below = all.partition_point(|version| version.mod_revision() <= mark);
+        let kept_from = match at_or_below.checked_sub(1) {
+            // CO-5: a tombstone exactly at the mark stays; the next compaction takes it.
+            Some(newest) if all[newest].is_tombstone() && all[newest].mod_revision() < mark => {
+                at_or_below
+            }
+            Some(newest) => newest,
+            None => 0,
+        };
+        let mut kept = all.split_off(kept_from);
+        *self = match kept.len() {
+            0 => Self::None,
+            1 => kept.pop_front().map_or(Self::None, Self::One),
+            _ => {
+                kept.shrink_to_fit();
+                Self::Many(Box::new(kept))
+            }
+        };
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Entry;
+    use crate::key::Key;
+    use crate::record::{Draft, KeyValue};
+    use crate::revision::MainRevision;
+
+    /// Puts at the positive revisions, deletions at the negated ones.
+    fn entry(changes: &[i64]) -> Entry {
+        let entry = Entry::new(Key::new(b"k"));
+        for change in changes {
+            let position = MainRevision(change.abs()).start();
+            let previous = entry.newest().filter(|newest| !newest.is_tombstone());
+            entry.push(if *change < 0 {
+                KeyValue::tombstone(entry.key().clone(), position)
+            } else {
+                Draft::new(entry.key().clone(), b"v").finish(position, previous.as_ref(), None)
+            });
+        }
+        entry
+    }
+
+    fn check_read(changes: &[i64], at: i64, expected: Option<i64>) {
+        let found = entry(changes).read(MainRevision(at).end());
+        assert_eq!(
+            found.map(|kv| kv.mod_revision().0),
+            expected,
+            "{changes:?} at {at}"
+        );
+    }
+
+    #[test]
+    fn a_read_finds_the_newest_version_of_its_time() {
+        check_read(&[], 9, None);
+        check_read(&[5], 4, None);
+        check_read(&[5], 5, Some(5));
+        check_read(&[2, 5, -6, 9, 12], 4, Some(2));
+        check_read(&[2, 5, -6, 9, 12], 5, Some(5));
+        check_read(&[2, 5, -6, 9, 12], 8, None);
+        check_read(&[2, 5, -6, 9, 12], 11, Some(9));
+        check_read(&[2, 5, -6, 9, 12], 99, Some(12));
+    }
+
+    fn check_cut(changes: &[i64], mark: i64, kept: &[i64]) {
+        let entry = entry(changes);
+        let cut = entry.cut(MainRevision(mark));
+        let left: Vec<i64> = entry
+            .versions(MainRevision(i64::MAX))
+            .iter()
+            .map(|kv| kv.mod_revision().0)
+            .collect();
+        assert_eq!(left, kept, "{changes:?} cut at {mark}");
+        assert_eq!(cut.removed.len() + kept.len(), changes.len());
+        assert_eq!(cut.emptied, kept.is_empty());
+    }
+
+    #[test]
+    fn i7_a_cut_keeps_what_a_read_at_the_mark_or_later_needs() {
+        check_cut(&[2, 5, 8], 1, &[2, 5, 8]);
+        check_cut(&[2, 5, 8], 2, &[2, 5, 8]);
+        check_cut(&[2, 5, 8], 6, &[5, 8]);
+        check_cut(&[2, 5, 8], 8, &[8]);
+        check_cut(&[2, 5, -6, 9], 7, &[9]);
+        check_cut(&[2, -6], 7, &[]);
+    }
+
+    #[test]
+    fn co_5_a_tombstone_exactly_at_the_mark_is_kept() {
+        check_cut(&[2, -6], 6, &[6]);
+        check_cut(&[2, -6, 7], 6, &[6, 7]);
+    }
+
+    #[test]
+    fn a_retired_entry_is_empty_and_stays_retired() {
+        let alive = entry(&[2]);
+        assert!(!alive.retire() && !alive.is_retired());
+        let gone = entry(&[2, -3]);
+        assert!(gone.cut(MainRevision(4)).emptied);
+        assert!(gone.retire() && gone.is_retired());
+    }
+}

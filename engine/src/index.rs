@@ -1,0 +1,196 @@
+//! The index: which keys there are, in order, and how many of them are alive.
+//!
+//! Everything that knows how the ordered map is made and locked is in this file and `tree.rs`.
+
+use std::ops::ControlFlow;
+
+use triomphe::Arc;
+
+use crate::entry::Entry;
+use crate::key::{Key, KeyRange};
+use crate::revision::{MainRevision, Revision};
+use crate::sync::{Rank, RwLock};
+use crate::tree::Tree;
+
+/// Entries that a scan looks at before it lets writers in.
+const SCAN_STEP_ENTRIES: usize = 64;
+
+/// The ordered map from key to [`Entry`].
+///
+/// Writers change it only when a key is created, comes to life, dies or is retired, and hold the
+/// lock for one descent; an update of a living key leaves it alone.
+#[derive(Debug)]
+pub(crate) struct Index {
+    /// Rank `Index`. Held for one descent or one scan step, never for a whole range.
+    keys: RwLock<Keys>,
+}
+
+#[derive(Debug)]
+struct Keys {
+    tree: Tree,
+    /// The last change that made a key alive or dead: the counts hold all up to it, nothing later.
+    counted_through: Revision,
+}
+
+/// How many keys of a range were alive, and when.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Count {
+    pub(crate) alive: usize,
+    pub(crate) through: Revision,
+}
+
+impl Index {
+    pub(crate) fn new() -> Self {
+        let counted_through = MainRevision(0).start();
+        Self {
+            keys: RwLock::new(
+                Rank::Index,
+                Keys {
+                    tree: Tree::new(),
+                    counted_through,
+                },
+            ),
+        }
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Arc<Entry>> {
+        self.keys.read().tree.get(key).cloned()
+    }
+
+    /// The entry of `key`, made if there was none. Only the holder of the sequencer may.
+    pub(crate) fn get_or_insert(&self, key: &Key) -> Arc<Entry> {
+        let mut keys = self.keys.write();
+        if let Some(entry) = keys.tree.get(key) {
+            return entry.clone();
+        }
+        let entry = Arc::new(Entry::new(key.clone()));
+        keys.tree.insert(entry.clone());
+        entry
+    }
+
+    /// Counts a key in or out. Only the holder of the sequencer may, in revision order.
+    pub(crate) fn set_alive(&self, key: &[u8], alive: bool, revision: Revision) {
+        let mut keys = self.keys.write();
+        keys.tree.set_alive(key, alive);
+        keys.counted_through = revision;
+    }
+
+    /// Takes a retired entry out. Only the holder of the sequencer may.
+    pub(crate) fn remove(&self, key: &[u8]) {
+        self.keys.write().tree.remove(key);
+    }
+
+    /// Living keys in the range as of the last change that made one alive or dead. Logarithmic.
+    pub(crate) fn count(&self, range: &KeyRange) -> Count {
+        let keys = self.keys.read();
+        let tree = &keys.tree;
+        let alive = match range {
+            KeyRange::One(key) => {
+                let mut behind = key.to_vec();
+                behind.push(0);
+                tree.alive_below(&behind) - tree.alive_below(key)
+            }
+            KeyRange::Within { start, end } => tree
+                .alive_below(end)
+                .saturating_sub(tree.alive_below(start)),
+            KeyRange::From(start) => tree.alive() - tree.alive_below(start),
+        };
+        Count {
+            alive,
+            through: keys.counted_through,
+        }
+    }
+
+    /// Keys in the index, dead ones included.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.read().tree.len()
+    }
+
+    /// Shows the entries of a range in key order until `visit` breaks, a few dozen per lock.
+    ///
+    /// Entries that come or go meanwhile may or may not be seen; what they say at a fixed
+    /// revision does not depend on it.
+    pub(crate) fn scan(
+        &self,
+        range: &KeyRange,
+        mut visit: impl FnMut(&Arc<Entry>) -> ControlFlow<()>,
+    ) {
+        enum Step {
+            Done,
+            GoOnBehind(Key),
+        }
+        let mut behind: Option<Key> = None;
+        loop {
+            let mut seen = 0;
+            let start = behind.as_deref().unwrap_or(range.start());
+            let step = self.keys.read().tree.visit_from(start, |entry| {
+                let key = entry.key();
+                if behind.as_ref() == Some(key) {
+                    return ControlFlow::Continue(());
+                }
+                if range.ends_before(key) || visit(entry).is_break() {
+                    return ControlFlow::Break(Step::Done);
+                }
+                seen += 1;
+                if seen == SCAN_STEP_ENTRIES {
+                    return ControlFlow::Break(Step::GoOnBehind(key.clone()));
+                }
+                ControlFlow::Continue(())
+            });
+            match step {
+                Some(Step::GoOnBehind(key)) => behind = Some(key),
+                Some(Step::Done) | None => return,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::{Index, SCAN_STEP_ENTRIES};
+    use crate::key::{Key, KeyRange};
+    use crate::revision::MainRevision;
+
+    #[test]
+    fn a_scan_crosses_its_steps_without_a_gap_or_a_double() {
+        let index = Index::new();
+        let name = |number: usize| format!("k{number:04}");
+        for number in 0..SCAN_STEP_ENTRIES * 3 + 1 {
+            index.get_or_insert(&Key::new(name(number).as_bytes()));
+        }
+        let mut seen = Vec::new();
+        index.scan(
+            &KeyRange::within(name(1), name(SCAN_STEP_ENTRIES * 3)),
+            |entry| {
+                seen.push(entry.key().to_vec());
+                ControlFlow::Continue(())
+            },
+        );
+        let expected: Vec<_> = (1..SCAN_STEP_ENTRIES * 3)
+            .map(|number| name(number).into_bytes())
+            .collect();
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn counts_say_through_which_change_they_hold() {
+        let index = Index::new();
+        for (at, key) in ["a", "b", "c"].into_iter().enumerate() {
+            index.get_or_insert(&Key::new(key.as_bytes()));
+            index.set_alive(key.as_bytes(), true, MainRevision(2 + at as i64).start());
+        }
+        index.set_alive(b"b", false, MainRevision(9).start());
+        let counted = |range: KeyRange| {
+            let count = index.count(&range);
+            assert_eq!(count.through, MainRevision(9).start());
+            count.alive
+        };
+        assert_eq!(counted(KeyRange::all()), 2);
+        assert_eq!(counted(KeyRange::one("b")), 0);
+        assert_eq!(counted(KeyRange::one("c")), 1);
+        assert_eq!(counted(KeyRange::within("b", "d")), 1);
+        assert_eq!(counted(KeyRange::within("d", "b")), 0);
+    }
+}

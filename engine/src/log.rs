@@ -1,0 +1,172 @@
+//! The log: every change in revision order, shared by all who follow the store.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use crate::record::KeyValue;
+use crate::revision::{MainRevision, Revision};
+use crate::sync::{Rank, RwLock};
+
+/// Records in one segment. Small under loom, so that models cross a boundary.
+const SEGMENT_RECORDS: usize = if cfg!(loom) { 2 } else { 1024 };
+
+/// The kept changes, oldest first.
+///
+/// - Positions strictly increase; only the holder of the sequencer appends.
+/// - Records at or above the compacted revision are kept, so that a watch may start at the mark
+///   itself (WA-41); compaction takes the rest from the front.
+/// - Segments never move, so appending costs the same however long the log is.
+#[derive(Debug)]
+pub(crate) struct Log {
+    /// Rank `Log`. Readers hold it for one bounded step at a time.
+    segments: RwLock<VecDeque<VecDeque<KeyValue>>>,
+}
+
+impl Log {
+    pub(crate) fn new() -> Self {
+        Self {
+            segments: RwLock::new(Rank::Log, VecDeque::new()),
+        }
+    }
+
+    pub(crate) fn append(&self, record: KeyValue) {
+        let mut segments = self.segments.write();
+        match segments.back_mut() {
+            Some(last) if last.len() < last.capacity() => last.push_back(record),
+            _ => {
+                let mut segment = VecDeque::with_capacity(SEGMENT_RECORDS);
+                segment.push_back(record);
+                segments.push_back(segment);
+            }
+        }
+    }
+
+    /// Shows the records from `from` through `through`, oldest first, until `visit` breaks.
+    ///
+    /// The lock is held all the while: `visit` must be quick and bound how much it takes.
+    pub(crate) fn visit<B>(
+        &self,
+        from: Revision,
+        through: Revision,
+        mut visit: impl FnMut(&KeyValue) -> ControlFlow<B>,
+    ) -> Option<B> {
+        let segments = self.segments.read();
+        let first = segments.partition_point(|segment| ends_below(segment, from));
+        for segment in segments.range(first..) {
+            let start = segment.partition_point(|record| record.revision() < from);
+            for record in segment.range(start..) {
+                if record.revision() > through {
+                    return None;
+                }
+                if let ControlFlow::Break(value) = visit(record) {
+                    return Some(value);
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes up to `limit` of the oldest records that lie below `mark`.
+    pub(crate) fn take_below(&self, mark: MainRevision, limit: usize) -> Vec<KeyValue> {
+        let mut taken = Vec::new();
+        let mut segments = self.segments.write();
+        while let Some(oldest) = segments.front_mut() {
+            while taken.len() < limit {
+                match oldest.front() {
+                    Some(record) if record.mod_revision() < mark => {
+                        taken.extend(oldest.pop_front());
+                    }
+                    Some(_) => return taken,
+                    None => break,
+                }
+            }
+            if !oldest.is_empty() {
+                return taken;
+            }
+            segments.pop_front();
+        }
+        taken
+    }
+}
+
+fn ends_below(segment: &VecDeque<KeyValue>, from: Revision) -> bool {
+    segment.back().is_none_or(|last| last.revision() < from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::{Log, SEGMENT_RECORDS};
+    use crate::key::Key;
+    use crate::record::KeyValue;
+    use crate::revision::{MainRevision, Revision};
+
+    fn log(revisions: impl Iterator<Item = i64>) -> Log {
+        let log = Log::new();
+        for main in revisions {
+            log.append(KeyValue::tombstone(
+                Key::new(b"k"),
+                MainRevision(main).start(),
+            ));
+        }
+        log
+    }
+
+    fn read(log: &Log, from: Revision, through: Revision) -> Vec<i64> {
+        let mut seen = Vec::new();
+        let done: Option<()> = log.visit(from, through, |record| {
+            seen.push(record.mod_revision().0);
+            ControlFlow::Continue(())
+        });
+        assert!(done.is_none());
+        seen
+    }
+
+    #[test]
+    fn records_come_back_in_order_across_segments() {
+        let last = 3 * SEGMENT_RECORDS as i64;
+        let log = log(2..=last);
+        let (from, through) = (
+            MainRevision(SEGMENT_RECORDS as i64 - 1),
+            MainRevision(last - 1),
+        );
+        let expected: Vec<i64> = (from.0..=through.0).collect();
+        assert_eq!(read(&log, from.start(), through.end()), expected);
+        assert!(
+            read(
+                &log,
+                MainRevision(last + 1).start(),
+                MainRevision(last + 9).end()
+            )
+            .is_empty()
+        );
+    }
+
+    #[test]
+    fn wa_41_what_lies_at_the_mark_stays() {
+        let log = log([2, 3, 5, 8].into_iter());
+        let taken: Vec<i64> = log
+            .take_below(MainRevision(5), 9)
+            .iter()
+            .map(|kv| kv.mod_revision().0)
+            .collect();
+        assert_eq!(taken, [2, 3]);
+        assert_eq!(
+            read(&log, MainRevision(0).start(), MainRevision(9).end()),
+            [5, 8]
+        );
+    }
+
+    #[test]
+    fn taking_stops_at_the_limit_and_goes_on_where_it_stopped() {
+        let log = log(2..2 + 2 * SEGMENT_RECORDS as i64);
+        let mark = MainRevision(2 + SEGMENT_RECORDS as i64 + 1);
+        let mut total = 0;
+        while let taken @ 1.. = log.take_below(mark, 7).len() {
+            assert!(taken <= 7);
+            total += taken;
+        }
+        assert_eq!(total, SEGMENT_RECORDS + 1);
+    }
+}

@@ -1,0 +1,401 @@
+//! Reads: ranges at any kept revision, without the sequencer.
+
+use std::cmp::{Ordering, Reverse};
+use std::ops::ControlFlow;
+
+use crate::error::ReadError;
+use crate::key::KeyRange;
+use crate::record::KeyValue;
+use crate::revision::{MainRevision, Revision};
+use crate::store::Store;
+
+/// Reads of the current revision that a compaction overtakes this often take a pin instead.
+const OVERTAKEN_MAX: usize = 3;
+
+/// Walking one key of the range costs about as much as walking this many records of the log.
+const LOG_RECORDS_PER_KEY: usize = 4;
+
+/// What to read.
+///
+/// ```
+/// # use revstore_engine::{Engine, KeyRange, Range, SortBy, SortOrder};
+/// # let engine = Engine::builder().build();
+/// engine.put("b", "1")?;
+/// engine.put("a", "2")?;
+/// let range = Range::of(KeyRange::all()).sorted(SortBy::Value, SortOrder::Descending).limit(1);
+/// let found = engine.range(&range)?;
+/// assert_eq!((found.kvs[0].key(), found.more, found.count), (&b"a"[..], true, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The keys.
+    pub keys: KeyRange,
+    /// The revision to read at; the current one if none is given (RG-10).
+    pub at: Option<MainRevision>,
+    /// The most keys to return, after sorting and filtering (RG-42); all if none is given (RG-20).
+    pub limit: Option<usize>,
+    /// Return only the count (RG-23).
+    pub count_only: bool,
+    /// The order of the answer; ascending by key if none is given (RG-40).
+    pub sort: Option<(SortBy, SortOrder)>,
+    /// Which keys to leave out of the answer (but not of the count).
+    pub filter: Filter,
+}
+
+/// What to sort by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SortBy {
+    /// The key.
+    Key,
+    /// The number of writes since creation.
+    Version,
+    /// The create revision.
+    CreateRevision,
+    /// The mod revision.
+    ModRevision,
+    /// The value, bytewise.
+    Value,
+}
+
+/// Which end of the order comes first. Ties are in ascending key order either way (RG-43).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SortOrder {
+    /// The smallest first.
+    Ascending,
+    /// The largest first.
+    Descending,
+}
+
+/// Inclusive bounds on revisions; each one set drops what lies outside (RG-30).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The smallest mod revision to return.
+    pub min_mod_revision: Option<MainRevision>,
+    /// The largest mod revision to return.
+    pub max_mod_revision: Option<MainRevision>,
+    /// The smallest create revision to return.
+    pub min_create_revision: Option<MainRevision>,
+    /// The largest create revision to return.
+    pub max_create_revision: Option<MainRevision>,
+}
+
+/// What a read found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeResult {
+    /// The revision that the store stood at (DM-20), also when an older one was read.
+    pub revision: MainRevision,
+    /// The keys that were found, at most as many as the limit.
+    pub kvs: Vec<KeyValue>,
+    /// Whether the limit kept keys back (RG-22).
+    pub more: bool,
+    /// Living keys in the range at the revision read, whatever limit and filters say (RG-21).
+    pub count: usize,
+}
+
+impl Range {
+    /// The living keys of `keys`, ascending, at the current revision.
+    pub fn of(keys: KeyRange) -> Self {
+        Self {
+            keys,
+            at: None,
+            limit: None,
+            count_only: false,
+            sort: None,
+            filter: Filter::default(),
+        }
+    }
+
+    /// Reads at `revision` instead of the current one.
+    #[must_use]
+    pub fn at(self, revision: MainRevision) -> Self {
+        Self {
+            at: Some(revision),
+            ..self
+        }
+    }
+
+    /// Returns at most `limit` keys.
+    #[must_use]
+    pub fn limit(self, limit: usize) -> Self {
+        Self {
+            limit: Some(limit),
+            ..self
+        }
+    }
+
+    /// Returns only the count.
+    #[must_use]
+    pub fn count_only(self) -> Self {
+        Self {
+            count_only: true,
+            ..self
+        }
+    }
+
+    /// Sorts the answer.
+    #[must_use]
+    pub fn sorted(self, by: SortBy, order: SortOrder) -> Self {
+        Self {
+            sort: Some((by, order)),
+            ..self
+        }
+    }
+
+    /// Drops what lies outside the bounds.
+    #[must_use]
+    pub fn filtered(self, filter: Filter) -> Self {
+        Self { filter, ..self }
+    }
+}
+
+impl Filter {
+    fn passes(&self, kv: &KeyValue) -> bool {
+        let (modified, created) = (kv.mod_revision(), kv.create_revision());
+        self.min_mod_revision.is_none_or(|min| min <= modified)
+            && self.max_mod_revision.is_none_or(|max| modified <= max)
+            && self.min_create_revision.is_none_or(|min| min <= created)
+            && self.max_create_revision.is_none_or(|max| created <= max)
+    }
+
+    fn is_off(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Store {
+    /// Reads a range. Takes no lock for longer than one scan step; see [`Range`] for the options.
+    pub(crate) fn range(&self, request: &Range) -> Result<RangeResult, ReadError> {
+        if let Some(requested) = request.at {
+            let current = self.current.load();
+            self.check_readable(requested, current)?;
+            let result = self.range_at(request, requested.end(), current);
+            // I7: the compaction may have run in the middle of the read.
+            self.check_kept(requested)?;
+            return Ok(result);
+        }
+        for _ in 0..OVERTAKEN_MAX {
+            let current = self.current.load();
+            let result = self.range_at(request, current.end(), current);
+            if !self.compacted.has_dropped(current) {
+                return Ok(result);
+            }
+        }
+        // Compactions keep up with us: make them wait for this one read.
+        let (_pin, current) = {
+            let _sequencer = self.sequencer.lock();
+            let current = self.current.load();
+            (self.pins.pin(current.end()), current)
+        };
+        Ok(self.range_at(request, current.end(), current))
+    }
+
+    /// The newest value of one key. One descent of the index.
+    pub(crate) fn get(&self, key: &[u8], at: Revision) -> Option<KeyValue> {
+        self.index.get(key)?.read(at)
+    }
+
+    /// RG-11, RG-12: whether a read at `requested` has an answer while the store stands at `current`.
+    pub(crate) fn check_readable(
+        &self,
+        requested: MainRevision,
+        current: MainRevision,
+    ) -> Result<(), ReadError> {
+        if requested > current {
+            return Err(ReadError::Future { requested, current });
+        }
+        self.check_kept(requested)
+    }
+
+    fn check_kept(&self, requested: MainRevision) -> Result<(), ReadError> {
+        if self.compacted.has_dropped(requested) {
+            let compacted = self.compacted.load().unwrap_or(requested);
+            return Err(ReadError::Compacted {
+                requested,
+                compacted,
+            });
+        }
+        Ok(())
+    }
+
+    /// Reads as of the position `at`, whose history must be kept for as long as this runs.
+    pub(crate) fn range_at(
+        &self,
+        request: &Range,
+        at: Revision,
+        revision: MainRevision,
+    ) -> RangeResult {
+        if let KeyRange::One(key) = &request.keys {
+            let found = self.get(key, at);
+            let count = usize::from(found.is_some());
+            return finish(request, found.into_iter().collect(), count, revision);
+        }
+        if request.count_only {
+            let count = self.count_at(&request.keys, at);
+            return RangeResult {
+                revision,
+                kvs: Vec::new(),
+                more: false,
+                count,
+            };
+        }
+        let in_key_order = matches!(
+            request.sort,
+            None | Some((SortBy::Key, SortOrder::Ascending))
+        );
+        let enough = match request.limit {
+            Some(limit) if in_key_order => limit,
+            _ => usize::MAX,
+        };
+        let unfiltered = request.filter.is_off();
+        let mut kvs = Vec::new();
+        let mut stopped = false;
+        if !request.keys.is_empty() {
+            self.index.scan(&request.keys, |entry| {
+                let Some(kv) = entry.read(at) else {
+                    return ControlFlow::Continue(());
+                };
+                if !unfiltered && !request.filter.passes(&kv) {
+                    return ControlFlow::Continue(());
+                }
+                // One more than enough shows that there is more.
+                kvs.push(kv);
+                stopped = kvs.len() > enough;
+                if stopped {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            });
+        }
+        let count = if stopped || !unfiltered {
+            self.count_at(&request.keys, at)
+        } else {
+            kvs.len()
+        };
+        finish(request, kvs, count, revision)
+    }
+
+    /// Living keys in the range at `at`: the counts of the index, corrected by what the log says
+    /// happened since; or a walk over the range, where that is shorter.
+    fn count_at(&self, keys: &KeyRange, at: Revision) -> usize {
+        if keys.is_empty() {
+            return 0;
+        }
+        let counted = self.index.count(keys);
+        if counted.through <= at {
+            return counted.alive;
+        }
+        let walk_at_most = self.index.len().saturating_mul(LOG_RECORDS_PER_KEY);
+        if let Some(change) = self.living_since(keys, at, counted.through, walk_at_most) {
+            return counted.alive.saturating_add_signed(-change);
+        }
+        let mut count = 0;
+        self.index.scan(keys, |entry| {
+            count += usize::from(entry.read(at).is_some());
+            ControlFlow::Continue(())
+        });
+        count
+    }
+
+    /// How many more keys of the range lived at `to` than at `from`; nothing if that takes more than
+    /// `records_max` records to find out.
+    fn living_since(
+        &self,
+        keys: &KeyRange,
+        from: Revision,
+        to: Revision,
+        records_max: usize,
+    ) -> Option<isize> {
+        /// Records looked at before appends are let in.
+        const STEP_RECORDS: usize = 512;
+        let mut change = 0;
+        let mut walked = 0;
+        let mut next = Revision {
+            main: from.main,
+            sub: from.sub.saturating_add(1),
+        };
+        loop {
+            let mut left = STEP_RECORDS;
+            let stopped_at = self.log.visit(next, to, |record| {
+                if left == 0 {
+                    return ControlFlow::Break(record.revision());
+                }
+                left -= 1;
+                // The end of `from.main` is its own successor; it names no record.
+                if record.revision() > from && keys.contains(record.key()) {
+                    if record.is_tombstone() {
+                        change -= 1;
+                    } else if record.version() == 1 {
+                        change += 1;
+                    }
+                }
+                ControlFlow::Continue(())
+            });
+            walked += STEP_RECORDS - left;
+            match stopped_at {
+                None => return Some(change),
+                Some(_) if walked > records_max => return None,
+                Some(position) => next = position,
+            }
+        }
+    }
+}
+
+/// Sorts, cuts at the limit, and says whether that kept anything back.
+fn finish(
+    request: &Range,
+    mut kvs: Vec<KeyValue>,
+    count: usize,
+    revision: MainRevision,
+) -> RangeResult {
+    if request.count_only {
+        return RangeResult {
+            revision,
+            kvs: Vec::new(),
+            more: false,
+            count,
+        };
+    }
+    if !request.filter.is_off() {
+        kvs.retain(|kv| request.filter.passes(kv));
+    }
+    if let Some((by, order)) = request.sort {
+        sort(&mut kvs, by, order);
+    }
+    let limit = request.limit.unwrap_or(usize::MAX);
+    let more = kvs.len() > limit;
+    kvs.truncate(limit);
+    RangeResult {
+        revision,
+        kvs,
+        more,
+        count,
+    }
+}
+
+/// Sorts what stands in key order; ties keep it (RG-43), so the sorts are stable.
+fn sort(kvs: &mut [KeyValue], by: SortBy, order: SortOrder) {
+    fn by_key_of<K: Ord>(kvs: &mut [KeyValue], order: SortOrder, key_of: impl Fn(&KeyValue) -> K) {
+        match order {
+            SortOrder::Ascending => kvs.sort_by_key(|kv| key_of(kv)),
+            SortOrder::Descending => kvs.sort_by_key(|kv| Reverse(key_of(kv))),
+        }
+    }
+    fn directed(order: SortOrder, ascending: Ordering) -> Ordering {
+        match order {
+            SortOrder::Ascending => ascending,
+            SortOrder::Descending => ascending.reverse(),
+        }
+    }
+    match by {
+        SortBy::Key => match order {
+            SortOrder::Ascending => {}
+            SortOrder::Descending => kvs.reverse(),
+        },
+        SortBy::Version => by_key_of(kvs, order, KeyValue::version),
+        SortBy::CreateRevision => by_key_of(kvs, order, KeyValue::create_revision),
+        SortBy::ModRevision => by_key_of(kvs, order, KeyValue::mod_revision),
+        SortBy::Value => kvs.sort_by(|a, b| directed(order, a.value().cmp(b.value()))),
+    }
+}

@@ -1,0 +1,149 @@
+//! Revisions: the store's one clock.
+//!
+//! Every transaction that changes something gets the next *main* revision; the changes inside it
+//! are counted by *sub*, from 0 (I1, DM-2). Clients only ever see main revisions.
+
+use std::fmt;
+
+use crate::sync::{AtomicI64, Ordering};
+
+/// The number of a committed transaction: what etcd's clients call "the revision".
+///
+/// A fresh store stands at revision 1 and its first write makes revision 2 (DM-1). The type is
+/// signed because requests are: a negative number is legal to ask for and lies before everything.
+///
+/// ```
+/// use revstore_engine::MainRevision;
+/// assert!(MainRevision(4) < MainRevision(5));
+/// assert_eq!(MainRevision(4).next(), MainRevision(5));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MainRevision(pub i64);
+
+impl MainRevision {
+    /// Where a fresh store stands (DM-1).
+    pub const FIRST: Self = Self(1);
+
+    /// The revision after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// The revision before this one.
+    #[must_use]
+    pub fn previous(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+
+    /// The position behind everything that this revision changed.
+    pub(crate) fn end(self) -> Revision {
+        Revision {
+            main: self,
+            sub: u32::MAX,
+        }
+    }
+
+    /// The position of the first change of this revision.
+    pub(crate) fn start(self) -> Revision {
+        Revision { main: self, sub: 0 }
+    }
+}
+
+impl fmt::Display for MainRevision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The position of one change: the transaction it belongs to, and its place inside it.
+///
+/// Ordered by `main`, then `sub`: the order in which watchers see events (I5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision {
+    /// The transaction.
+    pub main: MainRevision,
+    /// The change inside the transaction, from 0.
+    pub sub: u32,
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.main, self.sub)
+    }
+}
+
+/// The newest revision that may be read.
+///
+/// It is stored only after everything of that revision is in its place, so whoever loads `r` finds
+/// all of every revision up to `r` (I3).
+#[derive(Debug)]
+pub(crate) struct CurrentRevision(AtomicI64);
+
+impl CurrentRevision {
+    pub(crate) fn new(revision: MainRevision) -> Self {
+        Self(AtomicI64::new(revision.0))
+    }
+
+    pub(crate) fn load(&self) -> MainRevision {
+        // Acquire: pairs with the Release in `publish` (I3). With Relaxed a reader could learn
+        // revision r and still miss a version linked at r.
+        MainRevision(self.0.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn publish(&self, revision: MainRevision) {
+        // Release: pairs with the Acquire in `load` (I3).
+        self.0.store(revision.0, Ordering::Release);
+    }
+}
+
+/// The compacted revision: everything below it is gone. Nothing is compacted at first.
+#[derive(Debug)]
+pub(crate) struct CompactedRevision(AtomicI64);
+
+/// Stands for "never compacted"; etcd's own number for it (CO-3), so that comparisons with what a
+/// request asked for come out as etcd's do, negative numbers included (RG-14).
+const NEVER: i64 = -1;
+
+impl CompactedRevision {
+    pub(crate) fn new() -> Self {
+        Self(AtomicI64::new(NEVER))
+    }
+
+    pub(crate) fn load(&self) -> Option<MainRevision> {
+        // Acquire: pairs with the Release in `publish` (I7). A reader that met a cut chain took the
+        // lock that the cut was made under, and so finds the mark that announced it.
+        match self.0.load(Ordering::Acquire) {
+            NEVER => None,
+            mark => Some(MainRevision(mark)),
+        }
+    }
+
+    /// Whether `revision` is no longer readable. The mark itself still is (RG-13).
+    pub(crate) fn has_dropped(&self, revision: MainRevision) -> bool {
+        // Acquire: as in `load`.
+        revision.0 < self.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn publish(&self, mark: MainRevision) {
+        // Release: pairs with the Acquire in `load` (I7): the mark is out before the first cut.
+        self.0.store(mark.0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MainRevision, Revision};
+
+    #[test]
+    fn dm_2_positions_order_by_transaction_then_by_change() {
+        let at = |main, sub| Revision {
+            main: MainRevision(main),
+            sub,
+        };
+        assert!(at(2, 7) < at(3, 0));
+        assert!(at(3, 0) < at(3, 1));
+        assert!(at(3, 9) < MainRevision(3).end());
+        assert_eq!(MainRevision(3).start(), at(3, 0));
+    }
+}

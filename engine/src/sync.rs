@@ -1,0 +1,349 @@
+//! The only file that names `std::sync`, `parking_lot` or `loom`.
+//!
+//! Everything that threads share goes through the types here, so that the engine's protocols can
+//! be model-checked under `--cfg loom` without a second copy of the code. Locks carry a [`Rank`];
+//! builds with debug assertions panic when a lock is taken whose rank is not above every lock
+//! that the thread already holds. The table of ranks is in `ARCHITECTURE.md`.
+
+pub(crate) use imp::{AtomicI64, AtomicU64, AtomicWaker, block_on};
+pub(crate) use std::sync::atomic::Ordering;
+pub(crate) use std::sync::{Arc, Weak};
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+#[cfg(not(loom))]
+mod imp {
+    pub(crate) use futures_util::task::AtomicWaker;
+    pub(crate) use parking_lot::{
+        Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    };
+    pub(crate) use std::sync::atomic::{AtomicI64, AtomicU64};
+    pub(super) use std::thread_local;
+
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Wake, Waker};
+    use std::thread::{self, Thread};
+
+    pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock()
+    }
+    pub(super) fn read<T: ?Sized>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+        lock.read()
+    }
+    pub(super) fn write<T: ?Sized>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+        lock.write()
+    }
+    pub(super) fn wait<'a, T>(
+        condvar: &Condvar,
+        mut guard: MutexGuard<'a, T>,
+    ) -> MutexGuard<'a, T> {
+        condvar.wait(&mut guard);
+        guard
+    }
+
+    /// Unparks the thread that waits in [`block_on`].
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    /// Runs a future to its end on this thread, which sleeps while the future waits.
+    pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+        let mut future = pin!(future);
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            match future.as_mut().poll(&mut context) {
+                Poll::Ready(output) => return output,
+                Poll::Pending => thread::park(),
+            }
+        }
+    }
+}
+
+#[cfg(loom)]
+mod imp {
+    pub(crate) use loom::future::{AtomicWaker, block_on};
+    pub(crate) use loom::sync::atomic::{AtomicI64, AtomicU64};
+    pub(crate) use loom::sync::{
+        Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    };
+    pub(super) use loom::thread_local;
+
+    // Loom ends the model when a thread panics, so no lock is ever seen poisoned.
+    pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex
+            .lock()
+            .expect("loom ends the model at the first panic")
+    }
+    pub(super) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+        lock.read().expect("loom ends the model at the first panic")
+    }
+    pub(super) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+        lock.write()
+            .expect("loom ends the model at the first panic")
+    }
+    pub(super) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        condvar
+            .wait(guard)
+            .expect("loom ends the model at the first panic")
+    }
+}
+
+/// The order in which one thread may take locks: upwards only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Rank {
+    /// One compaction removes at a time.
+    Compaction,
+    /// Numbers and links the versions of one transaction.
+    Sequencer,
+    /// Revisions that transactions still read.
+    Pins,
+    /// Leases and the keys attached to them.
+    Lessor,
+    /// Watchers and what has been dispatched to them.
+    Hub,
+    /// The ordered map of keys.
+    Index,
+    /// The versions of one key.
+    Entry,
+    /// The revision-ordered log.
+    Log,
+    /// The queue of one watch stream.
+    Queue,
+    /// The time of a clock and who follows it.
+    Clock,
+}
+
+#[cfg(debug_assertions)]
+mod held {
+    use super::Rank;
+    use std::cell::RefCell;
+
+    super::imp::thread_local! {
+        static HELD: RefCell<Vec<Rank>> = RefCell::new(Vec::new());
+    }
+
+    /// Proof that a rank was checked; gives it back when dropped.
+    pub(crate) struct Held(Rank);
+
+    impl Held {
+        pub(super) fn take(rank: Rank) -> Self {
+            HELD.with(|held| {
+                let mut held = held.borrow_mut();
+                if let Some(top) = held.iter().max() {
+                    assert!(
+                        *top < rank,
+                        "lock rank: {rank:?} taken while {top:?} is held (ARCHITECTURE.md)"
+                    );
+                }
+                held.push(rank);
+            });
+            Self(rank)
+        }
+    }
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            HELD.with(|held| {
+                let mut held = held.borrow_mut();
+                if let Some(at) = held.iter().rposition(|rank| *rank == self.0) {
+                    held.remove(at);
+                }
+            });
+        }
+    }
+}
+
+/// A mutual exclusion lock with a rank.
+pub(crate) struct Mutex<T> {
+    #[cfg(debug_assertions)]
+    rank: Rank,
+    inner: imp::Mutex<T>,
+}
+
+/// The right to use what a [`Mutex`] guards.
+pub(crate) struct MutexGuard<'a, T> {
+    inner: imp::MutexGuard<'a, T>,
+    #[cfg(debug_assertions)]
+    _held: held::Held,
+}
+
+impl<T> Mutex<T> {
+    #[cfg_attr(
+        not(debug_assertions),
+        expect(unused_variables, reason = "checked in debug")
+    )]
+    pub(crate) fn new(rank: Rank, value: T) -> Self {
+        Self {
+            #[cfg(debug_assertions)]
+            rank,
+            inner: imp::Mutex::new(value),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        #[cfg(debug_assertions)]
+        let held = held::Held::take(self.rank);
+        MutexGuard {
+            inner: imp::lock(&self.inner),
+            #[cfg(debug_assertions)]
+            _held: held,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutex").finish_non_exhaustive()
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+/// A readers-writer lock with a rank.
+pub(crate) struct RwLock<T> {
+    #[cfg(debug_assertions)]
+    rank: Rank,
+    inner: imp::RwLock<T>,
+}
+
+/// Shared use of what a [`RwLock`] guards.
+pub(crate) struct ReadGuard<'a, T> {
+    inner: imp::RwLockReadGuard<'a, T>,
+    #[cfg(debug_assertions)]
+    _held: held::Held,
+}
+
+/// Exclusive use of what a [`RwLock`] guards.
+pub(crate) struct WriteGuard<'a, T> {
+    inner: imp::RwLockWriteGuard<'a, T>,
+    #[cfg(debug_assertions)]
+    _held: held::Held,
+}
+
+impl<T> RwLock<T> {
+    #[cfg_attr(
+        not(debug_assertions),
+        expect(unused_variables, reason = "checked in debug")
+    )]
+    pub(crate) fn new(rank: Rank, value: T) -> Self {
+        Self {
+            #[cfg(debug_assertions)]
+            rank,
+            inner: imp::RwLock::new(value),
+        }
+    }
+
+    pub(crate) fn read(&self) -> ReadGuard<'_, T> {
+        #[cfg(debug_assertions)]
+        let held = held::Held::take(self.rank);
+        ReadGuard {
+            inner: imp::read(&self.inner),
+            #[cfg(debug_assertions)]
+            _held: held,
+        }
+    }
+
+    pub(crate) fn write(&self) -> WriteGuard<'_, T> {
+        #[cfg(debug_assertions)]
+        let held = held::Held::take(self.rank);
+        WriteGuard {
+            inner: imp::write(&self.inner),
+            #[cfg(debug_assertions)]
+            _held: held,
+        }
+    }
+}
+
+impl<T> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RwLock").finish_non_exhaustive()
+    }
+}
+
+impl<T> Deref for ReadGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> Deref for WriteGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for WriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+/// Lets threads sleep until what a [`Mutex`] guards has changed.
+pub(crate) struct Condvar(imp::Condvar);
+
+impl Condvar {
+    pub(crate) fn new() -> Self {
+        Self(imp::Condvar::new())
+    }
+
+    /// Gives the lock up, sleeps until notified, takes the lock again. May wake for no reason.
+    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        MutexGuard {
+            inner: imp::wait(&self.0, guard.inner),
+            #[cfg(debug_assertions)]
+            _held: guard._held,
+        }
+    }
+
+    /// As [`Condvar::wait`], but for at most `limit`.
+    #[cfg(not(loom))]
+    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, limit: std::time::Duration) {
+        self.0.wait_for(&mut guard.inner, limit);
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+impl fmt::Debug for Condvar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Condvar").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom), debug_assertions))]
+mod tests {
+    use super::{Mutex, Rank};
+
+    #[test]
+    #[should_panic(expected = "lock rank: Sequencer taken while Log is held")]
+    fn a_lock_taken_against_the_order_of_ranks_panics() {
+        let sequencer = Mutex::new(Rank::Sequencer, ());
+        let log = Mutex::new(Rank::Log, ());
+        let _log = log.lock();
+        let _sequencer = sequencer.lock();
+    }
+}

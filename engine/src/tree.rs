@@ -1,0 +1,535 @@
+//! A B-tree that can count: the ordered map from key to entry, with the number of living keys of
+//! every subtree kept beside its pointer.
+//!
+//! ```text
+//!            inner   separators    "g"      "p"
+//!                    alive       3      4       2
+//!                    children    │      │       │
+//!            leaf  [a c e f]  [g h k m]  [p q z]     each with a bit per key: alive or not
+//! ```
+//!
+//! A key that was deleted stays in the tree, not alive, until compaction drops its last version.
+//! Lookup, insertion, removal and *counting a range* are logarithmic; a scan walks leaves.
+
+use std::ops::ControlFlow;
+
+use triomphe::Arc;
+
+use crate::entry::Entry;
+use crate::key::Key;
+
+/// Entries in one leaf: as many as the bit set of the living has bits.
+const LEAF_ENTRIES_MAX: usize = u64::BITS as usize;
+/// Children of one inner node.
+const CHILDREN_MAX: usize = 64;
+/// A node that falls below this tries to join a neighbour.
+const FILL_MIN: usize = 16;
+
+#[derive(Debug)]
+pub(crate) struct Tree {
+    root: Node,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Node {
+    Leaf(Box<Leaf>),
+    Inner(Box<Inner>),
+}
+
+#[derive(Debug, Default)]
+struct Leaf {
+    entries: Vec<Arc<Entry>>,
+    /// Bit i: whether entry i is alive.
+    alive: u64,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// `separators[i]` is above every key of child i and not above any of child i + 1.
+    separators: Vec<Key>,
+    children: Vec<Node>,
+    /// Living keys below each child.
+    alive: Vec<usize>,
+}
+
+/// What an insertion pushes up: the new right neighbour and its lowest possible key.
+struct Split {
+    separator: Key,
+    right: Node,
+}
+
+impl Tree {
+    pub(crate) fn new() -> Self {
+        Self {
+            root: Node::Leaf(Box::default()),
+            len: 0,
+        }
+    }
+
+    /// Keys in the tree, alive or not.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&Arc<Entry>> {
+        let leaf = self.root.leaf_of(key);
+        leaf.find(key).ok().map(|at| &leaf.entries[at])
+    }
+
+    /// Adds an entry whose key is not in the tree yet; it does not count as alive.
+    pub(crate) fn insert(&mut self, entry: Arc<Entry>) {
+        self.len += 1;
+        if let Some(Split { separator, right }) = self.root.insert(entry) {
+            let left = std::mem::replace(&mut self.root, Node::Leaf(Box::default()));
+            let alive = vec![left.alive(), right.alive()];
+            let root = Inner {
+                separators: vec![separator],
+                children: vec![left, right],
+                alive,
+            };
+            self.root = Node::Inner(Box::new(root));
+        }
+    }
+
+    /// Takes a key out, if it is there.
+    pub(crate) fn remove(&mut self, key: &[u8]) {
+        if self.root.remove(key) {
+            self.len -= 1;
+        }
+        // A root with one child only adds height.
+        while let Node::Inner(inner) = &mut self.root
+            && inner.children.len() <= 1
+        {
+            self.root = inner
+                .children
+                .pop()
+                .unwrap_or_else(|| Node::Leaf(Box::default()));
+        }
+    }
+
+    /// Notes that a key came to life or died.
+    pub(crate) fn set_alive(&mut self, key: &[u8], alive: bool) {
+        self.root.set_alive(key, alive);
+    }
+
+    /// Living keys.
+    pub(crate) fn alive(&self) -> usize {
+        self.root.alive()
+    }
+
+    /// Living keys below `key`.
+    pub(crate) fn alive_below(&self, key: &[u8]) -> usize {
+        let mut below = 0;
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Inner(inner) => {
+                    let child = inner.child_of(key);
+                    below += inner.alive[..child].iter().sum::<usize>();
+                    node = &inner.children[child];
+                }
+                Node::Leaf(leaf) => {
+                    let (Ok(at) | Err(at)) = leaf.find(key);
+                    return below + (leaf.alive & low_bits(at)).count_ones() as usize;
+                }
+            }
+        }
+    }
+
+    /// Shows the entries from `start` on in key order until `visit` breaks.
+    pub(crate) fn visit_from<B>(
+        &self,
+        start: &[u8],
+        mut visit: impl FnMut(&Arc<Entry>) -> ControlFlow<B>,
+    ) -> Option<B> {
+        match self.root.visit_from(start, &mut visit) {
+            ControlFlow::Break(value) => Some(value),
+            ControlFlow::Continue(()) => None,
+        }
+    }
+}
+
+impl Node {
+    fn leaf_of(&self, key: &[u8]) -> &Leaf {
+        let mut node = self;
+        loop {
+            match node {
+                Node::Leaf(leaf) => return leaf,
+                Node::Inner(inner) => node = &inner.children[inner.child_of(key)],
+            }
+        }
+    }
+
+    fn alive(&self) -> usize {
+        match self {
+            Node::Leaf(leaf) => leaf.alive.count_ones() as usize,
+            Node::Inner(inner) => inner.alive.iter().sum(),
+        }
+    }
+
+    fn fill(&self) -> usize {
+        match self {
+            Node::Leaf(leaf) => leaf.entries.len(),
+            Node::Inner(inner) => inner.children.len(),
+        }
+    }
+
+    fn insert(&mut self, entry: Arc<Entry>) -> Option<Split> {
+        match self {
+            Node::Leaf(leaf) => leaf.insert(entry),
+            Node::Inner(inner) => inner.insert(entry),
+        }
+    }
+
+    fn remove(&mut self, key: &[u8]) -> bool {
+        match self {
+            Node::Leaf(leaf) => leaf.remove(key),
+            Node::Inner(inner) => inner.remove(key),
+        }
+    }
+
+    /// Returns how the number of living keys changed: -1, 0 or 1.
+    fn set_alive(&mut self, key: &[u8], alive: bool) -> isize {
+        match self {
+            Node::Leaf(leaf) => leaf.set_alive(key, alive),
+            Node::Inner(inner) => {
+                let child = inner.child_of(key);
+                let change = inner.children[child].set_alive(key, alive);
+                inner.alive[child] = inner.alive[child].saturating_add_signed(change);
+                change
+            }
+        }
+    }
+
+    fn visit_from<B>(
+        &self,
+        start: &[u8],
+        visit: &mut impl FnMut(&Arc<Entry>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        match self {
+            Node::Leaf(leaf) => {
+                let (Ok(first) | Err(first)) = leaf.find(start);
+                leaf.entries[first..].iter().try_for_each(visit)
+            }
+            Node::Inner(inner) => {
+                let first = inner.child_of(start);
+                inner.children[first].visit_from(start, visit)?;
+                for child in &inner.children[first + 1..] {
+                    child.visit_all(visit)?;
+                }
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    fn visit_all<B>(
+        &self,
+        visit: &mut impl FnMut(&Arc<Entry>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        match self {
+            Node::Leaf(leaf) => leaf.entries.iter().try_for_each(visit),
+            Node::Inner(inner) => inner
+                .children
+                .iter()
+                .try_for_each(|child| child.visit_all(visit)),
+        }
+    }
+
+    /// Takes over everything of the right neighbour, whose lowest possible key is `separator`.
+    fn join(&mut self, separator: Key, right: Node) {
+        match (self, right) {
+            (Node::Leaf(left), Node::Leaf(mut right)) => {
+                left.alive |= right.alive << left.entries.len();
+                left.entries.append(&mut right.entries);
+            }
+            (Node::Inner(left), Node::Inner(mut right)) => {
+                left.separators.push(separator);
+                left.separators.append(&mut right.separators);
+                left.children.append(&mut right.children);
+                left.alive.append(&mut right.alive);
+            }
+            _ => unreachable!("neighbours have the same height"),
+        }
+    }
+}
+
+impl Leaf {
+    fn find(&self, key: &[u8]) -> Result<usize, usize> {
+        self.entries
+            .binary_search_by(|entry| (**entry.key()).cmp(key))
+    }
+
+    fn insert(&mut self, entry: Arc<Entry>) -> Option<Split> {
+        let (Ok(at) | Err(at)) = self.find(entry.key());
+        if self.entries.len() < LEAF_ENTRIES_MAX {
+            self.insert_at(at, entry);
+            return None;
+        }
+        // Keys that arrive in order leave full leaves behind, others half full ones.
+        let middle = if at == LEAF_ENTRIES_MAX {
+            at
+        } else {
+            LEAF_ENTRIES_MAX / 2
+        };
+        let mut right = Leaf {
+            entries: self.entries.split_off(middle),
+            alive: self.alive.checked_shr(middle as u32).unwrap_or(0),
+        };
+        self.alive &= low_bits(middle);
+        if at < middle {
+            self.insert_at(at, entry);
+        } else {
+            right.insert_at(at - middle, entry);
+        }
+        let separator = right.entries[0].key().clone();
+        Some(Split {
+            separator,
+            right: Node::Leaf(Box::new(right)),
+        })
+    }
+
+    fn insert_at(&mut self, at: usize, entry: Arc<Entry>) {
+        let low = low_bits(at);
+        self.alive = (self.alive & low) | ((self.alive & !low) << 1);
+        self.entries.insert(at, entry);
+    }
+
+    fn remove(&mut self, key: &[u8]) -> bool {
+        let Ok(at) = self.find(key) else { return false };
+        self.entries.remove(at);
+        let low = low_bits(at);
+        self.alive = (self.alive & low) | ((self.alive >> 1) & !low);
+        true
+    }
+
+    fn set_alive(&mut self, key: &[u8], alive: bool) -> isize {
+        let Ok(at) = self.find(key) else { return 0 };
+        let bit = 1 << at;
+        match (self.alive & bit != 0, alive) {
+            (false, true) => {
+                self.alive |= bit;
+                1
+            }
+            (true, false) => {
+                self.alive &= !bit;
+                -1
+            }
+            _ => 0,
+        }
+    }
+}
+
+impl Inner {
+    fn child_of(&self, key: &[u8]) -> usize {
+        self.separators
+            .partition_point(|separator| **separator <= *key)
+    }
+
+    fn insert(&mut self, entry: Arc<Entry>) -> Option<Split> {
+        let child = self.child_of(entry.key());
+        let Split { separator, right } = self.children[child].insert(entry)?;
+        self.alive[child] = self.children[child].alive();
+        self.alive.insert(child + 1, right.alive());
+        self.separators.insert(child, separator);
+        self.children.insert(child + 1, right);
+        if self.children.len() <= CHILDREN_MAX {
+            return None;
+        }
+        let last = child + 2 == self.children.len();
+        let middle = if last { CHILDREN_MAX } else { CHILDREN_MAX / 2 };
+        let separators = self.separators.split_off(middle);
+        // The separator between the halves moves up.
+        let separator = self.separators.pop()?;
+        let right = Inner {
+            separators,
+            children: self.children.split_off(middle),
+            alive: self.alive.split_off(middle),
+        };
+        Some(Split {
+            separator,
+            right: Node::Inner(Box::new(right)),
+        })
+    }
+
+    fn remove(&mut self, key: &[u8]) -> bool {
+        let child = self.child_of(key);
+        if !self.children[child].remove(key) {
+            return false;
+        }
+        self.alive[child] = self.children[child].alive();
+        let fill = self.children[child].fill();
+        if fill == 0 {
+            self.children.remove(child);
+            self.alive.remove(child);
+            if !self.separators.is_empty() {
+                self.separators.remove(child.saturating_sub(1));
+            }
+        } else if fill < FILL_MIN {
+            let left = child.min(self.children.len().saturating_sub(2));
+            self.join_if_small(left);
+        }
+        true
+    }
+
+    /// Joins child `left` and the one behind it if both together leave room for growth.
+    fn join_if_small(&mut self, left: usize) {
+        let room = LEAF_ENTRIES_MAX.min(CHILDREN_MAX) * 3 / 4;
+        let Some(right) = self.children.get(left + 1) else {
+            return;
+        };
+        if self.children[left].fill() + right.fill() > room {
+            return;
+        }
+        let right = self.children.remove(left + 1);
+        let separator = self.separators.remove(left);
+        self.alive[left] += self.alive.remove(left + 1);
+        self.children[left].join(separator, right);
+    }
+}
+
+/// The lowest `count` bits set.
+fn low_bits(count: usize) -> u64 {
+    if count >= u64::BITS as usize {
+        u64::MAX
+    } else {
+        (1 << count) - 1
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::ops::ControlFlow;
+
+    use proptest::prelude::*;
+    use triomphe::Arc;
+
+    use super::{Node, Tree};
+    use crate::entry::Entry;
+    use crate::key::Key;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u16),
+        Remove(u16),
+        SetAlive(u16, bool),
+    }
+
+    fn bytes(number: u16) -> Vec<u8> {
+        format!("/registry/pods/{number:05}").into_bytes()
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            4 => (0..3000_u16).prop_map(Step::Insert),
+            2 => (0..3000_u16).prop_map(Step::Remove),
+            3 => ((0..3000_u16), any::<bool>()).prop_map(|(key, alive)| Step::SetAlive(key, alive)),
+        ];
+        proptest::collection::vec(step, 0..3000)
+    }
+
+    /// Every rule that the types do not enforce.
+    fn check_shape(node: &Node, low: Option<&Key>, high: Option<&Key>, root: bool) -> usize {
+        match node {
+            Node::Leaf(leaf) => {
+                assert!(root || !leaf.entries.is_empty());
+                assert!(leaf.entries.is_sorted_by(|a, b| a.key() < b.key()));
+                for entry in &leaf.entries {
+                    assert!(low.is_none_or(|low| low <= entry.key()));
+                    assert!(high.is_none_or(|high| entry.key() < high));
+                }
+                1
+            }
+            Node::Inner(inner) => {
+                assert_eq!(inner.separators.len() + 1, inner.children.len());
+                assert!(!inner.children.is_empty());
+                let mut heights = Vec::new();
+                for (at, child) in inner.children.iter().enumerate() {
+                    let low = if at == 0 {
+                        low
+                    } else {
+                        inner.separators.get(at - 1)
+                    };
+                    let high = inner.separators.get(at).or(high);
+                    heights.push(check_shape(child, low, high, false));
+                    assert_eq!(inner.alive[at], child.alive());
+                }
+                assert!(heights.windows(2).all(|pair| pair[0] == pair[1]));
+                heights[0] + 1
+            }
+        }
+    }
+
+    fn check(steps: &[Step]) {
+        let mut tree = Tree::new();
+        let mut model: BTreeMap<Vec<u8>, bool> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Insert(number) => {
+                    if let std::collections::btree_map::Entry::Vacant(slot) =
+                        model.entry(bytes(*number))
+                    {
+                        tree.insert(Arc::new(Entry::new(Key::new(slot.key()))));
+                        slot.insert(false);
+                    }
+                }
+                Step::Remove(number) => {
+                    model.remove(&bytes(*number));
+                    tree.remove(&bytes(*number));
+                }
+                Step::SetAlive(number, alive) => {
+                    if let Some(state) = model.get_mut(&bytes(*number)) {
+                        *state = *alive;
+                    }
+                    tree.set_alive(&bytes(*number), *alive);
+                }
+            }
+        }
+        check_shape(&tree.root, None, None, true);
+        assert_eq!(tree.len(), model.len());
+        for probe in (0..3000).step_by(211) {
+            let probe = bytes(probe);
+            let below = model
+                .range(..probe.clone())
+                .filter(|(_, alive)| **alive)
+                .count();
+            assert_eq!(tree.alive_below(&probe), below);
+            assert_eq!(tree.get(&probe).is_some(), model.contains_key(&probe));
+            let mut seen = Vec::new();
+            tree.visit_from(&probe, |entry| {
+                seen.push(entry.key().to_vec());
+                if seen.len() == 100 {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            });
+            let expected: Vec<_> = model
+                .range(probe..)
+                .take(100)
+                .map(|(key, _)| key.clone())
+                .collect();
+            assert_eq!(seen, expected);
+        }
+        assert_eq!(tree.alive(), model.values().filter(|alive| **alive).count());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn the_tree_agrees_with_a_plain_map(steps in steps()) {
+            check(&steps);
+        }
+    }
+
+    #[test]
+    fn growing_in_order_and_shrinking_to_nothing_keeps_the_shape() {
+        let all = 0..3000;
+        let mut steps: Vec<Step> = all.clone().map(Step::Insert).collect();
+        steps.extend(all.clone().map(|key| Step::SetAlive(key, key % 3 == 0)));
+        check(&steps);
+        steps.extend(all.rev().map(Step::Remove));
+        check(&steps);
+    }
+}
