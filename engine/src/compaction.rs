@@ -1,6 +1,5 @@
 //! Compaction: first the mark, then the removal, step by step along the log.
 
-use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use triomphe::Arc;
@@ -126,7 +125,9 @@ impl Store {
             if cut.emptied {
                 emptied.push(entry);
             }
-            self.drop_records(cut.removed);
+            // The records are freed here, with no lock held.
+            self.history_bytes
+                .subtract(cut.removed.iter().map(KeyValue::size_bytes).sum());
         }
     }
 
@@ -141,12 +142,6 @@ impl Store {
                 self.index.remove(entry.key());
             }
         }
-    }
-
-    /// Frees records with no lock held.
-    fn drop_records(&self, records: VecDeque<KeyValue>) {
-        self.history_bytes
-            .subtract(records.iter().map(KeyValue::size_bytes).sum());
     }
 
     /// The lowest revision to compact at so that the history takes at most `bytes_max`, or the

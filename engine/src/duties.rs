@@ -260,7 +260,9 @@ mod tests {
         let mut marks = Vec::new();
         while compactor.due <= Duration::from_secs(seconds) {
             let now = compactor.due;
-            if let Wish::CompactAt(mark) = compactor.step(now, MainRevision(now.as_secs() as i64)) {
+            if let Wish::CompactAt(mark) =
+                compactor.step(now, MainRevision(now.as_secs().cast_signed()))
+            {
                 marks.push((now.as_secs(), mark.0));
             }
         }

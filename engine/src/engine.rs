@@ -94,16 +94,13 @@ impl Engine {
 
     /// The newest version of a key, if it is alive.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<KeyValue> {
-        // No compaction drops the newest version, so this needs no second look (I7).
+        // What is found was the newest at that moment, whatever was compacted since (I7).
         let now = self.store.current.load().end();
-        match self.store.get(key.as_ref(), now) {
-            Some(found) => Some(found),
+        self.store.get(key.as_ref(), now).or_else(|| {
             // Absent then, or overtaken by a compaction that took the version of that moment.
-            None => {
-                let range = Range::of(KeyRange::One(Bytes::copy_from_slice(key.as_ref())));
-                self.store.range(&range).ok()?.kvs.pop()
-            }
-        }
+            let range = Range::of(KeyRange::One(Bytes::copy_from_slice(key.as_ref())));
+            self.store.range(&range).ok()?.kvs.pop()
+        })
     }
 
     /// Reads a range.

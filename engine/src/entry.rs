@@ -36,6 +36,7 @@ struct History {
 enum Versions {
     None,
     One(KeyValue),
+    #[expect(clippy::box_collection, reason = "keeps the common case at two words")]
     Many(Box<VecDeque<KeyValue>>),
 }
 

@@ -157,7 +157,7 @@ mod tests {
     fn a_scan_crosses_its_steps_without_a_gap_or_a_double() {
         let index = Index::new();
         let name = |number: usize| format!("k{number:04}");
-        for number in 0..SCAN_STEP_ENTRIES * 3 + 1 {
+        for number in 0..=SCAN_STEP_ENTRIES * 3 {
             index.get_or_insert(&Key::new(name(number).as_bytes()));
         }
         let mut seen = Vec::new();
@@ -177,9 +177,9 @@ mod tests {
     #[test]
     fn counts_say_through_which_change_they_hold() {
         let index = Index::new();
-        for (at, key) in ["a", "b", "c"].into_iter().enumerate() {
+        for (main, key) in [(2, "a"), (3, "b"), (4, "c")] {
             index.get_or_insert(&Key::new(key.as_bytes()));
-            index.set_alive(key.as_bytes(), true, MainRevision(2 + at as i64).start());
+            index.set_alive(key.as_bytes(), true, MainRevision(main).start());
         }
         index.set_alive(b"b", false, MainRevision(9).start());
         let counted = |range: KeyRange| {

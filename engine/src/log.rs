@@ -97,10 +97,13 @@ fn ends_below(segment: &VecDeque<KeyValue>, from: Revision) -> bool {
 mod tests {
     use std::ops::ControlFlow;
 
-    use super::{Log, SEGMENT_RECORDS};
+    use super::Log;
     use crate::key::Key;
     use crate::record::KeyValue;
     use crate::revision::{MainRevision, Revision};
+
+    #[expect(clippy::cast_possible_wrap, reason = "a small constant")]
+    const SEGMENT_RECORDS: i64 = super::SEGMENT_RECORDS as i64;
 
     fn log(revisions: impl Iterator<Item = i64>) -> Log {
         let log = Log::new();
@@ -125,12 +128,9 @@ mod tests {
 
     #[test]
     fn records_come_back_in_order_across_segments() {
-        let last = 3 * SEGMENT_RECORDS as i64;
+        let last = 3 * SEGMENT_RECORDS;
         let log = log(2..=last);
-        let (from, through) = (
-            MainRevision(SEGMENT_RECORDS as i64 - 1),
-            MainRevision(last - 1),
-        );
+        let (from, through) = (MainRevision(SEGMENT_RECORDS - 1), MainRevision(last - 1));
         let expected: Vec<i64> = (from.0..=through.0).collect();
         assert_eq!(read(&log, from.start(), through.end()), expected);
         assert!(
@@ -160,13 +160,13 @@ mod tests {
 
     #[test]
     fn taking_stops_at_the_limit_and_goes_on_where_it_stopped() {
-        let log = log(2..2 + 2 * SEGMENT_RECORDS as i64);
-        let mark = MainRevision(2 + SEGMENT_RECORDS as i64 + 1);
+        let log = log(2..2 + 2 * SEGMENT_RECORDS);
+        let mark = MainRevision(2 + SEGMENT_RECORDS + 1);
         let mut total = 0;
         while let taken @ 1.. = log.take_below(mark, 7).len() {
             assert!(taken <= 7);
             total += taken;
         }
-        assert_eq!(total, SEGMENT_RECORDS + 1);
+        assert_eq!(total, super::SEGMENT_RECORDS + 1);
     }
 }

@@ -16,7 +16,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(600);
 /// The shortest progress interval (WA-50).
 const PROGRESS_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-#[derive(Debug, Clone)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub(crate) start_revision: MainRevision,
     pub(crate) lease_ttl_min: Duration,

@@ -231,8 +231,7 @@ impl Draft {
             // A draft is never cloned, so this is the only handle (I2 begins after it).
             let header = record.expect("I2: a draft has one owner").header_mut();
             header.revision = revision;
-            header.create_revision =
-                previous.map_or(revision.main, |previous| previous.create_revision());
+            header.create_revision = previous.map_or(revision.main, KeyValue::create_revision);
             header.version = previous.map_or(1, |previous| previous.version() + 1);
             header.lease = lease;
         });

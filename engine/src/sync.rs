@@ -128,7 +128,7 @@ mod held {
     use std::cell::RefCell;
 
     super::imp::thread_local! {
-        static HELD: RefCell<Vec<Rank>> = RefCell::new(Vec::new());
+        static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
     }
 
     /// Proof that a rank was checked; gives it back when dropped.
@@ -173,7 +173,7 @@ pub(crate) struct Mutex<T> {
 pub(crate) struct MutexGuard<'a, T> {
     inner: imp::MutexGuard<'a, T>,
     #[cfg(debug_assertions)]
-    _held: held::Held,
+    held: held::Held,
 }
 
 impl<T> Mutex<T> {
@@ -195,7 +195,7 @@ impl<T> Mutex<T> {
         MutexGuard {
             inner: imp::lock(&self.inner),
             #[cfg(debug_assertions)]
-            _held: held,
+            held,
         }
     }
 }
@@ -313,7 +313,7 @@ impl Condvar {
         MutexGuard {
             inner: imp::wait(&self.0, guard.inner),
             #[cfg(debug_assertions)]
-            _held: guard._held,
+            held: guard.held,
         }
     }
 

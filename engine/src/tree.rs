@@ -274,7 +274,11 @@ impl Leaf {
         };
         let mut right = Leaf {
             entries: self.entries.split_off(middle),
-            alive: self.alive.checked_shr(middle as u32).unwrap_or(0),
+            alive: if middle < LEAF_ENTRIES_MAX {
+                self.alive >> middle
+            } else {
+                0
+            },
         };
         self.alive &= low_bits(middle);
         if at < middle {

@@ -353,11 +353,13 @@ impl Store {
 }
 
 fn prepare_txn<'a>(store: &Store, txn: &'a Txn) -> Result<PreparedTxn<'a>, TxnError> {
-    let prepare = |ops: &'a [Op]| ops.iter().map(|op| prepare_op(store, op)).collect();
+    let prepare = |ops: &'a [Op]| -> Result<Vec<_>, TxnError> {
+        ops.iter().map(|op| prepare_op(store, op)).collect()
+    };
     Ok(PreparedTxn {
         compares: &txn.compares,
-        success: Result::<_, TxnError>::from(prepare(&txn.success))?,
-        failure: Result::<_, TxnError>::from(prepare(&txn.failure))?,
+        success: prepare(&txn.success)?,
+        failure: prepare(&txn.failure)?,
     })
 }
 
@@ -397,19 +399,19 @@ fn check(writer: &Writer<'_>, txn: &Decided<'_>) -> Result<(), TxnError> {
     fn go<'a>(
         writer: &Writer<'_>,
         txn: &Decided<'a>,
-        writes: &mut Vec<Write<'a>>,
+        earlier: &mut Vec<Write<'a>>,
     ) -> Result<(), TxnError> {
         for op in &txn.ops {
             match op {
                 DecidedOp::Range(range) => check_range(writer, range)?,
                 DecidedOp::Put { put, .. } => {
                     check_kept(writer, put)?;
-                    check_not_deleted(put, writes)?;
+                    check_not_deleted(put, earlier)?;
                     check_lease(writer, put)?;
-                    writes.push(Write::Put(&put.key));
+                    earlier.push(Write::Put(&put.key));
                 }
-                DecidedOp::Delete(keys) => writes.push(Write::Delete(keys)),
-                DecidedOp::Txn(txn) => go(writer, txn, writes)?,
+                DecidedOp::Delete(keys) => earlier.push(Write::Delete(keys)),
+                DecidedOp::Txn(txn) => go(writer, txn, earlier)?,
             }
         }
         Ok(())
@@ -443,11 +445,11 @@ fn check_kept(writer: &Writer<'_>, put: &Put) -> Result<(), PutError> {
 }
 
 /// TXN-10: ... and must not be deleted by an earlier operation of it.
-fn check_not_deleted(put: &Put, writes: &[Write<'_>]) -> Result<(), PutError> {
+fn check_not_deleted(put: &Put, earlier: &[Write<'_>]) -> Result<(), PutError> {
     if !put.keeps() {
         return Ok(());
     }
-    let last = writes.iter().rev().find(|write| match write {
+    let last = earlier.iter().rev().find(|write| match write {
         Write::Put(key) => **key == put.key,
         Write::Delete(keys) => keys.contains(&put.key),
     });

@@ -148,7 +148,7 @@ impl Hub {
     pub(super) fn register(
         &self,
         store: &Store,
-        new: NewWatch<'_>,
+        new: &NewWatch<'_>,
         start: Option<MainRevision>,
     ) -> Registered {
         let mut state = self.state.lock();
@@ -169,15 +169,12 @@ impl Hub {
             pending: Vec::new(),
         };
         state.progress_watches += usize::from(new.progress_notify);
-        let slot = match state.free.pop() {
-            Some(slot) => {
-                state.watches[slot] = Some(watch);
-                slot
-            }
-            None => {
-                state.watches.push(Some(watch));
-                state.watches.len() - 1
-            }
+        let slot = if let Some(slot) = state.free.pop() {
+            state.watches[slot] = Some(watch);
+            slot
+        } else {
+            state.watches.push(Some(watch));
+            state.watches.len() - 1
         };
         state.ranges.insert(new.range, slot);
         Registered {

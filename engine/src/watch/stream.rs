@@ -62,6 +62,10 @@ impl Filters {
 
 /// What to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four independent switches of etcd's request"
+)]
 pub struct WatchOptions {
     /// The keys.
     pub range: KeyRange,
@@ -268,7 +272,7 @@ impl WatchStream {
             filters,
             progress_notify: options.progress_notify,
         };
-        let registered = self.store.hub.register(&self.store, new, options.start);
+        let registered = self.store.hub.register(&self.store, &new, options.start);
         let (slot, revision) = (registered.slot, registered.revision);
         let WatchOptions { range, prev_kv, .. } = options;
         self.watches.insert(

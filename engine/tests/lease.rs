@@ -1,0 +1,188 @@
+//! What leases promise.
+
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::time::Duration;
+
+use revstore_engine::{
+    Engine, KeyRange, LEASE_TTL_MAX_SECONDS, LeaseError, LeaseId, MainRevision, ManualClock, Put,
+    PutError, PutLease, WatchOptions,
+};
+
+fn engine() -> (Engine, ManualClock) {
+    let clock = ManualClock::new();
+    (Engine::builder().clock(clock.clone()).build(), clock)
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn attach(engine: &Engine, key: &'static str, lease: LeaseId) {
+    engine
+        .put_with(&Put::new(key, "v").attached_to(lease))
+        .unwrap();
+}
+
+fn keys_of(engine: &Engine, lease: LeaseId) -> Vec<Vec<u8>> {
+    engine
+        .lease(lease, true)
+        .unwrap()
+        .keys
+        .iter()
+        .map(|key| key.to_vec())
+        .collect()
+}
+
+#[test]
+fn le_1_to_3_grants_are_bounded_below_and_above_and_ids_are_used_once() {
+    let (engine, _) = engine();
+    assert_eq!(engine.grant(None, -5).unwrap().ttl, seconds(2));
+    assert_eq!(engine.grant(None, 7).unwrap().ttl, seconds(7));
+    assert_eq!(
+        engine.grant(None, LEASE_TTL_MAX_SECONDS).unwrap().ttl,
+        seconds(9_000_000_000)
+    );
+    assert_eq!(
+        engine.grant(None, LEASE_TTL_MAX_SECONDS + 1),
+        Err(LeaseError::TtlTooLarge)
+    );
+    assert!(engine.grant(None, 7).unwrap().id.get() > 0);
+    let id = LeaseId::new(-9);
+    assert_eq!(engine.grant(id, 7).unwrap().id.get(), -9);
+    assert_eq!(engine.grant(id, 7), Err(LeaseError::AlreadyExists));
+    assert_eq!(engine.current_revision(), MainRevision(1), "LE-4");
+}
+
+#[test]
+fn le_6_and_12_expiry_is_on_time_and_takes_all_keys_in_one_revision() {
+    let (engine, clock) = engine();
+    let lease = engine.grant(None, 5).unwrap().id;
+    for key in ["c", "a", "b"] {
+        attach(&engine, key, lease);
+    }
+    let mut watcher = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
+    clock.advance(Duration::from_nanos(4_999_999_999));
+    assert!(watcher.try_next().is_none(), "never early");
+    clock.advance(Duration::from_nanos(1));
+    let events = watcher.try_next().unwrap().unwrap().events;
+    let keys: Vec<&[u8]> = events.iter().map(|event| event.kv.key()).collect();
+    assert_eq!(keys, [b"a", b"b", b"c"], "LE-5: in key order");
+    assert!(events.iter().all(|event| event.kv.is_tombstone()));
+    assert!(
+        events
+            .iter()
+            .all(|event| event.kv.mod_revision() == MainRevision(5))
+    );
+    assert_eq!(engine.lease(lease, false), Err(LeaseError::NotFound));
+}
+
+#[test]
+fn le_8_keeping_alive_starts_the_time_anew_and_moves_no_revision() {
+    let (engine, clock) = engine();
+    let lease = engine.grant(None, 5).unwrap().id;
+    for _ in 0..4 {
+        clock.advance(seconds(4));
+        assert_eq!(engine.keep_alive(lease), Ok(seconds(5)));
+    }
+    clock.advance(seconds(2));
+    assert_eq!(engine.lease(lease, false).unwrap().remaining, seconds(3));
+    clock.advance(seconds(3));
+    assert_eq!(engine.keep_alive(lease), Err(LeaseError::NotFound));
+    assert_eq!(engine.current_revision(), MainRevision(1));
+}
+
+#[test]
+fn le_7_a_key_follows_its_last_put() {
+    let (engine, _) = engine();
+    let one = engine.grant(None, 60).unwrap().id;
+    let two = engine.grant(None, 60).unwrap().id;
+    attach(&engine, "a", one);
+    attach(&engine, "b", one);
+    attach(&engine, "a", two);
+    assert_eq!(
+        (keys_of(&engine, one), keys_of(&engine, two)),
+        (vec![b"b".to_vec()], vec![b"a".to_vec()])
+    );
+    let touch = Put {
+        key: "a".into(),
+        value: None,
+        lease: PutLease::Keep,
+    };
+    engine.put_with(&touch).unwrap();
+    assert_eq!(engine.get("a").unwrap().lease(), Some(two), "PUT-5");
+    engine.put("a", "detached").unwrap();
+    engine.delete(&KeyRange::one("b"));
+    assert!(keys_of(&engine, one).is_empty() && keys_of(&engine, two).is_empty());
+    engine.revoke(two).unwrap();
+    assert_eq!(engine.get("a").unwrap().value(), b"detached");
+}
+
+#[test]
+fn le_5_revoking_what_is_not_there_fails_and_without_keys_makes_no_revision() {
+    let (engine, _) = engine();
+    assert_eq!(
+        engine.revoke(LeaseId::new(4).unwrap()),
+        Err(LeaseError::NotFound)
+    );
+    let lease = engine.grant(None, 60).unwrap().id;
+    assert_eq!(engine.revoke(lease), Ok(MainRevision(1)));
+    assert_eq!(engine.revoke(lease), Err(LeaseError::NotFound));
+}
+
+#[test]
+fn put_6_a_put_with_an_unknown_lease_changes_nothing() {
+    let (engine, _) = engine();
+    let lease = LeaseId::new(-4).unwrap();
+    let put = Put {
+        key: "a".into(),
+        value: None,
+        lease: PutLease::Attach(lease),
+    };
+    assert_eq!(
+        engine.put_with(&put),
+        Err(PutError::LeaseNotFound { lease })
+    );
+    assert_eq!(engine.current_revision(), MainRevision(1));
+}
+
+#[test]
+fn le_11_leases_are_listed_by_what_is_left_of_them() {
+    let (engine, clock) = engine();
+    let ids: Vec<LeaseId> = [30, 10, 20]
+        .into_iter()
+        .map(|ttl| engine.grant(LeaseId::new(ttl), ttl).unwrap().id)
+        .collect();
+    let listed = |engine: &Engine| {
+        engine
+            .leases()
+            .iter()
+            .map(|id| id.get())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&engine), [10, 20, 30]);
+    clock.advance(seconds(5));
+    engine.keep_alive(ids[1]).unwrap();
+    engine.keep_alive(ids[2]).unwrap();
+    assert_eq!(listed(&engine), [10, 20, 30]);
+    clock.advance(seconds(9));
+    engine.keep_alive(ids[2]).unwrap();
+    assert_eq!(listed(&engine), [10, 30, 20]);
+}
+
+#[test]
+fn many_leases_that_expire_at_once_all_do() {
+    let (engine, clock) = engine();
+    for number in 1..=2000 {
+        let lease = engine.grant(LeaseId::new(number), 5).unwrap().id;
+        engine
+            .put_with(&Put::new(format!("k{number}"), "v").attached_to(lease))
+            .unwrap();
+    }
+    clock.advance(seconds(5));
+    assert!(engine.leases().is_empty());
+    assert_eq!(engine.stats().leases, 0);
+    assert!(engine.get("k1").is_none());
+    // One revision for each lease.
+    assert_eq!(engine.current_revision(), MainRevision(1 + 2 * 2000));
+}

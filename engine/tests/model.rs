@@ -1,0 +1,629 @@
+//! The engine against a plain model: random operations, every answer compared.
+//!
+//! The model is a list of changes, and a read is a walk over it. Whatever the engine does to be fast
+//! (counts in the index, cuts, segments, queues), it must not be told apart from that.
+
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use revstore_engine::{
+    CompactError, Compare, CompareTarget, Engine, Filter, KeyRange, KeyValue, MainRevision,
+    ManualClock, Op, OpResult, Put, PutError, PutLease, Range, ReadError, Relation, SortBy,
+    SortOrder, Txn, TxnError, WatchEnd, WatchOptions, Watcher,
+};
+
+/// One change: what a key became at a revision.
+#[derive(Clone, Debug)]
+struct Change {
+    main: i64,
+    key: Vec<u8>,
+    value: Option<Vec<u8>>,
+}
+
+/// What the model knows of a key at some revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Known {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    create: i64,
+    modified: i64,
+    version: i64,
+}
+
+#[derive(Clone, Debug)]
+struct Model {
+    changes: Vec<Change>,
+    current: i64,
+    compacted: i64,
+}
+
+impl Model {
+    fn new() -> Self {
+        Self {
+            changes: Vec::new(),
+            current: 1,
+            compacted: -1,
+        }
+    }
+
+    /// All living keys after the first `changes` changes.
+    fn fold(changes: &[Change]) -> BTreeMap<Vec<u8>, Known> {
+        let mut state: BTreeMap<Vec<u8>, Known> = BTreeMap::new();
+        for change in changes {
+            let (key, main) = (change.key.clone(), change.main);
+            match &change.value {
+                None => drop(state.remove(&key)),
+                Some(value) => {
+                    let before = state.get(&key);
+                    let known = Known {
+                        create: before.map_or(main, |before| before.create),
+                        version: before.map_or(1, |before| before.version + 1),
+                        modified: main,
+                        value: value.clone(),
+                        key: key.clone(),
+                    };
+                    state.insert(key, known);
+                }
+            }
+        }
+        state
+    }
+
+    fn at(&self, revision: i64) -> BTreeMap<Vec<u8>, Known> {
+        let behind = self
+            .changes
+            .partition_point(|change| change.main <= revision);
+        Self::fold(&self.changes[..behind])
+    }
+
+    fn now(&self) -> BTreeMap<Vec<u8>, Known> {
+        Self::fold(&self.changes)
+    }
+}
+
+fn known(kv: &KeyValue) -> Known {
+    assert!(!kv.is_tombstone(), "a read returned a tombstone");
+    Known {
+        key: kv.key().to_vec(),
+        value: kv.value().to_vec(),
+        create: kv.create_revision().0,
+        modified: kv.mod_revision().0,
+        version: kv.version(),
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u8, u8),
+    PutKeepingValue(u8),
+    Delete(KeyRange),
+    Txn(TxnShape),
+    /// A compaction this many revisions below the current one, and whether it is carried out.
+    Compact(i64, bool),
+    Range(RangeShape),
+    /// A watch that starts this many revisions from the current one; nothing: from now on.
+    Watch(KeyRange, Option<i64>),
+    /// Lets a watch read a bit in between.
+    ReadWatch(usize),
+}
+
+#[derive(Clone, Debug)]
+struct RangeShape {
+    keys: KeyRange,
+    back: Option<i64>,
+    limit: Option<usize>,
+    sort: Option<(SortBy, SortOrder)>,
+    count_only: bool,
+    min_mod_back: Option<i64>,
+}
+
+#[derive(Clone, Debug)]
+struct TxnShape {
+    compare: Option<(u8, i64)>,
+    ops: Vec<TxnOp>,
+}
+
+#[derive(Clone, Debug)]
+enum TxnOp {
+    Put(u8, u8),
+    Delete(KeyRange),
+    Range(KeyRange),
+    Nested(u8, Vec<(u8, u8)>),
+}
+
+fn key(number: u8) -> Vec<u8> {
+    // Some keys are prefixes of others, some end in 0xff.
+    match number % 5 {
+        0 => vec![b'a'],
+        1 => vec![b'a', number],
+        2 => vec![b'a', 0xff, number],
+        3 => vec![b'b', number, 0],
+        _ => vec![number.max(1)],
+    }
+}
+
+fn key_range() -> impl Strategy<Value = KeyRange> {
+    prop_oneof![
+        3 => any::<u8>().prop_map(|number| KeyRange::one(key(number))),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(a, b)| KeyRange::within(key(a), key(b))),
+        1 => any::<u8>().prop_map(|number| KeyRange::From(key(number).into())),
+        1 => Just(KeyRange::prefix("a")),
+        1 => Just(KeyRange::all()),
+    ]
+}
+
+fn sort() -> impl Strategy<Value = (SortBy, SortOrder)> {
+    let by = prop_oneof![
+        Just(SortBy::Key),
+        Just(SortBy::Version),
+        Just(SortBy::CreateRevision),
+        Just(SortBy::ModRevision),
+        Just(SortBy::Value),
+    ];
+    (
+        by,
+        prop_oneof![Just(SortOrder::Ascending), Just(SortOrder::Descending)],
+    )
+}
+
+fn range_shape() -> impl Strategy<Value = RangeShape> {
+    let option = proptest::option::of::<std::ops::Range<i64>>;
+    (
+        key_range(),
+        option(-2..20),
+        proptest::option::of(0..6_usize),
+        proptest::option::of(sort()),
+        any::<bool>(),
+        option(0..10),
+    )
+        .prop_map(
+            |(keys, back, limit, sort, count_only, min_mod_back)| RangeShape {
+                keys,
+                back,
+                limit,
+                sort,
+                count_only,
+                min_mod_back,
+            },
+        )
+}
+
+fn txn_op() -> impl Strategy<Value = TxnOp> {
+    prop_oneof![
+        3 => (any::<u8>(), any::<u8>()).prop_map(|(key, value)| TxnOp::Put(key, value)),
+        1 => key_range().prop_map(TxnOp::Delete),
+        2 => key_range().prop_map(TxnOp::Range),
+        1 => (any::<u8>(), proptest::collection::vec((any::<u8>(), any::<u8>()), 0..3))
+            .prop_map(|(key, puts)| TxnOp::Nested(key, puts)),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let txn = (
+        proptest::option::of((any::<u8>(), 0..4_i64)),
+        proptest::collection::vec(txn_op(), 0..5),
+    )
+        .prop_map(|(compare, ops)| Step::Txn(TxnShape { compare, ops }));
+    prop_oneof![
+        8 => (any::<u8>(), any::<u8>()).prop_map(|(key, value)| Step::Put(key, value)),
+        1 => any::<u8>().prop_map(Step::PutKeepingValue),
+        2 => key_range().prop_map(Step::Delete),
+        4 => txn,
+        1 => ((-2..12_i64), any::<bool>()).prop_map(|(back, run)| Step::Compact(back, run)),
+        6 => range_shape().prop_map(Step::Range),
+        2 => (key_range(), proptest::option::of(-3..12_i64))
+            .prop_map(|(keys, back)| Step::Watch(keys, back)),
+        2 => any::<usize>().prop_map(Step::ReadWatch),
+    ]
+}
+
+/// A watch under test, and where it began.
+struct Followed {
+    watcher: Watcher,
+    keys: KeyRange,
+    from: i64,
+    seen: Vec<(i64, Vec<u8>, Option<Vec<u8>>)>,
+    end: Option<i64>,
+}
+
+impl Followed {
+    fn read(&mut self, batches: usize) {
+        for _ in 0..batches {
+            match self.watcher.try_next() {
+                None => return,
+                Some(Ok(batch)) => {
+                    assert!(!batch.events.is_empty());
+                    for event in batch.events {
+                        let value = (!event.kv.is_tombstone()).then(|| event.kv.value().to_vec());
+                        let main = event.kv.mod_revision().0;
+                        self.seen.push((main, event.kv.key().to_vec(), value));
+                    }
+                }
+                Some(Err(WatchEnd::Compacted { compacted })) => {
+                    self.end = Some(compacted.0);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+struct Run {
+    engine: Engine,
+    model: Model,
+    followed: Vec<Followed>,
+}
+
+impl Run {
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Put(number, value) => self.put(number, value),
+            Step::PutKeepingValue(number) => self.put_keeping_value(number),
+            Step::Delete(keys) => self.delete(&keys),
+            Step::Txn(shape) => self.txn(&shape),
+            Step::Compact(back, run) => self.compact(back, run),
+            Step::Range(shape) => self.range(&shape),
+            Step::Watch(keys, back) => self.watch(keys, back),
+            Step::ReadWatch(which) => {
+                if !self.followed.is_empty() {
+                    let which = which % self.followed.len();
+                    self.followed[which].read(2);
+                }
+            }
+        }
+        assert_eq!(self.engine.current_revision().0, self.model.current);
+    }
+
+    fn put(&mut self, number: u8, value: u8) {
+        let before = self.model.now().get(&key(number)).cloned();
+        let done = self.engine.put(key(number), vec![value]).unwrap();
+        self.model.current += 1;
+        assert_eq!(done.revision.0, self.model.current, "I1");
+        assert_eq!(done.previous.as_ref().map(known), before, "PUT-2");
+        let main = self.model.current;
+        self.model.changes.push(Change {
+            main,
+            key: key(number),
+            value: Some(vec![value]),
+        });
+    }
+
+    fn put_keeping_value(&mut self, number: u8) {
+        let put = Put {
+            key: key(number).into(),
+            value: None,
+            lease: PutLease::Keep,
+        };
+        let before = self.model.now().get(&key(number)).cloned();
+        match (self.engine.put_with(&put), before) {
+            (Err(PutError::KeyNotFound), None) => {}
+            (Ok(_), Some(before)) => {
+                self.model.current += 1;
+                let (main, value) = (self.model.current, Some(before.value));
+                self.model.changes.push(Change {
+                    main,
+                    key: key(number),
+                    value,
+                });
+            }
+            other => panic!("PUT-4, PUT-5: {other:?}"),
+        }
+    }
+
+    fn delete(&mut self, keys: &KeyRange) {
+        let doomed: Vec<Known> = self
+            .model
+            .now()
+            .into_values()
+            .filter(|known| keys.contains(&known.key))
+            .collect();
+        let done = self.engine.delete(keys);
+        assert_eq!(
+            done.deleted.iter().map(known).collect::<Vec<_>>(),
+            doomed,
+            "DEL-1"
+        );
+        self.model.current += i64::from(!doomed.is_empty());
+        assert_eq!(done.revision.0, self.model.current, "DM-8, DM-21");
+        let main = self.model.current;
+        for known in doomed {
+            self.model.changes.push(Change {
+                main,
+                key: known.key,
+                value: None,
+            });
+        }
+    }
+
+    fn txn(&mut self, shape: &TxnShape) {
+        let compares = shape.compare.iter().map(|(number, version)| Compare {
+            keys: KeyRange::one(key(*number)),
+            target: CompareTarget::Version(*version),
+            relation: Relation::Equal,
+        });
+        let put = |number: &u8, value: &u8| Op::Put(Put::new(key(*number), vec![*value]));
+        let ops = shape.ops.iter().map(|op| match op {
+            TxnOp::Put(number, value) => put(number, value),
+            TxnOp::Delete(keys) => Op::Delete(keys.clone()),
+            TxnOp::Range(keys) => Op::Range(Range::of(keys.clone())),
+            TxnOp::Nested(number, puts) => Op::Txn(Txn {
+                compares: vec![Compare {
+                    keys: KeyRange::one(key(*number)),
+                    target: CompareTarget::CreateRevision(0),
+                    relation: Relation::Greater,
+                }],
+                success: puts
+                    .iter()
+                    .map(|(number, value)| put(number, value))
+                    .collect(),
+                failure: Vec::new(),
+            }),
+        });
+        let ops: Vec<Op> = ops.collect();
+        let txn = Txn {
+            compares: compares.collect(),
+            success: ops,
+            failure: Vec::new(),
+        };
+        let done = self.engine.txn(&txn).unwrap();
+
+        // TXN-20: every compare sees the store as it was.
+        let before = self.model.now();
+        let succeeded = shape.compare.is_none_or(|(number, version)| {
+            before.get(&key(number)).map_or(0, |known| known.version) == version
+        });
+        assert_eq!(done.succeeded, succeeded);
+        let main = self.model.current + 1;
+        let mut changes = self.model.changes.clone();
+        let changed_before = changes.len();
+        let ops = if succeeded { &shape.ops[..] } else { &[] };
+        assert_eq!(done.results.len(), ops.len(), "TXN-26");
+        for (op, result) in ops.iter().zip(&done.results) {
+            match (op, result) {
+                (TxnOp::Put(number, value), OpResult::Put(put)) => {
+                    let previous = Model::fold(&changes).get(&key(*number)).cloned();
+                    assert_eq!(put.previous.as_ref().map(known), previous);
+                    changes.push(Change {
+                        main,
+                        key: key(*number),
+                        value: Some(vec![*value]),
+                    });
+                    assert_eq!(put.revision.0, main, "DM-23");
+                }
+                (TxnOp::Delete(keys), OpResult::Delete(delete)) => {
+                    let state = Model::fold(&changes);
+                    let doomed: Vec<Known> = state
+                        .into_values()
+                        .filter(|known| keys.contains(&known.key))
+                        .collect();
+                    assert_eq!(delete.deleted.iter().map(known).collect::<Vec<_>>(), doomed);
+                    let gone = |known: Known| Change {
+                        main,
+                        key: known.key,
+                        value: None,
+                    };
+                    changes.extend(doomed.into_iter().map(gone));
+                }
+                (TxnOp::Range(keys), OpResult::Range(range)) => {
+                    // TXN-21: a read sees the writes before it.
+                    let state = Model::fold(&changes);
+                    let expected: Vec<Known> = state
+                        .into_values()
+                        .filter(|known| keys.contains(&known.key))
+                        .collect();
+                    assert_eq!(range.kvs.iter().map(known).collect::<Vec<_>>(), expected);
+                    assert_eq!(range.count, expected.len());
+                    let untouched = changes.len() == changed_before;
+                    assert_eq!(range.revision.0, main - i64::from(untouched), "DM-23");
+                }
+                (TxnOp::Nested(number, puts), OpResult::Txn(nested)) => {
+                    assert_eq!(nested.succeeded, before.contains_key(&key(*number)));
+                    for (number, value) in puts.iter().filter(|_| nested.succeeded) {
+                        let value = Some(vec![*value]);
+                        changes.push(Change {
+                            main,
+                            key: key(*number),
+                            value,
+                        });
+                    }
+                }
+                other => panic!("TXN-26: {other:?}"),
+            }
+        }
+        self.model.current += i64::from(changes.len() > changed_before);
+        self.model.changes = changes;
+        assert_eq!(done.revision.0, self.model.current, "DM-22");
+    }
+
+    fn compact(&mut self, back: i64, run: bool) {
+        let mark = self.model.current - back;
+        match self.engine.compact(MainRevision(mark)) {
+            Ok(compaction) => {
+                assert!(
+                    mark > self.model.compacted && mark <= self.model.current,
+                    "CO-1, CO-2"
+                );
+                self.model.compacted = mark;
+                if run {
+                    compaction.run();
+                }
+            }
+            Err(CompactError::Compacted { .. }) => {
+                assert!(mark <= self.model.compacted || mark < 0, "CO-1");
+            }
+            Err(CompactError::Future { .. }) => assert!(mark > self.model.current, "CO-1"),
+        }
+    }
+
+    fn range(&mut self, shape: &RangeShape) {
+        let (current, compacted) = (self.model.current, self.model.compacted);
+        let at = shape.back.map(|back| current - back);
+        let min_mod = shape.min_mod_back.map(|back| current - back);
+        let request = Range {
+            keys: shape.keys.clone(),
+            at: at.map(MainRevision),
+            limit: shape.limit,
+            count_only: shape.count_only,
+            sort: shape.sort,
+            filter: Filter {
+                min_mod_revision: min_mod.map(MainRevision),
+                ..Filter::default()
+            },
+        };
+        let found = match self.engine.range(&request) {
+            Ok(found) => found,
+            Err(ReadError::Future { .. }) => return assert!(at > Some(current), "RG-11"),
+            Err(ReadError::Compacted { .. }) => {
+                return assert!(at.is_some_and(|at| at < compacted), "RG-12");
+            }
+        };
+        assert!(
+            at.is_none_or(|at| (compacted..=current).contains(&at)),
+            "RG-11..13"
+        );
+        let state = self.model.at(at.unwrap_or(current));
+        let mut expected: Vec<Known> = state
+            .into_values()
+            .filter(|known| shape.keys.contains(&known.key))
+            .collect();
+        assert_eq!(found.count, expected.len(), "RG-21");
+        assert_eq!(found.revision.0, current, "DM-20");
+        if shape.count_only {
+            assert!(found.kvs.is_empty() && !found.more, "RG-23");
+            return;
+        }
+        expected.retain(|known| min_mod.is_none_or(|min| min <= known.modified));
+        if let Some((by, order)) = shape.sort {
+            let number = |known: &Known| match by {
+                SortBy::Version => known.version,
+                SortBy::CreateRevision => known.create,
+                SortBy::ModRevision => known.modified,
+                SortBy::Key | SortBy::Value => 0,
+            };
+            let bytes = |known: &Known| match by {
+                SortBy::Key => known.key.clone(),
+                SortBy::Value => known.value.clone(),
+                _ => Vec::new(),
+            };
+            expected.sort_by(|a, b| {
+                let ascending = number(a)
+                    .cmp(&number(b))
+                    .then_with(|| bytes(a).cmp(&bytes(b)));
+                match order {
+                    SortOrder::Ascending => ascending,
+                    SortOrder::Descending => ascending.reverse(),
+                }
+            });
+        }
+        let limit = shape.limit.unwrap_or(usize::MAX);
+        assert_eq!(found.more, expected.len() > limit, "RG-22");
+        expected.truncate(limit);
+        assert_eq!(
+            found.kvs.iter().map(known).collect::<Vec<_>>(),
+            expected,
+            "RG-40..43"
+        );
+    }
+
+    fn watch(&mut self, keys: KeyRange, back: Option<i64>) {
+        let current = self.model.current;
+        let start = back.map(|back| (current - back).max(0));
+        let options = WatchOptions {
+            start: start.map(MainRevision),
+            ..WatchOptions::of(keys)
+        };
+        let keys = options.range.clone();
+        if let Ok(watcher) = self.engine.watch(options) {
+            let from = start.unwrap_or(current + 1);
+            self.followed.push(Followed {
+                watcher,
+                keys,
+                from,
+                seen: Vec::new(),
+                end: None,
+            });
+        } else {
+            assert!(keys.is_empty(), "WA-14");
+        }
+    }
+
+    /// I5: every watch saw just its events, or the beginning of them and a typed end.
+    fn finish(mut self) {
+        for followed in &mut self.followed {
+            followed.read(usize::MAX);
+            let changes = self.model.changes.iter();
+            let all: Vec<(i64, Vec<u8>, Option<Vec<u8>>)> = changes
+                .filter(|change| change.main >= followed.from)
+                .filter(|change| followed.keys.contains(&change.key))
+                .map(|change| (change.main, change.key.clone(), change.value.clone()))
+                .collect();
+            match followed.end {
+                None => assert_eq!(followed.seen, all, "I5, from {}", followed.from),
+                Some(compacted) => {
+                    assert!(
+                        compacted > followed.from && all.starts_with(&followed.seen),
+                        "I5"
+                    );
+                    let last = followed.seen.last().map(|event| event.0);
+                    let whole = all.get(followed.seen.len()).map(|event| event.0);
+                    assert!(last.is_none() || last != whole, "I5: a revision was torn");
+                }
+            }
+        }
+        self.check_size();
+    }
+
+    /// The bytes that the engine counts are the bytes that it keeps.
+    fn check_size(&self) {
+        if let Ok(compaction) = self.engine.compact(MainRevision(self.model.current)) {
+            compaction.run();
+        }
+        let kept = self.engine.history(None).unwrap().versions;
+        let bytes: u64 = kept.iter().map(KeyValue::size_bytes).sum();
+        assert_eq!(self.engine.stats().history_bytes, bytes);
+    }
+}
+
+fn check(steps: Vec<Step>) {
+    let engine = Engine::builder().clock(ManualClock::new()).build();
+    let mut run = Run {
+        engine,
+        model: Model::new(),
+        followed: Vec::new(),
+    };
+    for step in steps {
+        run.step(step);
+    }
+    run.finish();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn the_engine_cannot_be_told_from_the_model(
+        steps in proptest::collection::vec(step(), 0..120),
+    ) {
+        check(steps);
+    }
+}
+
+#[test]
+fn txn_10_a_put_that_keeps_what_the_transaction_deletes_fails_whole() {
+    let engine = Engine::builder().clock(ManualClock::new()).build();
+    engine.put("b", "1").unwrap();
+    let keep = Put {
+        key: Bytes::from("b"),
+        value: None,
+        lease: PutLease::Detach,
+    };
+    let txn = Txn {
+        success: vec![Op::Delete(KeyRange::From("a".into())), Op::Put(keep)],
+        ..Txn::default()
+    };
+    assert_eq!(engine.txn(&txn), Err(TxnError::Put(PutError::KeyNotFound)));
+    assert_eq!(engine.get("b").unwrap().value(), b"1");
+    assert_eq!(engine.current_revision(), MainRevision(2));
+}

@@ -1,0 +1,399 @@
+//! What watches promise, one behaviour a test.
+
+use std::thread;
+use std::time::Duration;
+
+use revstore_engine::{
+    Engine, KeyRange, MainRevision, ManualClock, Op, Put, Txn, WatchEnd, WatchError, WatchId,
+    WatchOptions, WatchResponse, WatchStream,
+};
+
+fn engine() -> (Engine, ManualClock) {
+    let clock = ManualClock::new();
+    (Engine::builder().clock(clock.clone()).build(), clock)
+}
+
+/// The revisions of the events that a stream has now, by watch.
+fn drain(stream: &mut WatchStream) -> Vec<(i64, i64)> {
+    let mut seen = Vec::new();
+    while let Some(response) = stream.try_next() {
+        match response {
+            WatchResponse::Events { id, events, .. } => {
+                seen.extend(events.iter().map(|event| (id.0, event.kv.mod_revision().0)));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    seen
+}
+
+fn progress(stream: &mut WatchStream) -> Vec<(Option<i64>, i64)> {
+    let mut seen = Vec::new();
+    while let Some(response) = stream.try_next() {
+        if let WatchResponse::Progress { id, revision } = response {
+            seen.push((id.map(|id| id.0), revision.0));
+        }
+    }
+    seen
+}
+
+#[test]
+fn i4_when_a_put_returns_every_synced_watch_has_the_event() {
+    let (engine, _) = engine();
+    let mut stream = engine.watch_stream();
+    let created = stream.watch(WatchOptions::of(KeyRange::one("a"))).unwrap();
+    assert_eq!(
+        (created.id, created.revision),
+        (WatchId(0), MainRevision(1))
+    );
+    stream
+        .watch(WatchOptions::of(KeyRange::prefix("a")))
+        .unwrap();
+    engine.put("a", "1").unwrap();
+    engine.put("ab", "2").unwrap();
+    assert_eq!(drain(&mut stream), [(0, 2), (1, 2), (1, 3)]);
+}
+
+#[test]
+fn i9_a_reader_that_falls_behind_the_queue_misses_nothing() {
+    let (engine, _) = engine();
+    let mut slow = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
+    let mut quick = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
+    let mut seen = Vec::new();
+    let writes = 40_000;
+    for number in 0..writes {
+        engine.put(format!("k{}", number % 7), "v").unwrap();
+        let batch = quick.try_next().unwrap().unwrap();
+        assert_eq!(batch.revision, engine.current_revision());
+    }
+    assert_eq!(engine.stats().unsynced_watches, 1);
+    while let Some(batch) = slow.try_next() {
+        seen.extend(
+            batch
+                .unwrap()
+                .events
+                .into_iter()
+                .map(|event| event.kv.mod_revision().0),
+        );
+    }
+    assert_eq!(seen, (2..writes + 2).collect::<Vec<i64>>());
+    assert_eq!(engine.stats().unsynced_watches, 0);
+    engine.put("k", "v").unwrap();
+    assert_eq!(slow.try_next().unwrap().unwrap().events.len(), 1);
+}
+
+#[test]
+fn wa_31_a_revision_is_never_split() {
+    let (engine, _) = engine();
+    let puts = (0..3000).map(|number| Op::Put(Put::new(format!("k{number:04}"), "v")));
+    let txn = Txn {
+        success: puts.collect(),
+        ..Txn::default()
+    };
+    let mut live = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
+    engine.txn(&txn).unwrap();
+    engine.delete(&KeyRange::all());
+    let past = WatchOptions::of(KeyRange::all()).from(MainRevision(2));
+    let mut caught_up = engine.watch(past).unwrap();
+    for watcher in [&mut live, &mut caught_up] {
+        for revision in [2, 3] {
+            let events = watcher.try_next().unwrap().unwrap().events;
+            assert_eq!(events.len(), 3000);
+            assert!(
+                events
+                    .iter()
+                    .all(|event| event.kv.mod_revision().0 == revision)
+            );
+            assert!(events.is_sorted_by(|a, b| a.kv.revision() < b.kv.revision()));
+        }
+        assert!(watcher.try_next().is_none());
+    }
+}
+
+#[test]
+fn wa_6_a_watch_of_the_future_stays_silent_until_then() {
+    let (engine, _) = engine();
+    let mut watcher = engine
+        .watch(WatchOptions::of(KeyRange::all()).from(MainRevision(4)))
+        .unwrap();
+    engine.put("a", "2").unwrap();
+    engine.put("a", "3").unwrap();
+    assert!(watcher.try_next().is_none());
+    engine.put("a", "4").unwrap();
+    let events = watcher.try_next().unwrap().unwrap().events;
+    assert_eq!(
+        (events.len(), events[0].kv.mod_revision()),
+        (1, MainRevision(4))
+    );
+}
+
+#[test]
+fn wa_2_to_5_ids_are_chosen_or_counted_and_used_once() {
+    let (engine, _) = engine();
+    let mut stream = engine.watch_stream();
+    let mut watch = |id: Option<i64>| {
+        let options = WatchOptions {
+            id: id.map(WatchId),
+            ..WatchOptions::of(KeyRange::one("a"))
+        };
+        stream.watch(options).map(|created| created.id.0)
+    };
+    assert_eq!(watch(Some(1)), Ok(1));
+    assert_eq!(watch(Some(-7)), Ok(-7));
+    assert_eq!(watch(None), Ok(0));
+    assert_eq!(watch(None), Ok(2));
+    assert_eq!(watch(Some(2)), Err(WatchError::DuplicateId));
+    assert_eq!(watch(Some(-1)), Err(WatchError::DuplicateId));
+    assert!(stream.cancel(WatchId(2)) && !stream.cancel(WatchId(2)));
+    let options = WatchOptions {
+        id: Some(WatchId(2)),
+        ..WatchOptions::of(KeyRange::one("a"))
+    };
+    assert_eq!(stream.watch(options).unwrap().id, WatchId(2));
+    assert_eq!(
+        stream
+            .watch(WatchOptions::of(KeyRange::one("a")))
+            .unwrap()
+            .id,
+        WatchId(3)
+    );
+}
+
+#[test]
+fn wa_7_and_14_what_cannot_be_watched_is_refused() {
+    let (engine, _) = engine();
+    let mut stream = engine.watch_stream();
+    let empty = WatchOptions::of(KeyRange::within("b", "a"));
+    assert_eq!(stream.watch(empty), Err(WatchError::EmptyRange));
+    let negative = WatchOptions::of(KeyRange::all()).from(MainRevision(-3));
+    assert_eq!(stream.watch(negative), Err(WatchError::Compacted));
+    assert!(stream.is_empty());
+}
+
+#[test]
+fn wa_20_a_cancelled_watch_says_nothing_more() {
+    let (engine, _) = engine();
+    let mut stream = engine.watch_stream();
+    let first = stream.watch(WatchOptions::of(KeyRange::all())).unwrap().id;
+    stream.watch(WatchOptions::of(KeyRange::all())).unwrap();
+    engine.put("a", "1").unwrap();
+    assert!(stream.cancel(first));
+    engine.put("a", "2").unwrap();
+    assert_eq!(drain(&mut stream), [(1, 2), (1, 3)]);
+    assert_eq!(engine.stats().watches, 1);
+    drop(stream);
+    assert_eq!(engine.stats().watches, 0);
+}
+
+#[test]
+fn wa_33_the_previous_version_is_that_before_the_transaction_while_it_is_kept() {
+    let (engine, _) = engine();
+    engine.put("a", "old").unwrap();
+    let options = || WatchOptions::of(KeyRange::all()).with_prev_kv();
+    let mut watcher = engine.watch(options()).unwrap();
+    engine.put("a", "new").unwrap();
+    engine.put("b", "first").unwrap();
+    let twice = Txn {
+        success: vec![
+            Op::Delete(KeyRange::one("a")),
+            Op::Put(Put::new("a", "again")),
+        ],
+        ..Txn::default()
+    };
+    engine.txn(&twice).unwrap();
+    let mut previous = Vec::new();
+    while let Some(batch) = watcher.try_next() {
+        for event in batch.unwrap().events {
+            previous.push(event.prev_kv.map(|kv| kv.value().to_vec()));
+        }
+    }
+    let (old, new) = (Some(b"old".to_vec()), Some(b"new".to_vec()));
+    assert_eq!(previous, [old, None, new.clone(), new]);
+    engine.compact(MainRevision(3)).unwrap().run();
+    let mut watcher = engine.watch(options().from(MainRevision(3))).unwrap();
+    let events = watcher.try_next().unwrap().unwrap().events;
+    assert_eq!(events[0].kv.value(), b"new");
+    assert!(events[0].prev_kv.is_none());
+}
+
+#[test]
+fn wa_40_to_42_a_watch_behind_the_mark_ends_and_keeps_its_id() {
+    let (engine, _) = engine();
+    for value in ["1", "2", "3"] {
+        engine.put("a", value).unwrap();
+    }
+    engine.compact(MainRevision(3)).unwrap().run();
+    let mut stream = engine.watch_stream();
+    let past = |start| WatchOptions {
+        id: Some(WatchId(5)),
+        ..WatchOptions::of(KeyRange::all()).from(MainRevision(start))
+    };
+    stream.watch(past(2)).unwrap();
+    let end = WatchResponse::Compacted {
+        id: WatchId(5),
+        compacted: MainRevision(3),
+    };
+    assert_eq!(stream.try_next(), Some(end));
+    assert_eq!(stream.try_next(), None);
+    assert_eq!(stream.watch(past(3)), Err(WatchError::DuplicateId));
+    assert!(stream.cancel(WatchId(5)));
+    // WA-41: the mark itself is fine.
+    stream.watch(past(3)).unwrap();
+    assert_eq!(drain(&mut stream), [(5, 3), (5, 4)]);
+}
+
+#[test]
+fn wa_43_a_reader_overtaken_by_compaction_gets_what_was_queued_and_then_the_end() {
+    let (engine, _) = engine();
+    let mut watcher = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
+    let writes = 40_000;
+    for _ in 0..writes {
+        engine.put("a", "v").unwrap();
+    }
+    engine.compact(engine.current_revision()).unwrap().run();
+    let mut last = 1;
+    let end = loop {
+        match watcher.try_next().unwrap() {
+            Ok(batch) => {
+                for event in batch.events {
+                    last += 1;
+                    assert_eq!(event.kv.mod_revision().0, last, "I5: a gap");
+                }
+            }
+            Err(end) => break end,
+        }
+    };
+    assert!(last < writes);
+    assert_eq!(
+        end,
+        WatchEnd::Compacted {
+            compacted: engine.current_revision()
+        }
+    );
+}
+
+#[test]
+fn wa_18_a_watch_of_history_that_holds_nothing_for_it_is_synced_at_once() {
+    let (engine, _) = engine();
+    for _ in 0..2000 {
+        engine.put("other", "v").unwrap();
+    }
+    let past = WatchOptions::of(KeyRange::one("mine")).from(MainRevision(2));
+    let mut watcher = engine.watch(past).unwrap();
+    engine.compact(engine.current_revision()).unwrap().run();
+    engine.put("mine", "v").unwrap();
+    assert_eq!(watcher.try_next().unwrap().unwrap().events.len(), 1);
+}
+
+#[test]
+fn wa_53_progress_is_told_when_all_watches_are_caught_up_and_behind_what_it_covers() {
+    let (engine, _) = engine();
+    let mut stream = engine.watch_stream();
+    stream.request_progress();
+    assert_eq!(stream.try_next(), None, "no watches: no reply");
+    stream.watch(WatchOptions::of(KeyRange::one("a"))).unwrap();
+    engine.put("a", "1").unwrap();
+    engine.put("b", "1").unwrap();
+    stream.request_progress();
+    stream.request_progress();
+    assert!(matches!(
+        stream.try_next(),
+        Some(WatchResponse::Events { .. })
+    ));
+    assert_eq!(progress(&mut stream), [(None, 3)], "I6, WA-55");
+    stream
+        .watch(WatchOptions::of(KeyRange::one("c")).from(MainRevision(9)))
+        .unwrap();
+    stream.request_progress();
+    assert_eq!(
+        stream.try_next(),
+        None,
+        "a watch of the future silences the stream"
+    );
+}
+
+#[test]
+fn wa_50_to_52_quiet_watches_hear_of_progress_at_intervals() {
+    let clock = ManualClock::new();
+    let interval = Duration::from_secs(10);
+    let engine = Engine::builder()
+        .clock(clock.clone())
+        .progress_interval(interval)
+        .build();
+    let mut stream = engine.watch_stream();
+    let options = WatchOptions::of(KeyRange::one("a"));
+    stream
+        .watch(WatchOptions {
+            progress_notify: true,
+            ..options.clone()
+        })
+        .unwrap();
+    stream.watch(options).unwrap();
+    engine.put("b", "1").unwrap();
+    clock.advance(interval);
+    assert_eq!(progress(&mut stream), [(Some(0), 2)]);
+    engine.put("a", "1").unwrap();
+    clock.advance(interval);
+    assert_eq!(
+        progress(&mut stream),
+        [],
+        "WA-52: a busy watch skips the tick"
+    );
+    clock.advance(interval);
+    assert_eq!(progress(&mut stream), [(Some(0), 3)]);
+}
+
+#[test]
+fn a_stalled_reader_does_not_collect_progress_without_bound() {
+    let clock = ManualClock::new();
+    let interval = Duration::from_millis(100);
+    let engine = Engine::builder()
+        .clock(clock.clone())
+        .progress_interval(interval)
+        .build();
+    let mut stream = engine.watch_stream();
+    for _ in 0..100 {
+        let options = WatchOptions::of(KeyRange::one("a"));
+        stream
+            .watch(WatchOptions {
+                progress_notify: true,
+                ..options
+            })
+            .unwrap();
+    }
+    clock.advance(interval * 1000);
+    assert!(progress(&mut stream).len() <= 16 * 1024);
+}
+
+#[test]
+fn threads_that_wait_are_woken_and_see_every_event_once() {
+    let (engine, _) = engine();
+    let per_writer = 500;
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let mut watcher = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
+            thread::spawn(move || {
+                let mut next = 2;
+                while next < 2 + 2 * per_writer {
+                    for event in watcher.next_blocking().unwrap().unwrap().events {
+                        assert_eq!(event.kv.mod_revision().0, next);
+                        next += 1;
+                    }
+                }
+            })
+        })
+        .collect();
+    let writers: Vec<_> = (0..2)
+        .map(|writer| {
+            let engine = engine.clone();
+            thread::spawn(move || {
+                for number in 0..per_writer {
+                    engine.put(format!("{writer}/{}", number % 3), "v").unwrap();
+                }
+            })
+        })
+        .collect();
+    for thread in writers.into_iter().chain(readers) {
+        thread.join().unwrap();
+    }
+}
