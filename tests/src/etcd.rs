@@ -1,0 +1,144 @@
+//! A real etcd, the one that everything else is compared with.
+
+use std::io;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::process::{Failure, Process, Stream, free_port};
+use crate::server::{
+    ADVERTISED_CLIENT_URL, ADVERTISED_PEER_URL, ELECTION_TIMEOUT, Endpoint, HEARTBEAT_INTERVAL,
+    NAME, Options,
+};
+use crate::tools::Tool;
+
+/// How often a start is tried when the port that was free is taken by the time etcd wants it.
+const PORT_ATTEMPTS: usize = 5;
+
+/// A running etcd with a data directory of its own, on loopback ports of its own.
+#[derive(Debug)]
+pub struct Etcd {
+    process: Process,
+    address: SocketAddr,
+    // Dropped after the process, which writes there.
+    _data: TempDir,
+}
+
+impl Etcd {
+    /// Starts an etcd with an empty store and waits until it serves requests.
+    ///
+    /// It is told to take port 0 and the port is read from its log, so two servers never compete
+    /// for one; only with [`Options::json_gateway`] a free port is looked for beforehand.
+    ///
+    /// # Errors
+    /// When etcd is missing or does not get ready.
+    pub fn start(options: &Options) -> io::Result<Self> {
+        for _ in 1..PORT_ATTEMPTS {
+            match Self::attempt(options)? {
+                Err(failure) if failure.stderr().contains("address already in use") => {}
+                result => return result.map_err(io::Error::other),
+            }
+        }
+        Self::attempt(options)?.map_err(io::Error::other)
+    }
+
+    fn attempt(options: &Options) -> io::Result<Result<Self, Failure>> {
+        let data = TempDir::with_prefix("revstore-tests-etcd-")?;
+        let port = if options.json_gateway {
+            free_port()?
+        } else {
+            0
+        };
+        let mut process = Process::spawn(command(options, port, &data)?)?;
+        Ok(ready(&mut process).map(|address| Self {
+            process,
+            address,
+            _data: data,
+        }))
+    }
+}
+
+impl Endpoint for Etcd {
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn logs(&self) -> String {
+        self.process.output(Stream::Stderr)
+    }
+}
+
+fn command(options: &Options, port: u16, data: &TempDir) -> io::Result<Command> {
+    let program = Tool::Etcd
+        .locate()
+        .map_err(|missing| io::Error::new(io::ErrorKind::NotFound, missing.to_string()))?;
+    let mut command = Command::new(program);
+    // Each ETCD_* variable is a flag to etcd.
+    command.env_clear();
+    command
+        .arg("--data-dir")
+        .arg(data.path().join("default.etcd"));
+    let mut flag = |name: &str, value: &str| {
+        command.arg(format!("--{name}={value}"));
+    };
+    flag("name", NAME);
+    flag("listen-client-urls", &format!("http://127.0.0.1:{port}"));
+    flag("advertise-client-urls", ADVERTISED_CLIENT_URL);
+    flag("listen-peer-urls", "http://127.0.0.1:0");
+    flag("initial-advertise-peer-urls", ADVERTISED_PEER_URL);
+    flag("initial-cluster", &format!("{NAME}={ADVERTISED_PEER_URL}"));
+    flag("heartbeat-interval", &milliseconds(HEARTBEAT_INTERVAL));
+    flag("election-timeout", &milliseconds(ELECTION_TIMEOUT));
+    flag("unsafe-no-fsync", "true");
+    if let Some(interval) = options.watch_progress_interval {
+        let interval = format!("{}ms", interval.as_millis());
+        flag("experimental-watch-progress-notify-interval", &interval);
+    }
+    if let Some(bytes) = options.quota_bytes {
+        flag("quota-backend-bytes", &bytes.to_string());
+    }
+    Ok(command)
+}
+
+fn milliseconds(duration: Duration) -> String {
+    duration.as_millis().to_string()
+}
+
+/// Waits until the server answers and has finished what it does by itself after a start: setting
+/// the cluster version is a write to the raft log, which tests count the entries of.
+fn ready(process: &mut Process) -> Result<SocketAddr, Failure> {
+    let address = process.wait_for_output(Stream::Stderr, client_address)?;
+    process.wait_for_http(address, "/version", |body| !body.contains("not_decided"))?;
+    Ok(address)
+}
+
+/// The address in the log line that says that clients are served.
+fn client_address(log: &str) -> Option<SocketAddr> {
+    let line = log
+        .split_inclusive('\n')
+        .find(|line| line.contains("serving client traffic") && line.ends_with('\n'))?;
+    let (_, rest) = line.split_once(r#""address":""#)?;
+    rest.split('"').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_address_from_a_whole_line_only() {
+        let line = concat!(
+            r#"{"level":"info","msg":"serving peer traffic","address":"127.0.0.1:1"}"#,
+            "\n",
+            r#"{"msg":"serving client traffic insecurely; this is strongly discouraged!","#,
+            r#""traffic":"grpc+http","address":"127.0.0.1:33397"}"#,
+        );
+        assert_eq!(client_address(line), None);
+        assert_eq!(
+            client_address(&format!("{line}\n")),
+            Some(([127, 0, 0, 1], 33397).into())
+        );
+    }
+}

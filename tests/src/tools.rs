@@ -1,0 +1,166 @@
+//! Finding the real `etcd` and `etcdctl`.
+//!
+//! A tool is taken from, in this order: the path in the environment variable [`ETCD`](Tool::Etcd)
+//! or [`ETCDCTL`](Tool::Etcdctl); `tests/.tools/bin`, where `scripts/install-etcd.sh` puts it;
+//! `PATH`. Only version [`SERIES`] counts, because that is the version the expectations were
+//! recorded with, and distributions carry much older ones.
+//!
+//! Where a tool is missing, a test says on stderr that it did not run and passes. With
+//! [`REQUIRE`] set in the environment, as in CI, it fails instead.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::{env, fmt};
+
+/// The environment variable that, set to `1`, turns a missing tool into a failed test.
+pub const REQUIRE: &str = "REVSTORE_REQUIRE_ETCD";
+
+/// The releases of etcd that the expectations in the tests describe.
+pub const SERIES: &str = "3.5";
+
+/// A program of the real etcd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tool {
+    /// The server, named by the variable `ETCD`.
+    Etcd,
+    /// The command line client, named by the variable `ETCDCTL`.
+    Etcdctl,
+}
+
+/// Why a tool cannot be used: one sentence for a human.
+#[derive(Debug, Clone)]
+pub struct Missing(String);
+
+impl fmt::Display for Missing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl Tool {
+    /// The path of the program, looked up once per process.
+    ///
+    /// # Errors
+    /// [`Missing`] says where the search ended.
+    pub fn locate(self) -> Result<&'static Path, &'static Missing> {
+        static ETCD: OnceLock<Result<PathBuf, Missing>> = OnceLock::new();
+        static ETCDCTL: OnceLock<Result<PathBuf, Missing>> = OnceLock::new();
+        let found = match self {
+            Self::Etcd => &ETCD,
+            Self::Etcdctl => &ETCDCTL,
+        };
+        found.get_or_init(|| self.search()).as_deref()
+    }
+
+    fn search(self) -> Result<PathBuf, Missing> {
+        let named = env::var_os(self.variable()).filter(|path| !path.is_empty());
+        if let Some(path) = named.map(PathBuf::from) {
+            // Whoever names a program means that one: no other is tried.
+            return self
+                .check(&path)
+                .map_err(|why| Missing(format!("{}: {why}", self.variable())));
+        }
+        let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin");
+        let on_path = env::var_os("PATH").unwrap_or_default();
+        let mut rejected = String::new();
+        for directory in std::iter::once(installed).chain(env::split_paths(&on_path)) {
+            let path = directory.join(self.name());
+            if path.is_file() {
+                match self.check(&path) {
+                    Ok(path) => return Ok(path),
+                    Err(why) => rejected = format!(" ({why})"),
+                }
+            }
+        }
+        Err(Missing(format!(
+            "no {} {SERIES} in tests/.tools/bin or on PATH{rejected}; \
+             run scripts/install-etcd.sh or set {}",
+            self.name(),
+            self.variable(),
+        )))
+    }
+
+    /// The path if the program behind it runs and has the right version.
+    fn check(self, path: &Path) -> Result<PathBuf, String> {
+        let (argument, prefix) = match self {
+            Self::Etcd => ("--version", "etcd Version: "),
+            Self::Etcdctl => ("version", "etcdctl version: "),
+        };
+        let output = Command::new(path)
+            .arg(argument)
+            .env_clear()
+            .output()
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let version = text
+            .lines()
+            .find_map(|line| line.strip_prefix(prefix))
+            .unwrap_or("of unknown version");
+        if is_of_series(version) {
+            Ok(path.to_owned())
+        } else {
+            Err(format!("{} is {version}, not {SERIES}.x", path.display()))
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::Etcdctl => "etcdctl",
+        }
+    }
+
+    fn variable(self) -> &'static str {
+        match self {
+            Self::Etcd => "ETCD",
+            Self::Etcdctl => "ETCDCTL",
+        }
+    }
+}
+
+fn is_of_series(version: &str) -> bool {
+    version
+        .strip_prefix(SERIES)
+        .is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Whether all of `tools` are there for `test` to use. If not, says on stderr that it did not run.
+///
+/// # Panics
+/// When a tool is missing and the environment has [`REQUIRE`]`=1`.
+#[must_use]
+pub fn available(test: &str, tools: &[Tool]) -> bool {
+    for tool in tools {
+        if let Err(missing) = tool.locate() {
+            let required = env::var_os(REQUIRE).is_some_and(|value| value == "1");
+            assert!(!required, "{test} needs {missing}");
+            // Not `eprintln!`: the test harness would swallow it, since the test passes.
+            let _ = writeln!(std::io::stderr(), "NOT RUN: {test}: {missing}");
+            return false;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_series_counts() {
+        assert!(is_of_series("3.5.16"));
+        assert!(!is_of_series("3.50.1"));
+        assert!(!is_of_series("3.4.23"));
+        assert!(!is_of_series("of unknown version"));
+    }
+
+    #[test]
+    fn a_program_that_is_no_etcd_is_refused_with_a_reason() {
+        let why = Tool::Etcd.check(Path::new("/bin/true")).unwrap_err();
+        assert_eq!(why, "/bin/true is of unknown version, not 3.5.x");
+        let why = Tool::Etcd.check(Path::new("/nowhere/etcd")).unwrap_err();
+        assert!(why.starts_with("/nowhere/etcd: "), "{why}");
+    }
+}

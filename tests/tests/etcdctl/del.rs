@@ -1,0 +1,152 @@
+//! `etcdctl del`
+
+use revstore_tests::etcdctl::Session;
+use revstore_tests::on_every_server;
+use revstore_tests::server::Servers;
+
+on_every_server! {
+    needs: [Etcdctl];
+    one_key, prefix, range, from_key, prev_kv, everything, mistakes,
+}
+
+/// A server with `a/1` = `x`, `a/2` = `y`, `a/3` = `w`, `b` = `z` at revisions 2 to 5.
+fn with_keys(servers: &Servers) -> Session {
+    let session = Session::fresh(servers);
+    session.replay(
+        "
+        $ put a/1 x
+        OK
+        $ put a/2 y
+        OK
+        $ put a/3 w
+        OK
+        $ put b z
+        OK
+        ",
+    );
+    session
+}
+
+fn one_key(servers: &Servers) {
+    with_keys(servers).replay(
+        r#"
+        $ del b
+        1
+        $ get b
+        # Nothing is left to delete, and that is no change.
+        $ del b
+        0
+        $ del absent -w json
+        {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":6,"raft_term":2}}
+        # A key that comes back begins anew.
+        $ put b again
+        OK
+        $ get b -w json
+        {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":7,"raft_term":2},"kvs":[{"key":"Yg==","create_revision":7,"mod_revision":7,"version":1,"value":"YWdhaW4="}],"count":1}
+        "#,
+    );
+}
+
+fn prefix(servers: &Servers) {
+    with_keys(servers).replay(
+        r#"
+        # All at one revision.
+        $ del a/ --prefix -w json
+        {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":6,"raft_term":2},"deleted":3}
+        $ get '' --prefix
+        b
+        z
+        $ del a/ --prefix
+        0
+        "#,
+    );
+}
+
+fn range(servers: &Servers) {
+    with_keys(servers).replay(
+        "
+        # The note is etcdctl's own.
+        $ del a/1 a/3
+        2
+        ! In etcd v3.6, the operation will be suspended for a few seconds to provide the user time to verify range.
+        $ get '' --prefix --print-value-only
+        w
+        z
+        # Nothing lies between a key and itself, or backwards.
+        $ del b b
+        0
+        ! In etcd v3.6, the operation will be suspended for a few seconds to provide the user time to verify range.
+        $ del b a
+        0
+        ! In etcd v3.6, the operation will be suspended for a few seconds to provide the user time to verify range.
+        ",
+    );
+}
+
+fn from_key(servers: &Servers) {
+    with_keys(servers).replay(
+        "
+        $ del a/3 --from-key
+        2
+        $ get '' --prefix --print-value-only
+        x
+        y
+        ",
+    );
+}
+
+fn prev_kv(servers: &Servers) {
+    with_keys(servers).replay(
+        r#"
+        $ del a/1 --prev-kv
+        1
+        a/1
+        x
+        $ del a/1 --prev-kv
+        0
+        $ put a/2 new
+        OK
+        $ del a/ --prefix --prev-kv -w json
+        {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":8,"raft_term":2},"deleted":2,"prev_kvs":[{"key":"YS8y","create_revision":3,"mod_revision":7,"version":2,"value":"bmV3"},{"key":"YS8z","create_revision":4,"mod_revision":4,"version":1,"value":"dw=="}]}
+        $ del b --prev-kv -w fields
+        "ClusterID" : 14841639068965178418
+        "MemberID" : 10276657743932975437
+        "Revision" : 9
+        "RaftTerm" : 2
+        "Deleted" : 1
+        "PrevKey" : "b"
+        "PrevCreateRevision" : 5
+        "PrevModRevision" : 5
+        "PrevVersion" : 1
+        "PrevValue" : "z"
+        "PrevLease" : 0
+        "#,
+    );
+}
+
+fn everything(servers: &Servers) {
+    with_keys(servers).replay(
+        "
+        $ del '' --from-key
+        4
+        $ get '' --prefix
+        # With all keys gone, their history is still there.
+        $ get '' --prefix --rev=5 --print-value-only
+        x
+        y
+        w
+        z
+        ",
+    );
+}
+
+/// Only what reaches the server, or depends on its answer.
+fn mistakes(servers: &Servers) {
+    with_keys(servers).replay(
+        "
+        $ del ''
+        ! Error: etcdserver: key is not provided
+        ? 1
+        ",
+    );
+}

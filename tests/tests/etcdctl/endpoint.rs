@@ -1,0 +1,240 @@
+//! `etcdctl endpoint`
+
+use revstore_tests::etcdctl::Session;
+use revstore_tests::on_every_server;
+use revstore_tests::server::Servers;
+
+use crate::maintenance::table;
+
+on_every_server! {
+    needs: [Etcdctl];
+    health, health_as_table, status, status_as_table, status_counts_what_goes_through_raft, hashkv,
+    hashkv_of_an_empty_store, hashkv_of_old_revisions, hashkv_after_compaction, hashkv_as_table,
+}
+
+fn health(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ endpoint health
+        %address% is healthy: successfully committed proposal: took = %_%
+        $ endpoint health -w json
+        [{"endpoint":"%address%","health":true,"took":"%_%"}]
+        $ endpoint health -w fields
+        "Endpoint" : "%address%"
+        "Health" : true
+        "Took" : %_%
+        "Error" : 
+
+        "#,
+    );
+}
+
+fn health_as_table(servers: &Servers) {
+    let session = Session::fresh(servers);
+    let rows = table(&session.stdout(&["endpoint", "health", "-w", "table"]));
+    assert_eq!(rows[0], ["ENDPOINT", "HEALTH", "TOOK", "ERROR"]);
+    let [endpoint, health, _, error] = rows[1].as_slice() else {
+        panic!("{rows:?}");
+    };
+    assert_eq!(endpoint, &session.address().to_string());
+    assert_eq!((health.as_str(), error.as_str()), ("true", ""));
+}
+
+/// A fresh etcd has written four entries to its log. Which sizes and which version a server
+/// reports is its own affair.
+fn status(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ endpoint status
+        %address%, 8e9e05c52164694d, %version%, %_% kB, true, false, 2, 4, 4, 
+        $ put k v
+        OK
+        $ endpoint status -w json
+        [{"Endpoint":"%address%","Status":{"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":2,"raft_term":2},"version":"%version%","dbSize":%_%,"leader":10276657743932975437,"raftIndex":5,"raftTerm":2,"raftAppliedIndex":5,"dbSizeInUse":%_%}}]
+        $ endpoint status -w fields
+        "ClusterID" : 14841639068965178418
+        "MemberID" : 10276657743932975437
+        "Revision" : 2
+        "RaftTerm" : 2
+        "Version" : "%version%"
+        "DBSize" : %_%
+        "Leader" : 10276657743932975437
+        "IsLearner" : false
+        "RaftIndex" : 5
+        "RaftTerm" : 2
+        "RaftAppliedIndex" : 5
+        "Errors" : []
+        "Endpoint" : "%address%"
+
+        "#,
+    );
+}
+
+fn status_as_table(servers: &Servers) {
+    let session = Session::fresh(servers);
+    let rows = table(&session.stdout(&["endpoint", "status", "-w", "table"]));
+    assert_eq!(
+        rows[0],
+        [
+            "ENDPOINT",
+            "ID",
+            "VERSION",
+            "DB SIZE",
+            "IS LEADER",
+            "IS LEARNER",
+            "RAFT TERM",
+            "RAFT INDEX",
+            "RAFT APPLIED INDEX",
+            "ERRORS"
+        ]
+    );
+    assert_eq!(rows[1][0], session.address().to_string());
+    assert_eq!(rows[1][1], "8e9e05c52164694d");
+    assert_eq!(rows[1][4..], ["true", "false", "2", "4", "4", ""]);
+}
+
+fn status_counts_what_goes_through_raft(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r"
+        # Reads do not, nor does what the server refuses before it proposes it.
+        $ get k
+        $ put '' v
+        ! Error: etcdserver: key is not provided
+        ? 1
+        $ endpoint status
+        %address%, 8e9e05c52164694d, %version%, %_% kB, true, false, 2, 4, 4, 
+        # These do: a put, a delete that finds nothing, a failed put, a compaction, a grant, a
+        # revocation and a list of alarms.
+        $ put k v
+        OK
+        $ del absent
+        0
+        $ put absent --ignore-value
+        ! Error: etcdserver: key not found
+        ? 1
+        $ compact 2
+        compacted revision 2
+        $ lease grant 100
+        lease %lease% granted with TTL(100s)
+        $ lease revoke %lease%
+        lease %lease% revoked
+        $ alarm list
+        $ endpoint status
+        %address%, 8e9e05c52164694d, %version%, %_% kB, true, false, 2, 11, 11, 
+        ",
+    );
+}
+
+fn hashkv(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ put a 1
+        OK
+        $ put b 2
+        OK
+        $ put a 3
+        OK
+        $ del b
+        1
+        $ endpoint hashkv
+        %address%, 1125682900
+        $ endpoint hashkv -w json
+        [{"Endpoint":"%address%","HashKV":{"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":5,"raft_term":2},"hash":1125682900,"compact_revision":-1}}]
+        $ endpoint hashkv -w fields
+        "ClusterID" : 14841639068965178418
+        "MemberID" : 10276657743932975437
+        "Revision" : 5
+        "RaftTerm" : 2
+        "Endpoint" : "%address%"
+        "Hash" : 1125682900
+
+        "#,
+    );
+}
+
+fn hashkv_of_an_empty_store(servers: &Servers) {
+    Session::fresh(servers).replay(
+        "
+        $ endpoint hashkv
+        %address%, 1084519789
+        ",
+    );
+}
+
+fn hashkv_of_old_revisions(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r"
+        $ put a 1
+        OK
+        $ endpoint hashkv
+        %address%, 2587454935
+        $ put a 2
+        OK
+        $ endpoint hashkv --rev=2
+        %address%, 2587454935
+        $ endpoint hashkv --rev=4
+        ! Failed to get the hash of endpoint %address% (etcdserver: mvcc: required revision is a future revision)
+        ! Error: etcdserver: mvcc: required revision is a future revision
+        ? 1
+        ",
+    );
+}
+
+/// Three rules that are easily missed. Of what lies at or below the compacted revision, only that
+/// counts which is still a key's newest at the *requested* revision, so not all that is readable at
+/// the compacted revision does. The hash of exactly a compacted revision is the one taken on that
+/// compaction, before anything was dropped, and comes with the compacted revision of before. And
+/// that one can be had even when later compactions have gone beyond it.
+fn hashkv_after_compaction(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ put a 1
+        OK
+        $ put b 2
+        OK
+        $ put a 3
+        OK
+        $ del b
+        1
+        $ put a 4
+        OK
+        $ put b 5
+        OK
+        $ compact --physical 4
+        compacted revision 4
+        $ endpoint hashkv --rev=3
+        ! Failed to get the hash of endpoint %address% (etcdserver: mvcc: required revision has been compacted)
+        ! Error: etcdserver: mvcc: required revision has been compacted
+        ? 1
+        $ endpoint hashkv --rev=4 -w json
+        [{"Endpoint":"%address%","HashKV":{"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":7,"raft_term":2},"hash":2069675932,"compact_revision":-1}}]
+        $ endpoint hashkv --rev=5 -w json
+        [{"Endpoint":"%address%","HashKV":{"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":7,"raft_term":2},"hash":1468967122,"compact_revision":4}}]
+        $ endpoint hashkv --rev=6 -w json
+        [{"Endpoint":"%address%","HashKV":{"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":7,"raft_term":2},"hash":1582613554,"compact_revision":4}}]
+        $ endpoint hashkv --rev=7 -w json
+        [{"Endpoint":"%address%","HashKV":{"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":7,"raft_term":2},"hash":2369206518,"compact_revision":4}}]
+        $ endpoint hashkv -w json
+        [{"Endpoint":"%address%","HashKV":{"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":7,"raft_term":2},"hash":2369206518,"compact_revision":4}}]
+        # A tombstone exactly at the compacted revision does not count.
+        $ compact --physical 5
+        compacted revision 5
+        $ endpoint hashkv --rev=6 -w json
+        [{"Endpoint":"%address%","HashKV":{"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":7,"raft_term":2},"hash":3621888284,"compact_revision":5}}]
+        $ endpoint hashkv --rev=5 -w json
+        [{"Endpoint":"%address%","HashKV":{"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":7,"raft_term":2},"hash":1468967122,"compact_revision":4}}]
+        $ endpoint hashkv --rev=4 -w json
+        [{"Endpoint":"%address%","HashKV":{"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":7,"raft_term":2},"hash":2069675932,"compact_revision":-1}}]
+        "#,
+    );
+}
+
+fn hashkv_as_table(servers: &Servers) {
+    let session = Session::fresh(servers);
+    let rows = table(&session.stdout(&["endpoint", "hashkv", "-w", "table"]));
+    let address = session.address().to_string();
+    assert_eq!(
+        rows,
+        [["ENDPOINT", "HASH"], [address.as_str(), "1084519789"]]
+    );
+}

@@ -1,0 +1,176 @@
+//! `etcdctl lease`
+
+use revstore_tests::etcdctl::Session;
+use revstore_tests::on_every_server;
+use revstore_tests::server::Servers;
+
+on_every_server! {
+    needs: [Etcdctl];
+    grant, list, time_to_live, keep_alive, revoke, expiry, mistakes,
+}
+
+fn grant(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ lease grant 100
+        lease %first% granted with TTL(100s)
+        $ lease grant 200 -w fields
+        "ClusterID" : 14841639068965178418
+        "MemberID" : 10276657743932975437
+        "Revision" : 1
+        "RaftTerm" : 2
+        "ID" : %_%
+        "TTL" : 200
+        # A flat object: etcdctl merges the header into it.
+        $ lease grant 300 -w json
+        {"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":1,"raft_term":2,"ID":%_%,"TTL":300,"Error":""}
+        $ lease grant 9000000000
+        lease %_% granted with TTL(9000000000s)
+        $ lease timetolive %first%
+        lease %first% granted with TTL(100s), remaining(%_%s)
+        "#,
+    );
+}
+
+fn list(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ lease list
+        found 0 leases
+        $ lease grant 300
+        lease %long% granted with TTL(300s)
+        $ lease grant 100
+        lease %short% granted with TTL(100s)
+        $ lease grant 200
+        lease %medium% granted with TTL(200s)
+        # The one that ends first comes first.
+        $ lease list
+        found 3 leases
+        %short%
+        %medium%
+        %long%
+        $ lease list -w json
+        {"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":1,"raft_term":2,"leases":[{"id":%short.dec%},{"id":%medium.dec%},{"id":%long.dec%}]}
+        "#,
+    );
+}
+
+fn time_to_live(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ lease grant 1000
+        lease %lease% granted with TTL(1000s)
+        $ lease timetolive %lease%
+        lease %lease% granted with TTL(1000s), remaining(%_%s)
+        $ lease timetolive %lease% --keys
+        lease %lease% granted with TTL(1000s), remaining(%_%s), attached keys([])
+        $ put k v --lease=%lease%
+        OK
+        $ lease timetolive %lease% --keys
+        lease %lease% granted with TTL(1000s), remaining(%_%s), attached keys([k])
+        $ lease timetolive %lease% --keys -w json
+        {"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":2,"raft_term":2,"id":%lease.dec%,"ttl":%_%,"granted-ttl":1000,"keys":["aw=="]}
+        # Without being asked for, the keys are not told.
+        $ lease timetolive %lease% -w json
+        {"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":2,"raft_term":2,"id":%lease.dec%,"ttl":%_%,"granted-ttl":1000,"keys":null}
+        # An unknown lease is not an error here.
+        $ lease timetolive 123abc
+        lease 0000000000123abc already expired
+        $ lease timetolive 123abc -w json
+        {"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":2,"raft_term":2,"id":1194684,"ttl":-1,"granted-ttl":0,"keys":null}
+        "#,
+    );
+}
+
+fn keep_alive(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ lease grant 1000
+        lease %lease% granted with TTL(1000s)
+        $ lease keep-alive --once %lease%
+        lease %lease% keepalived with TTL(1000)
+        $ lease keep-alive --once %lease% -w json
+        {"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":1,"raft_term":2,"ID":%lease.dec%,"TTL":1000}
+        # Goes on, and says something each time that it renews.
+        & lease keep-alive %lease%
+        lease %lease% keepalived with TTL(1000)
+        $ lease keep-alive --once 123abc
+        ! Error: etcdserver: requested lease not found
+        ? 2
+        $ lease keep-alive 123abc
+        lease 0000000000123abc expired or revoked.
+        "#,
+    );
+}
+
+fn revoke(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ lease grant 1000
+        lease %lease% granted with TTL(1000s)
+        $ put b 1 --lease=%lease%
+        OK
+        $ put a 2 --lease=%lease%
+        OK
+        $ put other 3
+        OK
+        $ lease revoke %lease%
+        lease %lease% revoked
+        # Its keys go at one revision, in their order.
+        $ get '' --prefix -w json
+        {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":5,"raft_term":2},"kvs":[{"key":"b3RoZXI=","create_revision":4,"mod_revision":4,"version":1,"value":"Mw=="}],"count":1}
+        & watch '' --prefix --rev=5
+        DELETE
+        a
+
+        DELETE
+        b
+
+        $ lease timetolive %lease%
+        lease %lease% already expired
+        $ lease revoke %lease%
+        ! Error: failed to revoke lease (etcdserver: requested lease not found)
+        ? 1
+        # Without keys it is no change.
+        $ lease grant 1000
+        lease %empty% granted with TTL(1000s)
+        $ lease revoke %empty% -w json
+        {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":5,"raft_term":2}}
+        "#,
+    );
+}
+
+fn expiry(servers: &Servers) {
+    Session::fresh(servers).replay(
+        "
+        $ lease grant 1
+        lease %lease% granted with TTL(1s)
+        $ put k v --lease=%lease%
+        OK
+        & watch k --rev=2
+        PUT
+        k
+        v
+        DELETE
+        k
+
+        $ get k
+        $ lease list
+        found 0 leases
+        ",
+    );
+}
+
+/// Only what reaches the server, or depends on its answer.
+fn mistakes(servers: &Servers) {
+    Session::fresh(servers).replay(
+        "
+        $ lease grant 9000000001
+        ! Error: failed to grant lease (etcdserver: too large lease TTL)
+        ? 1
+        $ lease revoke 123abc
+        ! Error: failed to revoke lease (etcdserver: requested lease not found)
+        ? 1
+        ",
+    );
+}

@@ -1,0 +1,149 @@
+//! `etcdctl member`, `alarm` and `defrag`
+
+use revstore_tests::etcdctl::Session;
+use revstore_tests::on_every_server;
+use revstore_tests::poll;
+use revstore_tests::server::{Options, Servers};
+
+on_every_server! {
+    needs: [Etcdctl];
+    member_list, member_list_as_table, no_alarm, alarm_of_a_full_store, defrag, move_leader,
+}
+
+/// The cells of a table as `etcdctl -w table` draws it, the row of its head first. How wide the
+/// columns are depends on the port of the server.
+pub(crate) fn table(drawn: &str) -> Vec<Vec<String>> {
+    drawn
+        .lines()
+        .filter_map(|line| line.strip_prefix('|')?.strip_suffix('|'))
+        .map(|row| row.split('|').map(|cell| cell.trim().to_owned()).collect())
+        .collect()
+}
+
+fn member_list(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ member list
+        8e9e05c52164694d, started, default, http://localhost:2380, http://localhost:2379, false
+        # No revision in this header.
+        $ member list -w json
+        {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"raft_term":2},"members":[{"ID":10276657743932975437,"name":"default","peerURLs":["http://localhost:2380"],"clientURLs":["http://localhost:2379"]}]}
+        $ member list -w fields
+        "ClusterID" : 14841639068965178418
+        "MemberID" : 10276657743932975437
+        "Revision" : 0
+        "RaftTerm" : 2
+        "ID" : 10276657743932975437
+        "Name" : "default"
+        "PeerURL" : "http://localhost:2380"
+        "ClientURL" : "http://localhost:2379"
+        "IsLearner" : false
+
+        "#,
+    );
+}
+
+fn member_list_as_table(servers: &Servers) {
+    let session = Session::fresh(servers);
+    assert_eq!(
+        table(&session.stdout(&["member", "list", "-w", "table"])),
+        [
+            [
+                "ID",
+                "STATUS",
+                "NAME",
+                "PEER ADDRS",
+                "CLIENT ADDRS",
+                "IS LEARNER"
+            ],
+            [
+                "8e9e05c52164694d",
+                "started",
+                "default",
+                "http://localhost:2380",
+                "http://localhost:2379",
+                "false"
+            ]
+        ]
+    );
+}
+
+fn no_alarm(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ alarm list
+        $ alarm disarm
+        $ alarm list -w json
+        {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":1,"raft_term":2}}
+        "#,
+    );
+}
+
+/// Writes until the store is full: etcd looks at its size only now and then, so how much goes in
+/// is not compared.
+fn alarm_of_a_full_store(servers: &Servers) {
+    let options = Options {
+        quota_bytes: Some(1_000_000),
+        ..Options::default()
+    };
+    let session = Session::with(servers, &options);
+    let value = "v".repeat(100_000);
+    let full = poll::until(poll::LIMIT, || {
+        let output = session.run(&["put", "k"], &value);
+        (output.code != Some(0)).then_some(output)
+    });
+    let output = full.expect("a store of 1 MB becomes full");
+    assert_eq!(output.code, Some(1));
+    assert_eq!(
+        output.stderr,
+        "Error: etcdserver: mvcc: database space exceeded\n"
+    );
+    session.replay(
+        r"
+        $ alarm list
+        memberID:10276657743932975437 alarm:NOSPACE 
+        $ lease grant 10
+        ! Error: failed to grant lease (etcdserver: mvcc: database space exceeded)
+        ? 1
+        $ endpoint health
+        ! %address% is unhealthy: failed to commit proposal: Active Alarm(s): NOSPACE 
+        ! Error: unhealthy cluster
+        ? 1
+        # What frees space goes on.
+        $ get k --keys-only
+        k
+
+        $ del k
+        1
+        $ alarm disarm
+        memberID:10276657743932975437 alarm:NOSPACE 
+        $ alarm list
+        ",
+    );
+}
+
+fn defrag(servers: &Servers) {
+    Session::fresh(servers).replay(
+        "
+        $ put k v
+        OK
+        $ defrag
+        Finished defragmenting etcd member[%address%]
+        $ get k
+        k
+        v
+        ",
+    );
+}
+
+fn move_leader(servers: &Servers) {
+    Session::fresh(servers).replay(
+        "
+        $ move-leader 8e9e05c52164694d
+        Leadership transferred from 8e9e05c52164694d to 8e9e05c52164694d
+        $ move-leader 1
+        ! Error: etcdserver: bad leader transferee
+        ? 1
+        ",
+    );
+}

@@ -1,0 +1,189 @@
+//! `etcdctl put`
+
+use revstore_tests::etcdctl::Session;
+use revstore_tests::on_every_server;
+use revstore_tests::server::Servers;
+
+on_every_server! {
+    needs: [Etcdctl];
+    plain, value_from_stdin, prev_kv, ignore_value, ignore_lease, with_lease, large_value, mistakes,
+}
+
+fn plain(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ put k v
+        OK
+        # The same value again is a change as any other.
+        $ put k v -w json
+        {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":3,"raft_term":2}}
+        $ put k 'two words' -w fields
+        "ClusterID" : 14841639068965178418
+        "MemberID" : 10276657743932975437
+        "Revision" : 4
+        "RaftTerm" : 2
+        $ get k
+        k
+        two words
+        $ put -- -k --v
+        OK
+        $ get -- -k
+        -k
+        --v
+        $ put ключ 値
+        OK
+        $ get к --prefix
+        ключ
+        値
+        "#,
+    );
+}
+
+fn value_from_stdin(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ put k
+        < line 1
+        < line 2
+        OK
+        $ get k -w json
+        {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":2,"raft_term":2},"kvs":[{"key":"aw==","create_revision":2,"mod_revision":2,"version":1,"value":"bGluZSAxCmxpbmUgMgo="}],"count":1}
+        "#,
+    );
+}
+
+fn prev_kv(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ put k 1 --prev-kv
+        OK
+        $ put k 2 --prev-kv
+        OK
+        k
+        1
+        $ put k 3 --prev-kv -w json
+        {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":4,"raft_term":2},"prev_kv":{"key":"aw==","create_revision":2,"mod_revision":3,"version":2,"value":"Mg=="}}
+        $ del k
+        1
+        # A deleted key has no previous value.
+        $ put k 4 --prev-kv
+        OK
+        "#,
+    );
+}
+
+fn ignore_value(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ put k --ignore-value
+        ! Error: etcdserver: key not found
+        ? 1
+        $ put k v
+        OK
+        $ put k --ignore-value
+        OK
+        $ get k -w json
+        {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":3,"raft_term":2},"kvs":[{"key":"aw==","create_revision":2,"mod_revision":3,"version":2,"value":"dg=="}],"count":1}
+        $ put k --ignore-value --prev-kv
+        OK
+        k
+        v
+        # Keeps the value, and takes the key off its lease.
+        $ lease grant 1000
+        lease %lease% granted with TTL(1000s)
+        $ put k --ignore-value --lease=%lease%
+        OK
+        $ put k --ignore-value
+        OK
+        $ lease timetolive %lease% --keys
+        lease %lease% granted with TTL(1000s), remaining(%_%s), attached keys([])
+        "#,
+    );
+}
+
+fn ignore_lease(servers: &Servers) {
+    Session::fresh(servers).replay(
+        "
+        $ put k v --ignore-lease
+        ! Error: etcdserver: key not found
+        ? 1
+        $ lease grant 1000
+        lease %lease% granted with TTL(1000s)
+        $ put k v --lease=%lease%
+        OK
+        $ put k w --ignore-lease
+        OK
+        # Touched: neither changes, and it is a new revision all the same.
+        $ put k --ignore-lease --ignore-value
+        OK
+        $ lease timetolive %lease% --keys
+        lease %lease% granted with TTL(1000s), remaining(%_%s), attached keys([k])
+        $ put k x --ignore-lease --lease=%lease%
+        ! Error: etcdserver: lease is provided
+        ? 1
+        $ get k
+        k
+        w
+        ",
+    );
+}
+
+fn with_lease(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ lease grant 1000
+        lease %lease% granted with TTL(1000s)
+        $ put k v --lease=%lease%
+        OK
+        $ get k -w json
+        {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":2,"raft_term":2},"kvs":[{"key":"aw==","create_revision":2,"mod_revision":2,"version":1,"value":"dg==","lease":%lease.dec%}],"count":1}
+        # The next put without it lets go of the lease.
+        $ put k v
+        OK
+        $ lease revoke %lease%
+        lease %lease% revoked
+        $ get k
+        k
+        v
+        $ put k v --lease=%lease%
+        ! Error: etcdserver: requested lease not found
+        ? 1
+        $ put k v --lease=123abc
+        ! Error: etcdserver: requested lease not found
+        ? 1
+        # None of the failures was a change.
+        $ get k -w json
+        {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":3,"raft_term":2},"kvs":[{"key":"aw==","create_revision":2,"mod_revision":3,"version":2,"value":"dg=="}],"count":1}
+        "#,
+    );
+}
+
+fn large_value(servers: &Servers) {
+    let session = Session::fresh(servers);
+    let value = "v".repeat(1_500_000);
+    let output = session.run(&["put", "large"], &value);
+    assert_eq!(output.stdout, "OK\n", "{output:?}");
+    let stored = session.stdout(&["get", "large", "--print-value-only"]);
+    assert!(
+        stored.trim_end() == value,
+        "{} bytes came back",
+        stored.len()
+    );
+
+    // 1.5 MiB is the default limit of a request.
+    let output = session.run(&["put", "too-large"], &"v".repeat(1_600_000));
+    assert_eq!(output.code, Some(1));
+    assert_eq!(output.stdout, "");
+    assert_eq!(output.stderr, "Error: etcdserver: request is too large\n");
+}
+
+/// Only what reaches the server, or depends on its answer.
+fn mistakes(servers: &Servers) {
+    Session::fresh(servers).replay(
+        "
+        $ put '' v
+        ! Error: etcdserver: key is not provided
+        ? 1
+        ",
+    );
+}

@@ -1,0 +1,349 @@
+//! `etcdctl watch`
+
+use std::time::Duration;
+
+use revstore_tests::etcdctl::Session;
+use revstore_tests::on_every_server;
+use revstore_tests::poll;
+use revstore_tests::process::Stream;
+use revstore_tests::server::{Options, Servers};
+
+on_every_server! {
+    needs: [Etcdctl];
+    history, prefix, range_and_from_key, prev_kv, one_transaction, json, fields, exec,
+    events_as_they_happen, from_a_future_revision, progress_notify, interactive,
+    interactive_progress, mistakes,
+}
+
+/// A server with a short life of `k/1` and `k/2` at revisions 2 to 6.
+fn with_history(servers: &Servers) -> Session {
+    let session = Session::fresh(servers);
+    session.replay(
+        "
+        $ put k/1 a
+        OK
+        $ put k/1 b
+        OK
+        $ put k/2 c
+        OK
+        $ del k/1
+        1
+        $ put k/1 d
+        OK
+        ",
+    );
+    session
+}
+
+fn history(servers: &Servers) {
+    with_history(servers).replay(
+        "
+        & watch k/1 --rev=2
+        PUT
+        k/1
+        a
+        PUT
+        k/1
+        b
+        DELETE
+        k/1
+
+        PUT
+        k/1
+        d
+        # A revision at which the key did not change is as good a start as any.
+        & watch k/1 --rev=4
+        DELETE
+        k/1
+
+        PUT
+        k/1
+        d
+        ",
+    );
+}
+
+fn prefix(servers: &Servers) {
+    with_history(servers).replay(
+        "
+        & watch k/ --prefix --rev=3
+        PUT
+        k/1
+        b
+        PUT
+        k/2
+        c
+        DELETE
+        k/1
+
+        PUT
+        k/1
+        d
+        & watch '' --prefix --rev=6
+        PUT
+        k/1
+        d
+        ",
+    );
+}
+
+fn range_and_from_key(servers: &Servers) {
+    with_history(servers).replay(
+        "
+        & watch k/1 k/2 --rev=4
+        DELETE
+        k/1
+
+        PUT
+        k/1
+        d
+        & watch k/10 k/20 --rev=1
+        PUT
+        k/2
+        c
+        ",
+    );
+}
+
+fn prev_kv(servers: &Servers) {
+    with_history(servers).replay(
+        "
+        # Each event with what it replaced: nothing for a key that was not there.
+        & watch k/1 --rev=2 --prev-kv
+        PUT
+        k/1
+        a
+        PUT
+        k/1
+        a
+        k/1
+        b
+        DELETE
+        k/1
+        b
+        k/1
+
+        PUT
+        k/1
+        d
+        ",
+    );
+}
+
+fn one_transaction(servers: &Servers) {
+    Session::fresh(servers).replay(
+        r#"
+        $ txn
+        <
+        < put b 1
+        < put a 2
+        < put c 3
+        < del d
+        <
+        <
+        SUCCESS
+
+        OK
+
+        OK
+
+        OK
+
+        0
+        # One answer with all events of the revision, in the order of the operations.
+        & watch a --prefix --rev=2 -w json
+        {"Header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":2,"raft_term":2},"Events":[{"kv":{"key":"YQ==","create_revision":2,"mod_revision":2,"version":1,"value":"Mg=="}}],"CompactRevision":0,"Canceled":false,"Created":false}
+        & watch a c --rev=2 -w json
+        {"Header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":2,"raft_term":2},"Events":[{"kv":{"key":"Yg==","create_revision":2,"mod_revision":2,"version":1,"value":"MQ=="}},{"kv":{"key":"YQ==","create_revision":2,"mod_revision":2,"version":1,"value":"Mg=="}}],"CompactRevision":0,"Canceled":false,"Created":false}
+        "#,
+    );
+}
+
+fn json(servers: &Servers) {
+    with_history(servers).replay(
+        r#"
+        & watch k/1 --rev=4 --prev-kv -w json
+        {"Header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":6,"raft_term":2},"Events":[{"type":1,"kv":{"key":"ay8x","mod_revision":5},"prev_kv":{"key":"ay8x","create_revision":2,"mod_revision":3,"version":2,"value":"Yg=="}},{"kv":{"key":"ay8x","create_revision":6,"mod_revision":6,"version":1,"value":"ZA=="}}],"CompactRevision":0,"Canceled":false,"Created":false}
+        "#,
+    );
+}
+
+fn fields(servers: &Servers) {
+    with_history(servers).replay(
+        r#"
+        & watch k/1 --rev=5 -w fields
+        "ClusterID" : 14841639068965178418
+        "MemberID" : 10276657743932975437
+        "Revision" : 6
+        "RaftTerm" : 2
+        "Type" : DELETE
+        "Key" : "k/1"
+        "CreateRevision" : 0
+        "ModRevision" : 5
+        "Version" : 0
+        "Value" : ""
+        "Lease" : 0
+        "Type" : PUT
+        "Key" : "k/1"
+        "CreateRevision" : 6
+        "ModRevision" : 6
+        "Version" : 1
+        "Value" : "d"
+        "Lease" : 0
+        "#,
+    );
+}
+
+fn exec(servers: &Servers) {
+    with_history(servers).replay(
+        r#"
+        # The revision that the command is told is the header's, not the event's.
+        & watch k/2 --rev=2 -- sh -c 'echo $ETCD_WATCH_REVISION $ETCD_WATCH_EVENT_TYPE $ETCD_WATCH_KEY=$ETCD_WATCH_VALUE'
+        PUT
+        k/2
+        c
+        6 "PUT" "k/2"="c"
+        "#,
+    );
+}
+
+/// `etcdctl` does not say when it watches, so writes go on until the watch has seen one. From
+/// there on it has to see each of them.
+fn events_as_they_happen(servers: &Servers) {
+    let session = Session::fresh(servers);
+    let watch = session.start(&["watch", "k", "--prefix"]);
+    let mut writes = 0;
+    let mut put = || {
+        let _ = session.stdout(&["put", "k", &writes.to_string()]);
+        writes += 1;
+        writes - 1
+    };
+    let first = poll::until(poll::LIMIT, || {
+        put();
+        let seen = watch.output(Stream::Stdout);
+        seen.lines().nth(2)?.parse::<u32>().ok()
+    });
+    let first = first.unwrap_or_else(|| panic!("the watch sees nothing: {watch:?}"));
+    let last = put();
+    let expected: Vec<String> = (first..=last).map(|n| format!("PUT\nk\n{n}\n")).collect();
+    let expected = expected.concat();
+    session.expect(watch.wait_for_output(Stream::Stdout, |seen| {
+        (seen.len() >= expected.len()).then_some(())
+    }));
+    assert_eq!(watch.output(Stream::Stdout), expected);
+}
+
+fn from_a_future_revision(servers: &Servers) {
+    let session = Session::fresh(servers);
+    let watch = session.start(&["watch", "k", "--rev=4"]);
+    for value in ["2", "3", "4", "5"] {
+        session.replay(&format!("$ put k {value}\nOK"));
+    }
+    let expected = "PUT\nk\n4\nPUT\nk\n5\n";
+    session.expect(watch.wait_for_output(Stream::Stdout, |seen| {
+        (seen.len() >= expected.len()).then_some(())
+    }));
+    assert_eq!(watch.output(Stream::Stdout), expected);
+}
+
+fn progress_notify(servers: &Servers) {
+    let options = Options {
+        watch_progress_interval: Some(Duration::from_millis(100)),
+        ..Options::default()
+    };
+    let session = Session::with(servers, &options);
+    session.replay("$ put other v\nOK");
+    let watch = session.start(&["watch", "k", "--progress-notify"]);
+    session.expect(watch.wait_for_output(Stream::Stdout, |seen| {
+        (seen.lines().count() >= 2).then_some(())
+    }));
+    session.replay("$ put k v\nOK");
+    // After the event, progress is that of its revision; before, of the one before.
+    session.expect(watch.wait_for_output(Stream::Stdout, |seen| {
+        seen.contains("PUT\nk\nv\nprogress notify: 3\n")
+            .then_some(())
+    }));
+    let seen = watch.output(Stream::Stdout);
+    let (before, after) = seen
+        .split_once("PUT\nk\nv\n")
+        .expect("it has just been seen");
+    assert!(
+        before.lines().all(|line| line == "progress notify: 2"),
+        "{seen}"
+    );
+    assert!(
+        after.lines().all(|line| line == "progress notify: 3"),
+        "{seen}"
+    );
+}
+
+fn interactive(servers: &Servers) {
+    with_history(servers).replay(
+        "
+        & watch -i
+        < watch k/ --prefix --rev=5 --prev-kv
+        DELETE
+        k/1
+        b
+        k/1
+
+        PUT
+        k/1
+        d
+        $ watch -i
+        < get k
+        ! Invalid command get k (only support watch)
+        ! Error: error reading watch request line: EOF
+        ? 3
+        ",
+    );
+    // Two watches on one stream; their events come in any order.
+    let session = with_history(servers);
+    let mut watch = session.start(&["watch", "-i"]);
+    watch
+        .send("watch k/1 --rev=6\nwatch k/2 --rev=2\n")
+        .expect("it reads until its input ends");
+    let seen = session.expect(watch.wait_for_output(Stream::Stdout, |seen| {
+        (seen.lines().count() >= 6).then(|| seen.to_owned())
+    }));
+    let (one, two) = ("PUT\nk/1\nd\n", "PUT\nk/2\nc\n");
+    assert!(
+        seen == [one, two].concat() || seen == [two, one].concat(),
+        "{seen}"
+    );
+}
+
+/// etcd drops a request for progress while a watch of the stream still catches up, so it is asked
+/// until it answers.
+fn interactive_progress(servers: &Servers) {
+    let session = with_history(servers);
+    let mut watch = session.start(&["watch", "-i"]);
+    watch
+        .send("watch k/2 --rev=4\n")
+        .expect("it reads until its input ends");
+    let answered = poll::until(poll::LIMIT, || {
+        watch.send("progress\n").ok()?;
+        let seen = watch.output(Stream::Stdout);
+        seen.contains("progress notify: 6\n").then_some(seen)
+    });
+    let seen = answered.unwrap_or_else(|| panic!("no progress: {watch:?}"));
+    let after = seen
+        .strip_prefix("PUT\nk/2\nc\n")
+        .unwrap_or_else(|| panic!("progress came before the event: {seen}"));
+    assert!(
+        after.lines().all(|line| line == "progress notify: 6"),
+        "{seen}"
+    );
+}
+
+/// Only what reaches the server, or depends on its answer.
+fn mistakes(servers: &Servers) {
+    with_history(servers).replay(
+        "
+        $ watch b a
+        ! watch was canceled (mvcc: watcher range is empty)
+        ! Error: watch is canceled by the server
+        ? 5
+        ",
+    );
+}

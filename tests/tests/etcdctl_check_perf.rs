@@ -1,0 +1,41 @@
+//! `etcdctl check perf`: a minute of writes at a fixed rate, in a test target of its own because it
+//! takes that minute whatever the server does.
+
+use std::time::Duration;
+
+use revstore_tests::etcdctl::Session;
+use revstore_tests::on_every_server;
+use revstore_tests::poll;
+use revstore_tests::process::Stream;
+use revstore_tests::server::Servers;
+
+on_every_server! {
+    needs: [Etcdctl];
+    small_load,
+}
+
+/// How long the smallest load writes.
+const DURATION: Duration = Duration::from_secs(60);
+
+/// All writes have to succeed, at the rate asked for. The slowest request and the deviation measure
+/// the machine as much as the server, so they have to be reported, and may be anything.
+fn small_load(servers: &Servers) {
+    let session = Session::fresh(servers);
+    let mut check = session.start(&["check", "perf", "--load=s"]);
+    session.expect(check.wait_for_exit(DURATION + poll::LIMIT).map(drop));
+    let printed = check.output(Stream::Stdout);
+    // A progress bar, drawn over itself, then the report.
+    let report: Vec<&str> = printed
+        .lines()
+        .filter(|line| line.starts_with("PASS") || line.starts_with("FAIL"))
+        .collect();
+    let says = |number: usize, what: &str| {
+        let line = report.get(number).copied().unwrap_or_default();
+        assert!(line.contains(what), "{what:?} is missing in {report:#?}");
+    };
+    says(0, "PASS: Throughput is ");
+    says(1, ": Slowest request took ");
+    says(2, ": Stddev is ");
+    // It cleans up behind itself.
+    session.replay("$ get '' --prefix");
+}

@@ -1,0 +1,111 @@
+//! The support library against the real programs that it is there for.
+
+use std::net::TcpStream;
+
+use revstore_tests::etcd::Etcd;
+use revstore_tests::etcdctl::{Etcdctl, Session};
+use revstore_tests::http;
+use revstore_tests::process::Stream;
+use revstore_tests::server::{ETCD, Endpoint as _, Options, Servers};
+use revstore_tests::tools::{self, Tool};
+use revstore_tests::transcript;
+
+#[test]
+fn two_servers_run_side_by_side() {
+    if !tools::available("two_servers_run_side_by_side", &[Tool::Etcd]) {
+        return;
+    }
+    let one = Etcd::start(&Options::default()).unwrap();
+    let two = Etcd::start(&Options::default()).unwrap();
+    assert_ne!(one.address(), two.address());
+    for server in [&one, &two] {
+        assert!(server.address().ip().is_loopback());
+        let health = http::get(server.address(), "/health").unwrap();
+        assert_eq!(health.status, 200);
+        assert_eq!(health.body, r#"{"health":"true","reason":""}"#);
+        assert!(server.logs().contains("ready to serve client requests"));
+    }
+}
+
+#[test]
+fn a_dropped_server_is_gone() {
+    if !tools::available("a_dropped_server_is_gone", &[Tool::Etcd]) {
+        return;
+    }
+    let server = Etcd::start(&Options::default()).unwrap();
+    let address = server.address();
+    drop(server);
+    assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn the_json_gateway_answers_when_it_is_asked_for() {
+    if !tools::available("the_json_gateway_answers", &[Tool::Etcd]) {
+        return;
+    }
+    let options = Options {
+        json_gateway: true,
+        ..Options::default()
+    };
+    let server = Etcd::start(&options).unwrap();
+    // The gateway takes POST only; that it is this particular refusal shows that it is there.
+    let answer = http::get(server.address(), "/v3/kv/range").unwrap();
+    assert_eq!(answer.status, 501, "{answer:?}");
+}
+
+#[test]
+fn etcdctl_reads_stdin_and_reports_output_and_code() {
+    if !tools::available("etcdctl_reads_stdin", ETCDCTL_AND_ETCD) {
+        return;
+    }
+    let server = Etcd::start(&Options::default()).unwrap();
+    let ctl = Etcdctl::new(server.address()).unwrap();
+    let put = ctl.run(&["put", "k"], "from stdin").unwrap();
+    assert_eq!((put.code, put.stdout.as_str()), (Some(0), "OK\n"));
+    let get = ctl.run(&["get", "k", "--print-value-only"], "").unwrap();
+    assert_eq!(get.stdout, "from stdin\n");
+    let future = ctl.run(&["get", "k", "--rev=9"], "").unwrap();
+    assert_eq!(future.code, Some(1));
+    assert_eq!(
+        future.stderr,
+        "Error: etcdserver: mvcc: required revision is a future revision\n"
+    );
+}
+
+#[test]
+fn a_command_that_goes_on_is_followed_and_killed() {
+    if !tools::available("a_command_that_goes_on", ETCDCTL_AND_ETCD) {
+        return;
+    }
+    let session = Session::fresh(&ETCD);
+    let _ = session.stdout(&["put", "k", "v"]);
+    let mut watch = session.start(&["watch", "k", "--rev=2"]);
+    watch
+        .wait_for_output(Stream::Stdout, |text| text.contains("v\n").then_some(()))
+        .unwrap();
+    watch.kill();
+    assert_eq!(watch.output(Stream::Stdout), "PUT\nk\nv\n");
+}
+
+#[test]
+fn a_session_that_goes_differently_is_an_error_that_shows_both() {
+    fn case(servers: &Servers) {
+        let server = servers.fresh(&Options::default());
+        let ctl = Etcdctl::new(server.address()).unwrap();
+        let mismatch = transcript::replay(&ctl, "$ put k v\nOK\n$ get k\nk\nw").unwrap_err();
+        assert_eq!(
+            mismatch.to_string(),
+            "the session went differently at\n$ get k\n\
+             --- expected:\nk\nw\n--- actual:\nk\nv\n"
+        );
+        // An error where none is expected, and none where one is.
+        assert!(transcript::replay(&ctl, "$ get ''").is_err());
+        assert!(transcript::replay(&ctl, "$ get k\nk\nv\n? 1").is_err());
+        // Too much and too little output of a command that goes on.
+        assert!(transcript::replay(&ctl, "& watch k --rev=2\nPUT\nk").is_err());
+        assert!(transcript::replay(&ctl, "& get k\nk\nv\nmore").is_err());
+    }
+    ETCD.run("a_session_that_goes_differently", &[Tool::Etcdctl], case);
+}
+
+const ETCDCTL_AND_ETCD: &[Tool] = &[Tool::Etcd, Tool::Etcdctl];
