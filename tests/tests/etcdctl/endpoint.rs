@@ -46,7 +46,7 @@ fn status(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ endpoint status
-        %address%, 8e9e05c52164694d, %version%, %_% kB, true, false, 2, 4, 4, 
+        %address%, 8e9e05c52164694d, %version%, %_% %_%, true, false, 2, 4, 4, 
         $ put k v
         OK
         $ endpoint status -w json
@@ -102,7 +102,7 @@ fn status_counts_what_goes_through_raft(servers: &Servers) {
         ! Error: etcdserver: key is not provided
         ? 1
         $ endpoint status
-        %address%, 8e9e05c52164694d, %version%, %_% kB, true, false, 2, 4, 4, 
+        %address%, 8e9e05c52164694d, %version%, %_% %_%, true, false, 2, 4, 4, 
         # These do: a put, a delete that finds nothing, a failed put, a compaction, a grant, a
         # revocation and a list of alarms.
         $ put k v
@@ -120,7 +120,7 @@ fn status_counts_what_goes_through_raft(servers: &Servers) {
         lease %lease% revoked
         $ alarm list
         $ endpoint status
-        %address%, 8e9e05c52164694d, %version%, %_% kB, true, false, 2, 11, 11, 
+        %address%, 8e9e05c52164694d, %version%, %_% %_%, true, false, 2, 11, 11, 
         ",
     );
 }
