@@ -1,0 +1,49 @@
+# The commands of the house. `.ci/run` runs the same ones and does not need `just`: change both.
+
+# Lists the recipes.
+default:
+    @just --list
+
+# Formats everything.
+fmt:
+    cargo fmt --all
+
+# Clippy, pedantic, warnings are errors.
+lint:
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# All tests. Those against the real etcd say so where it is missing; see `etcd`.
+test *args:
+    cargo test --workspace {{args}}
+
+# Loom models of the engine's protocols, in a target directory of their own: other RUSTFLAGS rebuild everything.
+loom *args:
+    RUSTFLAGS="--cfg loom -C debug-assertions" LOOM_MAX_PREEMPTIONS=3 cargo test -p loom-tests --release --target-dir target/loom {{args}}
+
+# The documentation, warnings are errors.
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# Licences, advisories, sources, duplicates. Needs cargo-deny.
+deny:
+    cargo deny check
+
+# Benchmarks; `just bench --save-baseline main` keeps the numbers to compare with.
+bench *args:
+    cargo bench -p revstore-benches -- {{args}}
+
+# Benchmarks against kept numbers.
+bench-compare baseline="main":
+    cargo bench -p revstore-benches -- --baseline {{baseline}}
+
+# The real etcd and etcdctl, into tests/.tools.
+etcd:
+    scripts/install-etcd.sh
+
+# The tests that compare with the real etcd; they fail where it is missing.
+conformance *args: etcd
+    REVSTORE_REQUIRE_ETCD=1 cargo test -p revstore-tests {{args}}
+
+# Everything that has to pass before a change goes in.
+ci:
+    .ci/run
