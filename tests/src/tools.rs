@@ -135,7 +135,7 @@ pub fn available(test: &str, tools: &[Tool]) -> bool {
     for tool in tools {
         if let Err(missing) = tool.locate() {
             let required = env::var_os(REQUIRE).is_some_and(|value| value == "1");
-            assert!(!required, "{test} needs {missing}");
+            assert!(!required, "{test} cannot run: {missing}");
             // Not `eprintln!`: the test harness would swallow it, since the test passes.
             let _ = writeln!(std::io::stderr(), "NOT RUN: {test}: {missing}");
             return false;

@@ -1,30 +1,13 @@
 //! `etcdctl del`
 
-use revstore_tests::etcdctl::Session;
 use revstore_tests::on_every_server;
 use revstore_tests::server::Servers;
+
+use crate::get::with_keys;
 
 on_every_server! {
     needs: [Etcdctl];
     one_key, prefix, range, from_key, prev_kv, everything, mistakes,
-}
-
-/// A server with `a/1` = `x`, `a/2` = `y`, `a/3` = `w`, `b` = `z` at revisions 2 to 5.
-fn with_keys(servers: &Servers) -> Session {
-    let session = Session::fresh(servers);
-    session.replay(
-        "
-        $ put a/1 x
-        OK
-        $ put a/2 y
-        OK
-        $ put a/3 w
-        OK
-        $ put b z
-        OK
-        ",
-    );
-    session
 }
 
 fn one_key(servers: &Servers) {

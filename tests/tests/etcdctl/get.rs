@@ -11,7 +11,7 @@ on_every_server! {
 }
 
 /// A server with `a/1` = `x`, `a/2` = `y`, `a/3` = `w`, `b` = `z` at revisions 2 to 5.
-fn with_keys(servers: &Servers) -> Session {
+pub(crate) fn with_keys(servers: &Servers) -> Session {
     let session = Session::fresh(servers);
     session.replay(
         "
