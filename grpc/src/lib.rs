@@ -1,1 +1,41 @@
 //! etcd v3 gRPC services over the revstore engine.
+//!
+//! [`Services`] is the whole of it: an HTTP service that a server puts on its connections, and that
+//! a generated client can be put on without any.
+//!
+//! A request goes down once and comes back once: it is checked (`validate`), converted (`convert`),
+//! given to the engine, and what comes back is converted and gets its header (`header`). Errors take
+//! the short way through `status`, the one table of codes and texts. What a cluster would have to
+//! agree on passes `node` on the way, where limits and alarms stand.
+//!
+//! Clause ids such as DM-20 name rules of etcd's behaviour.
+
+mod alarms;
+mod cluster;
+mod convert;
+mod hash;
+mod header;
+mod health;
+mod identity;
+mod kv;
+mod lease;
+mod limits;
+mod maintenance;
+mod node;
+mod peer_url;
+mod raft_index;
+mod range_stream;
+mod routes;
+mod services;
+mod shutdown;
+mod status;
+mod validate;
+mod version;
+mod watch;
+
+pub use alarms::{Alarm, AlarmKind, Alarms};
+pub use identity::Identity;
+pub use limits::Limits;
+pub use services::{Services, ServicesBuilder};
+pub use shutdown::{Begun, Shutdown};
+pub use status::EtcdError;

@@ -1,0 +1,143 @@
+//! The cluster service, of a cluster that has one member and stays that way.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use revstore_proto::etcdserverpb::cluster_server::Cluster;
+use revstore_proto::etcdserverpb::{
+    Member, MemberAddRequest, MemberAddResponse, MemberListRequest, MemberListResponse,
+    MemberPromoteRequest, MemberPromoteResponse, MemberRemoveRequest, MemberRemoveResponse,
+    MemberUpdateRequest, MemberUpdateResponse, ResponseHeader,
+};
+use tonic::{Request, Response, Status};
+
+use crate::node::Node;
+use crate::peer_url;
+use crate::status::EtcdError;
+
+/// `etcdserverpb.Cluster`.
+#[derive(Debug)]
+pub(crate) struct ClusterService {
+    node: Arc<Node>,
+    /// What the member may be told to change. A leaf lock, held to copy or replace.
+    peer_urls: Mutex<Vec<String>>,
+}
+
+impl ClusterService {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        let peer_urls = Mutex::new(node.identity.peer_urls.clone());
+        Self { node, peer_urls }
+    }
+
+    /// DM-27
+    fn header(&self) -> Option<ResponseHeader> {
+        Some(self.node.headers.without_revision())
+    }
+
+    fn members(&self) -> Vec<Member> {
+        let identity = &self.node.identity;
+        vec![Member {
+            id: identity.member_id,
+            name: identity.name.clone(),
+            peer_ur_ls: self.peer_urls.lock().clone(),
+            client_ur_ls: identity.client_urls.clone(),
+            is_learner: false,
+        }]
+    }
+
+    fn check_member(&self, id: u64) -> Result<(), EtcdError> {
+        if id == self.node.identity.member_id {
+            Ok(())
+        } else {
+            Err(EtcdError::MemberNotFound)
+        }
+    }
+
+    /// Why no member joins. A second voter would cost the only one its quorum, and learners are
+    /// refused as by a cluster that takes none (CL-3).
+    fn add(&self, request: &MemberAddRequest) -> EtcdError {
+        let urls = &request.peer_ur_ls;
+        if !peer_url::are_valid(urls) {
+            return EtcdError::BadMemberUrls;
+        }
+        let known = self.peer_urls.lock();
+        if urls
+            .iter()
+            .any(|url| known.iter().any(|known| known == url.trim()))
+        {
+            return EtcdError::PeerUrlExists;
+        }
+        if request.is_learner {
+            EtcdError::TooManyLearners
+        } else {
+            EtcdError::NotEnoughStartedMembers
+        }
+    }
+
+    /// CL-5: the only member stays.
+    fn remove(&self, request: &MemberRemoveRequest) -> EtcdError {
+        match self.check_member(request.id) {
+            Ok(()) => EtcdError::LastMember,
+            Err(error) => error,
+        }
+    }
+
+    /// As etcd does, without a look at the URLs.
+    fn update(&self, request: MemberUpdateRequest) -> Result<MemberUpdateResponse, EtcdError> {
+        self.check_member(request.id)?;
+        *self.peer_urls.lock() = request.peer_ur_ls;
+        Ok(MemberUpdateResponse {
+            header: self.header(),
+            members: self.members(),
+        })
+    }
+
+    /// CL-4: the only member votes.
+    fn promote(&self, request: &MemberPromoteRequest) -> EtcdError {
+        match self.check_member(request.id) {
+            Ok(()) => EtcdError::MemberNotLearner,
+            Err(error) => error,
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Cluster for ClusterService {
+    async fn member_add(
+        &self,
+        request: Request<MemberAddRequest>,
+    ) -> Result<Response<MemberAddResponse>, Status> {
+        Err(self.add(request.get_ref()).to_status())
+    }
+
+    async fn member_remove(
+        &self,
+        request: Request<MemberRemoveRequest>,
+    ) -> Result<Response<MemberRemoveResponse>, Status> {
+        Err(self.remove(request.get_ref()).to_status())
+    }
+
+    async fn member_update(
+        &self,
+        request: Request<MemberUpdateRequest>,
+    ) -> Result<Response<MemberUpdateResponse>, Status> {
+        Ok(Response::new(self.update(request.into_inner())?))
+    }
+
+    async fn member_list(
+        &self,
+        _: Request<MemberListRequest>,
+    ) -> Result<Response<MemberListResponse>, Status> {
+        Ok(Response::new(MemberListResponse {
+            header: self.header(),
+            members: self.members(),
+        }))
+    }
+
+    async fn member_promote(
+        &self,
+        request: Request<MemberPromoteRequest>,
+    ) -> Result<Response<MemberPromoteResponse>, Status> {
+        Err(self.promote(request.get_ref()).to_status())
+    }
+}

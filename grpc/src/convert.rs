@@ -1,0 +1,367 @@
+//! Between the wire and the engine: the only place that knows what zero means on the wire.
+//!
+//! Requests give their bytes up to the engine's types; what is left of them says how to answer.
+
+use std::mem;
+
+use bytes::Bytes;
+use revstore_engine::{
+    Compare, CompareTarget, DeleteResult, Event, Filter, KeyRange, KeyValue, LeaseId, MainRevision,
+    Op, OpResult, Put, PutLease, PutResult, Range, RangeResult, Relation, SortBy, SortOrder, Txn,
+    TxnResult, WatchId, WatchOptions,
+};
+use revstore_proto::etcdserverpb::compare::{
+    CompareResult, CompareTarget as WireTarget, TargetUnion,
+};
+use revstore_proto::etcdserverpb::range_request::{SortOrder as WireOrder, SortTarget};
+use revstore_proto::etcdserverpb::request_op::Request;
+use revstore_proto::etcdserverpb::response_op::Response;
+use revstore_proto::etcdserverpb::watch_create_request::FilterType;
+use revstore_proto::etcdserverpb::{
+    Compare as WireCompare, DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse,
+    RangeRequest, RangeResponse, RequestOp, ResponseHeader, ResponseOp, TxnRequest, TxnResponse,
+    WatchCreateRequest,
+};
+use revstore_proto::mvccpb;
+use revstore_proto::mvccpb::event::EventType;
+
+use crate::header;
+
+/// RG-3: the end of a range that has none.
+pub(crate) const FROM_KEY_END: &[u8] = &[0];
+
+/// Up to here a copy of a key or value costs less than sharing it, which takes an allocation and
+/// two changes of a reference count that other readers may want too.
+const COPY_BYTES_MAX: usize = 1024;
+
+/// RG-1 to RG-3, and RG-5: what lies between names no key.
+fn keys(key: &mut Bytes, range_end: &mut Bytes) -> KeyRange {
+    let start = mem::take(key);
+    match &**range_end {
+        [] => KeyRange::One(start),
+        FROM_KEY_END => KeyRange::From(start),
+        _ => KeyRange::Within {
+            start,
+            end: mem::take(range_end),
+        },
+    }
+}
+
+/// RG-30: a bound of zero is none.
+fn bound(revision: i64) -> Option<MainRevision> {
+    (revision != 0).then_some(MainRevision(revision))
+}
+
+/// A range outside of a transaction.
+pub(crate) fn range(request: &mut RangeRequest) -> Range {
+    // RG-10
+    let at = (request.revision > 0).then_some(MainRevision(request.revision));
+    range_at(request, at)
+}
+
+fn range_at(request: &mut RangeRequest, at: Option<MainRevision>) -> Range {
+    Range {
+        keys: keys(&mut request.key, &mut request.range_end),
+        at,
+        // RG-20
+        limit: usize::try_from(request.limit)
+            .ok()
+            .filter(|limit| *limit > 0),
+        count_only: request.count_only,
+        sort: sort(request),
+        filter: Filter {
+            min_mod_revision: bound(request.min_mod_revision),
+            max_mod_revision: bound(request.max_mod_revision),
+            min_create_revision: bound(request.min_create_revision),
+            max_create_revision: bound(request.max_create_revision),
+        },
+    }
+}
+
+fn sort(request: &RangeRequest) -> Option<(SortBy, SortOrder)> {
+    let by = match request.sort_target() {
+        SortTarget::Key => SortBy::Key,
+        SortTarget::Version => SortBy::Version,
+        SortTarget::Create => SortBy::CreateRevision,
+        SortTarget::Mod => SortBy::ModRevision,
+        SortTarget::Value => SortBy::Value,
+    };
+    let order = match request.sort_order() {
+        WireOrder::None if by == SortBy::Key => return None,
+        // RG-41
+        WireOrder::None | WireOrder::Ascend => SortOrder::Ascending,
+        WireOrder::Descend => SortOrder::Descending,
+    };
+    Some((by, order))
+}
+
+/// A put.
+pub(crate) fn put(request: &mut PutRequest) -> Put {
+    Put {
+        key: mem::take(&mut request.key),
+        value: (!request.ignore_value).then(|| mem::take(&mut request.value)),
+        lease: match LeaseId::new(request.lease) {
+            _ if request.ignore_lease => PutLease::Keep,
+            Some(lease) => PutLease::Attach(lease),
+            None => PutLease::Detach,
+        },
+    }
+}
+
+/// The keys to delete.
+pub(crate) fn delete(request: &mut DeleteRangeRequest) -> KeyRange {
+    keys(&mut request.key, &mut request.range_end)
+}
+
+/// A transaction; `never_compacted` decides what the revision -1 means in it.
+pub(crate) fn txn(request: &mut TxnRequest, never_compacted: bool) -> Txn {
+    let ops = |ops: &mut Vec<RequestOp>| {
+        let requests = ops.iter_mut().filter_map(|op| op.request.as_mut());
+        requests
+            .map(|request| op(request, never_compacted))
+            .collect()
+    };
+    Txn {
+        compares: request.compare.iter_mut().map(compare).collect(),
+        success: ops(&mut request.success),
+        failure: ops(&mut request.failure),
+    }
+}
+
+fn op(request: &mut Request, never_compacted: bool) -> Op {
+    match request {
+        Request::RequestRange(request) => {
+            // RG-14: only zero is the latest, but the mark of a store without compactions is -1.
+            let latest = request.revision == 0 || (request.revision == -1 && never_compacted);
+            let at = (!latest).then_some(MainRevision(request.revision));
+            Op::Range(range_at(request, at))
+        }
+        Request::RequestPut(request) => Op::Put(put(request)),
+        Request::RequestDeleteRange(request) => Op::Delete(delete(request)),
+        Request::RequestTxn(request) => Op::Txn(txn(request, never_compacted)),
+    }
+}
+
+fn compare(request: &mut WireCompare) -> Compare {
+    Compare {
+        target: compare_target(request),
+        // CMP-5
+        relation: CompareResult::try_from(request.result).map_or(Relation::Any, |result| {
+            match result {
+                CompareResult::Equal => Relation::Equal,
+                CompareResult::NotEqual => Relation::NotEqual,
+                CompareResult::Greater => Relation::Greater,
+                CompareResult::Less => Relation::Less,
+            }
+        }),
+        keys: keys(&mut request.key, &mut request.range_end),
+    }
+}
+
+/// CMP-4: an operand that is missing, or not of the target's kind, is zero or empty.
+fn compare_target(request: &mut WireCompare) -> CompareTarget {
+    let Ok(target) = WireTarget::try_from(request.target) else {
+        // CMP-5
+        return CompareTarget::Nothing;
+    };
+    let operand = request.target_union.take();
+    match target {
+        WireTarget::Version => CompareTarget::Version(match operand {
+            Some(TargetUnion::Version(version)) => version,
+            _ => 0,
+        }),
+        WireTarget::Create => CompareTarget::CreateRevision(match operand {
+            Some(TargetUnion::CreateRevision(revision)) => revision,
+            _ => 0,
+        }),
+        WireTarget::Mod => CompareTarget::ModRevision(match operand {
+            Some(TargetUnion::ModRevision(revision)) => revision,
+            _ => 0,
+        }),
+        WireTarget::Value => CompareTarget::Value(match operand {
+            Some(TargetUnion::Value(value)) => value,
+            _ => Bytes::new(),
+        }),
+        WireTarget::Lease => CompareTarget::Lease(match operand {
+            Some(TargetUnion::Lease(lease)) => lease,
+            _ => 0,
+        }),
+    }
+}
+
+/// A new watch.
+pub(crate) fn watch(mut request: WatchCreateRequest) -> WatchOptions {
+    if request.key.is_empty() {
+        // WA-9
+        request.key = Bytes::from_static(&[0]);
+    }
+    // WA-35: numbers that name no filter are passed over.
+    let filters = |wanted| {
+        request
+            .filters
+            .iter()
+            .any(|filter| *filter == i32::from(wanted))
+    };
+    WatchOptions {
+        start: (request.start_revision != 0).then_some(MainRevision(request.start_revision)),
+        no_put: filters(FilterType::Noput),
+        no_delete: filters(FilterType::Nodelete),
+        prev_kv: request.prev_kv,
+        progress_notify: request.progress_notify,
+        // WA-2
+        id: (request.watch_id != 0).then_some(WatchId(request.watch_id)),
+        ..WatchOptions::of(keys(&mut request.key, &mut request.range_end))
+    }
+}
+
+/// What a read found; `keys_only` leaves the values out (RG-24) and the rest in (RG-25).
+pub(crate) fn range_response(
+    found: RangeResult,
+    keys_only: bool,
+    header: Option<ResponseHeader>,
+) -> RangeResponse {
+    RangeResponse {
+        header,
+        kvs: key_values(&found.kvs, keys_only),
+        more: found.more,
+        count: count(found.count),
+    }
+}
+
+/// The pairs of a read.
+pub(crate) fn key_values(kvs: &[KeyValue], keys_only: bool) -> Vec<mvccpb::KeyValue> {
+    if keys_only {
+        return kvs.iter().map(key_value_without_value).collect();
+    }
+    kvs.iter().map(key_value).collect()
+}
+
+/// What a put did.
+pub(crate) fn put_response(done: PutResult, prev_kv: bool, header: ResponseHeader) -> PutResponse {
+    PutResponse {
+        header: Some(header),
+        prev_kv: done.previous.filter(|_| prev_kv).as_ref().map(key_value),
+    }
+}
+
+/// What a deletion did.
+pub(crate) fn delete_response(
+    done: DeleteResult,
+    prev_kv: bool,
+    header: ResponseHeader,
+) -> DeleteRangeResponse {
+    let shown = if prev_kv { &done.deleted[..] } else { &[] };
+    DeleteRangeResponse {
+        header: Some(header),
+        deleted: count(done.deleted.len()),
+        prev_kvs: shown.iter().map(key_value).collect(),
+    }
+}
+
+/// What a transaction did; the request tells what its operations wanted to know.
+pub(crate) fn txn_response(
+    done: TxnResult,
+    request: &TxnRequest,
+    header: ResponseHeader,
+) -> TxnResponse {
+    let branch = if done.succeeded {
+        &request.success
+    } else {
+        &request.failure
+    };
+    // TXN-26: one result for each operation.
+    let responses = done.results.into_iter().zip(branch);
+    TxnResponse {
+        header: Some(header),
+        succeeded: done.succeeded,
+        responses: responses
+            .map(|(result, op)| op_response(result, op))
+            .collect(),
+    }
+}
+
+fn op_response(result: OpResult, op: &RequestOp) -> ResponseOp {
+    let request = op.request.as_ref();
+    let response = match result {
+        OpResult::Range(found) => {
+            let keys_only =
+                matches!(request, Some(Request::RequestRange(range)) if range.keys_only);
+            let header = header::of_operation(found.revision);
+            Response::ResponseRange(range_response(found, keys_only, Some(header)))
+        }
+        OpResult::Put(done) => {
+            let prev_kv = matches!(request, Some(Request::RequestPut(put)) if put.prev_kv);
+            let header = header::of_operation(done.revision);
+            Response::ResponsePut(put_response(done, prev_kv, header))
+        }
+        OpResult::Delete(done) => {
+            let prev_kv =
+                matches!(request, Some(Request::RequestDeleteRange(delete)) if delete.prev_kv);
+            let header = header::of_operation(done.revision);
+            Response::ResponseDeleteRange(delete_response(done, prev_kv, header))
+        }
+        OpResult::Txn(done) => {
+            let nothing = TxnRequest::default();
+            let request = match request {
+                Some(Request::RequestTxn(request)) => request,
+                _ => &nothing,
+            };
+            // DM-24
+            Response::ResponseTxn(txn_response(done, request, ResponseHeader::default()))
+        }
+    };
+    ResponseOp {
+        response: Some(response),
+    }
+}
+
+/// Something that happened to a key.
+pub(crate) fn event(event: &Event) -> mvccpb::Event {
+    let kind = if event.kv.is_tombstone() {
+        EventType::Delete
+    } else {
+        EventType::Put
+    };
+    mvccpb::Event {
+        r#type: kind.into(),
+        kv: Some(key_value(&event.kv)),
+        prev_kv: event.prev_kv.as_ref().map(key_value),
+    }
+}
+
+/// A version of a key.
+pub(crate) fn key_value(kv: &KeyValue) -> mvccpb::KeyValue {
+    mvccpb::KeyValue {
+        value: shared(kv.value(), || kv.value_bytes()),
+        ..key_value_without_value(kv)
+    }
+}
+
+fn key_value_without_value(kv: &KeyValue) -> mvccpb::KeyValue {
+    mvccpb::KeyValue {
+        key: shared(kv.key(), || kv.key_bytes()),
+        create_revision: kv.create_revision().0,
+        mod_revision: kv.mod_revision().0,
+        version: kv.version(),
+        value: Bytes::new(),
+        lease: kv.lease().map_or(0, LeaseId::get),
+    }
+}
+
+fn shared(bytes: &[u8], share: impl FnOnce() -> Bytes) -> Bytes {
+    if bytes.len() <= COPY_BYTES_MAX {
+        Bytes::copy_from_slice(bytes)
+    } else {
+        share()
+    }
+}
+
+/// A number of keys.
+pub(crate) fn count(keys: usize) -> i64 {
+    i64::try_from(keys).unwrap_or(i64::MAX)
+}
+
+/// Whole seconds: what is left of one counts as none (LE-10).
+pub(crate) fn seconds(time: std::time::Duration) -> i64 {
+    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,184 @@
+//! The key-value service.
+
+use std::sync::Arc;
+
+use prost::Message;
+use revstore_engine::{MainRevision, RECORD_OVERHEAD_BYTES};
+use revstore_proto::etcdserverpb::kv_server::Kv;
+use revstore_proto::etcdserverpb::request_op::Request as OpRequest;
+use revstore_proto::etcdserverpb::{
+    CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest,
+    PutResponse, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
+};
+use tonic::{Request, Response, Status};
+
+use crate::node::{Node, Proposal};
+use crate::range_stream::RangeStream;
+use crate::status::EtcdError;
+use crate::{convert, validate};
+
+/// `etcdserverpb.KV`.
+#[derive(Debug)]
+pub(crate) struct KvService {
+    node: Arc<Node>,
+}
+
+impl KvService {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        Self { node }
+    }
+
+    fn range(&self, mut request: RangeRequest) -> Result<RangeResponse, EtcdError> {
+        validate::range(&request)?;
+        let found = self.node.engine.range(&convert::range(&mut request))?;
+        let header = self.node.headers.at(found.revision);
+        Ok(convert::range_response(
+            found,
+            request.keys_only,
+            Some(header),
+        ))
+    }
+
+    fn range_stream(&self, mut request: RangeRequest) -> Result<RangeStream, EtcdError> {
+        validate::range_stream(&request)?;
+        let range = convert::range(&mut request);
+        RangeStream::start(self.node.clone(), range, request.keys_only)
+    }
+
+    fn put(&self, mut request: PutRequest) -> Result<PutResponse, EtcdError> {
+        validate::put(&request)?;
+        self.node.propose(Proposal {
+            request_bytes: request.encoded_len(),
+            grows_bytes: Some(growth(&request)),
+        })?;
+        let done = self.node.engine.put_with(&convert::put(&mut request))?;
+        let header = self.node.headers.at(done.revision);
+        Ok(convert::put_response(done, request.prev_kv, header))
+    }
+
+    fn delete_range(
+        &self,
+        mut request: DeleteRangeRequest,
+    ) -> Result<DeleteRangeResponse, EtcdError> {
+        validate::delete_range(&request)?;
+        self.node.propose(Proposal {
+            request_bytes: request.encoded_len(),
+            grows_bytes: None,
+        })?;
+        let done = self.node.engine.delete(&convert::delete(&mut request));
+        let header = self.node.headers.at(done.revision);
+        Ok(convert::delete_response(done, request.prev_kv, header))
+    }
+
+    fn txn(&self, mut request: TxnRequest) -> Result<TxnResponse, EtcdError> {
+        let node = &*self.node;
+        validate::txn(&request, node.limits.txn_ops_max)?;
+        let writes = Writes::of_txn(&request);
+        if writes.any {
+            node.propose(Proposal {
+                request_bytes: request.encoded_len(),
+                grows_bytes: writes.grows_bytes,
+            })?;
+        }
+        let never_compacted = node.engine.compacted_revision().is_none();
+        let done = node
+            .engine
+            .txn(&convert::txn(&mut request, never_compacted))?;
+        let header = node.headers.at(done.revision);
+        Ok(convert::txn_response(done, &request, header))
+    }
+
+    async fn compact(&self, request: CompactionRequest) -> Result<CompactionResponse, EtcdError> {
+        self.node.propose(Proposal::default())?;
+        let compaction = self.node.engine.compact(MainRevision(request.revision))?;
+        // CO-4: readers see the mark already; giving memory back may take a while.
+        let removal = tokio::task::spawn_blocking(move || compaction.run());
+        if request.physical {
+            // CO-6
+            removal.await.map_err(|_died| EtcdError::Internal)?;
+        }
+        let current = self.node.engine.current_revision();
+        Ok(CompactionResponse {
+            header: Some(self.node.headers.at(current)),
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl Kv for KvService {
+    async fn range(
+        &self,
+        request: Request<RangeRequest>,
+    ) -> Result<Response<RangeResponse>, Status> {
+        Ok(Response::new(self.range(request.into_inner())?))
+    }
+
+    type RangeStreamStream = RangeStream;
+
+    async fn range_stream(
+        &self,
+        request: Request<RangeRequest>,
+    ) -> Result<Response<RangeStream>, Status> {
+        Ok(Response::new(self.range_stream(request.into_inner())?))
+    }
+
+    async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
+        Ok(Response::new(self.put(request.into_inner())?))
+    }
+
+    async fn delete_range(
+        &self,
+        request: Request<DeleteRangeRequest>,
+    ) -> Result<Response<DeleteRangeResponse>, Status> {
+        Ok(Response::new(self.delete_range(request.into_inner())?))
+    }
+
+    async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
+        Ok(Response::new(self.txn(request.into_inner())?))
+    }
+
+    async fn compact(
+        &self,
+        request: Request<CompactionRequest>,
+    ) -> Result<Response<CompactionResponse>, Status> {
+        Ok(Response::new(self.compact(request.into_inner()).await?))
+    }
+}
+
+/// What a transaction may write, on either branch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Writes {
+    any: bool,
+    /// What the puts grow the history by, if there are any.
+    grows_bytes: Option<u64>,
+}
+
+impl Writes {
+    fn of_txn(request: &TxnRequest) -> Self {
+        let mut writes = Self::default();
+        writes.add_txn(request);
+        writes
+    }
+
+    fn add_txn(&mut self, request: &TxnRequest) {
+        let ops = request.success.iter().chain(&request.failure);
+        ops.for_each(|op| self.add(op));
+    }
+
+    fn add(&mut self, op: &RequestOp) {
+        match &op.request {
+            Some(OpRequest::RequestRange(_)) | None => {}
+            Some(OpRequest::RequestDeleteRange(_)) => self.any = true,
+            Some(OpRequest::RequestPut(put)) => {
+                self.any = true;
+                let grows_bytes = self.grows_bytes.unwrap_or(0);
+                self.grows_bytes = Some(grows_bytes.saturating_add(growth(put)));
+            }
+            Some(OpRequest::RequestTxn(request)) => self.add_txn(request),
+        }
+    }
+}
+
+fn growth(put: &PutRequest) -> u64 {
+    (put.key.len() + put.value.len()) as u64 + RECORD_OVERHEAD_BYTES
+}

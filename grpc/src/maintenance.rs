@@ -1,0 +1,247 @@
+//! The maintenance service.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_core::Stream;
+use revstore_engine::{Engine, MainRevision};
+use revstore_proto::etcdserverpb::alarm_request::AlarmAction;
+use revstore_proto::etcdserverpb::downgrade_request::DowngradeAction;
+use revstore_proto::etcdserverpb::maintenance_server::Maintenance;
+use revstore_proto::etcdserverpb::{
+    AlarmMember, AlarmRequest, AlarmResponse, AlarmType, DefragmentRequest, DefragmentResponse,
+    DowngradeInfo, DowngradeRequest, DowngradeResponse, HashKvRequest, HashKvResponse, HashRequest,
+    HashResponse, MoveLeaderRequest, MoveLeaderResponse, SnapshotRequest, SnapshotResponse,
+    StatusRequest, StatusResponse,
+};
+use tonic::{Request, Response, Status};
+
+use crate::alarms::{Alarm, AlarmKind};
+use crate::header::RAFT_TERM;
+use crate::node::Node;
+use crate::status::EtcdError;
+use crate::{hash, version};
+
+/// HK-4: the mark of a store that was never compacted.
+const NEVER_COMPACTED: i64 = -1;
+
+/// `etcdserverpb.Maintenance`.
+#[derive(Debug)]
+pub(crate) struct MaintenanceService {
+    node: Arc<Node>,
+}
+
+impl MaintenanceService {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        Self { node }
+    }
+
+    fn alarm(&self, request: AlarmRequest) -> AlarmResponse {
+        self.node.raft_index.advance();
+        let alarms = &self.node.alarms;
+        let kind = kind(request.alarm);
+        let named = kind.map(|kind| Alarm {
+            kind,
+            member_id: request.member_id,
+        });
+        // MT-7: a kind that is none, or unknown, lists everything and raises and clears nothing.
+        let shown = match AlarmAction::try_from(request.action) {
+            Ok(AlarmAction::Get) => alarms.list(kind),
+            Ok(AlarmAction::Activate) => named
+                .into_iter()
+                .inspect(|alarm| alarms.raise(*alarm))
+                .collect(),
+            Ok(AlarmAction::Deactivate) => named
+                .into_iter()
+                .filter(|alarm| alarms.clear(*alarm))
+                .collect(),
+            Err(_unknown) => Vec::new(),
+        };
+        AlarmResponse {
+            header: Some(self.node.current_header()),
+            alarms: shown.into_iter().map(alarm_member).collect(),
+        }
+    }
+
+    fn status(&self) -> StatusResponse {
+        let node = &*self.node;
+        let db_size = i64::try_from(node.engine.stats().history_bytes).unwrap_or(i64::MAX);
+        let raft_index = node.raft_index.get();
+        let quota = node.limits.quota_bytes.unwrap_or(0);
+        StatusResponse {
+            header: Some(node.current_header()),
+            version: node.version.clone(),
+            db_size,
+            db_size_in_use: db_size,
+            leader: node.identity.member_id,
+            raft_index,
+            raft_applied_index: raft_index,
+            raft_term: RAFT_TERM,
+            // MT-3
+            errors: node
+                .alarms
+                .list(None)
+                .iter()
+                .map(Alarm::to_string)
+                .collect(),
+            is_learner: false,
+            storage_version: version::of_storage(&node.version),
+            db_size_quota: i64::try_from(quota).unwrap_or(i64::MAX),
+            downgrade_info: Some(DowngradeInfo::default()),
+        }
+    }
+
+    /// MT-4: any stable hash will do, so this is that of the keys.
+    async fn hash(&self) -> Result<HashResponse, EtcdError> {
+        let hashed = self.hash_at(None).await?;
+        Ok(HashResponse {
+            header: Some(self.node.current_header()),
+            hash: hashed.hash,
+        })
+    }
+
+    async fn hash_kv(&self, request: HashKvRequest) -> Result<HashKvResponse, EtcdError> {
+        let hashed = match request.revision {
+            // HK-3
+            0 => self.hash_at(None).await?,
+            revision if revision < 0 => Hashed {
+                hash: hash::of_nothing(),
+                revision: MainRevision(revision),
+                compacted: self.node.engine.compacted_revision(),
+            },
+            revision => self.hash_at(Some(MainRevision(revision))).await?,
+        };
+        Ok(HashKvResponse {
+            header: Some(self.node.current_header()),
+            hash: hashed.hash,
+            compact_revision: hashed.compacted.map_or(NEVER_COMPACTED, |mark| mark.0),
+            hash_revision: hashed.revision.0,
+        })
+    }
+
+    /// Walks the whole store, which is why it does so on a thread that may block.
+    async fn hash_at(&self, through: Option<MainRevision>) -> Result<Hashed, EtcdError> {
+        let engine = self.node.engine.clone();
+        let hashing = tokio::task::spawn_blocking(move || Hashed::of(&engine, through));
+        hashing.await.map_err(|_died| EtcdError::Internal)?
+    }
+
+    fn move_leader(&self, request: MoveLeaderRequest) -> Result<MoveLeaderResponse, EtcdError> {
+        if request.target_id != self.node.identity.member_id {
+            return Err(EtcdError::BadLeaderTransferee);
+        }
+        // DM-28
+        Ok(MoveLeaderResponse { header: None })
+    }
+
+    fn downgrade(&self, request: DowngradeRequest) -> Result<DowngradeResponse, EtcdError> {
+        let own = &self.node.version;
+        match DowngradeAction::try_from(request.action) {
+            Ok(DowngradeAction::Validate) => version::check_downgrade(own, &request.version)?,
+            Ok(DowngradeAction::Enable) => {
+                version::check_downgrade(own, &request.version)?;
+                return Err(EtcdError::DowngradeUnsupported);
+            }
+            Ok(DowngradeAction::Cancel) => return Err(EtcdError::NoInflightDowngrade),
+            Err(_unknown) => return Err(EtcdError::UnknownDowngradeAction),
+        }
+        Ok(DowngradeResponse {
+            header: Some(self.node.current_header()),
+            version: version::of_cluster(own),
+        })
+    }
+}
+
+/// A hash, and what it was made over.
+#[derive(Clone, Copy, Debug)]
+struct Hashed {
+    hash: u32,
+    revision: MainRevision,
+    compacted: Option<MainRevision>,
+}
+
+impl Hashed {
+    fn of(engine: &Engine, through: Option<MainRevision>) -> Result<Self, EtcdError> {
+        let history = engine.history(through)?;
+        Ok(Self {
+            hash: hash::of_history(&history),
+            revision: history.revision,
+            compacted: history.compacted,
+        })
+    }
+}
+
+fn kind(alarm: i32) -> Option<AlarmKind> {
+    match AlarmType::try_from(alarm) {
+        Ok(AlarmType::Nospace) => Some(AlarmKind::NoSpace),
+        Ok(AlarmType::Corrupt) => Some(AlarmKind::Corrupt),
+        Ok(AlarmType::None) | Err(_) => None,
+    }
+}
+
+fn alarm_member(alarm: Alarm) -> AlarmMember {
+    let kind = match alarm.kind {
+        AlarmKind::NoSpace => AlarmType::Nospace,
+        AlarmKind::Corrupt => AlarmType::Corrupt,
+    };
+    AlarmMember {
+        member_id: alarm.member_id,
+        alarm: kind.into(),
+    }
+}
+
+#[tonic::async_trait]
+impl Maintenance for MaintenanceService {
+    async fn alarm(
+        &self,
+        request: Request<AlarmRequest>,
+    ) -> Result<Response<AlarmResponse>, Status> {
+        Ok(Response::new(self.alarm(request.into_inner())))
+    }
+
+    async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
+        Ok(Response::new(self.status()))
+    }
+
+    async fn defragment(
+        &self,
+        _: Request<DefragmentRequest>,
+    ) -> Result<Response<DefragmentResponse>, Status> {
+        // DM-28
+        Ok(Response::new(DefragmentResponse { header: None }))
+    }
+
+    async fn hash(&self, _: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
+        Ok(Response::new(self.hash().await?))
+    }
+
+    async fn hash_kv(
+        &self,
+        request: Request<HashKvRequest>,
+    ) -> Result<Response<HashKvResponse>, Status> {
+        Ok(Response::new(self.hash_kv(request.into_inner()).await?))
+    }
+
+    type SnapshotStream = Pin<Box<dyn Stream<Item = Result<SnapshotResponse, Status>> + Send>>;
+
+    async fn snapshot(
+        &self,
+        _: Request<SnapshotRequest>,
+    ) -> Result<Response<Self::SnapshotStream>, Status> {
+        Err(EtcdError::SnapshotUnsupported.to_status())
+    }
+
+    async fn move_leader(
+        &self,
+        request: Request<MoveLeaderRequest>,
+    ) -> Result<Response<MoveLeaderResponse>, Status> {
+        Ok(Response::new(self.move_leader(request.into_inner())?))
+    }
+
+    async fn downgrade(
+        &self,
+        request: Request<DowngradeRequest>,
+    ) -> Result<Response<DowngradeResponse>, Status> {
+        Ok(Response::new(self.downgrade(request.into_inner())?))
+    }
+}

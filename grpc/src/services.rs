@@ -1,0 +1,209 @@
+//! The services together: what a server puts on its connections.
+
+use std::convert::Infallible;
+use std::future::ready;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::Body;
+use revstore_engine::Engine;
+use revstore_proto::etcdserverpb::cluster_server::ClusterServer;
+use revstore_proto::etcdserverpb::kv_server::KvServer;
+use revstore_proto::etcdserverpb::lease_server::LeaseServer;
+use revstore_proto::etcdserverpb::maintenance_server::MaintenanceServer;
+use revstore_proto::etcdserverpb::watch_server::WatchServer;
+use revstore_proto::health::health_server::HealthServer;
+use tonic::codegen::{BoxFuture, StdError};
+
+use crate::alarms::Alarms;
+use crate::cluster::ClusterService;
+use crate::header::Headers;
+use crate::health::HealthService;
+use crate::identity::Identity;
+use crate::kv::KvService;
+use crate::lease::LeaseService;
+use crate::limits::{LimitedBody, Limits};
+use crate::maintenance::MaintenanceService;
+use crate::node::Node;
+use crate::raft_index::RaftIndex;
+use crate::routes::Service;
+use crate::shutdown::Shutdown;
+use crate::watch::WatchService;
+
+/// The version that a server has unless it says otherwise. Clients switch features by it (MT-2).
+const VERSION: &str = "3.5.30";
+
+/// etcd's gRPC services over an engine, as one HTTP service for any number of connections.
+///
+/// Clones share everything and cost one reference count. A call costs what the generated servers
+/// cost: there is no router, no lock and no task of its own. Request bodies are checked against
+/// [`Limits`] as they come in.
+///
+/// Calls must run inside a tokio runtime: compactions and hashes use its threads for blocking work.
+///
+/// ```
+/// use revstore_engine::Engine;
+/// use revstore_grpc::Services;
+/// use revstore_proto::etcdserverpb::PutRequest;
+/// use revstore_proto::etcdserverpb::kv_client::KvClient;
+///
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let services = Services::builder(Engine::builder().build()).build();
+/// // A client can be put right on top, without a connection.
+/// let mut client = KvClient::new(services);
+/// let put = PutRequest { key: "key".into(), value: "value".into(), ..PutRequest::default() };
+/// assert_eq!(client.put(put).await?.into_inner().header.unwrap().revision, 2);
+/// # Ok::<(), tonic::Status>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Services {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    node: Arc<Node>,
+    kv: KvServer<KvService>,
+    watch: WatchServer<WatchService>,
+    lease: LeaseServer<LeaseService>,
+    maintenance: MaintenanceServer<MaintenanceService>,
+    cluster: ClusterServer<ClusterService>,
+    health: HealthServer<HealthService>,
+}
+
+/// Sets the services up; made by [`Services::builder`].
+///
+/// | option | default |
+/// |---|---|
+/// | [`identity`](Self::identity) | ids 0, no name, no URLs |
+/// | [`version`](Self::version) | 3.5.30 |
+/// | [`limits`](Self::limits) | etcd's |
+/// | [`shutdown`](Self::shutdown) | a signal that nobody gives |
+#[derive(Clone, Debug)]
+#[must_use = "services are made by `build`"]
+pub struct ServicesBuilder {
+    engine: Engine,
+    identity: Identity,
+    version: String,
+    limits: Limits,
+    shutdown: Shutdown,
+}
+
+impl Services {
+    /// Services over `engine`.
+    pub fn builder(engine: Engine) -> ServicesBuilder {
+        ServicesBuilder {
+            engine,
+            identity: Identity::default(),
+            version: VERSION.to_owned(),
+            limits: Limits::default(),
+            shutdown: Shutdown::new(),
+        }
+    }
+
+    /// The alarms, which health checks ask about too.
+    pub fn alarms(&self) -> &Alarms {
+        &self.inner.node.alarms
+    }
+
+    /// How many proposals a cluster would have in its log by now (DM-13).
+    pub fn raft_index(&self) -> u64 {
+        self.inner.node.raft_index.get()
+    }
+}
+
+impl ServicesBuilder {
+    /// Who the node says it is.
+    pub fn identity(self, identity: Identity) -> Self {
+        Self { identity, ..self }
+    }
+
+    /// The version of etcd that the server stands for, as `major.minor.patch`.
+    pub fn version(self, version: impl Into<String>) -> Self {
+        Self {
+            version: version.into(),
+            ..self
+        }
+    }
+
+    /// How much a client may ask for.
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// The signal that ends all open streams.
+    pub fn shutdown(self, shutdown: Shutdown) -> Self {
+        Self { shutdown, ..self }
+    }
+
+    /// Makes the services.
+    pub fn build(self) -> Services {
+        let bytes_max = self.limits.message_bytes_max();
+        let node = Arc::new(Node {
+            headers: Headers {
+                cluster_id: self.identity.cluster_id,
+                member_id: self.identity.member_id,
+            },
+            engine: self.engine,
+            identity: self.identity,
+            version: self.version,
+            limits: self.limits,
+            alarms: Alarms::default(),
+            raft_index: RaftIndex::new(),
+            shutdown: self.shutdown,
+        });
+        // `LimitedBody` is there first; this keeps tonic's default out of the way of larger limits.
+        let inner = Inner {
+            kv: KvServer::new(KvService::new(node.clone())).max_decoding_message_size(bytes_max),
+            watch: WatchServer::new(WatchService::new(node.clone()))
+                .max_decoding_message_size(bytes_max),
+            lease: LeaseServer::new(LeaseService::new(node.clone()))
+                .max_decoding_message_size(bytes_max),
+            maintenance: MaintenanceServer::new(MaintenanceService::new(node.clone()))
+                .max_decoding_message_size(bytes_max),
+            cluster: ClusterServer::new(ClusterService::new(node.clone()))
+                .max_decoding_message_size(bytes_max),
+            health: HealthServer::new(HealthService::new(node.clone()))
+                .max_decoding_message_size(bytes_max),
+            node,
+        };
+        Services {
+            inner: Arc::new(inner),
+        }
+    }
+}
+
+impl<B> tower_service::Service<http::Request<B>> for Services
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<StdError>,
+{
+    type Response = http::Response<tonic::body::Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let inner = &*self.inner;
+        let service = match Service::of_path(request.uri().path()) {
+            Ok(service) => service,
+            Err(status) => return Box::pin(ready(Ok(status.into_http()))),
+        };
+        let bytes_max = inner.node.limits.message_bytes_max();
+        let request = request.map(|body| LimitedBody::new(body, bytes_max));
+        match service {
+            Service::Kv => inner.kv.clone().call(request),
+            Service::Watch => inner.watch.clone().call(request),
+            Service::Lease => inner.lease.clone().call(request),
+            Service::Maintenance => inner.maintenance.clone().call(request),
+            Service::Cluster => inner.cluster.clone().call(request),
+            Service::Health => inner.health.clone().call(request),
+        }
+    }
+}

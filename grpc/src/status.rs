@@ -1,0 +1,297 @@
+//! Errors as clients see them: one table of codes and texts, and what leads to each row.
+//!
+//! Clients match the texts, so they are part of the protocol. Nothing else in this crate makes a
+//! [`Status`].
+
+use std::fmt;
+
+use revstore_engine::{CompactError, LeaseError, PutError, ReadError, TxnError, WatchError};
+use tonic::{Code, Status};
+
+/// Declares the errors with their codes and texts, so that a row cannot be left out.
+macro_rules! etcd_errors {
+    ($($(#[$doc:meta])* $name:ident => $code:ident, $text:literal;)*) => {
+        /// An error that etcd's clients know by its code and its text.
+        ///
+        /// Some are only met in clusters; they are here for whoever plays such a cluster.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum EtcdError {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl EtcdError {
+            /// Every error, in the order of the table.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The code of the status.
+            pub const fn code(self) -> Code {
+                match self {
+                    $(Self::$name => Code::$code,)*
+                }
+            }
+
+            /// The text of the status.
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+etcd_errors! {
+    /// A request without a key (RG-6, PUT-1).
+    EmptyKey => InvalidArgument, "etcdserver: key is not provided";
+    /// There is nothing to keep (PUT-4), or an operation without a request (TXN-4).
+    KeyNotFound => InvalidArgument, "etcdserver: key not found";
+    /// A value where the present one was to be kept (PUT-3).
+    ValueProvided => InvalidArgument, "etcdserver: value is provided";
+    /// A lease where the present one was to be kept (PUT-3).
+    LeaseProvided => InvalidArgument, "etcdserver: lease is provided";
+    /// A transaction with more operations than the limit (TXN-1, TXN-2).
+    TooManyOps => InvalidArgument, "etcdserver: too many operations in txn request";
+    /// A transaction that writes a key twice (TXN-5, TXN-6).
+    DuplicateKey => InvalidArgument, "etcdserver: duplicate key given in txn request";
+    /// The client speaks another version of the protocol.
+    InvalidClientApiVersion => InvalidArgument, "etcdserver: invalid client api version";
+    /// An unknown order or target to sort by (RG-44, RG-45).
+    InvalidSortOption => InvalidArgument, "etcdserver: invalid sort option";
+    /// The revision is compacted (RG-12, CO-1, HK-3).
+    Compacted => OutOfRange, "etcdserver: mvcc: required revision has been compacted";
+    /// The revision is not written yet (RG-11, CO-1, HK-3).
+    FutureRevision => OutOfRange, "etcdserver: mvcc: required revision is a future revision";
+    /// The space quota is used up (MT-9, MT-11).
+    NoSpace => ResourceExhausted, "etcdserver: mvcc: database space exceeded";
+    /// There is no such lease (PUT-6, LE-5).
+    LeaseNotFound => NotFound, "etcdserver: requested lease not found";
+    /// The lease is there already (LE-3).
+    LeaseExists => FailedPrecondition, "etcdserver: lease already exists";
+    /// The time to live is above the largest one (LE-2).
+    LeaseTtlTooLarge => OutOfRange, "etcdserver: too large lease TTL";
+    /// The watch stream was cancelled.
+    WatchCanceled => Cancelled, "etcdserver: watch canceled";
+    /// The member is there already.
+    MemberExists => FailedPrecondition, "etcdserver: member ID already exist";
+    /// Another member has these peer URLs (CL-2).
+    PeerUrlExists => FailedPrecondition, "etcdserver: Peer URLs already exists";
+    /// The change would cost the cluster its quorum (CL-3).
+    NotEnoughStartedMembers => FailedPrecondition,
+        "etcdserver: re-configuration failed due to not enough started members";
+    /// Peer URLs that are none (CL-2).
+    BadMemberUrls => InvalidArgument, "etcdserver: given member URLs are invalid";
+    /// There is no such member (CL-4).
+    MemberNotFound => NotFound, "etcdserver: member not found";
+    /// The member to promote votes already (CL-4).
+    MemberNotLearner => FailedPrecondition, "etcdserver: can only promote a learner member";
+    /// The learner to promote is behind (CL-4).
+    LearnerNotReady => FailedPrecondition,
+        "etcdserver: can only promote a learner member which is in sync with leader";
+    /// The cluster has as many learners as it takes (CL-3).
+    TooManyLearners => FailedPrecondition, "etcdserver: too many learner members in cluster";
+    /// A peer of another cluster.
+    ClusterIdMismatch => FailedPrecondition, "etcdserver: cluster ID mismatch";
+    /// The proposal is above the request limit (LI-1).
+    RequestTooLarge => InvalidArgument, "etcdserver: request is too large";
+    /// Requests come faster than they are applied.
+    TooManyRequests => ResourceExhausted, "etcdserver: too many requests";
+    /// User `root` is missing (AU-1).
+    RootUserNotExist => FailedPrecondition, "etcdserver: root user does not exist";
+    /// User `root` lacks role `root` (AU-1).
+    RootRoleNotGranted => FailedPrecondition, "etcdserver: root user does not have root role";
+    /// The user is there already.
+    UserExists => FailedPrecondition, "etcdserver: user name already exists";
+    /// A request without a user (AU-5).
+    UserEmpty => InvalidArgument, "etcdserver: user name is empty";
+    /// There is no such user.
+    UserNotFound => FailedPrecondition, "etcdserver: user name not found";
+    /// The role is there already.
+    RoleExists => FailedPrecondition, "etcdserver: role name already exists";
+    /// There is no such role.
+    RoleNotFound => FailedPrecondition, "etcdserver: role name not found";
+    /// A request without a role.
+    RoleEmpty => InvalidArgument, "etcdserver: role name is empty";
+    /// Name and password do not fit (AU-3).
+    AuthFailed => InvalidArgument,
+        "etcdserver: authentication failed, invalid user ID or password";
+    /// A grant without a permission.
+    PermissionNotGiven => InvalidArgument, "etcdserver: permission not given";
+    /// The user may not do this (AU-7, AU-8).
+    PermissionDenied => PermissionDenied, "etcdserver: permission denied";
+    /// The user does not hold the role.
+    RoleNotGranted => FailedPrecondition, "etcdserver: role is not granted to the user";
+    /// The role does not have the permission.
+    PermissionNotGranted => FailedPrecondition,
+        "etcdserver: permission is not granted to the role";
+    /// Nobody is asked who they are (AU-2).
+    AuthNotEnabled => FailedPrecondition, "etcdserver: authentication is not enabled";
+    /// The token is unknown or too old (AU-5).
+    InvalidAuthToken => Unauthenticated, "etcdserver: invalid auth token";
+    /// What auth depends on cannot be removed (AU-10).
+    InvalidAuthManagement => InvalidArgument, "etcdserver: invalid auth management";
+    /// The token is older than the last change of auth.
+    AuthOldRevision => InvalidArgument, "etcdserver: revision of auth store is old";
+    /// The cluster has no leader.
+    NoLeader => Unavailable, "etcdserver: no leader";
+    /// A request that only the leader takes.
+    NotLeader => FailedPrecondition, "etcdserver: not leader";
+    /// The leader changed in the middle of the request.
+    LeaderChanged => Unavailable, "etcdserver: leader changed";
+    /// The cluster is too old for the request.
+    NotCapable => FailedPrecondition, "etcdserver: not capable";
+    /// The server is shutting down (WA-17, FL-15).
+    Stopped => Unavailable, "etcdserver: server stopped";
+    /// No quorum answered in time.
+    Timeout => Unavailable, "etcdserver: request timed out";
+    /// As above, after the leader was lost.
+    TimeoutLeaderFailure => Unavailable,
+        "etcdserver: request timed out, possibly due to previous leader failure";
+    /// As above, after a peer was lost.
+    TimeoutConnectionLost => Unavailable,
+        "etcdserver: request timed out, possibly due to connection lost";
+    /// As above, while the store was catching up.
+    TimeoutApply => Unavailable,
+        "etcdserver: request timed out, waiting for the applied index took too long";
+    /// The cluster is not fit for a change of members.
+    Unhealthy => Unavailable, "etcdserver: unhealthy cluster";
+    /// Stored data was found damaged (MT-10).
+    Corrupt => DataLoss, "etcdserver: corrupt cluster";
+    /// A request that learners do not take.
+    NotSupportedForLearner => FailedPrecondition, "etcdserver: rpc not supported for learner";
+    /// The member to lead is not one that can (MT-12).
+    BadLeaderTransferee => FailedPrecondition, "etcdserver: bad leader transferee";
+    /// The version to downgrade to is none (MT-13).
+    WrongDowngradeVersionFormat => InvalidArgument,
+        "etcdserver: wrong downgrade target version format";
+    /// The version to downgrade to is not one minor version lower (MT-13).
+    InvalidDowngradeTargetVersion => InvalidArgument,
+        "etcdserver: invalid downgrade target version";
+    /// The cluster does not know its version.
+    ClusterVersionUnavailable => FailedPrecondition,
+        "etcdserver: cluster version not found during downgrade";
+    /// One downgrade at a time.
+    DowngradeInProcess => FailedPrecondition,
+        "etcdserver: cluster has a downgrade job in progress";
+    /// There is no downgrade to stop (MT-13).
+    NoInflightDowngrade => FailedPrecondition, "etcdserver: no inflight downgrade job";
+    /// The client gave up.
+    RequestCanceled => Cancelled, "etcdserver: request canceled";
+    /// The client's time is over.
+    DeadlineExceeded => DeadlineExceeded, "etcdserver: context deadline exceeded";
+
+    /// The last member cannot be removed. The text of another row with the code that etcd gives
+    /// here (CL-5).
+    LastMember => Unknown, "etcdserver: re-configuration failed due to not enough started members";
+    /// Neither of the things one can do about downgrades (MT-13).
+    UnknownDowngradeAction => Unknown, "etcdserver: unknown method";
+    /// Chunks come in key order only (RG-65).
+    StreamSortUnsupported => Unimplemented, "RangeStream does not support custom sort orders";
+    /// Chunks come unfiltered only (RG-65).
+    StreamFilterUnsupported => Unimplemented, "RangeStream does not support revision filters";
+    /// The health of a service that is not there (HL-1).
+    UnknownHealthService => NotFound, "unknown service";
+    /// The store is no bbolt file, and is not written as one (MT-6).
+    SnapshotUnsupported => Unimplemented, "revstore: there is no backend file to take a snapshot of";
+    /// There is no older version to become (MT-13).
+    DowngradeUnsupported => Unimplemented, "revstore: there is no older version to downgrade to";
+    /// A task of the server died in the middle of the request.
+    Internal => Internal, "revstore: the request was not completed";
+}
+
+impl EtcdError {
+    /// The error as it goes over the wire.
+    pub fn to_status(self) -> Status {
+        Status::new(self.code(), self.text())
+    }
+}
+
+impl fmt::Display for EtcdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl std::error::Error for EtcdError {}
+
+impl From<EtcdError> for Status {
+    fn from(error: EtcdError) -> Self {
+        error.to_status()
+    }
+}
+
+impl From<ReadError> for EtcdError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Compacted { .. } => Self::Compacted,
+            ReadError::Future { .. } => Self::FutureRevision,
+        }
+    }
+}
+
+impl From<PutError> for EtcdError {
+    fn from(error: PutError) -> Self {
+        match error {
+            PutError::EmptyKey => Self::EmptyKey,
+            PutError::KeyNotFound => Self::KeyNotFound,
+            PutError::LeaseNotFound { .. } => Self::LeaseNotFound,
+        }
+    }
+}
+
+impl From<TxnError> for EtcdError {
+    fn from(error: TxnError) -> Self {
+        match error {
+            TxnError::Put(error) => error.into(),
+            TxnError::Read(error) => error.into(),
+        }
+    }
+}
+
+impl From<CompactError> for EtcdError {
+    fn from(error: CompactError) -> Self {
+        match error {
+            CompactError::Compacted { .. } => Self::Compacted,
+            CompactError::Future { .. } => Self::FutureRevision,
+        }
+    }
+}
+
+impl From<LeaseError> for EtcdError {
+    fn from(error: LeaseError) -> Self {
+        match error {
+            LeaseError::NotFound => Self::LeaseNotFound,
+            LeaseError::AlreadyExists => Self::LeaseExists,
+            LeaseError::TtlTooLarge => Self::LeaseTtlTooLarge,
+        }
+    }
+}
+
+/// ER-1: a refused watch is told by a text in its reply, and leaves the stream alone.
+pub(crate) fn cancel_reason(error: WatchError) -> &'static str {
+    match error {
+        WatchError::DuplicateId => "mvcc: duplicate watch ID provided on the WatchStream",
+        WatchError::EmptyRange => "mvcc: watcher range is empty",
+        WatchError::Compacted => EtcdError::Compacted.text(),
+    }
+}
+
+/// HL-3: the service is there, the method is not.
+pub(crate) fn unknown_method(service: &str, method: &str) -> Status {
+    Status::unimplemented(format!("unknown method {method} for service {service}"))
+}
+
+/// HL-3: the service is not there.
+pub(crate) fn unknown_service(service: &str) -> Status {
+    Status::unimplemented(format!("unknown service {service}"))
+}
+
+/// A path that names no method.
+pub(crate) fn malformed_path(path: &str) -> Status {
+    Status::unimplemented(format!("malformed method name: {path:?}"))
+}
+
+/// LI-2: a message above the limit of the transport.
+pub(crate) fn message_too_large(bytes: usize, bytes_max: usize) -> Status {
+    let text = format!("grpc: received message larger than max ({bytes} vs. {bytes_max})");
+    Status::resource_exhausted(text)
+}

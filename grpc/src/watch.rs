@@ -1,0 +1,290 @@
+//! The watch service.
+
+use std::collections::{HashSet, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use prost::Message;
+use revstore_engine as engine;
+use revstore_engine::WatchId;
+use revstore_proto::etcdserverpb::watch_request::RequestUnion;
+use revstore_proto::etcdserverpb::watch_server::Watch;
+use revstore_proto::etcdserverpb::{WatchCreateRequest, WatchRequest, WatchResponse};
+use revstore_proto::mvccpb::Event;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::convert;
+use crate::node::Node;
+use crate::shutdown::Begun;
+use crate::status::{self, EtcdError};
+
+/// The watch id that stands for the whole stream, and for a watch that was refused (WA-4, WA-53).
+const NO_WATCH: i64 = -1;
+
+/// `etcdserverpb.Watch`.
+#[derive(Debug)]
+pub(crate) struct WatchService {
+    node: Arc<Node>,
+}
+
+impl WatchService {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        Self { node }
+    }
+}
+
+#[tonic::async_trait]
+impl Watch for WatchService {
+    type WatchStream = WatchSession;
+
+    async fn watch(
+        &self,
+        request: Request<Streaming<WatchRequest>>,
+    ) -> Result<Response<WatchSession>, Status> {
+        let requests = request.into_inner();
+        Ok(Response::new(WatchSession::new(
+            self.node.clone(),
+            requests,
+        )))
+    }
+}
+
+/// One client's stream of watches: asked for the next response, it takes a request or an engine's
+/// response and turns it into one.
+///
+/// It runs in the task that writes the responses to the connection, and only while that can write.
+/// So a client that does not read stops the session, the bounded queue of the engine's stream takes
+/// what happens meanwhile, and behind that the watches read history (I9, WA-43). Nothing is buffered
+/// here but the pieces of one response: the client's own requests wait in the flow control of the
+/// connection, just as the responses do.
+///
+/// Responses leave in the order in which they were made: a reply to a request before all that the
+/// engine tells after it (WA-1), progress behind what it covers (WA-55).
+#[derive(Debug)]
+pub(crate) struct WatchSession {
+    node: Arc<Node>,
+    watches: engine::WatchStream,
+    /// Nothing after the client's last request, which does not end the session (WA-16).
+    requests: Option<Streaming<WatchRequest>>,
+    /// Watches whose large responses may be split (WA-36).
+    fragmented: HashSet<WatchId>,
+    /// The pieces of a response that was split; nothing else is done before they are sent.
+    fragments: VecDeque<WatchResponse>,
+    /// Requests and the engine are asked in turns, so that neither keeps the other waiting.
+    engine_first: bool,
+    /// Nothing behind the end of the session.
+    stopped: Option<Begun>,
+}
+
+impl WatchSession {
+    fn new(node: Arc<Node>, requests: Streaming<WatchRequest>) -> Self {
+        Self {
+            watches: node.engine.watch_stream(),
+            requests: Some(requests),
+            fragmented: HashSet::new(),
+            fragments: VecDeque::new(),
+            engine_first: false,
+            stopped: Some(node.shutdown.begun()),
+            node,
+        }
+    }
+
+    /// The reply to the client's next request that gets one.
+    fn poll_requests(&mut self, context: &mut Context<'_>) -> Poll<Result<WatchResponse, Status>> {
+        while let Some(requests) = &mut self.requests {
+            match Pin::new(requests).poll_next(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Err(status))) => return Poll::Ready(Err(status)),
+                Poll::Ready(Some(Ok(request))) => {
+                    if let Some(reply) = self.answer(request) {
+                        return Poll::Ready(Ok(reply));
+                    }
+                }
+                Poll::Ready(None) => self.requests = None,
+            }
+        }
+        Poll::Pending
+    }
+
+    /// The next thing that the engine tells.
+    fn poll_engine(&mut self, context: &mut Context<'_>) -> Poll<Result<WatchResponse, Status>> {
+        self.watches
+            .poll_response(context)
+            .map(|told| Ok(self.tell(told)))
+    }
+
+    fn answer(&mut self, request: WatchRequest) -> Option<WatchResponse> {
+        // WA-15
+        match request.request_union? {
+            RequestUnion::CreateRequest(request) => Some(self.create(request)),
+            RequestUnion::CancelRequest(request) => self.cancel(WatchId(request.watch_id)),
+            RequestUnion::ProgressRequest(_) => {
+                // WA-53: the answer comes in order with the rest, if one is due.
+                self.watches.request_progress();
+                None
+            }
+        }
+    }
+
+    fn create(&mut self, request: WatchCreateRequest) -> WatchResponse {
+        let fragment = request.fragment;
+        match self.watches.watch(convert::watch(request)) {
+            Ok(created) => {
+                if fragment {
+                    self.fragmented.insert(created.id);
+                }
+                WatchResponse {
+                    // WA-8
+                    header: Some(self.node.headers.at(created.revision)),
+                    watch_id: created.id.0,
+                    created: true,
+                    ..WatchResponse::default()
+                }
+            }
+            Err(error) => WatchResponse {
+                header: Some(self.node.current_header()),
+                watch_id: NO_WATCH,
+                created: true,
+                canceled: true,
+                cancel_reason: status::cancel_reason(error).into(),
+                ..WatchResponse::default()
+            },
+        }
+    }
+
+    fn cancel(&mut self, id: WatchId) -> Option<WatchResponse> {
+        if !self.watches.cancel(id) {
+            return None;
+        }
+        self.fragmented.remove(&id);
+        // WA-20
+        Some(WatchResponse {
+            header: Some(self.node.current_header()),
+            watch_id: id.0,
+            canceled: true,
+            ..WatchResponse::default()
+        })
+    }
+
+    fn tell(&mut self, told: engine::WatchResponse) -> WatchResponse {
+        match told {
+            engine::WatchResponse::Events {
+                id,
+                revision,
+                events,
+            } => {
+                let response = WatchResponse {
+                    // WA-32
+                    header: Some(self.node.headers.at(revision)),
+                    watch_id: id.0,
+                    events: events.iter().map(convert::event).collect(),
+                    ..WatchResponse::default()
+                };
+                if !self.fragmented.contains(&id) {
+                    return response;
+                }
+                self.split(response)
+            }
+            engine::WatchResponse::Progress { id, revision } => WatchResponse {
+                header: Some(self.node.headers.at(revision)),
+                watch_id: id.map_or(NO_WATCH, |id| id.0),
+                ..WatchResponse::default()
+            },
+            engine::WatchResponse::Compacted { id, compacted } => WatchResponse {
+                // WA-40
+                header: Some(self.node.headers.without_revision()),
+                watch_id: id.0,
+                canceled: true,
+                compact_revision: compacted.0,
+                ..WatchResponse::default()
+            },
+        }
+    }
+
+    /// Returns the first piece and keeps the others.
+    fn split(&mut self, response: WatchResponse) -> WatchResponse {
+        self.fragments = fragments(response, self.node.limits.message_bytes_max());
+        self.fragments.pop_front().unwrap_or_default()
+    }
+}
+
+impl Stream for WatchSession {
+    type Item = Result<WatchResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let session = &mut *self;
+        let Some(stopped) = &mut session.stopped else {
+            return Poll::Ready(None);
+        };
+        // WA-17: at once, whatever is still to be told.
+        let next = if Pin::new(stopped).poll(context).is_ready() {
+            Err(EtcdError::Stopped.to_status())
+        } else if let Some(fragment) = session.fragments.pop_front() {
+            Ok(fragment)
+        } else {
+            session.engine_first = !session.engine_first;
+            let polled = if session.engine_first {
+                match session.poll_engine(context) {
+                    Poll::Pending => session.poll_requests(context),
+                    ready => ready,
+                }
+            } else {
+                match session.poll_requests(context) {
+                    Poll::Pending => session.poll_engine(context),
+                    ready => ready,
+                }
+            };
+            match polled {
+                Poll::Ready(next) => next,
+                Poll::Pending => return Poll::Pending,
+            }
+        };
+        if next.is_err() {
+            session.stopped = None;
+        }
+        Poll::Ready(Some(next))
+    }
+}
+
+/// WA-36: cuts a response that has the limit or more into pieces that have less, but never an
+/// event. All have the same header, and all but the last say that more follows.
+fn fragments(mut response: WatchResponse, bytes_max: usize) -> VecDeque<WatchResponse> {
+    if response.encoded_len() < bytes_max {
+        return VecDeque::from([response]);
+    }
+    let events = std::mem::take(&mut response.events);
+    let frame = WatchResponse {
+        fragment: true,
+        ..response
+    };
+    let frame_bytes = frame.encoded_len();
+    let mut fragments = VecDeque::new();
+    let mut piece: Vec<Event> = Vec::new();
+    let mut piece_bytes = frame_bytes;
+    for event in events {
+        let event_bytes = field_bytes(event.encoded_len());
+        if !piece.is_empty() && piece_bytes + event_bytes >= bytes_max {
+            fragments.push_back(WatchResponse {
+                events: std::mem::take(&mut piece),
+                ..frame.clone()
+            });
+            piece_bytes = frame_bytes;
+        }
+        piece_bytes += event_bytes;
+        piece.push(event);
+    }
+    fragments.push_back(WatchResponse {
+        events: piece,
+        fragment: false,
+        ..frame
+    });
+    fragments
+}
+
+/// What a message of this size takes as a field of another: one byte for the number, which is below
+/// 16, and the length.
+fn field_bytes(message_bytes: usize) -> usize {
+    1 + prost::length_delimiter_len(message_bytes) + message_bytes
+}
