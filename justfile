@@ -18,7 +18,7 @@ test *args:
 
 # Loom models of the engine's protocols, in a target directory of their own: other RUSTFLAGS rebuild everything.
 loom *args:
-    RUSTFLAGS="--cfg loom -C debug-assertions" LOOM_MAX_PREEMPTIONS=3 cargo test -p loom-tests --release --target-dir target/loom {{args}}
+    RUSTFLAGS="--cfg loom -C debug-assertions" LOOM_MAX_PREEMPTIONS=3 cargo test -p loom-tests --profile loom --target-dir target/loom {{args}}
 
 # The documentation, warnings are errors.
 doc:

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use triomphe::Arc;
 
 use crate::entry::Entry;
+use crate::fault::Fault;
 use crate::key::{Key, KeyRange};
 use crate::record::{Draft, KeyValue, LeaseId};
 use crate::revision::{MainRevision, Revision};
@@ -46,8 +47,15 @@ impl Store {
         &self,
         work: impl FnOnce(&mut Writer<'_>) -> Result<T, E>,
     ) -> Result<Committed<T>, E> {
+        let early = self
+            .faults
+            .has(Fault::NumberOutsideSequencer)
+            .then(|| self.current.load());
         let sequencer = self.sequencer.lock();
-        let current = self.current.load();
+        let current = early.unwrap_or_else(|| self.current.load());
+        if self.faults.has(Fault::PublishFirst) {
+            self.current.publish(current.next());
+        }
         let mut writer = Writer {
             store: self,
             main: current.next(),
@@ -130,7 +138,7 @@ impl<'a> Writer<'a> {
         let PreparedPut { draft, entry } = put;
         // An entry that was retired since would swallow the write; the index has none of it left.
         let entry = entry
-            .filter(|entry| !entry.is_retired())
+            .filter(|entry| self.store.faults.has(Fault::TrustFoundEntry) || !entry.is_retired())
             .unwrap_or_else(|| self.store.index.get_or_insert(draft.key()));
         let previous = entry.newest().filter(|newest| !newest.is_tombstone());
         let record = draft.finish(self.next_position(), previous.as_ref(), lease);

@@ -38,6 +38,7 @@ mod duties;
 mod engine;
 mod entry;
 mod error;
+mod fault;
 mod index;
 mod key;
 mod lease;
@@ -60,6 +61,8 @@ pub use compaction::Compaction;
 pub use duties::AutoCompaction;
 pub use engine::{Engine, History, Stats};
 pub use error::{CompactError, LeaseError, PutError, ReadError, TxnError, WatchError};
+#[cfg(loom)]
+pub use fault::Fault;
 pub use key::KeyRange;
 pub use lease::{LEASE_TTL_MAX_SECONDS, LeaseGrant, LeaseStatus};
 pub use options::EngineBuilder;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::duties::AutoCompaction;
 use crate::engine::Engine;
+use crate::fault::Faults;
 use crate::revision::MainRevision;
 use crate::store::Store;
 use crate::sync::Arc;
@@ -22,6 +23,7 @@ pub(crate) struct Options {
     pub(crate) lease_ttl_min: Duration,
     pub(crate) progress_interval: Duration,
     pub(crate) auto_compaction: Option<AutoCompaction>,
+    pub(crate) faults: Faults,
 }
 
 /// Sets an engine up; made by [`Engine::builder`].
@@ -47,6 +49,7 @@ impl EngineBuilder {
             lease_ttl_min: LEASE_TTL_MIN,
             progress_interval: PROGRESS_INTERVAL,
             auto_compaction: None,
+            faults: Faults::default(),
         };
         Self {
             options,
@@ -85,6 +88,13 @@ impl EngineBuilder {
     /// Compacts by itself.
     pub fn auto_compaction(mut self, policy: AutoCompaction) -> Self {
         self.options.auto_compaction = Some(policy);
+        self
+    }
+
+    /// Makes a mistake on purpose, to show that a model would find it.
+    #[cfg(loom)]
+    pub fn fault(mut self, fault: crate::fault::Fault) -> Self {
+        self.options.faults = Faults::only(fault);
         self
     }
 

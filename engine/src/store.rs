@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::commit::Committed;
 use crate::duties::Duties;
+use crate::fault::{Fault, Faults};
 use crate::index::Index;
 use crate::lease::Lessor;
 use crate::log::Log;
@@ -29,6 +30,7 @@ pub(crate) struct Store {
     pub(crate) duties: Duties,
     pub(crate) history_bytes: Tally,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) faults: Faults,
 }
 
 impl Store {
@@ -47,13 +49,20 @@ impl Store {
             duties: Duties::new(&options, now),
             history_bytes: Tally::new(),
             clock,
+            faults: options.faults,
         }
     }
 
     /// Ends a lease: deletes its keys, in key order and at one revision (LE-5, LE-6).
     pub(crate) fn revoke(&self, lease: crate::LeaseId) -> Result<Committed<()>, crate::LeaseError> {
+        let early = self
+            .faults
+            .has(Fault::RevokeEarly)
+            .then(|| self.lessor.remove(lease));
         self.commit(|writer| {
-            for key in self.lessor.remove(lease)? {
+            // Under the sequencer, so that a put that moves a key to another lease comes before or
+            // after as a whole (LE-7).
+            for key in early.unwrap_or_else(|| self.lessor.remove(lease))? {
                 writer.delete(&crate::KeyRange::One(bytes::Bytes::copy_from_slice(&key)));
             }
             Ok(())

@@ -5,12 +5,13 @@
 //! builds with debug assertions panic when a lock is taken whose rank is not above every lock
 //! that the thread already holds. The table of ranks is in `ARCHITECTURE.md`.
 
-pub(crate) use imp::{AtomicI64, AtomicU64, AtomicWaker, block_on};
+pub(crate) use imp::{AtomicI64, AtomicU64, block_on};
 pub(crate) use std::sync::atomic::Ordering;
 pub(crate) use std::sync::{Arc, Weak};
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::task::Waker;
 
 #[cfg(not(loom))]
 mod imp {
@@ -128,7 +129,7 @@ mod held {
     use std::cell::RefCell;
 
     super::imp::thread_local! {
-        static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
+        static HELD: RefCell<Vec<Rank>> = RefCell::default();
     }
 
     /// Proof that a rank was checked; gives it back when dropped.
@@ -297,6 +298,32 @@ impl<T> Deref for WriteGuard<'_, T> {
 impl<T> DerefMut for WriteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.inner
+    }
+}
+
+/// Whom to wake: the last waker that was registered.
+pub(crate) struct AtomicWaker(imp::AtomicWaker);
+
+impl AtomicWaker {
+    pub(crate) fn new() -> Self {
+        Self(imp::AtomicWaker::new())
+    }
+
+    pub(crate) fn register(&self, waker: &Waker) {
+        #[cfg(not(loom))]
+        self.0.register(waker);
+        #[cfg(loom)]
+        self.0.register_by_ref(waker);
+    }
+
+    pub(crate) fn wake(&self) {
+        self.0.wake();
+    }
+}
+
+impl fmt::Debug for AtomicWaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AtomicWaker").finish_non_exhaustive()
     }
 }
 

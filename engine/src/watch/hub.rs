@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use super::ranges::{Slot, WatchedRanges};
 use super::stream::{Filters, Serial};
+use crate::fault::Fault;
 use crate::key::KeyRange;
 use crate::record::KeyValue;
 use crate::revision::MainRevision;
@@ -151,10 +152,14 @@ impl Hub {
         new: &NewWatch<'_>,
         start: Option<MainRevision>,
     ) -> Registered {
+        let early = store
+            .faults
+            .has(Fault::RegisterEarly)
+            .then(|| store.current.load());
         let mut state = self.state.lock();
         // The revision is read with the hub locked: what is published later is dispatched later,
         // and finds the watch registered; what was published before is not for it.
-        let revision = store.current.load();
+        let revision = early.unwrap_or_else(|| store.current.load());
         let from = start.unwrap_or(revision.next());
         let unsynced = from <= revision;
         let watch = Watch {
@@ -186,9 +191,9 @@ impl Hub {
 
     /// Makes a watch synced that has read the log up to but without `position`; refuses if events at
     /// or behind it were dispatched already, and are to be read from the log too.
-    pub(super) fn join(&self, slot: Slot, position: MainRevision) -> bool {
+    pub(super) fn join(&self, store: &Store, slot: Slot, position: MainRevision) -> bool {
         let mut state = self.state.lock();
-        if state.dispatched >= position {
+        if state.dispatched >= position && !store.faults.has(Fault::JoinBlindly) {
             return false;
         }
         if let Some(watch) = state.watches[slot].as_mut() {

@@ -14,6 +14,7 @@ use super::WatchEnd;
 use super::hub::{Item, Lagging, NewWatch, Shared};
 use super::ranges::Slot;
 use crate::error::WatchError;
+use crate::fault::Fault;
 use crate::key::KeyRange;
 use crate::record::KeyValue;
 use crate::revision::MainRevision;
@@ -303,8 +304,10 @@ impl WatchStream {
         let Some(state) = self.ids.remove(&id) else {
             return false;
         };
-        if let State::Living(serial) = state {
-            self.forget(serial);
+        match state {
+            State::Living(_) if self.store.faults.has(Fault::TellCancelled) => {}
+            State::Living(serial) => self.forget(serial),
+            State::Ended => {}
         }
         let of_this = |response: &WatchResponse| match response {
             WatchResponse::Events { id: of, .. } | WatchResponse::Compacted { id: of, .. } => {
@@ -363,6 +366,10 @@ impl WatchStream {
                 Step::Response(response) => return Poll::Ready(response),
                 Step::Worked => {}
                 Step::Idle if registered => return Poll::Pending,
+                Step::Idle if self.store.faults.has(Fault::WakerLate) => {
+                    self.shared.waker.register(context.waker());
+                    return Poll::Pending;
+                }
                 Step::Idle => {
                     // Registered before the last look: what comes after that look wakes us.
                     self.shared.waker.register(context.waker());
@@ -472,7 +479,8 @@ impl WatchStream {
         let current = store.current.load();
         let mut records: Vec<KeyValue> = Vec::new();
         let mut next = lagging.position;
-        if !store.compacted.has_dropped(next) && next <= current {
+        let mut overtaken = store.compacted.has_dropped(lagging.position);
+        if !overtaken && next <= current {
             let mut left = CATCH_UP_STEP_RECORDS;
             let mut last = next.previous();
             let stopped = store.log.visit(next.start(), current.end(), |record| {
@@ -494,7 +502,10 @@ impl WatchStream {
             };
         }
         // I7: also if the mark overtook the reading.
-        if store.compacted.has_dropped(lagging.position) {
+        if !store.faults.has(Fault::CatchUpLooksOnce) {
+            overtaken = store.compacted.has_dropped(lagging.position);
+        }
+        if overtaken {
             let compacted = store.compacted.load().unwrap_or(current);
             let id = watch.id;
             self.forget(lagging.watch);
@@ -502,7 +513,7 @@ impl WatchStream {
             return Step::Response(WatchResponse::Compacted { id, compacted });
         }
         lagging.position = next;
-        let joined = next > current && store.hub.join(watch.slot, next);
+        let joined = next > current && store.hub.join(store, watch.slot, next);
         if !joined {
             self.shared.queue.lock().stay_behind(lagging);
         }

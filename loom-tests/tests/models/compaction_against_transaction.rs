@@ -1,0 +1,45 @@
+//! I7, TXN-21: the ranges of a transaction are read after its commit, and compaction waits for them.
+
+use loom_tests::{race, run_broken, run_model};
+use revstore_engine::{Engine, Fault, KeyRange, Op, OpResult, Put, Range, Txn};
+
+fn model(engine: &Engine) {
+    engine.put("k", "old").expect("a legal put");
+    let compact = |engine: &Engine| {
+        let current = engine.current_revision();
+        engine.compact(current).expect("the current revision").run();
+    };
+    let read_and_write = |engine: &Engine| {
+        let ops = vec![
+            Op::Range(Range::of(KeyRange::all())),
+            Op::Put(Put::new("k", "new")),
+        ];
+        let done = engine
+            .txn(&Txn {
+                success: ops,
+                ..Txn::default()
+            })
+            .expect("a legal one");
+        let OpResult::Range(before) = &done.results[0] else {
+            panic!("TXN-26")
+        };
+        assert_eq!(
+            before.kvs.len(),
+            1,
+            "the transaction lost what it was to read"
+        );
+        assert_eq!(before.kvs[0].value(), b"old");
+    };
+    race(engine, compact, read_and_write);
+}
+
+#[test]
+fn a_transaction_reads_its_own_time() {
+    run_model(model);
+}
+
+#[test]
+#[should_panic(expected = "the transaction lost what it was to read")]
+fn not_waiting_for_pins_is_found() {
+    run_broken(Fault::IgnorePins, model);
+}

@@ -1,0 +1,15 @@
+//! One model a file, named after the race it is about, with its broken twin beside it.
+#![cfg(loom)]
+
+mod cancel_against_notify;
+mod commit_against_retire;
+mod compaction_against_catch_up;
+mod compaction_against_dispatch;
+mod compaction_against_reader;
+mod compaction_against_transaction;
+mod expiry_against_move;
+mod publish_against_read;
+mod registration_against_commit;
+mod synced_against_commit;
+mod two_committers;
+mod wake_up_against_sleep;

@@ -1,0 +1,36 @@
+//! I1, I3: a read sees all of a revision or nothing of it.
+
+use loom_tests::{race, run_broken, run_model};
+use revstore_engine::{Engine, Fault, KeyRange, Op, Put, Range, Txn};
+
+fn model(engine: &Engine) {
+    let write = |engine: &Engine| {
+        let puts = ["a", "b"].map(|key| Op::Put(Put::new(key, "v")));
+        engine
+            .txn(&Txn {
+                success: puts.into(),
+                ..Txn::default()
+            })
+            .expect("nothing to refuse");
+    };
+    let read = |engine: &Engine| {
+        let found = engine
+            .range(&Range::of(KeyRange::all()))
+            .expect("the current one is kept");
+        let expected = if found.revision.0 == 1 { 0 } else { 2 };
+        assert_eq!(found.kvs.len(), expected, "half a revision was seen");
+        assert_eq!(found.count, expected, "the count is of another revision");
+    };
+    race(engine, write, read);
+}
+
+#[test]
+fn a_read_sees_whole_revisions() {
+    run_model(model);
+}
+
+#[test]
+#[should_panic(expected = "half a revision was seen")]
+fn publishing_before_storing_is_found() {
+    run_broken(Fault::PublishFirst, model);
+}

@@ -1,0 +1,38 @@
+//! I5, WA-8: a new watch sees just the events behind the revision it was told.
+
+use loom_tests::{race, run_broken, run_model};
+use revstore_engine::{Engine, Fault, KeyRange, WatchOptions, WatchResponse};
+
+fn model(engine: &Engine) {
+    let write = |engine: &Engine| {
+        engine.put("k", "1").expect("a legal put");
+    };
+    let watch = |engine: &Engine| {
+        let mut stream = engine.watch_stream();
+        let created = stream
+            .watch(WatchOptions::of(KeyRange::all()))
+            .expect("a legal watch");
+        (stream, created)
+    };
+    let ((), (mut stream, created)) = race(engine, write, watch);
+    let mut seen = Vec::new();
+    while let Some(response) = stream.try_next() {
+        let WatchResponse::Events { events, .. } = response else {
+            panic!("only events")
+        };
+        seen.extend(events.iter().map(|event| event.kv.mod_revision().0));
+    }
+    let expected: Vec<i64> = (created.revision.0 + 1..=2).collect();
+    assert_eq!(seen, expected, "registered at {}", created.revision);
+}
+
+#[test]
+fn no_gap_and_no_double() {
+    run_model(model);
+}
+
+#[test]
+#[should_panic(expected = "registered at")]
+fn reading_the_revision_before_the_lock_is_found() {
+    run_broken(Fault::RegisterEarly, model);
+}
