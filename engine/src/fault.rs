@@ -8,7 +8,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     not(loom),
-    allow(dead_code, reason = "asked for, but only built under loom")
+    expect(unreachable_pub, reason = "models choose one under loom")
 )]
 pub enum Fault {
     /// The revision is published before its versions are linked (I3).
