@@ -30,8 +30,8 @@ impl ClusterService {
     }
 
     /// DM-27
-    fn header(&self) -> Option<ResponseHeader> {
-        Some(self.node.headers.without_revision())
+    fn header(&self) -> ResponseHeader {
+        self.node.headers.without_revision()
     }
 
     fn members(&self) -> Vec<Member> {
@@ -75,8 +75,8 @@ impl ClusterService {
     }
 
     /// CL-5: the only member stays.
-    fn remove(&self, request: &MemberRemoveRequest) -> EtcdError {
-        match self.check_member(request.id) {
+    fn remove(&self, id: u64) -> EtcdError {
+        match self.check_member(id) {
             Ok(()) => EtcdError::LastMember,
             Err(error) => error,
         }
@@ -87,14 +87,14 @@ impl ClusterService {
         self.check_member(request.id)?;
         *self.peer_urls.lock() = request.peer_ur_ls;
         Ok(MemberUpdateResponse {
-            header: self.header(),
+            header: Some(self.header()),
             members: self.members(),
         })
     }
 
     /// CL-4: the only member votes.
-    fn promote(&self, request: &MemberPromoteRequest) -> EtcdError {
-        match self.check_member(request.id) {
+    fn promote(&self, id: u64) -> EtcdError {
+        match self.check_member(id) {
             Ok(()) => EtcdError::MemberNotLearner,
             Err(error) => error,
         }
@@ -114,7 +114,7 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberRemoveRequest>,
     ) -> Result<Response<MemberRemoveResponse>, Status> {
-        Err(self.remove(request.get_ref()).to_status())
+        Err(self.remove(request.get_ref().id).to_status())
     }
 
     async fn member_update(
@@ -129,7 +129,7 @@ impl Cluster for ClusterService {
         _: Request<MemberListRequest>,
     ) -> Result<Response<MemberListResponse>, Status> {
         Ok(Response::new(MemberListResponse {
-            header: self.header(),
+            header: Some(self.header()),
             members: self.members(),
         }))
     }
@@ -138,6 +138,6 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberPromoteRequest>,
     ) -> Result<Response<MemberPromoteResponse>, Status> {
-        Err(self.promote(request.get_ref()).to_status())
+        Err(self.promote(request.get_ref().id).to_status())
     }
 }

@@ -216,7 +216,7 @@ pub(crate) fn watch(mut request: WatchCreateRequest) -> WatchOptions {
 
 /// What a read found; `keys_only` leaves the values out (RG-24) and the rest in (RG-25).
 pub(crate) fn range_response(
-    found: RangeResult,
+    found: &RangeResult,
     keys_only: bool,
     header: Option<ResponseHeader>,
 ) -> RangeResponse {
@@ -246,7 +246,7 @@ pub(crate) fn put_response(done: PutResult, prev_kv: bool, header: ResponseHeade
 
 /// What a deletion did.
 pub(crate) fn delete_response(
-    done: DeleteResult,
+    done: &DeleteResult,
     prev_kv: bool,
     header: ResponseHeader,
 ) -> DeleteRangeResponse {
@@ -287,7 +287,7 @@ fn op_response(result: OpResult, op: &RequestOp) -> ResponseOp {
             let keys_only =
                 matches!(request, Some(Request::RequestRange(range)) if range.keys_only);
             let header = header::of_operation(found.revision);
-            Response::ResponseRange(range_response(found, keys_only, Some(header)))
+            Response::ResponseRange(range_response(&found, keys_only, Some(header)))
         }
         OpResult::Put(done) => {
             let prev_kv = matches!(request, Some(Request::RequestPut(put)) if put.prev_kv);
@@ -298,7 +298,7 @@ fn op_response(result: OpResult, op: &RequestOp) -> ResponseOp {
             let prev_kv =
                 matches!(request, Some(Request::RequestDeleteRange(delete)) if delete.prev_kv);
             let header = header::of_operation(done.revision);
-            Response::ResponseDeleteRange(delete_response(done, prev_kv, header))
+            Response::ResponseDeleteRange(delete_response(&done, prev_kv, header))
         }
         OpResult::Txn(done) => {
             let nothing = TxnRequest::default();
@@ -364,4 +364,188 @@ pub(crate) fn count(keys: usize) -> i64 {
 /// Whole seconds: what is left of one counts as none (LE-10).
 pub(crate) fn seconds(time: std::time::Duration) -> i64 {
     i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &'static [u8]) -> Bytes {
+        Bytes::from_static(text)
+    }
+
+    #[test]
+    fn rg_1_to_5_a_range_has_three_forms() {
+        let check = |key: &'static [u8], end: &'static [u8], expected| {
+            assert_eq!(keys(&mut bytes(key), &mut bytes(end)), expected);
+        };
+        check(b"a", b"", KeyRange::one("a"));
+        check(b"a", b"c", KeyRange::within("a", "c"));
+        check(b"c", b"a", KeyRange::within("c", "a"));
+        check(b"a", b"\0", KeyRange::From(bytes(b"a")));
+        check(b"\0", b"\0", KeyRange::From(bytes(b"\0")));
+        check(b"\0", b"\0\0", KeyRange::within(&b"\0"[..], &b"\0\0"[..]));
+    }
+
+    #[test]
+    fn rg_10_rg_20_rg_30_zero_is_none() {
+        let mut request = RangeRequest {
+            key: "k".into(),
+            revision: -7,
+            limit: i64::MIN,
+            ..RangeRequest::default()
+        };
+        assert_eq!(range(&mut request.clone()), Range::of(KeyRange::one("k")));
+        request.limit = i64::MAX;
+        request.max_mod_revision = -1;
+        request.min_create_revision = i64::MAX;
+        let filter = Filter {
+            max_mod_revision: Some(MainRevision(-1)),
+            min_create_revision: Some(MainRevision(i64::MAX)),
+            ..Filter::default()
+        };
+        let limit = usize::try_from(i64::MAX).unwrap();
+        assert_eq!(
+            range(&mut request),
+            Range::of(KeyRange::one("k")).limit(limit).filtered(filter)
+        );
+    }
+
+    #[test]
+    fn rg_41_a_target_without_an_order_ascends() {
+        let check = |target: SortTarget, order: WireOrder, expected| {
+            let request = RangeRequest {
+                sort_target: target.into(),
+                sort_order: order.into(),
+                ..RangeRequest::default()
+            };
+            assert_eq!(sort(&request), expected);
+        };
+        check(SortTarget::Key, WireOrder::None, None);
+        check(
+            SortTarget::Mod,
+            WireOrder::None,
+            Some((SortBy::ModRevision, SortOrder::Ascending)),
+        );
+        check(
+            SortTarget::Key,
+            WireOrder::Descend,
+            Some((SortBy::Key, SortOrder::Descending)),
+        );
+    }
+
+    #[test]
+    fn rg_14_negative_revisions_in_a_transaction_are_taken_literally() {
+        let check = |revision, never_compacted, expected: Option<i64>| {
+            let mut request = Request::RequestRange(RangeRequest {
+                key: "k".into(),
+                revision,
+                ..RangeRequest::default()
+            });
+            let Op::Range(range) = op(&mut request, never_compacted) else {
+                panic!("a range became something else");
+            };
+            assert_eq!(range.at, expected.map(MainRevision), "{revision}");
+        };
+        check(0, false, None);
+        check(-1, true, None);
+        check(-1, false, Some(-1));
+        check(-2, true, Some(-2));
+        check(9, true, Some(9));
+    }
+
+    #[test]
+    fn put_5_ignored_parts_are_kept() {
+        let mut request = PutRequest {
+            key: "k".into(),
+            ignore_value: true,
+            ignore_lease: true,
+            ..PutRequest::default()
+        };
+        let kept = put(&mut request);
+        assert_eq!((kept.value, kept.lease), (None, PutLease::Keep));
+        request.ignore_lease = false;
+        assert_eq!(put(&mut request).lease, PutLease::Detach);
+        request.lease = -5;
+        let lease = LeaseId::new(-5).unwrap();
+        assert_eq!(put(&mut request).lease, PutLease::Attach(lease));
+    }
+
+    #[test]
+    fn cmp_4_cmp_5_odd_compares_are_read_as_etcd_reads_them() {
+        let check = |target, result, operand, expected_target, expected_relation| {
+            let converted = compare(&mut WireCompare {
+                key: "k".into(),
+                target,
+                result,
+                target_union: operand,
+                ..WireCompare::default()
+            });
+            assert_eq!(
+                (converted.target, converted.relation),
+                (expected_target, expected_relation)
+            );
+        };
+        let version = CompareTarget::Version;
+        check(0, 0, None, version(0), Relation::Equal);
+        let lease = Some(TargetUnion::Lease(7));
+        check(0, 1, lease.clone(), version(0), Relation::Greater);
+        check(
+            3,
+            2,
+            lease.clone(),
+            CompareTarget::Value(Bytes::new()),
+            Relation::Less,
+        );
+        check(
+            4,
+            3,
+            lease.clone(),
+            CompareTarget::Lease(7),
+            Relation::NotEqual,
+        );
+        check(0, 4, lease.clone(), version(0), Relation::Any);
+        check(5, -1, lease, CompareTarget::Nothing, Relation::Any);
+    }
+
+    #[test]
+    fn wa_9_an_empty_key_is_the_smallest_one() {
+        let check = |range_end: &'static [u8], expected| {
+            let request = WatchCreateRequest {
+                range_end: bytes(range_end),
+                ..WatchCreateRequest::default()
+            };
+            assert_eq!(watch(request), WatchOptions::of(expected));
+        };
+        check(b"", KeyRange::One(bytes(b"\0")));
+        check(b"\0", KeyRange::From(bytes(b"\0")));
+        check(b"b", KeyRange::within(&b"\0"[..], &b"b"[..]));
+    }
+
+    #[test]
+    fn wa_35_unknown_filters_are_passed_over() {
+        let options = watch(WatchCreateRequest {
+            key: "k".into(),
+            filters: vec![7, FilterType::Nodelete.into(), -1],
+            ..WatchCreateRequest::default()
+        });
+        assert!(options.no_delete && !options.no_put);
+    }
+
+    #[test]
+    fn le_10_parts_of_a_second_do_not_count() {
+        use std::time::Duration;
+        assert_eq!(seconds(Duration::from_millis(9999)), 9);
+        assert_eq!(seconds(Duration::MAX), i64::MAX);
+    }
+
+    #[test]
+    fn large_and_small_values_come_out_the_same() {
+        let engine = revstore_engine::Engine::builder().build();
+        for length in [0, 1, COPY_BYTES_MAX, COPY_BYTES_MAX + 1] {
+            engine.put("k", vec![b'v'; length]).unwrap();
+            let kv = engine.get("k").unwrap();
+            assert_eq!(key_value(&kv).value, vec![b'v'; length]);
+        }
+    }
 }

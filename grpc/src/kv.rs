@@ -33,7 +33,7 @@ impl KvService {
         let found = self.node.engine.range(&convert::range(&mut request))?;
         let header = self.node.headers.at(found.revision);
         Ok(convert::range_response(
-            found,
+            &found,
             request.keys_only,
             Some(header),
         ))
@@ -67,7 +67,7 @@ impl KvService {
         })?;
         let done = self.node.engine.delete(&convert::delete(&mut request));
         let header = self.node.headers.at(done.revision);
-        Ok(convert::delete_response(done, request.prev_kv, header))
+        Ok(convert::delete_response(&done, request.prev_kv, header))
     }
 
     fn txn(&self, mut request: TxnRequest) -> Result<TxnResponse, EtcdError> {

@@ -126,15 +126,15 @@ impl MaintenanceService {
         hashing.await.map_err(|_died| EtcdError::Internal)?
     }
 
-    fn move_leader(&self, request: MoveLeaderRequest) -> Result<MoveLeaderResponse, EtcdError> {
-        if request.target_id != self.node.identity.member_id {
+    fn move_leader(&self, target_id: u64) -> Result<MoveLeaderResponse, EtcdError> {
+        if target_id != self.node.identity.member_id {
             return Err(EtcdError::BadLeaderTransferee);
         }
         // DM-28
         Ok(MoveLeaderResponse { header: None })
     }
 
-    fn downgrade(&self, request: DowngradeRequest) -> Result<DowngradeResponse, EtcdError> {
+    fn downgrade(&self, request: &DowngradeRequest) -> Result<DowngradeResponse, EtcdError> {
         let own = &self.node.version;
         match DowngradeAction::try_from(request.action) {
             Ok(DowngradeAction::Validate) => version::check_downgrade(own, &request.version)?,
@@ -235,13 +235,15 @@ impl Maintenance for MaintenanceService {
         &self,
         request: Request<MoveLeaderRequest>,
     ) -> Result<Response<MoveLeaderResponse>, Status> {
-        Ok(Response::new(self.move_leader(request.into_inner())?))
+        Ok(Response::new(
+            self.move_leader(request.get_ref().target_id)?,
+        ))
     }
 
     async fn downgrade(
         &self,
         request: Request<DowngradeRequest>,
     ) -> Result<Response<DowngradeResponse>, Status> {
-        Ok(Response::new(self.downgrade(request.into_inner())?))
+        Ok(Response::new(self.downgrade(request.get_ref())?))
     }
 }

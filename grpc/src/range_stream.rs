@@ -81,7 +81,7 @@ impl RangeStream {
         self.next = Some(Ok(chunk));
     }
 
-    fn message(&mut self, chunk: RangeResult) -> RangeStreamResponse {
+    fn message(&mut self, chunk: &RangeResult) -> RangeStreamResponse {
         let last = !chunk.more || self.rest.limit == Some(0);
         let mut response = RangeResponse {
             kvs: convert::key_values(&chunk.kvs, self.keys_only),
@@ -130,7 +130,7 @@ impl Stream for RangeStream {
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         Poll::Ready(match self.next.take() {
             None => None,
-            Some(Ok(chunk)) => Some(Ok(self.message(chunk))),
+            Some(Ok(chunk)) => Some(Ok(self.message(&chunk))),
             Some(Err(error)) => Some(Err(error.into())),
         })
     }

@@ -88,7 +88,7 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use prost::Message;
-    use prost_types::FileDescriptorSet;
+    use prost_types::{FileDescriptorSet, MethodDescriptorProto};
     use tonic::Code;
 
     use super::Service;
@@ -119,7 +119,8 @@ mod tests {
                     assert!(NOT_SERVED.contains(&&*name), "{name} is not served");
                     continue;
                 };
-                let mut described: Vec<_> = service.method.iter().map(|m| m.name()).collect();
+                let methods = service.method.iter();
+                let mut described: Vec<_> = methods.map(MethodDescriptorProto::name).collect();
                 routed.sort_unstable();
                 described.sort_unstable();
                 assert_eq!(routed, described, "{name}");

@@ -295,3 +295,181 @@ pub(crate) fn message_too_large(bytes: usize, bytes_max: usize) -> Status {
     let text = format!("grpc: received message larger than max ({bytes} vs. {bytes_max})");
     Status::resource_exhausted(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use revstore_engine::{LeaseId, MainRevision, PutError, ReadError, TxnError, WatchError};
+    use tonic::{Code, Status};
+
+    use super::EtcdError;
+
+    /// Section J of the behaviour specification, row by row: the code and the text.
+    const SECTION_J: &str = "\
+        INVALID_ARGUMENT etcdserver: key is not provided
+        INVALID_ARGUMENT etcdserver: key not found
+        INVALID_ARGUMENT etcdserver: value is provided
+        INVALID_ARGUMENT etcdserver: lease is provided
+        INVALID_ARGUMENT etcdserver: too many operations in txn request
+        INVALID_ARGUMENT etcdserver: duplicate key given in txn request
+        INVALID_ARGUMENT etcdserver: invalid client api version
+        INVALID_ARGUMENT etcdserver: invalid sort option
+        OUT_OF_RANGE etcdserver: mvcc: required revision has been compacted
+        OUT_OF_RANGE etcdserver: mvcc: required revision is a future revision
+        RESOURCE_EXHAUSTED etcdserver: mvcc: database space exceeded
+        NOT_FOUND etcdserver: requested lease not found
+        FAILED_PRECONDITION etcdserver: lease already exists
+        OUT_OF_RANGE etcdserver: too large lease TTL
+        CANCELLED etcdserver: watch canceled
+        FAILED_PRECONDITION etcdserver: member ID already exist
+        FAILED_PRECONDITION etcdserver: Peer URLs already exists
+        FAILED_PRECONDITION etcdserver: re-configuration failed due to not enough started members
+        INVALID_ARGUMENT etcdserver: given member URLs are invalid
+        NOT_FOUND etcdserver: member not found
+        FAILED_PRECONDITION etcdserver: can only promote a learner member
+        FAILED_PRECONDITION etcdserver: can only promote a learner member which is in sync with leader
+        FAILED_PRECONDITION etcdserver: too many learner members in cluster
+        FAILED_PRECONDITION etcdserver: cluster ID mismatch
+        INVALID_ARGUMENT etcdserver: request is too large
+        RESOURCE_EXHAUSTED etcdserver: too many requests
+        FAILED_PRECONDITION etcdserver: root user does not exist
+        FAILED_PRECONDITION etcdserver: root user does not have root role
+        FAILED_PRECONDITION etcdserver: user name already exists
+        INVALID_ARGUMENT etcdserver: user name is empty
+        FAILED_PRECONDITION etcdserver: user name not found
+        FAILED_PRECONDITION etcdserver: role name already exists
+        FAILED_PRECONDITION etcdserver: role name not found
+        INVALID_ARGUMENT etcdserver: role name is empty
+        INVALID_ARGUMENT etcdserver: authentication failed, invalid user ID or password
+        INVALID_ARGUMENT etcdserver: permission not given
+        PERMISSION_DENIED etcdserver: permission denied
+        FAILED_PRECONDITION etcdserver: role is not granted to the user
+        FAILED_PRECONDITION etcdserver: permission is not granted to the role
+        FAILED_PRECONDITION etcdserver: authentication is not enabled
+        UNAUTHENTICATED etcdserver: invalid auth token
+        INVALID_ARGUMENT etcdserver: invalid auth management
+        INVALID_ARGUMENT etcdserver: revision of auth store is old
+        UNAVAILABLE etcdserver: no leader
+        FAILED_PRECONDITION etcdserver: not leader
+        UNAVAILABLE etcdserver: leader changed
+        FAILED_PRECONDITION etcdserver: not capable
+        UNAVAILABLE etcdserver: server stopped
+        UNAVAILABLE etcdserver: request timed out
+        UNAVAILABLE etcdserver: request timed out, possibly due to previous leader failure
+        UNAVAILABLE etcdserver: request timed out, possibly due to connection lost
+        UNAVAILABLE etcdserver: request timed out, waiting for the applied index took too long
+        UNAVAILABLE etcdserver: unhealthy cluster
+        DATA_LOSS etcdserver: corrupt cluster
+        FAILED_PRECONDITION etcdserver: rpc not supported for learner
+        FAILED_PRECONDITION etcdserver: bad leader transferee
+        INVALID_ARGUMENT etcdserver: wrong downgrade target version format
+        INVALID_ARGUMENT etcdserver: invalid downgrade target version
+        FAILED_PRECONDITION etcdserver: cluster version not found during downgrade
+        FAILED_PRECONDITION etcdserver: cluster has a downgrade job in progress
+        FAILED_PRECONDITION etcdserver: no inflight downgrade job
+        CANCELLED etcdserver: request canceled
+        DEADLINE_EXCEEDED etcdserver: context deadline exceeded
+";
+
+    fn code(name: &str) -> Code {
+        match name {
+            "CANCELLED" => Code::Cancelled,
+            "DATA_LOSS" => Code::DataLoss,
+            "DEADLINE_EXCEEDED" => Code::DeadlineExceeded,
+            "FAILED_PRECONDITION" => Code::FailedPrecondition,
+            "INVALID_ARGUMENT" => Code::InvalidArgument,
+            "NOT_FOUND" => Code::NotFound,
+            "OUT_OF_RANGE" => Code::OutOfRange,
+            "PERMISSION_DENIED" => Code::PermissionDenied,
+            "RESOURCE_EXHAUSTED" => Code::ResourceExhausted,
+            "UNAUTHENTICATED" => Code::Unauthenticated,
+            "UNAVAILABLE" => Code::Unavailable,
+            other => panic!("section J has no {other}"),
+        }
+    }
+
+    #[test]
+    fn the_table_begins_with_section_j() {
+        let rows: Vec<_> = SECTION_J.lines().map(str::trim).collect();
+        for (row, error) in rows.iter().zip(EtcdError::ALL) {
+            let (name, text) = row.split_once(' ').unwrap();
+            let status = error.to_status();
+            assert_eq!(
+                (status.code(), status.message()),
+                (code(name), text),
+                "{error:?}"
+            );
+        }
+        let others: Vec<_> = EtcdError::ALL[rows.len()..].to_vec();
+        assert_eq!(
+            others,
+            [
+                EtcdError::LastMember,
+                EtcdError::UnknownDowngradeAction,
+                EtcdError::StreamSortUnsupported,
+                EtcdError::StreamFilterUnsupported,
+                EtcdError::UnknownHealthService,
+                EtcdError::SnapshotUnsupported,
+                EtcdError::DowngradeUnsupported,
+                EtcdError::Internal,
+            ]
+        );
+    }
+
+    #[test]
+    fn what_the_engine_refuses_has_its_row() {
+        let (one, two) = (MainRevision(1), MainRevision(2));
+        let compacted = ReadError::Compacted {
+            requested: one,
+            compacted: two,
+        };
+        let future = ReadError::Future {
+            requested: two,
+            current: one,
+        };
+        let lease = PutError::LeaseNotFound {
+            lease: LeaseId::new(7).unwrap(),
+        };
+        let check = |error: TxnError, expected| assert_eq!(EtcdError::from(error), expected);
+        check(compacted.into(), EtcdError::Compacted);
+        check(future.into(), EtcdError::FutureRevision);
+        check(lease.into(), EtcdError::LeaseNotFound);
+        check(PutError::KeyNotFound.into(), EtcdError::KeyNotFound);
+        check(PutError::EmptyKey.into(), EtcdError::EmptyKey);
+    }
+
+    #[test]
+    fn er_1_watches_are_refused_by_texts() {
+        let check = |error, text| assert_eq!(super::cancel_reason(error), text);
+        check(
+            WatchError::DuplicateId,
+            "mvcc: duplicate watch ID provided on the WatchStream",
+        );
+        check(WatchError::EmptyRange, "mvcc: watcher range is empty");
+        check(
+            WatchError::Compacted,
+            "etcdserver: mvcc: required revision has been compacted",
+        );
+    }
+
+    #[test]
+    fn what_never_reaches_a_handler_has_grpcs_words() {
+        let check = |status: Status, code, text| {
+            assert_eq!((status.code(), status.message()), (code, text));
+        };
+        check(
+            super::message_too_large(2_097_153, 2_097_152),
+            Code::ResourceExhausted,
+            "grpc: received message larger than max (2097153 vs. 2097152)",
+        );
+        check(
+            super::unknown_method("a.B", "C"),
+            Code::Unimplemented,
+            "unknown method C for service a.B",
+        );
+        check(
+            super::unknown_service("a.B"),
+            Code::Unimplemented,
+            "unknown service a.B",
+        );
+    }
+}

@@ -23,6 +23,9 @@ use crate::status::{self, EtcdError};
 /// The watch id that stands for the whole stream, and for a watch that was refused (WA-4, WA-53).
 const NO_WATCH: i64 = -1;
 
+/// Requests without a reply that one poll takes before it lets others run.
+const REQUESTS_PER_POLL_MAX: usize = 32;
+
 /// `etcdserverpb.Watch`.
 #[derive(Debug)]
 pub(crate) struct WatchService {
@@ -93,7 +96,10 @@ impl WatchSession {
 
     /// The reply to the client's next request that gets one.
     fn poll_requests(&mut self, context: &mut Context<'_>) -> Poll<Result<WatchResponse, Status>> {
-        while let Some(requests) = &mut self.requests {
+        for _ in 0..REQUESTS_PER_POLL_MAX {
+            let Some(requests) = &mut self.requests else {
+                return Poll::Pending;
+            };
             match Pin::new(requests).poll_next(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Err(status))) => return Poll::Ready(Err(status)),
@@ -105,6 +111,7 @@ impl WatchSession {
                 Poll::Ready(None) => self.requests = None,
             }
         }
+        context.waker().wake_by_ref();
         Poll::Pending
     }
 
@@ -228,12 +235,12 @@ impl Stream for WatchSession {
             let polled = if session.engine_first {
                 match session.poll_engine(context) {
                     Poll::Pending => session.poll_requests(context),
-                    ready => ready,
+                    ready @ Poll::Ready(_) => ready,
                 }
             } else {
                 match session.poll_requests(context) {
                     Poll::Pending => session.poll_engine(context),
-                    ready => ready,
+                    ready @ Poll::Ready(_) => ready,
                 }
             };
             match polled {
@@ -287,4 +294,73 @@ fn fragments(mut response: WatchResponse, bytes_max: usize) -> VecDeque<WatchRes
 /// 16, and the length.
 fn field_bytes(message_bytes: usize) -> usize {
     1 + prost::length_delimiter_len(message_bytes) + message_bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use revstore_proto::etcdserverpb::ResponseHeader;
+    use revstore_proto::mvccpb::KeyValue;
+
+    use super::*;
+
+    const BYTES_MAX: usize = 1000;
+
+    fn event(bytes: usize) -> Event {
+        let kv = KeyValue {
+            value: vec![b'v'; bytes].into(),
+            ..KeyValue::default()
+        };
+        Event {
+            kv: Some(kv),
+            ..Event::default()
+        }
+    }
+
+    fn check(event_sizes: &[usize], expected: &[&[usize]]) {
+        let whole = WatchResponse {
+            header: Some(ResponseHeader {
+                revision: 9,
+                ..ResponseHeader::default()
+            }),
+            watch_id: 3,
+            events: event_sizes.iter().copied().map(event).collect(),
+            ..WatchResponse::default()
+        };
+        let pieces = fragments(whole.clone(), BYTES_MAX);
+        let last = pieces.len() - 1;
+        for (at, piece) in pieces.iter().enumerate() {
+            assert!(piece.encoded_len() < BYTES_MAX || piece.events.len() == 1);
+            assert_eq!((&piece.header, piece.watch_id), (&whole.header, 3));
+            assert_eq!(piece.fragment, at < last);
+        }
+        let sizes = |piece: &WatchResponse| -> Vec<usize> {
+            let kvs = piece.events.iter().filter_map(|event| event.kv.as_ref());
+            kvs.map(|kv| kv.value.len()).collect()
+        };
+        let sizes: Vec<_> = pieces.iter().map(sizes).collect();
+        assert_eq!(sizes, expected);
+    }
+
+    #[test]
+    fn wa_36_pieces_stay_below_the_limit_unless_one_event_does_not() {
+        check(&[100, 100], &[&[100, 100]]);
+        check(&[400, 400, 400], &[&[400, 400], &[400]]);
+        check(&[900, 900], &[&[900], &[900]]);
+        check(&[10, 5000, 10], &[&[10], &[5000], &[10]]);
+        check(&[5000], &[&[5000]]);
+    }
+
+    #[test]
+    fn wa_36_a_response_of_exactly_the_limit_is_split() {
+        let response = |bytes| WatchResponse {
+            events: vec![event(10), event(bytes)],
+            ..WatchResponse::default()
+        };
+        let frame = response(500).encoded_len() - 500;
+        assert_eq!(
+            fragments(response(BYTES_MAX - frame - 1), BYTES_MAX).len(),
+            1
+        );
+        assert_eq!(fragments(response(BYTES_MAX - frame), BYTES_MAX).len(), 2);
+    }
 }
