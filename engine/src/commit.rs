@@ -2,11 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use triomphe::Arc;
-
 use crate::entry::Entry;
 use crate::fault::Fault;
-use crate::key::{Key, KeyRange};
+use crate::key::KeyRange;
 use crate::record::{Draft, KeyValue, LeaseId};
 use crate::revision::{MainRevision, Revision};
 use crate::store::Store;
@@ -23,8 +21,8 @@ pub(crate) struct Committed<T> {
 #[derive(Debug)]
 pub(crate) struct PreparedPut {
     draft: Draft,
-    /// The key's entry, if it had one; it may have been retired since.
-    entry: Option<Arc<Entry>>,
+    /// Whether the entry of the draft was found in the index; it may have been retired since.
+    found: bool,
 }
 
 /// The right to change the store: held with the sequencer, by one thread at a time.
@@ -88,12 +86,11 @@ impl Store {
     /// Copies the value and looks the key up, before any lock of the commit is taken.
     pub(crate) fn prepare_put(&self, key: &[u8], value: &[u8]) -> PreparedPut {
         let entry = self.index.get(key);
-        let key = entry
-            .as_ref()
-            .map_or_else(|| Key::new(key), |entry| entry.key().clone());
+        let found = entry.is_some();
+        let entry = entry.unwrap_or_else(|| Entry::new(key));
         PreparedPut {
-            draft: Draft::new(key, value),
-            entry,
+            draft: Draft::new(entry, value),
+            found,
         }
     }
 }
@@ -135,13 +132,10 @@ impl<'a> Writer<'a> {
 
     /// Writes a version; returns the one it follows, if the key was alive.
     pub(crate) fn put(&mut self, put: PreparedPut, lease: Option<LeaseId>) -> Option<KeyValue> {
-        let PreparedPut { draft, entry } = put;
-        // An entry that was retired since would swallow the write; the index has none of it left.
-        let entry = entry
-            .filter(|entry| self.store.faults.has(Fault::TrustFoundEntry) || !entry.is_retired())
-            .unwrap_or_else(|| self.store.index.get_or_insert(draft.key()));
+        let PreparedPut { draft, found } = put;
+        let entry = self.entry_for(&draft, found);
         let previous = entry.newest().filter(|newest| !newest.is_tombstone());
-        let record = draft.finish(self.next_position(), previous.as_ref(), lease);
+        let record = draft.finish(&entry, self.next_position(), previous.as_ref(), lease);
         self.move_lease(previous.as_ref(), &record);
         let revision = record.revision();
         self.link(&entry, record);
@@ -151,11 +145,24 @@ impl<'a> Writer<'a> {
         previous
     }
 
+    /// Where a put writes to. An entry that was retired since it was found would swallow the write, so
+    /// the key then gets a new one.
+    fn entry_for(&self, draft: &Draft, found: bool) -> Entry {
+        let index = &self.store.index;
+        if !found {
+            return index.get_or_insert(draft.entry());
+        }
+        if draft.entry().is_retired() && !self.store.faults.has(Fault::TrustFoundEntry) {
+            return index.get_or_insert(&Entry::new(draft.entry().key()));
+        }
+        draft.entry().clone()
+    }
+
     /// Deletes the living keys of a range; returns what they were, in key order.
     pub(crate) fn delete(&mut self, range: &KeyRange) -> Vec<KeyValue> {
-        let mut doomed: Vec<(Arc<Entry>, KeyValue)> = Vec::new();
+        let mut doomed: Vec<(Entry, KeyValue)> = Vec::new();
         let now = self.main.end();
-        let mut take = |entry: &Arc<Entry>| {
+        let mut take = |entry: &Entry| {
             doomed.extend(entry.read(now).map(|newest| (entry.clone(), newest)));
             ControlFlow::Continue(())
         };
@@ -170,7 +177,7 @@ impl<'a> Writer<'a> {
         }
         let mut deleted = Vec::with_capacity(doomed.len());
         for (entry, previous) in doomed {
-            let tombstone = KeyValue::tombstone(entry.key().clone(), self.next_position());
+            let tombstone = KeyValue::tombstone(entry.clone(), self.next_position());
             let revision = tombstone.revision();
             self.move_lease(Some(&previous), &tombstone);
             self.link(&entry, tombstone);
@@ -203,7 +210,7 @@ impl<'a> Writer<'a> {
         let from = previous.and_then(KeyValue::lease);
         let to = next.lease();
         if from != to {
-            self.store.lessor.move_key(next.stored_key(), from, to);
+            self.store.lessor.move_key(next.entry(), from, to);
         }
     }
 }

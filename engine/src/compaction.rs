@@ -2,8 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use triomphe::Arc;
-
 use crate::entry::Entry;
 use crate::error::CompactError;
 use crate::fault::Fault;
@@ -121,14 +119,11 @@ impl Store {
     }
 
     /// Cuts the keys of some records; those of which nothing is left go to `emptied`.
-    fn cut(&self, records: &[KeyValue], mark: MainRevision, emptied: &mut Vec<Arc<Entry>>) {
+    fn cut(&self, records: &[KeyValue], mark: MainRevision, emptied: &mut Vec<Entry>) {
         for record in records {
-            let Some(entry) = self.index.get(record.key()) else {
-                continue;
-            };
-            let cut = entry.cut(mark);
+            let cut = record.entry().cut(mark);
             if cut.emptied {
-                emptied.push(entry);
+                emptied.push(record.entry().clone());
             }
             // The records are freed here, with no lock held.
             self.history_bytes
@@ -137,7 +132,7 @@ impl Store {
     }
 
     /// Takes keys that have nothing left out of the index, unless a writer came first.
-    fn retire(&self, emptied: &mut Vec<Arc<Entry>>) {
+    fn retire(&self, emptied: &mut Vec<Entry>) {
         if emptied.is_empty() {
             return;
         }
@@ -176,7 +171,7 @@ impl Store {
             next = last.revision();
             next.sub += 1;
             for record in &step {
-                freed += self.size_superseded_by(record);
+                freed += size_superseded_by(record);
                 if freed >= excess {
                     // A tombstone goes only when the mark is above it (CO-5).
                     let mark = record.mod_revision();
@@ -190,28 +185,26 @@ impl Store {
             }
         }
     }
+}
 
-    /// What a compaction at or just above this record frees because of it.
-    fn size_superseded_by(&self, record: &KeyValue) -> u64 {
-        let Some(entry) = self.index.get(record.key()) else {
-            return 0;
-        };
-        let position = record.revision();
-        let before = match position.sub.checked_sub(1) {
-            Some(sub) => crate::Revision {
-                main: position.main,
-                sub,
-            },
-            None => position.main.previous().end(),
-        };
-        let superseded = entry
-            .read(before)
-            .map_or(0, |previous| previous.size_bytes());
-        let own = if record.is_tombstone() {
-            record.size_bytes()
-        } else {
-            0
-        };
-        superseded + own
-    }
+/// What a compaction at or just above this record frees because of it.
+fn size_superseded_by(record: &KeyValue) -> u64 {
+    let position = record.revision();
+    let before = match position.sub.checked_sub(1) {
+        Some(sub) => crate::Revision {
+            main: position.main,
+            sub,
+        },
+        None => position.main.previous().end(),
+    };
+    let superseded = record
+        .entry()
+        .read(before)
+        .map_or(0, |previous| previous.size_bytes());
+    let own = if record.is_tombstone() {
+        record.size_bytes()
+    } else {
+        0
+    };
+    superseded + own
 }

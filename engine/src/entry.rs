@@ -6,21 +6,26 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::fmt;
 
-use crate::key::Key;
+use triomphe::ThinArc;
+
 use crate::record::KeyValue;
 use crate::revision::{MainRevision, Revision};
+use crate::sorted::Keyed;
 use crate::sync::{Mutex, Rank};
 
-/// All kept versions of one key.
+/// A key and all its kept versions, in one heap allocation; a handle on it.
 ///
+/// - Two handles are equal if their keys are; they order as their keys do (DM-9).
 /// - Versions are in revision order and only ever added at the end, under the sequencer.
 /// - Compaction removes versions from the front, at any time.
 /// - An entry that compaction emptied is *retired* and leaves the index, both under the sequencer: a
 ///   writer that found it before must look the key up again, so no write is lost.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    key: Key,
+#[derive(Clone)]
+pub(crate) struct Entry(ThinArc<Shared, u8>);
+
+struct Shared {
     /// Rank `Entry`. Held for a search, a push or a cut, never while anything is copied or freed.
     history: Mutex<History>,
 }
@@ -50,25 +55,34 @@ pub(crate) struct Cut {
 }
 
 impl Entry {
-    pub(crate) fn new(key: Key) -> Self {
+    pub(crate) fn new(key: &[u8]) -> Self {
         let history = History {
             versions: Versions::None,
             retired: false,
         };
-        Self {
-            key,
+        let shared = Shared {
             history: Mutex::new(Rank::Entry, history),
-        }
+        };
+        Self(ThinArc::from_header_and_slice(shared, key))
     }
 
-    pub(crate) fn key(&self) -> &Key {
-        &self.key
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.0.slice
+    }
+
+    /// Whether both handles are on the same allocation.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        std::ptr::eq(self.key(), other.key())
+    }
+
+    fn history(&self) -> &Mutex<History> {
+        &self.0.header.header.history
     }
 
     /// The version of the key that was newest at `at`, if the key was alive. Logarithmic in the
     /// number of versions; constant for the newest.
     pub(crate) fn read(&self, at: Revision) -> Option<KeyValue> {
-        let history = self.history.lock();
+        let history = self.history().lock();
         history
             .versions
             .at(at)
@@ -78,17 +92,17 @@ impl Entry {
 
     /// The newest version, tombstone or not. Meant for the holder of the sequencer.
     pub(crate) fn newest(&self) -> Option<KeyValue> {
-        self.history.lock().versions.newest().cloned()
+        self.history().lock().versions.newest().cloned()
     }
 
     /// Adds the newest version. Only the holder of the sequencer may.
     pub(crate) fn push(&self, version: KeyValue) {
-        self.history.lock().versions.push(version);
+        self.history().lock().versions.push(version);
     }
 
     /// All kept versions up to `through`, oldest first.
     pub(crate) fn versions(&self, through: MainRevision) -> Vec<KeyValue> {
-        let history = self.history.lock();
+        let history = self.history().lock();
         let kept = history.versions.iter();
         kept.take_while(|version| version.mod_revision() <= through)
             .cloned()
@@ -98,7 +112,7 @@ impl Entry {
     /// Removes what a compaction at `mark` drops (I7, CO-4, CO-5): every version that a newer one at
     /// or below the mark follows, and a tombstone below the mark that nothing follows up to it.
     pub(crate) fn cut(&self, mark: MainRevision) -> Cut {
-        let mut history = self.history.lock();
+        let mut history = self.history().lock();
         let removed = history.versions.cut(mark);
         Cut {
             removed,
@@ -109,15 +123,51 @@ impl Entry {
     /// Marks the entry as gone if it is still empty. Only the holder of the sequencer may, and must
     /// then take the entry out of the index.
     pub(crate) fn retire(&self) -> bool {
-        let mut history = self.history.lock();
+        let mut history = self.history().lock();
         if matches!(history.versions, Versions::None) {
             history.retired = true;
         }
         history.retired
     }
 
+    /// Forgets all versions.
+    pub(crate) fn clear(&self) {
+        let versions = std::mem::replace(&mut self.history().lock().versions, Versions::None);
+        drop(versions);
+    }
+
     pub(crate) fn is_retired(&self) -> bool {
-        self.history.lock().retired
+        self.history().lock().retired
+    }
+}
+
+impl Keyed for Entry {
+    fn key(&self) -> &[u8] {
+        self.key()
+    }
+}
+
+impl fmt::Debug for Entry {
+    /// Shows the key: the versions would show the entry again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Entry(\"{}\")", self.key().escape_ascii())
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(other.key())
     }
 }
 
@@ -195,20 +245,19 @@ impl Versions {
 #[cfg(test)]
 mod tests {
     use super::Entry;
-    use crate::key::Key;
     use crate::record::{Draft, KeyValue};
     use crate::revision::MainRevision;
 
     /// Puts at the positive revisions, deletions at the negated ones.
     fn entry(changes: &[i64]) -> Entry {
-        let entry = Entry::new(Key::new(b"k"));
+        let entry = Entry::new(b"k");
         for change in changes {
             let position = MainRevision(change.abs()).start();
             let previous = entry.newest().filter(|newest| !newest.is_tombstone());
             entry.push(if *change < 0 {
-                KeyValue::tombstone(entry.key().clone(), position)
+                KeyValue::tombstone(entry.clone(), position)
             } else {
-                Draft::new(entry.key().clone(), b"v").finish(position, previous.as_ref(), None)
+                Draft::new(entry.clone(), b"v").finish(&entry, position, previous.as_ref(), None)
             });
         }
         entry

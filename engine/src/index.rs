@@ -4,10 +4,8 @@
 
 use std::ops::ControlFlow;
 
-use triomphe::Arc;
-
 use crate::entry::Entry;
-use crate::key::{Key, KeyRange};
+use crate::key::KeyRange;
 use crate::revision::{MainRevision, Revision};
 use crate::sync::{Rank, RwLock};
 use crate::tree::Tree;
@@ -53,19 +51,19 @@ impl Index {
         }
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Option<Arc<Entry>> {
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Entry> {
         self.keys.read().tree.get(key).cloned()
     }
 
-    /// The entry of `key`, made if there was none. Only the holder of the sequencer may.
-    pub(crate) fn get_or_insert(&self, key: &Key) -> Arc<Entry> {
+    /// The entry of the key of `new`, which becomes it if there was none. Only the holder of the
+    /// sequencer may.
+    pub(crate) fn get_or_insert(&self, new: &Entry) -> Entry {
         let mut keys = self.keys.write();
-        if let Some(entry) = keys.tree.get(key) {
+        if let Some(entry) = keys.tree.get(new.key()) {
             return entry.clone();
         }
-        let entry = Arc::new(Entry::new(key.clone()));
-        keys.tree.insert(entry.clone());
-        entry
+        keys.tree.insert(new.clone());
+        new.clone()
     }
 
     /// Counts a key in or out. Only the holder of the sequencer may, in revision order.
@@ -110,38 +108,44 @@ impl Index {
     ///
     /// Entries that come or go meanwhile may or may not be seen; what they say at a fixed
     /// revision does not depend on it.
-    pub(crate) fn scan(
-        &self,
-        range: &KeyRange,
-        mut visit: impl FnMut(&Arc<Entry>) -> ControlFlow<()>,
-    ) {
+    pub(crate) fn scan(&self, range: &KeyRange, mut visit: impl FnMut(&Entry) -> ControlFlow<()>) {
         enum Step {
             Done,
-            GoOnBehind(Key),
+            GoOnBehind(Entry),
         }
-        let mut behind: Option<Key> = None;
+        let mut behind: Option<Entry> = None;
         loop {
             let mut seen = 0;
-            let start = behind.as_deref().unwrap_or(range.start());
+            let start = behind.as_ref().map_or(range.start(), Entry::key);
             let step = self.keys.read().tree.visit_from(start, |entry| {
-                let key = entry.key();
-                if behind.as_ref() == Some(key) {
+                if behind.as_ref() == Some(entry) {
                     return ControlFlow::Continue(());
                 }
-                if range.ends_before(key) || visit(entry).is_break() {
+                if range.ends_before(entry.key()) || visit(entry).is_break() {
                     return ControlFlow::Break(Step::Done);
                 }
                 seen += 1;
                 if seen == SCAN_STEP_ENTRIES {
-                    return ControlFlow::Break(Step::GoOnBehind(key.clone()));
+                    return ControlFlow::Break(Step::GoOnBehind(entry.clone()));
                 }
                 ControlFlow::Continue(())
             });
             match step {
-                Some(Step::GoOnBehind(key)) => behind = Some(key),
+                Some(Step::GoOnBehind(entry)) => behind = Some(entry),
                 Some(Step::Done) | None => return,
             }
         }
+    }
+}
+
+/// Records name their entries and entries hold their records: whoever drops the index breaks the
+/// circle.
+impl Drop for Index {
+    fn drop(&mut self) {
+        self.scan(&KeyRange::all(), |entry| {
+            entry.clear();
+            ControlFlow::Continue(())
+        });
     }
 }
 
@@ -150,7 +154,8 @@ mod tests {
     use std::ops::ControlFlow;
 
     use super::{Index, SCAN_STEP_ENTRIES};
-    use crate::key::{Key, KeyRange};
+    use crate::entry::Entry;
+    use crate::key::KeyRange;
     use crate::revision::MainRevision;
 
     #[test]
@@ -158,7 +163,7 @@ mod tests {
         let index = Index::new();
         let name = |number: usize| format!("k{number:04}");
         for number in 0..=SCAN_STEP_ENTRIES * 3 {
-            index.get_or_insert(&Key::new(name(number).as_bytes()));
+            index.get_or_insert(&Entry::new(name(number).as_bytes()));
         }
         let mut seen = Vec::new();
         index.scan(
@@ -178,7 +183,7 @@ mod tests {
     fn counts_say_through_which_change_they_hold() {
         let index = Index::new();
         for (main, key) in [(2, "a"), (3, "b"), (4, "c")] {
-            index.get_or_insert(&Key::new(key.as_bytes()));
+            index.get_or_insert(&Entry::new(key.as_bytes()));
             index.set_alive(key.as_bytes(), true, MainRevision(main).start());
         }
         index.set_alive(b"b", false, MainRevision(9).start());

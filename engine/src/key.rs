@@ -1,65 +1,6 @@
-//! Keys and ranges of keys.
-
-use std::borrow::Borrow;
-use std::cmp::Ordering;
-use std::fmt;
-use std::ops::Deref;
+//! Ranges of keys.
 
 use bytes::Bytes;
-use triomphe::ThinArc;
-
-/// A key as the store keeps it: bytes behind one thin pointer, shared by all versions of the key.
-///
-/// Keys order by unsigned bytewise comparison (DM-9).
-#[derive(Clone)]
-pub(crate) struct Key(ThinArc<(), u8>);
-
-impl Key {
-    pub(crate) fn new(bytes: &[u8]) -> Self {
-        Self(ThinArc::from_header_and_slice((), bytes))
-    }
-}
-
-impl Deref for Key {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.0.slice
-    }
-}
-
-impl Borrow<[u8]> for Key {
-    fn borrow(&self) -> &[u8] {
-        self
-    }
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
-    }
-}
-impl Eq for Key {}
-impl PartialOrd for Key {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Key {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (**self).cmp(&**other)
-    }
-}
-impl std::hash::Hash for Key {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        (**self).hash(state);
-    }
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&Bytes::copy_from_slice(self), f)
-    }
-}
 
 /// The keys that a request is about.
 ///

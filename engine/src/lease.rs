@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::entry::Entry;
 use crate::error::LeaseError;
-use crate::key::Key;
 use crate::record::LeaseId;
 use crate::sync::{Mutex, Rank};
 
@@ -55,7 +55,7 @@ struct Leases {
 struct Lease {
     ttl: Duration,
     expiry: Duration,
-    keys: BTreeSet<Key>,
+    keys: BTreeSet<Entry>,
 }
 
 impl Lessor {
@@ -124,7 +124,7 @@ impl Lessor {
             lease
                 .keys
                 .iter()
-                .map(|key| Bytes::copy_from_slice(key))
+                .map(|key| Bytes::copy_from_slice(key.key()))
                 .collect()
         } else {
             Vec::new()
@@ -153,7 +153,7 @@ impl Lessor {
 
     /// Forgets a lease and returns its keys in order. Only the holder of the sequencer may, and must
     /// then delete them.
-    pub(crate) fn remove(&self, id: LeaseId) -> Result<BTreeSet<Key>, LeaseError> {
+    pub(crate) fn remove(&self, id: LeaseId) -> Result<BTreeSet<Entry>, LeaseError> {
         let mut leases = self.leases.lock();
         let lease = leases.by_id.remove(&id).ok_or(LeaseError::NotFound)?;
         leases.by_expiry.remove(&(lease.expiry, id));
@@ -161,10 +161,10 @@ impl Lessor {
     }
 
     /// Moves a key from one lease to another. Only the holder of the sequencer may.
-    pub(crate) fn move_key(&self, key: &Key, from: Option<LeaseId>, to: Option<LeaseId>) {
+    pub(crate) fn move_key(&self, key: &Entry, from: Option<LeaseId>, to: Option<LeaseId>) {
         let mut leases = self.leases.lock();
         if let Some(lease) = from.and_then(|id| leases.by_id.get_mut(&id)) {
-            lease.keys.remove(&**key);
+            lease.keys.remove(key);
         }
         if let Some(lease) = to.and_then(|id| leases.by_id.get_mut(&id)) {
             lease.keys.insert(key.clone());

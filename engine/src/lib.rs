@@ -27,7 +27,7 @@
 //!
 //! # Reading the source
 //! `commit.rs` is the heart: store, publish, notify. `txn.rs` decides what a commit does, `read.rs`
-//! reads without it. Below them stand `index.rs` (over `tree.rs`), `entry.rs` (the versions of a key),
+//! reads without it. Below them stand `index.rs` (over `tree.rs` and `sorted.rs`), `entry.rs` (a key and its versions),
 //! `record.rs` (one version) and `log.rs` (all changes in order). `watch/` follows the log,
 //! `compaction.rs` shortens it, `lease.rs` and `duties.rs` act when the clock says so.
 
@@ -48,6 +48,7 @@ mod pins;
 mod read;
 mod record;
 mod revision;
+mod sorted;
 mod store;
 mod sync;
 mod tree;

@@ -98,7 +98,7 @@ mod tests {
     use std::ops::ControlFlow;
 
     use super::Log;
-    use crate::key::Key;
+    use crate::entry::Entry;
     use crate::record::KeyValue;
     use crate::revision::{MainRevision, Revision};
 
@@ -109,7 +109,7 @@ mod tests {
         let log = Log::new();
         for main in revisions {
             log.append(KeyValue::tombstone(
-                Key::new(b"k"),
+                Entry::new(b"k"),
                 MainRevision(main).start(),
             ));
         }

@@ -6,7 +6,7 @@ use std::num::NonZeroI64;
 use bytes::Bytes;
 use triomphe::ThinArc;
 
-use crate::key::Key;
+use crate::entry::Entry;
 use crate::revision::{MainRevision, Revision};
 
 /// The name of a lease: any 64-bit number except 0, negative ones included (LE-3).
@@ -40,8 +40,11 @@ impl fmt::Display for LeaseId {
 /// What a record says besides its value.
 #[derive(Debug)]
 struct Header {
-    key: Key,
-    revision: Revision,
+    entry: Entry,
+    /// With `sub` the position; apart, so that the flag fits beside them and a record of a 256-byte
+    /// value takes 320 bytes, which is a size that allocators have.
+    main: MainRevision,
+    sub: u32,
     tombstone: bool,
     create_revision: MainRevision,
     version: i64,
@@ -71,7 +74,7 @@ pub struct KeyValue(ThinArc<Header, u8>);
 impl KeyValue {
     /// The key.
     pub fn key(&self) -> &[u8] {
-        &self.header().key
+        self.header().entry.key()
     }
 
     /// The value; empty for a tombstone, and an empty value is legal too (DM-9).
@@ -87,7 +90,7 @@ impl KeyValue {
 
     /// The key as a shared slice that keeps the record alive; as [`KeyValue::value_bytes`].
     pub fn key_bytes(&self) -> Bytes {
-        Bytes::from_owner(KeyOwner(self.header().key.clone()))
+        Bytes::from_owner(KeyOwner(self.header().entry.clone()))
     }
 
     /// The revision in which the key's present life began (DM-3); 0 for a tombstone.
@@ -97,12 +100,13 @@ impl KeyValue {
 
     /// The revision that wrote this version.
     pub fn mod_revision(&self) -> MainRevision {
-        self.header().revision.main
+        self.header().main
     }
 
     /// The position of the write: its revision, and its place inside it.
     pub fn revision(&self) -> Revision {
-        self.header().revision
+        let Header { main, sub, .. } = *self.header();
+        Revision { main, sub }
     }
 
     /// Writes since creation, this one included (DM-3); 0 for a tombstone.
@@ -126,15 +130,17 @@ impl KeyValue {
         (self.key().len() + self.value().len()) as u64 + RECORD_OVERHEAD_BYTES
     }
 
-    pub(crate) fn stored_key(&self) -> &Key {
-        &self.header().key
+    /// Where the versions of the key are.
+    pub(crate) fn entry(&self) -> &Entry {
+        &self.header().entry
     }
 
-    /// The record that deletes `key`.
-    pub(crate) fn tombstone(key: Key, revision: Revision) -> Self {
+    /// The record that deletes the key of `entry`.
+    pub(crate) fn tombstone(entry: Entry, revision: Revision) -> Self {
         let header = Header {
-            key,
-            revision,
+            entry,
+            main: revision.main,
+            sub: revision.sub,
             tombstone: true,
             create_revision: MainRevision(0),
             version: 0,
@@ -156,7 +162,7 @@ pub const RECORD_OVERHEAD_BYTES: u64 =
 impl fmt::Debug for KeyValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyValue")
-            .field("key", &self.header().key)
+            .field("key", &Bytes::copy_from_slice(self.key()))
             .field("revision", &format_args!("{}", self.revision()))
             .field("create_revision", &self.create_revision().0)
             .field("version", &self.version())
@@ -171,8 +177,8 @@ impl fmt::Debug for KeyValue {
 impl PartialEq for KeyValue {
     fn eq(&self, other: &Self) -> bool {
         let (a, b) = (self.header(), other.header());
-        a.revision == b.revision
-            && a.key == b.key
+        self.revision() == other.revision()
+            && a.entry == b.entry
             && a.create_revision == b.create_revision
             && a.version == b.version
             && a.lease == b.lease
@@ -189,10 +195,10 @@ impl AsRef<[u8]> for ValueOwner {
     }
 }
 
-struct KeyOwner(Key);
+struct KeyOwner(Entry);
 impl AsRef<[u8]> for KeyOwner {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        self.0.key()
     }
 }
 
@@ -202,10 +208,11 @@ impl AsRef<[u8]> for KeyOwner {
 pub(crate) struct Draft(KeyValue);
 
 impl Draft {
-    pub(crate) fn new(key: Key, value: &[u8]) -> Self {
+    pub(crate) fn new(entry: Entry, value: &[u8]) -> Self {
         let header = Header {
-            key,
-            revision: MainRevision(0).start(),
+            entry,
+            main: MainRevision(0),
+            sub: 0,
             tombstone: false,
             create_revision: MainRevision(0),
             version: 0,
@@ -214,13 +221,15 @@ impl Draft {
         Self(KeyValue(ThinArc::from_header_and_slice(header, value)))
     }
 
-    pub(crate) fn key(&self) -> &Key {
-        self.0.stored_key()
+    /// The entry that the record was made for.
+    pub(crate) fn entry(&self) -> &Entry {
+        self.0.entry()
     }
 
-    /// Numbers the record: `previous` is the version that it follows, if the key is alive.
+    /// Numbers the record and gives it to `entry`, which has the same key: `previous` is the version that it follows, if the key is alive.
     pub(crate) fn finish(
         self,
+        entry: &Entry,
         revision: Revision,
         previous: Option<&KeyValue>,
         lease: Option<LeaseId>,
@@ -230,7 +239,11 @@ impl Draft {
             let record = triomphe::Arc::get_mut(record);
             // A draft is never cloned, so this is the only handle (I2 begins after it).
             let header = record.expect("I2: a draft has one owner").header_mut();
-            header.revision = revision;
+            if !header.entry.is(entry) {
+                header.entry = entry.clone();
+            }
+            header.main = revision.main;
+            header.sub = revision.sub;
             header.create_revision = previous.map_or(revision.main, KeyValue::create_revision);
             header.version = previous.map_or(1, |previous| previous.version() + 1);
             header.lease = lease;
@@ -242,15 +255,24 @@ impl Draft {
 #[cfg(test)]
 mod tests {
     use super::{Draft, KeyValue, LeaseId};
-    use crate::key::Key;
+    use crate::entry::Entry;
     use crate::revision::MainRevision;
+
+    fn record(
+        entry: &Entry,
+        main: i64,
+        previous: Option<&KeyValue>,
+        lease: Option<LeaseId>,
+    ) -> KeyValue {
+        let draft = Draft::new(entry.clone(), b"v");
+        draft.finish(entry, MainRevision(main).start(), previous, lease)
+    }
 
     #[test]
     fn dm_3_numbers_follow_the_previous_version() {
-        let key = Key::new(b"k");
-        let draft = || Draft::new(key.clone(), b"v");
-        let first = draft().finish(MainRevision(5).start(), None, None);
-        let second = draft().finish(MainRevision(9).start(), Some(&first), LeaseId::new(3));
+        let entry = Entry::new(b"k");
+        let first = record(&entry, 5, None, None);
+        let second = record(&entry, 9, Some(&first), LeaseId::new(3));
         assert_eq!((first.create_revision().0, first.version()), (5, 1));
         assert_eq!(
             (second.create_revision().0, second.mod_revision().0),
@@ -261,7 +283,7 @@ mod tests {
 
     #[test]
     fn dm_5_a_tombstone_says_nothing_but_its_key_and_revision() {
-        let gone = KeyValue::tombstone(Key::new(b"k"), MainRevision(7).start());
+        let gone = KeyValue::tombstone(Entry::new(b"k"), MainRevision(7).start());
         assert_eq!(
             (gone.key(), gone.mod_revision().0, gone.version()),
             (&b"k"[..], 7, 0)
@@ -271,7 +293,7 @@ mod tests {
 
     #[test]
     fn shared_slices_outlive_the_handle() {
-        let kv = Draft::new(Key::new(b"k"), b"v").finish(MainRevision(2).start(), None, None);
+        let kv = record(&Entry::new(b"k"), 2, None, None);
         let (key, value) = (kv.key_bytes(), kv.value_bytes());
         drop(kv);
         assert_eq!((&key[..], &value[..]), (&b"k"[..], &b"v"[..]));

@@ -63,7 +63,9 @@ impl Store {
             // Under the sequencer, so that a put that moves a key to another lease comes before or
             // after as a whole (LE-7).
             for key in early.unwrap_or_else(|| self.lessor.remove(lease))? {
-                writer.delete(&crate::KeyRange::One(bytes::Bytes::copy_from_slice(&key)));
+                writer.delete(&crate::KeyRange::One(bytes::Bytes::copy_from_slice(
+                    key.key(),
+                )));
             }
             Ok(())
         })

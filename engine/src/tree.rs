@@ -13,10 +13,8 @@
 
 use std::ops::ControlFlow;
 
-use triomphe::Arc;
-
 use crate::entry::Entry;
-use crate::key::Key;
+use crate::sorted::Sorted;
 
 /// Entries in one leaf: as many as the bit set of the living has bits.
 const LEAF_ENTRIES_MAX: usize = u64::BITS as usize;
@@ -37,17 +35,17 @@ enum Node {
     Inner(Box<Inner>),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Leaf {
-    entries: Vec<Arc<Entry>>,
+    entries: Sorted<Entry>,
     /// Bit i: whether entry i is alive.
     alive: u64,
 }
 
 #[derive(Debug)]
 struct Inner {
-    /// `separators[i]` is above every key of child i and not above any of child i + 1.
-    separators: Vec<Key>,
+    /// Separator i is above every key of child i and not above any of child i + 1.
+    separators: Sorted<Entry>,
     children: Vec<Node>,
     /// Living keys below each child.
     alive: Vec<usize>,
@@ -55,14 +53,14 @@ struct Inner {
 
 /// What an insertion pushes up: the new right neighbour and its lowest possible key.
 struct Split {
-    separator: Key,
+    separator: Entry,
     right: Node,
 }
 
 impl Tree {
     pub(crate) fn new() -> Self {
         Self {
-            root: Node::Leaf(Box::default()),
+            root: Node::empty(),
             len: 0,
         }
     }
@@ -72,19 +70,22 @@ impl Tree {
         self.len
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Option<&Arc<Entry>> {
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&Entry> {
         let leaf = self.root.leaf_of(key);
-        leaf.find(key).ok().map(|at| &leaf.entries[at])
+        leaf.entries
+            .find(key)
+            .ok()
+            .map(|at| &leaf.entries.as_slice()[at])
     }
 
     /// Adds an entry whose key is not in the tree yet; it does not count as alive.
-    pub(crate) fn insert(&mut self, entry: Arc<Entry>) {
+    pub(crate) fn insert(&mut self, entry: Entry) {
         self.len += 1;
         if let Some(Split { separator, right }) = self.root.insert(entry) {
-            let left = std::mem::replace(&mut self.root, Node::Leaf(Box::default()));
+            let left = std::mem::replace(&mut self.root, Node::empty());
             let alive = vec![left.alive(), right.alive()];
             let root = Inner {
-                separators: vec![separator],
+                separators: Sorted::one(separator),
                 children: vec![left, right],
                 alive,
             };
@@ -101,10 +102,7 @@ impl Tree {
         while let Node::Inner(inner) = &mut self.root
             && inner.children.len() <= 1
         {
-            self.root = inner
-                .children
-                .pop()
-                .unwrap_or_else(|| Node::Leaf(Box::default()));
+            self.root = inner.children.pop().unwrap_or_else(Node::empty);
         }
     }
 
@@ -130,7 +128,7 @@ impl Tree {
                     node = &inner.children[child];
                 }
                 Node::Leaf(leaf) => {
-                    let (Ok(at) | Err(at)) = leaf.find(key);
+                    let (Ok(at) | Err(at)) = leaf.entries.find(key);
                     return below + (leaf.alive & low_bits(at)).count_ones() as usize;
                 }
             }
@@ -141,7 +139,7 @@ impl Tree {
     pub(crate) fn visit_from<B>(
         &self,
         start: &[u8],
-        mut visit: impl FnMut(&Arc<Entry>) -> ControlFlow<B>,
+        mut visit: impl FnMut(&Entry) -> ControlFlow<B>,
     ) -> Option<B> {
         match self.root.visit_from(start, &mut visit) {
             ControlFlow::Break(value) => Some(value),
@@ -151,6 +149,13 @@ impl Tree {
 }
 
 impl Node {
+    fn empty() -> Self {
+        Self::Leaf(Box::new(Leaf {
+            entries: Sorted::new(),
+            alive: 0,
+        }))
+    }
+
     fn leaf_of(&self, key: &[u8]) -> &Leaf {
         let mut node = self;
         loop {
@@ -175,7 +180,7 @@ impl Node {
         }
     }
 
-    fn insert(&mut self, entry: Arc<Entry>) -> Option<Split> {
+    fn insert(&mut self, entry: Entry) -> Option<Split> {
         match self {
             Node::Leaf(leaf) => leaf.insert(entry),
             Node::Inner(inner) => inner.insert(entry),
@@ -205,12 +210,12 @@ impl Node {
     fn visit_from<B>(
         &self,
         start: &[u8],
-        visit: &mut impl FnMut(&Arc<Entry>) -> ControlFlow<B>,
+        visit: &mut impl FnMut(&Entry) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         match self {
             Node::Leaf(leaf) => {
-                let (Ok(first) | Err(first)) = leaf.find(start);
-                leaf.entries[first..].iter().try_for_each(visit)
+                let (Ok(first) | Err(first)) = leaf.entries.find(start);
+                leaf.entries.as_slice()[first..].iter().try_for_each(visit)
             }
             Node::Inner(inner) => {
                 let first = inner.child_of(start);
@@ -223,12 +228,9 @@ impl Node {
         }
     }
 
-    fn visit_all<B>(
-        &self,
-        visit: &mut impl FnMut(&Arc<Entry>) -> ControlFlow<B>,
-    ) -> ControlFlow<B> {
+    fn visit_all<B>(&self, visit: &mut impl FnMut(&Entry) -> ControlFlow<B>) -> ControlFlow<B> {
         match self {
-            Node::Leaf(leaf) => leaf.entries.iter().try_for_each(visit),
+            Node::Leaf(leaf) => leaf.entries.as_slice().iter().try_for_each(visit),
             Node::Inner(inner) => inner
                 .children
                 .iter()
@@ -237,15 +239,15 @@ impl Node {
     }
 
     /// Takes over everything of the right neighbour, whose lowest possible key is `separator`.
-    fn join(&mut self, separator: Key, right: Node) {
+    fn join(&mut self, separator: Entry, right: Node) {
         match (self, right) {
-            (Node::Leaf(left), Node::Leaf(mut right)) => {
+            (Node::Leaf(left), Node::Leaf(right)) => {
                 left.alive |= right.alive << left.entries.len();
-                left.entries.append(&mut right.entries);
+                left.entries.append(right.entries);
             }
             (Node::Inner(left), Node::Inner(mut right)) => {
-                left.separators.push(separator);
-                left.separators.append(&mut right.separators);
+                left.separators.insert(left.separators.len(), separator);
+                left.separators.append(right.separators);
                 left.children.append(&mut right.children);
                 left.alive.append(&mut right.alive);
             }
@@ -255,13 +257,8 @@ impl Node {
 }
 
 impl Leaf {
-    fn find(&self, key: &[u8]) -> Result<usize, usize> {
-        self.entries
-            .binary_search_by(|entry| (**entry.key()).cmp(key))
-    }
-
-    fn insert(&mut self, entry: Arc<Entry>) -> Option<Split> {
-        let (Ok(at) | Err(at)) = self.find(entry.key());
+    fn insert(&mut self, entry: Entry) -> Option<Split> {
+        let (Ok(at) | Err(at)) = self.entries.find(entry.key());
         if self.entries.len() < LEAF_ENTRIES_MAX {
             self.insert_at(at, entry);
             return None;
@@ -286,21 +283,23 @@ impl Leaf {
         } else {
             right.insert_at(at - middle, entry);
         }
-        let separator = right.entries[0].key().clone();
+        let separator = right.entries.as_slice()[0].clone();
         Some(Split {
             separator,
             right: Node::Leaf(Box::new(right)),
         })
     }
 
-    fn insert_at(&mut self, at: usize, entry: Arc<Entry>) {
+    fn insert_at(&mut self, at: usize, entry: Entry) {
         let low = low_bits(at);
         self.alive = (self.alive & low) | ((self.alive & !low) << 1);
         self.entries.insert(at, entry);
     }
 
     fn remove(&mut self, key: &[u8]) -> bool {
-        let Ok(at) = self.find(key) else { return false };
+        let Ok(at) = self.entries.find(key) else {
+            return false;
+        };
         self.entries.remove(at);
         let low = low_bits(at);
         self.alive = (self.alive & low) | ((self.alive >> 1) & !low);
@@ -308,7 +307,9 @@ impl Leaf {
     }
 
     fn set_alive(&mut self, key: &[u8], alive: bool) -> isize {
-        let Ok(at) = self.find(key) else { return 0 };
+        let Ok(at) = self.entries.find(key) else {
+            return 0;
+        };
         let bit = 1 << at;
         match (self.alive & bit != 0, alive) {
             (false, true) => {
@@ -326,11 +327,13 @@ impl Leaf {
 
 impl Inner {
     fn child_of(&self, key: &[u8]) -> usize {
-        self.separators
-            .partition_point(|separator| **separator <= *key)
+        match self.separators.find(key) {
+            Ok(at) => at + 1,
+            Err(at) => at,
+        }
     }
 
-    fn insert(&mut self, entry: Arc<Entry>) -> Option<Split> {
+    fn insert(&mut self, entry: Entry) -> Option<Split> {
         let child = self.child_of(entry.key());
         let Split { separator, right } = self.children[child].insert(entry)?;
         self.alive[child] = self.children[child].alive();
@@ -366,7 +369,7 @@ impl Inner {
         if fill == 0 {
             self.children.remove(child);
             self.alive.remove(child);
-            if !self.separators.is_empty() {
+            if self.separators.len() > 0 {
                 self.separators.remove(child.saturating_sub(1));
             }
         } else if fill < FILL_MIN {
@@ -406,12 +409,9 @@ mod tests {
     use std::collections::BTreeMap;
     use std::ops::ControlFlow;
 
-    use proptest::prelude::*;
-    use triomphe::Arc;
-
     use super::{Node, Tree};
     use crate::entry::Entry;
-    use crate::key::Key;
+    use proptest::prelude::*;
 
     #[derive(Clone, Debug)]
     enum Step {
@@ -434,14 +434,15 @@ mod tests {
     }
 
     /// Every rule that the types do not enforce.
-    fn check_shape(node: &Node, low: Option<&Key>, high: Option<&Key>, root: bool) -> usize {
+    fn check_shape(node: &Node, low: Option<&Entry>, high: Option<&Entry>, root: bool) -> usize {
         match node {
             Node::Leaf(leaf) => {
-                assert!(root || !leaf.entries.is_empty());
-                assert!(leaf.entries.is_sorted_by(|a, b| a.key() < b.key()));
-                for entry in &leaf.entries {
-                    assert!(low.is_none_or(|low| low <= entry.key()));
-                    assert!(high.is_none_or(|high| entry.key() < high));
+                let entries = leaf.entries.as_slice();
+                assert!(root || !entries.is_empty());
+                assert!(entries.is_sorted_by(|a, b| a < b));
+                for entry in entries {
+                    assert!(low.is_none_or(|low| low <= entry));
+                    assert!(high.is_none_or(|high| entry < high));
                 }
                 1
             }
@@ -453,9 +454,9 @@ mod tests {
                     let low = if at == 0 {
                         low
                     } else {
-                        inner.separators.get(at - 1)
+                        inner.separators.as_slice().get(at - 1)
                     };
-                    let high = inner.separators.get(at).or(high);
+                    let high = inner.separators.as_slice().get(at).or(high);
                     heights.push(check_shape(child, low, high, false));
                     assert_eq!(inner.alive[at], child.alive());
                 }
@@ -474,7 +475,7 @@ mod tests {
                     if let std::collections::btree_map::Entry::Vacant(slot) =
                         model.entry(bytes(*number))
                     {
-                        tree.insert(Arc::new(Entry::new(Key::new(slot.key()))));
+                        tree.insert(Entry::new(slot.key()));
                         slot.insert(false);
                     }
                 }
