@@ -225,13 +225,18 @@ impl Engine {
         self.store.lessor.ids()
     }
 
-    /// How much the engine holds.
+    /// Bytes of all kept versions, each counted as [`KeyValue::size_bytes`] says. One atomic read.
+    pub fn history_bytes(&self) -> u64 {
+        self.store.history_bytes.get()
+    }
+
+    /// How much the engine holds. Looks at every watch.
     pub fn stats(&self) -> Stats {
         let (watches, unsynced_watches) = self.store.hub.count();
         Stats {
             keys: self.store.index.len(),
-            history_bytes: self.store.history_bytes.get(),
-            leases: self.store.lessor.ids().len(),
+            history_bytes: self.history_bytes(),
+            leases: self.store.lessor.count(),
             watches,
             unsynced_watches,
         }

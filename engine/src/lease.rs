@@ -147,6 +147,10 @@ impl Lessor {
             .collect()
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.leases.lock().by_id.len()
+    }
+
     pub(crate) fn exists(&self, id: LeaseId) -> bool {
         self.leases.lock().by_id.contains_key(&id)
     }
