@@ -2,7 +2,8 @@
 //!
 //! This crate alone knows flags, ports, TLS and signals. It is read in the order in which a process
 //! runs: [`parse`] turns the arguments and the environment into an [`Invocation`], which is a text
-//! to print or a [`Config`] to [`run`].
+//! to print or a [`Config`] to [`run`]. A program of your own, a test above all, starts a [`Server`]
+//! instead.
 //!
 //! | module | noun |
 //! |---|---|
@@ -14,6 +15,15 @@
 //! | `url`, `listen_url`, `duration`, `byte_size`, `go_value`, `auth_token`, `auto_compaction` | values of flags |
 //! | `identity` | member and cluster ids |
 //! | `error`, `warning` | what is wrong, and what is odd |
+//! | `run`, `signal` | the life of the process |
+//! | `server` | a server inside a program |
+//! | `node` | both from here on: from a configuration to ports |
+//! | `listener`, `serve`, `connection`, `transport`, `tls` | sockets, from the port down to the bytes |
+//! | `dispatch` | gRPC or HTTP |
+//! | `calls` | counters of gRPC calls |
+//! | `http` | health, version, metrics and the like |
+//! | `log`, `json`, `timestamp` | telling what happens |
+//! | `start_error` | why a server does not start |
 //!
 //! # Differences from etcd
 //! - A flag beats its variable, with a warning, where etcd refuses to start (FL-3).
@@ -22,6 +32,9 @@
 //! - `--auto-compaction-mode=size`, `--auto-compaction-interval` and `--start-revision` are ours.
 //! - Without `--initial-cluster` the cluster is this member with its advertised URLs. etcd has
 //!   `default=http://localhost:2380` and refuses to start if the URLs are others.
+//! - `--client-cert-auth` needs `--trusted-ca-file`; etcd then trusts whom the system trusts.
+//! - Watches and keep-alives end at once when the server stops (FL-15).
+//! - Too frequent pings are not punished (LI-5): the HTTP/2 library does not tell of them.
 //! - Hosts are not resolved, nor is `0.0.0.0` replaced by an address of the machine, so that ids
 //!   depend on the configuration alone.
 
@@ -29,9 +42,12 @@ mod arguments;
 mod auth_token;
 mod auto_compaction;
 mod byte_size;
+mod calls;
 mod config;
 mod config_file;
+mod connection;
 mod data_dir;
+mod dispatch;
 mod draft;
 mod duration;
 mod environment;
@@ -39,9 +55,22 @@ mod error;
 mod flags;
 mod go_value;
 mod help;
+mod http;
 pub mod identity;
 mod invocation;
+mod json;
 mod listen_url;
+mod listener;
+mod log;
+mod node;
+mod run;
+mod serve;
+mod server;
+mod signal;
+mod start_error;
+mod timestamp;
+mod tls;
+mod transport;
 mod url;
 mod version;
 mod warning;
@@ -57,42 +86,14 @@ pub use duration::DurationError;
 pub use error::{ConfigError, ValueError};
 pub use invocation::{Invocation, parse};
 pub use listen_url::{ListenAddress, ListenUrl, ListenUrlError};
+pub use listener::{BindError, BoundAddress};
+/// The engine, for programs that use the store directly.
+pub use revstore_engine as engine;
+pub use run::run;
+pub use server::{Server, ServerBuilder};
+pub use signal::StopSignal;
+pub use start_error::StartError;
+pub use tls::TlsError;
 pub use url::{EndpointUrl, HostPortError, Scheme, UrlError};
 pub use version::{ETCD_CLUSTER_VERSION, ETCD_VERSION, REVSTORE_VERSION};
 pub use warning::Warning;
-
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-};
-
-/// Why a server with a sound configuration did not start or did not end well.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The data directory cannot be created.
-    #[error("cannot create the data directory {}: {source}", path.display())]
-    DataDir {
-        /// The directory.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-}
-
-/// Runs a server until it is told to stop, beginning with what is odd about its configuration.
-///
-/// # Errors
-/// Something the server needs from the system is not to be had.
-pub fn run(config: &Config, warnings: &[Warning]) -> Result<(), RunError> {
-    for warning in warnings {
-        // Whoever closed standard error does not want to know.
-        let _ = writeln!(io::stderr().lock(), "{warning}");
-    }
-    if let Some(path) = &config.data_dir {
-        data_dir::create(path).map_err(|source| RunError::DataDir {
-            path: path.clone(),
-            source,
-        })?;
-    }
-    Ok(())
-}

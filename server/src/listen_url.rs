@@ -58,6 +58,14 @@ impl ListenUrl {
         }
     }
 
+    /// The same address with TLS under it.
+    pub(crate) fn under_tls(&self) -> Self {
+        Self {
+            url: self.url.under_tls(),
+            address: self.address.clone(),
+        }
+    }
+
     /// The URL as it was given.
     pub fn url(&self) -> &EndpointUrl {
         &self.url

@@ -19,9 +19,10 @@ fn main() -> ExitCode {
     };
     let result: Result<(), Box<dyn Error>> = match invocation {
         Invocation::Print(text) => print(&text).map_err(Into::into),
-        Invocation::Serve { config, warnings } => {
-            revstore::run(&config, &warnings).map_err(Into::into)
-        }
+        Invocation::Serve { config, warnings } => match revstore::run(&config, &warnings) {
+            Ok(signal) => signal.die(),
+            Err(error) => Err(error.into()),
+        },
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -121,6 +121,21 @@ impl EndpointUrl {
         }
     }
 
+    /// The same URL with TLS under it.
+    pub(crate) fn under_tls(&self) -> Self {
+        let scheme = if self.scheme.is_unix() {
+            Scheme::Unixs
+        } else {
+            Scheme::Https
+        };
+        let rest = self.text.split_once(':').map_or("", |(_, rest)| rest);
+        Self {
+            scheme,
+            text: format!("{}:{rest}", scheme.as_str()),
+            ..self.clone()
+        }
+    }
+
     /// Reads one URL; blanks around it are dropped.
     ///
     /// # Errors

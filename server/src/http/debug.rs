@@ -1,0 +1,40 @@
+//! `/debug/`: what a Go program shows about itself, as far as we have it (HT-11).
+
+use std::{env, sync::Arc};
+
+use axum::{Router, middleware, response::Response, routing::any};
+
+use super::{Facts, json_answer, only_get, text};
+use crate::json;
+
+pub(super) fn routes(enable_pprof: bool) -> Router<Arc<Facts>> {
+    let routes = Router::new().route("/debug/vars", any(vars));
+    if !enable_pprof {
+        return routes;
+    }
+    let pprof = Router::new()
+        .route("/debug/pprof/", any(pprof_index))
+        .route("/debug/pprof/cmdline", any(pprof_command_line));
+    routes.merge(pprof.route_layer(middleware::from_fn(only_get)))
+}
+
+async fn vars() -> Response {
+    let command_line = json::Texts(&command_line()).to_string();
+    json_answer(format!("{{\n\"cmdline\": {command_line}\n}}\n"))
+}
+
+/// Go's profiles are about Go's runtime; only the command line is left.
+async fn pprof_index() -> Response {
+    text("profiles of this process:\ncmdline\n")
+}
+
+async fn pprof_command_line() -> Response {
+    text(command_line().join("\0"))
+}
+
+fn command_line() -> Vec<String> {
+    let arguments = env::args_os();
+    arguments
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect()
+}

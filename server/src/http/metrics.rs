@@ -1,0 +1,343 @@
+//! `/metrics` (HT-10): numbers for Prometheus, under the names that etcd's dashboards and alerts
+//! read.
+//!
+//! Everything is looked up when somebody asks. What etcd measures of its disk and its raft log is
+//! there with the values of a node that never waits for either. Help texts are ours, and say where a
+//! number means something slightly different.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use prometheus::{
+    Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    TextEncoder, core::Collector, proto::MetricFamily,
+};
+
+use super::{Facts, answer, health, process::Process};
+use crate::{
+    calls::{CODES, Calls},
+    version::{ETCD_CLUSTER_VERSION, ETCD_VERSION},
+};
+
+/// The version of the text format, and its alphabet.
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+pub(super) async fn show(State(facts): State<Arc<Facts>>) -> Response {
+    answer(
+        axum::http::StatusCode::OK,
+        CONTENT_TYPE,
+        render(&facts).unwrap_or_else(|error| format!("# {error}\n")),
+    )
+}
+
+fn render(facts: &Facts) -> prometheus::Result<String> {
+    let mut page = Page::default();
+    server(&mut page, facts)?;
+    store(&mut page, facts)?;
+    calls(&mut page, &facts.calls)?;
+    process(&mut page, &Process::read())?;
+    page.0.sort_by(|a, b| a.name().cmp(b.name()));
+    TextEncoder::new().encode_to_string(&page.0)
+}
+
+fn server(page: &mut Page, facts: &Facts) -> prometheus::Result<()> {
+    let proposals = facts.services.raft_index();
+    let (successes, failures) = facts.probes.counts();
+    let minor_version = ETCD_CLUSTER_VERSION
+        .strip_suffix(".0")
+        .unwrap_or(ETCD_CLUSTER_VERSION);
+    let id = format!("{:x}", facts.identity.member_id);
+
+    page.gauge("etcd_server_has_leader", "There is a leader: 1.", 1)?;
+    page.gauge("etcd_server_is_leader", "This member leads: 1.", 1)?;
+    page.gauge("etcd_server_is_learner", "This member only learns: 0.", 0)?;
+    page.label("etcd_server_id", "The member id.", "server_id", &id)?;
+    page.label(
+        "etcd_server_version",
+        "The version of etcd this server behaves like.",
+        "server_version",
+        ETCD_VERSION,
+    )?;
+    page.label(
+        "etcd_cluster_version",
+        "The version of the cluster.",
+        "cluster_version",
+        minor_version,
+    )?;
+    page.counter(
+        "etcd_server_leader_changes_seen_total",
+        "Elections seen: the one at the start.",
+        1,
+    )?;
+    // Gauges in etcd, in spite of their names.
+    page.gauge(
+        "etcd_server_proposals_committed_total",
+        "The index of the last proposal.",
+        clamp(proposals),
+    )?;
+    page.gauge(
+        "etcd_server_proposals_applied_total",
+        "The index of the last proposal.",
+        clamp(proposals),
+    )?;
+    page.gauge(
+        "etcd_server_proposals_pending",
+        "Proposals that wait: none, they are applied at once.",
+        0,
+    )?;
+    page.counter(
+        "etcd_server_proposals_failed_total",
+        "Proposals that a cluster did not agree on: none.",
+        0,
+    )?;
+    page.counter(
+        "etcd_server_slow_apply_total",
+        "Writes that took longer than 100 ms: not measured.",
+        0,
+    )?;
+    page.gauge(
+        "etcd_server_quota_backend_bytes",
+        "The size at which writes are refused; 0 for no limit.",
+        clamp(facts.quota_bytes.unwrap_or(0)),
+    )?;
+    page.counter(
+        "etcd_server_health_success",
+        "Times /health said that all is well.",
+        successes,
+    )?;
+    page.counter(
+        "etcd_server_health_failures",
+        "Times /health said that something is wrong.",
+        failures,
+    )?;
+    let checks = IntGaugeVec::new(
+        Opts::new(
+            "etcd_server_healthcheck",
+            "Whether a check of /livez or /readyz passes.",
+        ),
+        &["type", "name"],
+    )?;
+    for (kind, list) in [("livez", health::LIVEZ), ("readyz", health::READYZ)] {
+        for check in list {
+            let passes = check.failure(facts).is_none();
+            checks
+                .get_metric_with_label_values(&[kind, check.name()])?
+                .set(passes.into());
+        }
+    }
+    page.add(&checks);
+    Ok(())
+}
+
+fn store(page: &mut Page, facts: &Facts) -> prometheus::Result<()> {
+    let stats = facts.engine.stats();
+    let calls = &facts.calls;
+    let succeeded = |path| calls.succeeded(path);
+
+    let help = "Bytes of all kept versions.";
+    let bytes = clamp(stats.history_bytes);
+    page.gauge("etcd_mvcc_db_total_size_in_bytes", help, bytes)?;
+    page.gauge("etcd_mvcc_db_total_size_in_use_in_bytes", help, bytes)?;
+    for (name, path) in [
+        ("etcd_mvcc_put_total", "/etcdserverpb.KV/Put"),
+        ("etcd_mvcc_delete_total", "/etcdserverpb.KV/DeleteRange"),
+        ("etcd_mvcc_txn_total", "/etcdserverpb.KV/Txn"),
+        ("etcd_mvcc_range_total", "/etcdserverpb.KV/Range"),
+        (
+            "etcd_debugging_lease_granted_total",
+            "/etcdserverpb.Lease/LeaseGrant",
+        ),
+        (
+            "etcd_debugging_lease_revoked_total",
+            "/etcdserverpb.Lease/LeaseRevoke",
+        ),
+    ] {
+        let help = "Calls that succeeded; operations inside transactions do not count.";
+        page.counter(name, help, succeeded(path))?;
+    }
+    let sent = |name| {
+        let methods = calls.methods();
+        let method = methods.into_iter().find(|method| method.name == name);
+        method.map(crate::calls::Method::counts)
+    };
+    let watch = sent("Watch").unwrap_or_default();
+    let keep_alive = sent("LeaseKeepAlive").unwrap_or_default();
+    page.counter(
+        "etcd_debugging_lease_renewed_total",
+        "Keep-alive requests answered.",
+        keep_alive.messages_sent,
+    )?;
+    page.gauge(
+        "etcd_debugging_mvcc_watch_stream_total",
+        "Open watch streams.",
+        clamp(watch.started.saturating_sub(watch.handled.iter().sum())),
+    )?;
+    page.counter(
+        "etcd_debugging_mvcc_events_total",
+        "Watch responses sent; one may hold several events.",
+        watch.messages_sent,
+    )?;
+    page.gauge(
+        "etcd_debugging_mvcc_pending_events_total",
+        "Events queued for slow watches: none, they are read from the log again.",
+        0,
+    )?;
+    page.gauge(
+        "etcd_debugging_mvcc_keys_total",
+        "Keys, with those deleted but not yet compacted.",
+        clamp(stats.keys as u64),
+    )?;
+    page.gauge(
+        "etcd_debugging_mvcc_watcher_total",
+        "Watches.",
+        clamp(stats.watches as u64),
+    )?;
+    page.gauge(
+        "etcd_debugging_mvcc_slow_watcher_total",
+        "Watches that are not caught up.",
+        clamp(stats.unsynced_watches as u64),
+    )?;
+    page.gauge(
+        "etcd_debugging_mvcc_current_revision",
+        "The current revision.",
+        facts.engine.current_revision().0,
+    )?;
+    page.gauge(
+        "etcd_debugging_mvcc_compact_revision",
+        "The compacted revision; -1 if nothing was compacted.",
+        facts.engine.compacted_revision().map_or(-1, |it| it.0),
+    )?;
+    for name in [
+        "etcd_disk_wal_fsync_duration_seconds",
+        "etcd_disk_backend_commit_duration_seconds",
+    ] {
+        let help = "Time spent on the disk: none, nothing is written to it.";
+        page.add(&Histogram::with_opts(HistogramOpts::new(name, help))?);
+    }
+    Ok(())
+}
+
+fn calls(page: &mut Page, calls: &Calls) -> prometheus::Result<()> {
+    const LABELS: [&str; 3] = ["grpc_type", "grpc_service", "grpc_method"];
+    const WITH_CODE: [&str; 4] = ["grpc_type", "grpc_service", "grpc_method", "grpc_code"];
+    let family = |name, help| IntCounterVec::new(Opts::new(name, help), &LABELS);
+    let started = family("grpc_server_started_total", "Calls that began.")?;
+    let received = family("grpc_server_msg_received_total", "Messages received.")?;
+    let sent = family("grpc_server_msg_sent_total", "Messages sent.")?;
+    let handled = IntCounterVec::new(
+        Opts::new(
+            "grpc_server_handled_total",
+            "Calls that ended, by how they ended.",
+        ),
+        &WITH_CODE,
+    )?;
+    for method in calls.methods() {
+        let counts = method.counts();
+        let labels = [method.call_type.as_str(), method.service, method.name];
+        let [call_type, service, name] = labels;
+        for (family, count) in [
+            (&started, counts.started),
+            (&received, counts.messages_received),
+            (&sent, counts.messages_sent),
+        ] {
+            family.get_metric_with_label_values(&labels)?.inc_by(count);
+        }
+        for (code, count) in CODES.iter().zip(counts.handled) {
+            handled
+                .get_metric_with_label_values(&[call_type, service, name, code])?
+                .inc_by(count);
+        }
+    }
+    for family in [&started, &received, &sent, &handled] {
+        page.add(family);
+    }
+    let (received, sent) = calls.bytes();
+    page.counter(
+        "etcd_network_client_grpc_received_bytes_total",
+        "Bytes of messages from clients.",
+        received,
+    )?;
+    page.counter(
+        "etcd_network_client_grpc_sent_bytes_total",
+        "Bytes of messages to clients.",
+        sent,
+    )
+}
+
+fn process(page: &mut Page, process: &Process) -> prometheus::Result<()> {
+    if let Some(seconds) = process.cpu_seconds {
+        let help = "Processor time used.";
+        let total = prometheus::Counter::new("process_cpu_seconds_total", help)?;
+        total.inc_by(seconds);
+        page.add(&total);
+    }
+    if let Some(seconds) = process.start_time_seconds {
+        let help = "When the process started, since 1970.";
+        let start = Gauge::new("process_start_time_seconds", help)?;
+        start.set(seconds);
+        page.add(&start);
+    }
+    for (name, help, value) in [
+        (
+            "process_resident_memory_bytes",
+            "Memory that is in use.",
+            process.resident_bytes,
+        ),
+        (
+            "process_virtual_memory_bytes",
+            "Memory that is reserved.",
+            process.virtual_bytes,
+        ),
+        (
+            "process_open_fds",
+            "Open file descriptors.",
+            process.open_files,
+        ),
+        (
+            "process_max_fds",
+            "File descriptors that may be open.",
+            process.open_files_max,
+        ),
+    ] {
+        if let Some(value) = value {
+            page.gauge(name, help, clamp(value))?;
+        }
+    }
+    Ok(())
+}
+
+/// The families of a page, in the order in which they were added.
+#[derive(Default)]
+struct Page(Vec<MetricFamily>);
+
+impl Page {
+    fn add(&mut self, metric: &impl Collector) {
+        self.0.extend(metric.collect());
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: i64) -> prometheus::Result<()> {
+        let gauge = IntGauge::new(name, help)?;
+        gauge.set(value);
+        self.add(&gauge);
+        Ok(())
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) -> prometheus::Result<()> {
+        let counter = IntCounter::new(name, help)?;
+        counter.inc_by(value);
+        self.add(&counter);
+        Ok(())
+    }
+
+    /// A gauge that is always 1 and whose label is what it says.
+    fn label(&mut self, name: &str, help: &str, key: &str, value: &str) -> prometheus::Result<()> {
+        let gauge = IntGaugeVec::new(Opts::new(name, help), &[key])?;
+        gauge.get_metric_with_label_values(&[value])?.set(1);
+        self.add(&gauge);
+        Ok(())
+    }
+}
+
+fn clamp(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,73 @@
+//! The life of the `revstore` process between its configuration and its end.
+
+use revstore_engine::Engine;
+use tokio::runtime;
+
+use crate::{
+    config::Config,
+    data_dir,
+    log::Log,
+    node::{self, Node, Sockets},
+    signal::{Signals, StopSignal},
+    start_error::StartError,
+    version::{ETCD_VERSION, REVSTORE_VERSION},
+    warning::Warning,
+};
+
+/// Runs a server until a signal tells it to stop, beginning with what is odd about its
+/// configuration. Open streams then end at once, and requests in flight get a second.
+///
+/// Takes over the SIGTERM and SIGINT of the process. To serve inside a program of your own, see
+/// [`Server`](crate::Server).
+///
+/// # Errors
+/// Something the server needs from the system is not to be had.
+pub fn run(config: &Config, warnings: &[Warning]) -> Result<StopSignal, StartError> {
+    let log = Log::open(&config.log).map_err(|(path, source)| StartError::Log { path, source })?;
+    log.info(
+        "starting revstore",
+        &[
+            ("version", &REVSTORE_VERSION),
+            ("etcd-version", &ETCD_VERSION),
+            ("name", &config.name),
+        ],
+    );
+    for warning in warnings {
+        log.warn(&warning.to_string(), &[]);
+    }
+    if let Some(path) = &config.data_dir {
+        data_dir::create(path).map_err(|source| StartError::DataDir {
+            path: path.clone(),
+            source,
+        })?;
+    }
+    let runtime = runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("revstore-worker")
+        .build()
+        .map_err(StartError::Runtime)?;
+    let stopped = runtime.block_on(serve(config, &log));
+    // Nobody waits for a compaction that is still at work.
+    runtime.shutdown_background();
+    let stopped = stopped?;
+    log.info("stopped", &[]);
+    Ok(stopped)
+}
+
+async fn serve(config: &Config, log: &Log) -> Result<StopSignal, StartError> {
+    let mut signals = Signals::listen().map_err(StartError::Signals)?;
+    let sockets = Sockets::bind(config)?;
+    let engine = node::configure(Engine::builder(), config).build();
+    let node = Node::new(config, sockets, engine, log.clone());
+    let shutdown = node.shutdown();
+    let mut serving = std::pin::pin!(node.serve(()));
+    let signal = tokio::select! {
+        // It does not end by itself, unless every port failed; then only a signal is left.
+        () = &mut serving => return Ok(signals.next().await),
+        signal = signals.next() => signal,
+    };
+    log.info("stopping", &[("signal", &format_args!("{signal:?}"))]);
+    shutdown.begin();
+    serving.await;
+    Ok(signal)
+}

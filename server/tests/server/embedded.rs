@@ -1,0 +1,179 @@
+//! A server inside a program.
+
+use std::{net::TcpStream, time::Duration};
+
+use crate::support::{block_on, connect, get, put, watch};
+use revstore::{
+    AutoCompaction, Config, ListenUrl, Server, StartError,
+    engine::{MainRevision, ManualClock, Put},
+};
+use revstore_proto::etcdserverpb::{
+    MemberListRequest, PutRequest, RequestOp, TxnRequest, cluster_client::ClusterClient,
+    kv_client::KvClient, request_op::Request,
+};
+use tonic::{Code, transport::Endpoint};
+
+#[test]
+fn three_lines() -> Result<(), Box<dyn std::error::Error>> {
+    let server = Server::builder().start()?;
+    let endpoint = server.endpoint();
+    let engine = server.engine();
+
+    block_on(async {
+        let channel = Endpoint::new(endpoint.to_owned())?.connect().await?;
+        let put = PutRequest {
+            key: "a".into(),
+            value: "1".into(),
+            ..PutRequest::default()
+        };
+        KvClient::new(channel).put(put).await?;
+        Ok::<_, Box<dyn std::error::Error>>(())
+    })?;
+    assert_eq!(engine.get("a").unwrap().value(), b"1");
+    Ok(())
+}
+
+#[tokio::test]
+async fn it_works_inside_a_tokio_test_and_may_be_dropped_there() {
+    let server = Server::builder().start().unwrap();
+    let address = server.address().unwrap();
+    let channel = connect(address).await;
+    put(channel.clone(), "a").await.unwrap();
+    let mut watch = watch(channel, "a").await;
+    drop(server);
+    // The port is closed when `drop` returns, although clients are still there.
+    TcpStream::connect(address).unwrap_err();
+    let ended = watch.responses.message().await.unwrap_err();
+    assert_eq!(ended.code(), Code::Unavailable, "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_may_be_dropped_inside_a_runtime_with_many_threads() {
+    let server = Server::builder().start().unwrap();
+    put(connect(server.address().unwrap()).await, "a")
+        .await
+        .unwrap();
+    drop(server);
+}
+
+#[tokio::test]
+async fn fl_15_stopping_ends_streams_and_waits_for_the_connections() {
+    let server = Server::builder().start().unwrap();
+    let address = server.address().unwrap();
+    let channel = connect(address).await;
+    let mut watch = watch(channel, "a").await;
+    let (ended, ()) = tokio::join!(watch.responses.message(), server.stop_async());
+    assert_eq!(ended.unwrap_err().code(), Code::Unavailable);
+    TcpStream::connect(address).unwrap_err();
+}
+
+#[test]
+fn fl_16_stopping_an_idle_server_from_a_thread() {
+    let server = Server::builder().start().unwrap();
+    let address = server.address().unwrap();
+    assert_eq!(get(address, "/health").status, 200);
+    server.stop();
+    TcpStream::connect(address).unwrap_err();
+}
+
+#[test]
+fn servers_do_not_know_of_each_other() {
+    let servers = [0; 3].map(|_| Server::builder().start().unwrap());
+    servers[0].engine().put("a", "1").unwrap();
+    assert!(servers[1].engine().get("a").is_none());
+    assert_ne!(servers[1].endpoint(), servers[2].endpoint());
+}
+
+#[tokio::test]
+async fn what_the_engine_writes_clients_see_and_the_clock_is_followed() {
+    let clock = ManualClock::new();
+    let server = Server::builder()
+        .clock(clock.clone())
+        .min_lease_ttl(Duration::from_secs(1))
+        .start()
+        .unwrap();
+    let mut watch = watch(connect(server.address().unwrap()).await, "a").await;
+    let engine = server.engine();
+    let lease = engine.grant(None, 1).unwrap().id;
+    let put = Put::new("a", "1").attached_to(lease);
+    engine.put_with(&put).unwrap();
+    let event = watch.responses.message().await.unwrap().unwrap();
+    assert_eq!(event.events[0].kv.as_ref().unwrap().value, "1");
+    clock.advance(Duration::from_secs(1));
+    let event = watch.responses.message().await.unwrap().unwrap();
+    assert_eq!(event.events[0].kv.as_ref().unwrap().value, "");
+}
+
+#[test]
+fn options_reach_the_engine() {
+    let clock = ManualClock::new();
+    let server = Server::builder()
+        .clock(clock.clone())
+        .start_revision(100)
+        .auto_compaction(AutoCompaction::Revisions {
+            retention: 1,
+            interval: Duration::from_secs(60),
+        })
+        .start()
+        .unwrap();
+    let engine = server.engine();
+    assert_eq!(engine.put("a", "1").unwrap().revision, MainRevision(101));
+    engine.put("a", "2").unwrap();
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(engine.compacted_revision(), Some(MainRevision(101)));
+    // LE-1: etcd's default.
+    let granted = engine.grant(None, 1).unwrap();
+    assert_eq!(granted.ttl, Duration::from_secs(2));
+}
+
+#[tokio::test]
+async fn options_reach_the_services() {
+    let server = Server::builder()
+        .max_txn_ops(1)
+        .max_request_bytes(100)
+        .start()
+        .unwrap();
+    let mut client = KvClient::new(connect(server.address().unwrap()).await);
+    let put = |key: &'static str, length| PutRequest {
+        key: key.into(),
+        value: vec![0; length].into(),
+        ..PutRequest::default()
+    };
+    let operation = |key| RequestOp {
+        request: Some(Request::RequestPut(put(key, 1))),
+    };
+    let txn = TxnRequest {
+        success: vec![operation("a"), operation("b")],
+        ..TxnRequest::default()
+    };
+    let refused = client.txn(txn).await.unwrap_err();
+    assert_eq!(
+        refused.message(),
+        "etcdserver: too many operations in txn request"
+    );
+    let refused = client.put(put("a", 100)).await.unwrap_err();
+    assert_eq!(refused.message(), "etcdserver: request is too large");
+}
+
+#[tokio::test]
+async fn cl_1_clients_are_told_the_real_port() {
+    let server = Server::builder().start().unwrap();
+    let mut client = ClusterClient::new(connect(server.address().unwrap()).await);
+    let list = client.member_list(MemberListRequest::default()).await;
+    let member = list.unwrap().into_inner().members.remove(0);
+    assert_eq!(member.client_ur_ls, [server.endpoint()]);
+}
+
+#[test]
+fn fl_9_a_port_in_use_is_an_error() {
+    let first = Server::builder().start().unwrap();
+    let config = Config {
+        listen_client_urls: vec![ListenUrl::localhost(first.address().unwrap().port())],
+        listen_peer_urls: Vec::new(),
+        ..Config::default()
+    };
+    let error = Server::builder().config(config).start().unwrap_err();
+    assert!(matches!(error, StartError::Bind(_)), "{error:?}");
+    let text = error.to_string();
+    assert!(text.ends_with("bind: address already in use"), "{text}");
+}

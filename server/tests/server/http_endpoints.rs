@@ -1,0 +1,394 @@
+//! The HTTP endpoints, by the clauses of section H. Bodies are those of a real etcd.
+
+use std::net::SocketAddr;
+
+use revstore::Server;
+use revstore_proto::etcdserverpb::{
+    AlarmRequest, AlarmType, alarm_request::AlarmAction, maintenance_client::MaintenanceClient,
+};
+
+use crate::support::{ANY_PORT, Process, block_on, connect, get, http, put, watch};
+
+fn server() -> (Server, SocketAddr) {
+    let server = Server::builder().start().unwrap();
+    let address = server.address().unwrap();
+    (server, address)
+}
+
+fn raise(address: SocketAddr, alarm: AlarmType) {
+    block_on(async {
+        let request = AlarmRequest {
+            action: AlarmAction::Activate.into(),
+            member_id: 5,
+            alarm: alarm.into(),
+        };
+        let mut client = MaintenanceClient::new(connect(address).await);
+        client.alarm(request).await.unwrap();
+    });
+}
+
+fn check(address: SocketAddr, path: &str, status: u16, body: &str) {
+    let answer = get(address, path);
+    assert_eq!(
+        (answer.status, answer.body.as_str()),
+        (status, body),
+        "{path}"
+    );
+}
+
+const HEALTHY: &str = r#"{"health":"true","reason":""}"#;
+
+#[test]
+fn ht_5_health() {
+    let (_server, address) = server();
+    check(address, "/health", 200, HEALTHY);
+    check(address, "/health?serializable=true", 200, HEALTHY);
+    check(address, "/health?exclude=NOSPACE", 200, HEALTHY);
+    let content_type = get(address, "/health");
+    assert_eq!(
+        content_type.header("Content-Type"),
+        Some("text/plain; charset=utf-8")
+    );
+}
+
+#[test]
+fn ht_6_health_tells_of_alarms() {
+    let (_server, address) = server();
+    raise(address, AlarmType::Nospace);
+    let no_space = "{\"health\":\"false\",\"reason\":\"ALARM NOSPACE\"}\n";
+    check(address, "/health", 503, no_space);
+    check(address, "/health?serializable=true", 503, no_space);
+    check(address, "/health?exclude=NOSPACE", 200, HEALTHY);
+    check(address, "/health?exclude=CORRUPT", 503, no_space);
+    raise(address, AlarmType::Corrupt);
+    check(
+        address,
+        "/health?exclude=NOSPACE",
+        503,
+        "{\"health\":\"false\",\"reason\":\"ALARM CORRUPT\"}\n",
+    );
+    check(
+        address,
+        "/health?exclude=NOSPACE&exclude=CORRUPT",
+        200,
+        HEALTHY,
+    );
+}
+
+#[test]
+fn ht_6_only_get_is_allowed() {
+    let (_server, address) = server();
+    for path in [
+        "/health",
+        "/livez",
+        "/readyz",
+        "/livez/serializable_read",
+        "/version",
+    ] {
+        for method in ["POST", "PUT", "HEAD"] {
+            let answer = http(address, method, path);
+            assert_eq!(answer.status, 405, "{method} {path}");
+            assert_eq!(answer.header("Allow"), Some("GET"), "{method} {path}");
+        }
+        assert_eq!(http(address, "POST", path).body, "Method Not Allowed\n");
+    }
+}
+
+#[test]
+fn ht_8_livez_and_readyz() {
+    let (_server, address) = server();
+    check(address, "/livez", 200, "ok\n");
+    check(
+        address,
+        "/livez?verbose",
+        200,
+        "[+]serializable_read ok\nok\n",
+    );
+    check(address, "/livez/serializable_read", 200, "ok\n");
+    check(
+        address,
+        "/livez/data_corruption",
+        404,
+        "404 page not found\n",
+    );
+    check(address, "/livez/", 404, "404 page not found\n");
+    check(address, "/readyz", 200, "ok\n");
+    check(
+        address,
+        "/readyz?verbose",
+        200,
+        "[+]data_corruption ok\n[+]serializable_read ok\n[+]linearizable_read ok\n\
+         [+]non_learner ok\nok\n",
+    );
+    check(
+        address,
+        "/readyz?verbose&exclude=linearizable_read&exclude=non_learner",
+        200,
+        "[+]data_corruption ok\n[+]serializable_read ok\nok\n",
+    );
+    check(
+        address,
+        "/readyz/linearizable_read?verbose",
+        200,
+        "[+]linearizable_read ok\nok\n",
+    );
+    check(address, "/readyz/nope", 404, "404 page not found\n");
+}
+
+#[test]
+fn ht_8_readyz_fails_for_damage_but_not_for_lack_of_space() {
+    let (_server, address) = server();
+    raise(address, AlarmType::Nospace);
+    check(address, "/readyz", 200, "ok\n");
+    raise(address, AlarmType::Corrupt);
+    check(
+        address,
+        "/readyz",
+        503,
+        "[-]data_corruption failed: alarm activated: CORRUPT\n[+]serializable_read ok\n\
+         [+]linearizable_read ok\n[+]non_learner ok\n\n",
+    );
+    check(
+        address,
+        "/readyz/data_corruption",
+        503,
+        "[-]data_corruption failed: alarm activated: CORRUPT\n\n",
+    );
+    check(address, "/readyz?exclude=data_corruption", 200, "ok\n");
+    check(address, "/livez", 200, "ok\n");
+}
+
+#[test]
+fn ht_9_version() {
+    let (_server, address) = server();
+    check(
+        address,
+        "/version",
+        200,
+        r#"{"etcdserver":"3.5.30","etcdcluster":"3.5.0"}"#,
+    );
+    let answer = get(address, "/version");
+    assert_eq!(answer.header("Content-Type"), Some("application/json"));
+}
+
+/// The value of a line of `/metrics` without labels, or with those that are part of `name`.
+fn metric(page: &str, name: &str) -> Option<f64> {
+    let line = page
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    line.parse().ok()
+}
+
+#[test]
+fn ht_10_metrics_have_the_names_that_tools_read() {
+    let (_server, address) = server();
+    let answer = get(address, "/metrics");
+    assert_eq!(answer.status, 200);
+    let content_type = answer.header("Content-Type").unwrap();
+    assert!(content_type.starts_with("text/plain; version=0.0.4"));
+    let page = answer.body;
+    for (name, value) in [
+        ("etcd_server_has_leader", 1.0),
+        ("etcd_server_is_leader", 1.0),
+        (r#"etcd_server_version{server_version="3.5.30"}"#, 1.0),
+        (r#"etcd_cluster_version{cluster_version="3.5"}"#, 1.0),
+        (r#"etcd_server_id{server_id="8e9e05c52164694d"}"#, 1.0),
+        ("etcd_server_leader_changes_seen_total", 1.0),
+        ("etcd_server_proposals_committed_total", 4.0),
+        ("etcd_server_proposals_applied_total", 4.0),
+        ("etcd_server_proposals_pending", 0.0),
+        ("etcd_server_proposals_failed_total", 0.0),
+        ("etcd_server_quota_backend_bytes", 2_147_483_648.0),
+        ("etcd_server_health_success", 0.0),
+        ("etcd_server_health_failures", 0.0),
+        (
+            r#"etcd_server_healthcheck{name="data_corruption",type="readyz"}"#,
+            1.0,
+        ),
+        ("etcd_server_slow_apply_total", 0.0),
+        ("etcd_mvcc_db_total_size_in_bytes", 0.0),
+        ("etcd_mvcc_db_total_size_in_use_in_bytes", 0.0),
+        ("etcd_mvcc_put_total", 0.0),
+        ("etcd_mvcc_delete_total", 0.0),
+        ("etcd_mvcc_txn_total", 0.0),
+        ("etcd_mvcc_range_total", 0.0),
+        ("etcd_debugging_mvcc_keys_total", 0.0),
+        ("etcd_debugging_mvcc_watcher_total", 0.0),
+        ("etcd_debugging_mvcc_watch_stream_total", 0.0),
+        ("etcd_debugging_mvcc_slow_watcher_total", 0.0),
+        ("etcd_debugging_mvcc_events_total", 0.0),
+        ("etcd_debugging_mvcc_pending_events_total", 0.0),
+        ("etcd_debugging_mvcc_current_revision", 1.0),
+        ("etcd_debugging_mvcc_compact_revision", -1.0),
+        ("etcd_debugging_lease_granted_total", 0.0),
+        ("etcd_debugging_lease_revoked_total", 0.0),
+        ("etcd_debugging_lease_renewed_total", 0.0),
+        ("etcd_disk_wal_fsync_duration_seconds_count", 0.0),
+        ("etcd_disk_backend_commit_duration_seconds_count", 0.0),
+        ("etcd_network_client_grpc_sent_bytes_total", 0.0),
+        ("etcd_network_client_grpc_received_bytes_total", 0.0),
+    ] {
+        assert_eq!(metric(&page, name), Some(value), "{name}");
+    }
+    for name in [
+        "process_cpu_seconds_total",
+        "process_start_time_seconds",
+        "process_resident_memory_bytes",
+        "process_open_fds",
+    ] {
+        assert_eq!(
+            metric(&page, name).is_some(),
+            cfg!(target_os = "linux"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn ht_10_metrics_follow_what_happens() {
+    let (_server, address) = server();
+    block_on(async {
+        let channel = connect(address).await;
+        put(channel.clone(), "a").await.unwrap();
+        put(channel.clone(), "").await.unwrap_err();
+        let _watch = watch(channel, "a").await;
+        get(address, "/health");
+
+        let page = get(address, "/metrics").body;
+        let of_put = |name: &str, code: &str| {
+            let code = match code {
+                "" => String::new(),
+                code => format!(r#"grpc_code="{code}","#),
+            };
+            let labels = r#"grpc_method="Put",grpc_service="etcdserverpb.KV",grpc_type="unary""#;
+            metric(&page, &format!("{name}{{{code}{labels}}}"))
+        };
+        assert_eq!(of_put("grpc_server_started_total", ""), Some(2.0));
+        assert_eq!(of_put("grpc_server_handled_total", "OK"), Some(1.0));
+        assert_eq!(
+            of_put("grpc_server_handled_total", "InvalidArgument"),
+            Some(1.0)
+        );
+        assert_eq!(of_put("grpc_server_msg_received_total", ""), Some(2.0));
+        assert_eq!(of_put("grpc_server_msg_sent_total", ""), Some(1.0));
+        for (name, value) in [
+            ("etcd_mvcc_put_total", 1.0),
+            ("etcd_debugging_mvcc_keys_total", 1.0),
+            ("etcd_debugging_mvcc_watcher_total", 1.0),
+            ("etcd_debugging_mvcc_watch_stream_total", 1.0),
+            ("etcd_debugging_mvcc_current_revision", 2.0),
+            ("etcd_server_health_success", 1.0),
+        ] {
+            assert_eq!(metric(&page, name), Some(value), "{name}");
+        }
+        let received = metric(&page, "etcd_network_client_grpc_received_bytes_total");
+        assert!(received > Some(0.0), "{received:?}");
+    });
+}
+
+#[test]
+fn ht_11_other_paths() {
+    let (_server, address) = server();
+    for path in [
+        "/",
+        "/nope",
+        "/v2/keys",
+        "/metrics/",
+        "/version/",
+        "/debug/pprof/",
+    ] {
+        check(address, path, 404, "404 page not found\n");
+    }
+    let moved = get(address, "/v3");
+    assert_eq!(
+        (moved.status, moved.header("Location")),
+        (301, Some("/v3/"))
+    );
+    let vars = get(address, "/debug/vars");
+    assert_eq!(vars.status, 200);
+    assert!(vars.body.contains("\"cmdline\": ["), "{}", vars.body);
+}
+
+#[test]
+fn ht_11_other_origins_are_welcome() {
+    let (_server, address) = server();
+    for path in ["/health", "/nope"] {
+        let answer = get(address, path);
+        assert_eq!(answer.header("Access-Control-Allow-Origin"), Some("*"));
+        let asked = http(address, "OPTIONS", path);
+        assert_eq!((asked.status, asked.body.as_str()), (200, ""), "{path}");
+        assert_eq!(
+            asked.header("Access-Control-Allow-Methods"),
+            Some("POST, GET, OPTIONS, PUT, DELETE")
+        );
+        assert_eq!(
+            asked.header("Access-Control-Allow-Headers"),
+            Some("accept, content-type, authorization")
+        );
+    }
+}
+
+#[test]
+fn ht_11_pprof_if_enabled() {
+    let mut process = Process::start(ANY_PORT.iter().chain([&"--enable-pprof"]));
+    let address = process.address_of("client");
+    assert_eq!(get(address, "/debug/pprof/").status, 200);
+    let command_line = get(address, "/debug/pprof/cmdline").body;
+    assert!(command_line.contains("--enable-pprof"), "{command_line}");
+}
+
+#[test]
+fn ht_12_metrics_urls() {
+    let metrics = "--listen-metrics-urls=http://127.0.0.1:0";
+    let mut process = Process::start(ANY_PORT.iter().chain([&metrics]));
+    let address = process.address_of("metrics");
+    for path in ["/metrics", "/health", "/livez", "/readyz"] {
+        assert_eq!(get(address, path).status, 200, "{path}");
+    }
+    for path in ["/version", "/debug/vars", "/v3", "/v3/kv/range", "/"] {
+        assert_eq!(get(address, path).status, 404, "{path}");
+    }
+    let answer = get(address, "/health");
+    assert_eq!(answer.header("Access-Control-Allow-Origin"), None);
+}
+
+#[test]
+fn ht_13_client_http_urls_take_http_away_from_the_client_port() {
+    // Another address: with port 0 the two would look the same.
+    let client_http = "--listen-client-http-urls=http://127.0.0.2:0";
+    let mut process = Process::start(ANY_PORT.iter().chain([&client_http]));
+    let grpc = process.address_of("client");
+    let http = process.address_of("client HTTP");
+    assert_eq!(get(http, "/health").status, 200);
+    block_on(async {
+        put(connect(grpc).await, "a").await.unwrap();
+        put(connect(http).await, "a").await.unwrap_err();
+    });
+    // An HTTP/1.1 request is no HTTP/2 preface: whatever comes back is no answer to it.
+    let mut stream = std::net::TcpStream::connect(grpc).unwrap();
+    std::io::Write::write_all(&mut stream, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut stream, &mut answer);
+    assert!(!answer.starts_with(b"HTTP/1.1 200"), "{answer:?}");
+}
+
+#[test]
+fn ht_14_peer_port() {
+    let mut process = Process::start(ANY_PORT);
+    let address = process.address_of("peer");
+    let version = get(address, "/version");
+    assert_eq!(version.status, 200);
+    assert!(version.body.contains("etcdserver"));
+    let members = get(address, "/members");
+    assert_eq!(members.status, 200);
+    assert!(
+        members.body.contains(
+            r#""peerURLs":["http://localhost:2380"],"name":"default","clientURLs":["http://127.0.0.1:0"]"#
+        ),
+        "{}",
+        members.body
+    );
+    for path in ["/health", "/metrics", "/"] {
+        assert_eq!(get(address, path).status, 404, "{path}");
+    }
+}

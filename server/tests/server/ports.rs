@@ -1,0 +1,262 @@
+//! What the ports speak: HTTP/1.1 and HTTP/2, in the clear, under TLS, over Unix sockets.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    os::unix::net::UnixStream,
+};
+
+use crate::certificates::{Authority, tls, tls_channel};
+use crate::support::{ANY_PORT, Process, block_on, connect, display, get, http_over, put};
+use revstore::{Certificate, ClientAuth, Server, Tls, TlsVersion};
+use tonic::transport::Endpoint;
+
+#[test]
+fn ht_1_one_port_speaks_grpc_and_http() {
+    let server = Server::builder().start().unwrap();
+    let address = server.address().unwrap();
+    block_on(async {
+        assert_eq!(put(connect(address).await, "a").await.unwrap(), 2);
+    });
+    assert_eq!(get(address, "/health").status, 200);
+}
+
+#[test]
+fn ht_4_an_upgrade_to_http_2_is_ignored() {
+    let server = Server::builder().start().unwrap();
+    let mut stream = TcpStream::connect(server.address().unwrap()).unwrap();
+    let request =
+        b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings, close\r\n\
+          Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n";
+    stream.write_all(request).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+}
+
+/// The settings that a server announces, as pairs of identifier and value.
+fn settings(address: SocketAddr) -> Vec<(u16, u32)> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .unwrap();
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).unwrap();
+    let [_, high, low, kind, ..] = head;
+    assert_eq!(kind, 4, "the first frame holds settings");
+    let mut payload = vec![0; usize::from(u16::from_be_bytes([high, low]))];
+    stream.read_exact(&mut payload).unwrap();
+    let settings = payload.chunks_exact(6).map(|it| {
+        let id = u16::from_be_bytes([it[0], it[1]]);
+        (id, u32::from_be_bytes([it[2], it[3], it[4], it[5]]))
+    });
+    settings.collect()
+}
+
+const MAX_CONCURRENT_STREAMS: u16 = 3;
+
+#[test]
+fn li_4_concurrent_streams_are_unlimited_unless_limited() {
+    let limit = |address| {
+        let settings = settings(address).into_iter();
+        let limit = settings.rev().find(|(id, _)| *id == MAX_CONCURRENT_STREAMS);
+        limit.map(|(_, value)| value)
+    };
+    let server = Server::builder().start().unwrap();
+    assert_eq!(limit(server.address().unwrap()), None);
+    let mut process = Process::start(ANY_PORT.iter().chain([&"--max-concurrent-streams=3"]));
+    assert_eq!(limit(process.address_of("client")), Some(3));
+}
+
+/// A server under TLS, with a certificate for its address.
+fn secure(authority: &Authority, client_auth: Option<ClientAuth>) -> (Server, SocketAddr) {
+    let pair = authority.issue("server", "127.0.0.1");
+    let tls = Tls {
+        certificate: Certificate::Files {
+            cert_file: pair.cert_file,
+            key_file: pair.key_file,
+        },
+        client_auth,
+        cipher_suites: Vec::new(),
+        min_version: TlsVersion::V1_2,
+        max_version: TlsVersion::V1_3,
+    };
+    let server = Server::builder().tls(tls).start().unwrap();
+    let address = server.address().unwrap();
+    (server, address)
+}
+
+#[test]
+fn ht_2_h2_is_agreed_on_when_offered_and_nothing_else_ever() {
+    let authority = Authority::new();
+    let (server, address) = secure(&authority, None);
+    assert!(server.endpoint().starts_with("https://"));
+    for (offered, agreed) in [
+        (&["h2", "http/1.1"] as &[&str], Some(b"h2" as &[u8])),
+        (&["http/1.1"], None),
+        (&[], None),
+    ] {
+        let mut stream = tls(address, authority.client(None, offered)).unwrap();
+        assert_eq!(stream.conn.alpn_protocol(), agreed, "{offered:?}");
+        if agreed.is_none() {
+            assert_eq!(http_over(&mut stream, "GET", "/health").status, 200);
+        }
+    }
+    block_on(async {
+        let client = authority.client(None, &["h2"]);
+        let channel = tls_channel(address, client).await.unwrap();
+        assert_eq!(put(channel, "a").await.unwrap(), 2);
+    });
+}
+
+#[test]
+fn ht_3_plain_http_to_a_tls_port_gets_no_reply() {
+    let authority = Authority::new();
+    let (_server, address) = secure(&authority, None);
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        .unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer, b"");
+}
+
+fn client_auth(authority: &Authority) -> ClientAuth {
+    ClientAuth {
+        trusted_ca_file: Some(authority.file()),
+        crl_file: None,
+        allowed_hostnames: Vec::new(),
+    }
+}
+
+/// Whether a client with this certificate is served. Under TLS 1.3 the refusal comes after the
+/// handshake, as far as the client can see.
+fn is_served(authority: &Authority, address: SocketAddr, name: Option<&str>) -> bool {
+    let pair = name.map(|name| authority.issue(name, name));
+    let client = authority.client(pair.as_ref(), &["h2"]);
+    block_on(async {
+        match tls_channel(address, client).await {
+            Ok(channel) => put(channel, "a").await.is_ok(),
+            Err(_) => false,
+        }
+    })
+}
+
+#[test]
+fn tl_1_client_certificates_are_demanded_with_a_client_authority() {
+    let authority = Authority::new();
+    let (_server, address) = secure(&authority, Some(client_auth(&authority)));
+    assert!(is_served(&authority, address, Some("client")));
+    assert!(!is_served(&authority, address, None));
+}
+
+#[test]
+fn tl_1_client_certificates_may_have_to_hold_a_name() {
+    let authority = Authority::new();
+    let auth = ClientAuth {
+        allowed_hostnames: vec!["a.example".to_owned(), "b.example".to_owned()],
+        ..client_auth(&authority)
+    };
+    let (_server, address) = secure(&authority, Some(auth));
+    assert!(is_served(&authority, address, Some("b.example")));
+    assert!(!is_served(&authority, address, Some("c.example")));
+}
+
+#[test]
+fn tl_1_a_renewed_certificate_is_taken_up() {
+    let old = Authority::new();
+    let (_server, address) = secure(&old, None);
+    tls(address, old.client(None, &[])).unwrap();
+
+    // Another authority altogether, so that it cannot be mistaken.
+    let new = Authority::new();
+    let pair = new.issue("server", "127.0.0.1");
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(10);
+    for (from, to) in [
+        (&pair.key_file, "server-key.pem"),
+        (&pair.cert_file, "server.pem"),
+    ] {
+        let to = old.path().join(to);
+        std::fs::copy(from, &to).unwrap();
+        // File systems with coarse times would hide the change.
+        let file = std::fs::File::options().write(true).open(to).unwrap();
+        file.set_modified(later).unwrap();
+    }
+    tls(address, new.client(None, &[])).unwrap();
+    tls(address, old.client(None, &[])).unwrap_err();
+}
+
+#[test]
+fn tl_1_the_flags() {
+    let authority = Authority::new();
+    let server = authority.issue("server", "127.0.0.1");
+    let mut process = Process::start([
+        "--listen-client-urls=https://127.0.0.1:0".to_owned(),
+        "--advertise-client-urls=https://127.0.0.1:0".to_owned(),
+        // A peer port under TLS is bound, although it has no certificate.
+        "--listen-peer-urls=https://127.0.0.1:0".to_owned(),
+        format!("--cert-file={}", display(&server.cert_file)),
+        format!("--key-file={}", display(&server.key_file)),
+        format!("--trusted-ca-file={}", display(&authority.file())),
+        "--client-cert-auth".to_owned(),
+        "--tls-min-version=TLS1.3".to_owned(),
+    ]);
+    let address = process.address_of("client");
+    assert!(is_served(&authority, address, Some("client")));
+    assert!(!is_served(&authority, address, None));
+}
+
+#[test]
+fn tl_1_a_bad_certificate_is_fatal() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("bad.pem");
+    std::fs::write(&file, "no certificate").unwrap();
+    let process = Process::start([
+        "--listen-client-urls=https://127.0.0.1:0".to_owned(),
+        "--advertise-client-urls=https://127.0.0.1:0".to_owned(),
+        "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+        format!("--cert-file={}", display(&file)),
+        format!("--key-file={}", display(&file)),
+    ]);
+    let (status, log) = process.wait();
+    assert_eq!(status.code(), Some(1));
+    assert!(log.last().unwrap().contains("bad.pem"), "{log:?}");
+}
+
+#[test]
+fn tl_1_auto_tls() {
+    let mut process = Process::start([
+        "--listen-client-urls=https://127.0.0.1:0",
+        "--advertise-client-urls=https://127.0.0.1:0",
+        "--listen-peer-urls=http://127.0.0.1:0",
+        "--auto-tls",
+    ]);
+    let address = process.address_of("client");
+    // Nobody can know the certificate; a client that trusts another one gets far enough to say so.
+    let refused = tls(address, Authority::new().client(None, &[])).unwrap_err();
+    assert!(refused.to_string().contains("certificate"), "{refused}");
+}
+
+#[test]
+fn tl_3_a_unix_socket_serves_both_and_is_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_revstore"));
+    command.current_dir(directory.path()).args([
+        "--listen-client-urls=unix://localhost:1",
+        "--advertise-client-urls=unix://localhost:1",
+        "--listen-peer-urls=http://127.0.0.1:0",
+    ]);
+    let mut process = Process::spawn(&mut command);
+    process.wait_for_line("ready to serve client requests");
+    let path = directory.path().join("localhost:1");
+    let answer = http_over(UnixStream::connect(&path).unwrap(), "GET", "/health");
+    assert_eq!(answer.status, 200);
+    block_on(async {
+        let endpoint = Endpoint::new(format!("unix:{}", path.display())).unwrap();
+        put(endpoint.connect().await.unwrap(), "a").await.unwrap();
+    });
+    process.signal("TERM");
+    let _ = process.wait();
+    assert!(!path.exists());
+}

@@ -1,0 +1,233 @@
+//! The life of the process: start, readiness, signals, end.
+
+use std::{
+    net::TcpListener,
+    os::unix::{net::UnixStream, process::ExitStatusExt},
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::Instant,
+};
+
+use crate::support::{ANY_PORT, DEADLINE, Process, block_on, connect, display, get, put, watch};
+use tonic::Code;
+
+const SIGHUP: i32 = 1;
+const SIGINT: i32 = 2;
+const SIGTERM: i32 = 15;
+
+#[test]
+fn fl_9_a_port_in_use_is_fatal() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let process = Process::start([
+        format!("--listen-client-urls=http://{address}"),
+        "--advertise-client-urls=http://127.0.0.1:0".to_owned(),
+        "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+    ]);
+    let (status, log) = process.wait();
+    assert_eq!(status.code(), Some(1));
+    let last = log.last().unwrap();
+    let expected = format!("listen tcp {address}: bind: address already in use");
+    assert!(last.contains(&expected), "{last}");
+    assert!(!log.iter().any(|line| line.contains("ready to serve")));
+}
+
+#[test]
+fn fl_10_port_0_is_shown_and_member_list_keeps_the_advertised_url() {
+    let mut process = Process::start(ANY_PORT);
+    let address = process.address_of("client");
+    assert_ne!(address.port(), 0);
+    block_on(async {
+        use revstore_proto::etcdserverpb::{MemberListRequest, cluster_client::ClusterClient};
+        let mut client = ClusterClient::new(connect(address).await);
+        let list = client.member_list(MemberListRequest::default()).await;
+        let member = list.unwrap().into_inner().members.remove(0);
+        assert_eq!(member.client_ur_ls, ["http://127.0.0.1:0"]);
+    });
+}
+
+#[test]
+fn fl_11_all_client_urls_are_served() {
+    // Two loopback addresses, since the same URL given twice counts once.
+    let mut process = Process::start([
+        "--listen-client-urls=http://127.0.0.1:0,http://127.0.0.2:0",
+        "--advertise-client-urls=http://127.0.0.1:0",
+        "--listen-peer-urls=http://127.0.0.1:0",
+    ]);
+    process.wait_for_line("ready to serve client requests");
+    let lines = process.log.iter();
+    let lines: Vec<_> = lines
+        .filter(|line| line.contains("serving client traffic"))
+        .collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for line in lines {
+        let address = line.split('"').rev().nth(1).unwrap().parse().unwrap();
+        assert_eq!(get(address, "/health").status, 200);
+    }
+}
+
+#[test]
+fn fl_13_the_ready_line_is_json_on_standard_error() {
+    let mut process = Process::start(ANY_PORT);
+    let line = process.wait_for_line("ready to serve client requests");
+    assert!(line.starts_with("{\"level\":\"info\",\"ts\":\""), "{line}");
+    assert!(line.ends_with('}'), "{line}");
+    // It says so once the sockets accept.
+    let address = process.address_of("client");
+    assert_eq!(get(address, "/health").status, 200);
+}
+
+#[test]
+fn fl_12_the_level_can_hide_it_and_outputs_can_move_it() {
+    let directory = tempfile::tempdir().unwrap();
+    // The log says nothing, so the file of a socket is what can be waited for.
+    let log_of = |flag: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_revstore"));
+        command.current_dir(directory.path()).args([
+            "--listen-client-urls=unix://localhost:1",
+            "--advertise-client-urls=unix://localhost:1",
+            "--listen-peer-urls=http://127.0.0.1:0",
+            flag,
+        ]);
+        let process = Process::spawn(&mut command);
+        wait_until_connected(&directory.path().join("localhost:1"));
+        process.signal("TERM");
+        process.wait().1
+    };
+    assert_eq!(log_of("--log-level=warn"), Vec::<String>::new());
+    assert_eq!(log_of("--log-outputs=log"), Vec::<String>::new());
+    let written = std::fs::read_to_string(directory.path().join("log")).unwrap();
+    assert!(
+        written.contains("ready to serve client requests"),
+        "{written}"
+    );
+}
+
+/// Tries until a socket file takes connections: without a log there is nothing else to wait for.
+fn wait_until_connected(path: &Path) {
+    let start = Instant::now();
+    while UnixStream::connect(path).is_err() {
+        assert!(
+            start.elapsed() < DEADLINE,
+            "{} stays closed",
+            path.display()
+        );
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn fl_3_warnings_of_the_configuration_are_logged() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_revstore"));
+    command.args(ANY_PORT);
+    let mut process = Process::spawn(&mut command);
+    process.wait_for_line("ready to serve client requests");
+    assert!(!process.log.iter().any(|line| line.contains("\"warn\"")));
+
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("config.yaml");
+    let text = "listen-client-urls: http://127.0.0.1:0\nadvertise-client-urls: http://x:1\n\
+                listen-peer-urls: http://127.0.0.1:0\nnonsense: true\n";
+    std::fs::write(&file, text).unwrap();
+    let mut process = Process::start([format!("--config-file={}", display(&file))]);
+    let line = process.wait_for_line("nonsense");
+    assert!(line.starts_with("{\"level\":\"warn\""), "{line}");
+}
+
+fn check_dies_by(name: &str, number: i32) {
+    let mut process = Process::start(ANY_PORT);
+    process.wait_for_line("ready to serve client requests");
+    process.signal(name);
+    let (status, log) = process.wait();
+    assert_eq!(status.signal(), Some(number), "{name}: {log:#?}");
+}
+
+#[test]
+fn fl_14_it_dies_by_the_signal_that_stopped_it() {
+    check_dies_by("TERM", SIGTERM);
+    check_dies_by("INT", SIGINT);
+    check_dies_by("HUP", SIGHUP);
+}
+
+#[test]
+fn fl_14_a_shell_sees_143() {
+    // `sh` reports what `wait` returned for its child; the process is replaced by nothing.
+    let script = r#""$0" "$@" & echo $!; wait $!; echo $?"#;
+    let mut shell = Command::new("/bin/sh");
+    shell
+        .args(["-c", script, env!("CARGO_BIN_EXE_revstore")])
+        .args(ANY_PORT)
+        .stdout(Stdio::piped());
+    let mut process = Process::spawn(&mut shell);
+    process.wait_for_line("ready to serve client requests");
+    let mut output = process.take_stdout();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+    let killed = Command::new("kill")
+        .args(["-s", "TERM", line.trim()])
+        .status();
+    assert!(killed.unwrap().success());
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut output, &mut rest).unwrap();
+    assert_eq!(rest.trim(), "143");
+}
+
+#[test]
+fn fl_15_an_open_watch_ends_at_once_and_holds_nothing_up() {
+    let mut process = Process::start(ANY_PORT);
+    let address = process.address_of("client");
+    process.wait_for_line("ready to serve client requests");
+    block_on(async {
+        let channel = connect(address).await;
+        let mut watch = watch(channel.clone(), "a").await;
+        put(channel.clone(), "a").await.unwrap();
+        let event = watch.responses.message().await.unwrap().unwrap();
+        assert_eq!(event.events.len(), 1);
+
+        process.signal("TERM");
+        let ended = watch.responses.message().await.unwrap_err();
+        assert_eq!(ended.code(), Code::Unavailable, "{ended:?}");
+        // The client goes on reading while the process ends, as clients do.
+        let waited = tokio::task::spawn_blocking(|| process.wait()).await;
+        let (status, log) = waited.unwrap();
+        assert_eq!(status.signal(), Some(SIGTERM));
+        // Nobody had to wait for the end of the grace.
+        let cut = log.iter().any(|line| line.contains("cutting connections"));
+        assert!(!cut, "{log:#?}");
+    });
+}
+
+/// What envtest does, step by step: look for a flag in the help, start, poll, stop.
+#[test]
+fn envtest() {
+    let help = Command::new(env!("CARGO_BIN_EXE_revstore"))
+        .arg("--help")
+        .output()
+        .unwrap();
+    assert!(help.status.success());
+    let text = [help.stdout, help.stderr].concat();
+    let text = String::from_utf8(text).unwrap();
+    let is_listed = text
+        .lines()
+        .any(|line| line.trim_start().starts_with("--unsafe-no-fsync"));
+    assert!(is_listed, "{text}");
+
+    let directory = tempfile::tempdir().unwrap();
+    let mut process = Process::start([
+        "--advertise-client-urls=http://127.0.0.1:0".to_owned(),
+        format!("--data-dir={}", display(directory.path())),
+        "--listen-client-urls=http://127.0.0.1:0".to_owned(),
+        "--listen-peer-urls=http://localhost:0".to_owned(),
+        "--unsafe-no-fsync=true".to_owned(),
+    ]);
+    let address = process.address_of("client");
+    let health = get(address, "/health");
+    assert_eq!(
+        (health.status, health.body.as_str()),
+        (200, r#"{"health":"true","reason":""}"#)
+    );
+    process.signal("TERM");
+    let (status, _) = process.wait();
+    assert_eq!(status.signal(), Some(SIGTERM));
+}
