@@ -63,7 +63,7 @@ impl Node {
         let Some(quota_bytes) = self.limits.quota_bytes else {
             return;
         };
-        let held_bytes = self.engine.stats().history_bytes;
+        let held_bytes = self.engine.history_bytes();
         if held_bytes.saturating_add(grows_bytes) > quota_bytes {
             self.alarms.raise(Alarm {
                 kind: AlarmKind::NoSpace,

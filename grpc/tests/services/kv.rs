@@ -1,0 +1,536 @@
+//! Range, `RangeStream`, Put, `DeleteRange` and Compact: sections A to C.
+
+use revstore_grpc::Limits;
+use revstore_proto::etcdserverpb::range_request::{SortOrder, SortTarget};
+use revstore_proto::etcdserverpb::{
+    CompactionRequest, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse,
+    RangeStreamResponse,
+};
+use revstore_proto::mvccpb::KeyValue;
+use tokio_stream::StreamExt;
+use tonic::{Code, Request, Status};
+
+use crate::support::{
+    COMPACTED, FUTURE, KEY_NOT_FOUND, LEASE_NOT_FOUND, Node, check_refused, delete, from_key, get,
+    header, keys, put, within,
+};
+
+#[tokio::test]
+async fn dm_1_dm_20_a_fresh_node_stands_at_revision_1() {
+    let found = Node::new().range(get("k")).await.unwrap();
+    let nothing = RangeResponse {
+        header: header(1),
+        ..RangeResponse::default()
+    };
+    assert_eq!(found, nothing);
+}
+
+#[tokio::test]
+async fn dm_3_dm_21_a_key_tells_when_and_how_often_it_was_written() {
+    let node = Node::new();
+    for (value, revision) in [("1", 2), ("1", 3)] {
+        let done = node.put(put("k", value)).await.unwrap();
+        assert_eq!((done.header, done.prev_kv), (header(revision), None));
+    }
+    let found = node.range(get("k")).await.unwrap();
+    let kv = KeyValue {
+        key: "k".into(),
+        value: "1".into(),
+        create_revision: 2,
+        mod_revision: 3,
+        version: 2,
+        lease: 0,
+    };
+    assert_eq!((found.kvs, found.count, found.more), (vec![kv], 1, false));
+}
+
+#[tokio::test]
+async fn rg_1_to_5_keys_are_named_in_three_ways() {
+    let node = Node::new();
+    node.fill(["a", "b", "c"]);
+    for (request, expected) in [
+        (get("b"), &["b"][..]),
+        (within("a", "c"), &["a", "b"]),
+        (from_key("b"), &["b", "c"]),
+        (from_key("\0"), &["a", "b", "c"]),
+        (within("c", "a"), &[]),
+        (within("b", "b"), &[]),
+    ] {
+        let found = node.range(request).await.unwrap();
+        assert_eq!(keys(&found), expected);
+        assert_eq!(usize::try_from(found.count), Ok(expected.len()));
+    }
+}
+
+#[tokio::test]
+async fn rg_10_to_13_revisions_reach_from_the_mark_to_the_present() {
+    let node = Node::new();
+    for value in ["1", "2", "3"] {
+        node.put(put("k", value)).await.unwrap();
+    }
+    compact(&node, 3, true).await.unwrap();
+    let at = |revision| RangeRequest {
+        revision,
+        ..get("k")
+    };
+    for (revision, expected) in [(0, "3"), (-1, "3"), (i64::MIN, "3"), (4, "3"), (3, "2")] {
+        let found = node.range(at(revision)).await.unwrap();
+        assert_eq!(found.header, header(4), "DM-20");
+        assert_eq!(found.kvs[0].value, expected);
+    }
+    check_refused(node.range(at(2)).await, COMPACTED);
+    check_refused(node.range(at(5)).await, FUTURE);
+    check_refused(node.range(at(i64::MAX)).await, FUTURE);
+    let count = RangeRequest {
+        count_only: true,
+        revision: 1,
+        ..get("never")
+    };
+    check_refused(node.range(count).await, COMPACTED);
+}
+
+#[tokio::test]
+async fn rg_20_to_24_limits_cut_what_is_returned_and_not_what_is_counted() {
+    let node = Node::new();
+    node.fill(["a", "b", "c"]);
+    for (limit, expected, more) in [
+        (0, 3, false),
+        (-5, 3, false),
+        (3, 3, false),
+        (2, 2, true),
+        (i64::MAX, 3, false),
+    ] {
+        let request = RangeRequest {
+            limit,
+            ..from_key("a")
+        };
+        let found = node.range(request).await.unwrap();
+        assert_eq!(
+            (found.kvs.len(), found.more, found.count),
+            (expected, more, 3)
+        );
+    }
+    let count = RangeRequest {
+        count_only: true,
+        limit: 1,
+        ..from_key("a")
+    };
+    let found = node.range(count).await.unwrap();
+    assert_eq!((found.kvs.len(), found.more, found.count), (0, false, 3));
+    let keys_only = RangeRequest {
+        keys_only: true,
+        ..from_key("a")
+    };
+    let found = node.range(keys_only).await.unwrap();
+    assert!(
+        found
+            .kvs
+            .iter()
+            .all(|kv| kv.value.is_empty() && kv.version == 1)
+    );
+}
+
+#[tokio::test]
+async fn rg_25_keys_only_keeps_the_lease() {
+    let node = Node::new();
+    let lease = node.engine.grant(None, 60).unwrap().id.get();
+    let attached = PutRequest {
+        lease,
+        ..put("k", "v")
+    };
+    node.put(attached).await.unwrap();
+    let keys_only = RangeRequest {
+        keys_only: true,
+        ..get("k")
+    };
+    let found = node.range(keys_only).await.unwrap();
+    assert_eq!((found.kvs[0].lease, found.kvs[0].value.len()), (lease, 0));
+}
+
+#[tokio::test]
+async fn rg_30_rg_40_to_42_sorts_and_filters_come_before_the_limit() {
+    let node = Node::new();
+    for (key, value) in [("a", "2"), ("b", "3"), ("c", "1")] {
+        node.put(put(key, value)).await.unwrap();
+    }
+    let all = || from_key("a");
+    let sorted = |target: SortTarget, order: SortOrder| RangeRequest {
+        sort_target: target.into(),
+        sort_order: order.into(),
+        ..all()
+    };
+    for (request, expected) in [
+        (
+            sorted(SortTarget::Value, SortOrder::Ascend),
+            &["c", "a", "b"][..],
+        ),
+        (sorted(SortTarget::Value, SortOrder::None), &["c", "a", "b"]),
+        (
+            sorted(SortTarget::Key, SortOrder::Descend),
+            &["c", "b", "a"],
+        ),
+        (
+            sorted(SortTarget::Mod, SortOrder::Descend),
+            &["c", "b", "a"],
+        ),
+        (
+            sorted(SortTarget::Version, SortOrder::Descend),
+            &["a", "b", "c"],
+        ),
+        (
+            RangeRequest {
+                limit: 1,
+                keys_only: true,
+                ..sorted(SortTarget::Value, SortOrder::Descend)
+            },
+            &["b"],
+        ),
+        (
+            RangeRequest {
+                min_mod_revision: 3,
+                limit: 1,
+                ..all()
+            },
+            &["b"],
+        ),
+        (
+            RangeRequest {
+                max_create_revision: 3,
+                ..all()
+            },
+            &["a", "b"],
+        ),
+        (
+            RangeRequest {
+                min_create_revision: i64::MIN,
+                ..all()
+            },
+            &["a", "b", "c"],
+        ),
+        (
+            RangeRequest {
+                max_mod_revision: -1,
+                ..all()
+            },
+            &[],
+        ),
+    ] {
+        let found = node.range(request).await.unwrap();
+        assert_eq!(keys(&found), expected);
+        assert_eq!(found.count, 3, "RG-21");
+    }
+}
+
+/// All messages of a stream, and the status that ended it.
+async fn stream(node: &Node, request: RangeRequest) -> (Vec<RangeResponse>, Result<(), Status>) {
+    let mut stream = match node.kv().range_stream(request).await {
+        Ok(response) => response.into_inner(),
+        Err(status) => return (Vec::new(), Err(status)),
+    };
+    let mut messages = Vec::new();
+    while let Some(next) = stream.next().await {
+        match next {
+            Ok(RangeStreamResponse { range_response }) => messages.push(range_response.unwrap()),
+            Err(status) => return (messages, Err(status)),
+        }
+    }
+    (messages, Ok(()))
+}
+
+#[tokio::test]
+async fn rg_60_to_64_the_chunks_of_a_stream_make_up_the_range() {
+    let node = Node::new();
+    node.fill((0..500).map(|number| format!("k{number:03}")));
+    for request in [
+        from_key("k"),
+        within("k1", "k2"),
+        get("k007"),
+        get("none"),
+        within("z", "a"),
+        RangeRequest {
+            limit: 10,
+            ..from_key("k")
+        },
+        RangeRequest {
+            limit: 33,
+            ..from_key("k")
+        },
+        RangeRequest {
+            limit: 500,
+            keys_only: true,
+            ..from_key("k")
+        },
+        RangeRequest {
+            revision: 300,
+            ..from_key("k")
+        },
+        RangeRequest {
+            count_only: true,
+            ..from_key("k")
+        },
+        RangeRequest {
+            sort_target: SortTarget::Value.into(),
+            ..within("k1", "k2")
+        },
+        RangeRequest {
+            sort_order: SortOrder::Ascend.into(),
+            ..within("k1", "k2")
+        },
+    ] {
+        let (messages, end) = stream(&node, request.clone()).await;
+        end.unwrap();
+        let (last, others) = messages.split_last().unwrap();
+        assert!(others.iter().all(|chunk| {
+            chunk.header.is_none() && !chunk.more && chunk.count == 0 && !chunk.kvs.is_empty()
+        }));
+        assert!(messages.iter().all(|chunk| chunk.kvs.len() <= 320), "RG-63");
+        let kvs = messages.iter().flat_map(|chunk| chunk.kvs.clone());
+        let merged = RangeResponse {
+            kvs: kvs.collect(),
+            ..last.clone()
+        };
+        assert_eq!(merged, node.range(request).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn rg_62_writes_in_the_middle_of_a_stream_do_not_show() {
+    let node = Node::new();
+    // Values too large for the transport to read ahead.
+    for key in 0..100 {
+        node.engine
+            .put(format!("k{key:02}"), vec![b'v'; 10_000])
+            .unwrap();
+    }
+    let mut chunks = node
+        .kv()
+        .range_stream(from_key("k"))
+        .await
+        .unwrap()
+        .into_inner();
+    let mut keys = chunks
+        .next()
+        .await
+        .unwrap()
+        .unwrap()
+        .range_response
+        .unwrap()
+        .kvs
+        .len();
+    node.fill(["k050", "k999"]);
+    let mut last = None;
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.unwrap().range_response.unwrap();
+        keys += chunk.kvs.len();
+        last = chunk.header;
+    }
+    assert_eq!((keys, last), (100, header(101)));
+}
+
+#[tokio::test]
+async fn rg_63_chunks_of_large_values_get_smaller() {
+    let node = Node::with_limits(Limits {
+        request_bytes_max: 10_000,
+        ..Limits::default()
+    });
+    for key in 0..100 {
+        node.engine
+            .put(format!("k{key:02}"), vec![b'v'; 5000])
+            .unwrap();
+    }
+    let (messages, end) = stream(&node, from_key("k")).await;
+    end.unwrap();
+    let sizes: Vec<_> = messages.iter().map(|chunk| chunk.kvs.len()).collect();
+    assert_eq!(sizes.iter().sum::<usize>(), 100);
+    assert_eq!(sizes[..4], [10, 5, 2, 2]);
+}
+
+#[tokio::test]
+async fn rg_65_streams_are_neither_sorted_nor_filtered() {
+    let node = Node::new();
+    let sorted = RangeRequest {
+        sort_order: SortOrder::Descend.into(),
+        ..get("k")
+    };
+    let filtered = RangeRequest {
+        max_mod_revision: 1,
+        ..get("k")
+    };
+    let sorting = "RangeStream does not support custom sort orders";
+    let filtering = "RangeStream does not support revision filters";
+    check_refused(
+        stream(&node, sorted).await.1,
+        (Code::Unimplemented, sorting),
+    );
+    check_refused(
+        stream(&node, filtered).await.1,
+        (Code::Unimplemented, filtering),
+    );
+}
+
+#[tokio::test]
+async fn rg_66_a_compaction_that_passes_a_stream_ends_it() {
+    let node = Node::new();
+    // Values too large for the transport to read ahead.
+    for key in 0..100 {
+        node.engine
+            .put(format!("k{key:02}"), vec![b'v'; 10_000])
+            .unwrap();
+    }
+    let mut chunks = node
+        .kv()
+        .range_stream(from_key("k"))
+        .await
+        .unwrap()
+        .into_inner();
+    chunks.next().await.unwrap().unwrap();
+    node.fill(["k"]);
+    compact(&node, node.revision(), true).await.unwrap();
+    let mut refused = None;
+    while let Some(chunk) = chunks.next().await {
+        refused = chunk.err();
+    }
+    check_refused(refused.map_or(Ok(()), Err), COMPACTED);
+}
+
+#[tokio::test]
+async fn put_2_the_former_pair_is_shown_if_there_was_one() {
+    let node = Node::new();
+    let with_prev = |value| PutRequest {
+        prev_kv: true,
+        ..put("k", value)
+    };
+    assert_eq!(node.put(with_prev("1")).await.unwrap().prev_kv, None);
+    let former = node.put(with_prev("2")).await.unwrap().prev_kv.unwrap();
+    assert_eq!((&former.value[..], former.mod_revision), (&b"1"[..], 2));
+    assert_eq!(node.put(put("k", "3")).await.unwrap().prev_kv, None);
+}
+
+#[tokio::test]
+async fn put_4_put_5_what_is_ignored_is_kept() {
+    let node = Node::new();
+    let touch = |key| PutRequest {
+        ignore_value: true,
+        ignore_lease: true,
+        ..put(key, "")
+    };
+    check_refused(node.put(touch("k")).await, KEY_NOT_FOUND);
+    let lease = node.engine.grant(None, 60).unwrap().id.get();
+    let attached = PutRequest {
+        lease,
+        ..put("k", "v")
+    };
+    node.put(attached).await.unwrap();
+    node.put(touch("k")).await.unwrap();
+    let kv = node.range(get("k")).await.unwrap().kvs.remove(0);
+    assert_eq!((&kv.value[..], kv.lease, kv.version), (&b"v"[..], lease, 2));
+    assert_eq!(node.revision(), 3);
+}
+
+#[tokio::test]
+async fn put_6_unknown_leases_come_before_absent_keys() {
+    let node = Node::new();
+    for lease in [77, -3, i64::MIN] {
+        let request = PutRequest {
+            lease,
+            ignore_value: true,
+            ..put("k", "")
+        };
+        check_refused(node.put(request).await, LEASE_NOT_FOUND);
+    }
+    assert_eq!(node.revision(), 1);
+}
+
+#[tokio::test]
+async fn del_1_del_2_a_range_goes_at_one_revision() {
+    let node = Node::new();
+    node.fill(["a", "b", "c"]);
+    let with_prev = DeleteRangeRequest {
+        prev_kv: true,
+        ..delete("a", "c")
+    };
+    let done = node
+        .kv()
+        .delete_range(with_prev)
+        .await
+        .unwrap()
+        .into_inner();
+    let gone: Vec<_> = done.prev_kvs.iter().map(|kv| &kv.key[..]).collect();
+    assert_eq!((done.deleted, done.header), (2, header(5)));
+    assert_eq!(gone, [b"a", b"b"]);
+    for request in [delete("a", "c"), delete("z", "a")] {
+        let done = node.kv().delete_range(request).await.unwrap().into_inner();
+        assert_eq!((done.deleted, done.header), (0, header(5)), "DM-8, RG-5");
+    }
+    let done = node
+        .kv()
+        .delete_range(delete("\0", "\0"))
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(
+        (done.deleted, done.prev_kvs.len(), done.header),
+        (1, 0, header(6))
+    );
+}
+
+async fn compact(node: &Node, revision: i64, physical: bool) -> Result<(), Status> {
+    let request = CompactionRequest { revision, physical };
+    let done = node.kv().compact(request).await?.into_inner();
+    assert_eq!(done.header, header(node.revision()), "DM-25");
+    Ok(())
+}
+
+#[tokio::test]
+async fn co_1_to_3_the_mark_moves_up_to_the_present() {
+    let node = Node::new();
+    check_refused(compact(&node, 2, false).await, FUTURE);
+    check_refused(compact(&node, -1, false).await, COMPACTED);
+    compact(&node, 0, false).await.unwrap();
+    check_refused(compact(&node, 0, false).await, COMPACTED);
+    compact(&node, 1, false).await.unwrap();
+    node.fill(["a", "b"]);
+    compact(&node, 3, false).await.unwrap();
+    for revision in [3, 2, 0, -1, i64::MIN] {
+        check_refused(compact(&node, revision, true).await, COMPACTED);
+    }
+    check_refused(compact(&node, i64::MAX, true).await, FUTURE);
+    assert_eq!(node.revision(), 3, "CO-7");
+}
+
+#[tokio::test]
+async fn co_6_a_physical_compaction_returns_when_the_memory_is_back() {
+    let node = Node::new();
+    node.fill(["k"; 100]);
+    let before = node.engine.stats().history_bytes;
+    compact(&node, node.revision(), true).await.unwrap();
+    assert_eq!(node.engine.stats().history_bytes, before / 100);
+}
+
+#[tokio::test]
+async fn li_8_metadata_of_stock_clients_is_accepted() {
+    let node = Node::new();
+    let mut request = Request::new(put("k", "v"));
+    request
+        .metadata_mut()
+        .insert("hasleader", "true".parse().unwrap());
+    request
+        .metadata_mut()
+        .insert("client-api-version", "3.5".parse().unwrap());
+    node.kv().put(request).await.unwrap();
+}
+
+#[tokio::test]
+async fn values_of_any_size_come_back_whole() {
+    let node = Node::new();
+    for length in [0, 1, 1024, 1025, 1_000_000] {
+        let value = vec![b'v'; length];
+        let request = PutRequest {
+            key: "k".into(),
+            value: value.clone().into(),
+            ..PutRequest::default()
+        };
+        node.put(request).await.unwrap();
+        assert_eq!(node.range(get("k")).await.unwrap().kvs[0].value, value);
+    }
+}
