@@ -2,8 +2,8 @@
 //!
 //! This crate alone knows flags, ports, TLS and signals. It is read in the order in which a process
 //! runs: [`parse`] turns the arguments and the environment into an [`Invocation`], which is a text
-//! to print or a [`Config`] to [`run`]. A program of your own, a test above all, starts a [`Server`]
-//! instead.
+//! to print or a [`Config`] to [`run`](fn@run). A program of your own, a test above all, starts a
+//! [`Server`] instead.
 //!
 //! | module | noun |
 //! |---|---|

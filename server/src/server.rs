@@ -3,7 +3,7 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::mpsc,
+    sync::{Mutex, mpsc},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -87,8 +87,9 @@ pub struct Server {
 #[derive(Debug)]
 struct Running {
     shutdown: Shutdown,
-    /// Tells nothing, and hangs up when the last port is closed.
-    ports_open: mpsc::Receiver<()>,
+    /// Tells nothing, and hangs up when the last port is closed. The lock makes the server `Sync`, so
+    /// that tests can share one; only `drop` takes it.
+    ports_open: Mutex<mpsc::Receiver<()>>,
     /// Tells nothing, and hangs up when the last connection is over.
     serving: oneshot::Receiver<()>,
     thread: JoinHandle<()>,
@@ -190,7 +191,9 @@ impl Drop for Server {
         if let Some(running) = self.running.take() {
             running.shutdown.begin();
             // It hangs up; nothing is ever sent. Connections are ended by the server's own threads.
-            let _ = running.ports_open.recv();
+            if let Ok(ports_open) = running.ports_open.into_inner() {
+                let _ = ports_open.recv();
+            }
         }
     }
 }
@@ -341,7 +344,7 @@ impl ServerBuilder {
             engine,
             running: Some(Running {
                 shutdown,
-                ports_open,
+                ports_open: Mutex::new(ports_open),
                 serving,
                 thread,
             }),

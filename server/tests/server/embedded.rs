@@ -77,6 +77,12 @@ fn fl_16_stopping_an_idle_server_from_a_thread() {
 }
 
 #[test]
+fn tests_can_share_one() {
+    fn is_shared<T: Send + Sync>(_: &T) {}
+    is_shared(&Server::builder().start().unwrap());
+}
+
+#[test]
 fn servers_do_not_know_of_each_other() {
     let servers = [0; 3].map(|_| Server::builder().start().unwrap());
     servers[0].engine().put("a", "1").unwrap();
