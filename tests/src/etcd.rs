@@ -3,15 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::process::Command;
-use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::process::{Failure, Process, Stream, free_port};
-use crate::server::{
-    ADVERTISED_CLIENT_URL, ADVERTISED_PEER_URL, ELECTION_TIMEOUT, Endpoint, HEARTBEAT_INTERVAL,
-    NAME, Options,
-};
+use crate::server::{Endpoint, Options};
 use crate::tools::Tool;
 
 /// How often a start is tried when the port that was free is taken by the time etcd wants it.
@@ -80,30 +76,9 @@ fn command(options: &Options, port: u16, data: &TempDir) -> io::Result<Command> 
     command
         .arg("--data-dir")
         .arg(data.path().join("default.etcd"));
-    let mut flag = |name: &str, value: &str| {
-        command.arg(format!("--{name}={value}"));
-    };
-    flag("name", NAME);
-    flag("listen-client-urls", &format!("http://127.0.0.1:{port}"));
-    flag("advertise-client-urls", ADVERTISED_CLIENT_URL);
-    flag("listen-peer-urls", "http://127.0.0.1:0");
-    flag("initial-advertise-peer-urls", ADVERTISED_PEER_URL);
-    flag("initial-cluster", &format!("{NAME}={ADVERTISED_PEER_URL}"));
-    flag("heartbeat-interval", &milliseconds(HEARTBEAT_INTERVAL));
-    flag("election-timeout", &milliseconds(ELECTION_TIMEOUT));
-    flag("unsafe-no-fsync", "true");
-    if let Some(interval) = options.watch_progress_interval {
-        let interval = format!("{}ms", interval.as_millis());
-        flag("experimental-watch-progress-notify-interval", &interval);
-    }
-    if let Some(bytes) = options.quota_bytes {
-        flag("quota-backend-bytes", &bytes.to_string());
-    }
+    command.arg("--unsafe-no-fsync=true");
+    command.args(options.flags(port));
     Ok(command)
-}
-
-fn milliseconds(duration: Duration) -> String {
-    duration.as_millis().to_string()
 }
 
 /// Waits until the server answers and has finished what it does by itself after a start: setting

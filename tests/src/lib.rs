@@ -6,7 +6,7 @@
 //! - [`poll`] holds the only sleep of the test suite;
 //! - [`http`] asks a server for `/health` and the like;
 //! - [`server`] is the seam: what a case needs to know of a server, and [`on_every_server!`];
-//! - [`etcd`] starts a real etcd behind that seam;
+//! - [`etcd`] starts a real etcd behind that seam, [`revstore`] ours;
 //! - [`etcdctl`] runs the stock command line client against a server;
 //! - [`transcript`] replays a shell session and compares it with what was expected.
 //!
@@ -18,6 +18,7 @@ pub mod etcdctl;
 pub mod http;
 pub mod poll;
 pub mod process;
+pub mod revstore;
 pub mod server;
 pub mod tools;
 pub mod transcript;

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::etcd::Etcd;
+use crate::revstore::Revstore;
 use crate::tools::{self, Tool};
 
 /// The member name that every server under test has.
@@ -47,6 +48,33 @@ pub struct Options {
     pub json_gateway: bool,
 }
 
+impl Options {
+    /// The flags that set a server up as this module says, listening on `port`. Only what stands
+    /// here is the same for every kind of server.
+    pub(crate) fn flags(&self, port: u16) -> Vec<String> {
+        let mut flags = vec![
+            format!("--name={NAME}"),
+            format!("--listen-client-urls=http://127.0.0.1:{port}"),
+            format!("--advertise-client-urls={ADVERTISED_CLIENT_URL}"),
+            "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+            format!("--initial-advertise-peer-urls={ADVERTISED_PEER_URL}"),
+            format!("--initial-cluster={NAME}={ADVERTISED_PEER_URL}"),
+            format!("--heartbeat-interval={}", HEARTBEAT_INTERVAL.as_millis()),
+            format!("--election-timeout={}", ELECTION_TIMEOUT.as_millis()),
+        ];
+        if let Some(interval) = self.watch_progress_interval {
+            let interval = interval.as_millis();
+            flags.push(format!(
+                "--experimental-watch-progress-notify-interval={interval}ms"
+            ));
+        }
+        if let Some(bytes) = self.quota_bytes {
+            flags.push(format!("--quota-backend-bytes={bytes}"));
+        }
+        flags
+    }
+}
+
 /// A running server with an empty store at revision 1. It stops when this value is dropped.
 pub trait Endpoint: Debug + Send + Sync {
     /// Where clients connect: a loopback address.
@@ -72,6 +100,13 @@ pub const ETCD: Servers = Servers {
     name: "etcd",
     needs: &[Tool::Etcd],
     start: |options| Ok(Box::new(Etcd::start(options)?)),
+};
+
+/// Ours, in this process, configured by the same flags.
+pub const REVSTORE: Servers = Servers {
+    name: "revstore",
+    needs: &[],
+    start: |options| Ok(Box::new(Revstore::start(options)?)),
 };
 
 impl Servers {
@@ -117,6 +152,7 @@ impl Servers {
 macro_rules! on_every_server {
     (needs: $needs:tt; $($case:ident),+ $(,)?) => {
         $crate::on_server! { etcd, $crate::server::ETCD, $needs; $($case),+ }
+        $crate::on_server! { revstore, $crate::server::REVSTORE, $needs; $($case),+ }
     };
 }
 

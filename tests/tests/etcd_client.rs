@@ -1,0 +1,247 @@
+//! The stock Rust client, `etcd-client`, against each server that claims to be an etcd.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a failed step is a failed test, and the server's log says why"
+)]
+
+use std::future::Future;
+
+use etcd_client::{
+    AlarmAction, AlarmType, Client, Compare, CompareOp, Error, EventType, GetOptions,
+    LeaseGrantOptions, LeaseTimeToLiveOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp,
+    TxnOpResponse, WatchOptions,
+};
+use revstore_tests::on_every_server;
+use revstore_tests::server::{Options, Servers};
+
+/// Runs `session` with a client of a fresh server.
+fn with_client<F: Future<Output = ()>>(servers: &Servers, session: impl FnOnce(Client) -> F) {
+    let server = servers.fresh(&Options::default());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let endpoint = format!("http://{}", server.address());
+        session(Client::connect([endpoint], None).await.unwrap()).await;
+    });
+}
+
+fn check_status(error: &Error, code: tonic::Code, message: &str) {
+    let Error::GRpcStatus(status) = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!((status.code(), status.message()), (code, message));
+}
+
+fn put_get_delete(servers: &Servers) {
+    with_client(servers, async |mut client| {
+        let first = client.put("a", "1", None).await.unwrap();
+        assert_eq!(first.header().unwrap().revision(), 2);
+        let with_previous = PutOptions::new().with_prev_key();
+        let second = client.put("a", "2", Some(with_previous)).await.unwrap();
+        assert_eq!(second.prev_key().unwrap().value(), b"1");
+        client.put("b", "3", None).await.unwrap();
+
+        let got = client.get("a", None).await.unwrap();
+        let kv = &got.kvs()[0];
+        assert_eq!((kv.value(), kv.version()), (&b"2"[..], 2));
+        assert_eq!((kv.create_revision(), kv.mod_revision()), (2, 3));
+
+        let old = client
+            .get("a", Some(GetOptions::new().with_revision(2)))
+            .await
+            .unwrap();
+        assert_eq!(old.kvs()[0].value(), b"1");
+
+        let sorted = GetOptions::new()
+            .with_all_keys()
+            .with_sort(SortTarget::Value, SortOrder::Descend)
+            .with_limit(1);
+        let all = client.get("", Some(sorted)).await.unwrap();
+        assert_eq!(
+            (all.kvs()[0].key(), all.more(), all.count()),
+            (&b"b"[..], true, 2)
+        );
+
+        let deleted = client.delete("a", None).await.unwrap();
+        assert_eq!(deleted.deleted(), 1);
+        assert_eq!(client.get("a", None).await.unwrap().count(), 0);
+    });
+}
+
+fn txn(servers: &Servers) {
+    with_client(servers, async |mut client| {
+        let swap = |expected: &'static str, next: &'static str| {
+            Txn::new()
+                .when([Compare::value("k", CompareOp::Equal, expected)])
+                .and_then([TxnOp::put("k", next, None), TxnOp::get("k", None)])
+                .or_else([TxnOp::get("k", None)])
+        };
+        client.put("k", "1", None).await.unwrap();
+        let swapped = client.txn(swap("1", "2")).await.unwrap();
+        assert!(swapped.succeeded());
+        let TxnOpResponse::Get(read) = &swapped.op_responses()[1] else {
+            panic!("a read")
+        };
+        assert_eq!(read.kvs()[0].value(), b"2");
+        let refused = client.txn(swap("1", "3")).await.unwrap();
+        assert!(!refused.succeeded());
+        let TxnOpResponse::Get(read) = &refused.op_responses()[0] else {
+            panic!("a read")
+        };
+        assert_eq!(read.kvs()[0].value(), b"2");
+    });
+}
+
+fn compact(servers: &Servers) {
+    with_client(servers, async |mut client| {
+        for value in ["1", "2", "3"] {
+            client.put("k", value, None).await.unwrap();
+        }
+        client.compact(3, None).await.unwrap();
+        let at = |revision| Some(GetOptions::new().with_revision(revision));
+        assert_eq!(client.get("k", at(3)).await.unwrap().kvs()[0].value(), b"2");
+        check_status(
+            &client.get("k", at(2)).await.unwrap_err(),
+            tonic::Code::OutOfRange,
+            "etcdserver: mvcc: required revision has been compacted",
+        );
+        check_status(
+            &client.get("k", at(9)).await.unwrap_err(),
+            tonic::Code::OutOfRange,
+            "etcdserver: mvcc: required revision is a future revision",
+        );
+    });
+}
+
+fn watch(servers: &Servers) {
+    with_client(servers, async |mut client| {
+        client.put("k1", "old", None).await.unwrap();
+        let options = WatchOptions::new()
+            .with_prefix()
+            .with_prev_key()
+            .with_start_revision(2);
+        let mut stream = client.watch("k", Some(options)).await.unwrap();
+        client.put("k1", "new", None).await.unwrap();
+        client.delete("k1", None).await.unwrap();
+        let mut seen = Vec::new();
+        while seen.len() < 3 {
+            let response = stream.message().await.unwrap().unwrap();
+            for event in response.events() {
+                let previous = event.prev_kv().map(|kv| kv.value().to_vec());
+                seen.push((
+                    event.event_type(),
+                    event.kv().unwrap().mod_revision(),
+                    previous,
+                ));
+            }
+        }
+        assert_eq!(
+            seen,
+            [
+                (EventType::Put, 2, None),
+                (EventType::Put, 3, Some(b"old".to_vec())),
+                (EventType::Delete, 4, Some(b"new".to_vec())),
+            ]
+        );
+        stream.request_progress().await.unwrap();
+        let progress = stream.message().await.unwrap().unwrap();
+        assert!(progress.events().is_empty());
+        assert_eq!(progress.header().unwrap().revision(), 4);
+        stream.cancel(0).await.unwrap();
+        assert!(stream.message().await.unwrap().unwrap().canceled());
+    });
+}
+
+fn lease(servers: &Servers) {
+    with_client(servers, async |mut client| {
+        let options = LeaseGrantOptions::new().with_id(7);
+        let granted = client.lease_grant(60, Some(options)).await.unwrap();
+        assert_eq!((granted.id(), granted.ttl()), (7, 60));
+        client
+            .put("k", "v", Some(PutOptions::new().with_lease(7)))
+            .await
+            .unwrap();
+
+        let (mut keeper, mut replies) = client.lease_keep_alive(7).await.unwrap();
+        keeper.keep_alive().await.unwrap();
+        assert_eq!(replies.message().await.unwrap().unwrap().ttl(), 60);
+
+        let with_keys = LeaseTimeToLiveOptions::new().with_keys();
+        let left = client.lease_time_to_live(7, Some(with_keys)).await.unwrap();
+        assert_eq!(
+            (left.granted_ttl(), left.keys()),
+            (60, &[b"k".to_vec()][..])
+        );
+        assert_eq!(client.leases().await.unwrap().leases()[0].id(), 7);
+
+        client.lease_revoke(7).await.unwrap();
+        assert_eq!(client.get("k", None).await.unwrap().count(), 0);
+        check_status(
+            &client.lease_revoke(7).await.unwrap_err(),
+            tonic::Code::NotFound,
+            "etcdserver: requested lease not found",
+        );
+    });
+}
+
+fn maintenance(servers: &Servers) {
+    with_client(servers, async |mut client| {
+        let status = client.status().await.unwrap();
+        assert!(status.version().starts_with("3.5."), "{}", status.version());
+        assert_eq!(status.leader(), status.header().unwrap().member_id());
+        assert!(client.hash().await.is_ok());
+        // HK-2: the hash of an empty store.
+        assert_eq!(client.hash_kv(0).await.unwrap().hash(), 1_084_519_789);
+        client.defragment().await.unwrap();
+
+        let list = client
+            .alarm(AlarmAction::Get, AlarmType::None, None)
+            .await
+            .unwrap();
+        assert!(list.alarms().is_empty());
+        client
+            .alarm(AlarmAction::Activate, AlarmType::Nospace, None)
+            .await
+            .unwrap();
+        check_status(
+            &client.put("k", "v", None).await.unwrap_err(),
+            tonic::Code::ResourceExhausted,
+            "etcdserver: mvcc: database space exceeded",
+        );
+        client
+            .alarm(AlarmAction::Deactivate, AlarmType::Nospace, None)
+            .await
+            .unwrap();
+        client.put("k", "v", None).await.unwrap();
+    });
+}
+
+fn cluster(servers: &Servers) {
+    with_client(servers, async |mut client| {
+        let list = client.member_list().await.unwrap();
+        let [member] = list.members() else {
+            panic!("{list:?}")
+        };
+        assert_eq!(member.id(), list.header().unwrap().member_id());
+        assert_eq!(member.name(), revstore_tests::server::NAME);
+        check_status(
+            &client.member_remove(1).await.unwrap_err(),
+            tonic::Code::NotFound,
+            "etcdserver: member not found",
+        );
+    });
+}
+
+on_every_server! {
+    needs: [];
+    put_get_delete,
+    txn,
+    compact,
+    watch,
+    lease,
+    maintenance,
+    cluster,
+}
