@@ -1,0 +1,249 @@
+//! What the engine's operations cost. Expected, per operation, with 100 k keys in the store: point
+//! operations a microsecond or less, a range 100 ns per key, a count as much as a point read, an
+//! event some 100 ns per watch that it concerns and nothing for the others.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use revstore_benches::{Naive, filled, key, shuffled, value};
+use revstore_engine::{
+    Compare, CompareTarget, Engine, KeyRange, ManualClock, Op, Put, Range, Relation, Txn,
+    WatchOptions,
+};
+
+const KEYS: u64 = 100_000;
+
+fn from(number: u64) -> KeyRange {
+    KeyRange::within(key(number), "/registry/pods/default/l")
+}
+
+fn put(c: &mut Criterion) {
+    let engine = filled(KEYS);
+    let mut next = shuffled(KEYS);
+    c.bench_function("engine/put/update", |b| {
+        b.iter(|| engine.put(key(next()), value()).expect("a legal put"));
+    });
+    let mut created = KEYS;
+    c.bench_function("engine/put/create", |b| {
+        b.iter(|| {
+            created += 1;
+            engine.put(key(created), value()).expect("a legal put")
+        });
+    });
+    let naive = Naive::filled(KEYS);
+    c.bench_function("naive/put/update", |b| {
+        b.iter(|| naive.put(key(next()), value()))
+    });
+}
+
+fn put_threads(c: &mut Criterion) {
+    let engine = filled(KEYS);
+    let mut group = c.benchmark_group("engine/put/threads");
+    for threads in 1..=4_u64 {
+        group.bench_with_input(
+            BenchmarkId::from_parameter(threads),
+            &threads,
+            |b, threads| {
+                // The time of one put of each thread.
+                b.iter_custom(|rounds| {
+                    let started = Instant::now();
+                    std::thread::scope(|scope| {
+                        for thread in 0..*threads {
+                            let engine = &engine;
+                            scope.spawn(move || {
+                                for round in 0..rounds {
+                                    let number = (round * 7 + thread * 31) % KEYS;
+                                    engine.put(key(number), value()).expect("a legal put");
+                                }
+                            });
+                        }
+                    });
+                    started.elapsed()
+                });
+            },
+        );
+    }
+}
+
+fn get(c: &mut Criterion) {
+    let engine = filled(KEYS);
+    let old = engine.current_revision();
+    for number in 0..KEYS {
+        engine.put(key(number), value()).expect("a legal put");
+    }
+    let mut next = shuffled(KEYS);
+    c.bench_function("engine/get/head", |b| b.iter(|| engine.get(key(next()))));
+    c.bench_function("engine/get/old", |b| {
+        b.iter(|| engine.range(&Range::of(KeyRange::one(key(next()))).at(old)));
+    });
+    let deep = Engine::builder().clock(ManualClock::new()).build();
+    for _ in 0..1_000_000 {
+        deep.put("k", "v").expect("a legal put");
+    }
+    let middle = revstore_engine::MainRevision(500_000);
+    c.bench_function("engine/get/old_of_a_million_versions", |b| {
+        b.iter(|| deep.range(&Range::of(KeyRange::one("k")).at(middle)));
+    });
+    let naive = Naive::filled(KEYS);
+    c.bench_function("naive/get/head", |b| b.iter(|| naive.get(&key(next()))));
+}
+
+fn range(c: &mut Criterion) {
+    for keys in [10_000, 100_000, 1_000_000] {
+        let engine = filled(keys);
+        let mut next = shuffled(keys - 500);
+        let mut group = c.benchmark_group(format!("engine/range/of_{keys}"));
+        group.bench_function("limit_500", |b| {
+            b.iter(|| engine.range(&Range::of(from(next())).limit(500)));
+        });
+        for _ in 0..1000 {
+            engine.put(key(next()), value()).expect("a legal put");
+        }
+        let back = revstore_engine::MainRevision(engine.current_revision().0 - 1000);
+        group.bench_function("limit_500_1000_revisions_back", |b| {
+            b.iter(|| engine.range(&Range::of(from(next())).limit(500).at(back)));
+        });
+        group.bench_function("count", |b| {
+            b.iter(|| engine.range(&Range::of(from(next())).count_only()));
+        });
+        group.finish();
+        if keys == KEYS {
+            let mut group = c.benchmark_group("engine/range/limit");
+            for limit in [10, 10_000] {
+                group.throughput(Throughput::Elements(limit));
+                group.bench_with_input(BenchmarkId::from_parameter(limit), &limit, |b, limit| {
+                    let limit = usize::try_from(*limit).expect("a small number");
+                    b.iter(|| engine.range(&Range::of(from(0)).limit(limit)));
+                });
+            }
+        }
+    }
+    let naive = Naive::filled(KEYS);
+    let mut next = shuffled(KEYS - 500);
+    c.bench_function("naive/range/limit_500", |b| {
+        b.iter(|| naive.range(&key(next()), 500))
+    });
+}
+
+fn txn(c: &mut Criterion) {
+    let engine = filled(KEYS);
+    let mut next = shuffled(KEYS);
+    c.bench_function("engine/txn/guarded_update", |b| {
+        b.iter(|| {
+            let key = key(next());
+            let known = engine.get(&key).map_or(0, |kv| kv.mod_revision().0);
+            engine.txn(&Txn {
+                compares: vec![Compare {
+                    keys: KeyRange::one(key.clone()),
+                    target: CompareTarget::ModRevision(known),
+                    relation: Relation::Equal,
+                }],
+                success: vec![Op::Put(Put::new(key.clone(), value()))],
+                failure: vec![Op::Range(Range::of(KeyRange::one(key)))],
+            })
+        });
+    });
+    c.bench_function("engine/delete/range_of_100", |b| {
+        b.iter_batched(
+            || {
+                (KEYS..KEYS + 100).for_each(|number| {
+                    engine.put(key(number), value()).expect("a legal put");
+                });
+            },
+            |()| engine.delete(&KeyRange::within(key(KEYS), key(KEYS + 100))),
+            BatchSize::PerIteration,
+        );
+    });
+}
+
+fn watch(c: &mut Criterion) {
+    for (shape, watched) in [
+        ("matching", KeyRange::prefix("/registry/")),
+        ("other", KeyRange::one("x")),
+    ] {
+        let mut group = c.benchmark_group(format!("engine/watch/put_with_{shape}"));
+        for watchers in [1_usize, 1_000, 10_000] {
+            let engine = filled(1000);
+            let mut watchers: Vec<_> = (0..watchers)
+                .map(|_| {
+                    engine
+                        .watch(WatchOptions::of(watched.clone()))
+                        .expect("a legal watch")
+                })
+                .collect();
+            let mut next = shuffled(1000);
+            group.bench_function(BenchmarkId::from_parameter(watchers.len()), |b| {
+                b.iter(|| {
+                    engine.put(key(next()), value()).expect("a legal put");
+                    for watcher in &mut watchers {
+                        if shape == "matching" {
+                            black_box(watcher.try_next());
+                        }
+                    }
+                });
+            });
+        }
+    }
+}
+
+fn compaction(c: &mut Criterion) {
+    let mut group = c.benchmark_group("engine/compaction");
+    group.sample_size(10);
+    group.throughput(Throughput::Elements(KEYS));
+    group.bench_function("100k_superseded_versions", |b| {
+        b.iter_batched(
+            || {
+                let engine = filled(KEYS);
+                for number in 0..KEYS {
+                    engine.put(key(number), value()).expect("a legal put");
+                }
+                engine
+            },
+            |engine| {
+                let current = engine.current_revision();
+                engine.compact(current).expect("the current revision").run();
+                engine
+            },
+            BatchSize::PerIteration,
+        );
+    });
+}
+
+fn lease(c: &mut Criterion) {
+    let mut group = c.benchmark_group("engine/lease");
+    group.sample_size(10);
+    group.throughput(Throughput::Elements(KEYS));
+    group.bench_function("expiry_of_100k", |b| {
+        b.iter_batched(
+            || {
+                let clock = ManualClock::new();
+                let engine = Engine::builder().clock(clock.clone()).build();
+                for number in 0..KEYS {
+                    let lease = engine.grant(None, 5).expect("a legal lease").id;
+                    let put = Put::new(key(number), value()).attached_to(lease);
+                    engine.put_with(&put).expect("a legal put");
+                }
+                (engine, clock)
+            },
+            |(engine, clock)| {
+                clock.advance(Duration::from_secs(5));
+                engine
+            },
+            BatchSize::PerIteration,
+        );
+    });
+}
+
+criterion_group!(
+    benches,
+    put,
+    put_threads,
+    get,
+    range,
+    txn,
+    watch,
+    compaction,
+    lease
+);
+criterion_main!(benches);
