@@ -33,7 +33,7 @@ fn put(c: &mut Criterion) {
     });
     let naive = Naive::filled(KEYS);
     c.bench_function("naive/put/update", |b| {
-        b.iter(|| naive.put(key(next()), value()))
+        b.iter(|| naive.put(key(next()), value()));
     });
 }
 
