@@ -122,7 +122,7 @@ fn range(c: &mut Criterion) {
     let naive = Naive::filled(KEYS);
     let mut next = shuffled(KEYS - 500);
     c.bench_function("naive/range/limit_500", |b| {
-        b.iter(|| naive.range(&key(next()), 500))
+        b.iter(|| naive.range(&key(next()), 500));
     });
 }
 

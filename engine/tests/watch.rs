@@ -286,6 +286,21 @@ fn wa_18_a_watch_of_history_that_holds_nothing_for_it_is_synced_at_once() {
 }
 
 #[test]
+fn history_of_large_values_comes_in_pieces() {
+    let (engine, _) = engine();
+    for _ in 0..40 {
+        engine.put("large", vec![0; 100_000]).unwrap();
+    }
+    let past = WatchOptions::of(KeyRange::all()).from(MainRevision(2));
+    let mut watcher = engine.watch(past).unwrap();
+    let mut pieces = Vec::new();
+    while let Some(batch) = watcher.try_next() {
+        pieces.push(batch.unwrap().events.len());
+    }
+    assert_eq!(pieces, [11, 11, 11, 7]);
+}
+
+#[test]
 fn wa_53_progress_is_told_when_all_watches_are_caught_up_and_behind_what_it_covers() {
     let (engine, _) = engine();
     let mut stream = engine.watch_stream();

@@ -24,6 +24,9 @@ use crate::sync::{self, Arc};
 /// Records that one catch-up step looks at, rounded up to whole revisions. It bounds the
 /// revisions in one response too, which etcd's clients expect to be 1000 at most (WA-34).
 const CATCH_UP_STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 512 };
+/// Bytes of events that one catch-up step hands over, rounded up to whole revisions: a slow reader of
+/// large values gets them in pieces that it can take (LI-3).
+const CATCH_UP_STEP_BYTES: u64 = 1024 * 1024;
 /// Catch-up steps without a result that one poll takes before it lets others run.
 const POLL_STEPS_MAX: usize = 64;
 
@@ -482,15 +485,17 @@ impl WatchStream {
         let mut overtaken = store.compacted.has_dropped(lagging.position);
         if !overtaken && next <= current {
             let mut left = CATCH_UP_STEP_RECORDS;
+            let mut bytes_left = CATCH_UP_STEP_BYTES;
             let mut last = next.previous();
             let stopped = store.log.visit(next.start(), current.end(), |record| {
                 let main = record.mod_revision();
-                if left == 0 && main > last {
+                if (left == 0 || bytes_left == 0) && main > last {
                     return ControlFlow::Break(());
                 }
                 left = left.saturating_sub(1);
                 last = main;
                 if watch.range.contains(record.key()) && watch.filters.pass(record) {
+                    bytes_left = bytes_left.saturating_sub(record.size_bytes());
                     records.push(record.clone());
                 }
                 ControlFlow::Continue(())
