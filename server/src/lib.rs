@@ -97,3 +97,8 @@ pub use tls::TlsError;
 pub use url::{EndpointUrl, HostPortError, Scheme, UrlError};
 pub use version::{ETCD_CLUSTER_VERSION, ETCD_VERSION, REVSTORE_VERSION};
 pub use warning::Warning;
+
+/// Keeps the examples of the README compiling.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
