@@ -82,8 +82,13 @@ const LEFT: i64 = i64::MIN;
 
 /// Makes equal what may differ inside one message.
 pub fn normalise(message: &mut DynamicMessage) {
+    normalise_after(message, PASSED_MAX);
+}
+
+/// The same, where a lease may have been granted up to `passed_max` seconds ago.
+pub fn normalise_after(message: &mut DynamicMessage, passed_max: i64) {
     match message.descriptor().name() {
-        "LeaseTimeToLiveResponse" => time_to_live(message),
+        "LeaseTimeToLiveResponse" => time_to_live(message, passed_max),
         "HashKVResponse" => message.clear_field_by_name("hash_revision"),
         "StatusResponse" => {
             for field in STATUS_FREE {
@@ -94,7 +99,7 @@ pub fn normalise(message: &mut DynamicMessage) {
     }
 }
 
-fn time_to_live(message: &mut DynamicMessage) {
+fn time_to_live(message: &mut DynamicMessage, passed_max: i64) {
     let number = |name| {
         message
             .get_field_by_name(name)
@@ -102,7 +107,7 @@ fn time_to_live(message: &mut DynamicMessage) {
     };
     if let (Some(left), Some(granted)) = (number("TTL"), number("grantedTTL"))
         && left >= 0
-        && (0..=PASSED_MAX).contains(&(granted - left))
+        && (0..=passed_max).contains(&(granted - left))
     {
         message.set_field_by_name("TTL", Value::I64(LEFT));
     }

@@ -207,7 +207,8 @@ impl Run {
     }
 }
 
-fn revision_of(message: &DynamicMessage) -> i64 {
+/// The revision in the header of a message; zero if it has none.
+pub fn revision_of(message: &DynamicMessage) -> i64 {
     let header = message.get_field_by_name("header");
     let header = header.as_ref().and_then(|header| header.as_message());
     let revision = header.and_then(|header| header.get_field_by_name("revision")?.as_i64());

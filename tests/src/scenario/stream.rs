@@ -14,7 +14,7 @@
 //!
 //! The watches that are put there have an id that no scenario uses, and nothing of theirs is shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use prost_reflect::prost::Message as _;
@@ -69,8 +69,8 @@ struct Watches {
     live: BTreeMap<i64, i64>,
     /// The start revision of the watch that was asked for last.
     asked: i64,
-    /// A compaction ended one of them.
-    compacted: bool,
+    /// Watches that a compaction ended and that were not cancelled since.
+    compacted: BTreeSet<i64>,
 }
 
 /// What the last step did to a stream, as far as that decides how it is settled.
@@ -156,25 +156,44 @@ impl Stream {
     /// # Errors
     /// When what has to come does not within [`poll::LIMIT`].
     pub async fn settle(&mut self, cause: Cause, revision: i64) -> Result<Vec<Told>, String> {
+        let mut told = self.replies(cause).await?;
+        // What may have been a progress request cannot be told from ours.
+        let silent = cause == Cause::Other;
+        told.extend(self.drain(revision, silent).await?);
+        Ok(told)
+    }
+
+    /// The replies to what was sent last, with all that is told on the way.
+    ///
+    /// # Errors
+    /// When what has to come does not within [`poll::LIMIT`].
+    pub async fn replies(&mut self, cause: Cause) -> Result<Vec<Told>, String> {
         let mut told = Vec::new();
         if self.ended || self.requests.is_none() {
-            return Ok(told);
-        }
-        if !self.is_watch() {
-            if cause == Cause::Other {
-                told.push(self.next().await?);
-            }
             return Ok(told);
         }
         match cause {
             Cause::Create => {
                 self.until(&mut told, |response| response.created).await?;
             }
-            Cause::Other => self.fence(&mut told, 0).await?,
+            Cause::Other if self.is_watch() => self.fence(&mut told, 0).await?,
+            Cause::Other => told.push(self.next().await?),
             Cause::Elsewhere => {}
         }
+        Ok(told)
+    }
+
+    /// All events up to now. If `silent`, without progress requests.
+    ///
+    /// # Errors
+    /// When what has to come does not within [`poll::LIMIT`].
+    pub async fn drain(&mut self, revision: i64, silent: bool) -> Result<Vec<Told>, String> {
+        let mut told = Vec::new();
+        if self.ended || self.requests.is_none() || !self.is_watch() {
+            return Ok(told);
+        }
         let future = self.watches.live.values().any(|start| *start > revision);
-        let silent = future || self.watches.compacted || cause == Cause::Other;
+        let silent = silent || future || !self.watches.compacted.is_empty();
         if self.watches.live.is_empty() || (!silent && self.progress(&mut told).await?) {
             return Ok(told);
         }
@@ -187,6 +206,20 @@ impl Stream {
         Ok(told)
     }
 
+    /// Cancels the watches that a compaction has ended, which keeps their ids until then (WA-42).
+    ///
+    /// # Errors
+    /// When the replies do not come within [`poll::LIMIT`].
+    pub async fn bury(&mut self) -> Result<Vec<Told>, String> {
+        if self.watches.compacted.is_empty() {
+            return Ok(Vec::new());
+        }
+        for watch_id in self.watches.compacted.clone() {
+            self.request(RequestUnion::CancelRequest(WatchCancelRequest { watch_id }))?;
+        }
+        self.replies(Cause::Other).await
+    }
+
     /// Asks for progress until it is answered; false if it is not.
     async fn progress(&mut self, told: &mut Vec<Told>) -> Result<bool, String> {
         for _ in 0..PROGRESS_ATTEMPTS {
@@ -194,7 +227,7 @@ impl Stream {
             let answered = self.until(told, is_progress);
             match timeout(poll::INTERVAL, answered).await {
                 Ok(answered) => return answered.map(|()| true),
-                Err(_late) if self.watches.compacted => return Ok(false),
+                Err(_late) if !self.watches.compacted.is_empty() => return Ok(false),
                 Err(_late) => {}
             }
         }
@@ -283,9 +316,13 @@ impl Watches {
         if response.watch_id == FENCE {
             return;
         }
-        self.compacted |= response.compact_revision != 0;
         if response.canceled {
             self.live.remove(&response.watch_id);
+            if response.compact_revision != 0 {
+                self.compacted.insert(response.watch_id);
+            } else if !response.created {
+                self.compacted.remove(&response.watch_id);
+            }
         } else if response.created {
             self.live.insert(response.watch_id, self.asked);
         }
