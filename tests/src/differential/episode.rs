@@ -1,6 +1,6 @@
 //! Episodes: running one, and many.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -110,6 +110,15 @@ fn one(seed: u64, operations: u64, outcome: &Mutex<Outcome>) -> io::Result<()> {
         None => lock().operations += ran.len() as u64,
         Some(Stop::Broken(why)) => lock().broken.push(format!("seed {seed}: {why}")),
         Some(Stop::Differ(difference)) => {
+            // Making it small takes a while, and may be interrupted.
+            let Difference { etcd, ours } = &difference;
+            let last = ran.last().map(|operation| operation.request().to_string());
+            let last = last.unwrap_or_default();
+            let length = ran.len();
+            let _ = writeln!(
+                io::stderr(),
+                "seed {seed} differs after {length} operations:\n{last}{etcd}\n--- ours:\n{ours}"
+            );
             let (operations, difference) = shrink::shrink(ran, difference, |operations| {
                 runtime.block_on(repeat(operations))
             })?;
