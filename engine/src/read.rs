@@ -38,6 +38,10 @@ pub struct Range {
     pub limit: Option<usize>,
     /// Return only the count (RG-23).
     pub count_only: bool,
+    /// Take the limit's number of keys, and one more, in key order before they are sorted, and not
+    /// the first of all sorted ones: what etcd does if it is told what to sort by but no order.
+    /// Makes no difference where there is a filter (RG-42).
+    pub limit_first: bool,
     /// The order of the answer; ascending by key if none is given (RG-40).
     pub sort: Option<(SortBy, SortOrder)>,
     /// Which keys to leave out of the answer (but not of the count).
@@ -102,6 +106,7 @@ impl Range {
             at: None,
             limit: None,
             count_only: false,
+            limit_first: false,
             sort: None,
             filter: Filter::default(),
         }
@@ -246,11 +251,11 @@ impl Store {
             request.sort,
             None | Some((SortBy::Key, SortOrder::Ascending))
         );
+        let unfiltered = request.filter.is_off();
         let enough = match request.limit {
-            Some(limit) if in_key_order => limit,
+            Some(limit) if in_key_order || (request.limit_first && unfiltered) => limit,
             _ => usize::MAX,
         };
-        let unfiltered = request.filter.is_off();
         let mut kvs = Vec::new();
         let mut stopped = false;
         if !request.keys.is_empty() {

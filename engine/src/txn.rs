@@ -394,29 +394,40 @@ fn decide<'a>(store: &Store, txn: PreparedTxn<'a>, before: Revision) -> Decided<
     }
 }
 
-/// TXN-22: whether all that will run can run, before any of it does.
+/// TXN-22: whether all that will run can run, before any of it does. All writes come first, nested
+/// ones included, so that a put that cannot be done is told before a range that cannot be read.
 fn check(writer: &Writer<'_>, txn: &Decided<'_>) -> Result<(), TxnError> {
-    fn go<'a>(
-        writer: &Writer<'_>,
-        txn: &Decided<'a>,
-        earlier: &mut Vec<Write<'a>>,
-    ) -> Result<(), TxnError> {
-        for op in &txn.ops {
-            match op {
-                DecidedOp::Range(range) => check_range(writer, range)?,
-                DecidedOp::Put { put, .. } => {
-                    check_kept(writer, put)?;
-                    check_not_deleted(put, earlier)?;
-                    check_lease(writer, put)?;
-                    earlier.push(Write::Put(&put.key));
-                }
-                DecidedOp::Delete(keys) => earlier.push(Write::Delete(keys)),
-                DecidedOp::Txn(txn) => go(writer, txn, earlier)?,
+    check_writes(writer, txn, &mut Vec::new())?;
+    check_ranges(writer, txn)
+}
+
+fn check_writes<'a>(
+    writer: &Writer<'_>,
+    txn: &Decided<'a>,
+    earlier: &mut Vec<Write<'a>>,
+) -> Result<(), TxnError> {
+    for op in &txn.ops {
+        match op {
+            DecidedOp::Range(_) => {}
+            DecidedOp::Put { put, .. } => {
+                check_kept(writer, put)?;
+                check_not_deleted(put, earlier)?;
+                check_lease(writer, put)?;
+                earlier.push(Write::Put(&put.key));
             }
+            DecidedOp::Delete(keys) => earlier.push(Write::Delete(keys)),
+            DecidedOp::Txn(txn) => check_writes(writer, txn, earlier)?,
         }
-        Ok(())
     }
-    go(writer, txn, &mut Vec::new())
+    Ok(())
+}
+
+fn check_ranges(writer: &Writer<'_>, txn: &Decided<'_>) -> Result<(), TxnError> {
+    txn.ops.iter().try_for_each(|op| match op {
+        DecidedOp::Range(range) => check_range(writer, range).map_err(TxnError::from),
+        DecidedOp::Txn(txn) => check_ranges(writer, txn),
+        DecidedOp::Put { .. } | DecidedOp::Delete(_) => Ok(()),
+    })
 }
 
 fn check_range(writer: &Writer<'_>, range: &Range) -> Result<(), ReadError> {

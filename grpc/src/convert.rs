@@ -68,6 +68,8 @@ fn range_at(request: &mut RangeRequest, at: Option<MainRevision>) -> Range {
             .ok()
             .filter(|limit| *limit > 0),
         count_only: request.count_only,
+        // A target without an order sorts what the limit has left (RG-41, RG-42).
+        limit_first: request.sort_order() == WireOrder::None,
         sort: sort(request),
         filter: Filter {
             min_mod_revision: bound(request.min_mod_revision),

@@ -8,17 +8,21 @@
 //! - [`server`] is the seam: what a case needs to know of a server, and [`on_every_server!`];
 //! - [`etcd`] starts a real etcd behind that seam, [`revstore`] ours;
 //! - [`etcdctl`] runs the stock command line client against a server;
-//! - [`transcript`] replays a shell session and compares it with what was expected.
+//! - [`transcript`] replays a shell session and compares it with what was expected;
+//! - [`scenario`] replays gRPC requests recorded with a real etcd;
+//! - [`differential`] sends random ones to a real etcd and to ours.
 //!
 //! Nothing here uses a fixed port or depends on the order of tests, and every wait has a limit.
 //! Servers listen on the loopback interface only.
 
+pub mod differential;
 pub mod etcd;
 pub mod etcdctl;
 pub mod http;
 pub mod poll;
 pub mod process;
 pub mod revstore;
+pub mod scenario;
 pub mod server;
 pub mod tools;
 pub mod transcript;

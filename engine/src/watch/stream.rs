@@ -546,8 +546,12 @@ impl WatchStream {
         records.into_iter().map(event).collect()
     }
 
-    /// WA-33: what the key was before the transaction.
+    /// WA-33: what the key was before the transaction; nothing for a creation, also where the same
+    /// transaction has deleted the key before (TXN-7).
     fn previous(&self, kv: &KeyValue) -> Option<KeyValue> {
+        if !kv.is_tombstone() && kv.create_revision() == kv.mod_revision() {
+            return None;
+        }
         let before = kv.mod_revision().previous();
         let previous = self.store.get(kv.key(), before.end());
         previous.filter(|_| !self.store.compacted.has_dropped(before))

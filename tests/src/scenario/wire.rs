@@ -1,0 +1,213 @@
+//! Calls by name: bytes in, bytes out, over a connection or straight into our services.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::task::{Context, Poll};
+
+use bytes::{Buf as _, BufMut as _, Bytes};
+use http::uri::PathAndQuery;
+use prost_reflect::{DescriptorPool, MethodDescriptor};
+use revstore_grpc::Services;
+use tonic::body::Body;
+use tonic::client::Grpc;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codegen::{BoxFuture, StdError};
+use tonic::transport::Channel;
+use tonic::{Request, Status, Streaming};
+
+/// The services that a scenario may call; their methods all have different names.
+const PACKAGE: &str = "etcdserverpb";
+
+/// A method of one of etcd's services.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Method(MethodDescriptor);
+
+impl Method {
+    /// The method of that name, such as `Put`; none if etcd has none.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let mut services = pool().services().filter(|s| s.package_name() == PACKAGE);
+        services.find_map(|service| service.methods().find(|m| m.name() == name).map(Self))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// What it takes.
+    pub fn input(&self) -> prost_reflect::MessageDescriptor {
+        self.0.input()
+    }
+
+    /// What it answers.
+    pub fn output(&self) -> prost_reflect::MessageDescriptor {
+        self.0.output()
+    }
+
+    /// Whether requests and answers come one after the other on a stream.
+    pub fn is_streaming(&self) -> bool {
+        self.0.is_client_streaming() && self.0.is_server_streaming()
+    }
+
+    fn path(&self) -> PathAndQuery {
+        let path = format!("/{}/{}", self.0.parent_service().full_name(), self.name());
+        PathAndQuery::try_from(path).expect("names of methods make paths")
+    }
+}
+
+/// All messages and services that we know.
+fn pool() -> &'static DescriptorPool {
+    static POOL: OnceLock<DescriptorPool> = OnceLock::new();
+    POOL.get_or_init(|| {
+        DescriptorPool::decode(revstore_proto::FILE_DESCRIPTOR_SET).expect("our own descriptors")
+    })
+}
+
+/// Where calls go.
+#[derive(Clone)]
+pub enum Transport {
+    /// A server at the other end of a connection.
+    Remote(Channel),
+    /// Our services in this process, with every message encoded and decoded as on a connection.
+    Local(Services),
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Remote(_) => "Remote",
+            Self::Local(_) => "Local",
+        })
+    }
+}
+
+impl Transport {
+    /// Calls a method that takes one message and answers with one.
+    ///
+    /// # Errors
+    /// What the server answers instead.
+    pub async fn unary(&self, method: &Method, request: Bytes) -> Result<Bytes, Status> {
+        let mut grpc = self.ready().await?;
+        let answer = grpc.unary(Request::new(request), method.path(), Raw).await;
+        answer.map(tonic::Response::into_inner)
+    }
+
+    /// Opens a stream. Waits for the server to open its side, which etcd does with the first answer.
+    ///
+    /// # Errors
+    /// What the server answers instead.
+    pub async fn streaming<S>(
+        &self,
+        method: &Method,
+        requests: S,
+    ) -> Result<Streaming<Bytes>, Status>
+    where
+        S: tokio_stream::Stream<Item = Bytes> + Send + 'static,
+    {
+        let mut grpc = self.ready().await?;
+        let answer = grpc
+            .streaming(Request::new(requests), method.path(), Raw)
+            .await;
+        answer.map(tonic::Response::into_inner)
+    }
+
+    async fn ready(&self) -> Result<Grpc<Self>, Status> {
+        let mut grpc = Grpc::new(self.clone()).max_decoding_message_size(usize::MAX);
+        grpc.ready()
+            .await
+            .map_err(|error| Status::unknown(format!("not connected: {error}")))?;
+        Ok(grpc)
+    }
+}
+
+impl tower_service::Service<http::Request<Body>> for Transport {
+    type Response = http::Response<Body>;
+    type Error = StdError;
+    type Future = BoxFuture<Self::Response, StdError>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), StdError>> {
+        match self {
+            Self::Remote(channel) => channel.poll_ready(context).map_err(Into::into),
+            Self::Local(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        match self {
+            Self::Remote(channel) => {
+                let answer = channel.call(request);
+                Box::pin(async { answer.await.map_err(Into::into) })
+            }
+            Self::Local(services) => {
+                let answer = services.call(request);
+                Box::pin(async { answer.await.map_err(|never| match never {}) })
+            }
+        }
+    }
+}
+
+/// Messages as the bytes that they are: who sends and receives knows their types.
+#[derive(Clone, Copy, Debug)]
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, item: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(item);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_are_found_by_name_and_no_two_have_the_same() {
+        let services = pool().services().filter(|s| s.package_name() == PACKAGE);
+        let mut names: Vec<String> = services
+            .flat_map(|service| {
+                service
+                    .methods()
+                    .map(|m| m.name().to_owned())
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        names.sort_unstable();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        assert_eq!(
+            Method::of_name("Put").unwrap().path(),
+            "/etcdserverpb.KV/Put"
+        );
+        assert!(Method::of_name("Watch").unwrap().is_streaming());
+        assert_eq!(Method::of_name("Push"), None);
+    }
+}
