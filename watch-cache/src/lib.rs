@@ -62,6 +62,7 @@ mod options;
 mod random;
 mod raw;
 mod ready;
+mod reflector;
 mod resource;
 mod selector;
 mod signal;
@@ -90,6 +91,11 @@ pub use options::{GetOptions, ListOptions, WatchOptions};
 pub use random::Random;
 pub use raw::RawStore;
 pub use ready::Readiness;
+pub use reflector::{
+    Backoff, Delta, DeltaQueue, Handler, IndexFn, Informer, InformerBuilder, InformerHandle,
+    InformerThread, ListWatch, Notification, Reflector, ReflectorBuilder, ReflectorEvent,
+    ReflectorMetrics, ReflectorMode, Scoped, Store, Subscription, Tombstone,
+};
 pub use resource::ResourceConfig;
 pub use revstore_engine::{Clock, MainRevision, ManualClock, SystemClock};
 pub use selector::{
