@@ -338,7 +338,9 @@ impl ResourceCache {
             Version::At(at) => self.resource.core.fresh(at).await?,
         }
         let found = self.resource.get(&key);
-        found.map(|entry| crate::list::readable(entry).map(Object::new)).transpose()
+        found
+            .map(|entry| crate::list::readable(entry).map(Object::new))
+            .transpose()
     }
 
     /// Lists objects, by the rows of WC-220.
@@ -372,7 +374,9 @@ impl ResourceCache {
                 if core.fresh(current).await.is_err() {
                     // WC-233: the cache is stuck, the source is not.
                     self.resource.counters.consistent_read_fallbacks.add(1);
-                    return self.read(&reader, &target, None, start.as_deref(), limit).await;
+                    return self
+                        .read(&reader, &target, None, start.as_deref(), limit)
+                        .await;
                 }
                 self.resource.counters.consistent_reads.add(1);
                 self.list_snapshot(target, start.as_deref(), limit)
@@ -383,7 +387,9 @@ impl ResourceCache {
                 self.list_snapshot(target, None, limit)
             }
             ListPlan::Exact { at, start } => {
-                let list = self.read(&reader, &target, Some(at), start.as_deref(), limit).await;
+                let list = self
+                    .read(&reader, &target, Some(at), start.as_deref(), limit)
+                    .await;
                 if matches!(list, Err(RequestError::Expired(_))) {
                     self.resource.counters.expired_compaction.add(1);
                 }
@@ -456,9 +462,10 @@ impl ResourceCache {
             },
             WatchPlan::After(Version::Zero) => Ok(Begin::After(None)),
             WatchPlan::After(Version::At(at)) => Ok(Begin::After(Some(at))),
-            WatchPlan::After(Version::Unset) => {
-                self.current().await.map(|current| Begin::After(Some(current)))
-            }
+            WatchPlan::After(Version::Unset) => self
+                .current()
+                .await
+                .map(|current| Begin::After(Some(current))),
         };
         let registered = begin.and_then(|begin| self.resource.register(&target, begin));
         let resource = self.resource.clone();
@@ -489,7 +496,10 @@ impl ResourceCache {
         let revision = list.revision;
         let cache = digest(list)?;
         let (reader, target) = (self.resource.reader(), self.everything()?);
-        let source = digest(self.read(&reader, &target, Some(revision), None, None).await?)?;
+        let source = digest(
+            self.read(&reader, &target, Some(revision), None, None)
+                .await?,
+        )?;
         let report = ConsistencyReport {
             revision,
             cache,
@@ -505,7 +515,12 @@ impl ResourceCache {
     }
 
     fn everything(&self) -> Result<Target, RequestError> {
-        Target::new(&self.resource.reader(), &Scope::All, &crate::Selector::default(), false)
+        Target::new(
+            &self.resource.reader(),
+            &Scope::All,
+            &crate::Selector::default(),
+            false,
+        )
     }
 }
 

@@ -98,7 +98,9 @@ impl Entry {
     /// The value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
         let labels = &self.attributes()?.labels;
-        let at = labels.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
+        let at = labels
+            .binary_search_by(|(known, _)| (**known).cmp(key))
+            .ok()?;
         Some(&labels[at].1)
     }
 

@@ -231,7 +231,9 @@ impl Feed {
             let Some(resource) = self.registry.of_key(&change.key) else {
                 continue;
             };
-            let part = parts.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &resource));
+            let part = parts
+                .iter_mut()
+                .find(|(known, _)| Arc::ptr_eq(known, &resource));
             match part {
                 Some((_, part)) => part.push(change),
                 None => parts.push((resource, vec![change])),
@@ -259,7 +261,10 @@ impl Feed {
 
     async fn load_added(&mut self) -> Result<(), SourceError> {
         for resource in self.registry.all() {
-            let known = self.loading.iter().any(|(known, _)| Arc::ptr_eq(known, &resource));
+            let known = self
+                .loading
+                .iter()
+                .any(|(known, _)| Arc::ptr_eq(known, &resource));
             if !known && matches!(resource.ready.state(), Readiness::Pending { .. }) {
                 self.load(&resource, false).await?;
             }

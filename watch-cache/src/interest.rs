@@ -91,7 +91,10 @@ impl Interests {
             hash: self.hasher.hash_one(interest),
             kind: interest.kind(),
         };
-        let list = self.lists.entry(listed.hash).or_insert_with(|| Vec::with_capacity(1));
+        let list = self
+            .lists
+            .entry(listed.hash)
+            .or_insert_with(|| Vec::with_capacity(1));
         let at = list.partition_point(|known| known.id < signal.id);
         list.insert(at, signal);
         self.counts[listed.kind] += 1;

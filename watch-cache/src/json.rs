@@ -105,8 +105,7 @@ impl Kind for JsonKind {
 
     fn extract(&self, value: &[u8]) -> Result<Attributes, Undecodable> {
         let undecodable = |error: serde_json::Error| Undecodable(error.to_string());
-        let top: HashMap<String, &RawValue> =
-            serde_json::from_slice(value).map_err(undecodable)?;
+        let top: HashMap<String, &RawValue> = serde_json::from_slice(value).map_err(undecodable)?;
         let raw = top
             .get("metadata")
             .ok_or_else(|| Undecodable("missing field `metadata`".into()))?;

@@ -231,8 +231,14 @@ mod tests {
     fn t_22_names_that_are_no_path_segment_are_refused() {
         let pods = KeyLayout::namespaced("/registry/pods/");
         for name in ["", "/", ".", "..", "a/../b", "a%2fb", "a\0"] {
-            assert!(pods.key(&ObjectRef::namespaced("ns", name)).is_err(), "{name:?}");
-            assert!(pods.key(&ObjectRef::namespaced(name, "a")).is_err(), "{name:?}");
+            assert!(
+                pods.key(&ObjectRef::namespaced("ns", name)).is_err(),
+                "{name:?}"
+            );
+            assert!(
+                pods.key(&ObjectRef::namespaced(name, "a")).is_err(),
+                "{name:?}"
+            );
         }
         assert!(pods.key(&ObjectRef::cluster("a")).is_err());
         let nodes = KeyLayout::cluster("/registry/nodes");

@@ -145,9 +145,7 @@ impl Target {
         name = name.or_else(|| wanted(FieldPlace::Name));
         let narrower = match (&namespace, &name) {
             _ if !narrow => None,
-            (Some(namespace), None) => layout
-                .span_of(&Scope::Namespace(namespace.clone()))
-                .ok(),
+            (Some(namespace), None) => layout.span_of(&Scope::Namespace(namespace.clone())).ok(),
             (namespace, Some(name)) => layout
                 .span_of(&Scope::Object(crate::keys::ObjectRef {
                     namespace: namespace.clone(),
@@ -227,7 +225,14 @@ impl List {
         prefix: Bytes,
         filter: Filter,
     ) -> Self {
-        Self::all(revision, From::Index { walk, prefix, filter })
+        Self::all(
+            revision,
+            From::Index {
+                walk,
+                prefix,
+                filter,
+            },
+        )
     }
 
     /// A page over a snapshot; `count` tells how many keys a span holds there.
@@ -286,7 +291,9 @@ impl List {
         let span = target.scan_from(start);
         let failed = |error| read_failed(error, target, start, &span);
         let Some(limit) = limit else {
-            return Self::read_all(source, reader, target, at, &span).await.map_err(failed);
+            return Self::read_all(source, reader, target, at, &span)
+                .await
+                .map_err(failed);
         };
         let mut found = Vec::new();
         let (mut next, mut revision) = (span.start.clone(), at);
@@ -405,7 +412,9 @@ impl Iterator for Items {
                     prefix,
                     filter,
                 } => {
-                    let indexed = walk.next().filter(|found| found.key().starts_with(prefix))?;
+                    let indexed = walk
+                        .next()
+                        .filter(|found| found.key().starts_with(prefix))?;
                     (indexed.entry, Some(&*filter))
                 }
                 From::Stored {

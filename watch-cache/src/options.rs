@@ -109,7 +109,11 @@ impl Version {
                 i64::try_from(number).unwrap_or(i64::MAX),
             ))),
             _ => {
-                let why = if digits { "value out of range" } else { "invalid syntax" };
+                let why = if digits {
+                    "value out of range"
+                } else {
+                    "invalid syntax"
+                };
                 Err(RequestError::BadRequest(format!(
                     "invalid resource version: resourceVersion: Invalid value: \"{text}\": \
                      strconv.ParseUint: parsing \"{text}\": {why}"
@@ -138,7 +142,11 @@ fn unsupported(value: &str, supported: &str) -> Cause {
 }
 
 fn refuse(causes: Vec<Cause>) -> Result<(), RequestError> {
-    if causes.is_empty() { Ok(()) } else { Err(RequestError::Invalid(causes)) }
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(RequestError::Invalid(causes))
+    }
 }
 
 impl ListOptions {
@@ -189,8 +197,7 @@ impl ListOptions {
                 causes.push(unsupported(wanted, "\"Exact\", \"NotOlderThan\", \"\""));
             }
             if wanted == "Exact" && self.resource_version == "0" {
-                let why =
-                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+                let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
                 causes.push(forbidden(MATCH, why));
             }
         }
@@ -216,7 +223,11 @@ impl WatchOptions {
             // WC-310: the legacy default.
             None => matches!(version, Version::Unset | Version::Zero),
         };
-        Ok(if initial { WatchPlan::State(version) } else { WatchPlan::After(version) })
+        Ok(if initial {
+            WatchPlan::State(version)
+        } else {
+            WatchPlan::After(version)
+        })
     }
 
     fn validate(&self) -> Result<(), RequestError> {

@@ -63,7 +63,10 @@ impl RawStore {
     }
 
     pub(crate) async fn source_revision(&self) -> Result<MainRevision, RequestError> {
-        self.source.current_revision().await.map_err(|error| internal(&error))
+        self.source
+            .current_revision()
+            .await
+            .map_err(|error| internal(&error))
     }
 
     /// 504 unless the source has `asked`.
@@ -89,10 +92,16 @@ impl RawStore {
             at: None,
             limit: None,
         };
-        let page = self.source.list(request).await.map_err(|error| internal(&error))?;
+        let page = self
+            .source
+            .list(request)
+            .await
+            .map_err(|error| internal(&error))?;
         let reader = self.config.reader();
         let stored = page.items.into_iter().next();
-        stored.map(|stored| readable(reader.read(stored)).map(Object::new)).transpose()
+        stored
+            .map(|stored| readable(reader.read(stored)).map(Object::new))
+            .transpose()
     }
 
     pub(crate) async fn list_objects(
@@ -235,8 +244,12 @@ impl RawWatch {
         }
         let old = change.previous.map(|stored| self.reader.read(stored));
         let new = change.new.map(|stored| self.reader.read(stored));
-        let seen =
-            seen_through(&self.target.filter, change.revision, old.as_ref(), new.as_ref())?;
+        let seen = seen_through(
+            &self.target.filter,
+            change.revision,
+            old.as_ref(),
+            new.as_ref(),
+        )?;
         Ok(seen.map(|(event, object)| WatchEvent::own(event, object)))
     }
 
@@ -361,7 +374,11 @@ impl Storage for RawStore {
                 at: None,
                 limit: Some(1),
             };
-            let page = self.source.list(request).await.map_err(|error| internal(&error))?;
+            let page = self
+                .source
+                .list(request)
+                .await
+                .map_err(|error| internal(&error))?;
             Ok(StoreStats {
                 objects: page.count as u64,
                 size_bytes: None,

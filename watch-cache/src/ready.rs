@@ -170,13 +170,20 @@ mod tests {
         });
         let error = ready.check(Duration::from_secs(17)).unwrap_err();
         assert_eq!(error.to_string(), "storage is (re)initializing: no route");
-        assert_eq!(error.status().details.retry_after_seconds, 2, "since 5 s, not 9 s");
+        assert_eq!(
+            error.status().details.retry_after_seconds,
+            2,
+            "since 5 s, not 9 s"
+        );
         ready.set(Readiness::Stopped);
         ready.set(Readiness::Ready);
         assert_eq!(ready.state(), Readiness::Stopped);
         assert_eq!(block_on(ready.wait()), Err(RequestError::Stopped));
         let error = ready.check(Duration::ZERO).unwrap_err();
-        assert_eq!((error.code(), error.to_string().as_str()), (429, "apiserver cacher is stopped"));
+        assert_eq!(
+            (error.code(), error.to_string().as_str()),
+            (429, "apiserver cacher is stopped")
+        );
     }
 
     #[test]

@@ -128,7 +128,11 @@ impl Core {
     pub(crate) async fn fresh(&self, revision: MainRevision) -> Result<(), RequestError> {
         let limit = self.settings.freshness_wait;
         let nudge = || self.source.request_progress();
-        if self.watermark.reached(revision, limit, &self.timers, nudge).await {
+        if self
+            .watermark
+            .reached(revision, limit, &self.timers, nudge)
+            .await
+        {
             return Ok(());
         }
         Err(RequestError::TooLarge {
@@ -185,10 +189,13 @@ impl Snapshot {
         indexes: &[IndexPlace],
         target: &Target,
     ) -> Option<(&Tree<Indexed>, Bytes)> {
-        indexes.iter().zip(&self.by_index).find_map(|(index, tree)| {
-            let value = index.wanted(&target.filter)?;
-            Some((tree, Indexed::place(value, b"")))
-        })
+        indexes
+            .iter()
+            .zip(&self.by_index)
+            .find_map(|(index, tree)| {
+                let value = index.wanted(&target.filter)?;
+                Some((tree, Indexed::place(value, b"")))
+            })
     }
 }
 
@@ -239,9 +246,10 @@ impl Resource {
                 "metadata.namespace" => Ok(IndexPlace::Field(FieldPlace::Namespace)),
                 field => {
                     let at = config.kind.fields().iter().position(|known| known == field);
-                    at.map(|at| IndexPlace::Field(FieldPlace::Extra(at))).ok_or_else(|| {
-                        RequestError::BadRequest(format!("field label not supported: {field}"))
-                    })
+                    at.map(|at| IndexPlace::Field(FieldPlace::Extra(at)))
+                        .ok_or_else(|| {
+                            RequestError::BadRequest(format!("field label not supported: {field}"))
+                        })
                 }
             },
         };
@@ -351,10 +359,16 @@ impl Resource {
                     continue;
                 }
                 debug_assert!(
-                    old.as_ref().is_none_or(|old| old.mod_revision() <= revision),
+                    old.as_ref()
+                        .is_none_or(|old| old.mod_revision() <= revision),
                     "INV-3: the state before an event is older than it"
                 );
-                index(&self.indexes, &mut state.by_index, old.as_ref(), new.as_ref());
+                index(
+                    &self.indexes,
+                    &mut state.by_index,
+                    old.as_ref(),
+                    new.as_ref(),
+                );
                 let at = state.window.end();
                 let before = woken.len();
                 let states = [old.as_deref(), new.as_deref()];
@@ -366,7 +380,9 @@ impl Resource {
         };
         drop(evicted);
         self.counters.events_dispatched.add(dispatched);
-        self.counters.watchers_woken.add((woken.len() - already) as u64);
+        self.counters
+            .watchers_woken
+            .add((woken.len() - already) as u64);
     }
 
     /// WC-120: registers a watcher, at one point between two batches of the feeder.
@@ -424,7 +440,11 @@ impl Resource {
             return Refill::Closed;
         }
         let Some(from) = signal.pending() else {
-            return if stopped { Refill::Stopping(watermark) } else { Refill::Idle(watermark) };
+            return if stopped {
+                Refill::Stopping(watermark)
+            } else {
+                Refill::Idle(watermark)
+            };
         };
         if from < state.window.first() {
             return Refill::Lost(state.window.oldest_start());
@@ -462,9 +482,8 @@ impl Resource {
             window_events: state.window.len() as u64,
             window_bytes: state.window.bytes() as u64,
             oldest_watchable: number(state.window.oldest_start().next()),
-            oldest_event_age_ms: age.map_or(0, |age| {
-                u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
-            }),
+            oldest_event_age_ms: age
+                .map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
             watchers,
             objects: state.objects.len() as u64,
             ..self.counters.read()

@@ -49,8 +49,7 @@ pub struct UpdateOptions {
 
 /// Makes the new bytes of an object, or refuses. Called again whenever what it saw turns out to be
 /// stale (WC-105), so it must not mind.
-pub type UpdateFn<'a> =
-    Box<dyn FnMut(Option<&Object>) -> Result<Update, RequestError> + Send + 'a>;
+pub type UpdateFn<'a> = Box<dyn FnMut(Option<&Object>) -> Result<Update, RequestError> + Send + 'a>;
 
 /// Looks whether an object may be deleted. Called again as an [`UpdateFn`] is.
 pub type ValidateFn<'a> = Box<dyn FnMut(&Object) -> Result<(), RequestError> + Send + 'a>;
@@ -182,7 +181,10 @@ impl Storage for ResourceCache {
         validate: ValidateFn<'a>,
     ) -> BoxFuture<'a, Result<Object, RequestError>> {
         let guess = self.cached(object);
-        Box::pin(self.raw().delete_object(object, preconditions, guess, validate))
+        Box::pin(
+            self.raw()
+                .delete_object(object, preconditions, guess, validate),
+        )
     }
 
     fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, RequestError>> {

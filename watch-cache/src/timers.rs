@@ -65,7 +65,11 @@ impl Timers {
                 armed = true;
                 sleep.timers.set(due, &sleep.signal);
             }
-            if sleep.timers.now() >= due { Poll::Ready(()) } else { Poll::Pending }
+            if sleep.timers.now() >= due {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }

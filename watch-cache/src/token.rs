@@ -98,14 +98,12 @@ impl ContinueToken {
     }
 }
 
-
 /// Whether no segment of the path could lead out of the prefix it is appended to.
 fn is_clean(path: &str) -> bool {
     !path.starts_with('/')
-        && path
-            .split('/')
-            .enumerate()
-            .all(|(at, segment)| segment != "." && segment != ".." && (at == 0 || !segment.is_empty()))
+        && path.split('/').enumerate().all(|(at, segment)| {
+            segment != "." && segment != ".." && (at == 0 || !segment.is_empty())
+        })
 }
 
 #[cfg(test)]

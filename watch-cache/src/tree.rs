@@ -42,7 +42,9 @@ struct Child<T> {
 
 impl<T> fmt::Debug for Tree<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tree").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("Tree")
+            .field("len", &self.len)
+            .finish_non_exhaustive()
     }
 }
 
@@ -114,8 +116,13 @@ impl<T: Item> Tree<T> {
                 }
                 Node::Inner(children) => {
                     let at = child_of(children, key);
-                    rank += children[..at].iter().map(|child| child.count).sum::<usize>();
-                    let Some(child) = children.get(at) else { return rank };
+                    rank += children[..at]
+                        .iter()
+                        .map(|child| child.count)
+                        .sum::<usize>();
+                    let Some(child) = children.get(at) else {
+                        return rank;
+                    };
                     node = &child.node;
                 }
             }
@@ -254,8 +261,14 @@ impl<T: Item> Node<T> {
 
 /// Joins the child at `at` to a neighbour if one node holds both.
 fn join<T: Item>(children: &mut Vec<Child<T>>, at: usize) {
-    let left = if at + 1 < children.len() { at } else { at.saturating_sub(1) };
-    let Some([a, b]) = children.get(left..left + 2) else { return };
+    let left = if at + 1 < children.len() {
+        at
+    } else {
+        at.saturating_sub(1)
+    };
+    let Some([a, b]) = children.get(left..left + 2) else {
+        return;
+    };
     if a.node.width() + b.node.width() > WIDTH {
         return;
     }

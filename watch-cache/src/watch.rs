@@ -143,7 +143,11 @@ pub(crate) fn seen_through(
     let Some(event) = EventType::of(passes(old), passes(new)) else {
         return Ok(None);
     };
-    let shown = if event == EventType::Deleted { old } else { new };
+    let shown = if event == EventType::Deleted {
+        old
+    } else {
+        new
+    };
     let shown = shown.cloned();
     Ok(shown.map(|entry| (event, Object::shown_at(entry, revision))))
 }

@@ -76,7 +76,9 @@ impl Watermark {
         poll_fn(|context| {
             // Registered before the look: what is published after the look wakes us.
             wait.signal.waker.register(context.waker());
-            self.waiting.lock().insert((revision, wait.signal.id), wait.signal.clone());
+            self.waiting
+                .lock()
+                .insert((revision, wait.signal.id), wait.signal.clone());
             if self.load() >= revision {
                 return Poll::Ready(true);
             }

@@ -95,7 +95,10 @@ impl LogEvent {
         let frame = self.frames.forms[event as usize].get_or_init(|| {
             let frame = encode();
             // Relaxed: sums; whoever sets `LEFT` takes off exactly what was added before it.
-            let before = self.frames.bytes.fetch_add(frame.len() as u64, Ordering::Relaxed);
+            let before = self
+                .frames
+                .bytes
+                .fetch_add(frame.len() as u64, Ordering::Relaxed);
             if before & LEFT == 0 {
                 sum.fetch_add(signed(frame.len() as u64), Ordering::Relaxed);
             }
@@ -214,7 +217,11 @@ impl Window {
                 break;
             }
             // WC-343: the boundary lies between revisions.
-            while self.events.front().is_some_and(|event| event.revision == revision) {
+            while self
+                .events
+                .front()
+                .is_some_and(|event| event.revision == revision)
+            {
                 evicted.extend(self.events.pop_front().inspect(|event| {
                     self.first += 1;
                     self.bytes -= event.size_bytes();
@@ -228,7 +235,10 @@ impl Window {
 
     /// The number of the first event after a revision. Logarithmic.
     pub(crate) fn after(&self, revision: MainRevision) -> u64 {
-        self.first + self.events.partition_point(|event| event.revision <= revision) as u64
+        self.first
+            + self
+                .events
+                .partition_point(|event| event.revision <= revision) as u64
     }
 
     /// Events from number `from` on: whole revisions, and no more than `count` unless one revision
@@ -255,7 +265,12 @@ mod tests {
     fn window(limits: WindowLimits, revisions: &[(i64, u64)]) -> Window {
         let mut window = Window::new(limits, MainRevision(1));
         for (revision, at) in revisions {
-            let event = LogEvent::new(MainRevision(*revision), Duration::from_secs(*at), None, None);
+            let event = LogEvent::new(
+                MainRevision(*revision),
+                Duration::from_secs(*at),
+                None,
+                None,
+            );
             window.append(event);
         }
         window
@@ -269,9 +284,16 @@ mod tests {
         };
         let mut window = window(limits, &[(2, 0), (3, 0), (3, 0), (4, 0)]);
         assert_eq!(window.evict(Duration::ZERO).len(), 1);
-        assert_eq!((window.oldest_start(), window.first()), (MainRevision(2), 1));
+        assert_eq!(
+            (window.oldest_start(), window.first()),
+            (MainRevision(2), 1)
+        );
         window.append(LogEvent::new(MainRevision(5), Duration::ZERO, None, None));
-        assert_eq!(window.evict(Duration::ZERO).len(), 2, "revision 3 leaves as a whole");
+        assert_eq!(
+            window.evict(Duration::ZERO).len(),
+            2,
+            "revision 3 leaves as a whole"
+        );
         assert_eq!(window.oldest_start(), MainRevision(3));
         assert_eq!(window.after(MainRevision(3)), window.first());
     }
@@ -285,15 +307,25 @@ mod tests {
         let mut window = window(limits, &[(2, 0), (3, 50), (4, 200)]);
         assert!(window.evict(Duration::from_secs(75)).is_empty());
         assert_eq!(window.evict(Duration::from_secs(76)).len(), 1);
-        assert_eq!(window.evict(Duration::from_secs(1000)).len(), 1, "the newest stays");
+        assert_eq!(
+            window.evict(Duration::from_secs(1000)).len(),
+            1,
+            "the newest stays"
+        );
     }
 
     #[test]
     fn wc_343_copies_hold_whole_revisions() {
-        let window = window(WindowLimits::default(), &[(2, 0), (3, 0), (3, 0), (3, 0), (4, 0)]);
+        let window = window(
+            WindowLimits::default(),
+            &[(2, 0), (3, 0), (3, 0), (3, 0), (4, 0)],
+        );
         let revisions = |from, count| {
             let copied = window.copy(from, count);
-            copied.iter().map(|event| event.revision.0).collect::<Vec<_>>()
+            copied
+                .iter()
+                .map(|event| event.revision.0)
+                .collect::<Vec<_>>()
         };
         assert_eq!(revisions(0, 2), [2, 3, 3, 3]);
         assert_eq!(revisions(4, 2), [4]);

@@ -60,7 +60,12 @@ impl RawStore {
         for _ in 0..ATTEMPTS_MAX {
             let seen = basis.object.clone();
             let decided = self
-                .check(object, seen.as_ref(), &options.preconditions, options.create_if_missing)
+                .check(
+                    object,
+                    seen.as_ref(),
+                    &options.preconditions,
+                    options.create_if_missing,
+                )
                 .and_then(|()| update(seen.as_ref()));
             let same = |update: &Update, seen: &Object| update.value == seen.value();
             let update = match decided {
@@ -194,7 +199,11 @@ impl RawStore {
         may_be_missing: bool,
     ) -> Result<(), RequestError> {
         let Some(seen) = seen else {
-            return if may_be_missing { Ok(()) } else { Err(self.not_found(object)) };
+            return if may_be_missing {
+                Ok(())
+            } else {
+                Err(self.not_found(object))
+            };
         };
         if let Some(asked) = &preconditions.uid
             && asked != seen.uid()

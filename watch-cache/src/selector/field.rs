@@ -131,7 +131,12 @@ mod tests {
             .collect();
         assert_eq!(
             seen,
-            [("a", true, "1"), ("b", true, "2"), ("c", false, r"x=\"), ("d", true, "")]
+            [
+                ("a", true, "1"),
+                ("b", true, "2"),
+                ("c", false, r"x=\"),
+                ("d", true, "")
+            ]
         );
         assert!(FieldSelector::parse("").unwrap().requirements.is_empty());
         for bad in ["a", "a!b", r"a=\q", "a=b=c"] {

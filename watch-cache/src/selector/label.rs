@@ -121,7 +121,11 @@ impl<'a> Parser<'a> {
             match self.word() {
                 "in" => LabelOp::In(self.values()?),
                 "notin" => LabelOp::NotIn(self.values()?),
-                other => return Err(format!("found '{other}', expected: in, notin, =, ==, !=, >, <")),
+                other => {
+                    return Err(format!(
+                        "found '{other}', expected: in, notin, =, ==, !=, >, <"
+                    ));
+                }
             }
         };
         Ok(LabelRequirement { key, op })
@@ -157,8 +161,9 @@ impl<'a> Parser<'a> {
 
     fn number(&mut self) -> Result<i64, String> {
         let word = self.word();
-        word.parse()
-            .map_err(|_| format!("for 'Gt', 'Lt' operators, the value must be an integer: '{word}'"))
+        word.parse().map_err(|_| {
+            format!("for 'Gt', 'Lt' operators, the value must be an integer: '{word}'")
+        })
     }
 
     fn word(&mut self) -> &'a str {
@@ -233,7 +238,9 @@ mod tests {
 
     #[test]
     fn wc_353_bad_label_selectors_are_bad_requests() {
-        for bad in ["k in a", "k in (a", "=a", "k~a", "k=a,,", "k>x", "!", "k=a b", "k in ()x"] {
+        for bad in [
+            "k in a", "k in (a", "=a", "k~a", "k=a,,", "k>x", "!", "k=a b", "k in ()x",
+        ] {
             let error = LabelSelector::parse(bad).unwrap_err();
             assert_eq!(error.code(), 400, "{bad}");
         }

@@ -73,7 +73,10 @@ impl EngineSource {
             } => {
                 let mut put = Put::new(write.key.clone(), value.clone());
                 if let Some(lifetime) = time_to_live {
-                    let lease = self.engine.grant(None, seconds(*lifetime)).map_err(refused)?;
+                    let lease = self
+                        .engine
+                        .grant(None, seconds(*lifetime))
+                        .map_err(refused)?;
                     put.lease = PutLease::Attach(lease.id);
                 }
                 Op::Put(put)
@@ -161,9 +164,9 @@ impl Stream for Batches {
     type Item = Result<Batch, SourceError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        Pin::new(&mut self.watcher).poll_next(context).map(|next| {
-            next.map(|batch| batch.map(batch_of).map_err(|_| SourceError::Compacted))
-        })
+        Pin::new(&mut self.watcher)
+            .poll_next(context)
+            .map(|next| next.map(|batch| batch.map(batch_of).map_err(|_| SourceError::Compacted)))
     }
 }
 

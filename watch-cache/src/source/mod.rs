@@ -1,8 +1,8 @@
 //! Where the cache gets its data: a trait, the in-process engine, and etcd.
 
-mod in_process;
 #[cfg(feature = "etcd")]
 mod etcd;
+mod in_process;
 
 #[cfg(feature = "etcd")]
 pub use etcd::EtcdSource;
