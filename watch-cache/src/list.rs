@@ -208,6 +208,15 @@ impl List {
         }
     }
 
+    /// A list of given objects, for those who answer in the place of a store.
+    pub fn from_objects(revision: MainRevision, objects: Vec<Object>) -> Self {
+        let entries: Vec<_> = objects
+            .iter()
+            .map(|object| object.entry().clone())
+            .collect();
+        Self::all(revision, From::Page(entries.into_iter()))
+    }
+
     /// A list without a limit over a snapshot.
     pub(crate) fn of_snapshot(
         revision: MainRevision,
