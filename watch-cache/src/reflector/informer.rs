@@ -330,7 +330,9 @@ impl Informer {
         let mut told = Vec::new();
         while let Some((key, deltas)) = self.queue.pop() {
             for delta in deltas {
-                told.extend(notification(delta, known.get(&key).cloned(), initial));
+                let before = known.get(&key).cloned();
+                let notification = notification(delta, before.clone(), initial);
+                told.extend(notification.map(|notification| (notification, before)));
             }
         }
         let (queues, waiting) = {
@@ -338,8 +340,8 @@ impl Informer {
             self.shared.store.replace(fresh, revision);
             let queues = living(&mut handlers.queues);
             for queue in &queues {
-                for notification in &told {
-                    queue.push(notification.clone());
+                for (notification, before) in &told {
+                    queue.push(notification.clone(), before.clone());
                 }
                 queue.end_initial();
             }
@@ -371,9 +373,9 @@ impl Informer {
                     None => self.shared.store.remove(&key),
                     Some(new) => self.shared.store.insert(new),
                 };
-                if let Some(notification) = notification(delta, old, false) {
+                if let Some(notification) = notification(delta, old.clone(), false) {
                     for queue in living(&mut handlers.queues) {
-                        queue.push(notification.clone());
+                        queue.push(notification.clone(), old.clone());
                     }
                 }
             }
@@ -443,10 +445,8 @@ impl InformerHandle {
         let queue = Arc::new(Queue::default());
         let mut handlers = self.shared.handlers.lock();
         for object in self.shared.store.list() {
-            queue.push(Notification::Added {
-                object,
-                initial: true,
-            });
+            let initial = true;
+            queue.push(Notification::Added { object, initial }, None);
         }
         if self.has_synced() {
             queue.end_initial();

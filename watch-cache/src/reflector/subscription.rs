@@ -43,9 +43,9 @@ impl Notification {
         }
     }
 
-    /// What `self` and then `later` come to, for a handler that heard neither; nothing at all if the
-    /// object came and went.
-    fn and_then(self, later: Self) -> Option<Self> {
+    /// What `self` and then `later` come to, for a handler that heard neither and knows the object as
+    /// `known`; nothing at all if it came and went.
+    fn and_then(self, later: Self, known: Option<&Object>) -> Option<Self> {
         Some(match (self, later) {
             (Self::Added { initial, .. }, Self::Updated { new, .. }) => Self::Added {
                 object: new,
@@ -55,7 +55,7 @@ impl Notification {
             (Self::Added { .. }, Self::Deleted(_)) => return None,
             // WC-515: deleted and created again may look like a change; the uid tells.
             (Self::Deleted(tombstone), Self::Added { object, .. }) => Self::Updated {
-                old: tombstone.object().clone(),
+                old: known.unwrap_or(tombstone.object()).clone(),
                 new: object,
             },
             (_, later) => later,
@@ -90,7 +90,7 @@ pub(super) struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     next: u64,
-    order: BTreeMap<u64, Notification>,
+    order: BTreeMap<u64, Held>,
     places: HashMap<String, u64>,
     /// Initial objects that the handler was not told yet; nothing before all of them are queued.
     initial_left: Option<usize>,
@@ -98,8 +98,15 @@ struct Queue {
     closed: bool,
 }
 
+/// A notification that waits, and the object as the handler knows it.
+#[derive(Debug)]
+struct Held {
+    notification: Notification,
+    known: Option<Object>,
+}
+
 impl Queue {
-    fn push(&mut self, notification: Notification) {
+    fn push(&mut self, notification: Notification, before: Option<Object>) {
         let key = notification.key();
         let earlier = self
             .places
@@ -108,16 +115,24 @@ impl Queue {
         let merged = match earlier {
             None => {
                 self.initial_queued += usize::from(is_initial(&notification));
-                Some(notification)
+                Some(Held {
+                    notification,
+                    known: before,
+                })
             }
-            Some(earlier) => {
+            Some(Held {
+                notification: earlier,
+                known,
+            }) => {
                 let was_initial = is_initial(&earlier);
-                let merged = earlier.and_then(notification);
-                let is_initial = merged.as_ref().is_some_and(is_initial);
-                if was_initial && !is_initial {
+                let merged = earlier.and_then(notification, known.as_ref());
+                if was_initial && !merged.as_ref().is_some_and(is_initial) {
                     self.told_initial();
                 }
-                merged
+                merged.map(|notification| Held {
+                    notification,
+                    known,
+                })
             }
         };
         match merged {
@@ -134,7 +149,7 @@ impl Queue {
     }
 
     fn pop(&mut self) -> Option<Notification> {
-        let (_, notification) = self.order.pop_first()?;
+        let (_, Held { notification, .. }) = self.order.pop_first()?;
         self.places.remove(&notification.key());
         if is_initial(&notification) {
             self.told_initial();
@@ -155,8 +170,9 @@ fn is_initial(notification: &Notification) -> bool {
 }
 
 impl Shared {
-    pub(super) fn push(&self, notification: Notification) {
-        self.queue.lock().push(notification);
+    /// Queues a notification about an object that was `before` until then.
+    pub(super) fn push(&self, notification: Notification, before: Option<Object>) {
+        self.queue.lock().push(notification, before);
         self.waker.wake();
     }
 

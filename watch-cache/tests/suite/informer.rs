@@ -54,6 +54,7 @@ fn next(subscription: &mut Subscription) -> String {
 fn t_62_two_handlers_a_late_one_and_one_that_leaves() {
     let fixture = Fixture::new();
     fixture.put_pod("ns/a");
+    fixture.settle();
     let informer = informer(&fixture, fixture.clock.clone()).build();
     let handle = informer.handle();
     let (mut one, two) = (handle.subscribe(), handle.subscribe());
@@ -224,6 +225,7 @@ fn t_62_a_panic_of_one_handler_is_its_own() {
 fn wc_518_objects_can_be_changed_before_they_are_stored() {
     let fixture = Fixture::new();
     fixture.put_pod("ns/a");
+    fixture.settle();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let names = seen.clone();
     let informer = informer(&fixture, fixture.clock.clone())

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -146,9 +147,16 @@ impl Fixture {
         self.wait(written).unwrap().revision().0
     }
 
-    /// Writes a pod without anything particular.
+    /// Writes a pod without anything particular, but never the same twice: that would make no
+    /// revision (WC-204).
     pub(crate) fn put_pod(&self, key: &str) -> i64 {
-        self.put(key, pod(key, "", ""))
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let pod = pod(key, "", "");
+        self.put(
+            key,
+            pod.replace("\"spec\":{", &format!("\"spec\":{{\"n\":{number}")),
+        )
     }
 
     pub(crate) fn delete(&self, key: &str) -> i64 {

@@ -124,7 +124,7 @@ fn t_38_a_bookmark_comes_behind_all_events_up_to_it() {
         for number in 0..10 {
             fixture.put_pod(&format!("ns/p{round}-{number}"));
         }
-        fixture.clock.advance(30 * SECOND);
+        fixture.clock.advance(10 * SECOND);
     }
     fixture.settle();
     let (mut last, mut bookmarks) = (0, 0);
@@ -446,7 +446,7 @@ fn t_45_a_feeder_that_a_compaction_overtook_loads_again_and_ends_its_watches() {
     }
     let newest = hand.put("ns/c");
     hand.engine.compact(MainRevision(newest)).unwrap().run();
-    for _ in 0..200 {
+    for _ in 0..1000 {
         hand.step();
         if hand.cache.revision().0 == newest {
             break;
