@@ -326,8 +326,8 @@ impl Feed {
 
     fn note_failure(&self, error: &SourceError) {
         for resource in self.registry.all() {
-            resource.counters.initialization_errors.add(1);
             if resource.ready.state() != Readiness::Ready {
+                resource.counters.initialization_errors.add(1);
                 resource.ready.set(Readiness::Pending {
                     since: self.core.timers.now(),
                     cause: Some(error.to_string()),
