@@ -225,9 +225,8 @@ impl Feed {
 
     /// **Apply, publish, wake** (WC-113).
     fn apply(&mut self, batch: Batch) {
-        let mut changes = batch.changes.into_iter().peekable();
         let mut parts: Vec<(Arc<Resource>, Vec<Change>)> = Vec::new();
-        while let Some(change) = changes.next() {
+        for change in batch.changes {
             let Some(resource) = self.registry.of_key(&change.key) else {
                 continue;
             };

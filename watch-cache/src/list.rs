@@ -209,7 +209,7 @@ impl List {
     }
 
     /// A list of given objects, for those who answer in the place of a store.
-    pub fn from_objects(revision: MainRevision, objects: Vec<Object>) -> Self {
+    pub fn from_objects(revision: MainRevision, objects: &[Object]) -> Self {
         let entries: Vec<_> = objects
             .iter()
             .map(|object| object.entry().clone())

@@ -39,8 +39,8 @@ pub enum RequestError {
         resource: ResourceName,
         /// Its name.
         name: String,
-        /// What differs.
-        why: Conflict,
+        /// What differs; in a box, because an error should not be larger than an answer.
+        why: Box<Conflict>,
     },
     /// The history asked for is gone: 410.
     #[error("{0}")]
@@ -347,6 +347,9 @@ impl RequestError {
 
 impl Status {
     /// The JSON object, on one line.
+    ///
+    /// # Panics
+    /// Never: strings and numbers always become JSON.
     ///
     /// ```
     /// use revstore_watch_cache::RequestError;

@@ -42,6 +42,9 @@ struct Wire {
 
 impl ContinueToken {
     /// The text of the token.
+    ///
+    /// # Panics
+    /// Never: strings and numbers always become JSON.
     pub fn encode(&self) -> String {
         let wire = Wire {
             v: VERSION.into(),

@@ -52,8 +52,8 @@ impl EventType {
     /// assert_eq!(EventType::of(true, false), Some(EventType::Deleted));
     /// assert_eq!(EventType::of(false, false), None);
     /// ```
-    pub fn of(passed: bool, passes: bool) -> Option<Self> {
-        match (passed, passes) {
+    pub fn of(before: bool, after: bool) -> Option<Self> {
+        match (before, after) {
             (false, false) => None,
             (false, true) => Some(Self::Added),
             (true, true) => Some(Self::Modified),
@@ -298,9 +298,8 @@ impl Watch {
             if let Poll::Ready(event) = self.poll(&mut context) {
                 return event;
             }
-            if self.signal.pending().is_none() {
-                return None;
-            }
+            // A poll that only looked long enough says so by what is left for it.
+            self.signal.pending()?;
         }
         None
     }
@@ -316,7 +315,7 @@ impl Watch {
                 return Poll::Ready(None);
             }
             if let Some(error) = self.failure.take() {
-                return Poll::Ready(self.fail(*error));
+                return Poll::Ready(Some(self.fail(*error)));
             }
             let ready = match self.next_initial() {
                 Some(event) => Some(event),
@@ -355,7 +354,7 @@ impl Watch {
                 self.through = self.through.max(watermark);
                 self.sent_through = self.through;
                 if let Some(error) = self.check_future(watermark, now) {
-                    return Some(Poll::Ready(self.fail(error)));
+                    return Some(Poll::Ready(Some(self.fail(error))));
                 }
                 if self.next_bookmark.is_none_or(|due| due > now) {
                     self.arm();
@@ -378,7 +377,7 @@ impl Watch {
                     asked: self.sent_through,
                     oldest,
                 });
-                return Some(Poll::Ready(self.fail(error)));
+                return Some(Poll::Ready(Some(self.fail(error))));
             }
             Refill::Closed => {
                 self.end();
@@ -503,9 +502,9 @@ impl Watch {
         }
     }
 
-    fn fail(&mut self, error: RequestError) -> Option<WatchEvent> {
+    fn fail(&mut self, error: RequestError) -> WatchEvent {
         self.end();
-        Some(WatchEvent::Error(error))
+        WatchEvent::Error(error)
     }
 
     /// Lets go of everything; may be called again.

@@ -235,7 +235,7 @@ impl RawStore {
         RequestError::Conflict {
             resource: self.config.name.clone(),
             name: object.name.clone(),
-            why,
+            why: Box::new(why),
         }
     }
 }

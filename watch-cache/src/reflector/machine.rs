@@ -130,6 +130,10 @@ struct Running {
 /// assert!(matches!(block_on(reflector.next()), ReflectorEvent::InitDone(_)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what client-go keeps, word by word (F.1)"
+)]
 pub struct Reflector {
     source: Arc<dyn ListWatch>,
     timers: Arc<Timers>,

@@ -285,7 +285,7 @@ fn failed(error: Error) -> SourceError {
     SourceError::Unavailable(error.to_string())
 }
 
-/// What etcd says by text alone: both are OUT_OF_RANGE.
+/// What etcd says by text alone: the code is the same for both.
 fn read_failed(error: &Error, at: Option<MainRevision>) -> SourceError {
     let text = error.to_string();
     if text.contains("required revision has been compacted") {

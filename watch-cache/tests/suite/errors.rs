@@ -161,7 +161,7 @@ fn t_58_bodies_of_write_errors() {
         body(RequestError::Conflict {
             resource,
             name: name(),
-            why: Conflict::Modified
+            why: Box::new(Conflict::Modified)
         }),
         r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Operation cannot be fulfilled on pods \"p1\": the object has been modified; please apply your changes to the latest version and try again","reason":"Conflict","details":{"name":"p1","kind":"pods"},"code":409}"#
     );

@@ -94,7 +94,7 @@ fn follow(
     let mut count = 0_u32;
     while let Some(notification) = next_blocking(&mut subscription) {
         count += 1;
-        if slow && count % 8 == 0 {
+        if slow && count.is_multiple_of(8) {
             std::thread::yield_now();
         }
         match notification {

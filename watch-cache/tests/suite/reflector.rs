@@ -103,7 +103,7 @@ impl ListWatch for Server {
 }
 
 fn page(objects: &[Object], revision: i64, more: bool) -> List {
-    let mut list = List::from_objects(MainRevision(revision), objects.to_vec());
+    let mut list = List::from_objects(MainRevision(revision), objects);
     list.continue_token = more.then(|| "next".into());
     list
 }
