@@ -1,0 +1,320 @@
+//! T-65: what watchers, lists and loads cost.
+//!
+//! `cargo bench -p revstore-watch-cache` prints criterion's tables, and before them the numbers that
+//! criterion cannot take: bytes per idle watcher and per list, and the time from commit to delivery.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::future::Future;
+use std::hint::black_box;
+use std::io::Write as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
+use futures_core::Stream as _;
+use revstore_engine::{Engine, ManualClock};
+use revstore_watch_cache::{
+    EngineSource, Index, JsonKind, ListOptions, ResourceCache, ResourceConfig, Scope, Selector,
+    Watch, WatchCache, WatchOptions, block_on,
+};
+
+/// Counts the bytes that are in use.
+struct Counting;
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator as it came; the counters allocate nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let now = IN_USE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(now, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A waker that says whether it was called.
+#[derive(Default)]
+struct Flag(AtomicUsize);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A cache whose feeder runs when it is told to, on the thread that measures.
+struct Bench {
+    engine: Engine,
+    pods: ResourceCache,
+    feeder: Pin<Box<dyn Future<Output = ()>>>,
+    next: u64,
+}
+
+fn pod(name: u64, node: &str) -> String {
+    format!(
+        "{{\"metadata\":{{\"name\":\"pod-{name}\",\"uid\":\"{name:032}\",\"labels\":{{\"app\":\"web\"}}}},\
+         \"spec\":{{\"nodeName\":\"{node}\"}},\"status\":{{\"phase\":\"Running\",\"text\":\"{name:064}\"}}}}"
+    )
+}
+
+impl Bench {
+    fn new(objects: u64) -> Self {
+        let engine = Engine::builder().clock(ManualClock::new()).build();
+        for name in 0..objects {
+            let (namespace, node) = (name % 100, format!("node-{}", name % 1000));
+            let key = format!("/registry/pods/ns{namespace:02}/pod-{name:06}");
+            engine.put(key, pod(name, &node)).expect("a key");
+        }
+        Self::over(engine)
+    }
+
+    fn over(engine: Engine) -> Self {
+        let source = Arc::new(EngineSource::new(engine.clone()));
+        let clock = Arc::new(ManualClock::new());
+        let (cache, feeder) = WatchCache::builder(source).clock(clock).build();
+        let config = ResourceConfig::namespaced("", "pods", "/registry/pods")
+            .kind(JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"]))
+            .index(Index::Field("spec.nodeName".into()));
+        let pods = cache.add(config).expect("a resource");
+        let mut bench = Self {
+            engine,
+            pods,
+            feeder: Box::pin(feeder.run()),
+            next: 0,
+        };
+        while bench.pods.wait_until_ready_now().is_none() {
+            bench.feed();
+        }
+        bench
+    }
+
+    fn feed(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(self.feeder.as_mut().poll(&mut context).is_pending());
+    }
+
+    /// Writes a pod of the node that the matching watchers watch.
+    fn write(&mut self) {
+        self.next += 1;
+        let key = format!("/registry/pods/hot/pod-{:06}", self.next % 64);
+        self.engine
+            .put(key, pod(self.next, "hot-node"))
+            .expect("a key");
+    }
+
+    /// Watches of the hot node, and watches of nodes where nothing happens, all waiting.
+    fn watches(&self, matching: usize, others: usize, waker: &Waker) -> Vec<Watch> {
+        let node = |number: usize| {
+            if number < matching {
+                "hot-node".to_owned()
+            } else {
+                format!("quiet-{number}")
+            }
+        };
+        let mut watches: Vec<Watch> = (0..matching + others)
+            .map(|number| self.watch(&format!("spec.nodeName={}", node(number))))
+            .collect();
+        for watch in &mut watches {
+            assert!(
+                Pin::new(watch)
+                    .poll_next(&mut Context::from_waker(waker))
+                    .is_pending()
+            );
+        }
+        watches
+    }
+
+    fn watch(&self, fields: &str) -> Watch {
+        let options = WatchOptions {
+            resource_version: self.engine.current_revision().to_string(),
+            allow_bookmarks: true,
+            selector: Selector::parse("", fields).expect("a selector"),
+            ..WatchOptions::default()
+        };
+        block_on(self.pods.watch(&Scope::All, &options)).expect("the cache is ready")
+    }
+}
+
+/// What the benches need of readiness.
+trait ReadyNow {
+    fn wait_until_ready_now(&self) -> Option<()>;
+}
+
+impl ReadyNow for ResourceCache {
+    fn wait_until_ready_now(&self) -> Option<()> {
+        (self.readiness() == revstore_watch_cache::Readiness::Ready).then_some(())
+    }
+}
+
+/// Takes what a watch has, encoded, and leaves it waiting.
+fn take(watch: &mut Watch, waker: &Waker) -> usize {
+    let mut bytes = 0;
+    let mut context = Context::from_waker(waker);
+    while let std::task::Poll::Ready(Some(event)) = Pin::new(&mut *watch).poll_next(&mut context) {
+        bytes += watch.encode(&event).len();
+    }
+    bytes
+}
+
+fn say(line: &str) {
+    writeln!(std::io::stderr(), "{line}").expect("stderr");
+}
+
+fn memory_and_latency(_: &mut Criterion) {
+    let mut bench = Bench::new(0);
+    let waker = Waker::from(Arc::new(Flag::default()));
+    let before = IN_USE.load(Ordering::Relaxed);
+    let idle = bench.watches(0, 10_000, &waker);
+    let each = (IN_USE.load(Ordering::Relaxed) - before) / idle.len();
+    say(&format!(
+        "bytes per idle watcher (10,000, one interest each): {each}"
+    ));
+    drop(idle);
+
+    for others in [100, 1_000, 10_000] {
+        let mut watches = bench.watches(10, others - 10, &waker);
+        let mut times: Vec<Duration> = (0..2_000)
+            .map(|_| {
+                let begun = Instant::now();
+                bench.write();
+                bench.feed();
+                for watch in &mut watches[..10] {
+                    assert!(black_box(take(watch, &waker)) > 0);
+                }
+                begun.elapsed()
+            })
+            .collect();
+        times.sort_unstable();
+        say(&format!(
+            "commit to delivery to 10 of {others} watchers: p50 {:?}, p99 {:?}",
+            times[times.len() / 2],
+            times[times.len() * 99 / 100]
+        ));
+    }
+
+    let begun = Instant::now();
+    let bench = Bench::new(100_000);
+    say(&format!(
+        "write and load 100,000 objects: {:?}",
+        begun.elapsed()
+    ));
+    let begun = Instant::now();
+    let bench = Bench::over(bench.engine);
+    say(&format!("load 100,000 objects: {:?}", begun.elapsed()));
+    for options in [list("0"), ListOptions::default()] {
+        let before = IN_USE.load(Ordering::Relaxed);
+        PEAK.store(before, Ordering::Relaxed);
+        let listed = block_on(bench.pods.list(&Scope::All, &options)).expect("ready");
+        let sizes = listed.items.map(|pod| pod.expect("readable").value().len());
+        let count = sizes.filter(|size| *size > 0).count();
+        let extra = PEAK.load(Ordering::Relaxed) - before;
+        say(&format!(
+            "extra memory of a list of {count} objects: {extra} bytes"
+        ));
+    }
+}
+
+fn list(version: &str) -> ListOptions {
+    ListOptions {
+        resource_version: version.into(),
+        ..ListOptions::default()
+    }
+}
+
+fn writes(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("watch-cache/write");
+    for (name, matching, others) in [
+        ("0", 0, 0),
+        ("10-of-1k", 10, 990),
+        ("10-of-10k", 10, 9_990),
+        ("10k-of-10k", 10_000, 0),
+    ] {
+        let mut bench = Bench::new(0);
+        let waker = Waker::from(Arc::new(Flag::default()));
+        let mut watches = bench.watches(matching, others, &waker);
+        group.bench_function(BenchmarkId::new("deliver", name), |bencher| {
+            bencher.iter(|| {
+                bench.write();
+                bench.feed();
+                watches[..matching]
+                    .iter_mut()
+                    .map(|watch| take(watch, &waker))
+                    .sum::<usize>()
+            });
+        });
+    }
+    group.finish();
+}
+
+fn lists(criterion: &mut Criterion) {
+    let bench = Bench::new(100_000);
+    let mut group = criterion.benchmark_group("watch-cache/list-100k");
+    group.sample_size(10);
+    let current = bench.engine.current_revision().to_string();
+    let node = Selector::parse("", "spec.nodeName=node-7").expect("a selector");
+    let namespace = Scope::Namespace("ns07".into());
+    let exact = ListOptions {
+        resource_version_match: "Exact".into(),
+        ..list(&current)
+    };
+    for (name, scope, options) in [
+        ("all/unset", &Scope::All, ListOptions::default()),
+        ("all/0", &Scope::All, list("0")),
+        ("all/exact", &Scope::All, exact.clone()),
+        (
+            "all/page-500",
+            &Scope::All,
+            ListOptions {
+                limit: 500,
+                ..ListOptions::default()
+            },
+        ),
+        ("namespace/0", &namespace, list("0")),
+        ("namespace/exact", &namespace, exact),
+        (
+            "node-index/0",
+            &Scope::All,
+            ListOptions {
+                selector: node,
+                ..list("0")
+            },
+        ),
+    ] {
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let listed = block_on(bench.pods.list(scope, &options)).expect("ready");
+                listed
+                    .items
+                    .map(|pod| pod.expect("readable").value().len())
+                    .sum::<usize>()
+            });
+        });
+    }
+    group.finish();
+}
+
+fn loads(criterion: &mut Criterion) {
+    let engine = Bench::new(100_000).engine;
+    let mut group = criterion.benchmark_group("watch-cache/load");
+    group.sample_size(10);
+    group.bench_function("100k", |bencher| {
+        bencher.iter_batched(|| engine.clone(), Bench::over, BatchSize::PerIteration);
+    });
+    group.finish();
+}
+
+criterion_group!(benches, memory_and_latency, writes, lists, loads);
+criterion_main!(benches);

@@ -1,0 +1,106 @@
+//! Two resources in one cache over one engine, and a watch that outlives a compaction.
+//!
+//! `cargo run -p revstore-watch-cache --example two_caches`
+
+use std::error::Error;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use revstore_engine::{Engine, ManualClock};
+use revstore_watch_cache::{
+    EngineSource, JsonKind, ListOptions, ResourceConfig, Scope, Selector, Watch, WatchCache,
+    WatchEvent, WatchOptions, block_on,
+};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut out = std::io::stdout();
+    let clock = ManualClock::new();
+    let engine = Engine::builder().clock(clock.clone()).build();
+    let source = Arc::new(EngineSource::new(engine.clone()));
+    let (cache, feeder) = WatchCache::builder(source)
+        .clock(Arc::new(clock.clone()))
+        .build();
+    let pods = ResourceConfig::namespaced("", "pods", "/registry/pods");
+    let pods = cache.add(pods.kind(JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"])))?;
+    let secrets = ResourceConfig::namespaced("", "secrets", "/registry/secrets");
+    let secrets = cache.add(secrets.kind(JsonKind::new("v1", "Secret")))?;
+    let running = feeder.spawn();
+    block_on(pods.wait_until_ready())?;
+    block_on(secrets.wait_until_ready())?;
+
+    let pod = |name: &str, node: &str| {
+        let value = format!(
+            "{{\"metadata\":{{\"name\":\"{name}\"}},\"spec\":{{\"nodeName\":\"{node}\"}}}}"
+        );
+        engine.put(format!("/registry/pods/default/{name}"), value)
+    };
+    let secret = |name: &str| {
+        let value = format!("{{\"metadata\":{{\"name\":\"{name}\"}}}}");
+        engine.put(format!("/registry/secrets/default/{name}"), value)
+    };
+
+    // A kubelet's watch: only the pods of its node, with bookmarks.
+    let on_node_1 = |resource_version: String| -> Result<Watch, Box<dyn Error>> {
+        let options = WatchOptions {
+            resource_version,
+            allow_bookmarks: true,
+            selector: Selector::parse("", "spec.nodeName=node-1")?,
+            ..WatchOptions::default()
+        };
+        Ok(block_on(pods.watch(&Scope::All, &options))?)
+    };
+    pod("mine", "node-1")?;
+    let mut watch = on_node_1("1".into())?;
+    show(&mut out, watch.next_blocking().as_ref())?;
+
+    // A long time passes in which nothing happens to its pods, but a lot elsewhere.
+    for number in 0..1000 {
+        pod(&format!("other-{number}"), "node-2")?;
+        secret(&format!("secret-{number}"))?;
+    }
+    block_on(pods.wait_until_fresh(engine.current_revision()))?;
+    assert!(watch.try_next().is_none(), "none of this is for node-1");
+    clock.advance(Duration::from_secs(60));
+    let bookmark = watch.next_blocking();
+    show(&mut out, bookmark.as_ref())?;
+    let resume = bookmark
+        .and_then(|event| event.revision())
+        .ok_or("a bookmark has a revision")?;
+
+    // The connection breaks; the store forgets its past; a pod of the node changes.
+    drop(watch);
+    engine.compact(resume)?.run();
+    pod("mine", "node-2")?;
+
+    // The watch goes on from the bookmark: nothing is listed again, nothing is lost.
+    let mut watch = on_node_1(resume.to_string())?;
+    show(&mut out, watch.next_blocking().as_ref())?;
+
+    // Both resources are as far as the store, whoever wrote last (WC-107).
+    let newest = secret("last")?.revision;
+    for cache in [&pods, &secrets] {
+        let list = block_on(cache.list(&Scope::All, &ListOptions::default()))?;
+        assert!(list.revision >= newest);
+        writeln!(out, "{} objects at {}", list.items.count(), newest)?;
+    }
+    drop(running);
+    Ok(())
+}
+
+fn show(out: &mut impl std::io::Write, event: Option<&WatchEvent>) -> std::io::Result<()> {
+    match event {
+        Some(WatchEvent::Object { event, object, .. }) => {
+            writeln!(
+                out,
+                "{} {} at {}",
+                event.as_str(),
+                object.store_key(),
+                object.revision()
+            )
+        }
+        Some(WatchEvent::Bookmark { revision, .. }) => writeln!(out, "BOOKMARK at {revision}"),
+        Some(WatchEvent::Error(error)) => writeln!(out, "ERROR {error}"),
+        None => writeln!(out, "the watch is over"),
+    }
+}

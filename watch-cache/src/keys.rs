@@ -1,0 +1,258 @@
+//! Where objects of a resource lie in the store: `<prefix>[<namespace>/]<name>`.
+
+use bytes::Bytes;
+use revstore_engine::KeyRange;
+
+use crate::status::RequestError;
+
+/// The keys of one resource type.
+///
+/// ```
+/// use revstore_watch_cache::{KeyLayout, ObjectRef};
+/// let pods = KeyLayout::namespaced("/registry/pods");
+/// let key = pods.key(&ObjectRef::namespaced("ns1", "a"))?;
+/// assert_eq!(&key[..], b"/registry/pods/ns1/a");
+/// # Ok::<(), revstore_watch_cache::RequestError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyLayout {
+    /// Ends with a slash, so that `/pods` never matches `/pods2` (WC-112).
+    prefix: Bytes,
+    namespaced: bool,
+}
+
+/// Names one object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ObjectRef {
+    /// Its namespace; none for the objects of a cluster-scoped resource.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+/// What a list or a watch is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// All objects of the resource.
+    All,
+    /// Those of one namespace.
+    Namespace(String),
+    /// One object.
+    Object(ObjectRef),
+}
+
+impl ObjectRef {
+    /// An object in a namespace.
+    pub fn namespaced(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            namespace: Some(namespace.into()),
+            name: name.into(),
+        }
+    }
+
+    /// An object of a cluster-scoped resource.
+    pub fn cluster(name: impl Into<String>) -> Self {
+        Self {
+            namespace: None,
+            name: name.into(),
+        }
+    }
+}
+
+/// The keys from `start` up to but without `end`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: Bytes,
+    pub(crate) end: Bytes,
+}
+
+impl Span {
+    pub(crate) fn one(key: &Bytes) -> Self {
+        Self {
+            start: key.clone(),
+            end: after(key),
+        }
+    }
+
+    fn below(prefix: &Bytes) -> Self {
+        let mut end = prefix.to_vec();
+        if let Some(last) = end.last_mut() {
+            // The prefix ends with a slash; what follows the slash bounds all that begins with it.
+            *last += 1;
+        }
+        Self {
+            start: prefix.clone(),
+            end: end.into(),
+        }
+    }
+
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+        *self.start <= *key && *key < *self.end
+    }
+
+    pub(crate) fn from(&self, start: Bytes) -> Self {
+        Self {
+            start: start.max(self.start.clone()),
+            end: self.end.clone(),
+        }
+    }
+
+    pub(crate) fn range(&self) -> KeyRange {
+        KeyRange::within(self.start.clone(), self.end.clone())
+    }
+}
+
+/// The first key behind `key`.
+pub(crate) fn after(key: &[u8]) -> Bytes {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    next.into()
+}
+
+impl KeyLayout {
+    /// A resource whose objects live in namespaces.
+    pub fn namespaced(prefix: impl AsRef<str>) -> Self {
+        Self::new(prefix.as_ref(), true)
+    }
+
+    /// A resource whose objects have no namespace.
+    pub fn cluster(prefix: impl AsRef<str>) -> Self {
+        Self::new(prefix.as_ref(), false)
+    }
+
+    fn new(prefix: &str, namespaced: bool) -> Self {
+        let mut text = prefix.trim_end_matches('/').to_owned();
+        text.push('/');
+        Self {
+            prefix: text.into(),
+            namespaced,
+        }
+    }
+
+    /// What all keys of the resource begin with; ends with a slash.
+    pub fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
+    /// Whether its objects live in namespaces.
+    pub fn is_namespaced(&self) -> bool {
+        self.namespaced
+    }
+
+    /// The key of an object.
+    ///
+    /// # Errors
+    /// 400 if a name is no path segment, or the namespace is missing or out of place (T-22).
+    pub fn key(&self, object: &ObjectRef) -> Result<Bytes, RequestError> {
+        let mut key = self.prefix.to_vec();
+        match (&object.namespace, self.namespaced) {
+            (Some(namespace), true) => {
+                check_segment(namespace)?;
+                key.extend_from_slice(namespace.as_bytes());
+                key.push(b'/');
+            }
+            (None, false) => {}
+            (Some(_), false) => return Err(bad("the resource has no namespaces")),
+            (None, true) => return Err(bad("a namespace is required")),
+        }
+        check_segment(&object.name)?;
+        key.extend_from_slice(object.name.as_bytes());
+        Ok(key.into())
+    }
+
+    /// All keys of the resource.
+    pub(crate) fn span(&self) -> Span {
+        Span::below(&self.prefix)
+    }
+
+    /// The keys of a scope.
+    pub(crate) fn span_of(&self, scope: &Scope) -> Result<Span, RequestError> {
+        match scope {
+            Scope::All => Ok(self.span()),
+            Scope::Namespace(_) => Ok(Span::below(&self.request_prefix(scope)?)),
+            Scope::Object(object) => Ok(Span::one(&self.key(object)?)),
+        }
+    }
+
+    /// What continue tokens of a request are relative to (WC-228).
+    pub(crate) fn request_prefix(&self, scope: &Scope) -> Result<Bytes, RequestError> {
+        let namespace = match scope {
+            Scope::All => None,
+            Scope::Namespace(namespace) => Some(namespace),
+            Scope::Object(object) => object.namespace.as_ref(),
+        };
+        let Some(namespace) = namespace else {
+            return Ok(self.prefix.clone());
+        };
+        if !self.namespaced {
+            return Err(bad("the resource has no namespaces"));
+        }
+        check_segment(namespace)?;
+        let mut prefix = self.prefix.to_vec();
+        prefix.extend_from_slice(namespace.as_bytes());
+        prefix.push(b'/');
+        Ok(prefix.into())
+    }
+
+    /// Where the name begins in a key of the resource: behind the namespace, if it has one.
+    pub(crate) fn name_offset(&self, key: &[u8]) -> usize {
+        let rest = key.get(self.prefix.len()..).unwrap_or_default();
+        let slash = rest.iter().position(|byte| *byte == b'/');
+        match slash {
+            Some(slash) if self.namespaced => self.prefix.len() + slash + 1,
+            _ => self.prefix.len().min(key.len()),
+        }
+    }
+}
+
+fn bad(why: &str) -> RequestError {
+    RequestError::BadRequest(format!("invalid key: {why}"))
+}
+
+/// Whether a name is a segment of a path, and no way out of it.
+fn check_segment(segment: &str) -> Result<(), RequestError> {
+    let safe = !segment.is_empty()
+        && segment != "."
+        && segment != ".."
+        && !segment.contains(['/', '%', '\0']);
+    if safe {
+        Ok(())
+    } else {
+        Err(bad(&format!("{segment:?} is not a path segment")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t_22_names_that_are_no_path_segment_are_refused() {
+        let pods = KeyLayout::namespaced("/registry/pods/");
+        for name in ["", "/", ".", "..", "a/../b", "a%2fb", "a\0"] {
+            assert!(
+                pods.key(&ObjectRef::namespaced("ns", name)).is_err(),
+                "{name:?}"
+            );
+            assert!(
+                pods.key(&ObjectRef::namespaced(name, "a")).is_err(),
+                "{name:?}"
+            );
+        }
+        assert!(pods.key(&ObjectRef::cluster("a")).is_err());
+        let nodes = KeyLayout::cluster("/registry/nodes");
+        assert!(nodes.key(&ObjectRef::namespaced("ns", "a")).is_err());
+        assert!(nodes.span_of(&Scope::Namespace("ns".into())).is_err());
+    }
+
+    #[test]
+    fn wc_112_prefixes_end_at_path_segments() {
+        let pods = KeyLayout::namespaced("/pods");
+        let ns1 = pods.span_of(&Scope::Namespace("ns1".into())).unwrap();
+        assert!(ns1.contains(b"/pods/ns1/a"));
+        assert!(!ns1.contains(b"/pods/ns10/a"));
+        assert_eq!(pods.name_offset(b"/pods/ns1/a"), 10);
+        assert_eq!(KeyLayout::cluster("/nodes").name_offset(b"/nodes/n"), 7);
+    }
+}

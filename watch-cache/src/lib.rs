@@ -1,0 +1,116 @@
+//! A watch cache in the manner of kube-apiserver's, and its reflector.
+//!
+//! A [`WatchCache`] follows a [`Source`] - the engine in this process, or any etcd v3 endpoint - and
+//! answers get, list and watch by resource version without asking the source. Any number of clients
+//! watch: each is a position in one shared window of recent events, woken only by what it may want.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use revstore_engine::Engine;
+//! use revstore_watch_cache::{
+//!     EngineSource, EventType, ResourceConfig, Scope, Selector, WatchCache, WatchEvent,
+//!     WatchOptions, block_on,
+//! };
+//!
+//! let engine = Engine::builder().build();
+//! let (cache, feeder) = WatchCache::builder(Arc::new(EngineSource::new(engine.clone()))).build();
+//! let pods = cache.add(ResourceConfig::namespaced("", "pods", "/pods"))?;
+//! let running = feeder.spawn();
+//! block_on(pods.wait_until_ready())?;
+//!
+//! let options = WatchOptions { selector: Selector::parse("app=web", "")?, ..Default::default() };
+//! let mut watch = block_on(pods.watch(&Scope::All, &options))?;
+//! let pod = |app| format!(r#"{{"metadata":{{"name":"a","labels":{{"app":"{app}"}}}}}}"#);
+//! engine.put("/pods/ns/a", pod("web"))?;
+//! engine.put("/pods/ns/a", pod("db"))?;
+//!
+//! // It comes into the selector, and leaves it again (WC-350).
+//! for expected in [EventType::Added, EventType::Deleted] {
+//!     match watch.next_blocking() {
+//!         Some(WatchEvent::Object { event, object, .. }) => {
+//!             assert_eq!((event, object.label("app")), (expected, Some("web")));
+//!         }
+//!         other => panic!("{other:?}"),
+//!     }
+//! }
+//! # drop(running);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! There is no runtime here: futures run on any executor or under [`block_on`], time comes from a
+//! [`Clock`]. Clause ids such as WC-131 name rules of the behaviour specification, ids such as
+//! INV-1 its invariants.
+//!
+//! # Reading the source
+//! `feeder.rs` is the heart: apply, publish, wake. `resource.rs` holds what it applies to: the
+//! objects (`tree.rs`), the window (`window.rs`) and who watches (`interest.rs`); `watermark.rs` is
+//! what it publishes. `cache.rs` answers requests: `options.rs` decides which row of the tables one
+//! is, `list.rs` puts lists together, `watch.rs` is the cursor. `raw.rs` and `write.rs` do the same
+//! without a cache. `source/` is where data comes from, `reflector/` the client's side.
+
+mod blocking;
+mod cache;
+mod entry;
+mod feeder;
+mod interest;
+mod json;
+mod keys;
+mod kind;
+mod list;
+mod metrics;
+mod options;
+mod random;
+mod raw;
+mod ready;
+mod reflector;
+mod resource;
+mod selector;
+mod signal;
+mod source;
+mod status;
+mod storage;
+mod timers;
+mod token;
+mod tree;
+mod watch;
+mod watermark;
+mod window;
+mod write;
+
+pub use blocking::{block_on, next_blocking};
+pub use cache::{ConsistencyReport, ResourceCache, WatchCache, WatchCacheBuilder};
+pub use entry::{Entry, Object};
+pub use feeder::{Feeder, FeederThread};
+pub use interest::Index;
+pub use json::JsonKind;
+pub use keys::{KeyLayout, ObjectRef, Scope};
+pub use kind::{Attributes, Kind, Notice, Splice, Undecodable};
+pub use list::{Items, List};
+pub use metrics::Metrics;
+pub use options::{GetOptions, ListOptions, WatchOptions};
+pub use random::Random;
+pub use raw::RawStore;
+pub use ready::Readiness;
+pub use reflector::{
+    Backoff, Delta, DeltaQueue, Handler, IndexFn, Informer, InformerBuilder, InformerHandle,
+    InformerThread, ListWatch, Notification, Reflector, ReflectorBuilder, ReflectorEvent,
+    ReflectorMetrics, ReflectorMode, Scoped, Store, Subscription, Tombstone,
+};
+pub use resource::ResourceConfig;
+pub use revstore_engine::{Clock, MainRevision, ManualClock, SystemClock};
+pub use selector::{
+    FieldRequirement, FieldSelector, LabelOp, LabelRequirement, LabelSelector, Selector,
+};
+#[cfg(feature = "etcd")]
+pub use source::EtcdSource;
+pub use source::{
+    Action, Batch, BatchStream, Change, EngineSource, ListPage, ListRequest, Source, SourceError,
+    Stored, WatchRequest, Write, WriteOutcome,
+};
+pub use status::{Cause, Conflict, Details, Expired, RequestError, ResourceName, Status};
+pub use storage::{
+    EventStream, Preconditions, Storage, StoreStats, Update, UpdateFn, UpdateOptions, ValidateFn,
+};
+pub use token::ContinueToken;
+pub use watch::{EventType, SharedEvent, Watch, WatchEvent};
+pub use window::WindowLimits;

@@ -1,0 +1,448 @@
+//! Lists: what they answer, and how a page of one is put together.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use revstore_engine::MainRevision;
+
+use crate::entry::{Entry, Object};
+use crate::keys::{KeyLayout, Scope, Span, after};
+use crate::kind::Kind;
+use crate::selector::{FieldPlace, Filter, Selector};
+use crate::source::{ListRequest, Source, SourceError, Stored};
+use crate::status::{Expired, RequestError};
+use crate::token::ContinueToken;
+use crate::tree::{Item, Walk};
+
+/// Keys that one read of a source brings at most while a selector looks for matches.
+const SCAN_PAGE_MAX: usize = 10_000;
+
+/// What a list answers: everything about it first, then the objects one by one.
+///
+/// The objects of a list without a limit are filtered while they are read, so that a list of any
+/// size costs one object and its encoder's buffer (WC-143). They come from one immutable snapshot:
+/// no lock is held (WC-130), and nothing of a later revision is among them.
+#[derive(Debug)]
+pub struct List {
+    /// `metadata.resourceVersion`.
+    pub revision: MainRevision,
+    /// `metadata.continue`: where the next page starts, if there is more (WC-221, WC-222).
+    pub continue_token: Option<String>,
+    /// `metadata.remainingItemCount` (WC-223).
+    pub remaining_item_count: Option<u64>,
+    /// The objects, ascending by key.
+    pub items: Items,
+}
+
+/// The objects of a list, ascending by key (WC-134). An object that cannot be read is an error, and
+/// the last item.
+pub struct Items {
+    from: From,
+    ended: bool,
+}
+
+enum From {
+    /// A snapshot of the cache.
+    Snapshot {
+        walk: Walk<Arc<Entry>>,
+        end: Bytes,
+        filter: Filter,
+    },
+    /// A snapshot of one of the cache's indexes.
+    Index {
+        walk: Walk<Indexed>,
+        /// What all its places begin with.
+        prefix: Bytes,
+        filter: Filter,
+    },
+    /// What a source returned.
+    Stored {
+        items: std::vec::IntoIter<Stored>,
+        reader: Reader,
+        filter: Filter,
+    },
+    Page(std::vec::IntoIter<Arc<Entry>>),
+}
+
+/// Makes entries of stored bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    pub(crate) kind: Arc<dyn Kind>,
+    pub(crate) layout: KeyLayout,
+}
+
+impl Reader {
+    pub(crate) fn read(&self, stored: Stored) -> Arc<Entry> {
+        Arc::new(Entry::read(stored, &*self.kind, &self.layout))
+    }
+}
+
+impl Item for Arc<Entry> {
+    fn key(&self) -> &[u8] {
+        Entry::key(self)
+    }
+}
+
+/// An entry at its place in an index: value, a zero byte, key.
+#[derive(Clone, Debug)]
+pub(crate) struct Indexed {
+    place: Bytes,
+    pub(crate) entry: Arc<Entry>,
+}
+
+impl Indexed {
+    pub(crate) fn new(value: &str, entry: Arc<Entry>) -> Self {
+        let place = Self::place(value, entry.key());
+        Self { place, entry }
+    }
+
+    pub(crate) fn place(value: &str, key: &[u8]) -> Bytes {
+        [value.as_bytes(), &[0], key].concat().into()
+    }
+}
+
+impl Item for Indexed {
+    fn key(&self) -> &[u8] {
+        &self.place
+    }
+}
+
+/// What a request is about, once its options are read.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// What decides in the end.
+    pub(crate) filter: Filter,
+    /// The keys to look at; all that pass the filter are among them.
+    pub(crate) scan: Span,
+    /// What continue tokens are relative to.
+    pub(crate) prefix: Bytes,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: Option<String>,
+}
+
+impl Target {
+    /// Reads what scope and selector say. If `narrow`, a name or a namespace that the selector
+    /// demands narrows the keys to look at (WC-227).
+    pub(crate) fn new(
+        reader: &Reader,
+        scope: &Scope,
+        selector: &Selector,
+        narrow: bool,
+    ) -> Result<Self, RequestError> {
+        let layout = &reader.layout;
+        let span = layout.span_of(scope)?;
+        let filter = Filter::new(span.clone(), selector, &*reader.kind)?;
+        let (mut namespace, mut name) = match scope {
+            Scope::All => (None, None),
+            Scope::Namespace(namespace) => (Some(namespace.clone()), None),
+            Scope::Object(object) => (object.namespace.clone(), Some(object.name.clone())),
+        };
+        let wanted = |place| filter.wanted_field(place).map(str::to_owned);
+        if layout.is_namespaced() {
+            namespace = namespace.or_else(|| wanted(FieldPlace::Namespace));
+        }
+        name = name.or_else(|| wanted(FieldPlace::Name));
+        let narrower = match (&namespace, &name) {
+            _ if !narrow => None,
+            (Some(namespace), None) => layout.span_of(&Scope::Namespace(namespace.clone())).ok(),
+            (namespace, Some(name)) => layout
+                .span_of(&Scope::Object(crate::keys::ObjectRef {
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                }))
+                .ok(),
+            (None, None) => None,
+        };
+        Ok(Self {
+            scan: narrower.unwrap_or(span),
+            prefix: layout.request_prefix(scope)?,
+            filter,
+            namespace,
+            name,
+        })
+    }
+
+    /// The keys to look at from a continue token on. A token never widens them (WC-229).
+    pub(crate) fn scan_from(&self, start: Option<&str>) -> Span {
+        match start {
+            None => self.scan.clone(),
+            Some(start) => {
+                let start = [&self.prefix, start.as_bytes()].concat();
+                self.filter.span.from(start.into())
+            }
+        }
+    }
+
+    /// The token of the page behind `last`.
+    fn token(&self, last: &[u8], at: Option<MainRevision>) -> Result<String, RequestError> {
+        let start = after(last);
+        let relative = start.strip_prefix(&*self.prefix);
+        let start = relative.and_then(|start| std::str::from_utf8(start).ok());
+        let start = start.ok_or_else(|| {
+            RequestError::Internal("a key cannot be written into a continue token".into())
+        })?;
+        Ok(ContinueToken {
+            at,
+            start: start.to_owned(),
+        }
+        .encode())
+    }
+}
+
+/// The entry if it can be read, else the error that a request for it answers.
+pub(crate) fn readable(entry: Arc<Entry>) -> Result<Arc<Entry>, RequestError> {
+    match entry.fault() {
+        None => Ok(entry),
+        Some(fault) => Err(RequestError::Internal(fault.to_string())),
+    }
+}
+
+impl List {
+    fn all(revision: MainRevision, from: From) -> Self {
+        Self {
+            revision,
+            continue_token: None,
+            remaining_item_count: None,
+            items: Items { from, ended: false },
+        }
+    }
+
+    /// A list of given objects, for those who answer in the place of a store.
+    pub fn from_objects(revision: MainRevision, objects: &[Object]) -> Self {
+        let entries: Vec<_> = objects
+            .iter()
+            .map(|object| object.entry().clone())
+            .collect();
+        Self::all(revision, From::Page(entries.into_iter()))
+    }
+
+    /// A list without a limit over a snapshot.
+    pub(crate) fn of_snapshot(
+        revision: MainRevision,
+        walk: Walk<Arc<Entry>>,
+        end: Bytes,
+        filter: Filter,
+    ) -> Self {
+        Self::all(revision, From::Snapshot { walk, end, filter })
+    }
+
+    /// A list without a limit over what an index has for one value.
+    pub(crate) fn of_index(
+        revision: MainRevision,
+        walk: Walk<Indexed>,
+        prefix: Bytes,
+        filter: Filter,
+    ) -> Self {
+        Self::all(
+            revision,
+            From::Index {
+                walk,
+                prefix,
+                filter,
+            },
+        )
+    }
+
+    /// A page over a snapshot; `count` tells how many keys a span holds there.
+    pub(crate) fn page_of_snapshot(
+        revision: MainRevision,
+        walk: Walk<Arc<Entry>>,
+        span: &Span,
+        target: &Target,
+        limit: usize,
+        count: impl FnOnce() -> usize,
+    ) -> Result<Self, RequestError> {
+        let mut found = Vec::new();
+        let mut more = false;
+        for entry in walk.take_while(|entry| *entry.key() < *span.end) {
+            if found.len() == limit {
+                more = true;
+                break;
+            }
+            let entry = readable(entry)?;
+            if target.filter.passes(&entry) {
+                found.push(entry);
+            }
+        }
+        Self::page(revision, found, more, target, limit, count)
+    }
+
+    fn page(
+        revision: MainRevision,
+        found: Vec<Arc<Entry>>,
+        more: bool,
+        target: &Target,
+        limit: usize,
+        count: impl FnOnce() -> usize,
+    ) -> Result<Self, RequestError> {
+        let mut list = Self::all(revision, From::Page(Vec::new().into_iter()));
+        if let (true, Some(last)) = (more, found.last()) {
+            list.continue_token = Some(target.token(last.key(), Some(revision))?);
+            // WC-223: only the keys were counted, so only they may have decided.
+            if target.filter.selects_by_key_alone() {
+                list.remaining_item_count = Some(count().saturating_sub(limit) as u64);
+            }
+        }
+        list.items.from = From::Page(found.into_iter());
+        Ok(list)
+    }
+
+    /// Reads a list from a source: at a revision, or at the current one.
+    pub(crate) async fn read(
+        source: &dyn Source,
+        reader: &Reader,
+        target: &Target,
+        at: Option<MainRevision>,
+        start: Option<&str>,
+        limit: Option<usize>,
+    ) -> Result<Self, RequestError> {
+        let span = target.scan_from(start);
+        let failed = |error| read_failed(error, target, start, &span);
+        let Some(limit) = limit else {
+            return Self::read_all(source, reader, target, at, &span)
+                .await
+                .map_err(failed);
+        };
+        let mut found = Vec::new();
+        let (mut next, mut revision) = (span.start.clone(), at);
+        // Without a selector the first read has all; with one, reads grow while nothing is found.
+        let (mut page_size, mut count) = (limit, None);
+        loop {
+            let request = ListRequest {
+                range: span.from(next.clone()).range(),
+                at: revision,
+                limit: Some(page_size),
+            };
+            let page = source.list(request).await.map_err(failed)?;
+            revision = Some(page.revision);
+            let count = *count.get_or_insert(page.count);
+            let fetched = page.items.len();
+            for (at, stored) in page.items.into_iter().enumerate() {
+                next = after(&stored.key);
+                let entry = readable(reader.read(stored))?;
+                if target.filter.passes(&entry) {
+                    found.push(entry);
+                }
+                if found.len() == limit {
+                    let more = page.more || at + 1 < fetched;
+                    return Self::page(page.revision, found, more, target, limit, || count);
+                }
+            }
+            if !page.more {
+                return Self::page(page.revision, found, false, target, limit, || count);
+            }
+            page_size = (page_size * 2).min(SCAN_PAGE_MAX);
+        }
+    }
+
+    async fn read_all(
+        source: &dyn Source,
+        reader: &Reader,
+        target: &Target,
+        at: Option<MainRevision>,
+        span: &Span,
+    ) -> Result<Self, SourceError> {
+        let request = ListRequest {
+            range: span.range(),
+            at,
+            limit: None,
+        };
+        let page = source.list(request).await?;
+        let from = From::Stored {
+            items: page.items.into_iter(),
+            reader: reader.clone(),
+            filter: target.filter.clone(),
+        };
+        Ok(Self::all(page.revision, from))
+    }
+
+    /// The objects, all at once.
+    ///
+    /// # Errors
+    /// If one of them cannot be read.
+    pub fn into_objects(self) -> Result<Vec<Object>, RequestError> {
+        self.items.collect()
+    }
+}
+
+/// What a request answers when its source could not read.
+fn read_failed(
+    error: SourceError,
+    target: &Target,
+    start: Option<&str>,
+    span: &Span,
+) -> RequestError {
+    match error {
+        SourceError::Compacted if start.is_some() => {
+            // WC-234: the same place, at the latest revision.
+            let place = span.start.strip_prefix(&*target.prefix);
+            let token = place.and_then(|place| std::str::from_utf8(place).ok());
+            RequestError::Expired(Expired::Continue {
+                token: token.map(|start| {
+                    ContinueToken {
+                        at: None,
+                        start: start.to_owned(),
+                    }
+                    .encode()
+                }),
+            })
+        }
+        SourceError::Compacted => RequestError::Expired(Expired::List),
+        SourceError::Future { requested, current } => RequestError::TooLarge {
+            asked: requested,
+            current,
+        },
+        SourceError::Unavailable(why) => RequestError::Internal(why),
+    }
+}
+
+impl fmt::Debug for Items {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Items").finish_non_exhaustive()
+    }
+}
+
+impl Iterator for Items {
+    type Item = Result<Object, RequestError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if self.ended {
+                return None;
+            }
+            let (entry, filter) = match &mut self.from {
+                From::Snapshot { walk, end, filter } => {
+                    let entry = walk.next().filter(|entry| *entry.key() < **end)?;
+                    (entry, Some(&*filter))
+                }
+                From::Index {
+                    walk,
+                    prefix,
+                    filter,
+                } => {
+                    let indexed = walk
+                        .next()
+                        .filter(|found| found.key().starts_with(prefix))?;
+                    (indexed.entry, Some(&*filter))
+                }
+                From::Stored {
+                    items,
+                    reader,
+                    filter,
+                } => (reader.read(items.next()?), Some(&*filter)),
+                From::Page(entries) => (entries.next()?, None),
+            };
+            match readable(entry) {
+                Ok(entry) if filter.is_none_or(|filter| filter.passes(&entry)) => {
+                    return Some(Ok(Object::new(entry)));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}

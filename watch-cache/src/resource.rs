@@ -1,0 +1,513 @@
+//! One resource type in the cache: current objects, window, watchers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use revstore_engine::MainRevision;
+
+use crate::entry::Entry;
+use crate::interest::{Index, IndexPlace, Interests, Listed, interest_of};
+use crate::keys::KeyLayout;
+use crate::kind::Kind;
+use crate::list::{Indexed, Reader, Target};
+use crate::metrics::{Counters, Metrics};
+use crate::ready::{Readiness, Ready};
+use crate::selector::FieldPlace;
+use crate::signal::Signal;
+use crate::source::{Change, Source};
+use crate::status::{Expired, RequestError, ResourceName};
+use crate::timers::Timers;
+use crate::tree::{Tree, Walk};
+use crate::watermark::Watermark;
+use crate::window::{LogEvent, Window, WindowLimits};
+
+/// A resource type: where it lies, what it is, how much of its past to keep.
+///
+/// ```
+/// use revstore_watch_cache::{Index, JsonKind, ResourceConfig};
+/// let pods = ResourceConfig::namespaced("", "pods", "/registry/pods")
+///     .kind(JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"]))
+///     .index(Index::Field("spec.nodeName".into()));
+/// # let _ = pods;
+/// ```
+#[derive(Clone, Debug)]
+pub struct ResourceConfig {
+    pub(crate) name: ResourceName,
+    pub(crate) layout: KeyLayout,
+    pub(crate) kind: Arc<dyn Kind>,
+    pub(crate) window: WindowLimits,
+    pub(crate) indexes: Vec<Index>,
+}
+
+impl ResourceConfig {
+    /// A resource whose objects live in namespaces, under `prefix` in the store. Its objects are
+    /// JSON of kind `plural` unless [`ResourceConfig::kind`] says otherwise.
+    pub fn namespaced(group: &str, plural: &str, prefix: &str) -> Self {
+        Self::new(group, plural, KeyLayout::namespaced(prefix))
+    }
+
+    /// A resource whose objects have no namespace.
+    pub fn cluster(group: &str, plural: &str, prefix: &str) -> Self {
+        Self::new(group, plural, KeyLayout::cluster(prefix))
+    }
+
+    fn new(group: &str, plural: &str, layout: KeyLayout) -> Self {
+        Self {
+            name: ResourceName::new(group, plural),
+            layout,
+            kind: Arc::new(crate::json::JsonKind::new("v1", plural)),
+            window: WindowLimits::default(),
+            indexes: Vec::new(),
+        }
+    }
+
+    /// What the objects are.
+    #[must_use]
+    pub fn kind(mut self, kind: impl Kind) -> Self {
+        self.kind = Arc::new(kind);
+        self
+    }
+
+    /// How much of the past to keep; see [`WindowLimits`] for the default.
+    #[must_use]
+    pub fn window(mut self, window: WindowLimits) -> Self {
+        self.window = window;
+        self
+    }
+
+    /// Finds objects, and wakes watchers, by a field or a label too (WC-126). Worth it where most
+    /// clients select by one value of it. Costs a second place for each object.
+    #[must_use]
+    pub fn index(mut self, index: Index) -> Self {
+        self.indexes.push(index);
+        self
+    }
+
+    pub(crate) fn reader(&self) -> Reader {
+        Reader {
+            kind: self.kind.clone(),
+            layout: self.layout.clone(),
+        }
+    }
+}
+
+/// What all resources of a cache share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) timers: Arc<Timers>,
+    pub(crate) watermark: Watermark,
+    pub(crate) settings: Settings,
+    pub(crate) stopped: AtomicBool,
+}
+
+/// The numbers that a cache is set up with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) freshness_wait: Duration,
+    pub(crate) bookmark_period: Duration,
+    pub(crate) future_grace: Option<Duration>,
+    pub(crate) honor_limit_at_rv0: bool,
+}
+
+impl Core {
+    pub(crate) fn is_stopped(&self) -> bool {
+        // Acquire: pairs with the Release in `stop`; what was applied before it is seen.
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn stop(&self) {
+        // Release: pairs with the Acquire in `is_stopped`.
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    /// WC-131: whether the cache came to `revision` in time.
+    pub(crate) async fn fresh(&self, revision: MainRevision) -> Result<(), RequestError> {
+        let limit = self.settings.freshness_wait;
+        let nudge = || self.source.request_progress();
+        if self
+            .watermark
+            .reached(revision, limit, &self.timers, nudge)
+            .await
+        {
+            return Ok(());
+        }
+        Err(RequestError::TooLarge {
+            asked: revision,
+            current: self.watermark.load(),
+        })
+    }
+}
+
+/// A resource's cache: one feeder writes, any number of readers and watchers follow.
+///
+/// Locks, in the order in which they may be taken: `state`, then `interests`. Neither is held
+/// while objects are read, filtered or encoded, nor while anybody is woken.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    pub(crate) config: ResourceConfig,
+    pub(crate) indexes: Vec<IndexPlace>,
+    pub(crate) core: Arc<Core>,
+    pub(crate) ready: Ready,
+    pub(crate) counters: Counters,
+    frame_bytes: Arc<AtomicI64>,
+    /// Guards objects and window. Readers hold it to take a pointer, watchers to copy a bounded
+    /// number of events, the feeder to apply one batch.
+    state: RwLock<State>,
+    /// Guards who is woken by what. Held for one look or change.
+    interests: Mutex<Interests>,
+}
+
+#[derive(Debug)]
+struct State {
+    objects: Tree<Arc<Entry>>,
+    by_index: Vec<Tree<Indexed>>,
+    window: Window,
+    /// Counts loads: a watcher of an earlier one ends (WC-115).
+    generation: u64,
+    /// What was loaded; changes up to it are in the objects already.
+    loaded: MainRevision,
+    /// The revision of the last change.
+    last: MainRevision,
+}
+
+/// The objects of a resource at one revision (WC-130).
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) revision: MainRevision,
+    pub(crate) objects: Tree<Arc<Entry>>,
+    by_index: Vec<Tree<Indexed>>,
+}
+
+impl Snapshot {
+    /// The index that has what a target wants, and the place of its value.
+    pub(crate) fn index_for(
+        &self,
+        indexes: &[IndexPlace],
+        target: &Target,
+    ) -> Option<(&Tree<Indexed>, Bytes)> {
+        indexes
+            .iter()
+            .zip(&self.by_index)
+            .find_map(|(index, tree)| {
+                let value = index.wanted(&target.filter)?;
+                Some((tree, Indexed::place(value, b"")))
+            })
+    }
+}
+
+/// Where a new watcher begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Begin {
+    /// With the present objects.
+    State,
+    /// After a revision, or after the newest one that the cache has.
+    After(Option<MainRevision>),
+}
+
+/// A watcher that the feeder knows of.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    pub(crate) signal: Arc<Signal>,
+    pub(crate) listed: Listed,
+    pub(crate) generation: u64,
+    /// Everything up to here is known to the watcher, or part of its initial objects.
+    pub(crate) after: MainRevision,
+    pub(crate) initial: Option<Walk<Arc<Entry>>>,
+}
+
+/// What a watcher finds when it looks for more.
+#[derive(Debug)]
+pub(crate) enum Refill {
+    /// Whole revisions, and the revision up to which they are complete.
+    Events(Vec<Arc<LogEvent>>, MainRevision),
+    /// Nothing; the watcher knows everything up to this revision.
+    Idle(MainRevision),
+    /// As `Idle`, and the cache stops.
+    Stopping(MainRevision),
+    /// What the watcher needs has left the window; it could start after this revision.
+    Lost(MainRevision),
+    /// The cache was loaded anew.
+    Closed,
+}
+
+/// Events that a watcher copies at once, rounded up to a whole revision.
+const COPY_EVENTS: usize = 128;
+
+impl Resource {
+    pub(crate) fn new(config: ResourceConfig, core: Arc<Core>) -> Result<Self, RequestError> {
+        let place = |index: &Index| match index {
+            Index::Label(key) => Ok(IndexPlace::Label(key.clone())),
+            Index::Field(field) => match field.as_str() {
+                "metadata.name" => Ok(IndexPlace::Field(FieldPlace::Name)),
+                "metadata.namespace" => Ok(IndexPlace::Field(FieldPlace::Namespace)),
+                field => {
+                    let at = config.kind.fields().iter().position(|known| known == field);
+                    at.map(|at| IndexPlace::Field(FieldPlace::Extra(at)))
+                        .ok_or_else(|| {
+                            RequestError::BadRequest(format!("field label not supported: {field}"))
+                        })
+                }
+            },
+        };
+        let indexes: Vec<IndexPlace> =
+            config.indexes.iter().map(place).collect::<Result<_, _>>()?;
+        let window = Window::new(config.window, MainRevision(0));
+        let state = State {
+            objects: Tree::default(),
+            by_index: indexes.iter().map(|_| Tree::default()).collect(),
+            generation: 0,
+            loaded: MainRevision(0),
+            last: MainRevision(0),
+            window,
+        };
+        let frame_bytes = state.window.frame_counter().clone();
+        Ok(Self {
+            ready: Ready::new(core.timers.now()),
+            counters: Counters::default(),
+            frame_bytes,
+            state: RwLock::new(state),
+            interests: Mutex::new(Interests::default()),
+            indexes,
+            config,
+            core,
+        })
+    }
+
+    pub(crate) fn reader(&self) -> Reader {
+        self.config.reader()
+    }
+
+    /// Refuses unless the cache can be served from.
+    pub(crate) fn check_ready(&self) -> Result<(), RequestError> {
+        self.ready.check(self.core.timers.now())
+    }
+
+    /// The objects as they are now. Takes pointers under the lock, and nothing else.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        // Before the lock: all changes up to the watermark are applied already (INV-1).
+        let watermark = self.core.watermark.load();
+        let state = self.state.read();
+        Snapshot {
+            revision: watermark.max(state.last).max(state.loaded),
+            objects: state.objects.clone(),
+            by_index: state.by_index.clone(),
+        }
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Arc<Entry>> {
+        self.state.read().objects.get(key).cloned()
+    }
+
+    /// WC-115: takes a new state as it was at a revision. Watchers end without a word.
+    pub(crate) fn replace(&self, revision: MainRevision, entries: Vec<Arc<Entry>>) {
+        let mut objects = Tree::default();
+        let mut by_index: Vec<Tree<Indexed>> =
+            self.indexes.iter().map(|_| Tree::default()).collect();
+        for entry in entries {
+            index(&self.indexes, &mut by_index, None, Some(&entry));
+            objects.insert(entry);
+        }
+        let (woken, old) = {
+            let mut state = self.state.write();
+            let old = std::mem::replace(&mut state.objects, objects);
+            let old = (old, std::mem::replace(&mut state.by_index, by_index));
+            state.window.reset(revision);
+            state.generation += 1;
+            state.loaded = revision;
+            state.last = revision;
+            let woken: Vec<_> = self.interests.lock().all().cloned().collect();
+            (woken, old)
+        };
+        drop(old);
+        self.counters.initializations.add(1);
+        for signal in woken {
+            signal.waker.wake();
+        }
+    }
+
+    /// Applies changes, and appends to `woken` whom to wake once the revision is published
+    /// (WC-113). Objects are read before the lock is taken, what is evicted is freed after it.
+    pub(crate) fn apply(&self, changes: Vec<Change>, woken: &mut Vec<Arc<Signal>>) {
+        let reader = self.reader();
+        let read = |change: Change| {
+            let new = change.new.map(|stored| reader.read(stored));
+            (change.key, change.revision, new)
+        };
+        let changes: Vec<_> = changes.into_iter().map(read).collect();
+        self.counters.events_received.add(changes.len() as u64);
+        let now = self.core.timers.now();
+        let already = woken.len();
+        let mut dispatched = 0;
+        let evicted = {
+            let mut state = self.state.write();
+            let state = &mut *state;
+            let interests = self.interests.lock();
+            for (key, revision, new) in changes {
+                if revision <= state.loaded {
+                    continue;
+                }
+                let old = match &new {
+                    Some(new) => state.objects.insert(new.clone()),
+                    None => state.objects.remove(&key),
+                };
+                state.last = revision;
+                if old.is_none() && new.is_none() {
+                    continue;
+                }
+                debug_assert!(
+                    old.as_ref()
+                        .is_none_or(|old| old.mod_revision() <= revision),
+                    "INV-3: the state before an event is older than it"
+                );
+                index(
+                    &self.indexes,
+                    &mut state.by_index,
+                    old.as_ref(),
+                    new.as_ref(),
+                );
+                let at = state.window.end();
+                let before = woken.len();
+                let states = [old.as_deref(), new.as_deref()];
+                interests.note(at, states, &self.indexes, woken);
+                dispatched += u64::from(woken.len() > before);
+                state.window.append(LogEvent::new(revision, now, new, old));
+            }
+            state.window.evict(now)
+        };
+        drop(evicted);
+        self.counters.events_dispatched.add(dispatched);
+        self.counters
+            .watchers_woken
+            .add((woken.len() - already) as u64);
+    }
+
+    /// WC-120: registers a watcher, at one point between two batches of the feeder.
+    pub(crate) fn register(
+        &self,
+        target: &Target,
+        begin: Begin,
+    ) -> Result<Registered, RequestError> {
+        let interest = interest_of(
+            &target.filter,
+            target.namespace.as_deref(),
+            target.name.as_deref(),
+            &self.indexes,
+        );
+        let signal = Arc::new(Signal::new());
+        let watermark = self.core.watermark.load();
+        let state = self.state.read();
+        let newest = watermark.max(state.last).max(state.loaded);
+        let (after, initial) = match begin {
+            Begin::State => (newest, Some(state.objects.walk(&target.scan.start))),
+            Begin::After(after) => (after.unwrap_or(newest), None),
+        };
+        let oldest = state.window.oldest_start();
+        if after < oldest {
+            self.counters.expired_window.add(1);
+            return Err(RequestError::Expired(Expired::Window {
+                asked: after,
+                oldest,
+            }));
+        }
+        let first = state.window.after(after);
+        signal.set_pending(Some(first).filter(|first| *first < state.window.end()));
+        // Still under the state lock: the feeder comes before or after, never between.
+        let listed = self.interests.lock().add(&interest, signal.clone());
+        Ok(Registered {
+            signal,
+            listed,
+            generation: state.generation,
+            after,
+            initial,
+        })
+    }
+
+    pub(crate) fn unregister(&self, listed: Listed, id: u64) {
+        self.interests.lock().remove(listed, id);
+    }
+
+    /// What comes next for a watcher.
+    pub(crate) fn refill(&self, signal: &Signal, generation: u64) -> Refill {
+        // Both before the lock: what they promise is applied already.
+        let stopped = self.core.is_stopped();
+        let watermark = self.core.watermark.load();
+        let state = self.state.read();
+        if state.generation != generation {
+            return Refill::Closed;
+        }
+        let Some(from) = signal.pending() else {
+            return if stopped {
+                Refill::Stopping(watermark)
+            } else {
+                Refill::Idle(watermark)
+            };
+        };
+        if from < state.window.first() {
+            return Refill::Lost(state.window.oldest_start());
+        }
+        let events = state.window.copy(from, COPY_EVENTS);
+        let next = from + events.len() as u64;
+        let at_end = next >= state.window.end();
+        signal.set_pending((!at_end).then_some(next));
+        let last = events.last().map_or(watermark, |event| event.revision);
+        let through = if at_end { last.max(watermark) } else { last };
+        Refill::Events(events, through)
+    }
+
+    pub(crate) fn frame_sum(&self) -> &AtomicI64 {
+        &self.frame_bytes
+    }
+
+    /// Ends the cache: who watches is told what is left, gets a last bookmark, and ends (WC-145).
+    pub(crate) fn stop(&self) {
+        self.ready.set(Readiness::Stopped);
+        let woken: Vec<_> = self.interests.lock().all().cloned().collect();
+        for signal in woken {
+            signal.waker.wake();
+        }
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        let number = |revision: MainRevision| u64::try_from(revision.0).unwrap_or_default();
+        let watchers = self.interests.lock().len() as u64;
+        let now = self.core.timers.now();
+        let state = self.state.read();
+        let age = state.window.oldest_time().map(|at| now.saturating_sub(at));
+        Metrics {
+            resource_version: number(self.core.watermark.load().max(state.last)),
+            window_events: state.window.len() as u64,
+            window_bytes: state.window.bytes() as u64,
+            oldest_watchable: number(state.window.oldest_start().next()),
+            oldest_event_age_ms: age
+                .map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+            watchers,
+            objects: state.objects.len() as u64,
+            ..self.counters.read()
+        }
+    }
+}
+
+/// Moves an object from where it was in the indexes to where it is.
+fn index(
+    indexes: &[IndexPlace],
+    trees: &mut [Tree<Indexed>],
+    old: Option<&Arc<Entry>>,
+    new: Option<&Arc<Entry>>,
+) {
+    for (index, tree) in indexes.iter().zip(trees) {
+        let value = |entry: &Arc<Entry>| index.value(entry).unwrap_or_default().to_owned();
+        let (from, to) = (old.map(value), new.map(value));
+        if let (Some(old), Some(from)) = (old, &from)
+            && to.as_ref() != Some(from)
+        {
+            tree.remove(&Indexed::place(from, old.key()));
+        }
+        if let (Some(new), Some(to)) = (new, &to) {
+            tree.insert(Indexed::new(to, new.clone()));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Field selectors: `f=v`, `f==v`, `f!=v`, with commas for "and".
+
+use crate::status::RequestError;
+
+/// What the fields of an object must say: all of the requirements.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSelector {
+    /// The requirements, in the order in which they were written.
+    pub requirements: Vec<FieldRequirement>,
+}
+
+/// What one field must say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldRequirement {
+    /// The field, such as `metadata.name`.
+    pub field: String,
+    /// Whether it must have the value, or must not.
+    pub equal: bool,
+    /// The value. An absent field counts as the empty value.
+    pub value: String,
+}
+
+impl FieldSelector {
+    /// One field that must have a value.
+    pub fn equals(field: impl Into<String>, value: impl Into<String>) -> Self {
+        Self {
+            requirements: vec![FieldRequirement {
+                field: field.into(),
+                equal: true,
+                value: value.into(),
+            }],
+        }
+    }
+
+    /// Reads a selector. A backslash takes the meaning from `,`, `=` and itself.
+    ///
+    /// # Errors
+    /// 400 if it cannot be read.
+    ///
+    /// ```
+    /// use revstore_watch_cache::FieldSelector;
+    /// let selector = FieldSelector::parse(r"spec.nodeName!=a\,b,status.phase=Running")?;
+    /// assert_eq!(selector.requirements[0].value, "a,b");
+    /// assert!(FieldSelector::parse("spec.nodeName").is_err());
+    /// # Ok::<(), revstore_watch_cache::RequestError>(())
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, RequestError> {
+        let terms = split_unescaped(text);
+        let requirements = terms
+            .into_iter()
+            .filter(|term| !term.is_empty())
+            .map(parse_term)
+            .collect::<Result<_, _>>()?;
+        Ok(Self { requirements })
+    }
+}
+
+impl FieldRequirement {
+    pub(crate) fn holds(&self, value: Option<&str>) -> bool {
+        (value.unwrap_or_default() == self.value) == self.equal
+    }
+}
+
+fn split_unescaped(text: &str) -> Vec<&str> {
+    let mut terms = Vec::new();
+    let (mut start, mut escaped) = (0, false);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            ',' => {
+                terms.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    terms.push(&text[start..]);
+    terms
+}
+
+fn parse_term(term: &str) -> Result<FieldRequirement, RequestError> {
+    let invalid = || {
+        RequestError::BadRequest(format!(
+            "invalid selector: '{term}'; can't understand '{term}'"
+        ))
+    };
+    let at = term.find(['=', '!']).ok_or_else(invalid)?;
+    let (field, rest) = term.split_at(at);
+    let (equal, value) = if let Some(value) = rest.strip_prefix("!=") {
+        (false, value)
+    } else if let Some(value) = rest.strip_prefix("==") {
+        (true, value)
+    } else if let Some(value) = rest.strip_prefix('=') {
+        (true, value)
+    } else {
+        return Err(invalid());
+    };
+    Ok(FieldRequirement {
+        field: field.to_owned(),
+        equal,
+        value: unescape(value).ok_or_else(invalid)?,
+    })
+}
+
+/// Takes the backslashes away; nothing if one stands where none may, or a `=` without one.
+fn unescape(value: &str) -> Option<String> {
+    let mut plain = String::with_capacity(value.len());
+    let mut letters = value.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => plain.push(letters.next().filter(|next| ",=\\".contains(*next))?),
+            '=' => return None,
+            letter => plain.push(letter),
+        }
+    }
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FieldSelector;
+
+    #[test]
+    fn wc_353_field_selectors_read_as_clients_write_them() {
+        let parsed = FieldSelector::parse(r"a=1,b==2,c!=x\=\\,d=").unwrap();
+        let seen: Vec<_> = parsed
+            .requirements
+            .iter()
+            .map(|r| (r.field.as_str(), r.equal, r.value.as_str()))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("a", true, "1"),
+                ("b", true, "2"),
+                ("c", false, r"x=\"),
+                ("d", true, "")
+            ]
+        );
+        assert!(FieldSelector::parse("").unwrap().requirements.is_empty());
+        for bad in ["a", "a!b", r"a=\q", "a=b=c"] {
+            assert_eq!(FieldSelector::parse(bad).unwrap_err().code(), 400, "{bad}");
+        }
+    }
+}

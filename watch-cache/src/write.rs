@@ -1,0 +1,241 @@
+//! Writes: straight to the source, with compares, and with a second look at what was stale.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use revstore_engine::MainRevision;
+
+use crate::entry::Object;
+use crate::keys::ObjectRef;
+use crate::raw::RawStore;
+use crate::source::{Action, ListRequest, SourceError, Stored, Write, WriteOutcome};
+use crate::status::{Conflict, RequestError};
+use crate::storage::{Preconditions, Update, UpdateFn, UpdateOptions, ValidateFn};
+
+/// Times that somebody else may be faster before a write gives up with a conflict.
+const ATTEMPTS_MAX: usize = 128;
+
+/// What a write is decided on.
+struct Basis {
+    object: Option<Object>,
+    /// Whether it came from the source just now; what did not may be stale, and is then looked at
+    /// once more before an error is believed (WC-105).
+    fresh: bool,
+}
+
+fn internal(error: &SourceError) -> RequestError {
+    RequestError::Internal(error.to_string())
+}
+
+impl RawStore {
+    pub(crate) async fn create_object(
+        &self,
+        object: &ObjectRef,
+        value: Bytes,
+        time_to_live: Option<Duration>,
+    ) -> Result<Object, RequestError> {
+        let key = self.config.layout.key(object)?;
+        let action = Action::Put {
+            value: value.clone(),
+            time_to_live,
+        };
+        match self.write(&key, None, action).await? {
+            WriteOutcome::Done(revision) => Ok(self.written(key, value, None, revision)),
+            WriteOutcome::Differs(_) => Err(RequestError::AlreadyExists {
+                resource: self.config.name.clone(),
+                name: object.name.clone(),
+            }),
+        }
+    }
+
+    pub(crate) async fn update_object(
+        &self,
+        object: &ObjectRef,
+        options: &UpdateOptions,
+        guess: Option<Object>,
+        mut update: UpdateFn<'_>,
+    ) -> Result<Object, RequestError> {
+        let key = self.config.layout.key(object)?;
+        let mut basis = self.basis(&key, guess).await?;
+        for _ in 0..ATTEMPTS_MAX {
+            let seen = basis.object.clone();
+            let decided = self
+                .check(
+                    object,
+                    seen.as_ref(),
+                    &options.preconditions,
+                    options.create_if_missing,
+                )
+                .and_then(|()| update(seen.as_ref()));
+            let same = |update: &Update, seen: &Object| update.value == seen.value();
+            let update = match decided {
+                Err(error) if basis.fresh => return Err(error),
+                Err(_) => {
+                    basis = self.look(&key).await?;
+                    continue;
+                }
+                Ok(update) => update,
+            };
+            if let Some(seen) = seen.as_ref().filter(|seen| same(&update, seen)) {
+                if basis.fresh {
+                    // WC-204: nothing to write.
+                    return Ok(seen.clone());
+                }
+                basis = self.look(&key).await?;
+                continue;
+            }
+            let expected = seen.as_ref().map(|seen| seen.entry().mod_revision());
+            let action = Action::Put {
+                value: update.value.clone(),
+                time_to_live: update.time_to_live,
+            };
+            match self.write(&key, expected, action).await? {
+                WriteOutcome::Done(revision) => {
+                    return Ok(self.written(key, update.value, seen.as_ref(), revision));
+                }
+                WriteOutcome::Differs(found) => basis = self.found(found),
+            }
+        }
+        Err(self.conflict(object, Conflict::Modified))
+    }
+
+    pub(crate) async fn delete_object(
+        &self,
+        object: &ObjectRef,
+        preconditions: &Preconditions,
+        guess: Option<Object>,
+        mut validate: ValidateFn<'_>,
+    ) -> Result<Object, RequestError> {
+        let key = self.config.layout.key(object)?;
+        let mut basis = self.basis(&key, guess).await?;
+        for _ in 0..ATTEMPTS_MAX {
+            let seen = basis.object.clone();
+            let decided = self
+                .check(object, seen.as_ref(), preconditions, false)
+                .and_then(|()| seen.as_ref().map_or(Ok(()), &mut validate));
+            match (decided, seen) {
+                (Err(error), _) if basis.fresh => return Err(error),
+                (Ok(()), Some(seen)) => {
+                    let expected = Some(seen.entry().mod_revision());
+                    match self.write(&key, expected, Action::Delete).await? {
+                        WriteOutcome::Done(revision) => {
+                            return Ok(Object::shown_at(seen.entry().clone(), revision));
+                        }
+                        WriteOutcome::Differs(found) => basis = self.found(found),
+                    }
+                }
+                _ => basis = self.look(&key).await?,
+            }
+        }
+        Err(self.conflict(object, Conflict::Modified))
+    }
+
+    async fn write(
+        &self,
+        key: &Bytes,
+        expected: Option<MainRevision>,
+        action: Action,
+    ) -> Result<WriteOutcome, RequestError> {
+        let write = Write {
+            key: key.clone(),
+            expected,
+            action,
+        };
+        let outcome = self.source.write(write).await;
+        outcome.map_err(|error| internal(&error))
+    }
+
+    async fn basis(&self, key: &Bytes, guess: Option<Object>) -> Result<Basis, RequestError> {
+        match guess {
+            Some(object) => Ok(Basis {
+                object: Some(object),
+                fresh: false,
+            }),
+            None => self.look(key).await,
+        }
+    }
+
+    async fn look(&self, key: &Bytes) -> Result<Basis, RequestError> {
+        let request = ListRequest {
+            range: revstore_engine::KeyRange::One(key.clone()),
+            at: None,
+            limit: None,
+        };
+        let page = self.source.list(request).await;
+        let page = page.map_err(|error| internal(&error))?;
+        Ok(self.found(page.items.into_iter().next()))
+    }
+
+    fn found(&self, stored: Option<Stored>) -> Basis {
+        let reader = self.config.reader();
+        Basis {
+            object: stored.map(|stored| Object::new(reader.read(stored))),
+            fresh: true,
+        }
+    }
+
+    /// The object that a write left behind.
+    fn written(
+        &self,
+        key: Bytes,
+        value: Bytes,
+        before: Option<&Object>,
+        revision: MainRevision,
+    ) -> Object {
+        let stored = Stored {
+            key,
+            value,
+            create_revision: before.map_or(revision, |before| before.create_revision()),
+            mod_revision: revision,
+        };
+        Object::new(self.config.reader().read(stored))
+    }
+
+    fn check(
+        &self,
+        object: &ObjectRef,
+        seen: Option<&Object>,
+        preconditions: &Preconditions,
+        may_be_missing: bool,
+    ) -> Result<(), RequestError> {
+        let Some(seen) = seen else {
+            return if may_be_missing {
+                Ok(())
+            } else {
+                Err(self.not_found(object))
+            };
+        };
+        if let Some(asked) = &preconditions.uid
+            && asked != seen.uid()
+        {
+            let why = Conflict::Uid {
+                asked: asked.clone(),
+                found: seen.uid().to_owned(),
+            };
+            return Err(self.conflict(object, why));
+        }
+        let found = seen.revision().to_string();
+        match &preconditions.resource_version {
+            Some(asked) if *asked != found => {
+                let asked = asked.clone();
+                Err(self.conflict(object, Conflict::ResourceVersion { asked, found }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn not_found(&self, object: &ObjectRef) -> RequestError {
+        RequestError::NotFound {
+            resource: self.config.name.clone(),
+            name: object.name.clone(),
+        }
+    }
+
+    fn conflict(&self, object: &ObjectRef, why: Conflict) -> RequestError {
+        RequestError::Conflict {
+            resource: self.config.name.clone(),
+            name: object.name.clone(),
+            why: Box::new(why),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! T-57, T-58: options that exclude each other, and the bodies of errors.
+
+use revstore_watch_cache::{ListOptions, RequestError, Scope, WatchOptions};
+
+use crate::support::{Fixture, Side, on_both};
+
+const SUPPORTED: &str = r#"supported values: "Exact", "NotOlderThan", """#;
+
+fn check(error: &RequestError, expected: &[(&str, &str, &str)]) {
+    let status = error.status();
+    assert_eq!((status.code, status.reason), (422, "Invalid"));
+    assert_eq!(
+        (status.details.group.as_str(), status.details.kind.as_str()),
+        ("meta.k8s.io", "ListOptions")
+    );
+    let causes: Vec<_> = status
+        .details
+        .causes
+        .iter()
+        .map(|cause| (cause.field, cause.reason, cause.message.as_str()))
+        .collect();
+    assert_eq!(causes, expected);
+    let bodies: Vec<_> = expected
+        .iter()
+        .map(|(field, _, body)| format!("{field}: {body}"))
+        .collect();
+    let body = if let [one] = &bodies[..] {
+        one.clone()
+    } else {
+        format!("[{}]", bodies.join(", "))
+    };
+    assert_eq!(
+        status.message,
+        format!("ListOptions.meta.k8s.io \"\" is invalid: {body}")
+    );
+}
+
+#[test]
+fn t_57_list_options() {
+    const MATCH: &str = "resourceVersionMatch";
+    const FORBIDDEN: &str = "FieldValueForbidden";
+    on_both(|fixture, store, _| {
+        let list = |version: &str, wanted: &str, token: &str, initial| {
+            let options = ListOptions {
+                resource_version: version.into(),
+                resource_version_match: wanted.into(),
+                continue_token: token.into(),
+                send_initial_events: initial,
+                ..ListOptions::default()
+            };
+            fixture.list(store, &Scope::All, &options).unwrap_err()
+        };
+        let no_version = (
+            MATCH,
+            FORBIDDEN,
+            "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+        );
+        let with_continue = (
+            MATCH,
+            FORBIDDEN,
+            "Forbidden: resourceVersionMatch is forbidden when continue is provided",
+        );
+        check(&list("", "Exact", "", None), &[no_version]);
+        check(&list("", "NotOlderThan", "", None), &[no_version]);
+        check(&list("1", "NotOlderThan", "t", None), &[with_continue]);
+        check(&list("", "Exact", "t", None), &[no_version, with_continue]);
+        check(
+            &list("1", "x", "", None),
+            &[(
+                MATCH,
+                "FieldValueNotSupported",
+                &format!("Unsupported value: \"x\": {SUPPORTED}"),
+            )],
+        );
+        check(
+            &list("0", "Exact", "", None),
+            &[(
+                MATCH,
+                FORBIDDEN,
+                "Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            )],
+        );
+        check(
+            &list("", "", "", Some(true)),
+            &[(
+                "sendInitialEvents",
+                FORBIDDEN,
+                "Forbidden: sendInitialEvents is forbidden for list",
+            )],
+        );
+        assert_eq!(
+            list("abc", "Exact", "", None).code(),
+            400,
+            "422 comes first, then 400"
+        );
+        assert_eq!(list("", "Exact", "!", None).code(), 422);
+    });
+}
+
+#[test]
+fn t_57_watch_options() {
+    on_both(|fixture, store, _| {
+        let watch = |wanted: &str, token: &str, initial| {
+            let options = WatchOptions {
+                resource_version: "1".into(),
+                resource_version_match: wanted.into(),
+                continue_token: token.into(),
+                send_initial_events: initial,
+                ..WatchOptions::default()
+            };
+            fixture
+                .wait(store.watch(&Scope::All, &options))
+                .err()
+                .unwrap()
+        };
+        let field = "resourceVersionMatch";
+        let forbidden = |body: &'static str| (field, "FieldValueForbidden", body);
+        let requires = forbidden(
+            "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        );
+        let unless = forbidden(
+            "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is \
+             provided",
+        );
+        let unsupported = (
+            field,
+            "FieldValueNotSupported",
+            "Unsupported value: \"Exact\": supported values: \"NotOlderThan\"",
+        );
+        let with_continue =
+            forbidden("Forbidden: resourceVersionMatch is forbidden when continue is provided");
+        check(&watch("", "", Some(true)), &[requires]);
+        check(&watch("", "", Some(false)), &[requires]);
+        check(&watch("NotOlderThan", "", None), &[unless]);
+        check(&watch("Exact", "", Some(true)), &[requires, unsupported]);
+        check(&watch("NotOlderThan", "t", Some(true)), &[with_continue]);
+    });
+}
+
+#[test]
+fn t_58_bodies_of_write_errors() {
+    use revstore_watch_cache::{Conflict, ResourceName};
+    let resource = ResourceName::new("", "pods");
+    let name = || "p1".to_owned();
+    let body = |error: RequestError| error.status().to_json();
+    assert_eq!(
+        body(RequestError::NotFound {
+            resource: resource.clone(),
+            name: name()
+        }),
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"pods \"p1\" not found","reason":"NotFound","details":{"name":"p1","kind":"pods"},"code":404}"#
+    );
+    assert_eq!(
+        body(RequestError::AlreadyExists {
+            resource: resource.clone(),
+            name: name()
+        }),
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"pods \"p1\" already exists","reason":"AlreadyExists","details":{"name":"p1","kind":"pods"},"code":409}"#
+    );
+    assert_eq!(
+        body(RequestError::Conflict {
+            resource,
+            name: name(),
+            why: Box::new(Conflict::Modified)
+        }),
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Operation cannot be fulfilled on pods \"p1\": the object has been modified; please apply your changes to the latest version and try again","reason":"Conflict","details":{"name":"p1","kind":"pods"},"code":409}"#
+    );
+    let fixture = Fixture::new();
+    assert!(fixture.store(Side::Cached).is_ready() && fixture.store(Side::Raw).is_ready());
+}

@@ -1,0 +1,94 @@
+//! T-02, T-22: gets.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use revstore_watch_cache::{GetOptions, ObjectRef, Preconditions, RequestError, Scope};
+
+use crate::support::{after, at, object, on_both, pod};
+
+fn version(text: impl ToString) -> GetOptions {
+    GetOptions {
+        resource_version: text.to_string(),
+    }
+}
+
+#[test]
+fn t_02_get_by_version() {
+    on_both(|fixture, store, _| {
+        let first = fixture.put_pod("ns/a");
+        let second = fixture.put("ns/a", pod("ns/a", "web", ""));
+        fixture.settle();
+        for asked in [
+            String::new(),
+            "0".into(),
+            first.to_string(),
+            second.to_string(),
+        ] {
+            let found = fixture
+                .wait(store.get(&object("ns/a"), &version(&asked)))
+                .unwrap();
+            assert_eq!(found.unwrap().revision().0, second, "asked {asked:?}");
+            let missing = fixture
+                .wait(store.get(&object("ns/b"), &version(&asked)))
+                .unwrap();
+            assert!(missing.is_none());
+        }
+        let bad = fixture
+            .wait(store.get(&object("ns/a"), &version("x")))
+            .unwrap_err();
+        assert_eq!(bad.code(), 400);
+    });
+}
+
+#[test]
+fn t_02_get_of_a_future_version_is_504() {
+    on_both(|fixture, store, _| {
+        let (key, asked) = (object("ns/a"), version(1000));
+        let get = store.get(&key, &asked);
+        let answer = if fixture.engine.is_some() {
+            after(&fixture.clock, Duration::from_secs(3), get)
+        } else {
+            fixture.wait(get)
+        };
+        let error = answer.unwrap_err();
+        let current = fixture.current();
+        assert_eq!(
+            error.to_string(),
+            format!("Timeout: Too large resource version: 1000, current: {current}")
+        );
+        let status = error.status();
+        assert_eq!((status.code, status.reason), (504, "Timeout"));
+        assert_eq!(status.details.causes[0].reason, "ResourceVersionTooLarge");
+        assert_eq!(status.details.retry_after_seconds, 1);
+    });
+}
+
+#[test]
+fn t_22_bad_names_are_refused_by_every_operation() {
+    on_both(|fixture, store, _| {
+        let is_bad = |error: RequestError| assert_eq!(error.code(), 400);
+        for name in ["", "/", ".", "..", "a/../b"] {
+            let (bad, none) = (ObjectRef::namespaced("ns", name), Preconditions::default());
+            is_bad(
+                fixture
+                    .wait(store.get(&bad, &GetOptions::default()))
+                    .unwrap_err(),
+            );
+            is_bad(
+                fixture
+                    .wait(store.create(&bad, Bytes::new(), None))
+                    .unwrap_err(),
+            );
+            is_bad(
+                fixture
+                    .wait(store.delete(&bad, &none, Box::new(|_| Ok(()))))
+                    .unwrap_err(),
+            );
+            let scope = Scope::Namespace(name.into());
+            is_bad(fixture.list(store, &scope, &at("")).unwrap_err());
+            let watch = fixture.wait(store.watch(&scope, &Default::default()));
+            is_bad(watch.err().unwrap());
+        }
+    });
+}

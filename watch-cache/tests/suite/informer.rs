@@ -1,0 +1,241 @@
+//! T-62: informers and their handlers.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use revstore_watch_cache::{
+    Handler, Informer, InformerBuilder, ManualClock, Notification, Object, Random, Reflector,
+    Scope, Scoped, Selector, Subscription, Tombstone, block_on, next_blocking,
+};
+
+use crate::support::{Fixture, config, pod, poll_once, short_window};
+
+fn informer(fixture: &Fixture, clock: ManualClock) -> InformerBuilder {
+    let storage = Arc::new(fixture.pods.clone());
+    let source = Scoped::new(storage, Scope::All, Selector::default());
+    let reflector = Reflector::builder(Arc::new(source))
+        .clock(Arc::new(clock))
+        .random(Random::seeded(2))
+        .build();
+    Informer::builder(reflector).index("node", |pod: &Object| {
+        let fields = &pod.attributes().unwrap().fields;
+        fields[0].iter().map(ToString::to_string).collect()
+    })
+}
+
+fn word(notification: &Notification) -> String {
+    match notification {
+        Notification::Added { object, initial } => {
+            format!(
+                "{} {}",
+                if *initial { "initial" } else { "added" },
+                object.name()
+            )
+        }
+        Notification::Updated { old, new } => {
+            format!(
+                "updated {} {}",
+                new.name(),
+                new.revision().0 - old.revision().0
+            )
+        }
+        Notification::Deleted(Tombstone::Known(object)) => format!("deleted {}", object.name()),
+        Notification::Deleted(Tombstone::FinalStateUnknown(object)) => {
+            format!("lost {}", object.name())
+        }
+    }
+}
+
+fn next(subscription: &mut Subscription) -> String {
+    word(&next_blocking(subscription).unwrap())
+}
+
+#[test]
+fn t_62_two_handlers_a_late_one_and_one_that_leaves() {
+    let fixture = Fixture::new();
+    fixture.put_pod("ns/a");
+    fixture.settle();
+    let informer = informer(&fixture, fixture.clock.clone()).build();
+    let handle = informer.handle();
+    let (mut one, two) = (handle.subscribe(), handle.subscribe());
+    assert!(!handle.has_synced() && !one.has_synced());
+    let running = informer.spawn();
+    block_on(handle.synced());
+    assert_eq!(next(&mut one), "initial a");
+    assert!(one.has_synced() && !two.has_synced());
+    drop(two);
+    fixture.put_pod("ns/b");
+    assert_eq!(next(&mut one), "added b");
+    let mut late = handle.subscribe();
+    assert_eq!(
+        [next(&mut late), next(&mut late)],
+        ["initial a", "initial b"]
+    );
+    assert!(late.has_synced());
+    fixture.put_pod("ns/a");
+    fixture.delete("ns/b");
+    for subscription in [&mut one, &mut late] {
+        assert_eq!(
+            [next(subscription), next(subscription)],
+            ["updated a 2", "deleted b"]
+        );
+    }
+    drop(running);
+    assert!(
+        next_blocking(&mut one).is_none(),
+        "it ends with the informer"
+    );
+}
+
+#[test]
+fn t_62_store_and_indexes_are_changed_before_handlers_hear() {
+    let fixture = Fixture::new();
+    let informer = informer(&fixture, fixture.clock.clone()).build();
+    let handle = informer.handle();
+    let mut subscription = handle.subscribe();
+    let _running = informer.spawn();
+    block_on(handle.synced());
+    assert!(
+        handle.store().is_empty(),
+        "an empty collection is in sync too"
+    );
+    fixture.put("ns/a", pod("ns/a", "", "n1"));
+    next(&mut subscription);
+    assert_eq!(handle.store().index_keys("node", "n1"), ["ns/a"]);
+    fixture.put("ns/a", pod("ns/a", "", "n2"));
+    next(&mut subscription);
+    assert_eq!(handle.store().list_index_values("node"), ["n2"]);
+    assert_eq!(handle.store().by_index("node", "n2").len(), 1);
+    fixture.delete("ns/a");
+    next(&mut subscription);
+    assert!(handle.store().get("ns/a").is_none());
+    assert!(handle.store().list_index_values("node").is_empty());
+}
+
+#[test]
+fn t_62_what_was_missed_becomes_a_tombstone() {
+    let fixture = Fixture::with(config().window(short_window(2)), |builder| builder);
+    fixture.put_pod("ns/a");
+    let gone = fixture.put_pod("ns/gone");
+    let failures = Arc::new(Mutex::new(0));
+    let counted = failures.clone();
+    let informer = informer(&fixture, fixture.clock.clone())
+        .on_error(move |_| *counted.lock().unwrap() += 1)
+        .build();
+    let handle = informer.handle();
+    let mut subscription = handle.subscribe();
+    let mut run = Box::pin(informer.run());
+    fixture.settle();
+    assert!(poll_once(&mut run).is_pending());
+    assert_eq!(
+        [next(&mut subscription), next(&mut subscription)],
+        ["initial a", "initial gone"]
+    );
+    // While it does not look, a deletion leaves the window.
+    fixture.delete("ns/gone");
+    for _ in 0..5 {
+        fixture.put_pod("ns/a");
+    }
+    fixture.settle();
+    while *failures.lock().unwrap() == 0 {
+        assert!(poll_once(&mut run).is_pending());
+    }
+    fixture.clock.advance(Duration::from_secs(2));
+    assert!(poll_once(&mut run).is_pending());
+    let told = [next(&mut subscription), next(&mut subscription)];
+    assert_eq!(told, ["updated a 7", "lost gone"]);
+    assert_eq!(handle.store().keys(), ["ns/a"]);
+    assert_eq!(handle.store().revision().unwrap().0, fixture.current());
+    assert!(gone > 0);
+}
+
+#[test]
+fn t_62_resync_tells_everything_again() {
+    let fixture = Fixture::new();
+    fixture.put_pod("ns/a");
+    fixture.settle();
+    let informer = informer(&fixture, fixture.clock.clone())
+        .resync(Duration::ZERO)
+        .build();
+    let mut subscription = informer.handle().subscribe();
+    let mut run = Box::pin(informer.run());
+    assert!(poll_once(&mut run).is_pending());
+    assert_eq!(next(&mut subscription), "initial a");
+    for _ in 0..3 {
+        fixture.clock.advance(Duration::from_millis(999));
+        assert!(poll_once(&mut run).is_pending());
+        assert!(subscription.is_empty(), "no more often than each second");
+        fixture.clock.advance(Duration::from_millis(1));
+        assert!(poll_once(&mut run).is_pending());
+        assert_eq!(next(&mut subscription), "updated a 0");
+    }
+}
+
+#[test]
+fn t_62_a_slow_handler_gets_changes_merged_per_object() {
+    let fixture = Fixture::new();
+    let informer = informer(&fixture, fixture.clock.clone()).build();
+    let handle = informer.handle();
+    let mut subscription = handle.subscribe();
+    let _running = informer.spawn();
+    block_on(handle.synced());
+    for _ in 0..100 {
+        fixture.put_pod("ns/a");
+    }
+    fixture.put_pod("ns/short");
+    fixture.delete("ns/short");
+    let last = fixture.put_pod("ns/end");
+    let mut probe = handle.subscribe();
+    while handle
+        .store()
+        .revision()
+        .is_none_or(|revision| revision.0 < last)
+    {
+        next(&mut probe);
+    }
+    assert_eq!(subscription.len(), 2, "one for each object that there is");
+    assert_eq!(
+        [next(&mut subscription), next(&mut subscription)],
+        ["added a", "added end"]
+    );
+}
+
+#[test]
+fn t_62_a_panic_of_one_handler_is_its_own() {
+    struct Panics;
+    impl Handler for Panics {
+        fn on_add(&mut self, _: &Object, _: bool) {
+            panic!("on purpose");
+        }
+    }
+    let fixture = Fixture::new();
+    let informer = informer(&fixture, fixture.clock.clone()).build();
+    let handle = informer.handle();
+    let (bad, mut good) = (handle.subscribe(), handle.subscribe());
+    let _running = informer.spawn();
+    let bad = std::thread::spawn(move || block_on(bad.run(Panics)));
+    fixture.put_pod("ns/a");
+    assert!(next(&mut good).ends_with(" a"));
+    assert!(bad.join().is_err());
+    fixture.put_pod("ns/b");
+    assert!(next(&mut good).ends_with(" b"));
+}
+
+#[test]
+fn wc_518_objects_can_be_changed_before_they_are_stored() {
+    let fixture = Fixture::new();
+    fixture.put_pod("ns/a");
+    fixture.settle();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let names = seen.clone();
+    let informer = informer(&fixture, fixture.clock.clone())
+        .transform(move |object| {
+            names.lock().unwrap().push(object.name().to_owned());
+            object
+        })
+        .build();
+    let handle = informer.handle();
+    let _running = informer.spawn();
+    block_on(handle.synced());
+    assert_eq!(*seen.lock().unwrap(), ["a"]);
+}

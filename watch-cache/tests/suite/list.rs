@@ -1,0 +1,644 @@
+//! T-08 to T-21, T-49, T-52: lists.
+
+use std::time::Duration;
+
+use revstore_watch_cache::{
+    ContinueToken, FieldSelector, ListOptions, MainRevision, RequestError, Scope, Selector,
+};
+
+use crate::support::{
+    Fixture, Page, Side, after, at, config, exact, namespace, object, on_both, pod, selector,
+};
+
+/// Pods in three namespaces, with an updated and a deleted one. Returns the revisions.
+fn fill(fixture: &Fixture) -> Vec<i64> {
+    let revisions = vec![
+        fixture.put_pod("ns1/a"),
+        fixture.put("ns1/b", pod("ns1/b", "web", "n1")),
+        fixture.put("ns2/a", pod("ns2/a", "web", "n2")),
+        fixture.put_pod("ns3/x"),
+        fixture.put("ns1/a", pod("ns1/a", "db", "n1")),
+        fixture.delete("ns3/x"),
+    ];
+    fixture.settle();
+    revisions
+}
+
+fn with_limit(limit: i64, options: ListOptions) -> ListOptions {
+    ListOptions { limit, ..options }
+}
+
+fn not_older(version: impl ToString) -> ListOptions {
+    ListOptions {
+        resource_version_match: "NotOlderThan".into(),
+        ..at(version)
+    }
+}
+
+#[test]
+fn t_08_rows_of_the_list_table() {
+    on_both(|fixture, store, side| {
+        let made = fill(fixture);
+        let (current, mid) = (*made.last().unwrap(), made[3]);
+        let now = [
+            format!("ns1/a@{}", made[4]),
+            format!("ns1/b@{}", made[1]),
+            format!("ns2/a@{}", made[2]),
+        ];
+        let then = [
+            format!("ns1/a@{}", made[0]),
+            format!("ns1/b@{}", made[1]),
+            format!("ns2/a@{}", made[2]),
+            format!("ns3/x@{}", made[3]),
+        ];
+        let check = |row: &str, options: ListOptions, items: &[String], revision, more| {
+            let page = fixture.list(store, &Scope::All, &options).unwrap();
+            assert_eq!(page.items, items, "{row}");
+            assert_eq!(page.revision, revision, "{row}");
+            assert_eq!(page.token.is_some(), more, "{row}");
+            assert_eq!(page.remaining.is_some(), more, "{row}: no selector");
+        };
+        check("L1", at(""), &now, current, false);
+        check("L1 limit", with_limit(2, at("")), &now[..2], current, true);
+        check("L4", at("0"), &now, current, false);
+        let ignored = side == Side::Cached;
+        let l5 = if ignored { &now[..] } else { &now[..2] };
+        check("L5", with_limit(2, at("0")), l5, current, !ignored);
+        check("L7", at(mid), &now, current, false);
+        check("L8", with_limit(2, at(mid)), &then[..2], mid, true);
+        check(
+            "L8 current",
+            with_limit(3, at(current)),
+            &now,
+            current,
+            false,
+        );
+        check("L10", not_older(mid), &now, current, false);
+        check(
+            "L10 limit",
+            with_limit(1, not_older(mid)),
+            &now[..1],
+            current,
+            true,
+        );
+        check("L11", not_older("0"), &now, current, false);
+        check("L12", exact(mid), &then, mid, false);
+        check(
+            "L12 limit",
+            with_limit(3, exact(mid)),
+            &then[..3],
+            mid,
+            true,
+        );
+
+        let first = fixture
+            .list(store, &Scope::All, &with_limit(1, exact(mid)))
+            .unwrap();
+        assert_eq!(first.remaining, Some(3));
+        let token = first.token.unwrap();
+        let next = |version: &str, limit| ListOptions {
+            continue_token: token.clone(),
+            limit,
+            ..at(version)
+        };
+        check("L2", next("", 0), &then[1..], mid, false);
+        check("L2 limit", next("", 2), &then[1..3], mid, true);
+        check("L6", next("0", 0), &then[1..], mid, false);
+        let inconsistent = ContinueToken {
+            at: None,
+            start: "ns1/a\0".into(),
+        };
+        let l3 = ListOptions {
+            continue_token: inconsistent.encode(),
+            ..with_limit(1, at(""))
+        };
+        check("L3", l3.clone(), &now[1..2], current, true);
+        let pinned = fixture
+            .list(store, &Scope::All, &l3)
+            .unwrap()
+            .token
+            .unwrap();
+        assert_eq!(
+            ContinueToken::decode(&pinned).unwrap(),
+            ContinueToken {
+                at: Some(MainRevision(current)),
+                start: "ns1/b\0".into()
+            }
+        );
+        let l9 = fixture
+            .list(store, &Scope::All, &next(&mid.to_string(), 0))
+            .unwrap_err();
+        assert_eq!(
+            (l9.code(), l9.to_string().as_str()),
+            (
+                400,
+                "specifying resource version is not allowed when using continue"
+            )
+        );
+        for bad in ["abc", "-1", "99999999999999999999"] {
+            let l18 = fixture.list(store, &Scope::All, &at(bad)).unwrap_err();
+            let start =
+                format!("invalid resource version: resourceVersion: Invalid value: \"{bad}\"");
+            assert!(
+                l18.code() == 400 && l18.to_string().starts_with(&start),
+                "{l18}"
+            );
+        }
+    });
+}
+
+#[test]
+fn t_08_selectors_and_scopes() {
+    on_both(|fixture, store, _| {
+        fill(fixture);
+        let keys = |scope: &Scope, labels: &str, fields: &str| {
+            let options = ListOptions {
+                selector: selector(labels, fields),
+                ..ListOptions::default()
+            };
+            let page = fixture.list(store, scope, &options).unwrap();
+            let key = |item: &String| item.split('@').next().unwrap().to_owned();
+            page.items.iter().map(key).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&namespace("ns1"), "", ""), ["ns1/a", "ns1/b"]);
+        assert_eq!(keys(&Scope::All, "app=web", ""), ["ns1/b", "ns2/a"]);
+        assert_eq!(keys(&namespace("ns1"), "app=web", ""), ["ns1/b"]);
+        assert_eq!(keys(&Scope::All, "", "metadata.name=a"), ["ns1/a", "ns2/a"]);
+        let unsupported = ListOptions {
+            selector: selector("", "spec.color=red"),
+            ..ListOptions::default()
+        };
+        let error = fixture.list(store, &Scope::All, &unsupported).unwrap_err();
+        assert_eq!(
+            (error.code(), error.to_string().as_str()),
+            (400, "field label not supported: spec.color")
+        );
+    });
+}
+
+#[test]
+fn t_09_and_t_10_exact_lists_at_each_revision() {
+    on_both(|fixture, store, _| {
+        let first = fixture.put_pod("ns/a");
+        fixture.put_pod("ns/b");
+        let elsewhere = fixture.put_elsewhere();
+        fixture.put_pod("ns/c");
+        fixture.delete("ns/a");
+        let states = [
+            (first, vec!["ns/a"]),
+            (first + 1, vec!["ns/a", "ns/b"]),
+            // T-10: nothing of this resource changed, the answer has the revision asked for.
+            (elsewhere, vec!["ns/a", "ns/b"]),
+            (elsewhere + 1, vec!["ns/a", "ns/b", "ns/c"]),
+            (elsewhere + 2, vec!["ns/b", "ns/c"]),
+        ];
+        for (revision, expected) in states {
+            for limit in [0, 1, 2, 5] {
+                let mut keys = Vec::new();
+                let mut options = with_limit(limit, exact(revision));
+                loop {
+                    let page = fixture.list(store, &Scope::All, &options).unwrap();
+                    assert_eq!(page.revision, revision);
+                    let names = page
+                        .items
+                        .iter()
+                        .map(|item| item.split('@').next().unwrap());
+                    keys.extend(names.map(str::to_owned));
+                    let Some(token) = page.token else { break };
+                    options = ListOptions {
+                        limit,
+                        continue_token: token,
+                        ..Default::default()
+                    };
+                }
+                assert_eq!(keys, expected, "at {revision} in pages of {limit}");
+            }
+        }
+    });
+}
+
+#[test]
+fn t_11_exact_lists_of_the_future_are_504() {
+    on_both(|fixture, store, _| {
+        let current = fixture.put_pod("ns/a");
+        for ahead in [1, 1000] {
+            let error = fixture
+                .list(store, &Scope::All, &exact(current + ahead))
+                .unwrap_err();
+            let (asked, current) = (MainRevision(current + ahead), MainRevision(current));
+            assert_eq!(error, RequestError::TooLarge { asked, current });
+        }
+    });
+}
+
+#[test]
+fn t_11_not_older_than_the_future_is_504_after_three_seconds() {
+    let fixture = Fixture::new();
+    let current = fixture.put_pod("ns/a");
+    fixture.settle();
+    let (scope, options) = (Scope::All, at(current + 1));
+    let mut list = Box::pin(fixture.pods.list(&scope, &options));
+    assert!(crate::support::poll_once(&mut list).is_pending());
+    fixture.clock.advance(Duration::from_millis(2999));
+    assert!(crate::support::poll_once(&mut list).is_pending());
+    let error = after(&fixture.clock, Duration::from_millis(1), list).unwrap_err();
+    assert_eq!(error.code(), 504);
+}
+
+#[test]
+fn t_12_and_t_21_exact_lists_below_the_compacted_revision_are_410() {
+    on_both(|fixture, store, _| {
+        let made = fill(fixture);
+        fixture.compact(made[3]);
+        let error = fixture
+            .list(store, &Scope::All, &exact(made[2]))
+            .unwrap_err();
+        assert_eq!(
+            (
+                error.status().code,
+                error.status().reason,
+                error.to_string().as_str()
+            ),
+            (
+                410,
+                "Expired",
+                "The resourceVersion for the provided list is too old."
+            )
+        );
+        let at_mark = fixture.list(store, &Scope::All, &exact(made[3])).unwrap();
+        assert_eq!(at_mark.items.len(), 4, "the mark itself can be read");
+        // WC-110: the window of the cache reaches further back, lists do not.
+        assert!(
+            fixture.list(store, &Scope::All, &at(made[0])).is_ok(),
+            "not older than"
+        );
+    });
+}
+
+#[test]
+fn t_13_bad_tokens_are_400() {
+    on_both(|fixture, store, _| {
+        fill(fixture);
+        let token = |at: Option<i64>, start: &str| {
+            let token = ContinueToken {
+                at: at.map(MainRevision),
+                start: start.into(),
+            };
+            token.encode()
+        };
+        for bad in [
+            "!".into(),
+            token(Some(0), "a"),
+            token(None, "../secrets/s"),
+            token(None, ""),
+        ] {
+            let options = ListOptions {
+                continue_token: bad,
+                ..Default::default()
+            };
+            let error = fixture.list(store, &Scope::All, &options).unwrap_err();
+            assert_eq!(error.code(), 400);
+            assert!(
+                error.to_string().starts_with("invalid continue token: "),
+                "{error}"
+            );
+        }
+        let future = ListOptions {
+            continue_token: token(Some(1000), "ns1/a"),
+            ..Default::default()
+        };
+        assert_eq!(
+            fixture
+                .list(store, &Scope::All, &future)
+                .unwrap_err()
+                .code(),
+            504
+        );
+        let last = ListOptions {
+            continue_token: token(None, "zzz"),
+            ..Default::default()
+        };
+        assert!(
+            fixture
+                .list(store, &Scope::All, &last)
+                .unwrap()
+                .items
+                .is_empty()
+        );
+        // WC-229: a token of one namespace shows nothing of another, wherever it points.
+        let wide = ListOptions {
+            continue_token: token(None, "\0"),
+            ..Default::default()
+        };
+        let page = fixture.list(store, &namespace("ns2"), &wide).unwrap();
+        assert_eq!(page.items.len(), 1);
+    });
+}
+
+/// Follows continue tokens to the end.
+fn pages(
+    fixture: &Fixture,
+    store: &dyn revstore_watch_cache::Storage,
+    first: ListOptions,
+    mut between: impl FnMut(usize),
+) -> Vec<Page> {
+    let (limit, selector) = (first.limit, first.selector.clone());
+    let mut options = first;
+    let mut pages = Vec::new();
+    loop {
+        let page = fixture.list(store, &Scope::All, &options).unwrap();
+        let token = page.token.clone();
+        pages.push(page);
+        let Some(token) = token else { return pages };
+        between(pages.len());
+        options = ListOptions {
+            limit,
+            continue_token: token,
+            selector: selector.clone(),
+            ..ListOptions::default()
+        };
+    }
+}
+
+#[test]
+fn t_14_a_chain_of_pages_is_the_state_of_its_first_page() {
+    on_both(|fixture, store, _| {
+        for name in 0..9 {
+            fixture.put_pod(&format!("ns/p{name}"));
+        }
+        let whole = fixture.list(store, &Scope::All, &at("")).unwrap();
+        let chain = pages(fixture, store, with_limit(2, at("")), |page| {
+            fixture.put_pod(&format!("ns/new{page}"));
+            fixture.delete(&format!("ns/p{page}"));
+        });
+        assert_eq!(chain.len(), 5);
+        assert!(chain.iter().all(|page| page.revision == whole.revision));
+        let remaining: Vec<_> = chain.iter().map(|page| page.remaining).collect();
+        assert_eq!(remaining, [Some(7), Some(5), Some(3), Some(1), None]);
+        let union: Vec<_> = chain.into_iter().flat_map(|page| page.items).collect();
+        assert_eq!(union, whole.items);
+    });
+}
+
+#[test]
+fn t_15_a_compaction_between_pages_offers_an_inconsistent_token() {
+    on_both(|fixture, store, _| {
+        for name in ["a", "b", "c", "d"] {
+            fixture.put_pod(&format!("ns/{name}"));
+        }
+        let first = fixture
+            .list(store, &Scope::All, &with_limit(2, at("")))
+            .unwrap();
+        let newest = fixture.put_pod("ns/e");
+        fixture.compact(newest);
+        let next = |token: String| ListOptions {
+            limit: 2,
+            continue_token: token,
+            ..ListOptions::default()
+        };
+        let error = fixture
+            .list(store, &Scope::All, &next(first.token.unwrap()))
+            .unwrap_err();
+        let status = error.status();
+        assert_eq!((status.code, status.reason), (410, "Expired"));
+        assert!(status.message.ends_with(
+            "objects that were created, modified, or deleted between the time the first chunk \
+             was returned and now may show up in the list."
+        ));
+        let token = status.continue_token.unwrap();
+        let decoded = ContinueToken::decode(&token).unwrap();
+        assert_eq!(
+            decoded,
+            ContinueToken {
+                at: None,
+                start: "ns/b\0".into()
+            }
+        );
+        let second = fixture.list(store, &Scope::All, &next(token)).unwrap();
+        assert_eq!(second.revision, newest);
+        let pinned = ContinueToken::decode(&second.token.clone().unwrap()).unwrap();
+        assert_eq!(pinned.at, Some(MainRevision(newest)));
+        let third = fixture
+            .list(store, &Scope::All, &next(second.token.unwrap()))
+            .unwrap();
+        let keys = [second.items, third.items].concat();
+        assert_eq!(keys.len(), 3, "{keys:?}");
+    });
+}
+
+#[test]
+fn t_16_pages_with_a_selector_hold_matches_and_may_be_empty_at_the_end() {
+    on_both(|fixture, store, _| {
+        for number in 0..20 {
+            let (key, app) = (
+                format!("ns/p{number:02}"),
+                if number == 7 { "rare" } else { "" },
+            );
+            fixture.put(
+                &key,
+                pod(&key, app, if number % 2 == 0 { "n1" } else { "n2" }),
+            );
+        }
+        let select = |limit, labels: &str, fields: &str| ListOptions {
+            limit,
+            selector: selector(labels, fields),
+            ..ListOptions::default()
+        };
+        let rare = pages(fixture, store, select(1, "app=rare", ""), |_| {});
+        let sizes: Vec<_> = rare.iter().map(|page| page.items.len()).collect();
+        assert_eq!(
+            sizes,
+            [1, 0],
+            "unexamined keys remain behind the match (WC-222)"
+        );
+        assert_eq!(rare[0].remaining, None, "WC-223");
+        let half = pages(fixture, store, select(4, "", "spec.nodeName=n1"), |_| {});
+        let sizes: Vec<_> = half.iter().map(|page| page.items.len()).collect();
+        assert_eq!(sizes, [4, 4, 2]);
+    });
+}
+
+#[test]
+fn t_17_a_consistent_list_reaches_writes_of_other_resources() {
+    on_both(|fixture, store, _| {
+        fixture.put_pod("ns/a");
+        let elsewhere = fixture.put_elsewhere();
+        let latest = fixture.list(store, &Scope::All, &at("")).unwrap();
+        assert!(latest.revision >= elsewhere);
+        let any = fixture.list(store, &Scope::All, &at("0")).unwrap();
+        assert!(any.revision >= latest.revision, "never back in time");
+    });
+}
+
+#[test]
+fn t_18_lists_of_one_object() {
+    on_both(|fixture, store, _| {
+        let made = fill(fixture);
+        let one = |key: &str, options: &ListOptions| {
+            let scope = Scope::Object(object(key));
+            fixture.list(store, &scope, options).unwrap().items
+        };
+        for options in [at(""), at("0"), at(made[0]), exact(made[5])] {
+            assert_eq!(one("ns1/a", &options), [format!("ns1/a@{}", made[4])]);
+            assert!(one("ns1/zz", &options).is_empty(), "no 404 (WC-227)");
+        }
+        assert_eq!(
+            one("ns1/a", &exact(made[1])),
+            [format!("ns1/a@{}", made[0])]
+        );
+        assert_eq!(one("ns3/x", &exact(made[3])).len(), 1);
+        assert!(one("ns3/x", &at("")).is_empty());
+    });
+}
+
+#[test]
+fn t_19_namespaces_are_path_segments() {
+    on_both(|fixture, store, _| {
+        fixture.put_pod("ns/a");
+        fixture.put_pod("ns2/b");
+        let keys = |scope: &Scope| fixture.list(store, scope, &at("")).unwrap().items.len();
+        assert_eq!(keys(&namespace("ns")), 1);
+        assert_eq!(keys(&namespace("ns2")), 1);
+        assert_eq!(keys(&namespace("n")), 0);
+        assert_eq!(keys(&Scope::All), 2);
+    });
+}
+
+#[test]
+fn t_20_indexes_change_no_answer() {
+    let plain = Fixture::with(
+        revstore_watch_cache::ResourceConfig::namespaced("", "pods", crate::support::PODS).kind(
+            revstore_watch_cache::JsonKind::new("v1", "Pod")
+                .with_fields(["spec.nodeName", "status.phase"]),
+        ),
+        |builder| builder,
+    );
+    let indexed = Fixture::with(config(), |builder| builder);
+    for fixture in [&plain, &indexed] {
+        fill(fixture);
+        fixture.put("ns2/c", pod("ns2/c", "", "n1"));
+        fixture.put("ns2/d", pod("ns2/d", "", "n1"));
+        fixture.put("ns2/d", pod("ns2/d", "", "n2"));
+        fixture.settle();
+    }
+    let scopes = [
+        Scope::All,
+        namespace("ns1"),
+        namespace("ns2"),
+        Scope::Object(object("ns1/a")),
+    ];
+    let fields = [
+        "",
+        "metadata.namespace=ns1",
+        "metadata.namespace=ns2",
+        "metadata.name=a",
+        "spec.nodeName=n1",
+        "spec.nodeName!=n1",
+        "spec.nodeName=",
+        "spec.nodeName=n1,metadata.namespace=ns1",
+        "metadata.name=a,metadata.name=b",
+        "metadata.namespace=ns1,metadata.name=a,spec.nodeName=n2",
+    ];
+    for scope in &scopes {
+        for fields in fields {
+            for options in [at(""), at("0"), with_limit(1, at(""))] {
+                let options = ListOptions {
+                    selector: selector("", fields),
+                    ..options
+                };
+                let expected = plain.list(&plain.raw, scope, &at(""));
+                let whole = plain.list(&plain.pods, scope, &options).unwrap();
+                let answer = indexed.list(&indexed.pods, scope, &options).unwrap();
+                assert_eq!(answer, whole, "{scope:?} {fields} {options:?}");
+                if options.limit == 0 {
+                    let raw = plain.list(&plain.raw, scope, &options).unwrap();
+                    assert_eq!(answer.items, raw.items, "{scope:?} {fields}");
+                }
+                drop(expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn t_49_plain_lists_are_served_from_the_cache() {
+    let fixture = Fixture::new();
+    fill(&fixture);
+    let before = fixture.pods.metrics();
+    for options in [at(""), at("0"), at(2), with_limit(2, at("")), not_older(2)] {
+        fixture.list(&fixture.pods, &Scope::All, &options).unwrap();
+    }
+    let after = fixture.pods.metrics();
+    assert_eq!(after.lists - before.lists, 5);
+    assert_eq!(after.consistent_reads - before.consistent_reads, 2);
+    assert_eq!(after.consistent_read_fallbacks, 0);
+}
+
+#[test]
+fn t_52_each_list_is_the_state_of_one_revision_whoever_writes() {
+    let fixture = Fixture::new();
+    // One transaction moves both pods; a list that mixes revisions would show two numbers.
+    let engine = fixture.engine().clone();
+    let writer = std::thread::spawn(move || {
+        for number in 0..500 {
+            let put = |name: &str| {
+                let value = format!("{{\"metadata\":{{\"labels\":{{\"n\":\"{number}\"}}}}}}");
+                let key = format!("{}/ns/{name}", crate::support::PODS);
+                revstore_engine::Op::Put(revstore_engine::Put::new(key, value))
+            };
+            let success = vec![put("a"), put("b")];
+            let txn = revstore_engine::Txn {
+                success,
+                ..Default::default()
+            };
+            engine.txn(&txn).unwrap();
+        }
+    });
+    let mut seen = 0;
+    while !writer.is_finished() {
+        let any = ListOptions {
+            resource_version: "0".into(),
+            ..Default::default()
+        };
+        let list = fixture.wait(fixture.pods.list(&Scope::All, &any)).unwrap();
+        let revision = list.revision;
+        let objects = list.into_objects().unwrap();
+        let numbers: Vec<_> = objects.iter().map(|pod| pod.label("n").unwrap()).collect();
+        assert!(
+            numbers.windows(2).all(|pair| pair[0] == pair[1]),
+            "{numbers:?}"
+        );
+        assert!(objects.iter().all(|pod| pod.revision() <= revision));
+        seen += 1;
+    }
+    writer.join().unwrap();
+    assert!(seen > 0);
+}
+
+#[test]
+fn wc_224_limits_at_version_0_can_be_honoured() {
+    let fixture = Fixture::with(config(), |builder| builder.honor_limit_at_rv0(true));
+    fill(&fixture);
+    let page = fixture
+        .list(&fixture.pods, &Scope::All, &with_limit(1, at("0")))
+        .unwrap();
+    assert_eq!((page.items.len(), page.remaining), (1, Some(2)));
+}
+
+#[test]
+fn wc_227_selected_names_and_namespaces_narrow_the_first_page_only() {
+    on_both(|fixture, store, _| {
+        fill(fixture);
+        let options = ListOptions {
+            limit: 1,
+            selector: Selector {
+                fields: FieldSelector::equals("metadata.namespace", "ns1"),
+                ..Selector::default()
+            },
+            ..ListOptions::default()
+        };
+        let chain = pages(fixture, store, options, |_| {});
+        let keys: Vec<_> = chain.iter().flat_map(|page| &page.items).collect();
+        assert_eq!(keys.len(), 2, "{keys:?}");
+    });
+}

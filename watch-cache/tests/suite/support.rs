@@ -1,0 +1,513 @@
+//! One store, seen raw and cached, and short words for what the tests do with it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use revstore_engine::Engine;
+use revstore_watch_cache::{
+    EngineSource, EventStream, FeederThread, Index, JsonKind, List, ListOptions, MainRevision,
+    ManualClock, Object, ObjectRef, Preconditions, RawStore, RequestError, ResourceCache,
+    ResourceConfig, Scope, Selector, Source, Storage, Update, UpdateOptions, WatchCache,
+    WatchEvent, WatchOptions, WindowLimits, block_on,
+};
+
+pub(crate) const PODS: &str = "/registry/pods";
+
+/// What runs the futures of a source that brings a runtime of its own.
+#[cfg(feature = "etcd")]
+type Runtime = tokio::runtime::Runtime;
+#[cfg(not(feature = "etcd"))]
+#[derive(Debug)]
+pub(crate) enum Runtime {}
+
+/// A fresh store with one resource, pods, indexed by node.
+pub(crate) struct Fixture {
+    pub(crate) source: Arc<dyn Source>,
+    /// The engine, if that is the source.
+    pub(crate) engine: Option<Engine>,
+    pub(crate) clock: ManualClock,
+    pub(crate) cache: WatchCache,
+    pub(crate) pods: ResourceCache,
+    pub(crate) raw: RawStore,
+    runtime: Option<Runtime>,
+    _feeder: Option<FeederThread>,
+    #[cfg(feature = "etcd")]
+    etcd: Option<etcd::Server>,
+}
+
+/// Which of the two stores a test looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Raw,
+    Cached,
+}
+
+pub(crate) fn config() -> ResourceConfig {
+    let kind = JsonKind::new("v1", "Pod").with_fields(["spec.nodeName", "status.phase"]);
+    ResourceConfig::namespaced("", "pods", PODS)
+        .kind(kind)
+        .index(Index::Field("spec.nodeName".into()))
+}
+
+/// Runs a test on the raw store and on the cache, over every source at hand, each time fresh.
+pub(crate) fn on_both(test: impl Fn(&Fixture, &dyn Storage, Side)) {
+    for side in [Side::Raw, Side::Cached] {
+        let fixture = Fixture::new();
+        test(&fixture, fixture.store(side), side);
+        #[cfg(feature = "etcd")]
+        if let Some(fixture) = Fixture::over_etcd() {
+            test(&fixture, fixture.store(side), side);
+        }
+    }
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        Self::with(config(), |builder| builder)
+    }
+
+    /// Over the engine, with a hand on how resource and cache are set up.
+    pub(crate) fn with(
+        config: ResourceConfig,
+        set_up: impl FnOnce(
+            revstore_watch_cache::WatchCacheBuilder,
+        ) -> revstore_watch_cache::WatchCacheBuilder,
+    ) -> Self {
+        let clock = ManualClock::new();
+        let engine = Engine::builder().clock(clock.clone()).build();
+        let source: Arc<dyn Source> = Arc::new(EngineSource::new(engine.clone()));
+        let builder = WatchCache::builder(source.clone()).clock(Arc::new(clock.clone()));
+        let (cache, feeder) = set_up(builder).build();
+        let pods = cache.add(config.clone()).unwrap();
+        let raw = RawStore::new(source.clone(), config, Arc::new(clock.clone()));
+        let feeder = feeder.spawn();
+        block_on(pods.wait_until_ready()).unwrap();
+        Self {
+            source,
+            engine: Some(engine),
+            clock,
+            cache,
+            pods,
+            raw,
+            runtime: None,
+            _feeder: Some(feeder),
+            #[cfg(feature = "etcd")]
+            etcd: None,
+        }
+    }
+
+    pub(crate) fn store(&self, side: Side) -> &dyn Storage {
+        match side {
+            Side::Raw => &self.raw,
+            Side::Cached => &self.pods,
+        }
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        self.engine.as_ref().expect("the test is about the engine")
+    }
+
+    pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        match &self.runtime {
+            None => block_on(future),
+            #[cfg(feature = "etcd")]
+            Some(runtime) => runtime.block_on(future),
+            #[cfg(not(feature = "etcd"))]
+            Some(never) => match *never {},
+        }
+    }
+
+    /// Waits until the cache has everything that was written.
+    pub(crate) fn settle(&self) {
+        let current = self.wait(self.source.current_revision()).unwrap();
+        self.wait(self.pods.wait_until_fresh(current)).unwrap();
+    }
+
+    pub(crate) fn put(&self, key: &str, value: String) -> i64 {
+        let value = Bytes::from(value);
+        let update = move |_: Option<&Object>| {
+            Ok(Update {
+                value: value.clone(),
+                time_to_live: None,
+            })
+        };
+        let options = UpdateOptions {
+            create_if_missing: true,
+            ..UpdateOptions::default()
+        };
+        let object = object(key);
+        let written = self
+            .raw
+            .guaranteed_update(&object, &options, Box::new(update));
+        self.wait(written).unwrap().revision().0
+    }
+
+    /// Writes a pod without anything particular, but never the same twice: that would make no
+    /// revision (WC-204).
+    pub(crate) fn put_pod(&self, key: &str) -> i64 {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let pod = pod(key, "", "");
+        self.put(
+            key,
+            pod.replace("\"spec\":{", &format!("\"spec\":{{\"n\":{number}")),
+        )
+    }
+
+    pub(crate) fn delete(&self, key: &str) -> i64 {
+        let (object, preconditions) = (object(key), Preconditions::default());
+        let deleted = self
+            .raw
+            .delete(&object, &preconditions, Box::new(|_| Ok(())));
+        self.wait(deleted).unwrap().revision().0
+    }
+
+    /// Writes a key of another resource.
+    pub(crate) fn put_elsewhere(&self) -> i64 {
+        let secrets = ResourceConfig::namespaced("", "secrets", "/registry/secrets");
+        let clock = Arc::new(self.clock.clone());
+        let store = RawStore::new(self.source.clone(), secrets, clock);
+        let object = ObjectRef::namespaced("ns", format!("s{}", self.current()));
+        let value = Bytes::from_static(b"{\"metadata\":{}}");
+        self.wait(store.create(&object, value, None))
+            .unwrap()
+            .revision()
+            .0
+    }
+
+    pub(crate) fn current(&self) -> i64 {
+        self.wait(self.source.current_revision()).unwrap().0
+    }
+
+    pub(crate) fn compact(&self, revision: i64) {
+        match &self.engine {
+            Some(engine) => {
+                engine.compact(MainRevision(revision)).unwrap().run();
+            }
+            #[cfg(feature = "etcd")]
+            None => self
+                .etcd
+                .as_ref()
+                .unwrap()
+                .compact(self.runtime.as_ref().unwrap(), revision),
+            #[cfg(not(feature = "etcd"))]
+            None => unreachable!("without the feature there is only the engine"),
+        }
+    }
+
+    pub(crate) fn list(
+        &self,
+        store: &dyn Storage,
+        scope: &Scope,
+        options: &ListOptions,
+    ) -> Result<Page, RequestError> {
+        self.wait(store.list(scope, options)).and_then(Page::of)
+    }
+
+    pub(crate) fn watch(
+        &self,
+        store: &dyn Storage,
+        scope: &Scope,
+        options: &WatchOptions,
+    ) -> Events<'_> {
+        Events {
+            fixture: self,
+            stream: self.wait(store.watch(scope, options)).unwrap(),
+        }
+    }
+}
+
+/// A list, read to its end, in words: `ns/name@revision`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Page {
+    pub(crate) revision: i64,
+    pub(crate) items: Vec<String>,
+    pub(crate) token: Option<String>,
+    pub(crate) remaining: Option<u64>,
+}
+
+impl Page {
+    fn of(list: List) -> Result<Self, RequestError> {
+        let (revision, token) = (list.revision.0, list.continue_token.clone());
+        let remaining = list.remaining_item_count;
+        let items = list.into_objects()?.iter().map(word).collect();
+        Ok(Self {
+            revision,
+            items,
+            token,
+            remaining,
+        })
+    }
+}
+
+fn word(object: &Object) -> String {
+    format!("{}@{}", object.store_key(), object.revision())
+}
+
+/// A watch, told in words: `ADDED ns/name@revision`.
+pub(crate) struct Events<'a> {
+    fixture: &'a Fixture,
+    pub(crate) stream: EventStream,
+}
+
+impl Events<'_> {
+    pub(crate) fn next(&mut self) -> Option<WatchEvent> {
+        let stream = &mut self.stream;
+        let next = std::future::poll_fn(|context| stream.as_mut().poll_next(context));
+        self.fixture.wait(next)
+    }
+
+    pub(crate) fn word(&mut self) -> String {
+        self.next()
+            .map_or_else(|| "end".into(), |event| describe(&event))
+    }
+
+    pub(crate) fn words(&mut self, count: usize) -> Vec<String> {
+        (0..count).map(|_| self.word()).collect()
+    }
+
+    /// Whether nothing is there now.
+    pub(crate) fn is_silent(&mut self) -> bool {
+        poll_once(std::future::poll_fn(|context| {
+            self.stream.as_mut().poll_next(context)
+        }))
+        .is_pending()
+    }
+}
+
+pub(crate) fn describe(event: &WatchEvent) -> String {
+    match event {
+        WatchEvent::Object { event, object, .. } => {
+            format!("{} {}", event.as_str(), word(object))
+        }
+        WatchEvent::Bookmark {
+            revision,
+            initial_events_end,
+        } => {
+            let end = if *initial_events_end { " end" } else { "" };
+            format!("BOOKMARK@{revision}{end}")
+        }
+        WatchEvent::Error(error) => format!("ERROR {} {error}", error.code()),
+    }
+}
+
+pub(crate) fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
+    let mut future = Box::pin(future);
+    Pin::new(&mut future)
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Polls a future until it completes, with `time` passing behind its first look.
+pub(crate) fn after<F: Future>(clock: &ManualClock, time: Duration, future: F) -> F::Output {
+    let mut future = Box::pin(future);
+    let mut context = Context::from_waker(Waker::noop());
+    if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+        return output;
+    }
+    clock.advance(time);
+    match future.as_mut().poll(&mut context) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("still waiting after {time:?}"),
+    }
+}
+
+/// `ns/name`.
+pub(crate) fn object(key: &str) -> ObjectRef {
+    let (namespace, name) = key.split_once('/').expect("a namespace and a name");
+    ObjectRef::namespaced(namespace, name)
+}
+
+/// A pod with a label `app` and on a node, each if not empty.
+pub(crate) fn pod(key: &str, app: &str, node: &str) -> String {
+    let name = object(key).name;
+    let labels = if app.is_empty() {
+        String::new()
+    } else {
+        format!("\"app\":\"{app}\"")
+    };
+    let spec = if node.is_empty() {
+        String::new()
+    } else {
+        format!("\"nodeName\":\"{node}\"")
+    };
+    format!(
+        "{{\"metadata\":{{\"name\":\"{name}\",\"uid\":\"uid-{name}\",\"labels\":{{{labels}}}}},\
+         \"spec\":{{{spec}}}}}"
+    )
+}
+
+pub(crate) fn selector(labels: &str, fields: &str) -> Selector {
+    Selector::parse(labels, fields).unwrap()
+}
+
+pub(crate) fn namespace(name: &str) -> Scope {
+    Scope::Namespace(name.into())
+}
+
+pub(crate) fn from(version: impl ToString) -> WatchOptions {
+    WatchOptions {
+        resource_version: version.to_string(),
+        ..WatchOptions::default()
+    }
+}
+
+pub(crate) fn at(version: impl ToString) -> ListOptions {
+    ListOptions {
+        resource_version: version.to_string(),
+        ..ListOptions::default()
+    }
+}
+
+pub(crate) fn exact(version: impl ToString) -> ListOptions {
+    ListOptions {
+        resource_version_match: "Exact".into(),
+        ..at(version)
+    }
+}
+
+/// A window that keeps few events.
+pub(crate) fn short_window(events_max: usize) -> WindowLimits {
+    WindowLimits {
+        events_max,
+        ..WindowLimits::default()
+    }
+}
+
+#[cfg(feature = "etcd")]
+mod etcd {
+    //! A real etcd of the series whose behaviour the specification describes.
+
+    use std::env;
+    use std::net::TcpListener;
+    use std::path::{Path, PathBuf};
+    use std::process::{Child, Command, Stdio};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use etcd_client::Client;
+    use revstore_engine::SystemClock;
+    use revstore_watch_cache::{EtcdSource, ManualClock, RawStore, Source, WatchCache};
+
+    use super::{Fixture, config};
+
+    pub(super) struct Server {
+        process: Child,
+        client: Client,
+        _data: tempfile::TempDir,
+    }
+
+    impl Drop for Server {
+        fn drop(&mut self) {
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+
+    /// `$ETCD`, or what `scripts/install-etcd.sh` installed.
+    fn program() -> Option<PathBuf> {
+        let named = env::var_os("ETCD")
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from);
+        let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/.tools/bin/etcd");
+        let found = named.unwrap_or(installed);
+        if found.is_file() {
+            return Some(found);
+        }
+        let required = env::var_os("REVSTORE_REQUIRE_ETCD").is_some_and(|value| value == "1");
+        assert!(
+            !required,
+            "no etcd: run scripts/install-etcd.sh or set ETCD"
+        );
+        None
+    }
+
+    fn free_port() -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    }
+
+    impl Server {
+        fn start(runtime: &super::Runtime) -> Option<Self> {
+            let program = program()?;
+            let data = tempfile::tempdir().unwrap();
+            let (client_url, peer_url) = (
+                format!("http://127.0.0.1:{}", free_port()),
+                format!("http://127.0.0.1:{}", free_port()),
+            );
+            let process = Command::new(program)
+                .arg("--data-dir")
+                .arg(data.path())
+                .args(["--listen-client-urls", &client_url])
+                .args(["--advertise-client-urls", &client_url])
+                .args(["--listen-peer-urls", &peer_url])
+                .args(["--initial-advertise-peer-urls", &peer_url])
+                .args(["--initial-cluster", &format!("default={peer_url}")])
+                .args(["--unsafe-no-fsync", "--log-level", "panic"])
+                .env_clear()
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let client = runtime.block_on(async {
+                for _ in 0..200 {
+                    if let Ok(client) = Client::connect([&client_url], None).await
+                        && client.kv_client().get("ready", None).await.is_ok()
+                    {
+                        return client;
+                    }
+                    // The only way to hear of a foreign process that it listens.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                panic!("etcd does not answer at {client_url}");
+            });
+            Some(Self {
+                process,
+                client,
+                _data: data,
+            })
+        }
+
+        pub(super) fn compact(&self, runtime: &super::Runtime, revision: i64) {
+            let mut kv = self.client.kv_client();
+            runtime.block_on(kv.compact(revision, None)).unwrap();
+        }
+    }
+
+    impl Fixture {
+        /// Over a real etcd, if there is one.
+        pub(crate) fn over_etcd() -> Option<Self> {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()
+                .unwrap();
+            let server = Server::start(&runtime)?;
+            let source: Arc<dyn Source> = Arc::new(EtcdSource::new(server.client.clone()));
+            let clock: Arc<SystemClock> = Arc::new(SystemClock::new());
+            let (cache, feeder) = WatchCache::builder(source.clone())
+                .clock(clock.clone())
+                .build();
+            let pods = cache.add(config()).unwrap();
+            let raw = RawStore::new(source.clone(), config(), clock);
+            runtime.spawn(feeder.run());
+            runtime.block_on(pods.wait_until_ready()).unwrap();
+            Some(Self {
+                source,
+                engine: None,
+                clock: ManualClock::new(),
+                cache,
+                pods,
+                raw,
+                runtime: Some(runtime),
+                _feeder: None,
+                etcd: Some(server),
+            })
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! T-37 to T-41, T-44, T-46, T-48, T-50, T-51: time, readiness, and a cache that is stuck or wrong.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use revstore_engine::Engine;
+use revstore_watch_cache::{
+    BatchStream, EngineSource, GetOptions, ListOptions, ListPage, ListRequest, MainRevision,
+    ManualClock, Readiness, RequestError, ResourceCache, Scope, Source, SourceError, WatchCache,
+    WatchOptions, WatchRequest, Write, WriteOutcome,
+};
+
+use crate::support::{
+    Events, Fixture, after, at, config, from, namespace, object, poll_once, selector,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn bookmarked(options: WatchOptions, timeout: Option<u64>) -> WatchOptions {
+    WatchOptions {
+        allow_bookmarks: true,
+        timeout: timeout.map(Duration::from_secs),
+        ..options
+    }
+}
+
+/// What a watch tells while time passes second by second: how late, and what.
+fn told(fixture: &Fixture, events: &mut Events<'_>, seconds: u64) -> Vec<(u64, String)> {
+    let mut told = Vec::new();
+    for second in 1..=seconds {
+        // One look arms the timers, the next one is behind the passing of time.
+        let silent = events.is_silent();
+        assert!(silent, "told before it was time");
+        fixture.clock.advance(SECOND);
+        loop {
+            let stream = &mut events.stream;
+            let next = std::future::poll_fn(|context| {
+                futures_core::Stream::poll_next(stream.as_mut(), context)
+            });
+            match poll_once(next) {
+                std::task::Poll::Ready(Some(event)) => {
+                    told.push((second, crate::support::describe(&event)));
+                }
+                std::task::Poll::Ready(None) => {
+                    told.push((second, "end".into()));
+                    return told;
+                }
+                std::task::Poll::Pending => break,
+            }
+        }
+    }
+    told
+}
+
+#[test]
+fn t_37_and_t_39_bookmarks_every_minute_and_two_seconds_before_the_end() {
+    let fixture = Fixture::new();
+    let current = fixture.put_pod("ns/a");
+    fixture.settle();
+    let bookmark = format!("BOOKMARK@{current}");
+    let watch = |timeout, bookmarks, seconds| {
+        let options = WatchOptions {
+            allow_bookmarks: bookmarks,
+            ..bookmarked(from(current), timeout)
+        };
+        let mut events = fixture.watch(&fixture.pods, &Scope::All, &options);
+        told(&fixture, &mut events, seconds)
+    };
+    let end = |second| (second, "end".to_owned());
+    assert_eq!(watch(Some(3), false, 5), [end(3)]);
+    assert_eq!(watch(Some(3), true, 5), [(1, bookmark.clone()), end(3)]);
+    assert_eq!(
+        watch(Some(130), true, 140),
+        [
+            (60, bookmark.clone()),
+            (120, bookmark.clone()),
+            (128, bookmark.clone()),
+            end(130)
+        ]
+    );
+    assert_eq!(
+        watch(None, true, 125),
+        [(60, bookmark.clone()), (120, bookmark)]
+    );
+}
+
+#[test]
+fn t_38_and_t_40_bookmarks_move_on_without_events_and_never_back() {
+    let fixture = Fixture::new();
+    let start = fixture.put_pod("ns/a");
+    fixture.settle();
+    let options = WatchOptions {
+        selector: selector("app=none", ""),
+        ..bookmarked(from(start), None)
+    };
+    let mut filtered = fixture.watch(&fixture.pods, &Scope::All, &options);
+    let mut last = start;
+    for round in 0..5 {
+        for number in 0..20 {
+            fixture.put_pod(&format!("ns/p{round}{number}"));
+        }
+        let newest = fixture.put_elsewhere();
+        fixture.settle();
+        assert!(filtered.is_silent());
+        fixture.clock.advance(60 * SECOND);
+        assert_eq!(
+            filtered.word(),
+            format!("BOOKMARK@{newest}"),
+            "the global revision (WC-324)"
+        );
+        assert!(newest > last);
+        last = newest;
+    }
+}
+
+#[test]
+fn t_38_a_bookmark_comes_behind_all_events_up_to_it() {
+    let fixture = Fixture::new();
+    let mut events = fixture.watch(&fixture.pods, &Scope::All, &bookmarked(from(1), None));
+    for round in 0..20 {
+        for number in 0..10 {
+            fixture.put_pod(&format!("ns/p{round}-{number}"));
+        }
+        fixture.clock.advance(10 * SECOND);
+    }
+    fixture.settle();
+    let (mut last, mut bookmarks) = (0, 0);
+    let mut count = 0;
+    while count < 200 {
+        let event = events.next().unwrap();
+        let revision = event.revision().unwrap().0;
+        if event.object().is_some() {
+            assert!(revision > last, "an event at or below a bookmark");
+            count += 1;
+        } else {
+            assert!(revision >= last);
+            bookmarks += 1;
+        }
+        last = revision;
+    }
+    assert!(bookmarks >= 1, "regardless of traffic (WC-322)");
+}
+
+#[test]
+fn t_41_stopping_while_events_and_bookmarks_are_due() {
+    let fixture = Fixture::new();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for round in 0..100_u64 {
+                    let options = bookmarked(from(1), Some(round % 4 + 1));
+                    let mut watch = fixture
+                        .wait(fixture.pods.watch(&Scope::All, &options))
+                        .unwrap();
+                    for _ in 0..round % 5 {
+                        let _ = watch.try_next();
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            for number in 0..300 {
+                fixture.put_pod(&format!("ns/p{}", number % 9));
+                fixture.clock.advance(SECOND);
+            }
+        });
+    });
+    assert_eq!(fixture.pods.metrics().watchers, 0);
+}
+
+/// A cache whose feeder moves only when a test polls it.
+struct ByHand {
+    engine: Engine,
+    clock: ManualClock,
+    cache: WatchCache,
+    pods: ResourceCache,
+    feeder: Pin<Box<dyn Future<Output = ()>>>,
+}
+
+impl ByHand {
+    fn over(wrap: impl FnOnce(EngineSource) -> Arc<dyn Source>) -> Self {
+        let clock = ManualClock::new();
+        let engine = Engine::builder().clock(clock.clone()).build();
+        let source = wrap(EngineSource::new(engine.clone()));
+        let (cache, feeder) = WatchCache::builder(source)
+            .clock(Arc::new(clock.clone()))
+            .build();
+        let pods = cache.add(config()).unwrap();
+        Self {
+            engine,
+            clock,
+            cache,
+            pods,
+            feeder: Box::pin(feeder.run()),
+        }
+    }
+
+    fn put(&self, key: &str) -> i64 {
+        let key = format!("{}/{key}", crate::support::PODS);
+        self.engine
+            .put(key, "{\"metadata\":{}}")
+            .unwrap()
+            .revision
+            .0
+    }
+
+    fn step(&mut self) {
+        assert!(poll_once(&mut self.feeder).is_pending());
+    }
+}
+
+fn engine(source: EngineSource) -> Arc<dyn Source> {
+    Arc::new(source)
+}
+
+#[test]
+fn t_44_waits_end_at_once_later_or_after_three_seconds() {
+    let mut hand = ByHand::over(engine);
+    hand.step();
+    let first = hand.put("ns/a");
+    hand.step();
+    let fresh = |revision: i64| hand.pods.wait_until_fresh(MainRevision(revision));
+    assert!(poll_once(fresh(first)).is_ready(), "at once");
+    let second = hand.put("ns/b");
+    let mut later = Box::pin(fresh(second));
+    assert!(poll_once(&mut later).is_pending());
+    drop(later);
+    let late = after(&hand.clock, 3 * SECOND, fresh(second)).unwrap_err();
+    assert_eq!(late.code(), 504);
+    let (pods, key) = (hand.pods.clone(), object("ns/b"));
+    let wanted = GetOptions {
+        resource_version: second.to_string(),
+    };
+    let mut get = Box::pin(pods.get(&key, &wanted));
+    assert!(poll_once(&mut get).is_pending());
+    hand.step();
+    let std::task::Poll::Ready(found) = poll_once(&mut get) else {
+        panic!("the cache moved on")
+    };
+    assert_eq!(found.unwrap().unwrap().revision().0, second);
+}
+
+#[test]
+fn t_46_and_t_48_not_ready_then_ready_then_stopped() {
+    let mut hand = ByHand::over(engine);
+    let written = hand.put("ns/a");
+    let wait = crate::support::poll_once::<BoxFuture<'_, Result<_, _>>>;
+    let list = |pods: &ResourceCache, options: ListOptions| {
+        let pods = pods.clone();
+        match wait(Box::pin(async move {
+            pods.list(&Scope::All, &options)
+                .await
+                .map(|list| list.revision.0)
+        })) {
+            std::task::Poll::Ready(answer) => answer,
+            std::task::Poll::Pending => panic!("a loading cache must answer at once"),
+        }
+    };
+    let limited = || ListOptions {
+        limit: 5,
+        ..ListOptions::default()
+    };
+    let selected = || ListOptions {
+        selector: selector("a=b", ""),
+        ..limited()
+    };
+    for (options, code) in [(at(""), 429), (at("0"), 429), (selected(), 429)] {
+        let error = list(&hand.pods, options).unwrap_err();
+        assert_eq!(
+            (error.code(), error.to_string().as_str()),
+            (code, "storage is (re)initializing")
+        );
+        assert!(error.status().details.retry_after_seconds >= 1);
+    }
+    assert_eq!(
+        list(&hand.pods, limited()).unwrap(),
+        written,
+        "a plain page comes from the store"
+    );
+    let (key, any) = (
+        object("ns/a"),
+        GetOptions {
+            resource_version: "0".into(),
+        },
+    );
+    assert!(
+        matches!(
+            poll_once(hand.pods.get(&key, &any)),
+            std::task::Poll::Ready(Ok(Some(_)))
+        ),
+        "so does an object"
+    );
+    let (scope, options) = (Scope::All, WatchOptions::default());
+    let watch = poll_once(hand.pods.watch(&scope, &options));
+    let std::task::Poll::Ready(Err(error)) = watch else {
+        panic!("watches wait for the cache")
+    };
+    assert_eq!(error.code(), 429);
+    hand.step();
+    assert_eq!(hand.pods.readiness(), Readiness::Ready);
+    assert_eq!(list(&hand.pods, at("0")).unwrap(), written);
+
+    // WC-145: watches get what is left, a last bookmark, and their end.
+    let options = bookmarked(from(written), None);
+    let std::task::Poll::Ready(Ok(mut open)) = poll_once(hand.pods.watch(&scope, &options)) else {
+        panic!("ready")
+    };
+    let second = hand.put("ns/b");
+    hand.step();
+    hand.cache.stop();
+    assert!(poll_once(&mut hand.feeder).is_ready());
+    let told: Vec<_> = std::iter::from_fn(|| open.next_blocking())
+        .map(|event| crate::support::describe(&event))
+        .collect();
+    assert_eq!(
+        told,
+        [format!("ADDED ns/b@{second}"), format!("BOOKMARK@{second}")]
+    );
+    let error = list(&hand.pods, limited()).unwrap_err();
+    assert_eq!(error, RequestError::Stopped);
+    assert_eq!(error.to_string(), "apiserver cacher is stopped");
+    hand.cache.stop();
+}
+
+#[test]
+fn t_50_a_consistent_list_of_a_stuck_cache_comes_from_the_store() {
+    let mut hand = ByHand::over(engine);
+    hand.step();
+    let newest = hand.put("ns/a");
+    let (scope, options) = (Scope::All, ListOptions::default());
+    let list = after(&hand.clock, 3 * SECOND, hand.pods.list(&scope, &options)).unwrap();
+    assert_eq!(
+        (list.revision.0, list.into_objects().unwrap().len()),
+        (newest, 1)
+    );
+    assert_eq!(hand.pods.metrics().consistent_read_fallbacks, 1);
+}
+
+#[test]
+fn wc_315_and_wc_316_a_watch_from_the_future_waits_ten_seconds_for_it() {
+    let fixture = Fixture::new();
+    let current = fixture.put_pod("ns/a");
+    fixture.settle();
+    let mut comes = fixture.watch(&fixture.pods, &Scope::All, &from(current + 2));
+    let mut never = fixture.watch(&fixture.pods, &Scope::All, &from(current + 1000));
+    assert!(comes.is_silent() && never.is_silent());
+    for _ in 0..3 {
+        fixture.put_pod("ns/b");
+    }
+    fixture.settle();
+    assert_eq!(
+        comes.word(),
+        format!("MODIFIED ns/b@{}", current + 3),
+        "exclusive"
+    );
+    assert!(never.is_silent());
+    fixture.clock.advance(10 * SECOND);
+    let now = fixture.current();
+    assert_eq!(
+        never.words(2),
+        [
+            format!(
+                "ERROR 410 too large resource version: {} ({now})",
+                current + 1000
+            ),
+            "end".into()
+        ]
+    );
+    assert!(comes.is_silent());
+}
+
+/// A source that keeps changes of one key from the cache.
+#[derive(Debug)]
+struct Forgetful {
+    inner: EngineSource,
+}
+
+impl Source for Forgetful {
+    fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, SourceError>> {
+        self.inner.current_revision()
+    }
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {
+        self.inner.list(request)
+    }
+    fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<BatchStream, SourceError>> {
+        Box::pin(async move {
+            use futures_util::StreamExt as _;
+            let batches = self.inner.watch(request).await?;
+            let forget = |batch: Result<revstore_watch_cache::Batch, SourceError>| {
+                batch.map(|mut batch| {
+                    batch
+                        .changes
+                        .retain(|change| !change.key.ends_with(b"/lost"));
+                    batch
+                })
+            };
+            Ok(Box::pin(batches.map(forget)) as BatchStream)
+        })
+    }
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+        self.inner.write(write)
+    }
+}
+
+#[test]
+fn t_51_a_cache_that_missed_something_is_found_out() {
+    let mut hand = ByHand::over(|inner| Arc::new(Forgetful { inner }));
+    hand.step();
+    hand.put("ns/a");
+    hand.step();
+    let check = |hand: &ByHand| match poll_once(hand.pods.check_consistency()) {
+        std::task::Poll::Ready(report) => report.unwrap().is_consistent(),
+        std::task::Poll::Pending => panic!("the engine answers at once"),
+    };
+    assert!(check(&hand));
+    hand.put("ns/lost");
+    hand.step();
+    assert!(!check(&hand));
+    let metrics = hand.pods.metrics();
+    assert_eq!(
+        (
+            metrics.consistency_checks_passed,
+            metrics.consistency_checks_failed
+        ),
+        (1, 1)
+    );
+}
+
+#[test]
+fn t_45_a_feeder_that_a_compaction_overtook_loads_again_and_ends_its_watches() {
+    let mut hand = ByHand::over(engine);
+    hand.step();
+    hand.put("ns/a");
+    hand.step();
+    let (scope, options) = (Scope::All, from("0"));
+    let std::task::Poll::Ready(Ok(mut open)) = poll_once(hand.pods.watch(&scope, &options)) else {
+        panic!("ready")
+    };
+    assert!(open.try_next().is_some());
+    // More than the engine queues for a watch that does not read, so that it must read the log.
+    for _ in 0..20_000 {
+        hand.put("ns/b");
+    }
+    let newest = hand.put("ns/c");
+    hand.engine.compact(MainRevision(newest)).unwrap().run();
+    for _ in 0..1000 {
+        hand.step();
+        if hand.cache.revision().0 == newest {
+            break;
+        }
+    }
+    assert_eq!(hand.cache.revision().0, newest);
+    let list = match poll_once(hand.pods.list(&namespace("ns"), &at(""))) {
+        std::task::Poll::Ready(list) => list.unwrap().into_objects().unwrap(),
+        std::task::Poll::Pending => panic!("the cache is fresh"),
+    };
+    assert_eq!(list.len(), 3);
+    if hand.pods.metrics().initializations > 1 {
+        assert!(
+            open.try_next().is_none(),
+            "WC-115: it ends without an error"
+        );
+    }
+}

@@ -1,0 +1,663 @@
+//! T-24 to T-36, T-43, T-45, T-53, T-55: watches.
+
+use std::time::Duration;
+
+use revstore_watch_cache::{
+    EventType, MainRevision, Scope, WatchEvent, WatchOptions, WindowLimits, block_on,
+};
+
+use crate::support::{
+    Fixture, Side, config, from, namespace, object, on_both, pod, selector, short_window,
+};
+
+fn select(options: WatchOptions, labels: &str, fields: &str) -> WatchOptions {
+    WatchOptions {
+        selector: selector(labels, fields),
+        ..options
+    }
+}
+
+#[test]
+fn t_24_selector_transitions() {
+    on_both(|fixture, store, _| {
+        let start = fixture.put_elsewhere();
+        fixture.settle();
+        for scope in [namespace("ns"), Scope::Object(object("ns/a"))] {
+            let start = fixture.current().max(start);
+            let mut events = fixture.watch(store, &scope, &select(from(start), "app=web", ""));
+            let write = |app: &str| fixture.put("ns/a", pod("ns/a", app, ""));
+            write("db");
+            let into = write("web");
+            let change = fixture.put("ns/a", pod("ns/a", "web", "n1"));
+            let out = write("db");
+            write("other");
+            let again = write("web");
+            fixture.put("ns2/a", pod("ns2/a", "web", ""));
+            let deleted = fixture.delete("ns/a");
+            let created = write("web");
+            assert_eq!(
+                events.words(6),
+                [
+                    format!("ADDED ns/a@{into}"),
+                    format!("MODIFIED ns/a@{change}"),
+                    format!("DELETED ns/a@{out}"),
+                    format!("ADDED ns/a@{again}"),
+                    format!("DELETED ns/a@{deleted}"),
+                    // WC-352
+                    format!("ADDED ns/a@{created}"),
+                ]
+            );
+            fixture.delete("ns/a");
+            events.word();
+        }
+    });
+}
+
+#[test]
+fn t_24_what_leaves_the_selector_is_shown_as_it_was() {
+    on_both(|fixture, store, _| {
+        let start = fixture.put("ns/a", pod("ns/a", "web", "n1"));
+        fixture.settle();
+        let mut events = fixture.watch(store, &Scope::All, &select(from(start), "app=web", ""));
+        let out = fixture.put("ns/a", pod("ns/a", "db", "n2"));
+        let Some(WatchEvent::Object { event, object, .. }) = events.next() else {
+            panic!()
+        };
+        assert_eq!((event, object.revision().0), (EventType::Deleted, out));
+        assert_eq!(
+            object.label("app"),
+            Some("web"),
+            "previous content (WC-350)"
+        );
+        let line = fixture.pods.encode(&WatchEvent::Object {
+            event,
+            object,
+            shared: revstore_watch_cache::SharedEvent::default(),
+        });
+        let line = std::str::from_utf8(&line).unwrap();
+        assert!(
+            line.contains(&format!("\"resourceVersion\":\"{out}\"")),
+            "{line}"
+        );
+    });
+}
+
+#[test]
+fn t_25_cluster_scoped_watches() {
+    use revstore_watch_cache::{ObjectRef, RawStore, ResourceConfig, Storage, WatchCache};
+    let fixture = Fixture::new();
+    let nodes = ResourceConfig::cluster("", "nodes", "/registry/nodes");
+    let clock = std::sync::Arc::new(fixture.clock.clone());
+    let raw = RawStore::new(fixture.source.clone(), nodes.clone(), clock);
+    let (cache, feeder) = WatchCache::builder(fixture.source.clone()).build();
+    let cached = cache.add(nodes).unwrap();
+    let _running = feeder.spawn();
+    block_on(cached.wait_until_ready()).unwrap();
+    let write = |name: &str| {
+        let (object, value) = (ObjectRef::cluster(name), "{\"metadata\":{}}".into());
+        fixture
+            .wait(raw.create(&object, value, None))
+            .unwrap()
+            .revision()
+            .0
+    };
+    let stores: [&dyn Storage; 2] = [&raw, &cached];
+    let mut watches: Vec<_> = stores
+        .iter()
+        .flat_map(|store| {
+            let named = select(from(1), "", "metadata.name=b");
+            [
+                fixture.watch(*store, &Scope::All, &named),
+                fixture.watch(*store, &Scope::All, &from(1)),
+            ]
+        })
+        .collect();
+    let (a, b) = (write("a"), write("b"));
+    for pair in watches.chunks_mut(2) {
+        assert_eq!(pair[0].word(), format!("ADDED b@{b}"));
+        assert_eq!(
+            pair[1].words(2),
+            [format!("ADDED a@{a}"), format!("ADDED b@{b}")]
+        );
+    }
+}
+
+#[test]
+fn t_26_every_combination_of_scope_and_selectors_sees_its_own() {
+    on_both(|fixture, store, _| {
+        let start = fixture.put_elsewhere();
+        fixture.settle();
+        let scopes = [Scope::All, namespace("ns1"), Scope::Object(object("ns1/a"))];
+        let fields = [
+            "",
+            "metadata.name=a",
+            "metadata.namespace=ns1",
+            "metadata.namespace=ns2",
+            "metadata.namespace=ns1,metadata.name=a",
+            "spec.nodeName=n1",
+            "spec.nodeName!=n1",
+            "spec.nodeName=n1,metadata.name=a",
+            "spec.nodeName!=n1,metadata.namespace=ns1",
+        ];
+        let mut watches = Vec::new();
+        for scope in &scopes {
+            for fields in fields {
+                let watch = fixture.watch(store, scope, &select(from(start), "", fields));
+                watches.push((scope.clone(), fields, watch));
+            }
+        }
+        let made: Vec<_> = [
+            ("ns1/a", "n1"),
+            ("ns1/b", "n1"),
+            ("ns1/c", "n2"),
+            ("ns2/a", "n1"),
+            ("ns2/b", "n2"),
+        ]
+        .map(|(key, node)| (key, node, fixture.put(key, pod(key, "", node))))
+        .into();
+        for (scope, fields, watch) in &mut watches {
+            let wanted = made.iter().filter(|(key, node, _)| {
+                let in_scope = match scope {
+                    Scope::All => true,
+                    Scope::Namespace(namespace) => key.starts_with(&format!("{namespace}/")),
+                    Scope::Object(_) => *key == "ns1/a",
+                };
+                in_scope
+                    && fields.split(',').all(|term| match term {
+                        "" => true,
+                        "metadata.name=a" => key.ends_with("/a"),
+                        "metadata.namespace=ns1" => key.starts_with("ns1/"),
+                        "metadata.namespace=ns2" => key.starts_with("ns2/"),
+                        "spec.nodeName=n1" => *node == "n1",
+                        "spec.nodeName!=n1" => *node != "n1",
+                        other => panic!("{other}"),
+                    })
+            });
+            let expected: Vec<_> = wanted
+                .map(|(key, _, revision)| format!("ADDED {key}@{revision}"))
+                .collect();
+            assert_eq!(watch.words(expected.len()), expected, "{scope:?} {fields}");
+            fixture.settle();
+            assert!(
+                fixture.engine.is_none() || watch.is_silent(),
+                "{scope:?} {fields}"
+            );
+        }
+    });
+}
+
+#[test]
+fn t_27_a_pod_that_moves_leaves_one_node_and_comes_to_the_other() {
+    on_both(|fixture, store, _| {
+        let start = fixture.put("ns/a", pod("ns/a", "", "n1"));
+        fixture.settle();
+        let on = |node: &str| {
+            let fields = format!("spec.nodeName={node}");
+            fixture.watch(store, &Scope::All, &select(from(start), "", &fields))
+        };
+        let (mut one, mut two) = (on("n1"), on("n2"));
+        let moved = fixture.put("ns/a", pod("ns/a", "", "n2"));
+        assert_eq!(one.word(), format!("DELETED ns/a@{moved}"));
+        assert_eq!(two.word(), format!("ADDED ns/a@{moved}"));
+    });
+}
+
+#[test]
+fn t_28_watches_from_0_and_from_what_is_gone() {
+    on_both(|fixture, store, side| {
+        let a = fixture.put_pod("ns/a");
+        let b = fixture.put_pod("ns/b");
+        fixture.settle();
+        let from_zero = || fixture.watch(store, &Scope::All, &from("0")).words(2);
+        let expected = [format!("ADDED ns/a@{a}"), format!("ADDED ns/b@{b}")];
+        assert_eq!(from_zero(), expected);
+        let newest = fixture.put_elsewhere();
+        fixture.compact(newest);
+        assert_eq!(from_zero(), expected);
+        if side == Side::Raw {
+            let mut gone = fixture.watch(store, &Scope::All, &from(a));
+            assert_eq!(
+                gone.words(2),
+                [
+                    "ERROR 410 The resourceVersion for the provided watch is too old.",
+                    "end"
+                ]
+            );
+        } else if fixture.engine.is_some() {
+            // WC-314: the window still has it.
+            let mut kept = fixture.watch(store, &Scope::All, &from(a));
+            assert_eq!(kept.word(), format!("ADDED ns/b@{b}"));
+        }
+    });
+}
+
+#[test]
+fn t_28_and_t_54_what_fell_out_of_the_window_is_410_with_both_revisions() {
+    let config = config().window(short_window(3));
+    let fixture = Fixture::with(config, |builder| builder);
+    let start = fixture.put_pod("ns/a");
+    let mut slow = fixture.watch(&fixture.pods, &Scope::All, &from(start));
+    let mut elsewhere = fixture.watch(&fixture.pods, &namespace("other"), &from(start));
+    for _ in 0..10 {
+        fixture.put_pod("ns/a");
+    }
+    fixture.settle();
+    let oldest = fixture.current() - 3;
+    let too_old = |asked: i64| format!("ERROR 410 too old resource version: {asked} ({oldest})");
+    let mut late = fixture.watch(&fixture.pods, &Scope::All, &from(start));
+    assert_eq!(late.words(2), [too_old(start), "end".into()]);
+    assert_eq!(slow.words(2), [too_old(start), "end".into()], "WC-124");
+    let mut just = fixture.watch(&fixture.pods, &Scope::All, &from(oldest));
+    assert_eq!(
+        just.word(),
+        format!("MODIFIED ns/a@{}", oldest + 1),
+        "WC-313"
+    );
+    // Nothing that the other watch wants was lost, so it goes on.
+    let made = fixture.put_pod("other/x");
+    assert_eq!(elsewhere.word(), format!("ADDED other/x@{made}"));
+    let metrics = fixture.pods.metrics();
+    assert_eq!(
+        (metrics.terminated_watchers, metrics.expired_window),
+        (1, 2)
+    );
+}
+
+#[test]
+fn t_29_starts_are_exclusive() {
+    on_both(|fixture, store, _| {
+        let first = fixture.put_pod("ns/a");
+        let elsewhere = fixture.put_elsewhere();
+        let third = fixture.put_pod("ns/a");
+        fixture.settle();
+        for (start, expected) in [
+            (
+                first - 1,
+                vec![
+                    format!("ADDED ns/a@{first}"),
+                    format!("MODIFIED ns/a@{third}"),
+                ],
+            ),
+            (first, vec![format!("MODIFIED ns/a@{third}")]),
+            (elsewhere, vec![format!("MODIFIED ns/a@{third}")]),
+        ] {
+            let mut events = fixture.watch(store, &Scope::All, &from(start));
+            assert_eq!(events.words(expected.len()), expected, "after {start}");
+        }
+        let mut none = fixture.watch(store, &Scope::All, &from(third));
+        let fourth = fixture.put_pod("ns/b");
+        assert_eq!(none.word(), format!("ADDED ns/b@{fourth}"));
+    });
+}
+
+#[test]
+fn t_30_deletions_show_the_last_content_at_the_revision_of_the_deletion() {
+    on_both(|fixture, store, _| {
+        let start = fixture.put("ns/a", pod("ns/a", "web", ""));
+        fixture.settle();
+        let mut events = fixture.watch(store, &Scope::All, &from(start));
+        let marked =
+            pod("ns/a", "web", "").replace("\"labels\"", "\"deletionTimestamp\":\"t\",\"labels\"");
+        let modified = fixture.put("ns/a", marked.clone());
+        let deleted = fixture.delete("ns/a");
+        assert_eq!(events.word(), format!("MODIFIED ns/a@{modified}"));
+        let Some(WatchEvent::Object { event, object, .. }) = events.next() else {
+            panic!()
+        };
+        assert_eq!((event, object.revision().0), (EventType::Deleted, deleted));
+        assert_eq!(object.value(), marked.as_bytes());
+    });
+}
+
+#[test]
+fn t_31_and_t_33_delayed_readers_see_a_gapless_prefix_and_stop_in_the_middle() {
+    on_both(|fixture, store, _| {
+        let start = fixture.put_elsewhere();
+        fixture.settle();
+        drop(fixture.watch(store, &Scope::All, &from(start)));
+        drop(fixture.watch(store, &Scope::All, &from("0")));
+        let mut events = fixture.watch(store, &Scope::All, &from(start));
+        let made: Vec<_> = (0..25)
+            .map(|n| fixture.put_pod(&format!("ns/p{n:02}")))
+            .collect();
+        let expected: Vec<_> = made
+            .iter()
+            .take(12)
+            .enumerate()
+            .map(|(n, revision)| format!("ADDED ns/p{n:02}@{revision}"))
+            .collect();
+        assert_eq!(events.words(12), expected);
+        drop(events);
+        fixture.put_pod("ns/after");
+        fixture.settle();
+        if fixture.engine.is_some() {
+            assert_eq!(fixture.pods.metrics().watchers, 0, "nothing is left behind");
+        }
+    });
+}
+
+#[test]
+fn t_32_watchers_that_never_read_cost_nobody_else_anything() {
+    let fixture = Fixture::new();
+    let idle: Vec<_> = (0..50)
+        .map(|_| fixture.watch(&fixture.pods, &Scope::All, &from(1)))
+        .collect();
+    let mut reader = fixture.watch(&fixture.pods, &Scope::All, &from(1));
+    for number in 0..22 {
+        let revision = fixture.put_pod(&format!("ns/p{number:02}"));
+        assert_eq!(reader.word(), format!("ADDED ns/p{number:02}@{revision}"));
+    }
+    let metrics = fixture.pods.metrics();
+    // Who never reads is woken once, and left alone from then on.
+    assert!(
+        metrics.watchers_woken <= 50 + 22,
+        "{}",
+        metrics.watchers_woken
+    );
+    assert_eq!(metrics.terminated_watchers, 0);
+    drop(idle);
+}
+
+#[test]
+fn t_34_an_object_that_cannot_be_read_ends_its_watches_and_nothing_else() {
+    on_both(|fixture, store, _| {
+        let start = fixture.put_elsewhere();
+        fixture.settle();
+        let mut watches: Vec<_> = (0..10)
+            .map(|_| fixture.watch(store, &Scope::All, &from(start)))
+            .collect();
+        let mut elsewhere = fixture.watch(store, &namespace("other"), &from(start));
+        let good = fixture.put_pod("ns/a");
+        fixture.put("ns/b", "no JSON".into());
+        fixture.put_pod("ns/c");
+        for watch in &mut watches {
+            assert_eq!(watch.word(), format!("ADDED ns/a@{good}"));
+            assert!(watch.word().starts_with("ERROR 500 "), "then the error");
+            assert_eq!(watch.word(), "end", "and nothing after it");
+        }
+        let other = fixture.put_pod("other/a");
+        assert_eq!(elsewhere.word(), format!("ADDED other/a@{other}"));
+        assert_eq!(
+            fixture
+                .list(store, &Scope::All, &Default::default())
+                .unwrap_err()
+                .code(),
+            500
+        );
+    });
+}
+
+#[test]
+fn t_35_and_t_36_rows_of_the_watch_table() {
+    on_both(|fixture, store, _| {
+        for bookmarks in [false, true] {
+            for (version, initial) in [
+                ("", Some(true)),
+                ("", Some(false)),
+                ("", None),
+                ("0", Some(true)),
+                ("0", Some(false)),
+                ("0", None),
+                ("before", Some(true)),
+                ("before", Some(false)),
+                ("before", None),
+                ("current", Some(true)),
+                ("current", Some(false)),
+                ("current", None),
+            ] {
+                // Each row has a namespace of its own.
+                let name = format!("ns{}", fixture.current());
+                let [key_a, key_b] = ["a", "b"].map(|pod| format!("{name}/{pod}"));
+                let before = fixture.current();
+                let (a, b) = (fixture.put_pod(&key_a), fixture.put_pod(&key_b));
+                let current = fixture.put_elsewhere();
+                fixture.settle();
+                let version = match version {
+                    "before" => before.to_string(),
+                    "current" => current.to_string(),
+                    other => other.to_owned(),
+                };
+                let state = [format!("ADDED {key_a}@{a}"), format!("ADDED {key_b}@{b}")];
+                let legacy = initial.is_none() && matches!(version.as_str(), "" | "0");
+                let has_state = initial == Some(true) || legacy;
+                let replays = !has_state && version == before.to_string();
+                let expected = if has_state || replays {
+                    &state[..]
+                } else {
+                    &[]
+                };
+                let options = WatchOptions {
+                    resource_version_match: initial.map_or("", |_| "NotOlderThan").into(),
+                    send_initial_events: initial,
+                    allow_bookmarks: bookmarks,
+                    ..from(&version)
+                };
+                let row = format!("{version:?} {initial:?} bookmarks {bookmarks}");
+                let mut events = fixture.watch(store, &namespace(&name), &options);
+                assert_eq!(events.words(expected.len()), expected, "{row}");
+                if bookmarks && has_state {
+                    // T-36: the revision of the store, which another resource made.
+                    assert_eq!(
+                        events.word(),
+                        format!("BOOKMARK@{} end", fixture.current()),
+                        "{row}"
+                    );
+                }
+                let next = fixture.put_pod(&key_a);
+                let mut word = events.word();
+                while word.starts_with("BOOKMARK") {
+                    assert!(!word.ends_with("end"), "exactly once (WC-325)");
+                    word = events.word();
+                }
+                assert_eq!(word, format!("MODIFIED {key_a}@{next}"), "{row}");
+            }
+        }
+    });
+}
+
+#[test]
+fn t_36_named_watch_lists_end_with_the_global_revision() {
+    on_both(|fixture, store, _| {
+        let a = fixture.put_pod("ns/a");
+        fixture.put_pod("ns/b");
+        let elsewhere = fixture.put_elsewhere();
+        fixture.settle();
+        let options = WatchOptions {
+            resource_version_match: "NotOlderThan".into(),
+            send_initial_events: Some(true),
+            allow_bookmarks: true,
+            ..select(WatchOptions::default(), "", "metadata.name=a")
+        };
+        let mut events = fixture.watch(store, &Scope::All, &options);
+        assert_eq!(
+            events.words(2),
+            [
+                format!("ADDED ns/a@{a}"),
+                format!("BOOKMARK@{elsewhere} end")
+            ]
+        );
+    });
+}
+
+#[test]
+fn t_45_watchers_that_start_while_events_flow_miss_nothing_and_see_nothing_twice() {
+    let fixture = Fixture::new();
+    let engine = fixture.engine().clone();
+    let writer = std::thread::spawn(move || {
+        for number in 0..3000 {
+            let key = format!("{}/ns/p{}", crate::support::PODS, number % 7);
+            engine.put(key, "{\"metadata\":{}}").unwrap();
+        }
+    });
+    let mut watches = Vec::new();
+    for round in 0..1000_i64 {
+        let newest = fixture.cache.revision().0;
+        let start = (newest - round % 50).max(1);
+        let options = if round % 3 == 0 {
+            from("0")
+        } else {
+            from(start)
+        };
+        let watch = block_on(fixture.pods.watch(&Scope::All, &options)).unwrap();
+        watches.push((watch, (round % 3 != 0).then_some(start)));
+    }
+    writer.join().unwrap();
+    fixture.settle();
+    let end = fixture.current();
+    for (mut watch, start) in watches {
+        let mut seen: Vec<i64> = Vec::new();
+        // Initial objects come by key; the newest of them is where the changes go on.
+        let mut state = 0;
+        while let Some(event) = watch.try_next() {
+            let revision = event.revision().unwrap().0;
+            if start.is_none() && event.type_name() == "ADDED" && seen.is_empty() {
+                state = state.max(revision);
+            } else {
+                seen.push(revision);
+            }
+        }
+        // Each write made one revision, so what was seen is a run without a gap.
+        if let Some(first) = start.map(|start| start + 1).or(seen.first().copied()) {
+            assert!(first > state, "never back in time (WC-341)");
+            assert_eq!(
+                seen,
+                (first..=end).collect::<Vec<_>>(),
+                "started after {start:?}"
+            );
+            assert!(
+                start.is_some() || first == state + 1 || state == 0,
+                "{state} {first}"
+            );
+        }
+    }
+}
+
+#[test]
+fn t_53_an_event_is_encoded_once_and_a_deletion_rewrites_nothing_shared() {
+    let fixture = Fixture::new();
+    let start = fixture.put("ns/a", pod("ns/a", "web", ""));
+    let watch = |labels: &str| {
+        let options = select(from(start), labels, "");
+        block_on(fixture.pods.watch(&Scope::All, &options)).unwrap()
+    };
+    let mut web: Vec<_> = (0..5).map(|_| watch("app=web")).collect();
+    let mut all: Vec<_> = (0..5).map(|_| watch("")).collect();
+    let moved = fixture.put("ns/a", pod("ns/a", "db", ""));
+    let mut frames = Vec::new();
+    for watch in web.iter_mut().chain(&mut all) {
+        let event = watch.next_blocking().unwrap();
+        frames.push(watch.encode(&event));
+    }
+    assert!(
+        frames[..5]
+            .iter()
+            .all(|frame| frame.as_ptr() == frames[0].as_ptr())
+    );
+    assert!(
+        frames[5..]
+            .iter()
+            .all(|frame| frame.as_ptr() == frames[5].as_ptr())
+    );
+    let text = |frame: &[u8]| String::from_utf8(frame.to_vec()).unwrap();
+    let version = format!("\"resourceVersion\":\"{moved}\"");
+    assert!(text(&frames[0]).starts_with("{\"type\":\"DELETED\""));
+    assert!(text(&frames[0]).contains("web") && text(&frames[0]).contains(&version));
+    assert!(text(&frames[5]).starts_with("{\"type\":\"MODIFIED\""));
+    assert!(text(&frames[5]).contains("db") && text(&frames[5]).contains(&version));
+    assert_eq!(fixture.pods.metrics().events_encoded, 2);
+}
+
+#[test]
+fn t_55_changes_of_one_revision_stay_together() {
+    use revstore_engine::{Op, Put, Txn};
+    on_both(|fixture, store, _| {
+        if fixture.engine.is_none() {
+            return;
+        }
+        let engine = fixture.engine();
+        fixture.settle();
+        let options = WatchOptions {
+            allow_bookmarks: true,
+            ..from(1)
+        };
+        let mut events = fixture.watch(store, &Scope::All, &options);
+        let put = |name: &str| {
+            let key = format!("{}/ns/{name}", crate::support::PODS);
+            Op::Put(Put::new(key, pod(&format!("ns/{name}"), "", "")))
+        };
+        let txn = Txn {
+            success: vec![put("b"), put("a"), put("c")],
+            ..Txn::default()
+        };
+        let made = engine.txn(&txn).unwrap().revision.0;
+        let expected = ["b", "a", "c"].map(|name| format!("ADDED ns/{name}@{made}"));
+        assert_eq!(events.words(3), expected, "in the order of the transaction");
+        // Resume after it skips all of it.
+        fixture.settle();
+        let mut later = fixture.watch(store, &Scope::All, &from(made));
+        // A lease ends the life of many objects at once.
+        let lease = engine.grant(None, 5).unwrap().id;
+        for name in ["x", "y"] {
+            let key = format!("{}/ns/{name}", crate::support::PODS);
+            let put = Put::new(key, pod(&format!("ns/{name}"), "", "")).attached_to(lease);
+            engine.put_with(&put).unwrap();
+        }
+        let (x, y) = (made + 1, made + 2);
+        assert_eq!(
+            later.words(2),
+            [format!("ADDED ns/x@{x}"), format!("ADDED ns/y@{y}")]
+        );
+        fixture.clock.advance(Duration::from_secs(6));
+        let ended = y + 1;
+        assert_eq!(
+            later.words(2),
+            [
+                format!("DELETED ns/x@{ended}"),
+                format!("DELETED ns/y@{ended}")
+            ]
+        );
+    });
+}
+
+#[test]
+fn wc_110_the_byte_budget_evicts_too() {
+    let limits = WindowLimits {
+        bytes_max: 10_000,
+        ..WindowLimits::default()
+    };
+    let fixture = Fixture::with(config().window(limits), |builder| builder);
+    for _ in 0..100 {
+        fixture.put_pod("ns/a");
+    }
+    fixture.settle();
+    let metrics = fixture.pods.metrics();
+    assert!(metrics.window_bytes <= 10_000, "{metrics:?}");
+    assert!(metrics.window_events > 3, "{metrics:?}");
+    assert_eq!(metrics.objects, 1);
+}
+
+#[test]
+fn wc_144_a_new_cache_has_the_history_that_the_engine_kept() {
+    let fixture = Fixture::new();
+    let first = fixture.put_pod("ns/a");
+    fixture.put_pod("ns/b");
+    fixture.delete("ns/a");
+    let clock = std::sync::Arc::new(fixture.clock.clone());
+    let builder = revstore_watch_cache::WatchCache::builder(fixture.source.clone()).clock(clock);
+    let (cache, feeder) = builder.build();
+    let pods = cache.add(config()).unwrap();
+    let _running = feeder.spawn();
+    block_on(pods.wait_until_ready()).unwrap();
+    let mut events = fixture.watch(&pods, &Scope::All, &from(first));
+    assert_eq!(
+        events.words(2),
+        [
+            format!("ADDED ns/b@{}", first + 1),
+            format!("DELETED ns/a@{}", first + 2)
+        ]
+    );
+    assert_eq!(
+        pods.metrics().resource_version,
+        MainRevision(first + 2).0.unsigned_abs()
+    );
+}

@@ -1,0 +1,295 @@
+//! T-01, T-03 to T-07, T-23: writes.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use revstore_watch_cache::{
+    GetOptions, Object, Preconditions, RequestError, Storage, Update, UpdateFn, UpdateOptions,
+};
+
+use crate::support::{Fixture, object, on_both, pod};
+
+fn update<'a>(value: impl Into<Bytes>) -> UpdateFn<'a> {
+    let value = value.into();
+    Box::new(move |_| {
+        Ok(Update {
+            value: value.clone(),
+            time_to_live: None,
+        })
+    })
+}
+
+fn none() -> Preconditions {
+    Preconditions::default()
+}
+
+#[test]
+fn t_01_create_with_and_without_a_lifetime_and_twice() {
+    on_both(|fixture, store, _| {
+        let (key, value) = (object("ns/a"), Bytes::from(pod("ns/a", "", "")));
+        let made = fixture
+            .wait(store.create(&key, value.clone(), None))
+            .unwrap();
+        assert_eq!(
+            made.value(),
+            &value[..],
+            "stored without a resource version"
+        );
+        assert_eq!(made.revision().0, fixture.current());
+        let twice = fixture
+            .wait(store.create(&key, value.clone(), None))
+            .unwrap_err();
+        assert_eq!(
+            (twice.code(), twice.to_string().as_str()),
+            (409, "pods \"a\" already exists")
+        );
+        if fixture.engine.is_some() {
+            let short = object("ns/short");
+            let lifetime = Some(Duration::from_secs(5));
+            fixture.wait(store.create(&short, value, lifetime)).unwrap();
+            fixture.clock.advance(Duration::from_secs(4));
+            let get = || {
+                fixture
+                    .wait(store.get(&short, &GetOptions::default()))
+                    .unwrap()
+            };
+            assert!(get().is_some());
+            fixture.clock.advance(Duration::from_secs(1));
+            assert!(get().is_none());
+        }
+    });
+}
+
+#[test]
+fn t_03_delete_with_preconditions() {
+    on_both(|fixture, store, _| {
+        let written = fixture.put_pod("ns/a");
+        fixture.settle();
+        let delete = |preconditions: Preconditions| {
+            fixture.wait(store.delete(&object("ns/a"), &preconditions, Box::new(|_| Ok(()))))
+        };
+        let uid = |uid: &str| Preconditions {
+            uid: Some(uid.into()),
+            ..none()
+        };
+        let wrong = delete(uid("other")).unwrap_err();
+        assert_eq!(
+            wrong.to_string(),
+            "Operation cannot be fulfilled on pods \"a\": Precondition failed: UID in \
+             precondition: other, UID in object meta: uid-a"
+        );
+        let version = |version: i64| Preconditions {
+            resource_version: Some(version.to_string()),
+            ..none()
+        };
+        assert_eq!(delete(version(written - 1)).unwrap_err().code(), 409);
+        let deleted = delete(Preconditions { ..version(written) }).unwrap();
+        assert_eq!(
+            deleted.revision().0,
+            fixture.current(),
+            "the revision of the deletion"
+        );
+        assert_eq!(deleted.name(), "a");
+        let gone = delete(none()).unwrap_err();
+        assert_eq!(
+            (gone.code(), gone.to_string().as_str()),
+            (404, "pods \"a\" not found")
+        );
+        fixture.put_pod("ns/a");
+        assert!(delete(uid("uid-a")).is_ok());
+    });
+}
+
+/// A cache that stands still: its feeder got one look at the store, and no more.
+fn stale() -> (Fixture, Stopped) {
+    let fixture = Fixture::new();
+    let source = fixture.source.clone();
+    let (cache, feeder) = revstore_watch_cache::WatchCache::builder(source)
+        .clock(std::sync::Arc::new(fixture.clock.clone()))
+        .build();
+    let pods = cache.add(crate::support::config()).unwrap();
+    (
+        fixture,
+        Stopped {
+            pods,
+            feeder: Box::pin(feeder.run()),
+        },
+    )
+}
+
+struct Stopped {
+    pods: revstore_watch_cache::ResourceCache,
+    feeder: std::pin::Pin<Box<dyn std::future::Future<Output = ()>>>,
+}
+
+impl Stopped {
+    fn look(&mut self) {
+        assert!(crate::support::poll_once(&mut self.feeder).is_pending());
+    }
+}
+
+#[test]
+fn t_04_and_t_05_fresh_state_decides_over_a_stale_guess() {
+    let (fixture, mut stale) = stale();
+    let first = fixture.put("ns/a", pod("ns/a", "old", ""));
+    fixture.put_pod("ns/gone");
+    stale.look();
+    let second = fixture.put("ns/a", pod("ns/a", "new", ""));
+    fixture.delete("ns/gone");
+    let cached = fixture.wait(stale.pods.get(
+        &object("ns/a"),
+        &GetOptions {
+            resource_version: "0".into(),
+        },
+    ));
+    assert_eq!(
+        cached.unwrap().unwrap().revision().0,
+        first,
+        "the guess is stale"
+    );
+
+    let app_is = |wanted: &'static str| {
+        move |pod: &Object| match pod.label("app") {
+            Some(app) if app == wanted => Ok(()),
+            _ => Err(RequestError::Internal("refused".into())),
+        }
+    };
+    let delete = |key: &str, preconditions: &Preconditions, wanted| {
+        let key = object(key);
+        fixture.wait(
+            stale
+                .pods
+                .delete(&key, preconditions, Box::new(app_is(wanted))),
+        )
+    };
+    let refused = delete("ns/a", &none(), "old").unwrap_err();
+    assert_eq!(refused.code(), 500, "it passed on the stale state only");
+    assert_eq!(delete("ns/gone", &none(), "new").unwrap_err().code(), 404);
+    let version = Preconditions {
+        resource_version: Some(second.to_string()),
+        ..none()
+    };
+    let deleted = delete("ns/a", &version, "new").unwrap();
+    assert_eq!(
+        deleted.label("app"),
+        Some("new"),
+        "it passed on the fresh state only"
+    );
+}
+
+#[test]
+fn t_06_guaranteed_update() {
+    on_both(|fixture, store, _| {
+        let key = object("ns/a");
+        let plain = UpdateOptions::default();
+        let missing = fixture.wait(store.guaranteed_update(&key, &plain, update("{}")));
+        assert_eq!(missing.unwrap_err().code(), 404);
+        let create = UpdateOptions {
+            create_if_missing: true,
+            ..UpdateOptions::default()
+        };
+        let one = pod("ns/a", "1", "");
+        let made = fixture.wait(store.guaranteed_update(&key, &create, update(one.clone())));
+        let made = made.unwrap().revision().0;
+        fixture.settle();
+
+        // The same bytes make no revision (WC-204).
+        let same = fixture.wait(store.guaranteed_update(&key, &plain, update(one.clone())));
+        assert_eq!(same.unwrap().revision().0, made);
+        assert_eq!(fixture.current(), made);
+
+        let failing = fixture.wait(store.guaranteed_update(
+            &key,
+            &plain,
+            Box::new(|_| Err(RequestError::BadRequest("no".into()))),
+        ));
+        assert_eq!(failing.unwrap_err().code(), 400);
+        let wrong = UpdateOptions {
+            preconditions: Preconditions {
+                uid: Some("x".into()),
+                ..none()
+            },
+            ..UpdateOptions::default()
+        };
+        let wrong = fixture.wait(store.guaranteed_update(&key, &wrong, update("{}")));
+        assert_eq!(wrong.unwrap_err().code(), 409);
+
+        // Somebody else writes while the update function thinks.
+        let (two, three) = (pod("ns/a", "2", ""), pod("ns/a", "3", ""));
+        let calls = AtomicUsize::new(0);
+        let raced = store.guaranteed_update(
+            &key,
+            &plain,
+            Box::new(|seen| {
+                let call = calls.fetch_add(1, Ordering::Relaxed);
+                let app = seen.unwrap().label("app").unwrap().to_owned();
+                assert_eq!(
+                    app,
+                    if call == 0 { "1" } else { "2" },
+                    "retries see fresh data"
+                );
+                if call == 0 && fixture.engine.is_some() {
+                    fixture.put("ns/a", two.clone());
+                }
+                let next = if call == 0 && fixture.engine.is_none() {
+                    &two
+                } else {
+                    &three
+                };
+                Ok(Update {
+                    value: next.clone().into(),
+                    time_to_live: None,
+                })
+            }),
+        );
+        let raced = fixture.wait(raced).unwrap();
+        if fixture.engine.is_some() {
+            assert_eq!(
+                (raced.label("app"), calls.load(Ordering::Relaxed)),
+                (Some("3"), 2)
+            );
+        }
+    });
+}
+
+#[test]
+fn t_07_what_is_stored_in_another_form_is_rewritten_once() {
+    on_both(|fixture, store, _| {
+        let canonical = pod("ns/a", "", "");
+        fixture.put("ns/a", canonical.replace(':', ": "));
+        fixture.settle();
+        let plain = UpdateOptions::default();
+        let write = || {
+            let key = object("ns/a");
+            let written = store.guaranteed_update(&key, &plain, update(canonical.clone()));
+            fixture.wait(written).unwrap().revision().0
+        };
+        let before = fixture.current();
+        assert_eq!(write(), before + 1);
+        fixture.settle();
+        assert_eq!(write(), before + 1);
+    });
+}
+
+#[test]
+fn t_23_stats_follow_writes() {
+    on_both(|fixture, store, _| {
+        let count = || {
+            fixture.settle();
+            fixture.wait(store.stats()).unwrap().objects
+        };
+        assert_eq!(count(), 0);
+        fixture.put_pod("ns/a");
+        fixture.put_pod("ns/b");
+        fixture.put_pod("ns/b");
+        fixture.put_elsewhere();
+        assert_eq!(count(), 2);
+        fixture.delete("ns/a");
+        assert_eq!(count(), 1);
+        assert_eq!(
+            fixture.wait(store.current_revision()).unwrap().0,
+            fixture.current()
+        );
+    });
+}
