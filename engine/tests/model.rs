@@ -117,6 +117,7 @@ struct RangeShape {
     limit: Option<usize>,
     sort: Option<(SortBy, SortOrder)>,
     count_only: bool,
+    limit_first: bool,
     min_mod_back: Option<i64>,
 }
 
@@ -177,15 +178,17 @@ fn range_shape() -> impl Strategy<Value = RangeShape> {
         proptest::option::of(0..6_usize),
         proptest::option::of(sort()),
         any::<bool>(),
+        any::<bool>(),
         option(0..10),
     )
         .prop_map(
-            |(keys, back, limit, sort, count_only, min_mod_back)| RangeShape {
+            |(keys, back, limit, sort, count_only, limit_first, min_mod_back)| RangeShape {
                 keys,
                 back,
                 limit,
                 sort,
                 count_only,
+                limit_first,
                 min_mod_back,
             },
         )
@@ -467,6 +470,7 @@ impl Run {
             at: at.map(MainRevision),
             limit: shape.limit,
             count_only: shape.count_only,
+            limit_first: shape.limit_first,
             sort: shape.sort,
             filter: Filter {
                 min_mod_revision: min_mod.map(MainRevision),
@@ -495,6 +499,10 @@ impl Run {
             assert!(found.kvs.is_empty() && !found.more, "RG-23");
             return;
         }
+        let limit = shape.limit.unwrap_or(usize::MAX);
+        if shape.limit_first && min_mod.is_none() {
+            expected.truncate(limit.saturating_add(1));
+        }
         expected.retain(|known| min_mod.is_none_or(|min| min <= known.modified));
         if let Some((by, order)) = shape.sort {
             let number = |known: &Known| match by {
@@ -518,7 +526,6 @@ impl Run {
                 }
             });
         }
-        let limit = shape.limit.unwrap_or(usize::MAX);
         assert_eq!(found.more, expected.len() > limit, "RG-22");
         expected.truncate(limit);
         assert_eq!(
