@@ -1,0 +1,488 @@
+//! The mix: threads that write, read, compact and watch one engine, all at the same time.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use bytes::Bytes;
+use revstore_engine::{
+    Compare, CompareTarget, Engine, KeyRange, LeaseId, MainRevision, ManualClock, Op, Put,
+    PutLease, Range, Relation, Txn, WatchOptions,
+};
+
+use crate::guarantees::{self, Truth};
+use crate::history::{Recorder, Request, Response};
+use crate::order;
+use crate::random::Random;
+use crate::search;
+use crate::watched::{END, Reader, Watched};
+
+/// Keys of the mix; few, so that threads meet.
+const KEYS: usize = 8;
+/// Leases that keys move between; each is replaced when it is revoked.
+const LEASES: usize = 3;
+/// A few of these fill the queue of a watch.
+const LARGE_BYTES: usize = 1024 * 1024;
+/// Operations of a worker between two looks of the slowest reader.
+const SLOW: usize = 16;
+
+/// What a run is made of.
+#[derive(Clone, Copy, Debug)]
+struct Mix {
+    seed: u64,
+    workers: usize,
+    steps: usize,
+    compacts: bool,
+    large: bool,
+}
+
+/// Says which seed it was when a test fails.
+pub(crate) struct Seeded(pub(crate) u64);
+
+impl Drop for Seeded {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("the seed was {}", self.0);
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    operations: usize,
+    revisions: i64,
+    events: usize,
+    watches: usize,
+    /// Watches that a compaction ended.
+    ended: usize,
+}
+
+/// What the workers share.
+struct Shared<'a> {
+    recorder: &'a Recorder,
+    /// The lease that is alive in each place.
+    leases: [AtomicI64; LEASES],
+    next_lease: AtomicI64,
+}
+
+impl Shared<'_> {
+    fn lease(&self, place: usize) -> LeaseId {
+        LeaseId::new(self.leases[place].load(Ordering::SeqCst)).expect("never 0")
+    }
+
+    /// Grants a lease that never was before; time stands still, so it lives until it is revoked.
+    fn grant(&self) -> i64 {
+        let id = self.next_lease.fetch_add(1, Ordering::SeqCst);
+        let granted = self.recorder.engine.grant(LeaseId::new(id), 60);
+        granted.expect("a free id").id.get()
+    }
+}
+
+struct Worker<'a> {
+    shared: &'a Shared<'a>,
+    mix: Mix,
+    name: usize,
+    random: Random,
+    /// Makes every value different from every other.
+    written: usize,
+    /// The revision of what this worker wrote last, by key.
+    own: HashMap<Bytes, i64>,
+}
+
+impl Worker<'_> {
+    fn run(&mut self, ticks: &SyncSender<()>) {
+        for step in 0..self.mix.steps {
+            let request = self.request();
+            let response = self.shared.recorder.run(request.clone());
+            if let (Request::Put(put), Response::Put { revision, .. }) = (request, response) {
+                self.own.insert(put.key, revision);
+            }
+            if step % SLOW == 0 {
+                // A reader that is too slow even for this does not hold the workers up.
+                let _ = ticks.try_send(());
+            }
+        }
+    }
+
+    fn request(&mut self) -> Request {
+        match self.random.below(100) {
+            0..36 => Request::Put(self.put()),
+            36..42 => Request::Delete(self.range()),
+            42..56 => Request::Txn(self.guarded()),
+            56..68 => Request::Txn(self.many()),
+            68..78 => Request::Range(self.read()),
+            78..88 => Request::Range(self.read_past()),
+            88..94 => Request::Get(self.key()),
+            94..96 => Request::Look,
+            96..98 => self.revoke(),
+            _ if self.mix.compacts => Request::Compact(self.past(60)),
+            _ => Request::Range(self.read_past()),
+        }
+    }
+
+    fn key(&mut self) -> Bytes {
+        format!("k{}", self.random.below(KEYS)).into()
+    }
+
+    fn value(&mut self) -> Bytes {
+        self.written += 1;
+        format!("{}/{}", self.name, self.written).into()
+    }
+
+    fn range(&mut self) -> KeyRange {
+        match self.random.below(4) {
+            0 => KeyRange::within(self.key(), self.key()),
+            _ => KeyRange::One(self.key()),
+        }
+    }
+
+    fn put(&mut self) -> Put {
+        if self.mix.large && self.random.once_in(12) {
+            let mut value = self.value().to_vec();
+            value.resize(LARGE_BYTES, b'.');
+            return Put::new("large", value);
+        }
+        let put = Put::new(self.key(), self.value());
+        match self.random.below(8) {
+            0 | 1 => put.attached_to(self.shared.lease(self.random.below(LEASES))),
+            2 => Put {
+                lease: PutLease::Keep,
+                ..put
+            },
+            3 => Put { value: None, ..put },
+            _ => put,
+        }
+    }
+
+    /// Changes a key only if it is as expected, else reads it.
+    fn guarded(&mut self) -> Txn {
+        let key = self.key();
+        let (target, relation) = match (self.random.below(3), self.own.get(&key)) {
+            (0, _) => (CompareTarget::CreateRevision(0), Relation::Equal),
+            (1, Some(own)) => (CompareTarget::ModRevision(*own), Relation::Equal),
+            _ => (CompareTarget::Version(1), Relation::Greater),
+        };
+        let then = if self.random.once_in(4) {
+            Op::Delete(KeyRange::One(key.clone()))
+        } else {
+            Op::Put(Put::new(key.clone(), self.value()))
+        };
+        Txn {
+            compares: vec![Compare {
+                keys: KeyRange::One(key.clone()),
+                target,
+                relation,
+            }],
+            success: vec![then, Op::Range(self.read())],
+            failure: vec![Op::Range(Range::of(KeyRange::One(key)))],
+        }
+    }
+
+    /// Changes several keys and looks at them in between; some keys twice.
+    fn many(&mut self) -> Txn {
+        let mut ops = vec![Op::Range(self.read())];
+        for _ in 0..=self.random.below(4) {
+            ops.push(Op::Put(Put::new(self.key(), self.value())));
+        }
+        ops.push(Op::Range(self.read()));
+        if self.random.once_in(3) {
+            ops.push(Op::Delete(self.range()));
+        }
+        if self.random.once_in(3) {
+            let place = self.random.below(LEASES);
+            let put = Put::new(self.key(), self.value());
+            ops.push(Op::Put(put.attached_to(self.shared.lease(place))));
+        }
+        if self.random.once_in(3) {
+            ops.push(Op::Range(self.read_past()));
+        }
+        Txn {
+            success: ops,
+            ..Txn::default()
+        }
+    }
+
+    fn read(&mut self) -> Range {
+        let keys = match self.random.below(3) {
+            0 => KeyRange::all(),
+            1 => KeyRange::prefix("k"),
+            _ => self.range(),
+        };
+        let range = Range::of(keys);
+        match self.random.below(4) {
+            0 => range.limit(self.random.below(KEYS)),
+            1 => range.count_only(),
+            _ => range,
+        }
+    }
+
+    fn read_past(&mut self) -> Range {
+        let at = self.past(40);
+        self.read().at(MainRevision(at))
+    }
+
+    /// A revision around the current one, now and then one that is not there yet.
+    fn past(&mut self, back: i64) -> i64 {
+        let current = self.shared.recorder.engine.current_revision().0;
+        (current + 2 - self.random.below_i64(back)).max(1)
+    }
+
+    fn revoke(&mut self) -> Request {
+        let place = &self.shared.leases[self.random.below(LEASES)];
+        // Replaced first, so that nobody else revokes it too.
+        let old = place.swap(self.shared.grant(), Ordering::SeqCst);
+        Request::Revoke(LeaseId::new(old).expect("never 0"))
+    }
+}
+
+/// Reads all from now on, as fast as it can.
+fn read_live(recorder: &Recorder, seed: u64) -> Vec<Watched> {
+    let mut random = Random::new(seed, 100);
+    let mut reader = Reader::new(recorder);
+    reader.watch(WatchOptions::of(KeyRange::all()).with_prev_kv());
+    reader.watch(WatchOptions {
+        no_put: true,
+        ..WatchOptions::of(KeyRange::prefix("k"))
+    });
+    reader.watch(WatchOptions {
+        no_delete: true,
+        ..WatchOptions::of(KeyRange::one("k0"))
+    });
+    loop {
+        if random.once_in(3) {
+            reader.request_progress();
+        }
+        if !reader.wait() {
+            return reader.finish();
+        }
+    }
+}
+
+/// Begins in the past again and again, as a client with a bad connection.
+fn read_resuming(recorder: &Recorder, seed: u64) -> Vec<Watched> {
+    let mut random = Random::new(seed, 101);
+    let mut reader = Reader::new(recorder);
+    let past = WatchOptions::of(KeyRange::all()).from(MainRevision(1));
+    let ids = [
+        reader.watch(past.clone()),
+        reader.watch(past.with_prev_kv()),
+    ];
+    while reader.wait() {
+        if random.once_in(6) {
+            reader.resume(ids[random.below(ids.len())]);
+        }
+        if random.once_in(6) {
+            reader.request_progress();
+        }
+    }
+    reader.finish()
+}
+
+/// Begins in the future again and again.
+fn read_future(recorder: &Recorder, seed: u64) -> Vec<Watched> {
+    let mut random = Random::new(seed, 102);
+    let mut reader = Reader::new(recorder);
+    for _ in 0..60 {
+        let current = recorder.engine.current_revision().0;
+        let start = MainRevision(current + random.below_i64(40));
+        reader.watch(WatchOptions::of(KeyRange::all()).from(start));
+        for _ in 0..40 {
+            reader.wait();
+        }
+        reader.request_progress();
+    }
+    reader.finish()
+}
+
+/// Reads one response for each tick, which is far too slow, and the rest in the end.
+fn read_slowly(recorder: &Recorder, ticks: &Receiver<()>) -> Vec<Watched> {
+    let mut reader = Reader::new(recorder);
+    reader.watch(WatchOptions::of(KeyRange::all()));
+    reader.watch(WatchOptions::of(KeyRange::one("large")));
+    while ticks.recv().is_ok() {
+        reader.poll();
+        reader.request_progress();
+    }
+    reader.finish()
+}
+
+/// Runs a mix and judges all that was recorded.
+fn run(mix: Mix) -> Outcome {
+    let _seeded = Seeded(mix.seed);
+    let engine = Engine::builder().clock(ManualClock::new()).build();
+    let recorder = Recorder::new(engine);
+    let shared = Shared {
+        recorder: &recorder,
+        leases: [const { AtomicI64::new(0) }; LEASES],
+        next_lease: AtomicI64::new(1),
+    };
+    for place in &shared.leases {
+        place.store(shared.grant(), Ordering::SeqCst);
+    }
+    let watched = thread::scope(|scope| {
+        let (recorder, shared, seed) = (&recorder, &shared, mix.seed);
+        let (tick, ticks) = sync_channel(4);
+        let readers = [
+            scope.spawn(move || read_live(recorder, seed)),
+            scope.spawn(move || read_resuming(recorder, seed)),
+            scope.spawn(move || read_future(recorder, seed)),
+            scope.spawn(move || read_slowly(recorder, &ticks)),
+        ];
+        let workers: Vec<_> = (0..mix.workers)
+            .map(|name| {
+                let tick = tick.clone();
+                let mut worker = Worker {
+                    shared,
+                    mix,
+                    name,
+                    random: Random::new(seed, name),
+                    written: 0,
+                    own: HashMap::new(),
+                };
+                scope.spawn(move || worker.run(&tick))
+            })
+            .collect();
+        drop(tick);
+        let workers: Vec<_> = workers
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect();
+        // Also if a worker failed: readers wait for this.
+        recorder.run(Request::Put(Put::new(END, "")));
+        for worker in workers {
+            worker.expect("a worker failed");
+        }
+        let read = readers.into_iter().map(thread::ScopedJoinHandle::join);
+        read.flat_map(|watched| watched.expect("a reader failed"))
+            .collect::<Vec<_>>()
+    });
+    judge(&recorder, &watched)
+}
+
+/// Judges the operations and the watches of a recorder.
+pub(crate) fn judge(recorder: &Recorder, watched: &[Watched]) -> Outcome {
+    let history = recorder.history();
+    let model = order::check(&history).unwrap_or_else(|fault| panic!("{fault}"));
+    let revisions = model.revision();
+    let compacted = recorder.engine.compacted_revision();
+    let compacted = compacted.map_or(0, |mark| mark.0);
+    let truth = Truth { model, compacted };
+    for watched in watched {
+        guarantees::check(watched, &truth).unwrap_or_else(|fault| panic!("{fault}"));
+    }
+    Outcome {
+        operations: history.len(),
+        revisions,
+        events: watched.iter().map(|watched| watched.events().count()).sum(),
+        watches: watched.len(),
+        ended: watched
+            .iter()
+            .filter(|watched| watched.compacted().is_some())
+            .count(),
+    }
+}
+
+/// As [`run`], and says what was judged with `--nocapture`.
+fn run_all(mixes: impl IntoIterator<Item = Mix>) -> Outcome {
+    let mut total = Outcome::default();
+    for mix in mixes {
+        let outcome = run(mix);
+        eprintln!("{mix:?}: {outcome:?}");
+        total.operations += outcome.operations;
+        total.events += outcome.events;
+        total.watches += outcome.watches;
+        total.ended += outcome.ended;
+        total.revisions += outcome.revisions;
+    }
+    total
+}
+
+#[test]
+fn a_mix_without_compaction_is_linearizable_and_its_watches_keep_their_word() {
+    let mix = |seed| Mix {
+        seed,
+        workers: 4,
+        steps: 300,
+        compacts: false,
+        large: false,
+    };
+    let total = run_all([1, 2, 3].map(mix));
+    assert_eq!(total.ended, 0, "nothing was compacted");
+    assert!(total.operations > 3600 && total.events > 3600, "{total:?}");
+}
+
+#[test]
+fn a_mix_with_compaction_is_linearizable_and_its_watches_keep_their_word() {
+    let mix = |seed| Mix {
+        seed,
+        workers: 4,
+        steps: 300,
+        compacts: true,
+        large: false,
+    };
+    run_all([4, 5, 6].map(mix));
+}
+
+#[test]
+fn a_mix_of_large_values_that_no_queue_holds_loses_nothing() {
+    let mix = |seed| Mix {
+        seed,
+        workers: 3,
+        steps: 300,
+        compacts: false,
+        large: true,
+    };
+    run_all([7, 8].map(mix));
+}
+
+#[test]
+fn a_search_that_ignores_revisions_agrees() {
+    for seed in 0..60 {
+        let _seeded = Seeded(seed);
+        let recorder = Recorder::new(Engine::builder().clock(ManualClock::new()).build());
+        let few = [Bytes::from("a"), Bytes::from("b")];
+        thread::scope(|scope| {
+            for thread in 0..3 {
+                let (few, recorder) = (&few, &recorder);
+                scope.spawn(move || {
+                    let mut random = Random::new(seed, thread);
+                    for step in 0..5 {
+                        let value = format!("{thread}/{step}");
+                        recorder.run(small_request(&mut random, few, value));
+                    }
+                });
+            }
+        });
+        let history = recorder.history();
+        order::check(&history).unwrap_or_else(|fault| panic!("{fault}"));
+        assert!(search::is_linearizable(&history), "{history:?}");
+    }
+}
+
+fn small_request(random: &mut Random, keys: &[Bytes], value: String) -> Request {
+    let key = keys[random.below(keys.len())].clone();
+    match random.below(6) {
+        0 => Request::Put(Put::new(key, value)),
+        1 => Request::Delete(KeyRange::One(key)),
+        2 => Request::Get(key),
+        3 => Request::Range(Range::of(KeyRange::all())),
+        4 => Request::Txn(Txn {
+            compares: vec![Compare {
+                keys: KeyRange::One(key.clone()),
+                target: CompareTarget::CreateRevision(0),
+                relation: Relation::Equal,
+            }],
+            success: vec![Op::Put(Put::new(key.clone(), value))],
+            failure: vec![Op::Delete(KeyRange::One(key))],
+        }),
+        _ => {
+            let put = |key: &Bytes| Op::Put(Put::new(key.clone(), value.clone()));
+            Request::Txn(Txn {
+                success: keys.iter().map(put).collect(),
+                ..Txn::default()
+            })
+        }
+    }
+}
