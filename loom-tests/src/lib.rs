@@ -15,6 +15,68 @@
 //! The tree inside the index and the heap are seen through the locks around them; loom has no view
 //! into `triomphe`'s reference counts. `SeqCst` is treated as `AcqRel`. The engine's tests under real
 //! threads stand in for both.
+//!
+//! # Models of your own program
+//! The engine is its real self under `--cfg loom`: a program that is built on it can be explored in the
+//! same way. Give the program's crate loom where that is set, and keep away what does not build there
+//! (tokio drops its network, so the crate under test should depend on the engine and not on the server):
+//!
+//! ```toml
+//! [dependencies]
+//! revstore-engine = { path = "..." }
+//!
+//! [target.'cfg(loom)'.dev-dependencies]
+//! loom = "0.7"
+//!
+//! [lints.rust]
+//! unexpected_cfgs = { level = "warn", check-cfg = ['cfg(loom)'] }
+//! ```
+//!
+//! A model is a test that starts a few `loom::thread`s, builds its engine inside of the model and with
+//! a [`ManualClock`], and states what must hold when they are done. Two workers that elect a leader:
+//!
+//! ```ignore
+//! #[test]
+//! fn one_of_two_workers_leads() {
+//!     let mut builder = loom::model::Builder::new();
+//!     builder.max_branches = 100_000; // One call of the engine is a few dozen of them.
+//!     builder.check(|| {
+//!         let engine = Engine::builder().clock(ManualClock::new()).build();
+//!         let workers = [1, 2].map(|lease| {
+//!             let lease = engine.grant(LeaseId::new(lease), 5).unwrap().id;
+//!             let engine = engine.clone();
+//!             loom::thread::spawn(move || campaign(&engine, lease))
+//!         });
+//!         let won = workers.map(|worker| worker.join().unwrap());
+//!         assert!(won[0] != won[1], "nobody leads, or two do");
+//!     });
+//! }
+//!
+//! /// Becomes leader if nobody is; as long as the lease lives.
+//! fn campaign(engine: &Engine, lease: LeaseId) -> bool {
+//!     let nobody_leads = Compare {
+//!         keys: KeyRange::one("leader"),
+//!         target: CompareTarget::CreateRevision(0),
+//!         relation: Relation::Equal,
+//!     };
+//!     let claim = Put::new("leader", "me").attached_to(lease);
+//!     let txn = Txn {
+//!         compares: vec![nobody_leads],
+//!         success: vec![Op::Put(claim)],
+//!         failure: vec![],
+//!     };
+//!     engine.txn(&txn).unwrap().succeeded
+//! }
+//! ```
+//!
+//! The same command runs it, with the name of your crate. `tests/models/leader_election.rs` has this
+//! model in full: with resignation, with a lease that runs out half-way, and with the worker that
+//! looks first and then puts, which loom must and does catch. Write that twin first; a model that
+//! cannot fail proves nothing.
+//!
+//! Waiting for a watch is modelled with [`WatchStream::poll_response`](revstore_engine::WatchStream) or
+//! `try_next` rather than `next_blocking` where the event may never come, for loom takes a thread that
+//! sleeps for ever as a failure. Keep to two or three threads of one or two calls each.
 #![cfg(loom)]
 
 use loom::thread;

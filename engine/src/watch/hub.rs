@@ -90,8 +90,12 @@ pub(super) enum Item {
         revision: MainRevision,
         records: Vec<KeyValue>,
     },
-    /// All watches of the stream have been told of everything up to the revision.
-    StreamProgress(MainRevision),
+    /// All watches that the stream had when it asked have been told of everything up to the revision.
+    StreamProgress {
+        revision: MainRevision,
+        /// The first watch that the stream did not have yet.
+        before: Serial,
+    },
     /// One watch has been told of everything up to the revision.
     WatchProgress {
         watch: Serial,
@@ -221,6 +225,7 @@ impl Hub {
         store: &Store,
         stream: &Arc<Shared>,
         slots: impl IntoIterator<Item = Slot>,
+        before: Serial,
     ) {
         let mut wake = Vec::new();
         {
@@ -234,10 +239,11 @@ impl Hub {
                 watch.is_some_and(|watch| watch.is_told_through(current))
             });
             if any && told_all {
-                stream
-                    .queue
-                    .lock()
-                    .push_progress(Item::StreamProgress(current));
+                let item = Item::StreamProgress {
+                    revision: current,
+                    before,
+                };
+                stream.queue.lock().push_progress(item);
                 wake.push(stream.clone());
             }
         }
@@ -410,7 +416,7 @@ impl Queue {
     /// busy anyway (WA-52).
     fn push_progress(&mut self, item: Item) {
         let replaces = match (self.items.back(), &item) {
-            (Some(Item::StreamProgress(_)), Item::StreamProgress(_)) => true,
+            (Some(Item::StreamProgress { .. }), Item::StreamProgress { .. }) => true,
             (
                 Some(Item::WatchProgress { watch: last, .. }),
                 Item::WatchProgress { watch: next, .. },
@@ -475,7 +481,7 @@ impl Item {
                 let bytes = |kv: &KeyValue| (kv.key().len() + kv.value().len()) as u64;
                 (records.len(), records.iter().map(bytes).sum())
             }
-            Self::StreamProgress(_) | Self::WatchProgress { .. } => (0, 0),
+            Self::StreamProgress { .. } | Self::WatchProgress { .. } => (0, 0),
         }
     }
 }

@@ -44,7 +44,7 @@ impl fmt::Display for WatchId {
 }
 
 /// What names a watch between hub and stream: never used twice on a stream, unlike ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Serial(u64);
 
 /// Kinds of events that a watch does not want (WA-35).
@@ -204,6 +204,8 @@ pub struct WatchStream {
     ready: VecDeque<WatchResponse>,
     next_id: i64,
     next_serial: u64,
+    /// The newest watch that began in the past.
+    newest_behind: Option<Serial>,
     /// Whose turn it is: a queued item, or a watch that lags.
     lagging_first: bool,
 }
@@ -241,6 +243,7 @@ impl WatchStream {
             ready: VecDeque::new(),
             next_id: 0,
             next_serial: 0,
+            newest_behind: None,
             lagging_first: false,
         }
     }
@@ -296,6 +299,7 @@ impl WatchStream {
         if registered.unsynced {
             let position = options.start.unwrap_or(revision);
             self.shared.queue.lock().start_behind(serial, position);
+            self.newest_behind = Some(serial);
             self.catch_up_early();
         }
         Ok(WatchCreated { id, revision })
@@ -324,14 +328,18 @@ impl WatchStream {
 
     /// Asks how far the stream is. The answer is a [`WatchResponse::Progress`] without an id behind
     /// all that it covers, or none at all if some watch is not caught up, or waits for a revision
-    /// of the future, or if there is no watch (WA-53).
+    /// of the future, or if there is no watch (WA-53). A watch of the past that is added before the
+    /// answer was read takes it back.
     pub fn request_progress(&mut self) {
         self.catch_up_early();
         if self.ready.is_empty() {
             let slots = self.watches.values().map(|watch| watch.slot);
-            self.store
-                .hub
-                .request_progress(&self.store, &self.shared, slots);
+            self.store.hub.request_progress(
+                &self.store,
+                &self.shared,
+                slots,
+                Serial(self.next_serial),
+            );
         }
     }
 
@@ -459,7 +467,13 @@ impl WatchStream {
                     events,
                 }
             }
-            Item::StreamProgress(revision) => WatchResponse::Progress { id: None, revision },
+            Item::StreamProgress { revision, before } => {
+                // I6: not true of a watch that came later and has yet to read what lies below.
+                if self.newest_behind >= Some(before) {
+                    return Step::Worked;
+                }
+                WatchResponse::Progress { id: None, revision }
+            }
             Item::WatchProgress { watch, revision } => {
                 let Some(watch) = self.watches.get(&watch) else {
                     return Step::Worked;

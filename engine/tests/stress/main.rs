@@ -19,5 +19,6 @@ mod mix;
 mod model;
 mod order;
 mod random;
+mod scenarios;
 mod search;
 mod watched;

@@ -50,7 +50,7 @@ impl Drop for Seeded {
 
 /// What a run came to.
 #[derive(Debug, Default)]
-struct Outcome {
+pub(crate) struct Outcome {
     operations: usize,
     revisions: i64,
     events: usize,
@@ -284,17 +284,16 @@ fn read_resuming(recorder: &Recorder, seed: u64) -> Vec<Watched> {
 fn read_future(recorder: &Recorder, seed: u64) -> Vec<Watched> {
     let mut random = Random::new(seed, 102);
     let mut reader = Reader::new(recorder);
-    loop {
+    for _ in 0..60 {
         let current = recorder.engine.current_revision().0;
         let start = MainRevision(current + random.below_i64(40));
         reader.watch(WatchOptions::of(KeyRange::all()).from(start));
         for _ in 0..40 {
-            if !reader.wait() {
-                return reader.finish();
-            }
+            reader.wait();
         }
         reader.request_progress();
     }
+    reader.finish()
 }
 
 /// Reads one response for each tick, which is far too slow, and the rest in the end.
@@ -346,13 +345,16 @@ fn run(mix: Mix) -> Outcome {
             })
             .collect();
         drop(tick);
-        let workers: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        let workers: Vec<_> = workers
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect();
         // Also if a worker failed: readers wait for this.
         recorder.run(Request::Put(Put::new(END, "")));
         for worker in workers {
             worker.expect("a worker failed");
         }
-        let read = readers.into_iter().map(|reader| reader.join());
+        let read = readers.into_iter().map(thread::ScopedJoinHandle::join);
         read.flat_map(|watched| watched.expect("a reader failed"))
             .collect::<Vec<_>>()
     });
@@ -360,7 +362,7 @@ fn run(mix: Mix) -> Outcome {
 }
 
 /// Judges the operations and the watches of a recorder.
-fn judge(recorder: &Recorder, watched: &[Watched]) -> Outcome {
+pub(crate) fn judge(recorder: &Recorder, watched: &[Watched]) -> Outcome {
     let history = recorder.history();
     let model = order::check(&history).unwrap_or_else(|fault| panic!("{fault}"));
     let revisions = model.revision();
@@ -406,12 +408,9 @@ fn a_mix_without_compaction_is_linearizable_and_its_watches_keep_their_word() {
         compacts: false,
         large: false,
     };
-    let total = run_all([1, 2, 3, 4].map(mix));
+    let total = run_all([1, 2, 3].map(mix));
     assert_eq!(total.ended, 0, "nothing was compacted");
-    assert!(
-        total.operations > 4000 && total.events > 10_000,
-        "{total:?}"
-    );
+    assert!(total.operations > 3600 && total.events > 3600, "{total:?}");
 }
 
 #[test]
@@ -423,7 +422,7 @@ fn a_mix_with_compaction_is_linearizable_and_its_watches_keep_their_word() {
         compacts: true,
         large: false,
     };
-    run_all([5, 6, 7, 8].map(mix));
+    run_all([4, 5, 6].map(mix));
 }
 
 #[test]
@@ -435,7 +434,7 @@ fn a_mix_of_large_values_that_no_queue_holds_loses_nothing() {
         compacts: false,
         large: true,
     };
-    run_all([9, 10].map(mix));
+    run_all([7, 8].map(mix));
 }
 
 #[test]

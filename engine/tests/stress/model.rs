@@ -24,6 +24,12 @@ pub(crate) struct Change {
     pub(crate) now: Option<Seen>,
 }
 
+impl Change {
+    pub(crate) fn position(&self) -> (i64, u32) {
+        (self.main, self.sub)
+    }
+}
+
 /// A store in which everything happens one after the other.
 ///
 /// It knows nothing of compaction: what that allows and forbids depends on real time, not on

@@ -118,22 +118,26 @@ mod tests {
         operation(times, Request::Get("k".into()), Response::Got(found))
     }
 
-    fn seen(value: &'static str, version: i64) -> Option<Seen> {
-        Some(Seen {
+    fn seen(value: &'static str, version: i64) -> Seen {
+        Seen {
             key: "k".into(),
             value: value.into(),
             create: 0,
             modified: 0,
             version,
             lease: None,
-        })
+        }
     }
 
     #[test]
     fn overlapping_operations_may_happen_in_any_order() {
-        let first = put((0, 5), "1", seen("2", 1));
+        let first = put((0, 5), "1", Some(seen("2", 1)));
         let second = put((1, 4), "2", None);
-        assert!(is_linearizable(&[first, second, get((6, 7), seen("1", 2))]));
+        assert!(is_linearizable(&[
+            first,
+            second,
+            get((6, 7), Some(seen("1", 2)))
+        ]));
     }
 
     #[test]
@@ -150,9 +154,9 @@ mod tests {
 
     #[test]
     fn a_value_that_comes_back_is_rejected() {
-        let old = get((4, 5), seen("1", 1));
-        let new = get((2, 3), seen("2", 2));
-        let second = put((1, 8), "2", seen("1", 1));
+        let old = get((4, 5), Some(seen("1", 1)));
+        let new = get((2, 3), Some(seen("2", 2)));
+        let second = put((1, 8), "2", Some(seen("1", 1)));
         let first = put((0, 1), "1", None);
         assert!(is_linearizable(&[
             first.clone(),

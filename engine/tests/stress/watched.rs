@@ -15,6 +15,10 @@ const END_ID: WatchId = WatchId(1_000_000);
 
 /// The history of one watch.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "three independent switches of the request, and one of ours"
+)]
 pub(crate) struct Watched {
     pub(crate) range: KeyRange,
     pub(crate) no_put: bool,
@@ -61,7 +65,7 @@ impl ToldEvent {
     }
 
     pub(crate) fn position(&self) -> (i64, u32) {
-        (self.change.main, self.change.sub)
+        self.change.position()
     }
 }
 
@@ -225,20 +229,17 @@ impl<'a> Reader<'a> {
             WatchResponse::Progress { id, revision } => (id, Told::Progress(revision.0)),
             WatchResponse::Compacted { id, compacted } => (Some(id), Told::Compacted(compacted.0)),
         };
-        match id {
-            Some(id) => {
-                let watched = self.living.get_mut(&id);
-                let watched = watched.expect("WA-20: a cancelled watch spoke");
-                assert!(watched.compacted().is_none(), "WA-40: said after the end");
-                watched.told.push(told);
-            }
-            None => {
-                // What a compaction ended is on the stream no more.
-                let living = self.living.values_mut();
-                for watched in living.filter(|watched| watched.compacted().is_none()) {
-                    watched.told.push(told.clone());
-                }
-            }
+        if let Some(id) = id {
+            let watched = self.living.get_mut(&id);
+            let watched = watched.expect("WA-20: a cancelled watch spoke");
+            assert!(watched.compacted().is_none(), "WA-40: said after the end");
+            watched.told.push(told);
+            return;
+        }
+        // What a compaction ended is on the stream no more.
+        let living = self.living.values_mut();
+        for watched in living.filter(|watched| watched.compacted().is_none()) {
+            watched.told.push(told.clone());
         }
     }
 }
