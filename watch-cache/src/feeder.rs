@@ -41,7 +41,7 @@ pub struct Feeder {
     signal: Arc<Signal>,
 }
 
-/// A feeder on a thread of its own, which ends when this is dropped.
+/// A feeder on a thread of its own. Dropping this stops the cache, and waits for the thread.
 #[derive(Debug)]
 pub struct FeederThread {
     core: Arc<Core>,
