@@ -11,8 +11,10 @@
 //! Clause ids such as DM-20 name rules of etcd's behaviour.
 
 mod alarms;
+mod candidate;
 mod cluster;
 mod convert;
+mod election;
 mod hash;
 mod header;
 mod health;
@@ -20,6 +22,7 @@ mod identity;
 mod kv;
 mod lease;
 mod limits;
+mod lock;
 mod maintenance;
 mod node;
 mod peer_url;

@@ -12,6 +12,8 @@ pub(crate) enum Service {
     Lease,
     Maintenance,
     Cluster,
+    Lock,
+    Election,
     Health,
 }
 
@@ -79,6 +81,11 @@ impl Service {
                     "MemberPromote",
                 ],
             ),
+            "v3lockpb.Lock" => (Self::Lock, &["Lock", "Unlock"]),
+            "v3electionpb.Election" => (
+                Self::Election,
+                &["Campaign", "Proclaim", "Leader", "Observe", "Resign"],
+            ),
             "grpc.health.v1.Health" => (Self::Health, &["Check", "Watch"]),
             _ => return None,
         })
@@ -94,11 +101,7 @@ mod tests {
     use super::Service;
 
     /// Described, but not served yet.
-    const NOT_SERVED: [&str; 3] = [
-        "etcdserverpb.Auth",
-        "v3lockpb.Lock",
-        "v3electionpb.Election",
-    ];
+    const NOT_SERVED: [&str; 1] = ["etcdserverpb.Auth"];
 
     fn check_refused(path: &str, text: &str) {
         let refused = Service::of_path(path).unwrap_err();

@@ -14,16 +14,20 @@ use revstore_proto::etcdserverpb::lease_server::LeaseServer;
 use revstore_proto::etcdserverpb::maintenance_server::MaintenanceServer;
 use revstore_proto::etcdserverpb::watch_server::WatchServer;
 use revstore_proto::health::health_server::HealthServer;
+use revstore_proto::v3electionpb::election_server::ElectionServer;
+use revstore_proto::v3lockpb::lock_server::LockServer;
 use tonic::codegen::{BoxFuture, StdError};
 
 use crate::alarms::Alarms;
 use crate::cluster::ClusterService;
+use crate::election::ElectionService;
 use crate::header::Headers;
 use crate::health::HealthService;
 use crate::identity::Identity;
 use crate::kv::KvService;
 use crate::lease::LeaseService;
 use crate::limits::{LimitedBody, Limits};
+use crate::lock::LockService;
 use crate::maintenance::MaintenanceService;
 use crate::node::Node;
 use crate::raft_index::RaftIndex;
@@ -71,6 +75,8 @@ struct Inner {
     lease: LeaseServer<LeaseService>,
     maintenance: MaintenanceServer<MaintenanceService>,
     cluster: ClusterServer<ClusterService>,
+    lock: LockServer<LockService>,
+    election: ElectionServer<ElectionService>,
     health: HealthServer<HealthService>,
 }
 
@@ -166,6 +172,10 @@ impl ServicesBuilder {
                 .max_decoding_message_size(bytes_max),
             cluster: ClusterServer::new(ClusterService::new(node.clone()))
                 .max_decoding_message_size(bytes_max),
+            lock: LockServer::new(LockService::new(node.clone()))
+                .max_decoding_message_size(bytes_max),
+            election: ElectionServer::new(ElectionService::new(node.clone()))
+                .max_decoding_message_size(bytes_max),
             health: HealthServer::new(HealthService::new(node.clone()))
                 .max_decoding_message_size(bytes_max),
             node,
@@ -203,6 +213,8 @@ where
             Service::Lease => inner.lease.clone().call(request),
             Service::Maintenance => inner.maintenance.clone().call(request),
             Service::Cluster => inner.cluster.clone().call(request),
+            Service::Lock => inner.lock.clone().call(request),
+            Service::Election => inner.election.clone().call(request),
             Service::Health => inner.health.clone().call(request),
         }
     }

@@ -194,6 +194,14 @@ etcd_errors! {
     SnapshotUnsupported => Unimplemented, "revstore: there is no backend file to take a snapshot of";
     /// There is no older version to become (MT-13).
     DowngradeUnsupported => Unimplemented, "revstore: there is no older version to downgrade to";
+    /// The key of who waited for a lock is gone (EL-5).
+    LockSessionExpired => Unknown, "mutex: session is expired";
+    /// Leadership, or the place in line for it, is gone (EL-5, EL-7).
+    ElectionNotLeader => Unknown, "election: not leader";
+    /// Nobody leads (EL-8).
+    NoElectionLeader => Unknown, "election: no leader";
+    /// A request without the proof of leadership (EL-7).
+    LeaderNotGiven => Unknown, "\"leader\" field must be provided";
     /// A task of the server died in the middle of the request.
     Internal => Internal, "revstore: the request was not completed";
 }
@@ -263,6 +271,16 @@ impl From<LeaseError> for EtcdError {
             LeaseError::AlreadyExists => Self::LeaseExists,
             LeaseError::TtlTooLarge => Self::LeaseTtlTooLarge,
         }
+    }
+}
+
+/// Lock and Election are recipes that run in the server as they would in a client, and hand on as
+/// UNKNOWN what the requests that they make are told (EL-3, EL-4). The end of the server is no such
+/// thing: clients try again when they are told of it as it is.
+pub(crate) fn of_recipe(error: EtcdError) -> Status {
+    match error {
+        EtcdError::Stopped => error.to_status(),
+        _ => Status::unknown(error.text()),
     }
 }
 
@@ -410,6 +428,10 @@ mod tests {
                 EtcdError::UnknownHealthService,
                 EtcdError::SnapshotUnsupported,
                 EtcdError::DowngradeUnsupported,
+                EtcdError::LockSessionExpired,
+                EtcdError::ElectionNotLeader,
+                EtcdError::NoElectionLeader,
+                EtcdError::LeaderNotGiven,
                 EtcdError::Internal,
             ]
         );

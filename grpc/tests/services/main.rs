@@ -10,8 +10,10 @@
 mod bad_input;
 mod cluster;
 mod connection;
+mod election;
 mod kv;
 mod lease;
+mod lock;
 mod maintenance;
 mod support;
 mod txn;
