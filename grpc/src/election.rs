@@ -18,6 +18,7 @@ use tonic::{Request, Response, Status};
 
 use crate::candidate::{self, Candidate, Out, Place};
 use crate::convert;
+use crate::guard;
 use crate::node::Node;
 use crate::shutdown::Begun;
 use crate::status::{self, EtcdError};
@@ -81,6 +82,14 @@ impl ElectionService {
         Ok(response(&self.node, revision, &leader))
     }
 
+    fn guard_line(&self, request: &Request<LeaderRequest>) -> Result<(), EtcdError> {
+        self.node.guard(request, |request, sender| {
+            sender
+                .access()?
+                .check_read_of(&candidate::line(&request.name))
+        })
+    }
+
     fn resign(&self, request: ResignRequest) -> Result<ResignResponse, EtcdError> {
         let (place, _) = place(request.leader)?;
         let revision = place.give_up(&self.node)?;
@@ -88,6 +97,10 @@ impl ElectionService {
             header: Some(self.node.headers.at(revision)),
         })
     }
+}
+
+fn leader_key(leader: Option<&LeaderKey>) -> &[u8] {
+    leader.map_or(&[], |leader| &leader.key)
 }
 
 /// What a proof of leadership stands for; its name does not matter.
@@ -116,6 +129,10 @@ impl Election for ElectionService {
         &self,
         request: Request<CampaignRequest>,
     ) -> Result<Response<CampaignResponse>, Status> {
+        let guarded = self.node.guard(&request, |request, sender| {
+            candidate::guard(&request.name, request.lease, sender)
+        });
+        guarded.map_err(status::of_recipe)?;
         let elected = self.campaign(request.into_inner()).await;
         elected.map(Response::new).map_err(status::of_recipe)
     }
@@ -124,6 +141,11 @@ impl Election for ElectionService {
         &self,
         request: Request<ProclaimRequest>,
     ) -> Result<Response<ProclaimResponse>, Status> {
+        let guarded = self.node.guard(&request, |request, sender| {
+            let lease = request.leader.as_ref().map_or(0, |leader| leader.lease);
+            guard::place(leader_key(request.leader.as_ref()), lease, sender)
+        });
+        guarded.map_err(status::of_recipe)?;
         let proclaimed = self.proclaim(request.into_inner());
         proclaimed.map(Response::new).map_err(status::of_recipe)
     }
@@ -132,6 +154,7 @@ impl Election for ElectionService {
         &self,
         request: Request<LeaderRequest>,
     ) -> Result<Response<LeaderResponse>, Status> {
+        self.guard_line(&request).map_err(status::of_recipe)?;
         let leader = self.leader(request.get_ref());
         leader.map(Response::new).map_err(status::of_recipe)
     }
@@ -142,6 +165,7 @@ impl Election for ElectionService {
         &self,
         request: Request<LeaderRequest>,
     ) -> Result<Response<Observation>, Status> {
+        self.guard_line(&request).map_err(status::of_recipe)?;
         let line = candidate::line(&request.get_ref().name);
         let observation = Observation::begin(self.node.clone(), line);
         observation.map(Response::new).map_err(status::of_recipe)
@@ -151,6 +175,10 @@ impl Election for ElectionService {
         &self,
         request: Request<ResignRequest>,
     ) -> Result<Response<ResignResponse>, Status> {
+        let guarded = self.node.guard(&request, |request, sender| {
+            guard::place(leader_key(request.leader.as_ref()), 0, sender)
+        });
+        guarded.map_err(status::of_recipe)?;
         let resigned = self.resign(request.into_inner());
         resigned.map(Response::new).map_err(status::of_recipe)
     }

@@ -8,7 +8,7 @@ use revstore_proto::v3lockpb::lock_server::Lock;
 use revstore_proto::v3lockpb::{LockRequest, LockResponse, UnlockRequest, UnlockResponse};
 use tonic::{Request, Response, Status};
 
-use crate::candidate::{Candidate, Out};
+use crate::candidate::{self, Candidate, Out};
 use crate::node::{Node, Proposal};
 use crate::status::{self, EtcdError};
 
@@ -60,6 +60,10 @@ impl LockService {
 #[tonic::async_trait]
 impl Lock for LockService {
     async fn lock(&self, request: Request<LockRequest>) -> Result<Response<LockResponse>, Status> {
+        let guarded = self.node.guard(&request, |request, sender| {
+            candidate::guard(&request.name, request.lease, sender)
+        });
+        guarded.map_err(status::of_recipe)?;
         let locked = self.lock(request.into_inner()).await;
         locked.map(Response::new).map_err(status::of_recipe)
     }
@@ -68,6 +72,10 @@ impl Lock for LockService {
         &self,
         request: Request<UnlockRequest>,
     ) -> Result<Response<UnlockResponse>, Status> {
+        let guarded = self.node.guard(&request, |request, sender| {
+            sender.access()?.check_write(&request.key, b"")
+        });
+        guarded.map_err(status::of_recipe)?;
         let unlocked = self.unlock(request.into_inner());
         unlocked.map(Response::new).map_err(status::of_recipe)
     }

@@ -7,6 +7,7 @@
     reason = "clippy only knows tests, and not what helps them"
 )]
 
+mod auth;
 mod bad_input;
 mod cluster;
 mod connection;
