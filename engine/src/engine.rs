@@ -1,5 +1,7 @@
 //! The engine: the handle that programs hold.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use crate::compaction::Compaction;
@@ -167,6 +169,11 @@ impl Engine {
         self.store.history(through)
     }
 
+    /// The time of the engine's clock, counted from that clock's origin (I10).
+    pub fn now(&self) -> Duration {
+        self.store.clock.now()
+    }
+
     /// A stream to put watches on.
     pub fn watch_stream(&self) -> WatchStream {
         WatchStream::new(self.store.clone())
@@ -206,7 +213,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such lease, or its time is over (LE-9).
-    pub fn keep_alive(&self, lease: LeaseId) -> Result<std::time::Duration, LeaseError> {
+    pub fn keep_alive(&self, lease: LeaseId) -> Result<Duration, LeaseError> {
         self.store.lessor.keep_alive(lease, self.store.clock.now())
     }
 

@@ -11,6 +11,7 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Request, Response, Status};
 
+use crate::guard;
 use crate::node::Node;
 use crate::peer_url;
 use crate::status::EtcdError;
@@ -107,6 +108,13 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberAddRequest>,
     ) -> Result<Response<MemberAddResponse>, Status> {
+        self.node.guard(&request, |request, sender| {
+            // The URLs are looked at first.
+            if !peer_url::are_valid(&request.peer_ur_ls) {
+                return Err(EtcdError::BadMemberUrls);
+            }
+            sender.check_admin()
+        })?;
         Err(self.add(request.get_ref()).to_status())
     }
 
@@ -114,6 +122,7 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberRemoveRequest>,
     ) -> Result<Response<MemberRemoveResponse>, Status> {
+        self.node.guard(&request, guard::admin)?;
         Err(self.remove(request.get_ref().id).to_status())
     }
 
@@ -121,13 +130,16 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberUpdateRequest>,
     ) -> Result<Response<MemberUpdateResponse>, Status> {
+        self.node.guard(&request, guard::admin)?;
         Ok(Response::new(self.update(request.into_inner())?))
     }
 
     async fn member_list(
         &self,
-        _: Request<MemberListRequest>,
+        request: Request<MemberListRequest>,
     ) -> Result<Response<MemberListResponse>, Status> {
+        // AU-5
+        self.node.guard(&request, guard::user)?;
         Ok(Response::new(MemberListResponse {
             header: Some(self.header()),
             members: self.members(),
@@ -138,6 +150,7 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberPromoteRequest>,
     ) -> Result<Response<MemberPromoteResponse>, Status> {
+        self.node.guard(&request, guard::admin)?;
         Err(self.promote(request.get_ref().id).to_status())
     }
 }

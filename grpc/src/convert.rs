@@ -30,6 +30,9 @@ use crate::header;
 /// RG-3: the end of a range that has none.
 pub(crate) const FROM_KEY_END: &[u8] = &[0];
 
+/// WA-9: no key is smaller.
+pub(crate) const SMALLEST_KEY: &[u8] = &[0];
+
 /// Up to here a copy of a key or value costs less than sharing it, which takes an allocation and
 /// two changes of a reference count that other readers may want too.
 const COPY_BYTES_MAX: usize = 1024;
@@ -195,7 +198,7 @@ fn compare_target(request: &mut WireCompare) -> CompareTarget {
 pub(crate) fn watch(mut request: WatchCreateRequest) -> WatchOptions {
     if request.key.is_empty() {
         // WA-9
-        request.key = Bytes::from_static(&[0]);
+        request.key = Bytes::from_static(SMALLEST_KEY);
     }
     // WA-35: numbers that name no filter are passed over.
     let filters = |wanted| {

@@ -12,6 +12,7 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Request, Response, Status};
 
+use crate::guard;
 use crate::node::{Node, Proposal};
 use crate::range_stream::RangeStream;
 use crate::status::EtcdError;
@@ -110,6 +111,7 @@ impl Kv for KvService {
         &self,
         request: Request<RangeRequest>,
     ) -> Result<Response<RangeResponse>, Status> {
+        self.node.guard(&request, guard::range)?;
         Ok(Response::new(self.range(request.into_inner())?))
     }
 
@@ -119,10 +121,12 @@ impl Kv for KvService {
         &self,
         request: Request<RangeRequest>,
     ) -> Result<Response<RangeStream>, Status> {
+        self.node.guard(&request, guard::range_stream)?;
         Ok(Response::new(self.range_stream(request.into_inner())?))
     }
 
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
+        self.node.guard(&request, guard::put)?;
         Ok(Response::new(self.put(request.into_inner())?))
     }
 
@@ -130,10 +134,12 @@ impl Kv for KvService {
         &self,
         request: Request<DeleteRangeRequest>,
     ) -> Result<Response<DeleteRangeResponse>, Status> {
+        self.node.guard(&request, guard::delete_range)?;
         Ok(Response::new(self.delete_range(request.into_inner())?))
     }
 
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
+        self.node.guard(&request, guard::txn)?;
         Ok(Response::new(self.txn(request.into_inner())?))
     }
 
@@ -141,6 +147,7 @@ impl Kv for KvService {
         &self,
         request: Request<CompactionRequest>,
     ) -> Result<Response<CompactionResponse>, Status> {
+        self.node.guard(&request, guard::admin)?;
         Ok(Response::new(self.compact(request.into_inner()).await?))
     }
 }

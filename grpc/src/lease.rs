@@ -15,6 +15,7 @@ use revstore_proto::etcdserverpb::{
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::convert;
+use crate::guard::{self, Credentials};
 use crate::node::{Node, Proposal};
 use crate::shutdown::Begun;
 use crate::status::EtcdError;
@@ -95,6 +96,7 @@ impl Lease for LeaseService {
         &self,
         request: Request<LeaseGrantRequest>,
     ) -> Result<Response<LeaseGrantResponse>, Status> {
+        self.node.guard(&request, guard::user)?;
         Ok(Response::new(self.grant(request.into_inner())?))
     }
 
@@ -102,6 +104,9 @@ impl Lease for LeaseService {
         &self,
         request: Request<LeaseRevokeRequest>,
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
+        self.node.guard(&request, |request, sender| {
+            guard::lease_revoke(request.id, sender)
+        })?;
         Ok(Response::new(self.revoke(request.into_inner())?))
     }
 
@@ -113,6 +118,7 @@ impl Lease for LeaseService {
     ) -> Result<Response<KeepAlives>, Status> {
         Ok(Response::new(KeepAlives {
             stopped: Some(self.node.shutdown.begun()),
+            credentials: Credentials::of(request.metadata()),
             requests: request.into_inner(),
             node: self.node.clone(),
         }))
@@ -122,13 +128,15 @@ impl Lease for LeaseService {
         &self,
         request: Request<LeaseTimeToLiveRequest>,
     ) -> Result<Response<LeaseTimeToLiveResponse>, Status> {
+        self.node.guard(&request, guard::lease_time_to_live)?;
         Ok(Response::new(self.time_to_live(request.into_inner())))
     }
 
     async fn lease_leases(
         &self,
-        _: Request<LeaseLeasesRequest>,
+        request: Request<LeaseLeasesRequest>,
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
+        self.node.guard(&request, guard::lease_leases)?;
         Ok(Response::new(self.leases()))
     }
 }
@@ -138,21 +146,23 @@ impl Lease for LeaseService {
 pub(crate) struct KeepAlives {
     node: Arc<Node>,
     requests: Streaming<LeaseKeepAliveRequest>,
+    credentials: Credentials,
     /// Nothing behind the end of the stream.
     stopped: Option<Begun>,
 }
 
 impl KeepAlives {
-    fn renew(&self, request: LeaseKeepAliveRequest) -> LeaseKeepAliveResponse {
+    fn renew(&self, request: LeaseKeepAliveRequest) -> Result<LeaseKeepAliveResponse, EtcdError> {
+        guard::keep_alive(&self.node, request.id, &self.credentials)?;
         // DM-26: from before the renewal.
         let header = self.node.current_header();
         let lease = LeaseId::new(request.id);
         let renewed = lease.and_then(|lease| self.node.engine.keep_alive(lease).ok());
-        LeaseKeepAliveResponse {
+        Ok(LeaseKeepAliveResponse {
             header: Some(header),
             id: request.id,
             ttl: renewed.map_or(0, convert::seconds),
-        }
+        })
     }
 }
 
@@ -168,9 +178,10 @@ impl Stream for KeepAlives {
         } else {
             match Pin::new(&mut self.requests).poll_next(context) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok(request))) => {
-                    return Poll::Ready(Some(Ok(self.renew(request))));
-                }
+                Poll::Ready(Some(Ok(request))) => match self.renew(request) {
+                    Ok(renewed) => return Poll::Ready(Some(Ok(renewed))),
+                    Err(denied) => Some(denied.to_status()),
+                },
                 Poll::Ready(Some(Err(status))) => Some(status),
                 Poll::Ready(None) => None,
             }

@@ -11,8 +11,13 @@
 //! Clause ids such as DM-20 name rules of etcd's behaviour.
 
 mod alarms;
+mod auth;
+mod auth_service;
+mod candidate;
 mod cluster;
 mod convert;
+mod election;
+mod guard;
 mod hash;
 mod header;
 mod health;
@@ -20,6 +25,7 @@ mod identity;
 mod kv;
 mod lease;
 mod limits;
+mod lock;
 mod maintenance;
 mod node;
 mod peer_url;
@@ -34,6 +40,7 @@ mod version;
 mod watch;
 
 pub use alarms::{Alarm, AlarmKind, Alarms};
+pub use auth::{AuthOptions, AuthTokens};
 pub use identity::Identity;
 pub use limits::Limits;
 pub use services::{Services, ServicesBuilder};

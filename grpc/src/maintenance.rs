@@ -17,10 +17,11 @@ use revstore_proto::etcdserverpb::{
 use tonic::{Request, Response, Status};
 
 use crate::alarms::{Alarm, AlarmKind};
+use crate::guard;
 use crate::header::RAFT_TERM;
 use crate::node::Node;
 use crate::status::EtcdError;
-use crate::{hash, version};
+use crate::{hash, status, version};
 
 /// HK-4: the mark of a store that was never compacted.
 const NEVER_COMPACTED: i64 = -1;
@@ -34,6 +35,12 @@ pub(crate) struct MaintenanceService {
 impl MaintenanceService {
     pub(crate) fn new(node: Arc<Node>) -> Self {
         Self { node }
+    }
+
+    /// AU-6: only for administrators, and told as etcd tells it here.
+    fn guard_untranslated<T>(&self, request: &Request<T>) -> Result<(), Status> {
+        let admitted = self.node.guard(request, guard::admin);
+        admitted.map_err(status::untranslated)
     }
 
     fn alarm(&self, request: AlarmRequest) -> AlarmResponse {
@@ -196,22 +203,29 @@ impl Maintenance for MaintenanceService {
         &self,
         request: Request<AlarmRequest>,
     ) -> Result<Response<AlarmResponse>, Status> {
+        self.node.guard(&request, guard::alarm)?;
         Ok(Response::new(self.alarm(request.into_inner())))
     }
 
-    async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
+    async fn status(
+        &self,
+        request: Request<StatusRequest>,
+    ) -> Result<Response<StatusResponse>, Status> {
+        self.node.guard(&request, guard::admin)?;
         Ok(Response::new(self.status()))
     }
 
     async fn defragment(
         &self,
-        _: Request<DefragmentRequest>,
+        request: Request<DefragmentRequest>,
     ) -> Result<Response<DefragmentResponse>, Status> {
+        self.guard_untranslated(&request)?;
         // DM-28
         Ok(Response::new(DefragmentResponse { header: None }))
     }
 
-    async fn hash(&self, _: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
+    async fn hash(&self, request: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
+        self.guard_untranslated(&request)?;
         Ok(Response::new(self.hash().await?))
     }
 
@@ -219,6 +233,7 @@ impl Maintenance for MaintenanceService {
         &self,
         request: Request<HashKvRequest>,
     ) -> Result<Response<HashKvResponse>, Status> {
+        self.guard_untranslated(&request)?;
         Ok(Response::new(self.hash_kv(request.into_inner()).await?))
     }
 
@@ -226,8 +241,9 @@ impl Maintenance for MaintenanceService {
 
     async fn snapshot(
         &self,
-        _: Request<SnapshotRequest>,
+        request: Request<SnapshotRequest>,
     ) -> Result<Response<Self::SnapshotStream>, Status> {
+        self.guard_untranslated(&request)?;
         Err(EtcdError::SnapshotUnsupported.to_status())
     }
 
@@ -235,6 +251,7 @@ impl Maintenance for MaintenanceService {
         &self,
         request: Request<MoveLeaderRequest>,
     ) -> Result<Response<MoveLeaderResponse>, Status> {
+        self.node.guard(&request, guard::admin)?;
         Ok(Response::new(
             self.move_leader(request.get_ref().target_id)?,
         ))
@@ -244,6 +261,7 @@ impl Maintenance for MaintenanceService {
         &self,
         request: Request<DowngradeRequest>,
     ) -> Result<Response<DowngradeResponse>, Status> {
+        self.node.guard(&request, guard::admin)?;
         Ok(Response::new(self.downgrade(request.get_ref())?))
     }
 }

@@ -4,6 +4,7 @@ use revstore_engine::Engine;
 use revstore_proto::etcdserverpb::ResponseHeader;
 
 use crate::alarms::{Alarm, AlarmKind, Alarms};
+use crate::auth::Auth;
 use crate::header::Headers;
 use crate::identity::Identity;
 use crate::limits::Limits;
@@ -20,6 +21,7 @@ pub(crate) struct Node {
     pub(crate) version: String,
     pub(crate) limits: Limits,
     pub(crate) alarms: Alarms,
+    pub(crate) auth: Auth,
     pub(crate) raft_index: RaftIndex,
     pub(crate) shutdown: Shutdown,
 }

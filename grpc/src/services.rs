@@ -8,22 +8,29 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::Body;
 use revstore_engine::Engine;
+use revstore_proto::etcdserverpb::auth_server::AuthServer;
 use revstore_proto::etcdserverpb::cluster_server::ClusterServer;
 use revstore_proto::etcdserverpb::kv_server::KvServer;
 use revstore_proto::etcdserverpb::lease_server::LeaseServer;
 use revstore_proto::etcdserverpb::maintenance_server::MaintenanceServer;
 use revstore_proto::etcdserverpb::watch_server::WatchServer;
 use revstore_proto::health::health_server::HealthServer;
+use revstore_proto::v3electionpb::election_server::ElectionServer;
+use revstore_proto::v3lockpb::lock_server::LockServer;
 use tonic::codegen::{BoxFuture, StdError};
 
 use crate::alarms::Alarms;
+use crate::auth::{Auth, AuthOptions};
+use crate::auth_service::AuthService;
 use crate::cluster::ClusterService;
+use crate::election::ElectionService;
 use crate::header::Headers;
 use crate::health::HealthService;
 use crate::identity::Identity;
 use crate::kv::KvService;
 use crate::lease::LeaseService;
 use crate::limits::{LimitedBody, Limits};
+use crate::lock::LockService;
 use crate::maintenance::MaintenanceService;
 use crate::node::Node;
 use crate::raft_index::RaftIndex;
@@ -71,6 +78,9 @@ struct Inner {
     lease: LeaseServer<LeaseService>,
     maintenance: MaintenanceServer<MaintenanceService>,
     cluster: ClusterServer<ClusterService>,
+    auth: AuthServer<AuthService>,
+    lock: LockServer<LockService>,
+    election: ElectionServer<ElectionService>,
     health: HealthServer<HealthService>,
 }
 
@@ -81,6 +91,7 @@ struct Inner {
 /// | [`identity`](Self::identity) | ids 0, no name, no URLs |
 /// | [`version`](Self::version) | 3.5.30 |
 /// | [`limits`](Self::limits) | etcd's |
+/// | [`auth`](Self::auth) | etcd's: simple tokens for 300 s, bcrypt with cost 10 |
 /// | [`shutdown`](Self::shutdown) | a signal that nobody gives |
 #[derive(Clone, Debug)]
 #[must_use = "services are made by `build`"]
@@ -89,6 +100,7 @@ pub struct ServicesBuilder {
     identity: Identity,
     version: String,
     limits: Limits,
+    auth: AuthOptions,
     shutdown: Shutdown,
 }
 
@@ -100,6 +112,7 @@ impl Services {
             identity: Identity::default(),
             version: VERSION.to_owned(),
             limits: Limits::default(),
+            auth: AuthOptions::default(),
             shutdown: Shutdown::new(),
         }
     }
@@ -134,6 +147,11 @@ impl ServicesBuilder {
         Self { limits, ..self }
     }
 
+    /// How users log in, once auth is enabled.
+    pub fn auth(self, auth: AuthOptions) -> Self {
+        Self { auth, ..self }
+    }
+
     /// The signal that ends all open streams.
     pub fn shutdown(self, shutdown: Shutdown) -> Self {
         Self { shutdown, ..self }
@@ -152,6 +170,7 @@ impl ServicesBuilder {
             version: self.version,
             limits: self.limits,
             alarms: Alarms::default(),
+            auth: Auth::new(self.auth),
             raft_index: RaftIndex::new(),
             shutdown: self.shutdown,
         });
@@ -165,6 +184,12 @@ impl ServicesBuilder {
             maintenance: MaintenanceServer::new(MaintenanceService::new(node.clone()))
                 .max_decoding_message_size(bytes_max),
             cluster: ClusterServer::new(ClusterService::new(node.clone()))
+                .max_decoding_message_size(bytes_max),
+            auth: AuthServer::new(AuthService::new(node.clone()))
+                .max_decoding_message_size(bytes_max),
+            lock: LockServer::new(LockService::new(node.clone()))
+                .max_decoding_message_size(bytes_max),
+            election: ElectionServer::new(ElectionService::new(node.clone()))
                 .max_decoding_message_size(bytes_max),
             health: HealthServer::new(HealthService::new(node.clone()))
                 .max_decoding_message_size(bytes_max),
@@ -203,6 +228,9 @@ where
             Service::Lease => inner.lease.clone().call(request),
             Service::Maintenance => inner.maintenance.clone().call(request),
             Service::Cluster => inner.cluster.clone().call(request),
+            Service::Auth => inner.auth.clone().call(request),
+            Service::Lock => inner.lock.clone().call(request),
+            Service::Election => inner.election.clone().call(request),
             Service::Health => inner.health.clone().call(request),
         }
     }

@@ -194,6 +194,19 @@ etcd_errors! {
     SnapshotUnsupported => Unimplemented, "revstore: there is no backend file to take a snapshot of";
     /// There is no older version to become (MT-13).
     DowngradeUnsupported => Unimplemented, "revstore: there is no older version to downgrade to";
+    /// A password for a user who has none (AU-3). A text that etcd does not translate.
+    NoPasswordUser => Unknown,
+        "auth: authentication failed, password was given for no password user";
+    /// bcrypt would not look at all of the password.
+    PasswordTooLong => Unknown, "bcrypt: password length exceeds 72 bytes";
+    /// The key of who waited for a lock is gone (EL-5).
+    LockSessionExpired => Unknown, "mutex: session is expired";
+    /// Leadership, or the place in line for it, is gone (EL-5, EL-7).
+    ElectionNotLeader => Unknown, "election: not leader";
+    /// Nobody leads (EL-8).
+    NoElectionLeader => Unknown, "election: no leader";
+    /// A request without the proof of leadership (EL-7).
+    LeaderNotGiven => Unknown, "\"leader\" field must be provided";
     /// A task of the server died in the middle of the request.
     Internal => Internal, "revstore: the request was not completed";
 }
@@ -264,6 +277,32 @@ impl From<LeaseError> for EtcdError {
             LeaseError::TtlTooLarge => Self::LeaseTtlTooLarge,
         }
     }
+}
+
+/// Lock and Election are recipes that run in the server as they would in a client, and hand on as
+/// UNKNOWN what the requests that they make are told (EL-3, EL-4). The end of the server is no such
+/// thing: clients try again when they are told of it as it is.
+pub(crate) fn of_recipe(error: EtcdError) -> Status {
+    match error {
+        EtcdError::Stopped => error.to_status(),
+        _ => Status::unknown(error.text()),
+    }
+}
+
+/// AU-6: a few methods hand on what auth says as it is, as UNKNOWN and by the name of the module.
+pub(crate) fn untranslated(error: EtcdError) -> Status {
+    let said = error.text().trim_start_matches("etcdserver: ");
+    Status::unknown(format!("auth: {said}"))
+}
+
+/// WA-60: an error in the words in which a Go program prints it.
+pub(crate) fn rendering(error: EtcdError) -> String {
+    // The names of Go's constants, which are those of the variants here but for one.
+    let code = match error.code() {
+        Code::Cancelled => "Canceled".to_owned(),
+        code => format!("{code:?}"),
+    };
+    format!("rpc error: code = {code} desc = {}", error.text())
 }
 
 /// ER-1: a refused watch is told by a text in its reply, and leaves the stream alone.
@@ -410,6 +449,12 @@ mod tests {
                 EtcdError::UnknownHealthService,
                 EtcdError::SnapshotUnsupported,
                 EtcdError::DowngradeUnsupported,
+                EtcdError::NoPasswordUser,
+                EtcdError::PasswordTooLong,
+                EtcdError::LockSessionExpired,
+                EtcdError::ElectionNotLeader,
+                EtcdError::NoElectionLeader,
+                EtcdError::LeaderNotGiven,
                 EtcdError::Internal,
             ]
         );

@@ -16,6 +16,7 @@ use revstore_proto::mvccpb::Event;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::convert;
+use crate::guard::{self, Credentials};
 use crate::node::Node;
 use crate::shutdown::Begun;
 use crate::status::{self, EtcdError};
@@ -46,10 +47,12 @@ impl Watch for WatchService {
         &self,
         request: Request<Streaming<WatchRequest>>,
     ) -> Result<Response<WatchSession>, Status> {
+        let credentials = Credentials::of(request.metadata());
         let requests = request.into_inner();
         Ok(Response::new(WatchSession::new(
             self.node.clone(),
             requests,
+            credentials,
         )))
     }
 }
@@ -69,6 +72,8 @@ impl Watch for WatchService {
 pub(crate) struct WatchSession {
     node: Arc<Node>,
     watches: engine::WatchStream,
+    /// Who the client is, as far as it said when it opened the stream.
+    credentials: Credentials,
     /// Nothing after the client's last request, which does not end the session (WA-16).
     requests: Option<Streaming<WatchRequest>>,
     /// Watches whose large responses may be split (WA-36).
@@ -82,9 +87,10 @@ pub(crate) struct WatchSession {
 }
 
 impl WatchSession {
-    fn new(node: Arc<Node>, requests: Streaming<WatchRequest>) -> Self {
+    fn new(node: Arc<Node>, requests: Streaming<WatchRequest>, credentials: Credentials) -> Self {
         Self {
             watches: node.engine.watch_stream(),
+            credentials,
             requests: Some(requests),
             fragmented: HashSet::new(),
             fragments: VecDeque::new(),
@@ -136,6 +142,10 @@ impl WatchSession {
     }
 
     fn create(&mut self, request: WatchCreateRequest) -> WatchResponse {
+        // WA-38: what was created before auth was enabled goes on.
+        if let Err(denied) = guard::watch(&self.node, &request, &self.credentials) {
+            return self.refuse(status::rendering(denied));
+        }
         let fragment = request.fragment;
         match self.watches.watch(convert::watch(request)) {
             Ok(created) => {
@@ -150,14 +160,19 @@ impl WatchSession {
                     ..WatchResponse::default()
                 }
             }
-            Err(error) => WatchResponse {
-                header: Some(self.node.current_header()),
-                watch_id: NO_WATCH,
-                created: true,
-                canceled: true,
-                cancel_reason: status::cancel_reason(error).into(),
-                ..WatchResponse::default()
-            },
+            Err(error) => self.refuse(status::cancel_reason(error).into()),
+        }
+    }
+
+    /// ER-1
+    fn refuse(&self, reason: String) -> WatchResponse {
+        WatchResponse {
+            header: Some(self.node.current_header()),
+            watch_id: NO_WATCH,
+            created: true,
+            canceled: true,
+            cancel_reason: reason,
+            ..WatchResponse::default()
         }
     }
 

@@ -7,11 +7,14 @@
     reason = "clippy only knows tests, and not what helps them"
 )]
 
+mod auth;
 mod bad_input;
 mod cluster;
 mod connection;
+mod election;
 mod kv;
 mod lease;
+mod lock;
 mod maintenance;
 mod support;
 mod txn;

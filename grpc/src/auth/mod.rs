@@ -1,0 +1,291 @@
+//! Who asks, and what they may.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `store.rs` | users and roles |
+//! | `permission.rs` | what the permissions of a user cover together |
+//! | `token.rs` | who is logged in |
+//! | `password.rs` | hashes of passwords |
+//!
+//! While auth is off, a request pays one atomic load for it.
+
+mod password;
+mod permission;
+mod store;
+mod token;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use revstore_engine::KeyRange;
+use tokio::sync::Semaphore;
+
+pub(crate) use self::password::PasswordHash;
+use self::permission::Grants;
+use self::store::Login;
+pub(crate) use self::store::Store;
+use self::token::Tokens;
+use crate::convert::FROM_KEY_END;
+use crate::status::EtcdError;
+
+/// Passwords that are hashed at a time. Each takes a processor for a while, and anybody may try to
+/// log in; more wait in order.
+const HASHES_AT_ONCE_MAX: usize = 4;
+
+/// How users log in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuthOptions {
+    /// What Authenticate hands out. Default [`AuthTokens::Simple`] for 300 s.
+    pub tokens: AuthTokens,
+    /// The cost of hashing a password, 4 to 31; each step doubles it. Default 10, which is also what
+    /// a number out of range counts as.
+    pub bcrypt_cost: u32,
+}
+
+/// What Authenticate hands out (AU-13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthTokens {
+    /// Random words that the server remembers.
+    Simple {
+        /// How long one is good without being used.
+        ttl: Duration,
+    },
+    /// Nothing: nobody can log in.
+    Disabled,
+}
+
+/// What a cost out of range counts as.
+const BCRYPT_COST_DEFAULT: u32 = 10;
+
+impl Default for AuthOptions {
+    /// etcd's.
+    fn default() -> Self {
+        Self {
+            tokens: AuthTokens::Simple {
+                ttl: Duration::from_secs(300),
+            },
+            bcrypt_cost: BCRYPT_COST_DEFAULT,
+        }
+    }
+}
+
+/// Users, roles and who is logged in.
+#[derive(Debug)]
+pub(crate) struct Auth {
+    /// What the store says, for those who need to know nothing else.
+    on: AtomicBool,
+    /// Held for a look or a change, never while a password is hashed. `tokens` may be taken under
+    /// it.
+    store: RwLock<Store>,
+    /// A leaf lock, held for one look-up or change. Nothing if none are handed out.
+    tokens: Option<Mutex<Tokens>>,
+    bcrypt_cost: u32,
+    hashing: Semaphore,
+}
+
+impl Auth {
+    pub(crate) fn new(options: AuthOptions) -> Self {
+        let bcrypt_cost = match options.bcrypt_cost {
+            cost @ 4..=31 => cost,
+            _ => BCRYPT_COST_DEFAULT,
+        };
+        Self {
+            on: AtomicBool::new(false),
+            store: RwLock::default(),
+            tokens: match options.tokens {
+                AuthTokens::Simple { ttl } => Some(Mutex::new(Tokens::new(ttl))),
+                AuthTokens::Disabled => None,
+            },
+            bcrypt_cost,
+            hashing: Semaphore::new(HASHES_AT_ONCE_MAX),
+        }
+    }
+
+    /// Whether anybody is asked who they are.
+    pub(crate) fn is_on(&self) -> bool {
+        // Acquire: pairs with the Release in `change`: who learns that it is on finds the users.
+        self.on.load(Ordering::Acquire)
+    }
+
+    /// What the sender of a request may, by the token that came with it (AU-5).
+    pub(crate) fn access(&self, token: Option<&str>, now: Duration) -> Result<Access, EtcdError> {
+        if !self.is_on() {
+            return Ok(Access::Unchecked);
+        }
+        let Some(token) = token else {
+            return Ok(Access::Nobody);
+        };
+        let tokens = self.tokens.as_ref();
+        let user = tokens.and_then(|tokens| tokens.lock().use_of(token, now));
+        let user = user.ok_or(EtcdError::InvalidAuthToken)?;
+        let grants = self.store.read().grants(&user);
+        // A user who was deleted in this moment.
+        let grants = grants.ok_or(EtcdError::InvalidAuthToken)?;
+        Ok(Access::User { name: user, grants })
+    }
+
+    /// Looks at users and roles.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
+        look(&self.store.read())
+    }
+
+    /// Changes users and roles.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Store) -> T) -> T {
+        let mut store = self.store.write();
+        let changed = change(&mut store);
+        // Release: pairs with the Acquire in `is_on`. Under the lock, so that the flag says what the
+        // last change left.
+        self.on.store(store.is_enabled(), Ordering::Release);
+        if !store.is_enabled() {
+            // Who logs in again starts afresh.
+            self.with_tokens(Tokens::forget_all);
+        }
+        changed
+    }
+
+    /// As [`change`](Self::change), of a user whose tokens are not good any more after it (AU-9).
+    pub(crate) fn change_and_log_out(
+        &self,
+        user: &str,
+        change: impl FnOnce(&mut Store) -> Result<(), EtcdError>,
+    ) -> Result<(), EtcdError> {
+        self.change(|store| {
+            change(store)?;
+            // Under the lock of the store, where `log_in` hands tokens out: none slips through.
+            self.with_tokens(|tokens| tokens.forget_user(user));
+            Ok(())
+        })
+    }
+
+    /// Hashes a password.
+    pub(crate) async fn hash(&self, password: String) -> Result<PasswordHash, EtcdError> {
+        let cost = self.bcrypt_cost;
+        self.with_processor(move || PasswordHash::of(&password, cost))
+            .await?
+    }
+
+    /// AU-3: trades a name and a password for a token.
+    pub(crate) async fn log_in(
+        &self,
+        name: &str,
+        password: String,
+        index: u64,
+        now: impl Fn() -> Duration,
+    ) -> Result<String, EtcdError> {
+        let password: Arc<str> = password.into();
+        loop {
+            let login = self.look(|store| store.login(name))?;
+            let (hash, tried) = (login.password.clone(), password.clone());
+            if !self.with_processor(move || hash.matches(&tried)).await? {
+                return Err(EtcdError::AuthFailed);
+            }
+            let Some(tokens) = &self.tokens else {
+                return Err(EtcdError::AuthFailed);
+            };
+            let store = self.store.read();
+            // The password may have been changed meanwhile; then it is compared again.
+            if is_same(&store.login(name)?, &login) {
+                let token = tokens.lock().assign(login.user, index, now())?;
+                return Ok(token.to_string());
+            }
+        }
+    }
+
+    /// Runs what takes a processor for a while.
+    async fn with_processor<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, EtcdError> {
+        let _permit = self.hashing.acquire().await;
+        let done = tokio::task::spawn_blocking(work).await;
+        done.map_err(|_died| EtcdError::Internal)
+    }
+
+    fn with_tokens(&self, change: impl FnOnce(&mut Tokens)) {
+        if let Some(tokens) = &self.tokens {
+            change(&mut tokens.lock());
+        }
+    }
+}
+
+/// Whether nothing about a user has changed that a login depends on.
+fn is_same(one: &Login, other: &Login) -> bool {
+    Arc::ptr_eq(&one.password, &other.password)
+}
+
+/// What the sender of a request may.
+#[derive(Clone, Debug)]
+pub(crate) enum Access {
+    /// Everything: nobody is asked.
+    Unchecked,
+    /// Nothing: no token came with the request.
+    Nobody,
+    /// What a user may.
+    User {
+        /// The user.
+        name: Arc<str>,
+        /// What it may.
+        grants: Arc<Grants>,
+    },
+}
+
+impl Access {
+    /// Any user will do.
+    pub(crate) fn check_user(&self) -> Result<(), EtcdError> {
+        self.check(|_| true)
+    }
+
+    /// Only an administrator will do (AU-8).
+    pub(crate) fn check_admin(&self) -> Result<(), EtcdError> {
+        self.check(Grants::is_admin)
+    }
+
+    /// A user who may read all of this range (AU-7); `range_end` as in requests.
+    pub(crate) fn check_read(&self, key: &[u8], range_end: &[u8]) -> Result<(), EtcdError> {
+        self.check(|grants| grants.may_read(key, range_end))
+    }
+
+    /// A user who may write all of this range.
+    pub(crate) fn check_write(&self, key: &[u8], range_end: &[u8]) -> Result<(), EtcdError> {
+        self.check(|grants| grants.may_write(key, range_end))
+    }
+
+    /// A user who may read all of these keys.
+    pub(crate) fn check_read_of(&self, keys: &KeyRange) -> Result<(), EtcdError> {
+        let (key, range_end) = bounds(keys);
+        self.check_read(key, range_end)
+    }
+
+    /// A user who may write all of these keys.
+    pub(crate) fn check_write_of(&self, keys: &KeyRange) -> Result<(), EtcdError> {
+        let (key, range_end) = bounds(keys);
+        self.check_write(key, range_end)
+    }
+
+    /// The user, if it is one.
+    pub(crate) fn user(&self) -> Option<&str> {
+        match self {
+            Self::User { name, .. } => Some(name),
+            Self::Unchecked | Self::Nobody => None,
+        }
+    }
+
+    fn check(&self, may: impl FnOnce(&Grants) -> bool) -> Result<(), EtcdError> {
+        match self {
+            Self::Unchecked => Ok(()),
+            Self::Nobody => Err(EtcdError::UserEmpty),
+            Self::User { grants, .. } if may(grants) => Ok(()),
+            Self::User { .. } => Err(EtcdError::PermissionDenied),
+        }
+    }
+}
+
+fn bounds(keys: &KeyRange) -> (&[u8], &[u8]) {
+    match keys {
+        KeyRange::One(key) => (key, &[]),
+        KeyRange::Within { start, end } => (start, end),
+        KeyRange::From(start) => (start, FROM_KEY_END),
+    }
+}

@@ -1,0 +1,291 @@
+//! The auth service.
+
+use std::sync::Arc;
+
+use prost::Message;
+use revstore_proto::etcdserverpb::auth_server::Auth;
+use revstore_proto::etcdserverpb::{
+    AuthDisableRequest, AuthDisableResponse, AuthEnableRequest, AuthEnableResponse,
+    AuthRoleAddRequest, AuthRoleAddResponse, AuthRoleDeleteRequest, AuthRoleDeleteResponse,
+    AuthRoleGetRequest, AuthRoleGetResponse, AuthRoleGrantPermissionRequest,
+    AuthRoleGrantPermissionResponse, AuthRoleListRequest, AuthRoleListResponse,
+    AuthRoleRevokePermissionRequest, AuthRoleRevokePermissionResponse, AuthStatusRequest,
+    AuthStatusResponse, AuthUserAddRequest, AuthUserAddResponse, AuthUserChangePasswordRequest,
+    AuthUserChangePasswordResponse, AuthUserDeleteRequest, AuthUserDeleteResponse,
+    AuthUserGetRequest, AuthUserGetResponse, AuthUserGrantRoleRequest, AuthUserGrantRoleResponse,
+    AuthUserListRequest, AuthUserListResponse, AuthUserRevokeRoleRequest,
+    AuthUserRevokeRoleResponse, AuthenticateRequest, AuthenticateResponse, ResponseHeader,
+};
+use tonic::{Request, Response, Status};
+
+use crate::auth::Store;
+use crate::guard;
+use crate::node::Node;
+use crate::status::EtcdError;
+
+/// `etcdserverpb.Auth`. Nothing here moves the revision of the keys (AU-11).
+#[derive(Debug)]
+pub(crate) struct AuthService {
+    node: Arc<Node>,
+}
+
+impl AuthService {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        Self { node }
+    }
+
+    /// Lets a request for an administrator through that a cluster would have to agree on.
+    fn admit<T: Message>(&self, request: &Request<T>) -> Result<(), EtcdError> {
+        self.node.guard(request, guard::admin)?;
+        self.propose(request.get_ref())
+    }
+
+    fn propose(&self, request: &impl Message) -> Result<(), EtcdError> {
+        if !self.node.limits.admit(request.encoded_len()) {
+            return Err(EtcdError::RequestTooLarge);
+        }
+        self.node.raft_index.advance();
+        Ok(())
+    }
+
+    /// Lets an administrator's request through and does what it says.
+    fn change<T: Message>(
+        &self,
+        request: Request<T>,
+        change: impl FnOnce(&mut Store, T) -> Result<(), EtcdError>,
+    ) -> Result<Option<ResponseHeader>, EtcdError> {
+        self.admit(&request)?;
+        let request = request.into_inner();
+        self.node.auth.change(|store| change(store, request))?;
+        Ok(self.header())
+    }
+
+    async fn log_in(&self, request: AuthenticateRequest) -> Result<String, EtcdError> {
+        let node = &*self.node;
+        self.propose(&request)?;
+        let index = node.raft_index.get();
+        let AuthenticateRequest { name, password } = request;
+        let now = || node.engine.now();
+        node.auth.log_in(&name, password, index, now).await
+    }
+
+    async fn add_user(&self, request: Request<AuthUserAddRequest>) -> Result<(), EtcdError> {
+        self.admit(&request)?;
+        let request = request.into_inner();
+        let has_password = !request.options.is_some_and(|options| options.no_password);
+        let password = if has_password {
+            Some(self.node.auth.hash(request.password).await?)
+        } else {
+            None
+        };
+        let auth = &self.node.auth;
+        auth.change(|store| store.add_user(&request.name, password))
+    }
+
+    async fn change_password(
+        &self,
+        request: Request<AuthUserChangePasswordRequest>,
+    ) -> Result<(), EtcdError> {
+        self.admit(&request)?;
+        let request = request.into_inner();
+        let (auth, name) = (&self.node.auth, &request.name);
+        let password = auth.hash(request.password).await?;
+        auth.change_and_log_out(name, |store| store.change_password(name, password))
+    }
+
+    fn delete_user(&self, request: &Request<AuthUserDeleteRequest>) -> Result<(), EtcdError> {
+        self.admit(request)?;
+        let (auth, name) = (&self.node.auth, &request.get_ref().name);
+        auth.change_and_log_out(name, |store| store.delete_user(name))
+    }
+
+    /// DM-25
+    #[expect(clippy::unnecessary_wraps, reason = "as replies have it")]
+    fn header(&self) -> Option<ResponseHeader> {
+        Some(self.node.current_header())
+    }
+}
+
+#[tonic::async_trait]
+impl Auth for AuthService {
+    async fn auth_enable(
+        &self,
+        request: Request<AuthEnableRequest>,
+    ) -> Result<Response<AuthEnableResponse>, Status> {
+        let header = self.change(request, |store, _| store.enable())?;
+        Ok(Response::new(AuthEnableResponse { header }))
+    }
+
+    async fn auth_disable(
+        &self,
+        request: Request<AuthDisableRequest>,
+    ) -> Result<Response<AuthDisableResponse>, Status> {
+        let header = self.change(request, |store, _| {
+            store.disable();
+            Ok(())
+        })?;
+        Ok(Response::new(AuthDisableResponse { header }))
+    }
+
+    async fn auth_status(
+        &self,
+        request: Request<AuthStatusRequest>,
+    ) -> Result<Response<AuthStatusResponse>, Status> {
+        self.admit(&request)?;
+        let (enabled, auth_revision) =
+            (self.node.auth).look(|store| (store.is_enabled(), store.revision()));
+        Ok(Response::new(AuthStatusResponse {
+            header: self.header(),
+            enabled,
+            auth_revision,
+        }))
+    }
+
+    async fn authenticate(
+        &self,
+        request: Request<AuthenticateRequest>,
+    ) -> Result<Response<AuthenticateResponse>, Status> {
+        let token = self.log_in(request.into_inner()).await?;
+        Ok(Response::new(AuthenticateResponse {
+            header: self.header(),
+            token,
+        }))
+    }
+
+    async fn user_add(
+        &self,
+        request: Request<AuthUserAddRequest>,
+    ) -> Result<Response<AuthUserAddResponse>, Status> {
+        self.add_user(request).await?;
+        Ok(Response::new(AuthUserAddResponse {
+            header: self.header(),
+        }))
+    }
+
+    async fn user_get(
+        &self,
+        request: Request<AuthUserGetRequest>,
+    ) -> Result<Response<AuthUserGetResponse>, Status> {
+        self.node.guard(&request, guard::user_get)?;
+        let request = request.get_ref();
+        self.propose(request)?;
+        let roles = self.node.auth.look(|store| store.roles_of(&request.name))?;
+        Ok(Response::new(AuthUserGetResponse {
+            header: self.header(),
+            roles,
+        }))
+    }
+
+    async fn user_list(
+        &self,
+        request: Request<AuthUserListRequest>,
+    ) -> Result<Response<AuthUserListResponse>, Status> {
+        self.admit(&request)?;
+        Ok(Response::new(AuthUserListResponse {
+            header: self.header(),
+            users: self.node.auth.look(Store::users),
+        }))
+    }
+
+    async fn user_delete(
+        &self,
+        request: Request<AuthUserDeleteRequest>,
+    ) -> Result<Response<AuthUserDeleteResponse>, Status> {
+        self.delete_user(&request)?;
+        Ok(Response::new(AuthUserDeleteResponse {
+            header: self.header(),
+        }))
+    }
+
+    async fn user_change_password(
+        &self,
+        request: Request<AuthUserChangePasswordRequest>,
+    ) -> Result<Response<AuthUserChangePasswordResponse>, Status> {
+        self.change_password(request).await?;
+        Ok(Response::new(AuthUserChangePasswordResponse {
+            header: self.header(),
+        }))
+    }
+
+    async fn user_grant_role(
+        &self,
+        request: Request<AuthUserGrantRoleRequest>,
+    ) -> Result<Response<AuthUserGrantRoleResponse>, Status> {
+        let header = self.change(request, |store, request| {
+            store.grant_role(&request.user, &request.role)
+        })?;
+        Ok(Response::new(AuthUserGrantRoleResponse { header }))
+    }
+
+    async fn user_revoke_role(
+        &self,
+        request: Request<AuthUserRevokeRoleRequest>,
+    ) -> Result<Response<AuthUserRevokeRoleResponse>, Status> {
+        let header = self.change(request, |store, request| {
+            store.revoke_role(&request.name, &request.role)
+        })?;
+        Ok(Response::new(AuthUserRevokeRoleResponse { header }))
+    }
+
+    async fn role_add(
+        &self,
+        request: Request<AuthRoleAddRequest>,
+    ) -> Result<Response<AuthRoleAddResponse>, Status> {
+        let header = self.change(request, |store, request| store.add_role(&request.name))?;
+        Ok(Response::new(AuthRoleAddResponse { header }))
+    }
+
+    async fn role_get(
+        &self,
+        request: Request<AuthRoleGetRequest>,
+    ) -> Result<Response<AuthRoleGetResponse>, Status> {
+        self.node.guard(&request, guard::role_get)?;
+        let request = request.get_ref();
+        self.propose(request)?;
+        let perm =
+            (self.node.auth).look(|store| store.permissions(&request.role).map(<[_]>::to_vec))?;
+        Ok(Response::new(AuthRoleGetResponse {
+            header: self.header(),
+            perm,
+        }))
+    }
+
+    async fn role_list(
+        &self,
+        request: Request<AuthRoleListRequest>,
+    ) -> Result<Response<AuthRoleListResponse>, Status> {
+        self.admit(&request)?;
+        Ok(Response::new(AuthRoleListResponse {
+            header: self.header(),
+            roles: self.node.auth.look(Store::roles),
+        }))
+    }
+
+    async fn role_delete(
+        &self,
+        request: Request<AuthRoleDeleteRequest>,
+    ) -> Result<Response<AuthRoleDeleteResponse>, Status> {
+        let header = self.change(request, |store, request| store.delete_role(&request.role))?;
+        Ok(Response::new(AuthRoleDeleteResponse { header }))
+    }
+
+    async fn role_grant_permission(
+        &self,
+        request: Request<AuthRoleGrantPermissionRequest>,
+    ) -> Result<Response<AuthRoleGrantPermissionResponse>, Status> {
+        let header = self.change(request, |store, request| {
+            store.grant_permission(&request.name, request.perm)
+        })?;
+        Ok(Response::new(AuthRoleGrantPermissionResponse { header }))
+    }
+
+    async fn role_revoke_permission(
+        &self,
+        request: Request<AuthRoleRevokePermissionRequest>,
+    ) -> Result<Response<AuthRoleRevokePermissionResponse>, Status> {
+        let header = self.change(request, |store, request| {
+            store.revoke_permission(&request.role, &request.key, &request.range_end)
+        })?;
+        Ok(Response::new(AuthRoleRevokePermissionResponse { header }))
+    }
+}
