@@ -139,7 +139,9 @@ fn truthful_previous(watched: &Watched, truth: &Truth, event: &ToldEvent) -> boo
     // A creation has none, also where the same transaction has deleted the key before (TXN-7).
     let now = event.change.now.as_ref();
     let created = now.is_some_and(|seen| seen.create == event.change.main);
-    let previous = previous.and_then(|keys| keys.get(&event.change.key)).filter(|_| !created);
+    let previous = previous
+        .and_then(|keys| keys.get(&event.change.key))
+        .filter(|_| !created);
     match &event.previous {
         Some(told) => watched.prev_kv && previous == Some(told),
         None => !watched.prev_kv || previous.is_none() || before < truth.compacted,
