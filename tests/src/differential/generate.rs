@@ -69,6 +69,11 @@ impl Operation {
         }
     }
 
+    /// Whether it cancels a watch.
+    pub fn is_cancel(&self) -> bool {
+        self.method.name() == "Watch" && self.message.has_field_by_name("cancel_request")
+    }
+
     /// The operation as a step of a scenario.
     pub fn request(&self) -> Request {
         let (method, text) = (self.method.clone(), message::line(&self.message));
@@ -131,9 +136,9 @@ impl Generator {
                 let open_deletes = self.rng.bool();
                 Operation::call("Txn", &self.txn(view, open_deletes, 0))
             }
-            72..76 => Operation::call("Compact", &self.compact(view)),
-            76..81 => Operation::call("HashKV", &self.hash(view)),
-            81..84 => {
+            72..75 => Operation::call("Compact", &self.compact(view)),
+            75..80 => Operation::call("HashKV", &self.hash(view)),
+            80..84 => {
                 let id = self.lease();
                 // Different times to live, so that the order of leases is known (LE-11).
                 let ttl = 10_000 + 1000 * id;

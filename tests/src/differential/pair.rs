@@ -86,7 +86,7 @@ impl Pair {
     pub async fn apply(&mut self, operation: &Operation) -> Result<(), Stop> {
         // etcd cancels a watch that has not yet looked at its history when that is compacted
         // (WA-18), and mixes up what is still to be told of a watch that is cancelled.
-        if operation.stream.is_some() || operation.method.name() == "Compact" {
+        if operation.is_cancel() || operation.method.name() == "Compact" {
             self.settle().await?;
         }
         match operation.stream {

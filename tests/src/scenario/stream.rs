@@ -5,16 +5,17 @@
 //!
 //! - Replies to a stream's own requests come in order, so a watch that is created and cancelled
 //!   again shows that all replies before it are there.
-//! - A reply to a progress request shows that all watches have told all they have (WA-55). It comes
-//!   only if all are caught up, so the request is repeated.
-//! - Where it may never come, that is while a watch waits for a future revision (WA-53) or after one
-//!   was cancelled by a compaction, a watch of the last revision is put beside the others. History
-//!   is delivered in rounds, in which watches have no order: what a round delivers is complete when
-//!   the next one has begun, so that is done twice.
+//! - A reply to a progress request shows that all watches have told all they have (WA-55).
+//! - It comes only if all watches are caught up. While one may be behind, a watch of the last
+//!   revision is put beside it: history is delivered in rounds, so once that one has told what it
+//!   has, the other's round is over too.
+//! - It never comes while a watch waits for a future revision (WA-53), or after a compaction has
+//!   ended one. Then such a watch, told last, shows what a reply would.
 //!
 //! The watches that are put there have an id that no scenario uses, and nothing of theirs is shown.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bytes::Bytes;
 use prost_reflect::prost::Message as _;
@@ -38,9 +39,12 @@ const FENCE: i64 = 0x5e77_1e00_5e77_1e00;
 /// The id under which a stream speaks as a whole (WA-53).
 const WHOLE_STREAM: i64 = -1;
 
-/// How often a progress request is repeated, [`poll::INTERVAL`] apart, before it is held to be one
-/// that is never answered. etcd's watches catch up every 100 ms (WA-18).
-const PROGRESS_ATTEMPTS: usize = 40;
+/// How often a progress request is repeated before the stream is held to be broken.
+const PROGRESS_ATTEMPTS: usize = 60;
+
+/// How long to wait for the answer to a progress request. Where it does not come the request was
+/// dropped, because a watch without events has not caught up; etcd looks after those every 100 ms.
+const PROGRESS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a stream tells.
 #[derive(Clone, Debug)]
@@ -69,6 +73,8 @@ struct Watches {
     live: BTreeMap<i64, i64>,
     /// The start revision of the watch that was asked for last.
     asked: i64,
+    /// One of them may not have told its history yet.
+    behind: bool,
     /// Watches that a compaction ended and that were not cancelled since.
     compacted: BTreeSet<i64>,
 }
@@ -192,16 +198,20 @@ impl Stream {
         if self.ended || self.requests.is_none() || !self.is_watch() {
             return Ok(told);
         }
-        let future = self.watches.live.values().any(|start| *start > revision);
-        let silent = silent || future || !self.watches.compacted.is_empty();
-        if self.watches.live.is_empty() || (!silent && self.progress(&mut told).await?) {
+        // Nothing happens in a store before its first write.
+        let written = revision > 1;
+        if written && self.watches.behind && !self.watches.live.is_empty() {
+            self.fence(&mut told, revision).await?;
+            self.watches.behind = false;
+        }
+        if self.watches.live.is_empty() {
             return Ok(told);
         }
-        // Nothing happens in a store before its first write, nor to a watch that has ended.
-        for _round in 0..2 {
-            if revision > 1 && !self.watches.live.is_empty() {
-                self.fence(&mut told, revision).await?;
-            }
+        let future = self.watches.live.values().any(|start| *start > revision);
+        if !silent && !future && self.watches.compacted.is_empty() {
+            self.progress(&mut told, revision).await?;
+        } else if written {
+            self.fence(&mut told, revision).await?;
         }
         Ok(told)
     }
@@ -220,18 +230,27 @@ impl Stream {
         self.replies(Cause::Other).await
     }
 
-    /// Asks for progress until it is answered; false if it is not.
-    async fn progress(&mut self, told: &mut Vec<Told>) -> Result<bool, String> {
+    /// Asks for progress until it is answered.
+    async fn progress(&mut self, told: &mut Vec<Told>, revision: i64) -> Result<(), String> {
+        let before = told.len();
         for _ in 0..PROGRESS_ATTEMPTS {
             self.request(RequestUnion::ProgressRequest(WatchProgressRequest {}))?;
-            let answered = self.until(told, is_progress);
-            match timeout(poll::INTERVAL, answered).await {
-                Ok(answered) => return answered.map(|()| true),
-                Err(_late) if !self.watches.compacted.is_empty() => return Ok(false),
-                Err(_late) => {}
+            // One that speaks of the past answers an earlier request.
+            let now = |response: &WatchResponse| {
+                let header = response.header.map_or(0, |header| header.revision);
+                is_progress(response) && header >= revision
+            };
+            if let Ok(answered) = timeout(PROGRESS_PATIENCE, self.until(told, now)).await {
+                let mut asked = told.split_off(before);
+                asked.retain(|told| match told {
+                    Told::Message(message) => !is_progress(&response_of(message)),
+                    Told::End(_) => true,
+                });
+                told.append(&mut asked);
+                return answered;
             }
         }
-        Ok(false)
+        Err("a progress request is not answered".to_owned())
     }
 
     /// Creates a watch, takes what it has to tell if it starts in history, and cancels it.
@@ -272,7 +291,7 @@ impl Stream {
                 Told::Message(message) => response_of(message),
                 Told::End(_) => WatchResponse::default(),
             };
-            if response.watch_id != FENCE && !(is_progress(&response) && last(&response)) {
+            if response.watch_id != FENCE {
                 told.push(next);
             }
             if last(&response) {
@@ -325,6 +344,7 @@ impl Watches {
             }
         } else if response.created {
             self.live.insert(response.watch_id, self.asked);
+            self.behind |= self.asked > 0;
         }
     }
 }
