@@ -115,7 +115,7 @@ impl Pair {
 
     async fn call(&mut self, operation: &Operation) -> Result<(), Stop> {
         let (etcd, ours) = tokio::join!(self.etcd.call(operation), self.ours.call(operation));
-        if let Some(lost) = [&etcd, &ours].into_iter().find_map(|answer| lost(answer)) {
+        if let Some(lost) = [&etcd, &ours].into_iter().find_map(lost) {
             return Err(Stop::Broken(lost));
         }
         if let Ok(answer) = &etcd {

@@ -34,11 +34,10 @@ pub fn lines(message: &DynamicMessage, names: &Names) -> Vec<String> {
     let fields = message
         .fields()
         .flat_map(|(field, value)| each(field, value));
-    fold(
-        fields
-            .map(|(field, value)| top_level(&field, value, names))
-            .collect(),
-    )
+    let lines: Vec<String> = fields
+        .map(|(field, value)| top_level(&field, value, names))
+        .collect();
+    fold(&lines)
 }
 
 /// Writes a message on one line, as requests stand in a scenario.
@@ -140,7 +139,7 @@ fn escaped(byte: u8) -> String {
 }
 
 /// Abbreviates lines that are there many times in a row.
-fn fold(lines: Vec<String>) -> Vec<String> {
+fn fold(lines: &[String]) -> Vec<String> {
     let mut folded = Vec::new();
     for run in lines.chunk_by(|one, next| one == next) {
         if run.len() < RUN_MIN {

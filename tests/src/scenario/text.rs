@@ -206,11 +206,10 @@ fn fields(text: &str) -> Vec<&str> {
                 continue;
             }
             (Some(open), byte) if byte == open && !escaped => quote = None,
-            (Some(_), _) => {}
             (None, b'"' | b'\'') => quote = Some(byte),
             (None, b'{' | b'(') => depth += 1,
             (None, b'}' | b')') => depth = depth.saturating_sub(1),
-            (None, _) => {}
+            _ => {}
         }
         escaped = false;
         // A value ends before a blank, its name does too.
@@ -286,9 +285,10 @@ impl std::str::FromStr for File {
                 let scenario = heading(head).ok_or_else(|| wrong("no name (CLAUSES)"))?;
                 file.scenarios.push(scenario);
             } else if line.starts_with('#') {
-                match file.scenarios.is_empty() {
-                    true => file.comments.push(line.to_owned()),
-                    false => comments.push(line.to_owned()),
+                if file.scenarios.is_empty() {
+                    file.comments.push(line.to_owned());
+                } else {
+                    comments.push(line.to_owned());
                 }
             } else if let Some(text) = line.strip_prefix('>').or(line.strip_prefix('|')) {
                 let _ = write!(request, " {}", text.trim());

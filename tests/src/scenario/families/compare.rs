@@ -26,7 +26,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     let mut scenarios = Vec::new();
     for (target, field, values) in TARGETS {
         for result in RESULTS {
-            let name = format!("{}_{}", target, result).to_lowercase();
+            let name = format!("{target}_{result}").to_lowercase();
             let compare = |key: &str, value: &str| {
                 format!(
                     "Txn compare {{ result: {result} target: {target} {key} {field}: {value} }}"
