@@ -460,7 +460,9 @@ mod tests {
     #[test]
     fn a_role_that_is_deleted_is_taken_from_its_users() {
         let store = &mut store();
-        store.grant_permission("r", Some(permission(0, "k", ""))).unwrap();
+        store
+            .grant_permission("r", Some(permission(0, "k", "")))
+            .unwrap();
         assert!(store.grants("u").unwrap().may_read(b"k", b""));
         check(store, |store| store.add_role(""), Err(EtcdError::RoleEmpty));
         check(
@@ -527,7 +529,11 @@ mod tests {
                 Some(permission(0, "b", "a")),
                 EtcdError::InvalidAuthManagement,
             ),
-            ("r", Some(permission(0, "", "")), EtcdError::InvalidAuthManagement),
+            (
+                "r",
+                Some(permission(0, "", "")),
+                EtcdError::InvalidAuthManagement,
+            ),
             ("x", Some(permission(0, "a", "")), EtcdError::RoleNotFound),
         ] {
             check(
