@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use axum::Router;
 use revstore_engine::{Engine, EngineBuilder, MainRevision};
-use revstore_grpc::{Identity, Services, Shutdown};
+use revstore_grpc::{AuthOptions, AuthTokens, Identity, Services, Shutdown};
 use tokio::task::JoinSet;
 
 use crate::{
+    auth_token::AuthToken,
     auto_compaction::AutoCompaction,
     calls::Calls,
     config::Config,
@@ -35,6 +36,8 @@ pub(crate) struct Sockets {
     metrics: Vec<Listener>,
     peers: Vec<Listener>,
     tls: Option<Acceptor>,
+    /// No socket, but what else may turn out not to be had.
+    auth: AuthOptions,
 }
 
 impl Sockets {
@@ -43,6 +46,7 @@ impl Sockets {
         let tls = config.tls.as_ref();
         let tls = tls.map(|tls| Acceptor::new(tls, &config.client_hosts()));
         Ok(Self {
+            auth: auth(config)?,
             tls: tls.transpose()?,
             peers: bind_all(&config.listen_peer_urls)?,
             clients: bind_all(&config.listen_client_urls)?,
@@ -78,6 +82,7 @@ impl Node {
             .identity(identity.clone())
             .version(ETCD_VERSION)
             .limits(limits(config))
+            .auth(sockets.auth)
             .shutdown(shutdown.clone())
             .build();
         let calls = Calls::new();
@@ -132,6 +137,7 @@ fn log_traffic(log: &Log, sockets: &Sockets) {
         metrics,
         peers,
         tls: _,
+        auth: _,
     } = sockets;
     let kinds = [
         (peers, "peer"),
@@ -232,6 +238,20 @@ fn limits(config: &Config) -> revstore_grpc::Limits {
         txn_ops_max: config.limits.max_txn_ops,
         quota_bytes: config.limits.quota_backend_bytes,
     }
+}
+
+fn auth(config: &Config) -> Result<AuthOptions, StartError> {
+    let tokens = match &config.auth.token {
+        AuthToken::Simple => AuthTokens::Simple {
+            ttl: config.auth.token_ttl,
+        },
+        AuthToken::Disabled => AuthTokens::Disabled,
+        AuthToken::Jwt(_) => return Err(StartError::Jwt),
+    };
+    Ok(AuthOptions {
+        tokens,
+        bcrypt_cost: config.auth.bcrypt_cost,
+    })
 }
 
 fn identity(config: &Config) -> Identity {

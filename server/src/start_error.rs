@@ -29,6 +29,9 @@ pub enum StartError {
     /// Certificates or keys cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// `--auth-token=jwt,...`: only simple tokens are handed out (AU-13).
+    #[error("auth: JWT tokens are not supported, only --auth-token=simple")]
+    Jwt,
     /// The system gives no threads, or nothing to wait with.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),

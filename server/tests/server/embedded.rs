@@ -8,8 +8,9 @@ use revstore::{
     engine::{MainRevision, ManualClock, Put},
 };
 use revstore_proto::etcdserverpb::{
-    MemberListRequest, PutRequest, RequestOp, TxnRequest, cluster_client::ClusterClient,
-    kv_client::KvClient, request_op::Request,
+    AuthEnableRequest, AuthUserAddRequest, AuthUserGrantRoleRequest, AuthenticateRequest,
+    MemberListRequest, PutRequest, RequestOp, TxnRequest, auth_client::AuthClient,
+    cluster_client::ClusterClient, kv_client::KvClient, request_op::Request,
 };
 use tonic::{Code, transport::Endpoint};
 
@@ -108,6 +109,55 @@ async fn what_the_engine_writes_clients_see_and_the_clock_is_followed() {
     clock.advance(Duration::from_secs(1));
     let event = watch.responses.message().await.unwrap().unwrap();
     assert_eq!(event.events[0].kv.as_ref().unwrap().value, "");
+}
+
+#[tokio::test]
+async fn fl_20_logins_follow_the_options_and_the_clock() {
+    let clock = ManualClock::new();
+    let config = Config {
+        auth: revstore::Auth {
+            token_ttl: Duration::from_secs(5),
+            bcrypt_cost: 4,
+            ..revstore::Auth::default()
+        },
+        ..Config::default()
+    };
+    let server = Server::builder()
+        .config(config)
+        .clock(clock.clone())
+        .start()
+        .unwrap();
+    let channel = connect(server.address().unwrap()).await;
+    let mut auth = AuthClient::new(channel.clone());
+    let (name, password) = ("root".to_owned(), "p".to_owned());
+    let add = AuthUserAddRequest {
+        name: name.clone(),
+        password: password.clone(),
+        ..AuthUserAddRequest::default()
+    };
+    auth.user_add(add).await.unwrap();
+    let grant = AuthUserGrantRoleRequest {
+        user: name.clone(),
+        role: name.clone(),
+    };
+    auth.user_grant_role(grant).await.unwrap();
+    auth.auth_enable(AuthEnableRequest {}).await.unwrap();
+    let login = auth.authenticate(AuthenticateRequest { name, password });
+    let token = login.await.unwrap().into_inner().token;
+    let list = || {
+        let mut request = tonic::Request::new(MemberListRequest::default());
+        let metadata = request.metadata_mut();
+        metadata.insert("authorization", token.parse().unwrap());
+        request
+    };
+    let mut cluster = ClusterClient::new(channel);
+    for _ in 0..2 {
+        clock.advance(Duration::from_secs(4));
+        cluster.member_list(list()).await.unwrap();
+    }
+    clock.advance(Duration::from_secs(5));
+    let expired = cluster.member_list(list()).await.unwrap_err();
+    assert_eq!(expired.code(), Code::Unauthenticated);
 }
 
 #[test]

@@ -39,6 +39,16 @@ fn fl_9_a_port_in_use_is_fatal() {
 }
 
 #[test]
+fn au_13_other_tokens_than_simple_ones_are_fatal() {
+    let jwt = "--auth-token=jwt,sign-method=HS256,priv-key=none";
+    let process = Process::start(ANY_PORT.into_iter().chain([jwt]));
+    let (status, log) = process.wait();
+    assert_eq!(status.code(), Some(1));
+    let expected = "auth: JWT tokens are not supported, only --auth-token=simple";
+    assert!(log.last().unwrap().contains(expected), "{log:?}");
+}
+
+#[test]
 fn fl_10_port_0_is_shown_and_member_list_keeps_the_advertised_url() {
     let mut process = Process::start(ANY_PORT);
     let address = process.address_of("client");
