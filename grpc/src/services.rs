@@ -9,15 +9,14 @@ use bytes::Bytes;
 use http_body::Body;
 use revstore_engine::Engine;
 use revstore_proto::etcdserverpb::cluster_server::ClusterServer;
-use revstore_proto::etcdserverpb::kv_server::KvServer;
 use revstore_proto::etcdserverpb::lease_server::LeaseServer;
 use revstore_proto::etcdserverpb::maintenance_server::MaintenanceServer;
-use revstore_proto::etcdserverpb::watch_server::WatchServer;
 use revstore_proto::health::health_server::HealthServer;
 use tonic::codegen::{BoxFuture, StdError};
 
 use crate::alarms::Alarms;
 use crate::cluster::ClusterService;
+use crate::generated::{KvServer, WatchServer};
 use crate::header::Headers;
 use crate::health::HealthService;
 use crate::identity::Identity;
