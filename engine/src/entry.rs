@@ -36,13 +36,16 @@ struct History {
     retired: bool,
 }
 
-/// Most keys have one version; those that have more pay for a list.
-#[derive(Debug)]
-enum Versions {
-    None,
-    One(KeyValue),
-    #[expect(clippy::box_collection, reason = "keeps the common case at two words")]
-    Many(Box<VecDeque<KeyValue>>),
+/// The newest version stands apart: most reads want it, and find it without another step.
+#[derive(Debug, Default)]
+struct Versions {
+    newest: Option<KeyValue>,
+    /// The others, oldest first; there are none without a newest one.
+    #[expect(
+        clippy::box_collection,
+        reason = "keys of one version pay one word for it"
+    )]
+    older: Option<Box<VecDeque<KeyValue>>>,
 }
 
 /// What a cut left behind.
@@ -57,7 +60,7 @@ pub(crate) struct Cut {
 impl Entry {
     pub(crate) fn new(key: &[u8]) -> Self {
         let history = History {
-            versions: Versions::None,
+            versions: Versions::default(),
             retired: false,
         };
         let shared = Shared {
@@ -79,6 +82,13 @@ impl Entry {
         &self.0.header.header.history
     }
 
+    /// Reads a little of the entry, and of its key. Whoever does this to many entries before looking
+    /// into the first has the processor fetch all of them from memory at once; locks, taken one by
+    /// one, would make it wait for each.
+    pub(crate) fn touch(&self) {
+        std::hint::black_box((ThinArc::strong_count(&self.0), self.key().last()));
+    }
+
     /// The version of the key that was newest at `at`, if the key was alive. Logarithmic in the
     /// number of versions; constant for the newest.
     pub(crate) fn read(&self, at: Revision) -> Option<KeyValue> {
@@ -92,7 +102,7 @@ impl Entry {
 
     /// The newest version, tombstone or not. Meant for the holder of the sequencer.
     pub(crate) fn newest(&self) -> Option<KeyValue> {
-        self.history().lock().versions.newest().cloned()
+        self.history().lock().versions.newest.clone()
     }
 
     /// Adds the newest version. Only the holder of the sequencer may.
@@ -116,7 +126,7 @@ impl Entry {
         let removed = history.versions.cut(mark);
         Cut {
             removed,
-            emptied: matches!(history.versions, Versions::None),
+            emptied: history.versions.is_empty(),
         }
     }
 
@@ -124,7 +134,7 @@ impl Entry {
     /// then take the entry out of the index.
     pub(crate) fn retire(&self) -> bool {
         let mut history = self.history().lock();
-        if matches!(history.versions, Versions::None) {
+        if history.versions.is_empty() {
             history.retired = true;
         }
         history.retired
@@ -132,7 +142,7 @@ impl Entry {
 
     /// Forgets all versions.
     pub(crate) fn clear(&self) {
-        let versions = std::mem::replace(&mut self.history().lock().versions, Versions::None);
+        let versions = std::mem::take(&mut self.history().lock().versions);
         drop(versions);
     }
 
@@ -172,73 +182,59 @@ impl Ord for Entry {
 }
 
 impl Versions {
-    fn iter(&self) -> impl Iterator<Item = &KeyValue> {
-        let (one, many) = match self {
-            Self::None => (None, None),
-            Self::One(version) => (Some(version), None),
-            Self::Many(versions) => (None, Some(versions.iter())),
-        };
-        one.into_iter().chain(many.into_iter().flatten())
+    fn is_empty(&self) -> bool {
+        self.newest.is_none()
     }
 
-    fn newest(&self) -> Option<&KeyValue> {
-        match self {
-            Self::None => None,
-            Self::One(version) => Some(version),
-            Self::Many(versions) => versions.back(),
-        }
+    fn iter(&self) -> impl Iterator<Item = &KeyValue> {
+        self.older
+            .iter()
+            .flat_map(|older| older.iter())
+            .chain(&self.newest)
     }
 
     fn at(&self, at: Revision) -> Option<&KeyValue> {
-        let newest = self.newest()?;
+        let newest = self.newest.as_ref()?;
         if newest.revision() <= at {
             return Some(newest);
         }
-        match self {
-            Self::Many(versions) => {
-                let behind = versions.partition_point(|version| version.revision() <= at);
-                behind.checked_sub(1).map(|newest| &versions[newest])
-            }
-            Self::None | Self::One(_) => None,
-        }
+        let older = self.older.as_ref()?;
+        let behind = older.partition_point(|version| version.revision() <= at);
+        behind.checked_sub(1).map(|found| &older[found])
     }
 
     fn push(&mut self, version: KeyValue) {
-        match std::mem::replace(self, Self::None) {
-            Self::None => *self = Self::One(version),
-            Self::One(first) => *self = Self::Many(Box::new(VecDeque::from([first, version]))),
-            Self::Many(mut versions) => {
-                versions.push_back(version);
-                *self = Self::Many(versions);
-            }
+        if let Some(previous) = self.newest.replace(version) {
+            self.older.get_or_insert_default().push_back(previous);
         }
     }
 
     fn cut(&mut self, mark: MainRevision) -> VecDeque<KeyValue> {
-        let mut all = match std::mem::replace(self, Self::None) {
-            Self::None => return VecDeque::new(),
-            Self::One(version) => VecDeque::from([version]),
-            Self::Many(versions) => *versions,
-        };
-        let at_or_below = all.partition_point(|version| version.mod_revision() <= mark);
-        let kept_from = match at_or_below.checked_sub(1) {
+        let is_kept = |newest: &KeyValue| {
             // CO-5: a tombstone exactly at the mark stays; the next compaction takes it.
-            Some(newest) if all[newest].is_tombstone() && all[newest].mod_revision() < mark => {
-                at_or_below
-            }
-            Some(newest) => newest,
-            None => 0,
+            !newest.is_tombstone() || newest.mod_revision() >= mark
         };
-        let mut kept = all.split_off(kept_from);
-        *self = match kept.len() {
-            0 => Self::None,
-            1 => kept.pop_front().map_or(Self::None, Self::One),
-            _ => {
-                kept.shrink_to_fit();
-                Self::Many(Box::new(kept))
-            }
+        let Some(newest) = &self.newest else {
+            return VecDeque::new();
         };
-        all
+        if newest.mod_revision() <= mark {
+            let mut removed = self.older.take().map_or_else(VecDeque::new, |all| *all);
+            removed.extend(self.newest.take_if(|newest| !is_kept(newest)));
+            return removed;
+        }
+        let Some(older) = &mut self.older else {
+            return VecDeque::new();
+        };
+        let at_or_below = older.partition_point(|version| version.mod_revision() <= mark);
+        let kept_from = match at_or_below.checked_sub(1) {
+            Some(newest) if is_kept(&older[newest]) => newest,
+            _ => at_or_below,
+        };
+        let mut kept = older.split_off(kept_from);
+        kept.shrink_to_fit();
+        let removed = std::mem::replace(&mut **older, kept);
+        self.older.take_if(|older| older.is_empty());
+        removed
     }
 }
 

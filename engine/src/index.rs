@@ -13,6 +13,9 @@ use crate::tree::Tree;
 /// Entries that a scan looks at before it lets writers in.
 const SCAN_STEP_ENTRIES: usize = 64;
 
+/// Entries that a scan fetches from memory at once. About what a processor can wait for at a time.
+const FETCHED_TOGETHER: usize = 8;
+
 /// The ordered map from key to [`Entry`].
 ///
 /// Writers change it only when a key is created, comes to life, dies or is retired, and hold the
@@ -115,26 +118,43 @@ impl Index {
         }
         let mut behind: Option<Entry> = None;
         loop {
-            let mut seen = 0;
+            let mut left = SCAN_STEP_ENTRIES;
             let start = behind.as_ref().map_or(range.start(), Entry::key);
-            let step = self.keys.read().tree.visit_from(start, |entry| {
-                if behind.as_ref() == Some(entry) {
-                    return ControlFlow::Continue(());
+            let step = self.keys.read().tree.visit_from(start, |entries| {
+                let entries = match (entries, &behind) {
+                    ([first, rest @ ..], Some(behind)) if first == behind => rest,
+                    _ => entries,
+                };
+                let entries = &entries[..entries.len().min(left)];
+                for group in entries.chunks(FETCHED_TOGETHER) {
+                    group.iter().for_each(Entry::touch);
+                    let inside = part_within(group, range);
+                    let done = inside.iter().try_for_each(&mut visit).is_break();
+                    if done || inside.len() < group.len() {
+                        return ControlFlow::Break(Step::Done);
+                    }
                 }
-                if range.ends_before(entry.key()) || visit(entry).is_break() {
-                    return ControlFlow::Break(Step::Done);
+                left -= entries.len();
+                match entries.last() {
+                    Some(last) if left == 0 => ControlFlow::Break(Step::GoOnBehind(last.clone())),
+                    _ => ControlFlow::Continue(()),
                 }
-                seen += 1;
-                if seen == SCAN_STEP_ENTRIES {
-                    return ControlFlow::Break(Step::GoOnBehind(entry.clone()));
-                }
-                ControlFlow::Continue(())
             });
             match step {
                 Some(Step::GoOnBehind(entry)) => behind = Some(entry),
                 Some(Step::Done) | None => return,
             }
         }
+    }
+}
+
+/// The entries that lie before the end of the range.
+fn part_within<'a>(entries: &'a [Entry], range: &KeyRange) -> &'a [Entry] {
+    let is_behind = |entry: &Entry| range.ends_before(entry.key());
+    if entries.last().is_some_and(is_behind) {
+        &entries[..entries.partition_point(|entry| !is_behind(entry))]
+    } else {
+        entries
     }
 }
 

@@ -135,11 +135,11 @@ impl Tree {
         }
     }
 
-    /// Shows the entries from `start` on in key order until `visit` breaks.
+    /// Shows the entries from `start` on in key order, those of a leaf at a time, until `visit` breaks.
     pub(crate) fn visit_from<B>(
         &self,
         start: &[u8],
-        mut visit: impl FnMut(&Entry) -> ControlFlow<B>,
+        mut visit: impl FnMut(&[Entry]) -> ControlFlow<B>,
     ) -> Option<B> {
         match self.root.visit_from(start, &mut visit) {
             ControlFlow::Break(value) => Some(value),
@@ -210,12 +210,12 @@ impl Node {
     fn visit_from<B>(
         &self,
         start: &[u8],
-        visit: &mut impl FnMut(&Entry) -> ControlFlow<B>,
+        visit: &mut impl FnMut(&[Entry]) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         match self {
             Node::Leaf(leaf) => {
                 let (Ok(first) | Err(first)) = leaf.entries.find(start);
-                leaf.entries.as_slice()[first..].iter().try_for_each(visit)
+                visit(&leaf.entries.as_slice()[first..])
             }
             Node::Inner(inner) => {
                 let first = inner.child_of(start);
@@ -228,9 +228,9 @@ impl Node {
         }
     }
 
-    fn visit_all<B>(&self, visit: &mut impl FnMut(&Entry) -> ControlFlow<B>) -> ControlFlow<B> {
+    fn visit_all<B>(&self, visit: &mut impl FnMut(&[Entry]) -> ControlFlow<B>) -> ControlFlow<B> {
         match self {
-            Node::Leaf(leaf) => leaf.entries.as_slice().iter().try_for_each(visit),
+            Node::Leaf(leaf) => visit(leaf.entries.as_slice()),
             Node::Inner(inner) => inner
                 .children
                 .iter()
@@ -502,14 +502,15 @@ mod tests {
             assert_eq!(tree.alive_below(&probe), below);
             assert_eq!(tree.get(&probe).is_some(), model.contains_key(&probe));
             let mut seen = Vec::new();
-            tree.visit_from(&probe, |entry| {
-                seen.push(entry.key().to_vec());
-                if seen.len() == 100 {
+            tree.visit_from(&probe, |entries| {
+                seen.extend(entries.iter().map(|entry| entry.key().to_vec()));
+                if seen.len() >= 100 {
                     ControlFlow::Break(())
                 } else {
                     ControlFlow::Continue(())
                 }
             });
+            seen.truncate(100);
             let expected: Vec<_> = model
                 .range(probe..)
                 .take(100)

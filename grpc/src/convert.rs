@@ -6,36 +6,31 @@ use std::mem;
 
 use bytes::Bytes;
 use revstore_engine::{
-    Compare, CompareTarget, DeleteResult, Event, Filter, KeyRange, KeyValue, LeaseId, MainRevision,
-    Op, OpResult, Put, PutLease, PutResult, Range, RangeResult, Relation, SortBy, SortOrder, Txn,
-    TxnResult, WatchId, WatchOptions,
+    Compare, CompareTarget, DeleteResult, Filter, KeyRange, LeaseId, MainRevision, Op, OpResult,
+    Put, PutLease, PutResult, Range, RangeResult, Relation, SortBy, SortOrder, Txn, TxnResult,
+    WatchId, WatchOptions,
 };
 use revstore_proto::etcdserverpb::compare::{
     CompareResult, CompareTarget as WireTarget, TargetUnion,
 };
 use revstore_proto::etcdserverpb::range_request::{SortOrder as WireOrder, SortTarget};
 use revstore_proto::etcdserverpb::request_op::Request;
-use revstore_proto::etcdserverpb::response_op::Response;
 use revstore_proto::etcdserverpb::watch_create_request::FilterType;
 use revstore_proto::etcdserverpb::{
-    Compare as WireCompare, DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse,
-    RangeRequest, RangeResponse, RequestOp, ResponseHeader, ResponseOp, TxnRequest, TxnResponse,
-    WatchCreateRequest,
+    Compare as WireCompare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp,
+    ResponseHeader, TxnRequest, WatchCreateRequest,
 };
-use revstore_proto::mvccpb;
-use revstore_proto::mvccpb::event::EventType;
 
 use crate::header;
+use crate::wire::{
+    DeleteRangeResponse, Measured, PutResponse, RangeResponse, ResponseOp, TxnResponse,
+};
 
 /// RG-3: the end of a range that has none.
 pub(crate) const FROM_KEY_END: &[u8] = &[0];
 
 /// WA-9: no key is smaller.
 pub(crate) const SMALLEST_KEY: &[u8] = &[0];
-
-/// Up to here a copy of a key or value costs less than sharing it, which takes an allocation and
-/// two changes of a reference count that other readers may want too.
-const COPY_BYTES_MAX: usize = 1024;
 
 /// RG-1 to RG-3, and RG-5: what lies between names no key.
 fn keys(key: &mut Bytes, range_end: &mut Bytes) -> KeyRange {
@@ -221,45 +216,37 @@ pub(crate) fn watch(mut request: WatchCreateRequest) -> WatchOptions {
 
 /// What a read found; `keys_only` leaves the values out (RG-24) and the rest in (RG-25).
 pub(crate) fn range_response(
-    found: &RangeResult,
+    found: RangeResult,
     keys_only: bool,
     header: Option<ResponseHeader>,
 ) -> RangeResponse {
     RangeResponse {
         header,
-        kvs: key_values(&found.kvs, keys_only),
+        kvs: found.kvs,
+        keys_only,
         more: found.more,
         count: count(found.count),
     }
 }
 
-/// The pairs of a read.
-pub(crate) fn key_values(kvs: &[KeyValue], keys_only: bool) -> Vec<mvccpb::KeyValue> {
-    if keys_only {
-        return kvs.iter().map(key_value_without_value).collect();
-    }
-    kvs.iter().map(key_value).collect()
-}
-
 /// What a put did.
 pub(crate) fn put_response(done: PutResult, prev_kv: bool, header: ResponseHeader) -> PutResponse {
     PutResponse {
-        header: Some(header),
-        prev_kv: done.previous.filter(|_| prev_kv).as_ref().map(key_value),
+        header,
+        prev_kv: done.previous.filter(|_| prev_kv),
     }
 }
 
 /// What a deletion did.
 pub(crate) fn delete_response(
-    done: &DeleteResult,
+    done: DeleteResult,
     prev_kv: bool,
     header: ResponseHeader,
 ) -> DeleteRangeResponse {
-    let shown = if prev_kv { &done.deleted[..] } else { &[] };
     DeleteRangeResponse {
-        header: Some(header),
+        header,
         deleted: count(done.deleted.len()),
-        prev_kvs: shown.iter().map(key_value).collect(),
+        prev_kvs: if prev_kv { done.deleted } else { Vec::new() },
     }
 }
 
@@ -277,33 +264,37 @@ pub(crate) fn txn_response(
     // TXN-26: one result for each operation.
     let responses = done.results.into_iter().zip(branch);
     TxnResponse {
-        header: Some(header),
+        header,
         succeeded: done.succeeded,
         responses: responses
-            .map(|(result, op)| op_response(result, op))
+            .map(|(result, op)| Measured::new(op_response(result, op)))
             .collect(),
     }
 }
 
 fn op_response(result: OpResult, op: &RequestOp) -> ResponseOp {
     let request = op.request.as_ref();
-    let response = match result {
+    match result {
         OpResult::Range(found) => {
             let keys_only =
                 matches!(request, Some(Request::RequestRange(range)) if range.keys_only);
             let header = header::of_operation(found.revision);
-            Response::ResponseRange(range_response(&found, keys_only, Some(header)))
+            ResponseOp::Range(Measured::new(range_response(
+                found,
+                keys_only,
+                Some(header),
+            )))
         }
         OpResult::Put(done) => {
             let prev_kv = matches!(request, Some(Request::RequestPut(put)) if put.prev_kv);
             let header = header::of_operation(done.revision);
-            Response::ResponsePut(put_response(done, prev_kv, header))
+            ResponseOp::Put(Measured::new(put_response(done, prev_kv, header)))
         }
         OpResult::Delete(done) => {
             let prev_kv =
                 matches!(request, Some(Request::RequestDeleteRange(delete)) if delete.prev_kv);
             let header = header::of_operation(done.revision);
-            Response::ResponseDeleteRange(delete_response(&done, prev_kv, header))
+            ResponseOp::DeleteRange(Measured::new(delete_response(done, prev_kv, header)))
         }
         OpResult::Txn(done) => {
             let nothing = TxnRequest::default();
@@ -312,52 +303,9 @@ fn op_response(result: OpResult, op: &RequestOp) -> ResponseOp {
                 _ => &nothing,
             };
             // DM-24
-            Response::ResponseTxn(txn_response(done, request, ResponseHeader::default()))
+            let header = ResponseHeader::default();
+            ResponseOp::Txn(Measured::new(txn_response(done, request, header)))
         }
-    };
-    ResponseOp {
-        response: Some(response),
-    }
-}
-
-/// Something that happened to a key.
-pub(crate) fn event(event: &Event) -> mvccpb::Event {
-    let kind = if event.kv.is_tombstone() {
-        EventType::Delete
-    } else {
-        EventType::Put
-    };
-    mvccpb::Event {
-        r#type: kind.into(),
-        kv: Some(key_value(&event.kv)),
-        prev_kv: event.prev_kv.as_ref().map(key_value),
-    }
-}
-
-/// A version of a key.
-pub(crate) fn key_value(kv: &KeyValue) -> mvccpb::KeyValue {
-    mvccpb::KeyValue {
-        value: shared(kv.value(), || kv.value_bytes()),
-        ..key_value_without_value(kv)
-    }
-}
-
-fn key_value_without_value(kv: &KeyValue) -> mvccpb::KeyValue {
-    mvccpb::KeyValue {
-        key: shared(kv.key(), || kv.key_bytes()),
-        create_revision: kv.create_revision().0,
-        mod_revision: kv.mod_revision().0,
-        version: kv.version(),
-        value: Bytes::new(),
-        lease: kv.lease().map_or(0, LeaseId::get),
-    }
-}
-
-fn shared(bytes: &[u8], share: impl FnOnce() -> Bytes) -> Bytes {
-    if bytes.len() <= COPY_BYTES_MAX {
-        Bytes::copy_from_slice(bytes)
-    } else {
-        share()
     }
 }
 
@@ -542,15 +490,5 @@ mod tests {
         use std::time::Duration;
         assert_eq!(seconds(Duration::from_millis(9999)), 9);
         assert_eq!(seconds(Duration::MAX), i64::MAX);
-    }
-
-    #[test]
-    fn large_and_small_values_come_out_the_same() {
-        let engine = revstore_engine::Engine::builder().build();
-        for length in [0, 1, COPY_BYTES_MAX, COPY_BYTES_MAX + 1] {
-            engine.put("k", vec![b'v'; length]).unwrap();
-            let kv = engine.get("k").unwrap();
-            assert_eq!(key_value(&kv).value, vec![b'v'; length]);
-        }
     }
 }

@@ -6,7 +6,7 @@ use prost::Message;
 use revstore_engine::{History, KeyValue};
 use revstore_proto::mvccpb;
 
-use crate::convert;
+use crate::wire::{Encode, Pair};
 
 /// What every hash begins with: the name of the bucket that etcd keeps its keys in (HK-1).
 const BUCKET: &[u8] = b"key";
@@ -54,16 +54,16 @@ fn encode(version: &KeyValue, buffer: &mut Vec<u8>) {
     buffer.extend(position.main.0.to_be_bytes());
     buffer.push(b'_');
     buffer.extend(u64::from(position.sub).to_be_bytes());
-    let stored = if version.is_tombstone() {
+    if version.is_tombstone() {
         buffer.push(b't');
-        mvccpb::KeyValue {
+        let deleted = mvccpb::KeyValue {
             key: version.key_bytes(),
             ..mvccpb::KeyValue::default()
-        }
+        };
+        deleted.encode_raw(buffer);
     } else {
-        convert::key_value(version)
-    };
-    stored.encode(buffer).expect("a vector grows as needed");
+        Pair::from(version).encode(buffer);
+    }
 }
 
 #[cfg(test)]

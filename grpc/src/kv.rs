@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use prost::Message;
 use revstore_engine::{MainRevision, RECORD_OVERHEAD_BYTES};
-use revstore_proto::etcdserverpb::kv_server::Kv;
 use revstore_proto::etcdserverpb::request_op::Request as OpRequest;
 use revstore_proto::etcdserverpb::{
-    CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest,
-    PutResponse, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
+    CompactionRequest, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
 };
 use tonic::{Request, Response, Status};
 
+use crate::generated::Kv;
 use crate::guard;
 use crate::node::{Node, Proposal};
 use crate::range_stream::RangeStream;
 use crate::status::EtcdError;
+use crate::wire::{
+    CompactionResponse, DeleteRangeResponse, PutResponse, RangeResponse, TxnResponse,
+};
 use crate::{convert, validate};
 
 /// `etcdserverpb.KV`.
@@ -34,7 +36,7 @@ impl KvService {
         let found = self.node.engine.range(&convert::range(&mut request))?;
         let header = self.node.headers.at(found.revision);
         Ok(convert::range_response(
-            &found,
+            found,
             request.keys_only,
             Some(header),
         ))
@@ -68,7 +70,7 @@ impl KvService {
         })?;
         let done = self.node.engine.delete(&convert::delete(&mut request));
         let header = self.node.headers.at(done.revision);
-        Ok(convert::delete_response(&done, request.prev_kv, header))
+        Ok(convert::delete_response(done, request.prev_kv, header))
     }
 
     fn txn(&self, mut request: TxnRequest) -> Result<TxnResponse, EtcdError> {
@@ -100,7 +102,7 @@ impl KvService {
         }
         let current = self.node.engine.current_revision();
         Ok(CompactionResponse {
-            header: Some(self.node.headers.at(current)),
+            header: self.node.headers.at(current),
         })
     }
 }

@@ -4,9 +4,10 @@
 //! a generated client can be put on without any.
 //!
 //! A request goes down once and comes back once: it is checked (`validate`), converted (`convert`),
-//! given to the engine, and what comes back is converted and gets its header (`header`). Errors take
-//! the short way through `status`, the one table of codes and texts. What a cluster would have to
-//! agree on passes `node` on the way, where limits and alarms stand.
+//! given to the engine, and what comes back is converted and gets its header (`header`). Key-values
+//! are written to the wire straight from the engine's records (`wire`, `codec`). Errors take the
+//! short way through `status`, the one table of codes and texts. What a cluster would have to agree
+//! on passes `node` on the way, where limits and alarms stand.
 //!
 //! Clause ids such as DM-20 name rules of etcd's behaviour.
 
@@ -15,6 +16,7 @@ mod auth;
 mod auth_service;
 mod candidate;
 mod cluster;
+mod codec;
 mod convert;
 mod election;
 mod guard;
@@ -38,6 +40,22 @@ mod status;
 mod validate;
 mod version;
 mod watch;
+mod wire;
+
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic,
+    reason = "generated code; which lints it trips changes with the generator"
+)]
+mod generated {
+    tonic::include_proto!("etcdserverpb.KV");
+    tonic::include_proto!("etcdserverpb.Watch");
+
+    pub(crate) use k_v_server::{KV as Kv, KVServer as KvServer};
+    pub(crate) use watch_server::{Watch, WatchServer};
+}
 
 pub use alarms::{Alarm, AlarmKind, Alarms};
 pub use auth::{AuthOptions, AuthTokens};

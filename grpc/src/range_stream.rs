@@ -6,14 +6,13 @@ use std::task::{Context, Poll};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_core::Stream;
-use prost::Message;
 use revstore_engine::{KeyRange, MainRevision, Range, RangeResult};
-use revstore_proto::etcdserverpb::{RangeResponse, RangeStreamResponse};
 use tonic::Status;
 
 use crate::convert;
 use crate::node::Node;
 use crate::status::EtcdError;
+use crate::wire::{Encode, Measured, RangeStreamResponse};
 
 /// Keys in the first chunk (RG-63).
 const FIRST_CHUNK_KEYS: usize = 10;
@@ -81,24 +80,22 @@ impl RangeStream {
         self.next = Some(Ok(chunk));
     }
 
-    fn message(&mut self, chunk: &RangeResult) -> RangeStreamResponse {
+    fn message(&mut self, chunk: RangeResult) -> RangeStreamResponse {
         let last = !chunk.more || self.rest.limit == Some(0);
-        let mut response = RangeResponse {
-            kvs: convert::key_values(&chunk.kvs, self.keys_only),
-            ..RangeResponse::default()
+        // RG-61
+        let header = last.then(|| self.node.headers.at(self.summary.revision));
+        let chunk = RangeResult {
+            more: chunk.more && last,
+            count: if last { self.summary.count } else { 0 },
+            ..chunk
         };
-        if last {
-            // RG-61
-            response.header = Some(self.node.headers.at(self.summary.revision));
-            response.more = chunk.more;
-            response.count = convert::count(self.summary.count);
-        } else {
-            self.resize(response.encoded_len());
+        let response = convert::range_response(chunk, self.keys_only, header);
+        let range_response = Measured::new(response);
+        if !last {
+            self.resize(range_response.encoded_len());
             self.read_on();
         }
-        RangeStreamResponse {
-            range_response: Some(response),
-        }
+        RangeStreamResponse { range_response }
     }
 
     /// RG-63
@@ -130,7 +127,7 @@ impl Stream for RangeStream {
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         Poll::Ready(match self.next.take() {
             None => None,
-            Some(Ok(chunk)) => Some(Ok(self.message(&chunk))),
+            Some(Ok(chunk)) => Some(Ok(self.message(chunk))),
             Some(Err(error)) => Some(Err(error.into())),
         })
     }

@@ -1,25 +1,26 @@
 //! The watch service.
 
 use std::collections::{HashSet, VecDeque};
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use prost::Message;
 use revstore_engine as engine;
-use revstore_engine::WatchId;
+use revstore_engine::{Event, MainRevision, WatchId};
+use revstore_proto::etcdserverpb as pb;
 use revstore_proto::etcdserverpb::watch_request::RequestUnion;
-use revstore_proto::etcdserverpb::watch_server::Watch;
-use revstore_proto::etcdserverpb::{WatchCreateRequest, WatchRequest, WatchResponse};
-use revstore_proto::mvccpb::Event;
+use revstore_proto::etcdserverpb::{WatchCreateRequest, WatchRequest};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::convert;
+use crate::generated::Watch;
 use crate::guard::{self, Credentials};
 use crate::node::Node;
 use crate::shutdown::Begun;
 use crate::status::{self, EtcdError};
+use crate::wire::{self, Encode, Measured, WatchResponse};
 
 /// The watch id that stands for the whole stream, and for a watch that was refused (WA-4, WA-53).
 const NO_WATCH: i64 = -1;
@@ -152,13 +153,14 @@ impl WatchSession {
                 if fragment {
                     self.fragmented.insert(created.id);
                 }
-                WatchResponse {
+                let head = pb::WatchResponse {
                     // WA-8
                     header: Some(self.node.headers.at(created.revision)),
                     watch_id: created.id.0,
                     created: true,
-                    ..WatchResponse::default()
-                }
+                    ..pb::WatchResponse::default()
+                };
+                head.into()
             }
             Err(error) => self.refuse(status::cancel_reason(error).into()),
         }
@@ -166,14 +168,15 @@ impl WatchSession {
 
     /// ER-1
     fn refuse(&self, reason: String) -> WatchResponse {
-        WatchResponse {
+        let head = pb::WatchResponse {
             header: Some(self.node.current_header()),
             watch_id: NO_WATCH,
             created: true,
             canceled: true,
             cancel_reason: reason,
-            ..WatchResponse::default()
-        }
+            ..pb::WatchResponse::default()
+        };
+        head.into()
     }
 
     fn cancel(&mut self, id: WatchId) -> Option<WatchResponse> {
@@ -181,47 +184,60 @@ impl WatchSession {
             return None;
         }
         self.fragmented.remove(&id);
-        // WA-20
-        Some(WatchResponse {
+        let head = pb::WatchResponse {
+            // WA-20
             header: Some(self.node.current_header()),
             watch_id: id.0,
             canceled: true,
-            ..WatchResponse::default()
-        })
+            ..pb::WatchResponse::default()
+        };
+        Some(head.into())
     }
 
     fn tell(&mut self, told: engine::WatchResponse) -> WatchResponse {
-        match told {
+        let head = match told {
             engine::WatchResponse::Events {
                 id,
                 revision,
                 events,
-            } => {
-                let response = WatchResponse {
-                    // WA-32
-                    header: Some(self.node.headers.at(revision)),
-                    watch_id: id.0,
-                    events: events.iter().map(convert::event).collect(),
-                    ..WatchResponse::default()
-                };
-                if !self.fragmented.contains(&id) {
-                    return response;
-                }
-                self.split(response)
-            }
-            engine::WatchResponse::Progress { id, revision } => WatchResponse {
+            } => return self.tell_events(id, revision, events),
+            engine::WatchResponse::Progress { id, revision } => pb::WatchResponse {
                 header: Some(self.node.headers.at(revision)),
                 watch_id: id.map_or(NO_WATCH, |id| id.0),
-                ..WatchResponse::default()
+                ..pb::WatchResponse::default()
             },
-            engine::WatchResponse::Compacted { id, compacted } => WatchResponse {
+            engine::WatchResponse::Compacted { id, compacted } => pb::WatchResponse {
                 // WA-40
                 header: Some(self.node.headers.without_revision()),
                 watch_id: id.0,
                 canceled: true,
                 compact_revision: compacted.0,
-                ..WatchResponse::default()
+                ..pb::WatchResponse::default()
             },
+        };
+        head.into()
+    }
+
+    fn tell_events(
+        &mut self,
+        id: WatchId,
+        revision: MainRevision,
+        events: Vec<Event>,
+    ) -> WatchResponse {
+        let head = pb::WatchResponse {
+            // WA-32
+            header: Some(self.node.headers.at(revision)),
+            watch_id: id.0,
+            ..pb::WatchResponse::default()
+        };
+        let response = WatchResponse {
+            head,
+            events: events.into_iter().map(Measured::new).collect(),
+        };
+        if self.fragmented.contains(&id) {
+            self.split(response)
+        } else {
+            response
         }
     }
 
@@ -272,85 +288,84 @@ impl Stream for WatchSession {
 
 /// WA-36: cuts a response that has the limit or more into pieces that have less, but never an
 /// event. All have the same header, and all but the last say that more follows.
-fn fragments(mut response: WatchResponse, bytes_max: usize) -> VecDeque<WatchResponse> {
+fn fragments(response: WatchResponse, bytes_max: usize) -> VecDeque<WatchResponse> {
     if response.encoded_len() < bytes_max {
         return VecDeque::from([response]);
     }
-    let events = std::mem::take(&mut response.events);
-    let frame = WatchResponse {
+    let head = pb::WatchResponse {
         fragment: true,
-        ..response
+        ..response.head
     };
-    let frame_bytes = frame.encoded_len();
+    let head_bytes = WatchResponse::from(head.clone()).encoded_len();
     let mut fragments = VecDeque::new();
-    let mut piece: Vec<Event> = Vec::new();
-    let mut piece_bytes = frame_bytes;
-    for event in events {
-        let event_bytes = field_bytes(event.encoded_len());
+    let mut piece = Vec::new();
+    let mut piece_bytes = head_bytes;
+    for event in response.events {
+        let event_bytes = wire::message_len(&event);
         if !piece.is_empty() && piece_bytes + event_bytes >= bytes_max {
             fragments.push_back(WatchResponse {
-                events: std::mem::take(&mut piece),
-                ..frame.clone()
+                head: head.clone(),
+                events: mem::take(&mut piece),
             });
-            piece_bytes = frame_bytes;
+            piece_bytes = head_bytes;
         }
         piece_bytes += event_bytes;
         piece.push(event);
     }
     fragments.push_back(WatchResponse {
+        head: pb::WatchResponse {
+            fragment: false,
+            ..head
+        },
         events: piece,
-        fragment: false,
-        ..frame
     });
     fragments
 }
 
-/// What a message of this size takes as a field of another: one byte for the number, which is below
-/// 16, and the length.
-fn field_bytes(message_bytes: usize) -> usize {
-    1 + prost::length_delimiter_len(message_bytes) + message_bytes
-}
-
 #[cfg(test)]
 mod tests {
+    use revstore_engine::Engine;
     use revstore_proto::etcdserverpb::ResponseHeader;
-    use revstore_proto::mvccpb::KeyValue;
 
     use super::*;
 
     const BYTES_MAX: usize = 1000;
 
-    fn event(bytes: usize) -> Event {
-        let kv = KeyValue {
-            value: vec![b'v'; bytes].into(),
-            ..KeyValue::default()
-        };
-        Event {
-            kv: Some(kv),
-            ..Event::default()
-        }
+    fn event(bytes: usize) -> Measured<Event> {
+        let engine = Engine::builder().build();
+        engine.put("k", vec![b'v'; bytes]).unwrap();
+        Measured::new(Event {
+            kv: engine.get("k").unwrap(),
+            prev_kv: None,
+        })
     }
 
     fn check(event_sizes: &[usize], expected: &[&[usize]]) {
-        let whole = WatchResponse {
+        let head = pb::WatchResponse {
             header: Some(ResponseHeader {
                 revision: 9,
                 ..ResponseHeader::default()
             }),
             watch_id: 3,
-            events: event_sizes.iter().copied().map(event).collect(),
-            ..WatchResponse::default()
+            ..pb::WatchResponse::default()
         };
-        let pieces = fragments(whole.clone(), BYTES_MAX);
+        let whole = WatchResponse {
+            head: head.clone(),
+            events: event_sizes.iter().copied().map(event).collect(),
+        };
+        let pieces = fragments(whole, BYTES_MAX);
         let last = pieces.len() - 1;
         for (at, piece) in pieces.iter().enumerate() {
             assert!(piece.encoded_len() < BYTES_MAX || piece.events.len() == 1);
-            assert_eq!((&piece.header, piece.watch_id), (&whole.header, 3));
-            assert_eq!(piece.fragment, at < last);
+            let expected = pb::WatchResponse {
+                fragment: at < last,
+                ..head.clone()
+            };
+            assert_eq!(piece.head, expected);
         }
         let sizes = |piece: &WatchResponse| -> Vec<usize> {
-            let kvs = piece.events.iter().filter_map(|event| event.kv.as_ref());
-            kvs.map(|kv| kv.value.len()).collect()
+            let events = piece.events.iter();
+            events.map(|event| event.kv.value().len()).collect()
         };
         let sizes: Vec<_> = pieces.iter().map(sizes).collect();
         assert_eq!(sizes, expected);

@@ -1,0 +1,645 @@
+//! Responses with key-values, as they go on the wire.
+//!
+//! The generated messages own the bytes of every key and value, which costs an allocation each. The
+//! messages here hold the engine's own records and write them straight into the buffer that goes to
+//! the connection: every byte is copied once. They say what the generated messages of the same names
+//! say, byte for byte; what carries no key-value is a generated message inside them.
+
+use std::ops::Deref;
+
+use bytes::BufMut;
+use prost::Message;
+use prost::encoding::{
+    WireType, bool, encode_key, encode_varint, encoded_len_varint, int64, message,
+};
+use revstore_engine::{Event, KeyValue, LeaseId};
+use revstore_proto::etcdserverpb as pb;
+use revstore_proto::mvccpb::event::EventType;
+
+/// A message that can be written, but not read.
+pub(crate) trait Encode {
+    /// The size of what [`Encode::encode`] writes.
+    fn encoded_len(&self) -> usize;
+
+    /// Writes the message into a buffer that has room for it.
+    fn encode(&self, buf: &mut impl BufMut);
+}
+
+/// A message inside another, whose size is asked for again at each level above it, but computed
+/// once.
+#[derive(Debug)]
+pub(crate) struct Measured<M> {
+    message: M,
+    len: usize,
+}
+
+/// `mvccpb.KeyValue`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair<'a> {
+    pub(crate) kv: &'a KeyValue,
+    /// Leaves the value out (RG-24).
+    pub(crate) keys_only: bool,
+}
+
+/// `etcdserverpb.RangeResponse`.
+#[derive(Debug)]
+pub(crate) struct RangeResponse {
+    pub(crate) header: Option<pb::ResponseHeader>,
+    pub(crate) kvs: Vec<KeyValue>,
+    /// Leaves the values out (RG-24).
+    pub(crate) keys_only: bool,
+    pub(crate) more: bool,
+    pub(crate) count: i64,
+}
+
+/// `etcdserverpb.RangeStreamResponse`.
+#[derive(Debug)]
+pub(crate) struct RangeStreamResponse {
+    pub(crate) range_response: Measured<RangeResponse>,
+}
+
+/// `etcdserverpb.PutResponse`.
+#[derive(Debug)]
+pub(crate) struct PutResponse {
+    pub(crate) header: pb::ResponseHeader,
+    pub(crate) prev_kv: Option<KeyValue>,
+}
+
+/// `etcdserverpb.DeleteRangeResponse`.
+#[derive(Debug)]
+pub(crate) struct DeleteRangeResponse {
+    pub(crate) header: pb::ResponseHeader,
+    pub(crate) deleted: i64,
+    pub(crate) prev_kvs: Vec<KeyValue>,
+}
+
+/// `etcdserverpb.TxnResponse`.
+#[derive(Debug)]
+pub(crate) struct TxnResponse {
+    pub(crate) header: pb::ResponseHeader,
+    pub(crate) succeeded: bool,
+    pub(crate) responses: Vec<Measured<ResponseOp>>,
+}
+
+/// `etcdserverpb.ResponseOp`.
+#[derive(Debug)]
+pub(crate) enum ResponseOp {
+    Range(Measured<RangeResponse>),
+    Put(Measured<PutResponse>),
+    DeleteRange(Measured<DeleteRangeResponse>),
+    Txn(Measured<TxnResponse>),
+}
+
+/// `etcdserverpb.CompactionResponse`.
+#[derive(Debug)]
+pub(crate) struct CompactionResponse {
+    pub(crate) header: pb::ResponseHeader,
+}
+
+/// `etcdserverpb.WatchResponse`.
+#[derive(Debug, Default)]
+pub(crate) struct WatchResponse {
+    /// All but the events.
+    pub(crate) head: pb::WatchResponse,
+    pub(crate) events: Vec<Measured<Event>>,
+}
+
+impl<M: Encode> Measured<M> {
+    pub(crate) fn new(message: M) -> Self {
+        let len = message.encoded_len();
+        Self { message, len }
+    }
+}
+
+impl<M> Deref for Measured<M> {
+    type Target = M;
+
+    fn deref(&self) -> &M {
+        &self.message
+    }
+}
+
+impl<M: Encode> Encode for Measured<M> {
+    fn encoded_len(&self) -> usize {
+        self.len
+    }
+
+    fn encode(&self, buf: &mut impl BufMut) {
+        self.message.encode(buf);
+    }
+}
+
+impl Pair<'_> {
+    fn value(&self) -> &[u8] {
+        if self.keys_only { &[] } else { self.kv.value() }
+    }
+}
+
+impl<'a> From<&'a KeyValue> for Pair<'a> {
+    /// All of it.
+    fn from(kv: &'a KeyValue) -> Self {
+        let keys_only = false;
+        Self { kv, keys_only }
+    }
+}
+
+impl Encode for Pair<'_> {
+    fn encoded_len(&self) -> usize {
+        let Self { kv, .. } = self;
+        bytes_len(kv.key())
+            + int_len(kv.create_revision().0)
+            + int_len(kv.mod_revision().0)
+            + int_len(kv.version())
+            + bytes_len(self.value())
+            + int_len(lease(kv))
+    }
+
+    fn encode(&self, buf: &mut impl BufMut) {
+        let Self { kv, .. } = self;
+        let value = self.value();
+        put_together(buf, |buf| put_delimiter(1, kv.key().len(), buf));
+        buf.put_slice(kv.key());
+        put_together(buf, |buf| {
+            put_int(2, kv.create_revision().0, buf);
+            put_int(3, kv.mod_revision().0, buf);
+            put_int(4, kv.version(), buf);
+            put_delimiter(5, value.len(), buf);
+        });
+        buf.put_slice(value);
+        put_int(6, lease(kv), buf);
+    }
+}
+
+impl From<pb::WatchResponse> for WatchResponse {
+    /// A response without events.
+    fn from(head: pb::WatchResponse) -> Self {
+        let events = Vec::new();
+        Self { head, events }
+    }
+}
+
+impl RangeResponse {
+    fn pairs(&self) -> impl Iterator<Item = Pair<'_>> {
+        let keys_only = self.keys_only;
+        self.kvs.iter().map(move |kv| Pair { kv, keys_only })
+    }
+}
+
+impl Encode for RangeResponse {
+    fn encoded_len(&self) -> usize {
+        self.header.as_ref().map_or(0, header_len)
+            + self.pairs().map(|pair| message_len(&pair)).sum::<usize>()
+            + bool_len(self.more)
+            + int_len(self.count)
+    }
+
+    fn encode(&self, buf: &mut impl BufMut) {
+        if let Some(header) = &self.header {
+            put_header(header, buf);
+        }
+        for pair in self.pairs() {
+            put_message(2, &pair, buf);
+        }
+        put_bool(3, self.more, buf);
+        put_int(4, self.count, buf);
+    }
+}
+
+impl Encode for RangeStreamResponse {
+    fn encoded_len(&self) -> usize {
+        message_len(&self.range_response)
+    }
+
+    fn encode(&self, buf: &mut impl BufMut) {
+        put_message(1, &self.range_response, buf);
+    }
+}
+
+impl Encode for PutResponse {
+    fn encoded_len(&self) -> usize {
+        header_len(&self.header) + self.prev_kv.as_ref().map_or(0, pair_len)
+    }
+
+    fn encode(&self, buf: &mut impl BufMut) {
+        put_header(&self.header, buf);
+        if let Some(previous) = &self.prev_kv {
+            put_pair(2, previous, buf);
+        }
+    }
+}
+
+impl Encode for DeleteRangeResponse {
+    fn encoded_len(&self) -> usize {
+        header_len(&self.header)
+            + int_len(self.deleted)
+            + self.prev_kvs.iter().map(pair_len).sum::<usize>()
+    }
+
+    fn encode(&self, buf: &mut impl BufMut) {
+        put_header(&self.header, buf);
+        put_int(2, self.deleted, buf);
+        for previous in &self.prev_kvs {
+            put_pair(3, previous, buf);
+        }
+    }
+}
+
+impl Encode for TxnResponse {
+    fn encoded_len(&self) -> usize {
+        header_len(&self.header)
+            + bool_len(self.succeeded)
+            + self.responses.iter().map(message_len).sum::<usize>()
+    }
+
+    fn encode(&self, buf: &mut impl BufMut) {
+        put_header(&self.header, buf);
+        put_bool(2, self.succeeded, buf);
+        for response in &self.responses {
+            put_message(3, response, buf);
+        }
+    }
+}
+
+impl Encode for ResponseOp {
+    fn encoded_len(&self) -> usize {
+        match self {
+            Self::Range(response) => message_len(response),
+            Self::Put(response) => message_len(response),
+            Self::DeleteRange(response) => message_len(response),
+            Self::Txn(response) => message_len(response),
+        }
+    }
+
+    fn encode(&self, buf: &mut impl BufMut) {
+        match self {
+            Self::Range(response) => put_message(1, response, buf),
+            Self::Put(response) => put_message(2, response, buf),
+            Self::DeleteRange(response) => put_message(3, response, buf),
+            Self::Txn(response) => put_message(4, response, buf),
+        }
+    }
+}
+
+impl Encode for CompactionResponse {
+    fn encoded_len(&self) -> usize {
+        header_len(&self.header)
+    }
+
+    fn encode(&self, buf: &mut impl BufMut) {
+        put_header(&self.header, buf);
+    }
+}
+
+/// `mvccpb.Event`.
+impl Encode for Event {
+    fn encoded_len(&self) -> usize {
+        int_len(event_type(self)) + pair_len(&self.kv) + self.prev_kv.as_ref().map_or(0, pair_len)
+    }
+
+    fn encode(&self, buf: &mut impl BufMut) {
+        put_int(1, event_type(self), buf);
+        put_pair(2, &self.kv, buf);
+        if let Some(previous) = &self.prev_kv {
+            put_pair(3, previous, buf);
+        }
+    }
+}
+
+impl Encode for WatchResponse {
+    fn encoded_len(&self) -> usize {
+        self.head.encoded_len() + self.events.iter().map(message_len).sum::<usize>()
+    }
+
+    fn encode(&self, buf: &mut impl BufMut) {
+        self.head.encode_raw(buf);
+        for event in &self.events {
+            put_message(11, event, buf);
+        }
+    }
+}
+
+fn lease(kv: &KeyValue) -> i64 {
+    kv.lease().map_or(0, LeaseId::get)
+}
+
+fn event_type(event: &Event) -> i64 {
+    let kind = if event.kv.is_tombstone() {
+        EventType::Delete
+    } else {
+        EventType::Put
+    };
+    i64::from(i32::from(kind))
+}
+
+fn header_len(header: &pb::ResponseHeader) -> usize {
+    message::encoded_len(1, header)
+}
+
+fn put_header(header: &pb::ResponseHeader, buf: &mut impl BufMut) {
+    message::encode(1, header, buf);
+}
+
+fn pair_len(kv: &KeyValue) -> usize {
+    message_len(&Pair::from(kv))
+}
+
+fn put_pair(number: u32, kv: &KeyValue, buf: &mut impl BufMut) {
+    put_message(number, &Pair::from(kv), buf);
+}
+
+// Fields. Numbers are all below 16 and so take one byte, with the type of the field. What is zero or
+// empty is left out, as the third version of the language wants it.
+
+/// The size of a field that is a message.
+pub(crate) fn message_len(message: &impl Encode) -> usize {
+    delimited_len(message.encoded_len())
+}
+
+fn put_message(number: u32, message: &impl Encode, buf: &mut impl BufMut) {
+    put_together(buf, |buf| {
+        encode_key(number, WireType::LengthDelimited, buf);
+        encode_varint(message.encoded_len() as u64, buf);
+    });
+    message.encode(buf);
+}
+
+fn bytes_len(bytes: &[u8]) -> usize {
+    if bytes.is_empty() {
+        0
+    } else {
+        delimited_len(bytes.len())
+    }
+}
+
+/// What stands before `len` bytes.
+fn put_delimiter(number: u32, len: usize, buf: &mut impl BufMut) {
+    if len > 0 {
+        encode_key(number, WireType::LengthDelimited, buf);
+        encode_varint(len as u64, buf);
+    }
+}
+
+/// Hands small fields to the buffer in one piece: each piece has its price, and a number alone is
+/// written as several. There may be up to four of them.
+#[expect(
+    clippy::mut_mut,
+    reason = "as a buffer, a slice is what is still free of it"
+)]
+fn put_together(buf: &mut impl BufMut, put: impl FnOnce(&mut &mut [u8])) {
+    const FIELDS_MAX: usize = 4;
+    const FIELD_BYTES_MAX: usize = 11;
+    let mut pieces = [0; FIELDS_MAX * FIELD_BYTES_MAX];
+    let mut free = &mut pieces[..];
+    put(&mut free);
+    let left = free.len();
+    buf.put_slice(&pieces[..pieces.len() - left]);
+}
+
+fn delimited_len(len: usize) -> usize {
+    1 + encoded_len_varint(len as u64) + len
+}
+
+fn int_len(value: i64) -> usize {
+    if value == 0 {
+        0
+    } else {
+        int64::encoded_len(1, &value)
+    }
+}
+
+fn put_int(number: u32, value: i64, buf: &mut impl BufMut) {
+    if value != 0 {
+        int64::encode(number, &value, buf);
+    }
+}
+
+fn bool_len(value: bool) -> usize {
+    if value {
+        bool::encoded_len(1, &value)
+    } else {
+        0
+    }
+}
+
+fn put_bool(number: u32, value: bool, buf: &mut impl BufMut) {
+    if value {
+        bool::encode(number, &value, buf);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use revstore_engine::{
+        Engine, KeyRange, MainRevision, Put, WatchOptions, WatchResponse as Told,
+    };
+    use revstore_proto::etcdserverpb::response_op::Response;
+    use revstore_proto::mvccpb;
+
+    use super::*;
+
+    /// Numbers of every encoded size, and none.
+    fn number() -> impl Strategy<Value = i64> {
+        (0..=64_u32, any::<i64>()).prop_map(|(bits, number)| number.unbounded_shr(bits))
+    }
+
+    fn header() -> impl Strategy<Value = pb::ResponseHeader> {
+        let id = || number().prop_map(i64::cast_unsigned);
+        (id(), id(), number(), id()).prop_map(|(cluster_id, member_id, revision, raft_term)| {
+            pb::ResponseHeader {
+                cluster_id,
+                member_id,
+                revision,
+                raft_term,
+            }
+        })
+    }
+
+    /// Bytes whose length takes one byte or two.
+    fn bytes(least: usize) -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(any::<u8>(), least..300)
+    }
+
+    /// What happened to one key: writes with their values and leases, then a deletion.
+    fn events() -> impl Strategy<Value = Vec<Event>> {
+        let puts = proptest::collection::vec((bytes(0), number()), 1..4);
+        (bytes(1), puts, 0..i64::MAX - 9).prop_map(|(key, puts, start)| {
+            let engine = Engine::builder()
+                .start_revision(MainRevision(start))
+                .build();
+            let all = WatchOptions::of(KeyRange::all()).with_prev_kv();
+            let mut watch = engine.watch_stream();
+            watch.watch(all).unwrap();
+            for (value, lease) in puts {
+                let mut put = Put::new(key.clone(), value);
+                if let Some(lease) = LeaseId::new(lease) {
+                    let _ = engine.grant(Some(lease), 100);
+                    put = put.attached_to(lease);
+                }
+                engine.put_with(&put).unwrap();
+            }
+            engine.delete(&KeyRange::all());
+            let mut events = Vec::new();
+            while let Some(Told::Events { events: told, .. }) = watch.try_next() {
+                events.extend(told);
+            }
+            assert!(events.len() > 1 && events.iter().skip(1).all(|event| event.prev_kv.is_some()));
+            events
+        })
+    }
+
+    /// The generated message of a record.
+    fn plain(kv: &KeyValue) -> mvccpb::KeyValue {
+        mvccpb::KeyValue {
+            key: kv.key_bytes(),
+            create_revision: kv.create_revision().0,
+            mod_revision: kv.mod_revision().0,
+            version: kv.version(),
+            value: kv.value_bytes(),
+            lease: kv.lease().map_or(0, LeaseId::get),
+        }
+    }
+
+    fn check(ours: &impl Encode, plain: &impl Message) {
+        let mut written = Vec::new();
+        ours.encode(&mut written);
+        assert_eq!(written, plain.encode_to_vec());
+        assert_eq!(ours.encoded_len(), written.len());
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_are_those_of_the_generated_messages(
+            header in header(),
+            count in number(),
+            flag in any::<bool>(),
+            events in events(),
+        ) {
+            let kvs: Vec<KeyValue> = events.iter().filter_map(|event| event.prev_kv.clone()).collect();
+            let plain_kvs: Vec<_> = kvs.iter().map(plain).collect();
+
+            let range = |keys_only| RangeResponse {
+                header: (!flag).then_some(header),
+                kvs: kvs.clone(),
+                keys_only,
+                more: flag,
+                count,
+            };
+            let plain_range = pb::RangeResponse {
+                header: (!flag).then_some(header),
+                kvs: plain_kvs.clone(),
+                more: flag,
+                count,
+            };
+            check(&range(false), &plain_range);
+            let mut without_values = plain_range.clone();
+            for kv in &mut without_values.kvs {
+                kv.value.clear();
+            }
+            check(&range(true), &without_values);
+            let stream = RangeStreamResponse {
+                range_response: Measured::new(range(false)),
+            };
+            let plain_stream = pb::RangeStreamResponse {
+                range_response: Some(plain_range.clone()),
+            };
+            check(&stream, &plain_stream);
+
+            let prev_kv = kvs.first().cloned().filter(|_| flag);
+            let plain_put = pb::PutResponse {
+                header: Some(header),
+                prev_kv: prev_kv.as_ref().map(plain),
+            };
+            let put = PutResponse { header, prev_kv };
+            check(&put, &plain_put);
+
+            let delete = DeleteRangeResponse {
+                header,
+                deleted: count,
+                prev_kvs: kvs.clone(),
+            };
+            let plain_delete = pb::DeleteRangeResponse {
+                header: Some(header),
+                deleted: count,
+                prev_kvs: plain_kvs,
+            };
+            check(&delete, &plain_delete);
+
+            let inner = TxnResponse {
+                header: pb::ResponseHeader::default(),
+                succeeded: !flag,
+                responses: vec![Measured::new(ResponseOp::Range(Measured::new(range(false))))],
+            };
+            let plain_inner = pb::TxnResponse {
+                header: Some(pb::ResponseHeader::default()),
+                succeeded: !flag,
+                responses: vec![plain_op(Response::ResponseRange(plain_range))],
+            };
+            let ops = [
+                ResponseOp::Put(Measured::new(put)),
+                ResponseOp::DeleteRange(Measured::new(delete)),
+                ResponseOp::Txn(Measured::new(inner)),
+            ];
+            let txn = TxnResponse {
+                header,
+                succeeded: flag,
+                responses: ops.into_iter().map(Measured::new).collect(),
+            };
+            let plain_txn = pb::TxnResponse {
+                header: Some(header),
+                succeeded: flag,
+                responses: vec![
+                    plain_op(Response::ResponsePut(plain_put)),
+                    plain_op(Response::ResponseDeleteRange(plain_delete)),
+                    plain_op(Response::ResponseTxn(plain_inner)),
+                ],
+            };
+            check(&txn, &plain_txn);
+            let plain_compaction = pb::CompactionResponse { header: Some(header) };
+            check(&CompactionResponse { header }, &plain_compaction);
+        }
+
+        #[test]
+        fn events_are_those_of_the_generated_messages(
+            header in header(),
+            watch_id in number(),
+            fragment in any::<bool>(),
+            cancel_reason in ".{0,20}",
+            events in events(),
+        ) {
+            let head = pb::WatchResponse {
+                header: Some(header),
+                watch_id,
+                created: fragment,
+                canceled: !fragment,
+                compact_revision: watch_id,
+                cancel_reason,
+                fragment,
+                events: Vec::new(),
+            };
+            let plain_event = |event: &Event| {
+                let kind = if event.kv.is_tombstone() { EventType::Delete } else { EventType::Put };
+                mvccpb::Event {
+                    r#type: kind.into(),
+                    kv: Some(plain(&event.kv)),
+                    prev_kv: event.prev_kv.as_ref().map(plain),
+                }
+            };
+            let plain_response = pb::WatchResponse {
+                events: events.iter().map(plain_event).collect(),
+                ..head.clone()
+            };
+            let response = WatchResponse {
+                head,
+                events: events.into_iter().map(Measured::new).collect(),
+            };
+            check(&response, &plain_response);
+        }
+    }
+
+    fn plain_op(response: Response) -> pb::ResponseOp {
+        pb::ResponseOp {
+            response: Some(response),
+        }
+    }
+}
