@@ -58,6 +58,7 @@ pub(crate) fn range(request: &mut RangeRequest) -> Range {
 }
 
 fn range_at(request: &mut RangeRequest, at: Option<MainRevision>) -> Range {
+    let sort = sort(request);
     Range {
         keys: keys(&mut request.key, &mut request.range_end),
         at,
@@ -67,8 +68,8 @@ fn range_at(request: &mut RangeRequest, at: Option<MainRevision>) -> Range {
             .filter(|limit| *limit > 0),
         count_only: request.count_only,
         // A target without an order sorts what the limit has left (RG-41, RG-42).
-        limit_first: request.sort_order() == WireOrder::None,
-        sort: sort(request),
+        limit_first: sort.is_some() && request.sort_order() == WireOrder::None,
+        sort,
         filter: Filter {
             min_mod_revision: bound(request.min_mod_revision),
             max_mod_revision: bound(request.max_mod_revision),
