@@ -5,10 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use futures_core::Stream;
 use revstore_engine::{
     Event, KeyRange, KeyValue, LeaseId, MainRevision, WatchOptions, WatchResponse, WatchStream,
 };
+use revstore_proto::mvccpb;
 use revstore_proto::v3electionpb::election_server::Election;
 use revstore_proto::v3electionpb::{
     CampaignRequest, CampaignResponse, LeaderKey, LeaderRequest, LeaderResponse, ProclaimRequest,
@@ -17,7 +19,6 @@ use revstore_proto::v3electionpb::{
 use tonic::{Request, Response, Status};
 
 use crate::candidate::{self, Candidate, Out, Place};
-use crate::convert;
 use crate::guard;
 use crate::node::Node;
 use crate::shutdown::Begun;
@@ -119,7 +120,19 @@ fn place(leader: Option<LeaderKey>) -> Result<(Place, Option<LeaseId>), EtcdErro
 fn response(node: &Node, revision: MainRevision, leader: &KeyValue) -> LeaderResponse {
     LeaderResponse {
         header: Some(node.headers.at(revision)),
-        kv: Some(convert::key_value(leader)),
+        kv: Some(key_value(leader)),
+    }
+}
+
+/// The pair as a message of its own: elections are few, so nothing is gained by sharing.
+fn key_value(kv: &KeyValue) -> mvccpb::KeyValue {
+    mvccpb::KeyValue {
+        key: Bytes::copy_from_slice(kv.key()),
+        create_revision: kv.create_revision().0,
+        mod_revision: kv.mod_revision().0,
+        version: kv.version(),
+        value: Bytes::copy_from_slice(kv.value()),
+        lease: kv.lease().map_or(0, LeaseId::get),
     }
 }
 
