@@ -8,7 +8,7 @@ use revstore_tests::scenario::target::Kind;
 
 /// Replays a file.
 fn replay(name: &str) {
-    let file = load(name).unwrap();
+    let file = load(name).expect("the scenarios are there");
     let actual = run_all(&file.scenarios, Kind::Ours, 1);
     let differences = differences(&file.scenarios, &actual);
     assert!(

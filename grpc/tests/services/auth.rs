@@ -446,8 +446,8 @@ async fn au_7_a_lease_is_as_protected_as_the_keys_on_it() {
             Err(refusal) => check_refused(told, refusal),
         }
     }
-    let none = call!(node.lease(), lease_time_to_live, NONE, look(7, false));
-    check_refused(none, USER_EMPTY);
+    let unnamed = call!(node.lease(), lease_time_to_live, NONE, look(7, false));
+    check_refused(unnamed, USER_EMPTY);
     let list = || LeaseLeasesRequest {};
     check_refused(call!(node.lease(), lease_leases, NONE, list()), USER_EMPTY);
     check_refused(call!(node.lease(), lease_leases, &user, list()), DENIED);
@@ -646,7 +646,8 @@ async fn au_13_a_token_is_good_until_it_was_not_used_for_a_while() {
     let (word, index) = user.split_once('.').unwrap();
     assert!(word.len() == 16 && index.parse::<u64>().is_ok(), "{user}");
     for _ in 0..3 {
-        node.clock.advance(TTL - Duration::from_millis(1));
+        node.clock
+            .advance(TTL.saturating_sub(Duration::from_millis(1)));
         read(&node, &user, "read").await.unwrap();
     }
     node.clock.advance(TTL);
