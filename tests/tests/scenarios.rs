@@ -34,7 +34,6 @@ macro_rules! replay {
 }
 
 replay! {
-    compact_table,
     compare_table,
     delete_table,
     lease_table,
