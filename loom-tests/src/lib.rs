@@ -2,7 +2,7 @@
 //!
 //! Each model runs the engine itself, compiled under `--cfg loom`, through every interleaving of a few
 //! threads (with at most `LOOM_MAX_PREEMPTIONS` forced switches each), and beside it stands its broken
-//! twin: the same model over an engine with one [`Fault`] in it, which must fail. Run them with
+//! twin: the same model over an engine with one `Fault` in it, which must fail. Run them with
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom -C debug-assertions" LOOM_MAX_PREEMPTIONS=3 \
@@ -33,7 +33,7 @@
 //! ```
 //!
 //! A model is a test that starts a few `loom::thread`s, builds its engine inside of the model and with
-//! a [`ManualClock`], and states what must hold when they are done. Two workers that elect a leader:
+//! a `ManualClock`, and states what must hold when they are done. Two workers that elect a leader:
 //!
 //! ```ignore
 //! #[test]
