@@ -4,11 +4,13 @@
 //! Each case starts a fresh server, so revisions, ids and hashes are compared as they are; what a
 //! server is free to choose (lease ids, sizes, times) is a `%name%` in the transcript.
 
+mod auth;
 mod compaction;
 mod del;
 mod endpoint;
 mod get;
 mod lease;
+mod lock;
 mod maintenance;
 mod make_mirror;
 mod put;

@@ -1,0 +1,44 @@
+//! `etcdctl lock` and `etcdctl elect`, which stand in line by themselves: with leases, transactions
+//! and watches.
+
+use revstore_tests::etcdctl::Session;
+use revstore_tests::on_every_server;
+use revstore_tests::server::Servers;
+
+on_every_server! {
+    needs: [Etcdctl];
+    lock, elect,
+}
+
+fn lock(servers: &Servers) {
+    Session::fresh(servers).replay(
+        "
+        $ lock l echo held
+        held
+        # It was given back.
+        $ get l --prefix --keys-only
+        $ lock l -- sh -c 'exit 3'
+        ! Error: exit status 3
+        ? 3
+        # Held until somebody stops it.
+        & lock l
+        l/%_%
+
+        $ lock other echo held
+        held
+        ",
+    );
+}
+
+fn elect(servers: &Servers) {
+    Session::fresh(servers).replay(
+        "
+        & elect e me
+        e/%key%
+        me
+        & elect -l e
+        e/%key%
+        me
+        ",
+    );
+}
