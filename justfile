@@ -44,6 +44,14 @@ etcd:
 conformance *args: etcd
     REVSTORE_REQUIRE_ETCD=1 cargo test -p revstore-tests {{args}}
 
+# Asks etcd the questions of tests/scenarios and writes down what it answers.
+record *args:
+    cargo run -p revstore-tests --bin record -- {{args}}
+
+# Random operations, the same to etcd and to ours.
+differential *args:
+    cargo run --release -p revstore-tests --bin differential -- {{args}}
+
 # Everything that has to pass before a change goes in.
 ci:
     .ci/run

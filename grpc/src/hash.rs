@@ -30,7 +30,8 @@ pub(crate) fn of_history(history: &History) -> u32 {
 }
 
 /// HK-2: everything above the mark; at or below it the version of each key that could be read at
-/// the hashed revision. So it does not show how far the removal behind the mark has come.
+/// the hashed revision. So it does not show how far the removal behind the mark has come. Where
+/// nothing at all could be read, etcd counts what the compaction has left instead.
 fn kept(history: &History) -> impl Iterator<Item = &KeyValue> {
     let compacted = history.versions.partition_point(|version| {
         history
@@ -38,15 +39,23 @@ fn kept(history: &History) -> impl Iterator<Item = &KeyValue> {
             .is_some_and(|mark| version.mod_revision() <= mark)
     });
     let (below, above) = history.versions.split_at(compacted);
-    // With nothing below the mark, nobody asks what is seen above it.
-    let above_seen = above.iter().filter(|_| !below.is_empty());
-    let mut seen: HashSet<_> = above_seen.map(KeyValue::key).collect();
-    let newest_below = below.iter().rev();
-    let mut readable: Vec<_> = newest_below
-        .filter(|version| seen.insert(version.key()) && !version.is_tombstone())
+    let mut seen = HashSet::new();
+    if !below.is_empty() && newest(&history.versions).any(|version| !version.is_tombstone()) {
+        // Above the mark they are counted anyway.
+        seen.extend(above.iter().map(KeyValue::key));
+    }
+    let mut kept_below: Vec<_> = newest(below)
+        .filter(|version| !version.is_tombstone() && !seen.contains(version.key()))
         .collect();
-    readable.reverse();
-    readable.into_iter().chain(above)
+    kept_below.reverse();
+    kept_below.into_iter().chain(above)
+}
+
+/// The newest version of each key, newest first.
+fn newest(versions: &[KeyValue]) -> impl Iterator<Item = &KeyValue> {
+    let mut seen = HashSet::new();
+    let newest_first = versions.iter().rev();
+    newest_first.filter(move |version| seen.insert(version.key()))
 }
 
 fn encode(version: &KeyValue, buffer: &mut Vec<u8>) {
@@ -129,6 +138,20 @@ mod tests {
         engine.compact(MainRevision(7)).unwrap().run();
         engine.put("d", "5").unwrap();
         check(&[(8, 1_611_921_699)]);
+    }
+
+    /// etcd 3.5.16 gave this after the same calls.
+    #[test]
+    fn hk_2_where_no_key_lives_what_the_compaction_left_is_hashed() {
+        let engine = Engine::builder().build();
+        for key in ["\0", "a", "b", "ab", "d", "\0"] {
+            engine.put(key, "").unwrap();
+        }
+        engine.delete(&KeyRange::one("ab"));
+        engine.delete(&KeyRange::within("\0", "d"));
+        engine.delete(&KeyRange::one("d"));
+        engine.compact(MainRevision(9)).unwrap().run();
+        assert_eq!(hash(&engine, None), 2_635_699_544);
     }
 
     #[test]

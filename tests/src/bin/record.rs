@@ -7,6 +7,9 @@
 //! Without names, all files of `tests/scenarios`. With `--check` nothing is written, and what would
 //! change is printed and makes the program fail; with `--changed` only scenarios that have steps
 //! without answers are asked. Questions that are made from tables are made anew first.
+//!
+//! The files of [`OURS`] hold what our services answer to the questions of another file, and are
+//! recorded from them.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -18,6 +21,9 @@ use revstore_tests::scenario::families::FAMILIES;
 use revstore_tests::scenario::library::{differences, load, names, path, run_all};
 use revstore_tests::scenario::target::Kind;
 use revstore_tests::scenario::text::{File, Scenario};
+
+/// Files that hold our own answers, and the files whose questions those answer.
+const OURS: [(&str, &str); 1] = [("known_differences_ours", "known_differences")];
 
 /// What the command line asks for.
 #[derive(Debug, Default)]
@@ -65,7 +71,12 @@ fn record(name: &str, arguments: &Arguments) -> Result<usize, Box<dyn Error>> {
         .cloned()
         .partition(|scenario| !arguments.changed || unanswered(scenario));
     let threads = thread::available_parallelism()?.get() * 2;
-    let answered = run_all(&asked, Kind::Etcd, threads);
+    let kind = if origin(name).is_some() {
+        Kind::Ours
+    } else {
+        Kind::Etcd
+    };
+    let answered = run_all(&asked, kind, threads);
     let mut out = io::stdout().lock();
     let differences = differences(&asked, &answered);
     if arguments.check {
@@ -92,16 +103,33 @@ fn record(name: &str, arguments: &Arguments) -> Result<usize, Box<dyn Error>> {
     Ok(differences.len())
 }
 
-/// The file as it is, or, if it comes from a table, the table's questions with the file's answers.
+/// The file whose questions this one answers, if it has none of its own.
+fn origin(name: &str) -> Option<&'static str> {
+    OURS.iter()
+        .find(|(ours, _)| *ours == name)
+        .map(|(_, origin)| *origin)
+}
+
+/// The file as it is, or the questions that it takes from elsewhere with the answers that it has.
 fn questions(name: &str) -> io::Result<File> {
-    let Some(family) = FAMILIES.iter().find(|family| family.name == name) else {
+    let mut file = if let Some(origin) = origin(name) {
+        let mut file = load(origin)?;
+        file.comments = vec![format!(
+            "# What ours answers to the questions of {origin}.txt."
+        )];
+        file.scenarios = file.scenarios.iter().map(Scenario::questions).collect();
+        file
+    } else if let Some(family) = FAMILIES.iter().find(|family| family.name == name) {
+        family.questions()
+    } else {
         return load(name);
     };
-    let mut file = family.questions();
     let known = load(name).unwrap_or_default();
     for scenario in &mut file.scenarios {
         let mut known = known.scenarios.iter();
-        if let Some(known) = known.find(|known| known.questions() == *scenario) {
+        // Compared as text, for steps may be laid out otherwise when they are written.
+        let asked = scenario.to_string();
+        if let Some(known) = known.find(|known| known.questions().to_string() == asked) {
             scenario.clone_from(known);
         }
     }

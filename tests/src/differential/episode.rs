@@ -14,6 +14,9 @@ use crate::scenario::text::{Answer, Scenario, Step};
 /// Operations of one episode. More would meet more history, fewer shrink sooner.
 const EPISODE: u64 = 1000;
 
+/// Operations between two signs of life of a long run.
+const REPORT_EVERY: u64 = 50_000;
+
 /// Operations between two looks at what the watches told.
 const SETTLE_EVERY: usize = 24;
 
@@ -107,7 +110,14 @@ fn one(seed: u64, operations: u64, outcome: &Mutex<Outcome>) -> io::Result<()> {
     let (ran, stop) = runtime.block_on(generate(seed, operations))?;
     let lock = || outcome.lock().unwrap_or_else(PoisonError::into_inner);
     match stop {
-        None => lock().operations += ran.len() as u64,
+        None => {
+            let mut outcome = lock();
+            let before = outcome.operations / REPORT_EVERY;
+            outcome.operations += ran.len() as u64;
+            if outcome.operations / REPORT_EVERY > before {
+                let _ = writeln!(io::stderr(), "{} operations so far", outcome.operations);
+            }
+        }
         Some(Stop::Broken(why)) => lock().broken.push(format!("seed {seed}: {why}")),
         Some(Stop::Differ(difference)) => {
             // Making it small takes a while, and may be interrupted.

@@ -12,7 +12,7 @@
 //!
 //! What is not generated: an unknown sort target, which ends the real etcd (RG-44); a transaction
 //! that deletes to the end of the keys and then puts with an ignore flag, which does too (TXN-10);
-//! hashes at the marks of compactions (HK-5); negative start revisions (WA-7) and -1 as the id of a
+//! hashes at the marks of compactions (HK-5), and marks at transactions (TXN-9); negative start revisions (WA-7) and -1 as the id of a
 //! watch (WA-5); leases that expire, since ours do so by another clock.
 
 pub mod episode;

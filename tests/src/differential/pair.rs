@@ -119,7 +119,11 @@ impl Pair {
             return Err(Stop::Broken(lost));
         }
         if let Ok(answer) = &etcd {
-            self.view.revision = self.view.revision.max(revision_of(answer));
+            let revision = self.view.revision.max(revision_of(answer));
+            if operation.is_txn() && revision > self.view.revision {
+                self.view.mixed.insert(revision);
+            }
+            self.view.revision = revision;
             let mark = operation.message.get_field_by_name("revision");
             if let ("Compact", Some(mark)) = (operation.method.name(), mark) {
                 self.view.marks.extend(mark.as_i64());

@@ -34,7 +34,7 @@ pub fn lines(message: &DynamicMessage, names: &Names) -> Vec<String> {
     let fields = message
         .fields()
         .flat_map(|(field, value)| each(field, value));
-    let lines: Vec<String> = fields
+    let lines: Vec<_> = fields
         .map(|(field, value)| top_level(&field, value, names))
         .collect();
     fold(&lines)

@@ -32,7 +32,7 @@ pub fn run(scenario: &Scenario, kind: Kind) -> io::Result<Scenario> {
         let mut answered = scenario.clone();
         for step in &mut answered.steps {
             step.answers = run.step(&step.request).await.map_err(|error| {
-                io::Error::other(format!("{}: {:?}: {error}", scenario.name, step.request))
+                io::Error::other(format!("{}: {}{error}", scenario.name, step.request))
             })?;
         }
         Ok(answered)
@@ -110,7 +110,7 @@ impl Run {
             Ok(mut reply) => {
                 self.names.learn(&request, &reply);
                 normal::normalise(&mut reply);
-                Ok(message::lines(&reply, &self.names))
+                Ok(lines(&reply, &self.names))
             }
             Err(status) => Ok(vec![format!("error {}", status_text(&status))]),
         }
@@ -195,7 +195,7 @@ impl Run {
             Told::Message(mut message) => {
                 self.revision = self.revision.max(revision_of(&message));
                 normal::normalise(&mut message);
-                message::lines(&message, &self.names)
+                lines(&message, &self.names)
             }
             Told::End(None) => vec!["end OK".to_owned()],
             Told::End(Some(status)) => vec![format!("end {}", status_text(&status))],
@@ -213,6 +213,14 @@ pub fn revision_of(message: &DynamicMessage) -> i64 {
     let header = header.as_ref().and_then(|header| header.as_message());
     let revision = header.and_then(|header| header.get_field_by_name("revision")?.as_i64());
     revision.unwrap_or(0)
+}
+
+/// A message in lines; an answer without any would not be seen.
+fn lines(message: &DynamicMessage, names: &Names) -> Vec<String> {
+    match message::lines(message, names) {
+        lines if lines.is_empty() => vec!["{}".to_owned()],
+        lines => lines,
+    }
 }
 
 /// A code as the gRPC specification spells it, and the text.

@@ -344,7 +344,7 @@ impl Watches {
             }
         } else if response.created {
             self.live.insert(response.watch_id, self.asked);
-            self.behind |= self.asked > 0;
+            self.behind |= self.asked != 0;
         }
     }
 }

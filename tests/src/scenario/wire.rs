@@ -19,8 +19,14 @@ use tonic::{Request, Status, Streaming};
 const PACKAGE: &str = "etcdserverpb";
 
 /// A method of one of etcd's services.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Method(MethodDescriptor);
+
+impl fmt::Debug for Method {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Method({})", self.name())
+    }
+}
 
 impl Method {
     /// The method of that name, such as `Put`; none if etcd has none.

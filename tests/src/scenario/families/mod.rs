@@ -3,6 +3,7 @@
 //! The files of these families hold what was answered to exactly these questions, so that a
 //! combination that is added here is recorded like any other.
 
+mod compact;
 mod compare;
 mod delete;
 mod lease;
@@ -25,7 +26,7 @@ pub struct Family {
 }
 
 /// All families.
-pub const FAMILIES: [Family; 8] = [
+pub const FAMILIES: [Family; 9] = [
     Family {
         name: "range_table",
         about: "Every form of key, revision, limit, order and filter of Range.",
@@ -55,6 +56,11 @@ pub const FAMILIES: [Family; 8] = [
         name: "txn_budget_table",
         about: "How many operations a transaction may have, nested ones included.",
         scenarios: txn_budget::scenarios,
+    },
+    Family {
+        name: "compact_table",
+        about: "A compaction at every revision, and what reads, hashes and watches find afterwards.",
+        scenarios: compact::scenarios,
     },
     Family {
         name: "watch_table",

@@ -1,0 +1,102 @@
+//! CO-1 to CO-7, HK-1 to HK-4 and WA-40 to WA-41.
+
+use super::scenario;
+use crate::scenario::text::Scenario;
+
+/// Puts, deletes and one transaction of several changes, at revisions 2 to 9: some keys live on, one
+/// lives twice, one is deleted for good.
+const STORE: [&str; 8] = [
+    r#"Put key: "a" value: "1""#,
+    r#"Put key: "b" value: "1""#,
+    r#"Put key: "a" value: "2""#,
+    r#"DeleteRange key: "b""#,
+    r#"Txn success { request_put { key: "c" value: "1" } } success { request_delete_range { key: "a" } } success { request_put { key: "b" value: "2" } }"#,
+    r#"Put key: "b" value: "3""#,
+    r#"DeleteRange key: "c""#,
+    r#"Put key: "a" value: "3""#,
+];
+
+const CURRENT: i64 = 9;
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    let mut scenarios = Vec::new();
+    scenarios.push(stored(
+        "hashes_without_compaction",
+        "HK-1 HK-2 HK-3 HK-4",
+        &hashes_but_at(&[]),
+    ));
+    for mark in 0..=CURRENT {
+        let compaction = format!("Compact revision: {mark} physical: true");
+        let mut reads = vec![compaction.clone()];
+        reads.extend((-1..=CURRENT + 1).map(|revision| {
+            format!(r#"Range key: "\000" range_end: "\000" revision: {revision}"#)
+        }));
+        reads.push(compaction.clone());
+        scenarios.push(stored(
+            &format!("reads_after_{mark}"),
+            "CO-1 CO-2 CO-3 CO-4 RG-12 RG-13",
+            &reads,
+        ));
+
+        let mut hashes_after = vec![compaction.clone()];
+        hashes_after.extend(hashes_but_at(&[mark]));
+        scenarios.push(stored(
+            &format!("hashes_after_{mark}"),
+            "HK-2 HK-3 HK-4",
+            &hashes_after,
+        ));
+
+        let mut watches = vec![compaction];
+        watches.extend((1..=CURRENT).map(|start| {
+            format!(r#"w{start}: Watch create_request {{ key: "\000" range_end: "\000" start_revision: {start} prev_kv: true }}"#)
+        }));
+        scenarios.push(stored(
+            &format!("watches_after_{mark}"),
+            "WA-40 WA-41 WA-33 CO-5",
+            &watches,
+        ));
+    }
+    for (name, revision) in [
+        ("least", i64::MIN),
+        ("negative", -1),
+        ("future", CURRENT + 1),
+        ("most", i64::MAX),
+    ] {
+        let compaction = format!("Compact revision: {revision}");
+        let steps = [
+            compaction.clone(),
+            "Compact revision: 3".to_owned(),
+            compaction,
+            "HashKV".to_owned(),
+        ];
+        scenarios.push(stored(&format!("at_{name}"), "CO-1 CO-3", &steps));
+    }
+    for (first, second) in [(3, 5), (4, 9), (5, 6), (6, 7)] {
+        let mut steps = vec![
+            format!("Compact revision: {first} physical: true"),
+            format!("Compact revision: {second} physical: true"),
+        ];
+        steps.extend(hashes_but_at(&[first, second]));
+        scenarios.push(stored(
+            &format!("hashes_after_{first}_and_{second}"),
+            "HK-2 HK-4",
+            &steps,
+        ));
+    }
+    scenarios
+}
+
+/// Hashes at all revisions but some: at the marks of compactions ours differ (HK-5).
+fn hashes_but_at(marks: &[i64]) -> Vec<String> {
+    let revisions = (-1..=CURRENT + 1).filter(|revision| !marks.contains(revision));
+    revisions
+        .map(|revision| format!("HashKV revision: {revision}"))
+        .collect()
+}
+
+fn stored(name: &str, clauses: &str, questions: &[String]) -> Scenario {
+    let steps = STORE
+        .into_iter()
+        .chain(questions.iter().map(String::as_str));
+    scenario(name, clauses, &steps.collect::<Vec<_>>())
+}
