@@ -44,6 +44,10 @@ etcd:
 conformance *args: etcd
     REVSTORE_REQUIRE_ETCD=1 cargo test -p revstore-tests {{args}}
 
+# Stock clients of other languages; `--server PATH` takes another server, names of clients only those.
+clients *args:
+    tests/clients/run {{args}}
+
 # Asks etcd the questions of tests/scenarios and writes down what it answers.
 record *args:
     cargo run -p revstore-tests --bin record -- {{args}}
