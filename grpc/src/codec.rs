@@ -57,7 +57,7 @@ impl<R: Encode> Encoder for WireEncoder<R> {
     type Error = Status;
 
     fn encode(&mut self, reply: R, buf: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buf.reserve(reply.encoded_len());
+        buf.reserve(reply.size_hint());
         reply.encode(buf);
         Ok(())
     }

@@ -20,6 +20,12 @@ use crate::wire::{
 };
 use crate::{convert, validate};
 
+/// Keys that a read may touch without making others wait: some hundred microseconds' worth.
+const QUICK_KEYS_MAX: i64 = 1_000;
+
+/// Operations that a transaction may have without making others wait.
+const QUICK_OPS_MAX: usize = 16;
+
 /// `etcdserverpb.KV`.
 #[derive(Debug)]
 pub(crate) struct KvService {
@@ -114,6 +120,9 @@ impl Kv for KvService {
         request: Request<RangeRequest>,
     ) -> Result<Response<RangeResponse>, Status> {
         self.node.guard(&request, guard::range)?;
+        if !is_quick_range(request.get_ref()) {
+            let_others_run().await;
+        }
         Ok(Response::new(self.range(request.into_inner())?))
     }
 
@@ -137,11 +146,17 @@ impl Kv for KvService {
         request: Request<DeleteRangeRequest>,
     ) -> Result<Response<DeleteRangeResponse>, Status> {
         self.node.guard(&request, guard::delete_range)?;
+        if !request.get_ref().range_end.is_empty() {
+            let_others_run().await;
+        }
         Ok(Response::new(self.delete_range(request.into_inner())?))
     }
 
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
         self.node.guard(&request, guard::txn)?;
+        if !is_quick_txn(request.get_ref()) {
+            let_others_run().await;
+        }
         Ok(Response::new(self.txn(request.into_inner())?))
     }
 
@@ -152,6 +167,38 @@ impl Kv for KvService {
         self.node.guard(&request, guard::admin)?;
         Ok(Response::new(self.compact(request.into_inner()).await?))
     }
+}
+
+/// Waits once, before work that may take long. A server runs requests of a connection one after
+/// the other as long as none of them has to wait, and gives those that do a task of their own.
+async fn let_others_run() {
+    tokio::task::yield_now().await;
+}
+
+fn is_quick_range(request: &RangeRequest) -> bool {
+    let one = request.range_end.is_empty();
+    let few = (1..=QUICK_KEYS_MAX).contains(&request.limit);
+    // A sort or a filter looks at all keys first.
+    let plain = request.sort_order == 0
+        && request.sort_target == 0
+        && request.min_mod_revision == 0
+        && request.max_mod_revision == 0
+        && request.min_create_revision == 0
+        && request.max_create_revision == 0;
+    one || (plain && (few || request.count_only))
+}
+
+fn is_quick_txn(request: &TxnRequest) -> bool {
+    let ops = || request.success.iter().chain(&request.failure);
+    let compares = &request.compare;
+    compares.len() + ops().count() <= QUICK_OPS_MAX
+        && compares.iter().all(|compare| compare.range_end.is_empty())
+        && ops().all(|op| match &op.request {
+            Some(OpRequest::RequestRange(request)) => is_quick_range(request),
+            Some(OpRequest::RequestPut(_)) | None => true,
+            Some(OpRequest::RequestDeleteRange(request)) => request.range_end.is_empty(),
+            Some(OpRequest::RequestTxn(_)) => false,
+        })
 }
 
 /// What a transaction may write, on either branch.

@@ -30,6 +30,7 @@ mod limits;
 mod lock;
 mod maintenance;
 mod node;
+mod nudge;
 mod peer_url;
 mod raft_index;
 mod range_stream;

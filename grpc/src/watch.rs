@@ -6,9 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use futures_core::Stream;
 use revstore_engine as engine;
-use revstore_engine::{Event, MainRevision, WatchId};
+use revstore_engine::{Event, MainRevision, Revision, WatchId};
 use revstore_proto::etcdserverpb as pb;
 use revstore_proto::etcdserverpb::watch_request::RequestUnion;
 use revstore_proto::etcdserverpb::{WatchCreateRequest, WatchRequest};
@@ -18,15 +19,19 @@ use crate::convert;
 use crate::generated::Watch;
 use crate::guard::{self, Credentials};
 use crate::node::Node;
+use crate::nudge::Nudge;
 use crate::shutdown::Begun;
 use crate::status::{self, EtcdError};
-use crate::wire::{self, Encode, Measured, WatchResponse};
+use crate::wire::{self, Encode, WatchResponse};
 
 /// The watch id that stands for the whole stream, and for a watch that was refused (WA-4, WA-53).
 const NO_WATCH: i64 = -1;
 
 /// Requests without a reply that one poll takes before it lets others run.
 const REQUESTS_PER_POLL_MAX: usize = 32;
+
+/// The largest event that is kept to be told to other watches of the stream.
+const SHARED_BYTES_MAX: usize = 32 * 1024;
 
 /// `etcdserverpb.Watch`.
 #[derive(Debug)]
@@ -77,10 +82,14 @@ pub(crate) struct WatchSession {
     credentials: Credentials,
     /// Nothing after the client's last request, which does not end the session (WA-16).
     requests: Option<Streaming<WatchRequest>>,
+    /// Requests are rare and responses are not.
+    requests_nudge: Nudge,
     /// Watches whose large responses may be split (WA-36).
     fragmented: HashSet<WatchId>,
     /// The pieces of a response that was split; nothing else is done before they are sent.
     fragments: VecDeque<WatchResponse>,
+    /// The event that was told last: often the next watch is told the same.
+    last: Option<Shared>,
     /// Requests and the engine are asked in turns, so that neither keeps the other waiting.
     engine_first: bool,
     /// Nothing behind the end of the session.
@@ -93,8 +102,10 @@ impl WatchSession {
             watches: node.engine.watch_stream(),
             credentials,
             requests: Some(requests),
+            requests_nudge: Nudge::new(),
             fragmented: HashSet::new(),
             fragments: VecDeque::new(),
+            last: None,
             engine_first: false,
             stopped: Some(node.shutdown.begun()),
             node,
@@ -107,7 +118,9 @@ impl WatchSession {
             let Some(requests) = &mut self.requests else {
                 return Poll::Pending;
             };
-            match Pin::new(requests).poll_next(context) {
+            let polled = (self.requests_nudge)
+                .poll(context, |context| Pin::new(requests).poll_next(context));
+            match polled {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Err(status))) => return Poll::Ready(Err(status)),
                 Poll::Ready(Some(Ok(request))) => {
@@ -230,14 +243,39 @@ impl WatchSession {
             watch_id: id.0,
             ..pb::WatchResponse::default()
         };
-        let response = WatchResponse {
-            head,
-            events: events.into_iter().map(Measured::new).collect(),
-        };
         if self.fragmented.contains(&id) {
-            self.split(response)
-        } else {
-            response
+            return self.split(WatchResponse {
+                head,
+                events,
+                ..WatchResponse::default()
+            });
+        }
+        match self.shared(&events) {
+            Some(written) => WatchResponse {
+                head,
+                written,
+                ..WatchResponse::default()
+            },
+            None => WatchResponse {
+                head,
+                events,
+                ..WatchResponse::default()
+            },
+        }
+    }
+
+    /// The events as written for another watch, if they are a single event that one was just told.
+    fn shared(&mut self, events: &[Event]) -> Option<Bytes> {
+        let [event] = events else { return None };
+        if self.watches.len() < 2 {
+            return None;
+        }
+        match &mut self.last {
+            Some(last) if last.is(event) => last.written(event),
+            last => {
+                *last = Some(Shared::new(event));
+                None
+            }
         }
     }
 
@@ -286,6 +324,38 @@ impl Stream for WatchSession {
     }
 }
 
+/// An event that several watches of a stream may be told. It is written apart for the second of
+/// them, and copied for all after it.
+#[derive(Debug)]
+struct Shared {
+    /// No two events have the same.
+    revision: Revision,
+    has_previous: bool,
+    written: Option<Bytes>,
+}
+
+impl Shared {
+    fn new(event: &Event) -> Self {
+        Self {
+            revision: event.kv.revision(),
+            has_previous: event.prev_kv.is_some(),
+            written: None,
+        }
+    }
+
+    fn is(&self, event: &Event) -> bool {
+        self.revision == event.kv.revision() && self.has_previous == event.prev_kv.is_some()
+    }
+
+    /// Nothing if the event is too large to be kept.
+    fn written(&mut self, event: &Event) -> Option<Bytes> {
+        if self.written.is_none() && wire::message_len(event) <= SHARED_BYTES_MAX {
+            self.written = Some(wire::write_event(event.clone()));
+        }
+        self.written.clone()
+    }
+}
+
 /// WA-36: cuts a response that has the limit or more into pieces that have less, but never an
 /// event. All have the same header, and all but the last say that more follows.
 fn fragments(response: WatchResponse, bytes_max: usize) -> VecDeque<WatchResponse> {
@@ -306,6 +376,7 @@ fn fragments(response: WatchResponse, bytes_max: usize) -> VecDeque<WatchRespons
             fragments.push_back(WatchResponse {
                 head: head.clone(),
                 events: mem::take(&mut piece),
+                ..WatchResponse::default()
             });
             piece_bytes = head_bytes;
         }
@@ -318,6 +389,7 @@ fn fragments(response: WatchResponse, bytes_max: usize) -> VecDeque<WatchRespons
             ..head
         },
         events: piece,
+        ..WatchResponse::default()
     });
     fragments
 }
@@ -331,13 +403,13 @@ mod tests {
 
     const BYTES_MAX: usize = 1000;
 
-    fn event(bytes: usize) -> Measured<Event> {
+    fn event(bytes: usize) -> Event {
         let engine = Engine::builder().build();
         engine.put("k", vec![b'v'; bytes]).unwrap();
-        Measured::new(Event {
+        Event {
             kv: engine.get("k").unwrap(),
             prev_kv: None,
-        })
+        }
     }
 
     fn check(event_sizes: &[usize], expected: &[&[usize]]) {
@@ -352,6 +424,7 @@ mod tests {
         let whole = WatchResponse {
             head: head.clone(),
             events: event_sizes.iter().copied().map(event).collect(),
+            ..WatchResponse::default()
         };
         let pieces = fragments(whole, BYTES_MAX);
         let last = pieces.len() - 1;
@@ -369,6 +442,29 @@ mod tests {
         };
         let sizes: Vec<_> = pieces.iter().map(sizes).collect();
         assert_eq!(sizes, expected);
+    }
+
+    #[test]
+    fn an_event_is_written_once_for_watches_that_are_told_the_same() {
+        let (first, second) = (event(10), event(20));
+        let mut last = Shared::new(&first);
+        assert!(last.is(&first) && last.written.is_none());
+        let written = last.written(&first).unwrap();
+        assert_eq!(last.written(&first).unwrap().as_ptr(), written.as_ptr());
+        let mut plain = Vec::new();
+        let response = WatchResponse {
+            events: vec![first.clone()],
+            ..WatchResponse::default()
+        };
+        response.encode(&mut plain);
+        assert_eq!(plain, written);
+        let with_previous = Event {
+            prev_kv: Some(second.kv.clone()),
+            ..first
+        };
+        assert!(!last.is(&with_previous));
+        let large = event(SHARED_BYTES_MAX);
+        assert!(Shared::new(&large).written(&large).is_none());
     }
 
     #[test]

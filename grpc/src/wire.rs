@@ -7,7 +7,7 @@
 
 use std::ops::Deref;
 
-use bytes::BufMut;
+use bytes::{BufMut, Bytes};
 use prost::Message;
 use prost::encoding::{
     WireType, bool, encode_key, encode_varint, encoded_len_varint, int64, message,
@@ -16,13 +16,26 @@ use revstore_engine::{Event, KeyValue, LeaseId};
 use revstore_proto::etcdserverpb as pb;
 use revstore_proto::mvccpb::event::EventType;
 
+/// Room for what a message says besides its records.
+const HEAD_BYTES: usize = 128;
+
+/// How much larger than the first record a record may be before a hint falls short.
+const HINT_SLACK_BYTES: usize = 8;
+
 /// A message that can be written, but not read.
 pub(crate) trait Encode {
     /// The size of what [`Encode::encode`] writes.
     fn encoded_len(&self) -> usize;
 
-    /// Writes the message into a buffer that has room for it.
-    fn encode(&self, buf: &mut impl BufMut);
+    /// About that size, without a look at every record: what makes a page dear is to fetch its
+    /// records from memory, so they are looked at once, when they are written.
+    fn size_hint(&self) -> usize {
+        self.encoded_len()
+    }
+
+    /// Writes the message into a buffer that has room for it or grows, and lets go of its records
+    /// on the way, while the processor has them at hand.
+    fn encode(self, buf: &mut impl BufMut);
 }
 
 /// A message inside another, whose size is asked for again at each level above it, but computed
@@ -101,7 +114,9 @@ pub(crate) struct CompactionResponse {
 pub(crate) struct WatchResponse {
     /// All but the events.
     pub(crate) head: pb::WatchResponse,
-    pub(crate) events: Vec<Measured<Event>>,
+    /// Events that were [written](write_event) before.
+    pub(crate) written: Bytes,
+    pub(crate) events: Vec<Event>,
 }
 
 impl<M: Encode> Measured<M> {
@@ -124,7 +139,7 @@ impl<M: Encode> Encode for Measured<M> {
         self.len
     }
 
-    fn encode(&self, buf: &mut impl BufMut) {
+    fn encode(self, buf: &mut impl BufMut) {
         self.message.encode(buf);
     }
 }
@@ -154,7 +169,7 @@ impl Encode for Pair<'_> {
             + int_len(lease(kv))
     }
 
-    fn encode(&self, buf: &mut impl BufMut) {
+    fn encode(self, buf: &mut impl BufMut) {
         let Self { kv, .. } = self;
         let value = self.value();
         put_together(buf, |buf| put_delimiter(1, kv.key().len(), buf));
@@ -173,8 +188,10 @@ impl Encode for Pair<'_> {
 impl From<pb::WatchResponse> for WatchResponse {
     /// A response without events.
     fn from(head: pb::WatchResponse) -> Self {
-        let events = Vec::new();
-        Self { head, events }
+        Self {
+            head,
+            ..Self::default()
+        }
     }
 }
 
@@ -193,12 +210,18 @@ impl Encode for RangeResponse {
             + int_len(self.count)
     }
 
-    fn encode(&self, buf: &mut impl BufMut) {
+    fn size_hint(&self) -> usize {
+        let first = self.pairs().next();
+        HEAD_BYTES + self.kvs.len() * first.map_or(0, |pair| HINT_SLACK_BYTES + message_len(&pair))
+    }
+
+    fn encode(self, buf: &mut impl BufMut) {
         if let Some(header) = &self.header {
             put_header(header, buf);
         }
-        for pair in self.pairs() {
-            put_message(2, &pair, buf);
+        let keys_only = self.keys_only;
+        for kv in self.kvs {
+            put_message(2, Pair { kv: &kv, keys_only }, buf);
         }
         put_bool(3, self.more, buf);
         put_int(4, self.count, buf);
@@ -210,8 +233,8 @@ impl Encode for RangeStreamResponse {
         message_len(&self.range_response)
     }
 
-    fn encode(&self, buf: &mut impl BufMut) {
-        put_message(1, &self.range_response, buf);
+    fn encode(self, buf: &mut impl BufMut) {
+        put_message(1, self.range_response, buf);
     }
 }
 
@@ -220,7 +243,7 @@ impl Encode for PutResponse {
         header_len(&self.header) + self.prev_kv.as_ref().map_or(0, pair_len)
     }
 
-    fn encode(&self, buf: &mut impl BufMut) {
+    fn encode(self, buf: &mut impl BufMut) {
         put_header(&self.header, buf);
         if let Some(previous) = &self.prev_kv {
             put_pair(2, previous, buf);
@@ -235,11 +258,11 @@ impl Encode for DeleteRangeResponse {
             + self.prev_kvs.iter().map(pair_len).sum::<usize>()
     }
 
-    fn encode(&self, buf: &mut impl BufMut) {
+    fn encode(self, buf: &mut impl BufMut) {
         put_header(&self.header, buf);
         put_int(2, self.deleted, buf);
-        for previous in &self.prev_kvs {
-            put_pair(3, previous, buf);
+        for previous in self.prev_kvs {
+            put_pair(3, &previous, buf);
         }
     }
 }
@@ -251,10 +274,10 @@ impl Encode for TxnResponse {
             + self.responses.iter().map(message_len).sum::<usize>()
     }
 
-    fn encode(&self, buf: &mut impl BufMut) {
+    fn encode(self, buf: &mut impl BufMut) {
         put_header(&self.header, buf);
         put_bool(2, self.succeeded, buf);
-        for response in &self.responses {
+        for response in self.responses {
             put_message(3, response, buf);
         }
     }
@@ -270,7 +293,7 @@ impl Encode for ResponseOp {
         }
     }
 
-    fn encode(&self, buf: &mut impl BufMut) {
+    fn encode(self, buf: &mut impl BufMut) {
         match self {
             Self::Range(response) => put_message(1, response, buf),
             Self::Put(response) => put_message(2, response, buf),
@@ -285,7 +308,7 @@ impl Encode for CompactionResponse {
         header_len(&self.header)
     }
 
-    fn encode(&self, buf: &mut impl BufMut) {
+    fn encode(self, buf: &mut impl BufMut) {
         put_header(&self.header, buf);
     }
 }
@@ -296,8 +319,8 @@ impl Encode for Event {
         int_len(event_type(self)) + pair_len(&self.kv) + self.prev_kv.as_ref().map_or(0, pair_len)
     }
 
-    fn encode(&self, buf: &mut impl BufMut) {
-        put_int(1, event_type(self), buf);
+    fn encode(self, buf: &mut impl BufMut) {
+        put_int(1, event_type(&self), buf);
         put_pair(2, &self.kv, buf);
         if let Some(previous) = &self.prev_kv {
             put_pair(3, previous, buf);
@@ -307,15 +330,34 @@ impl Encode for Event {
 
 impl Encode for WatchResponse {
     fn encoded_len(&self) -> usize {
-        self.head.encoded_len() + self.events.iter().map(message_len).sum::<usize>()
+        self.head.encoded_len()
+            + self.written.len()
+            + self.events.iter().map(message_len).sum::<usize>()
     }
 
-    fn encode(&self, buf: &mut impl BufMut) {
+    fn size_hint(&self) -> usize {
+        let first = self.events.first();
+        HEAD_BYTES
+            + self.events.len() * first.map_or(0, |event| HINT_SLACK_BYTES + message_len(event))
+    }
+
+    fn encode(self, buf: &mut impl BufMut) {
         self.head.encode_raw(buf);
-        for event in &self.events {
-            put_message(11, event, buf);
+        buf.put_slice(&self.written);
+        for event in self.events {
+            put_message(EVENTS, event, buf);
         }
     }
+}
+
+/// The number of a watch response's events.
+const EVENTS: u32 = 11;
+
+/// An event as it stands in a watch response.
+pub(crate) fn write_event(event: Event) -> Bytes {
+    let mut buf = Vec::with_capacity(message_len(&event));
+    put_message(EVENTS, event, &mut buf);
+    buf.into()
 }
 
 fn lease(kv: &KeyValue) -> i64 {
@@ -344,7 +386,7 @@ fn pair_len(kv: &KeyValue) -> usize {
 }
 
 fn put_pair(number: u32, kv: &KeyValue, buf: &mut impl BufMut) {
-    put_message(number, &Pair::from(kv), buf);
+    put_message(number, Pair::from(kv), buf);
 }
 
 // Fields. Numbers are all below 16 and so take one byte, with the type of the field. What is zero or
@@ -355,7 +397,7 @@ pub(crate) fn message_len(message: &impl Encode) -> usize {
     delimited_len(message.encoded_len())
 }
 
-fn put_message(number: u32, message: &impl Encode, buf: &mut impl BufMut) {
+fn put_message(number: u32, message: impl Encode, buf: &mut impl BufMut) {
     put_together(buf, |buf| {
         encode_key(number, WireType::LengthDelimited, buf);
         encode_varint(message.encoded_len() as u64, buf);
@@ -500,11 +542,12 @@ mod tests {
         }
     }
 
-    fn check(ours: &impl Encode, plain: &impl Message) {
+    fn check(ours: impl Encode, plain: &impl Message) {
         let mut written = Vec::new();
+        let len = ours.encoded_len();
         ours.encode(&mut written);
         assert_eq!(written, plain.encode_to_vec());
-        assert_eq!(ours.encoded_len(), written.len());
+        assert_eq!(len, written.len());
     }
 
     proptest! {
@@ -531,29 +574,32 @@ mod tests {
                 more: flag,
                 count,
             };
-            check(&range(false), &plain_range);
+            check(range(false), &plain_range);
             let mut without_values = plain_range.clone();
             for kv in &mut without_values.kvs {
                 kv.value.clear();
             }
-            check(&range(true), &without_values);
+            check(range(true), &without_values);
             let stream = RangeStreamResponse {
                 range_response: Measured::new(range(false)),
             };
             let plain_stream = pb::RangeStreamResponse {
                 range_response: Some(plain_range.clone()),
             };
-            check(&stream, &plain_stream);
+            check(stream, &plain_stream);
 
             let prev_kv = kvs.first().cloned().filter(|_| flag);
             let plain_put = pb::PutResponse {
                 header: Some(header),
                 prev_kv: prev_kv.as_ref().map(plain),
             };
-            let put = PutResponse { header, prev_kv };
-            check(&put, &plain_put);
+            let put = || PutResponse {
+                header,
+                prev_kv: prev_kv.clone(),
+            };
+            check(put(), &plain_put);
 
-            let delete = DeleteRangeResponse {
+            let delete = || DeleteRangeResponse {
                 header,
                 deleted: count,
                 prev_kvs: kvs.clone(),
@@ -563,7 +609,7 @@ mod tests {
                 deleted: count,
                 prev_kvs: plain_kvs,
             };
-            check(&delete, &plain_delete);
+            check(delete(), &plain_delete);
 
             let inner = TxnResponse {
                 header: pb::ResponseHeader::default(),
@@ -576,8 +622,8 @@ mod tests {
                 responses: vec![plain_op(Response::ResponseRange(plain_range))],
             };
             let ops = [
-                ResponseOp::Put(Measured::new(put)),
-                ResponseOp::DeleteRange(Measured::new(delete)),
+                ResponseOp::Put(Measured::new(put())),
+                ResponseOp::DeleteRange(Measured::new(delete())),
                 ResponseOp::Txn(Measured::new(inner)),
             ];
             let txn = TxnResponse {
@@ -594,9 +640,9 @@ mod tests {
                     plain_op(Response::ResponseTxn(plain_inner)),
                 ],
             };
-            check(&txn, &plain_txn);
+            check(txn, &plain_txn);
             let plain_compaction = pb::CompactionResponse { header: Some(header) };
-            check(&CompactionResponse { header }, &plain_compaction);
+            check(CompactionResponse { header }, &plain_compaction);
         }
 
         #[test]
@@ -629,11 +675,14 @@ mod tests {
                 events: events.iter().map(plain_event).collect(),
                 ..head.clone()
             };
+            let mut events = events.into_iter();
+            let written = events.next().map(write_event).unwrap_or_default();
             let response = WatchResponse {
                 head,
-                events: events.into_iter().map(Measured::new).collect(),
+                written,
+                events: events.collect(),
             };
-            check(&response, &plain_response);
+            check(response, &plain_response);
         }
     }
 

@@ -1,11 +1,11 @@
 //! One connection: from an accepted socket to HTTP, and how it ends.
 //!
-//! Everything that decides what a connection costs is set here, in [`Protocol::new`].
+//! Everything that decides what a connection costs is set here, in [`Protocol::http`].
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::conn::auto,
 };
 use revstore_grpc::Shutdown;
@@ -13,9 +13,11 @@ use revstore_grpc::Shutdown;
 use crate::{
     config::{Keepalive, Limits},
     dispatch::Dispatch,
+    outbox::Outbox,
     pings::Policed,
     tls::Acceptor,
     transport::Transport,
+    turns::{Requests, Turns},
 };
 
 /// What a client may send on one stream before it hears that some of it was read: more than most
@@ -38,10 +40,10 @@ const TLS_HANDSHAKE: u8 = 22;
 /// How the connections of a listener are spoken to.
 #[derive(Clone, Debug)]
 pub(crate) struct Protocol {
-    http: auto::Builder<TokioExecutor>,
+    limits: Limits,
+    keepalive: Keepalive,
     security: Security,
-    /// How often clients may ping.
-    ping_min_time: Duration,
+    http2_only: bool,
 }
 
 /// What comes before HTTP.
@@ -58,30 +60,42 @@ pub(crate) enum Security {
 impl Protocol {
     /// HTTP/1.1 and HTTP/2 on one port, told apart by the first bytes (HT-1).
     pub(crate) fn new(limits: &Limits, keepalive: &Keepalive, security: Security) -> Self {
-        let mut http = auto::Builder::new(TokioExecutor::new());
-        http.http1().timer(TokioTimer::new());
-        http.http2()
-            .timer(TokioTimer::new())
-            // LI-7.
-            .keep_alive_interval(keepalive.interval)
-            .keep_alive_timeout(keepalive.timeout)
-            // LI-4: `None` takes the limit away, where hyper's default is 200.
-            .max_concurrent_streams(limits.max_concurrent_streams)
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .max_pending_accept_reset_streams(PENDING_RESET_STREAMS_MAX);
         Self {
-            http,
+            limits: *limits,
+            keepalive: *keepalive,
             security,
-            ping_min_time: keepalive.min_time,
+            http2_only: false,
         }
     }
 
     /// HTTP/2 alone, for ports that speak gRPC and nothing else (HT-13).
     pub(crate) fn http2_only(self) -> Self {
         Self {
-            http: self.http.http2_only(),
+            http2_only: true,
             ..self
+        }
+    }
+
+    /// HTTP for one connection, which leaves its requests with `requests`.
+    fn http(&self, requests: Requests) -> auto::Builder<Requests> {
+        let mut http = auto::Builder::new(requests);
+        http.http1().timer(TokioTimer::new());
+        http.http2()
+            .timer(TokioTimer::new())
+            // gRPC has no use for a date in every answer.
+            .auto_date_header(false)
+            // LI-7.
+            .keep_alive_interval(self.keepalive.interval)
+            .keep_alive_timeout(self.keepalive.timeout)
+            // LI-4: `None` takes the limit away, where hyper's default is 200.
+            .max_concurrent_streams(self.limits.max_concurrent_streams)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_pending_accept_reset_streams(PENDING_RESET_STREAMS_MAX);
+        if self.http2_only {
+            http.http2_only()
+        } else {
+            http
         }
     }
 }
@@ -107,17 +121,17 @@ pub(crate) async fn serve(
             secured = secure(transport, acceptor) => secured?,
         },
     };
-    let policed = Policed::new(transport, protocol.ping_min_time);
-    let connection = protocol
-        .http
-        .serve_connection(TokioIo::new(policed), dispatch);
-    let mut connection = pin!(connection);
+    let policed = Policed::new(transport, protocol.keepalive.min_time);
+    let (outbox, requests) = (Outbox::new(policed), Requests::default());
+    let http = protocol.http(requests.clone());
+    let connection = pin!(http.serve_connection(TokioIo::new(outbox.gathered()), dispatch));
+    let mut turns = Turns::new(connection, requests, outbox);
     tokio::select! {
         biased;
-        served = connection.as_mut() => return served.map_err(ConnectionError::Http),
-        () = &mut stop => connection.as_mut().graceful_shutdown(),
+        served = &mut turns => return served.map_err(ConnectionError::Http),
+        () = &mut stop => turns.connection().graceful_shutdown(),
     }
-    connection.await.map_err(ConnectionError::Http)
+    turns.await.map_err(ConnectionError::Http)
 }
 
 /// Why a connection ended badly.

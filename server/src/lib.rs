@@ -18,7 +18,7 @@
 //! | `run`, `signal` | the life of the process |
 //! | `server` | a server inside a program |
 //! | `node` | both from here on: from a configuration to ports |
-//! | `listener`, `serve`, `connection`, `pings`, `transport`, `tls` | sockets, from the port down to the bytes |
+//! | `listener`, `serve`, `connection`, `turns`, `outbox`, `pings`, `transport`, `tls` | sockets, from the port down to the bytes |
 //! | `dispatch` | gRPC or HTTP |
 //! | `calls` | counters of gRPC calls |
 //! | `http` | health, version, metrics and the like |
@@ -62,6 +62,7 @@ mod listen_url;
 mod listener;
 mod log;
 mod node;
+mod outbox;
 mod pings;
 mod run;
 mod serve;
@@ -71,6 +72,7 @@ mod start_error;
 mod timestamp;
 mod tls;
 mod transport;
+mod turns;
 mod url;
 mod version;
 mod warning;

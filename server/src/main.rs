@@ -9,6 +9,10 @@ use std::{
 
 use revstore::Invocation;
 
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let invocation = match revstore::parse(env::args_os().skip(1), env::vars_os()) {
         Ok(invocation) => invocation,
