@@ -8,7 +8,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
-use revstore_grpc::Shutdown;
+use revstore_grpc::{CertifiedName, Shutdown};
 
 use crate::{
     config::{Keepalive, Limits},
@@ -91,8 +91,8 @@ pub(crate) async fn serve(
     shutdown: Shutdown,
 ) -> Result<(), ConnectionError> {
     let mut stop = pin!(shutdown.begun());
-    let transport = match &protocol.security {
-        Security::Plain => transport,
+    let (transport, user) = match &protocol.security {
+        Security::Plain => (transport, None),
         Security::Closed => return Ok(()),
         Security::Tls(acceptor) => tokio::select! {
             biased;
@@ -102,7 +102,7 @@ pub(crate) async fn serve(
     };
     let connection = protocol
         .http
-        .serve_connection(TokioIo::new(transport), dispatch);
+        .serve_connection(TokioIo::new(transport), dispatch.of_user(user));
     let mut connection = pin!(connection);
     tokio::select! {
         biased;
@@ -123,7 +123,10 @@ pub(crate) enum ConnectionError {
     Http(Box<dyn std::error::Error + Send + Sync>),
 }
 
-async fn secure(transport: Transport, acceptor: &Acceptor) -> Result<Transport, ConnectionError> {
+async fn secure(
+    transport: Transport,
+    acceptor: &Acceptor,
+) -> Result<(Transport, Option<CertifiedName>), ConnectionError> {
     let handshake = async {
         if let Transport::Tcp(tcp) = &transport {
             let mut first = [0];
@@ -147,7 +150,11 @@ async fn secure(transport: Transport, acceptor: &Acceptor) -> Result<Transport, 
             .map_err(ConnectionError::Handshake)
     };
     match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
-        Ok(stream) => Ok(Transport::Other(Box::new(stream?))),
+        Ok(stream) => {
+            let stream = stream?;
+            let user = acceptor.user(&stream);
+            Ok((Transport::Other(Box::new(stream)), user))
+        }
         Err(_) => Err(ConnectionError::Handshake(io::ErrorKind::TimedOut.into())),
     }
 }
