@@ -226,6 +226,9 @@ pub struct ClientAuth {
     pub crl_file: Option<PathBuf>,
     /// Names of which a certificate must hold one; empty for any.
     pub allowed_hostnames: Vec<String>,
+    /// Whether the common name of a certificate is the user who makes a request, while auth is
+    /// enabled and no token says otherwise (TL-2). Default with `--client-cert-auth` only.
+    pub names_users: bool,
 }
 
 /// A version of TLS.

@@ -18,7 +18,7 @@
 //! | `run`, `signal` | the life of the process |
 //! | `server` | a server inside a program |
 //! | `node` | both from here on: from a configuration to ports |
-//! | `listener`, `serve`, `connection`, `turns`, `outbox`, `pings`, `transport`, `tls` | sockets, from the port down to the bytes |
+//! | `listener`, `serve`, `connection`, `turns`, `outbox`, `pings`, `transport`, `tls`, `common_name` | sockets, from the port down to the bytes |
 //! | `dispatch` | gRPC or HTTP |
 //! | `calls` | counters of gRPC calls |
 //! | `http` | health, version, metrics and the like |
@@ -42,6 +42,7 @@ mod auth_token;
 mod auto_compaction;
 mod byte_size;
 mod calls;
+mod common_name;
 mod config;
 mod config_file;
 mod connection;

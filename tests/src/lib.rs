@@ -9,6 +9,7 @@
 //! - [`etcd`] starts a real etcd behind that seam, [`revstore`] ours;
 //! - [`etcdctl`] runs the stock command line client against a server;
 //! - [`transcript`] replays a shell session and compares it with what was expected;
+//! - [`gateway`] does the same with requests to the JSON gateway;
 //! - [`scenario`] replays gRPC requests recorded with a real etcd;
 //! - [`differential`] sends random ones to a real etcd and to ours.
 //!
@@ -18,6 +19,7 @@
 pub mod differential;
 pub mod etcd;
 pub mod etcdctl;
+pub mod gateway;
 pub mod http;
 pub mod poll;
 pub mod process;

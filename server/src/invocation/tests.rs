@@ -373,12 +373,13 @@ fn tl_1_certificates() {
 
 #[test]
 fn tl_1_a_ca_alone_demands_client_certificates() {
-    for (line, trusted_ca_file) in [
-        ("--client-cert-auth", None),
-        ("--trusted-ca-file ca.crt", Some("ca.crt".into())),
+    for (line, trusted_ca_file, names_users) in [
+        ("--client-cert-auth", None, true),
+        ("--trusted-ca-file ca.crt", Some("ca.crt".into()), false),
         (
             "--client-cert-auth --trusted-ca-file ca.crt",
             Some("ca.crt".into()),
+            true,
         ),
     ] {
         check(
@@ -388,6 +389,7 @@ fn tl_1_a_ca_alone_demands_client_certificates() {
                 trusted_ca_file,
                 crl_file: None,
                 allowed_hostnames: vec![],
+                names_users,
             }),
         );
     }
