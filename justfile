@@ -48,6 +48,10 @@ conformance *args: etcd
 record *args:
     cargo run -p revstore-tests --bin record -- {{args}}
 
+# Which tests cite which clauses of the behaviour specifications, and which clauses none does.
+clauses *args:
+    cargo run -p revstore-tests --bin clauses -- {{args}}
+
 # Random operations, the same to etcd and to ours.
 differential *args:
     cargo run --release -p revstore-tests --bin differential -- {{args}}
