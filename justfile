@@ -52,6 +52,10 @@ clients *args:
 record *args:
     cargo run -p revstore-tests --bin record -- {{args}}
 
+# Which tests cite which clauses of the behaviour specifications, and which clauses none does.
+clauses *args:
+    cargo run -p revstore-tests --bin clauses -- {{args}}
+
 # The watch cache over a client of etcd: to our server, and to the real one.
 cache *args: etcd
     REVSTORE_REQUIRE_ETCD=1 cargo test -p revstore-watch-cache --features etcd --test suite {{args}}

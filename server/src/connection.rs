@@ -124,7 +124,8 @@ pub(crate) async fn serve(
     let policed = Policed::new(transport, protocol.keepalive.min_time);
     let (outbox, requests) = (Outbox::new(policed), Requests::default());
     let http = protocol.http(requests.clone());
-    let connection = pin!(http.serve_connection(TokioIo::new(outbox.gathered()), dispatch.of_user(user)));
+    let connection =
+        pin!(http.serve_connection(TokioIo::new(outbox.gathered()), dispatch.of_user(user)));
     let mut turns = Turns::new(connection, requests, outbox);
     tokio::select! {
         biased;
