@@ -224,7 +224,7 @@ impl Informer {
                     let now = self.reflector.timers().now();
                     self.next_resync = self.resync.map(|period| now + period);
                     self.queue.resync(self.shared.store.list());
-                    self.work_off();
+                    self.work_off(None);
                 }
                 Woken::Stopped => break,
             }
@@ -297,15 +297,13 @@ impl Informer {
                 } else {
                     Delta::Added(object)
                 });
-                self.work_off();
-                self.shared.store.set_revision(revision);
+                self.work_off(Some(revision));
             }
             ReflectorEvent::Delete(object) => {
                 let revision = object.revision();
                 let object = self.transformed(object);
                 self.queue.push(Delta::Deleted(Tombstone::Known(object)));
-                self.work_off();
-                self.shared.store.set_revision(revision);
+                self.work_off(Some(revision));
             }
             ReflectorEvent::Bookmark(revision) => self.shared.store.set_revision(revision),
             ReflectorEvent::Late(_) => {}
@@ -363,8 +361,8 @@ impl Informer {
         }
     }
 
-    /// WC-513: the store first, its indexes with it, then the handlers.
-    fn work_off(&mut self) {
+    /// WC-513: the store first, its indexes and its revision with it, then the handlers.
+    fn work_off(&mut self, revision: Option<MainRevision>) {
         while let Some((key, deltas)) = self.queue.pop() {
             for delta in deltas {
                 let new = match &delta {
@@ -380,6 +378,9 @@ impl Informer {
                         None => self.shared.store.remove(&key),
                         Some(new) => self.shared.store.insert(new),
                     };
+                    if let Some(revision) = revision {
+                        self.shared.store.set_revision(revision);
+                    }
                     let Some(notification) = notification(delta, old.clone(), false) else {
                         continue;
                     };
