@@ -64,6 +64,14 @@ cache *args: etcd
 differential *args:
     cargo run --release -p revstore-tests --bin differential -- {{args}}
 
+# Random requests to every method, made by libFuzzer from what it has covered. Needs cargo-fuzz.
+fuzz *args:
+    cargo fuzz run --sanitizer none requests -- {{args}}
+
+# The engine's stress tests under ThreadSanitizer; CONTRIBUTING.md says what it can tell.
+tsan *args:
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" TSAN_OPTIONS="suppressions={{justfile_directory()}}/engine/tests/stress/tsan.supp" cargo test -p revstore-engine --test stress --target x86_64-unknown-linux-gnu --target-dir target/tsan {{args}}
+
 # Everything that has to pass before a change goes in.
 ci:
     .ci/run
