@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::entry::Entry;
+use crate::entry::{Entry, Removed};
 use crate::error::CompactError;
 use crate::fault::Fault;
 use crate::record::KeyValue;
@@ -120,15 +120,14 @@ impl Store {
 
     /// Cuts the keys of some records; those of which nothing is left go to `emptied`.
     fn cut(&self, records: &[KeyValue], mark: MainRevision, emptied: &mut Vec<Entry>) {
+        let mut removed = Removed::default();
         for record in records {
-            let cut = record.entry().cut(mark);
-            if cut.emptied {
+            if record.entry().cut(mark, &mut removed) {
                 emptied.push(record.entry().clone());
             }
-            // The records are freed here, with no lock held.
-            self.history_bytes
-                .subtract(cut.removed.iter().map(KeyValue::size_bytes).sum());
         }
+        self.history_bytes.subtract(removed.size_bytes());
+        self.index.free(removed);
     }
 
     /// Takes keys that have nothing left out of the index, unless a writer came first.
@@ -199,7 +198,7 @@ fn size_superseded_by(record: &KeyValue) -> u64 {
     };
     let superseded = record
         .entry()
-        .read(before)
+        .read_locked(before)
         .map_or(0, |previous| previous.size_bytes());
     let own = if record.is_tombstone() {
         record.size_bytes()

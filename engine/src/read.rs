@@ -200,7 +200,7 @@ impl Store {
 
     /// The newest value of one key. One descent of the index.
     pub(crate) fn get(&self, key: &[u8], at: Revision) -> Option<KeyValue> {
-        self.index.get(key)?.read(at)
+        self.index.read(key, at)
     }
 
     /// RG-11, RG-12: whether a read at `requested` has an answer while the store stands at `current`.
@@ -259,8 +259,8 @@ impl Store {
         let mut kvs = Vec::new();
         let mut stopped = false;
         if !request.keys.is_empty() {
-            self.index.scan(&request.keys, |entry| {
-                let Some(kv) = entry.read(at) else {
+            self.index.scan(&request.keys, |found| {
+                let Some(kv) = found.read(at) else {
                     return ControlFlow::Continue(());
                 };
                 if !unfiltered && !request.filter.passes(&kv) {
@@ -299,8 +299,8 @@ impl Store {
             return counted.alive.saturating_add_signed(-change);
         }
         let mut count = 0;
-        self.index.scan(keys, |entry| {
-            count += usize::from(entry.read(at).is_some());
+        self.index.scan(keys, |found| {
+            count += usize::from(found.read(at).is_some());
             ControlFlow::Continue(())
         });
         count
