@@ -152,8 +152,10 @@ impl Store {
             .checked_sub(bytes_max)
             .filter(|excess| *excess > 0)?;
         let current = self.current.load();
-        let mut freed = 0;
-        let mut next = self.compacted.load().unwrap_or(MainRevision(0)).start();
+        let mut mark = self.compacted.load().unwrap_or(MainRevision(0));
+        let mut next = mark.start();
+        // What a compaction at `mark` frees, and what one above it frees besides (CO-5).
+        let (mut freed, mut above) = (0, 0);
         loop {
             let mut step = Vec::new();
             self.log.visit(next, current.end(), |record| {
@@ -165,45 +167,34 @@ impl Store {
                 }
             });
             let Some(last) = step.last() else {
-                return Some(current);
+                return Some(current.min(mark.next()));
             };
             next = last.revision();
             next.sub += 1;
             for record in &step {
-                freed += size_superseded_by(record);
+                if record.mod_revision() > mark {
+                    freed += std::mem::take(&mut above);
+                    if freed >= excess {
+                        return Some(mark.next());
+                    }
+                    mark = record.mod_revision();
+                }
+                match record.entry().version_before(record.revision()) {
+                    Some(previous) if !previous.is_tombstone() => freed += previous.size_bytes(),
+                    // Counted when it was met.
+                    Some(previous) if previous.mod_revision() == mark => {
+                        above -= previous.size_bytes();
+                        freed += previous.size_bytes();
+                    }
+                    Some(_) | None => {}
+                }
                 if freed >= excess {
-                    // A tombstone goes only when the mark is above it (CO-5).
-                    let mark = record.mod_revision();
-                    let mark = if record.is_tombstone() {
-                        mark.next()
-                    } else {
-                        mark
-                    };
-                    return Some(mark.min(current));
+                    return Some(mark);
+                }
+                if record.is_tombstone() {
+                    above += record.size_bytes();
                 }
             }
         }
     }
-}
-
-/// What a compaction at or just above this record frees because of it.
-fn size_superseded_by(record: &KeyValue) -> u64 {
-    let position = record.revision();
-    let before = match position.sub.checked_sub(1) {
-        Some(sub) => crate::Revision {
-            main: position.main,
-            sub,
-        },
-        None => position.main.previous().end(),
-    };
-    let superseded = record
-        .entry()
-        .read_locked(before)
-        .map_or(0, |previous| previous.size_bytes());
-    let own = if record.is_tombstone() {
-        record.size_bytes()
-    } else {
-        0
-    };
-    superseded + own
 }

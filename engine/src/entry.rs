@@ -98,10 +98,24 @@ impl Entry {
 
     /// As [`Entry::read`], for whoever does not hold removals back.
     pub(crate) fn read_locked(&self, at: Revision) -> Option<KeyValue> {
+        self.version_at(at)
+            .filter(|version| !version.is_tombstone())
+    }
+
+    /// The version that the one at `position` follows, tombstone or not.
+    pub(crate) fn version_before(&self, position: Revision) -> Option<KeyValue> {
+        let before = match position.sub.checked_sub(1) {
+            Some(sub) => Revision { sub, ..position },
+            None => position.main.previous().end(),
+        };
+        self.version_at(before)
+    }
+
+    fn version_at(&self, at: Revision) -> Option<KeyValue> {
         let versions = self.lock();
         match versions.newest()? {
-            newest if newest.revision() <= at => alive(&newest),
-            _ => versions.older.at(at).and_then(alive),
+            newest if newest.revision() <= at => Some(KeyValue::clone(&newest)),
+            _ => versions.older.at(at).cloned(),
         }
     }
 
