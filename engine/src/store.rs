@@ -38,7 +38,7 @@ impl Store {
         let now = clock.now();
         Self {
             current: CurrentRevision::new(options.start_revision),
-            compacted: CompactedRevision::new(),
+            compacted: CompactedRevision::of_empty_store(options.start_revision),
             index: Index::new(options.faults),
             log: Log::new(),
             sequencer: Mutex::new(Rank::Sequencer, ()),

@@ -427,8 +427,9 @@ mod tests {
         }
     }
 
+    /// With the rows that only a cluster or a fault on purpose can produce.
     #[test]
-    fn the_table_begins_with_section_j() {
+    fn er_2_the_table_begins_with_section_j() {
         let rows: Vec<_> = SECTION_J.lines().map(str::trim).collect();
         for (row, error) in rows.iter().zip(EtcdError::ALL) {
             let (name, text) = row.split_once(' ').unwrap();

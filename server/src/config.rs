@@ -71,7 +71,7 @@ pub struct Config {
     ///
     /// Our own (FL-17). A server in memory that starts again at 1 strands watchers that resume:
     /// their start revision lies in the future, and they wait in silence. Start the next server
-    /// above what the last one reached, and they are told *compacted* and list again.
+    /// at least two above what the last one reached, and they are told *compacted* and list again.
     pub start_revision: i64,
 }
 

@@ -13,6 +13,7 @@ use revstore_grpc::Shutdown;
 use crate::{
     config::{Keepalive, Limits},
     dispatch::Dispatch,
+    pings::Policed,
     tls::Acceptor,
     transport::Transport,
 };
@@ -39,6 +40,8 @@ const TLS_HANDSHAKE: u8 = 22;
 pub(crate) struct Protocol {
     http: auto::Builder<TokioExecutor>,
     security: Security,
+    /// How often clients may ping.
+    ping_min_time: Duration,
 }
 
 /// What comes before HTTP.
@@ -67,7 +70,11 @@ impl Protocol {
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_pending_accept_reset_streams(PENDING_RESET_STREAMS_MAX);
-        Self { http, security }
+        Self {
+            http,
+            security,
+            ping_min_time: keepalive.min_time,
+        }
     }
 
     /// HTTP/2 alone, for ports that speak gRPC and nothing else (HT-13).
@@ -100,9 +107,10 @@ pub(crate) async fn serve(
             secured = secure(transport, acceptor) => secured?,
         },
     };
+    let policed = Policed::new(transport, protocol.ping_min_time);
     let connection = protocol
         .http
-        .serve_connection(TokioIo::new(transport), dispatch);
+        .serve_connection(TokioIo::new(policed), dispatch);
     let mut connection = pin!(connection);
     tokio::select! {
         biased;
