@@ -204,7 +204,7 @@ impl Store {
 
     /// The newest value of one key. One descent of the index.
     pub(crate) fn get(&self, key: &[u8], at: Revision) -> Option<KeyValue> {
-        self.index.get(key)?.read(at)
+        self.index.read(key, at)
     }
 
     /// RG-11, RG-12: whether a read at `requested` has an answer while the store stands at `current`.
@@ -263,8 +263,8 @@ impl Store {
         let mut kvs = Vec::new();
         let mut stopped = false;
         if !request.keys.is_empty() {
-            self.index.scan(&request.keys, |entry| {
-                let Some(kv) = entry.read(at) else {
+            self.index.scan(&request.keys, |found| {
+                let Some(kv) = found.read(at) else {
                     return ControlFlow::Continue(());
                 };
                 if !unfiltered && !request.filter.passes(&kv) {
@@ -316,12 +316,12 @@ impl Store {
     fn living_at(&self, keys: &KeyRange, at: Revision, keys_max: usize) -> Option<usize> {
         let mut count = 0;
         let mut left = Some(keys_max);
-        self.index.scan(keys, |entry| {
+        self.index.scan(keys, |found| {
             left = left.and_then(|left| left.checked_sub(1));
             if left.is_none() {
                 return ControlFlow::Break(());
             }
-            count += usize::from(entry.read(at).is_some());
+            count += usize::from(found.read(at).is_some());
             ControlFlow::Continue(())
         });
         left.map(|_| count)

@@ -39,7 +39,7 @@ impl Store {
         Self {
             current: CurrentRevision::new(options.start_revision),
             compacted: CompactedRevision::of_empty_store(options.start_revision),
-            index: Index::new(),
+            index: Index::new(options.faults),
             log: Log::new(),
             sequencer: Mutex::new(Rank::Sequencer, ()),
             pins: Pins::new(),

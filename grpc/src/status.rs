@@ -243,6 +243,7 @@ impl From<PutError> for EtcdError {
     fn from(error: PutError) -> Self {
         match error {
             PutError::EmptyKey => Self::EmptyKey,
+            PutError::TooLarge => Self::RequestTooLarge,
             PutError::KeyNotFound => Self::KeyNotFound,
             PutError::LeaseNotFound { .. } => Self::LeaseNotFound,
         }
@@ -509,6 +510,7 @@ mod tests {
         check(lease.into(), EtcdError::LeaseNotFound);
         check(PutError::KeyNotFound.into(), EtcdError::KeyNotFound);
         check(PutError::EmptyKey.into(), EtcdError::EmptyKey);
+        check(PutError::TooLarge.into(), EtcdError::RequestTooLarge);
     }
 
     #[test]
