@@ -20,7 +20,8 @@ pub(crate) struct Store {
     pub(crate) index: Index,
     pub(crate) log: Log,
     /// Rank `Sequencer`. Guards the right to change the store: numbering, linking, publishing. Held
-    /// for the writes of one transaction, never while values are copied or ranges are read.
+    /// for the compares and writes of one transaction, never while values are copied or what a
+    /// client asked for is read.
     pub(crate) sequencer: Mutex<()>,
     pub(crate) pins: Pins,
     /// Rank `Compaction`. One removal at a time.
