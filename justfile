@@ -10,7 +10,7 @@ fmt:
 
 # Clippy, pedantic, warnings are errors.
 lint:
-    cargo clippy --workspace --all-targets -- -D warnings
+    cargo clippy --workspace --all-targets --features revstore-watch-cache/etcd -- -D warnings
 
 # All tests. Those against the real etcd say so where it is missing; see `etcd`.
 test *args:
@@ -22,7 +22,7 @@ loom *args:
 
 # The documentation, warnings are errors.
 doc:
-    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --features revstore-watch-cache/etcd
 
 # Licences, advisories, sources, duplicates. Needs cargo-deny.
 deny:
@@ -57,13 +57,33 @@ etcd:
 conformance *args: etcd
     REVSTORE_REQUIRE_ETCD=1 cargo test -p revstore-tests {{args}}
 
+# Stock clients of other languages; `--server PATH` takes another server, names of clients only those.
+clients *args:
+    tests/clients/run {{args}}
+
 # Asks etcd the questions of tests/scenarios and writes down what it answers.
 record *args:
     cargo run -p revstore-tests --bin record -- {{args}}
 
+# Which tests cite which clauses of the behaviour specifications, and which clauses none does.
+clauses *args:
+    cargo run -p revstore-tests --bin clauses -- {{args}}
+
+# The watch cache over a client of etcd: to our server, and to the real one.
+cache *args: etcd
+    REVSTORE_REQUIRE_ETCD=1 cargo test -p revstore-watch-cache --features etcd --test suite {{args}}
+
 # Random operations, the same to etcd and to ours.
 differential *args:
     cargo run --release -p revstore-tests --bin differential -- {{args}}
+
+# Random requests to every method, made by libFuzzer from what it has covered. Needs cargo-fuzz.
+fuzz *args:
+    cargo fuzz run --sanitizer none requests -- {{args}}
+
+# The engine's stress tests under ThreadSanitizer; CONTRIBUTING.md says what it can tell.
+tsan *args:
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" TSAN_OPTIONS="suppressions={{justfile_directory()}}/engine/tests/stress/tsan.supp" cargo test -p revstore-engine --test stress --target x86_64-unknown-linux-gnu --target-dir target/tsan {{args}}
 
 # Everything that has to pass before a change goes in.
 ci:

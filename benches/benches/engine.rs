@@ -13,6 +13,8 @@ use revstore_engine::{
 };
 
 const KEYS: u64 = 100_000;
+/// Revisions between now and what is far back.
+const FAR_BACK: u64 = 200_000;
 
 fn from(number: u64) -> KeyRange {
     KeyRange::within(key(number), "/registry/pods/default/l")
@@ -89,6 +91,18 @@ fn get(c: &mut Criterion) {
     c.bench_function("naive/get/head", |b| b.iter(|| naive.get(&key(next()))));
 }
 
+/// Makes revisions that each change how many keys there are behind all others.
+fn create_and_delete(engine: &Engine, keys: u64, revisions: u64) {
+    for number in 0..revisions / 2 {
+        let key = key(keys + number);
+        engine.put(key.clone(), value()).expect("a legal put");
+        engine.delete(&KeyRange::one(key));
+    }
+}
+
+/// Pages with their counts, and counts alone. Expected to cost the same whatever the number of keys:
+/// at head the counts are there, a thousand revisions back they lack a thousand records of the log. Far
+/// back, to walk the keys of the range or the log costs something, and the shorter of both is walked.
 fn range(c: &mut Criterion) {
     for keys in [10_000, 100_000, 1_000_000] {
         let engine = filled(keys);
@@ -97,15 +111,29 @@ fn range(c: &mut Criterion) {
         group.bench_function("limit_500", |b| {
             b.iter(|| engine.range(&Range::of(from(next())).limit(500)));
         });
-        for _ in 0..1000 {
-            engine.put(key(next()), value()).expect("a legal put");
-        }
-        let back = revstore_engine::MainRevision(engine.current_revision().0 - 1000);
+        group.bench_function("count", |b| {
+            b.iter(|| engine.range(&Range::of(from(next())).count_only()));
+        });
+        let far_back = engine.current_revision();
+        create_and_delete(&engine, keys, FAR_BACK);
+        let back = engine.current_revision();
+        create_and_delete(&engine, keys, 1000);
         group.bench_function("limit_500_1000_revisions_back", |b| {
             b.iter(|| engine.range(&Range::of(from(next())).limit(500).at(back)));
         });
-        group.bench_function("count", |b| {
-            b.iter(|| engine.range(&Range::of(from(next())).count_only()));
+        group.bench_function("count_1000_revisions_back", |b| {
+            b.iter(|| engine.range(&Range::of(from(next())).count_only().at(back)));
+        });
+        group.sample_size(10);
+        group.bench_function("limit_500_far_back", |b| {
+            b.iter(|| engine.range(&Range::of(from(next())).limit(500).at(far_back)));
+        });
+        group.bench_function("limit_500_of_600_far_back", |b| {
+            b.iter(|| {
+                let first = next() % (keys - 600);
+                let few = KeyRange::within(key(first), key(first + 600));
+                engine.range(&Range::of(few).limit(500).at(far_back))
+            });
         });
         group.finish();
         if keys == KEYS {

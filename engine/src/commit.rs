@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use crate::entry::Entry;
 use crate::fault::Fault;
 use crate::key::KeyRange;
-use crate::record::{Draft, KeyValue, LeaseId};
+use crate::record::{Draft, Guess, KeyValue, LeaseId};
 use crate::revision::{MainRevision, Revision};
 use crate::store::Store;
 
@@ -84,12 +84,17 @@ impl Store {
     }
 
     /// Copies the value and looks the key up, before any lock of the commit is taken.
-    pub(crate) fn prepare_put(&self, key: &[u8], value: &[u8]) -> PreparedPut {
+    pub(crate) fn prepare_put(&self, key: &[u8], value: &[u8], with_lease: bool) -> PreparedPut {
         let entry = self.index.get(key);
         let found = entry.is_some();
         let entry = entry.unwrap_or_else(|| Entry::new(key));
+        let guess = match (with_lease, found) {
+            (true, _) => Guess::WithLease,
+            (false, true) => Guess::WithoutLease,
+            (false, false) => Guess::First,
+        };
         PreparedPut {
-            draft: Draft::new(entry, value),
+            draft: Draft::new(entry, value, guess),
             found,
         }
     }
@@ -162,18 +167,20 @@ impl<'a> Writer<'a> {
     pub(crate) fn delete(&mut self, range: &KeyRange) -> Vec<KeyValue> {
         let mut doomed: Vec<(Entry, KeyValue)> = Vec::new();
         let now = self.main.end();
-        let mut take = |entry: &Entry| {
-            doomed.extend(entry.read(now).map(|newest| (entry.clone(), newest)));
-            ControlFlow::Continue(())
-        };
         match range {
             KeyRange::One(key) => {
-                if let Some(entry) = self.store.index.get(key) {
-                    let _ = take(&entry);
+                if let Some(entry) = self.store.index.get(key)
+                    && let Some(newest) = entry.read_locked(now)
+                {
+                    doomed.push((entry, newest));
                 }
             }
             range if range.is_empty() => {}
-            range => self.store.index.scan(range, take),
+            range => self.store.index.scan(range, |found| {
+                let newest = found.read(now);
+                doomed.extend(newest.map(|newest| (found.entry().clone(), newest)));
+                ControlFlow::Continue(())
+            }),
         }
         let mut deleted = Vec::with_capacity(doomed.len());
         for (entry, previous) in doomed {

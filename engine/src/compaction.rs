@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::entry::Entry;
+use crate::entry::{Entry, Removed};
 use crate::error::CompactError;
 use crate::fault::Fault;
 use crate::record::KeyValue;
@@ -120,15 +120,14 @@ impl Store {
 
     /// Cuts the keys of some records; those of which nothing is left go to `emptied`.
     fn cut(&self, records: &[KeyValue], mark: MainRevision, emptied: &mut Vec<Entry>) {
+        let mut removed = Removed::default();
         for record in records {
-            let cut = record.entry().cut(mark);
-            if cut.emptied {
+            if record.entry().cut(mark, &mut removed) {
                 emptied.push(record.entry().clone());
             }
-            // The records are freed here, with no lock held.
-            self.history_bytes
-                .subtract(cut.removed.iter().map(KeyValue::size_bytes).sum());
         }
+        self.history_bytes.subtract(removed.size_bytes());
+        self.index.free(removed);
     }
 
     /// Takes keys that have nothing left out of the index, unless a writer came first.
@@ -153,8 +152,10 @@ impl Store {
             .checked_sub(bytes_max)
             .filter(|excess| *excess > 0)?;
         let current = self.current.load();
-        let mut freed = 0;
-        let mut next = self.compacted.load().unwrap_or(MainRevision(0)).start();
+        let mut mark = self.compacted.load().unwrap_or(MainRevision(0));
+        let mut next = mark.start();
+        // What a compaction at `mark` frees, and what one above it frees besides (CO-5).
+        let (mut freed, mut above) = (0, 0);
         loop {
             let mut step = Vec::new();
             self.log.visit(next, current.end(), |record| {
@@ -166,45 +167,34 @@ impl Store {
                 }
             });
             let Some(last) = step.last() else {
-                return Some(current);
+                return Some(current.min(mark.next()));
             };
             next = last.revision();
             next.sub += 1;
             for record in &step {
-                freed += size_superseded_by(record);
+                if record.mod_revision() > mark {
+                    freed += std::mem::take(&mut above);
+                    if freed >= excess {
+                        return Some(mark.next());
+                    }
+                    mark = record.mod_revision();
+                }
+                match record.entry().version_before(record.revision()) {
+                    Some(previous) if !previous.is_tombstone() => freed += previous.size_bytes(),
+                    // Counted when it was met.
+                    Some(previous) if previous.mod_revision() == mark => {
+                        above -= previous.size_bytes();
+                        freed += previous.size_bytes();
+                    }
+                    Some(_) | None => {}
+                }
                 if freed >= excess {
-                    // A tombstone goes only when the mark is above it (CO-5).
-                    let mark = record.mod_revision();
-                    let mark = if record.is_tombstone() {
-                        mark.next()
-                    } else {
-                        mark
-                    };
-                    return Some(mark.min(current));
+                    return Some(mark);
+                }
+                if record.is_tombstone() {
+                    above += record.size_bytes();
                 }
             }
         }
     }
-}
-
-/// What a compaction at or just above this record frees because of it.
-fn size_superseded_by(record: &KeyValue) -> u64 {
-    let position = record.revision();
-    let before = match position.sub.checked_sub(1) {
-        Some(sub) => crate::Revision {
-            main: position.main,
-            sub,
-        },
-        None => position.main.previous().end(),
-    };
-    let superseded = record
-        .entry()
-        .read(before)
-        .map_or(0, |previous| previous.size_bytes());
-    let own = if record.is_tombstone() {
-        record.size_bytes()
-    } else {
-        0
-    };
-    superseded + own
 }

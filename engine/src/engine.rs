@@ -265,8 +265,8 @@ impl Store {
             )
         };
         let mut versions = Vec::new();
-        self.index.scan(&KeyRange::all(), |entry| {
-            versions.extend(entry.versions(revision));
+        self.index.scan(&KeyRange::all(), |found| {
+            versions.extend(found.entry().versions(revision));
             std::ops::ControlFlow::Continue(())
         });
         versions.sort_unstable_by_key(KeyValue::revision);

@@ -5,150 +5,250 @@
 //!           └─ generation 1 ─┘  └─ generation 2 …
 //! ```
 
-use std::collections::VecDeque;
 use std::fmt;
+use std::mem::ManuallyDrop;
 
-use triomphe::ThinArc;
-
-use crate::record::KeyValue;
+use crate::record::{Header, KeyValue};
 use crate::revision::{MainRevision, Revision};
+use crate::sequence::Sequence;
 use crate::sorted::Keyed;
-use crate::sync::{Mutex, Rank};
+use crate::sync::{Mutex, MutexGuard, Rank};
+use crate::thin::{Slot, Thin};
 
-/// A key and all its kept versions, in one heap allocation; a handle on it.
+/// Versions that one cut removes at most. A key that was written often is in the log often, and so
+/// is cut again.
+const CUT_VERSIONS_MAX: usize = if cfg!(loom) { 2 } else { 128 };
+
+/// A key and all its kept versions; a handle on it.
 ///
 /// - Two handles are equal if their keys are; they order as their keys do (DM-9).
 /// - Versions are in revision order and only ever added at the end, under the sequencer.
-/// - Compaction removes versions from the front, at any time.
+/// - Compaction removes versions from the front, at any time. What it removes goes through
+///   [`Index::free`](crate::index::Index::free), because reads take no lock to see the newest one.
 /// - An entry that compaction emptied is *retired* and leaves the index, both under the sequencer: a
 ///   writer that found it before must look the key up again, so no write is lost.
 #[derive(Clone)]
-pub(crate) struct Entry(ThinArc<Shared, u8>);
-
-struct Shared {
-    /// Rank `Entry`. Held for a search, a push or a cut, never while anything is copied or freed.
-    history: Mutex<History>,
-}
+pub(crate) struct Entry(Thin<Shared>);
 
 #[derive(Debug)]
-struct History {
-    versions: Versions,
-    retired: bool,
+pub(crate) struct Shared {
+    /// The newest version stands apart: most reads want it, and find it without another step. Changed
+    /// only with `older` locked; closed when the entry is retired.
+    newest: Slot<Header>,
+    /// Rank `Entry`. The other versions; there are none without a newest one. Held for a search, a
+    /// push or a cut, never while anything is copied or freed.
+    older: Mutex<Sequence>,
 }
 
-/// The newest version stands apart: most reads want it, and find it without another step.
+/// Versions that no longer belong to their keys, but that reads may still look at. Dropping this
+/// frees nothing; [`Index::free`](crate::index::Index::free) does.
 #[derive(Debug, Default)]
-struct Versions {
-    newest: Option<KeyValue>,
-    /// The others, oldest first; there are none without a newest one.
-    #[expect(
-        clippy::box_collection,
-        reason = "keys of one version pay one word for it"
-    )]
-    older: Option<Box<VecDeque<KeyValue>>>,
-}
+pub(crate) struct Removed(ManuallyDrop<Vec<KeyValue>>);
 
-/// What a cut left behind.
-#[derive(Debug)]
-pub(crate) struct Cut {
-    /// The removed versions, to be dropped when no lock is held.
-    pub(crate) removed: VecDeque<KeyValue>,
-    /// Whether nothing is left of the key.
-    pub(crate) emptied: bool,
+impl Removed {
+    /// Gives the versions to be freed.
+    ///
+    /// # Safety
+    /// No read that looks at the newest version without a lock may have begun before the last of
+    /// these was removed.
+    pub(crate) unsafe fn into_freeable(self) -> Vec<KeyValue> {
+        ManuallyDrop::into_inner(self.0)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.0.iter().map(KeyValue::size_bytes).sum()
+    }
 }
 
 impl Entry {
     pub(crate) fn new(key: &[u8]) -> Self {
-        let history = History {
-            versions: Versions::default(),
-            retired: false,
-        };
         let shared = Shared {
-            history: Mutex::new(Rank::Entry, history),
+            newest: Slot::new(),
+            older: Mutex::new(Rank::Entry, Sequence::new()),
         };
-        Self(ThinArc::from_header_and_slice(shared, key))
+        Self(Thin::new(shared, 0, [key, &[]]))
     }
 
     pub(crate) fn key(&self) -> &[u8] {
-        &self.0.slice
+        self.0.bytes()
     }
 
     /// Whether both handles are on the same allocation.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        std::ptr::eq(self.key(), other.key())
-    }
-
-    fn history(&self) -> &Mutex<History> {
-        &self.0.header.header.history
-    }
-
-    /// Reads a little of the entry, and of its key. Whoever does this to many entries before looking
-    /// into the first has the processor fetch all of them from memory at once; locks, taken one by
-    /// one, would make it wait for each.
-    pub(crate) fn touch(&self) {
-        std::hint::black_box((ThinArc::strong_count(&self.0), self.key().last()));
+        self.0.is(&other.0)
     }
 
     /// The version of the key that was newest at `at`, if the key was alive. Logarithmic in the
-    /// number of versions; constant for the newest.
-    pub(crate) fn read(&self, at: Revision) -> Option<KeyValue> {
-        let history = self.history().lock();
-        history
-            .versions
-            .at(at)
+    /// number of versions; constant and without a lock for the newest.
+    ///
+    /// # Safety
+    /// Nothing that was [`Removed`] since this began may be freed before it ends.
+    pub(crate) unsafe fn read(&self, at: Revision) -> Option<KeyValue> {
+        // SAFETY: the caller's promise.
+        let newest = unsafe { self.peek() }?;
+        if newest.revision() <= at {
+            return alive(&newest);
+        }
+        self.lock().older.at(at).and_then(alive)
+    }
+
+    /// As [`Entry::read`], for whoever does not hold removals back.
+    pub(crate) fn read_locked(&self, at: Revision) -> Option<KeyValue> {
+        self.version_at(at)
             .filter(|version| !version.is_tombstone())
-            .cloned()
+    }
+
+    /// The version that the one at `position` follows, tombstone or not.
+    pub(crate) fn version_before(&self, position: Revision) -> Option<KeyValue> {
+        let before = match position.sub.checked_sub(1) {
+            Some(sub) => Revision { sub, ..position },
+            None => position.main.previous().end(),
+        };
+        self.version_at(before)
+    }
+
+    fn version_at(&self, at: Revision) -> Option<KeyValue> {
+        let versions = self.lock();
+        match versions.newest()? {
+            newest if newest.revision() <= at => Some(KeyValue::clone(&newest)),
+            _ => versions.older.at(at).cloned(),
+        }
+    }
+
+    /// Has the processor fetch what a read of the newest version looks at, without waiting for it.
+    /// Whoever does this to many entries before reading the first waits once for all of them.
+    ///
+    /// # Safety
+    /// As for [`Entry::read`].
+    pub(crate) unsafe fn touch_newest(&self) {
+        // SAFETY: the caller's promise.
+        let newest = unsafe { self.peek() };
+        std::hint::black_box(newest.map(|newest| newest.mod_revision()));
+    }
+
+    /// Has the processor fetch the entry and its key, as [`Entry::touch_newest`].
+    pub(crate) fn touch(&self) {
+        std::hint::black_box((self.is_retired(), self.key().last()));
     }
 
     /// The newest version, tombstone or not. Meant for the holder of the sequencer.
     pub(crate) fn newest(&self) -> Option<KeyValue> {
-        self.history().lock().versions.newest.clone()
+        self.lock().newest().as_deref().cloned()
     }
 
     /// Adds the newest version. Only the holder of the sequencer may.
     pub(crate) fn push(&self, version: KeyValue) {
-        self.history().lock().versions.push(version);
+        let mut versions = self.lock();
+        if let Some(previous) = self.newest_slot().replace(Some(version.into())) {
+            versions.older.push(previous.into());
+        }
     }
 
     /// All kept versions up to `through`, oldest first.
     pub(crate) fn versions(&self, through: MainRevision) -> Vec<KeyValue> {
-        let history = self.history().lock();
-        let kept = history.versions.iter();
+        let versions = self.lock();
+        let newest = versions.newest();
+        let kept = versions.older.iter().chain(newest.as_deref());
         kept.take_while(|version| version.mod_revision() <= through)
             .cloned()
             .collect()
     }
 
-    /// Removes what a compaction at `mark` drops (I7, CO-4, CO-5): every version that a newer one at
-    /// or below the mark follows, and a tombstone below the mark that nothing follows up to it.
-    pub(crate) fn cut(&self, mark: MainRevision) -> Cut {
-        let mut history = self.history().lock();
-        let removed = history.versions.cut(mark);
-        Cut {
-            removed,
-            emptied: history.versions.is_empty(),
+    /// Removes of what a compaction at `mark` drops (I7, CO-4, CO-5) up to [`CUT_VERSIONS_MAX`]
+    /// versions: every one that a newer one at or below the mark follows, and a tombstone below the
+    /// mark that nothing follows up to it. Returns whether nothing is left of the key.
+    pub(crate) fn cut(&self, mark: MainRevision, removed: &mut Removed) -> bool {
+        let is_kept = |newest: &KeyValue| {
+            // CO-5: a tombstone exactly at the mark stays; the next compaction takes it.
+            !newest.is_tombstone() || newest.mod_revision() >= mark
+        };
+        let mut versions = self.lock();
+        let Some(newest) = versions.newest() else {
+            return true;
+        };
+        let through = versions.older.count_through(mark.end());
+        let superseded = if newest.mod_revision() <= mark {
+            through
+        } else {
+            // The last one up to the mark is not superseded at the mark.
+            match through
+                .checked_sub(1)
+                .map(|last| (last, versions.older.get(last)))
+            {
+                Some((last, Some(version))) if is_kept(version) => last,
+                _ => through,
+            }
+        };
+        let count = superseded.min(CUT_VERSIONS_MAX);
+        versions.older.take_front(count, &mut removed.0);
+        if versions.older.is_empty() && !is_kept(&newest) {
+            removed
+                .0
+                .extend(self.newest_slot().replace(None).map(KeyValue::from));
+            return true;
         }
+        false
     }
 
     /// Marks the entry as gone if it is still empty. Only the holder of the sequencer may, and must
     /// then take the entry out of the index.
     pub(crate) fn retire(&self) -> bool {
-        let mut history = self.history().lock();
-        if history.versions.is_empty() {
-            history.retired = true;
-        }
-        history.retired
-    }
-
-    /// Forgets all versions.
-    pub(crate) fn clear(&self) {
-        let versions = std::mem::take(&mut self.history().lock().versions);
-        drop(versions);
+        self.newest_slot().close();
+        self.is_retired()
     }
 
     pub(crate) fn is_retired(&self) -> bool {
-        self.history().lock().retired
+        self.newest_slot().is_closed()
     }
+
+    /// Forgets all versions, for good.
+    ///
+    /// # Safety
+    /// As if all of them were [`Removed`] and freed.
+    pub(crate) unsafe fn clear(&self) {
+        let older = std::mem::take(&mut *self.lock().older);
+        drop((self.newest_slot().take_and_close(), older));
+    }
+
+    fn newest_slot(&self) -> &Slot<Header> {
+        &self.0.header().newest
+    }
+
+    fn lock(&self) -> Versions<'_> {
+        Versions {
+            entry: self,
+            older: self.0.header().older.lock(),
+        }
+    }
+
+    /// # Safety
+    /// As for [`Entry::read`].
+    unsafe fn peek(&self) -> Option<ManuallyDrop<KeyValue>> {
+        // SAFETY: what leaves the slot is in `older`, or was removed; the caller sees to that.
+        let newest = unsafe { self.newest_slot().peek() }?;
+        Some(ManuallyDrop::new(ManuallyDrop::into_inner(newest).into()))
+    }
+}
+
+/// The versions of an entry, locked.
+struct Versions<'a> {
+    entry: &'a Entry,
+    older: MutexGuard<'a, Sequence>,
+}
+
+impl Versions<'_> {
+    fn newest(&self) -> Option<ManuallyDrop<KeyValue>> {
+        // SAFETY: the newest version changes only with the lock held, ...
+        unsafe { self.entry.peek() }
+    }
+}
+
+fn alive(version: &KeyValue) -> Option<KeyValue> {
+    (!version.is_tombstone()).then(|| version.clone())
 }
 
 impl Keyed for Entry {
@@ -181,67 +281,10 @@ impl Ord for Entry {
     }
 }
 
-impl Versions {
-    fn is_empty(&self) -> bool {
-        self.newest.is_none()
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &KeyValue> {
-        self.older
-            .iter()
-            .flat_map(|older| older.iter())
-            .chain(&self.newest)
-    }
-
-    fn at(&self, at: Revision) -> Option<&KeyValue> {
-        let newest = self.newest.as_ref()?;
-        if newest.revision() <= at {
-            return Some(newest);
-        }
-        let older = self.older.as_ref()?;
-        let behind = older.partition_point(|version| version.revision() <= at);
-        behind.checked_sub(1).map(|found| &older[found])
-    }
-
-    fn push(&mut self, version: KeyValue) {
-        if let Some(previous) = self.newest.replace(version) {
-            self.older.get_or_insert_default().push_back(previous);
-        }
-    }
-
-    fn cut(&mut self, mark: MainRevision) -> VecDeque<KeyValue> {
-        let is_kept = |newest: &KeyValue| {
-            // CO-5: a tombstone exactly at the mark stays; the next compaction takes it.
-            !newest.is_tombstone() || newest.mod_revision() >= mark
-        };
-        let Some(newest) = &self.newest else {
-            return VecDeque::new();
-        };
-        if newest.mod_revision() <= mark {
-            let mut removed = self.older.take().map_or_else(VecDeque::new, |all| *all);
-            removed.extend(self.newest.take_if(|newest| !is_kept(newest)));
-            return removed;
-        }
-        let Some(older) = &mut self.older else {
-            return VecDeque::new();
-        };
-        let at_or_below = older.partition_point(|version| version.mod_revision() <= mark);
-        let kept_from = match at_or_below.checked_sub(1) {
-            Some(newest) if is_kept(&older[newest]) => newest,
-            _ => at_or_below,
-        };
-        let mut kept = older.split_off(kept_from);
-        kept.shrink_to_fit();
-        let removed = std::mem::replace(&mut **older, kept);
-        self.older.take_if(|older| older.is_empty());
-        removed
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::Entry;
-    use crate::record::{Draft, KeyValue};
+    use super::{CUT_VERSIONS_MAX, Entry, Removed};
+    use crate::record::{Draft, Guess, KeyValue};
     use crate::revision::MainRevision;
 
     /// Puts at the positive revisions, deletions at the negated ones.
@@ -253,18 +296,22 @@ mod tests {
             entry.push(if *change < 0 {
                 KeyValue::tombstone(entry.clone(), position)
             } else {
-                Draft::new(entry.clone(), b"v").finish(&entry, position, previous.as_ref(), None)
+                let draft = Draft::new(entry.clone(), b"v", Guess::First);
+                draft.finish(&entry, position, previous.as_ref(), None)
             });
         }
         entry
     }
 
     fn check_read(changes: &[i64], at: i64, expected: Option<i64>) {
-        let found = entry(changes).read(MainRevision(at).end());
+        let (entry, at) = (entry(changes), MainRevision(at).end());
+        // SAFETY: nothing is removed.
+        let found = unsafe { entry.read(at) };
+        assert_eq!(found, entry.read_locked(at));
         assert_eq!(
             found.map(|kv| kv.mod_revision().0),
             expected,
-            "{changes:?} at {at}"
+            "{changes:?} at {at:?}"
         );
     }
 
@@ -282,15 +329,22 @@ mod tests {
 
     fn check_cut(changes: &[i64], mark: i64, kept: &[i64]) {
         let entry = entry(changes);
-        let cut = entry.cut(MainRevision(mark));
-        let left: Vec<i64> = entry
-            .versions(MainRevision(i64::MAX))
-            .iter()
-            .map(|kv| kv.mod_revision().0)
-            .collect();
-        assert_eq!(left, kept, "{changes:?} cut at {mark}");
-        assert_eq!(cut.removed.len() + kept.len(), changes.len());
-        assert_eq!(cut.emptied, kept.is_empty());
+        let (emptied, removed) = cut(&entry, mark);
+        assert_eq!(left(&entry), kept, "{changes:?} cut at {mark}");
+        assert_eq!(removed + kept.len(), changes.len());
+        assert_eq!(emptied, kept.is_empty());
+    }
+
+    fn cut(entry: &Entry, mark: i64) -> (bool, usize) {
+        let mut removed = Removed::default();
+        let emptied = entry.cut(MainRevision(mark), &mut removed);
+        // SAFETY: nobody reads.
+        (emptied, unsafe { removed.into_freeable() }.len())
+    }
+
+    fn left(entry: &Entry) -> Vec<i64> {
+        let versions = entry.versions(MainRevision(i64::MAX));
+        versions.iter().map(|kv| kv.mod_revision().0).collect()
     }
 
     #[test]
@@ -314,7 +368,28 @@ mod tests {
         let alive = entry(&[2]);
         assert!(!alive.retire() && !alive.is_retired());
         let gone = entry(&[2, -3]);
-        assert!(gone.cut(MainRevision(4)).emptied);
+        assert!(cut(&gone, 4).0);
         assert!(gone.retire() && gone.is_retired());
+    }
+
+    #[test]
+    fn a_key_of_many_versions_is_cut_in_steps() {
+        let max = i64::try_from(CUT_VERSIONS_MAX).expect("a small number");
+        let puts: Vec<i64> = (1..=3 * max).collect();
+        let entry = entry(&puts);
+        for step in 1..=2 {
+            assert_eq!(cut(&entry, 2 * max + 1), (false, CUT_VERSIONS_MAX));
+            assert_eq!(left(&entry), puts[step * CUT_VERSIONS_MAX..]);
+            check_reads(&entry, &puts[step * CUT_VERSIONS_MAX..]);
+        }
+        assert_eq!(cut(&entry, 2 * max + 1), (false, 0));
+    }
+
+    fn check_reads(entry: &Entry, kept: &[i64]) {
+        let read = |at: i64| entry.read_locked(MainRevision(at).end());
+        assert_eq!(read(kept[0] - 1), None);
+        for main in kept {
+            assert_eq!(read(*main).map(|kv| kv.mod_revision().0), Some(*main));
+        }
     }
 }

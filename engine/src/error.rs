@@ -32,6 +32,9 @@ pub enum PutError {
     /// The empty key cannot be stored (DM-9).
     #[error("the key is empty")]
     EmptyKey,
+    /// The key or the value is longer than [`PUT_BYTES_MAX`](crate::PUT_BYTES_MAX).
+    #[error("the key or the value is too large")]
+    TooLarge,
     /// The value or the lease was to be kept, but the key does not exist (PUT-4).
     #[error("the key does not exist")]
     KeyNotFound,

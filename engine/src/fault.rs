@@ -35,6 +35,8 @@ pub enum Fault {
     TellCancelled,
     /// Removal begins before published events were dispatched (I5).
     RemoveUndispatched,
+    /// What compaction removed is freed while reads may look at it (I2).
+    FreeAtOnce,
 }
 
 /// Which fault an engine was built with.

@@ -4,8 +4,10 @@
 
 use std::ops::ControlFlow;
 
-use crate::entry::Entry;
+use crate::entry::{Entry, Removed};
+use crate::fault::{Fault, Faults};
 use crate::key::KeyRange;
+use crate::record::KeyValue;
 use crate::revision::{MainRevision, Revision};
 use crate::sync::{Rank, RwLock};
 use crate::tree::Tree;
@@ -22,8 +24,32 @@ const FETCHED_TOGETHER: usize = 8;
 /// lock for one descent; an update of a living key leaves it alone.
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// Rank `Index`. Held for one descent or one scan step, never for a whole range.
+    /// Rank `Index`. Held for one descent or one scan step, never for a whole range. Reads of newest
+    /// versions happen with it held, and [`Index::free`] takes it to wait for them.
     keys: RwLock<Keys>,
+    faults: Faults,
+}
+
+/// An entry that was found with the index locked, so that nothing it shows is freed meanwhile.
+#[derive(Debug)]
+pub(crate) struct Found<'a>(&'a Entry);
+
+impl Found<'_> {
+    pub(crate) fn entry(&self) -> &Entry {
+        self.0
+    }
+
+    /// As [`Entry::read`].
+    pub(crate) fn read(&self, at: Revision) -> Option<KeyValue> {
+        // SAFETY: only made with the index locked, and what is removed meanwhile is freed in
+        // `Index::free`, with the lock taken in between.
+        unsafe { self.0.read(at) }
+    }
+
+    fn touch_newest(&self) {
+        // SAFETY: as in `read`.
+        unsafe { self.0.touch_newest() }
+    }
 }
 
 #[derive(Debug)]
@@ -41,7 +67,7 @@ pub(crate) struct Count {
 }
 
 impl Index {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(faults: Faults) -> Self {
         let counted_through = MainRevision(0).start();
         Self {
             keys: RwLock::new(
@@ -51,7 +77,14 @@ impl Index {
                     counted_through,
                 },
             ),
+            faults,
         }
+    }
+
+    /// The version of a key that was newest at `at`, if the key was alive. One descent.
+    pub(crate) fn read(&self, key: &[u8], at: Revision) -> Option<KeyValue> {
+        let keys = self.keys.read();
+        keys.tree.get(key).and_then(|entry| Found(entry).read(at))
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<Entry> {
@@ -79,6 +112,20 @@ impl Index {
     /// Takes a retired entry out. Only the holder of the sequencer may.
     pub(crate) fn remove(&self, key: &[u8]) {
         self.keys.write().tree.remove(key);
+    }
+
+    /// Frees versions that were removed from their entries, when no read can look at them any more.
+    pub(crate) fn free(&self, removed: Removed) {
+        if removed.is_empty() {
+            return;
+        }
+        if !self.faults.has(Fault::FreeAtOnce) {
+            // Reads that began before the removal hold the lock; those that begin later do not meet
+            // what was removed.
+            drop(self.keys.write());
+        }
+        // SAFETY: just waited for all reads that began before.
+        drop(unsafe { removed.into_freeable() });
     }
 
     /// Living keys in the range as of the last change that made one alive or dead. Logarithmic.
@@ -111,7 +158,11 @@ impl Index {
     ///
     /// Entries that come or go meanwhile may or may not be seen; what they say at a fixed
     /// revision does not depend on it.
-    pub(crate) fn scan(&self, range: &KeyRange, mut visit: impl FnMut(&Entry) -> ControlFlow<()>) {
+    pub(crate) fn scan(
+        &self,
+        range: &KeyRange,
+        mut visit: impl FnMut(&Found<'_>) -> ControlFlow<()>,
+    ) {
         enum Step {
             Done,
             GoOnBehind(Entry),
@@ -129,7 +180,9 @@ impl Index {
                 for group in entries.chunks(FETCHED_TOGETHER) {
                     group.iter().for_each(Entry::touch);
                     let inside = part_within(group, range);
-                    let done = inside.iter().try_for_each(&mut visit).is_break();
+                    let mut found = inside.iter().map(Found);
+                    found.clone().for_each(|found| found.touch_newest());
+                    let done = found.try_for_each(|found| visit(&found)).is_break();
                     if done || inside.len() < group.len() {
                         return ControlFlow::Break(Step::Done);
                     }
@@ -162,8 +215,9 @@ fn part_within<'a>(entries: &'a [Entry], range: &KeyRange) -> &'a [Entry] {
 /// circle.
 impl Drop for Index {
     fn drop(&mut self) {
-        self.scan(&KeyRange::all(), |entry| {
-            entry.clear();
+        self.scan(&KeyRange::all(), |found| {
+            // SAFETY: the index is this thread's alone, so nobody reads.
+            unsafe { found.entry().clear() };
             ControlFlow::Continue(())
         });
     }
@@ -175,12 +229,13 @@ mod tests {
 
     use super::{Index, SCAN_STEP_ENTRIES};
     use crate::entry::Entry;
+    use crate::fault::Faults;
     use crate::key::KeyRange;
     use crate::revision::MainRevision;
 
     #[test]
     fn a_scan_crosses_its_steps_without_a_gap_or_a_double() {
-        let index = Index::new();
+        let index = Index::new(Faults::default());
         let name = |number: usize| format!("k{number:04}");
         for number in 0..=SCAN_STEP_ENTRIES * 3 {
             index.get_or_insert(&Entry::new(name(number).as_bytes()));
@@ -188,8 +243,8 @@ mod tests {
         let mut seen = Vec::new();
         index.scan(
             &KeyRange::within(name(1), name(SCAN_STEP_ENTRIES * 3)),
-            |entry| {
-                seen.push(entry.key().to_vec());
+            |found| {
+                seen.push(found.entry().key().to_vec());
                 ControlFlow::Continue(())
             },
         );
@@ -201,7 +256,7 @@ mod tests {
 
     #[test]
     fn counts_say_through_which_change_they_hold() {
-        let index = Index::new();
+        let index = Index::new(Faults::default());
         for (main, key) in [(2, "a"), (3, "b"), (4, "c")] {
             index.get_or_insert(&Entry::new(key.as_bytes()));
             index.set_alive(key.as_bytes(), true, MainRevision(main).start());

@@ -28,7 +28,7 @@
 //! # Reading the source
 //! `commit.rs` is the heart: store, publish, notify. `txn.rs` decides what a commit does, `read.rs`
 //! reads without it. Below them stand `index.rs` (over `tree.rs` and `sorted.rs`), `entry.rs` (a key and its versions),
-//! `record.rs` (one version) and `log.rs` (all changes in order). `watch/` follows the log,
+//! `record.rs` (one version), both over `thin.rs`, and `log.rs` (all changes in order). `watch/` follows the log,
 //! `compaction.rs` shortens it, `lease.rs` and `duties.rs` act when the clock says so.
 
 mod clock;
@@ -42,15 +42,20 @@ mod fault;
 mod index;
 mod key;
 mod lease;
+mod list;
 mod log;
 mod options;
 mod pins;
+#[cfg_attr(loom, path = "heap.rs")]
+mod pool;
 mod read;
 mod record;
 mod revision;
+mod sequence;
 mod sorted;
 mod store;
 mod sync;
+mod thin;
 mod tree;
 mod txn;
 mod watch;
@@ -68,7 +73,7 @@ pub use key::KeyRange;
 pub use lease::{LEASE_TTL_MAX_SECONDS, LeaseGrant, LeaseStatus};
 pub use options::EngineBuilder;
 pub use read::{Filter, Range, RangeResult, SortBy, SortOrder};
-pub use record::{KeyValue, LeaseId, RECORD_OVERHEAD_BYTES};
+pub use record::{KeyValue, LeaseId, PUT_BYTES_MAX, RECORD_OVERHEAD_BYTES};
 pub use revision::{MainRevision, Revision};
 pub use txn::{
     Compare, CompareTarget, DeleteResult, Op, OpResult, Put, PutLease, PutResult, Relation, Txn,

@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 
 use crate::record::KeyValue;
 use crate::revision::{MainRevision, Revision};
+use crate::sequence::Sequence;
 use crate::sync::{Rank, RwLock};
 
-/// Records in one segment. Small under loom, so that models cross a boundary.
-const SEGMENT_RECORDS: usize = if cfg!(loom) { 2 } else { 1024 };
+/// Records in one segment: what a slot of the pool has room for. Small under loom, so that models cross a boundary.
+const SEGMENT_RECORDS: usize = if cfg!(loom) { 2 } else { 255 };
 
 /// The kept changes, oldest first.
 ///
@@ -19,7 +20,7 @@ const SEGMENT_RECORDS: usize = if cfg!(loom) { 2 } else { 1024 };
 #[derive(Debug)]
 pub(crate) struct Log {
     /// Rank `Log`. Readers hold it for one bounded step at a time.
-    segments: RwLock<VecDeque<VecDeque<KeyValue>>>,
+    segments: RwLock<VecDeque<Sequence>>,
 }
 
 impl Log {
@@ -32,10 +33,10 @@ impl Log {
     pub(crate) fn append(&self, record: KeyValue) {
         let mut segments = self.segments.write();
         match segments.back_mut() {
-            Some(last) if last.len() < last.capacity() => last.push_back(record),
+            Some(last) if !last.is_full() => last.push(record),
             _ => {
-                let mut segment = VecDeque::with_capacity(SEGMENT_RECORDS);
-                segment.push_back(record);
+                let mut segment = Sequence::with_capacity(SEGMENT_RECORDS);
+                segment.push(record);
                 segments.push_back(segment);
             }
         }
@@ -53,8 +54,7 @@ impl Log {
         let segments = self.segments.read();
         let first = segments.partition_point(|segment| ends_below(segment, from));
         for segment in segments.range(first..) {
-            let start = segment.partition_point(|record| record.revision() < from);
-            for record in segment.range(start..) {
+            for record in segment.iter_from(from) {
                 if record.revision() > through {
                     return None;
                 }
@@ -71,17 +71,10 @@ impl Log {
         let mut taken = Vec::new();
         let mut segments = self.segments.write();
         while let Some(oldest) = segments.front_mut() {
-            while taken.len() < limit {
-                match oldest.front() {
-                    Some(record) if record.mod_revision() < mark => {
-                        taken.extend(oldest.pop_front());
-                    }
-                    Some(_) => return taken,
-                    None => break,
-                }
-            }
+            let below = oldest.count_through(mark.previous().end());
+            oldest.take_front(below.min(limit - taken.len()), &mut taken);
             if !oldest.is_empty() {
-                return taken;
+                break;
             }
             segments.pop_front();
         }
@@ -89,8 +82,8 @@ impl Log {
     }
 }
 
-fn ends_below(segment: &VecDeque<KeyValue>, from: Revision) -> bool {
-    segment.back().is_none_or(|last| last.revision() < from)
+fn ends_below(segment: &Sequence, from: Revision) -> bool {
+    segment.last().is_none_or(|last| last.revision() < from)
 }
 
 #[cfg(test)]

@@ -65,9 +65,12 @@ impl EngineBuilder {
         }
     }
 
-    /// Where the fresh store stands. A store that takes the place of an earlier one should start
-    /// above what watchers of that one saw, or they wait for a revision long past (FL-17). Numbers
+    /// Where the fresh store stands; what lies below a number above 1 counts as compacted. Numbers
     /// below 1 count as 1.
+    ///
+    /// A store that takes the place of an earlier one should start at least two above what that one
+    /// reached (FL-17). Who watches from where it left off is then told that history is gone;
+    /// otherwise it waits for a revision long past, or goes on without a word.
     pub fn start_revision(mut self, revision: MainRevision) -> Self {
         self.options.start_revision = revision.max(MainRevision::FIRST);
         self

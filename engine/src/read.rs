@@ -16,6 +16,10 @@ const OVERTAKEN_MAX: usize = 3;
 /// Walking one key of the range costs about as much as walking this many records of the log.
 const LOG_RECORDS_PER_KEY: usize = 4;
 
+/// Records that a count walks before it tries the keys of the range instead, and then more records,
+/// and more keys, four times as many each time.
+const COUNT_RECORDS_FIRST: usize = 1024;
+
 /// What to read.
 ///
 /// ```
@@ -200,7 +204,7 @@ impl Store {
 
     /// The newest value of one key. One descent of the index.
     pub(crate) fn get(&self, key: &[u8], at: Revision) -> Option<KeyValue> {
-        self.index.get(key)?.read(at)
+        self.index.read(key, at)
     }
 
     /// RG-11, RG-12: whether a read at `requested` has an answer while the store stands at `current`.
@@ -259,8 +263,8 @@ impl Store {
         let mut kvs = Vec::new();
         let mut stopped = false;
         if !request.keys.is_empty() {
-            self.index.scan(&request.keys, |entry| {
-                let Some(kv) = entry.read(at) else {
+            self.index.scan(&request.keys, |found| {
+                let Some(kv) = found.read(at) else {
                     return ControlFlow::Continue(());
                 };
                 if !unfiltered && !request.filter.passes(&kv) {
@@ -285,7 +289,9 @@ impl Store {
     }
 
     /// Living keys in the range at `at`: the counts of the index, corrected by what the log says
-    /// happened since; or a walk over the range, where that is shorter.
+    /// happened since; or a walk over the range, where that is shorter. Which one is shorter nobody
+    /// knows beforehand, so both are tried with growing patience: the cost is a small multiple of the
+    /// smaller one's, however large the other is.
     fn count_at(&self, keys: &KeyRange, at: Revision) -> usize {
         if keys.is_empty() {
             return 0;
@@ -294,16 +300,31 @@ impl Store {
         if counted.through <= at {
             return counted.alive;
         }
-        let walk_at_most = self.index.len().saturating_mul(LOG_RECORDS_PER_KEY);
-        if let Some(change) = self.living_since(keys, at, counted.through, walk_at_most) {
-            return counted.alive.saturating_add_signed(-change);
+        let mut records_max = COUNT_RECORDS_FIRST;
+        loop {
+            if let Some(change) = self.living_since(keys, at, counted.through, records_max) {
+                return counted.alive.saturating_add_signed(-change);
+            }
+            if let Some(count) = self.living_at(keys, at, records_max / LOG_RECORDS_PER_KEY) {
+                return count;
+            }
+            records_max = records_max.saturating_mul(4);
         }
+    }
+
+    /// Living keys in the range at `at`; nothing if that takes a look at more than `keys_max` keys.
+    fn living_at(&self, keys: &KeyRange, at: Revision, keys_max: usize) -> Option<usize> {
         let mut count = 0;
-        self.index.scan(keys, |entry| {
-            count += usize::from(entry.read(at).is_some());
+        let mut left = Some(keys_max);
+        self.index.scan(keys, |found| {
+            left = left.and_then(|left| left.checked_sub(1));
+            if left.is_none() {
+                return ControlFlow::Break(());
+            }
+            count += usize::from(found.read(at).is_some());
             ControlFlow::Continue(())
         });
-        count
+        left.map(|_| count)
     }
 
     /// How many more keys of the range lived at `to` than at `from`; nothing if that takes more than

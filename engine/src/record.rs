@@ -3,11 +3,10 @@
 use std::fmt;
 use std::num::NonZeroI64;
 
-use bytes::Bytes;
-use triomphe::ThinArc;
-
 use crate::entry::Entry;
 use crate::revision::{MainRevision, Revision};
+use crate::thin::{self, Thin};
+use bytes::Bytes;
 
 /// The name of a lease: any 64-bit number except 0, negative ones included (LE-3).
 ///
@@ -37,18 +36,146 @@ impl fmt::Display for LeaseId {
     }
 }
 
-/// What a record says besides its value.
+/// What every record says besides its value. The rest follows as [`Numbers`], as far as it says more
+/// than that the record is the first of its key and of its revision.
 #[derive(Debug)]
-struct Header {
+pub(crate) struct Header {
     entry: Entry,
-    /// With `sub` the position; apart, so that the flag fits beside them and a record of a 256-byte
-    /// value takes 320 bytes, which is a size that allocators have.
     main: MainRevision,
+}
+
+/// The numbers of a record besides its main revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Numbers {
     sub: u32,
-    tombstone: bool,
     create_revision: MainRevision,
     version: i64,
     lease: Option<LeaseId>,
+}
+
+/// Which numbers stand in front of the value; the kind of a record's [`Thin`].
+///
+/// Most keys are created once, by a transaction of their own and without a lease. The numbers of such
+/// a record need no room, and so a million keys pay for those that others have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+enum Shape {
+    /// None: a creation that begins its revision, without a lease.
+    First,
+    /// Only the sub revision: a tombstone.
+    Tombstone,
+    /// The sub revision, a version that fits into 32 bits, and the create revision.
+    Short,
+    /// All of them.
+    Full,
+}
+
+impl Shape {
+    fn of(kind: u8) -> Self {
+        match kind {
+            0 => Self::First,
+            1 => Self::Tombstone,
+            2 => Self::Short,
+            _ => Self::Full,
+        }
+    }
+
+    /// How many bytes the numbers take.
+    fn len(self) -> usize {
+        match self {
+            Self::First => 0,
+            Self::Tombstone => 4,
+            Self::Short => 16,
+            Self::Full => 28,
+        }
+    }
+
+    /// The smallest that holds these numbers of a living key's record.
+    fn for_numbers(numbers: &Numbers, main: MainRevision) -> Self {
+        let Numbers {
+            sub,
+            create_revision,
+            version,
+            lease,
+        } = *numbers;
+        if lease.is_some() || u32::try_from(version).is_err() {
+            Self::Full
+        } else if (sub, create_revision, version) == (0, main, 1) {
+            Self::First
+        } else {
+            Self::Short
+        }
+    }
+}
+
+impl Numbers {
+    fn read(shape: Shape, main: MainRevision, bytes: &[u8]) -> Self {
+        let mut fields = Fields(bytes);
+        match shape {
+            Shape::First => Self {
+                sub: 0,
+                create_revision: main,
+                version: 1,
+                lease: None,
+            },
+            Shape::Tombstone => Self {
+                sub: u32::from_ne_bytes(fields.next()),
+                create_revision: MainRevision(0),
+                version: 0,
+                lease: None,
+            },
+            Shape::Short => Self {
+                sub: u32::from_ne_bytes(fields.next()),
+                version: u32::from_ne_bytes(fields.next()).into(),
+                create_revision: MainRevision(i64::from_ne_bytes(fields.next())),
+                lease: None,
+            },
+            Shape::Full => Self {
+                sub: u32::from_ne_bytes(fields.next()),
+                version: i64::from_ne_bytes(fields.next()),
+                create_revision: MainRevision(i64::from_ne_bytes(fields.next())),
+                lease: LeaseId::new(i64::from_ne_bytes(fields.next())),
+            },
+        }
+    }
+
+    /// Writes what the shape has room for; it must be large enough.
+    fn write(&self, shape: Shape, bytes: &mut [u8]) {
+        let sub = self.sub.to_ne_bytes();
+        let create_revision = self.create_revision.0.to_ne_bytes();
+        let write = |fields: &[&[u8]]| {
+            let mut rest = bytes;
+            for field in fields {
+                let (place, behind) = rest.split_at_mut(field.len());
+                place.copy_from_slice(field);
+                rest = behind;
+            }
+        };
+        match shape {
+            Shape::First => {}
+            Shape::Tombstone => write(&[&sub]),
+            Shape::Short => {
+                let version = u32::try_from(self.version).unwrap_or(u32::MAX);
+                write(&[&sub, &version.to_ne_bytes(), &create_revision]);
+            }
+            Shape::Full => {
+                let lease = self.lease.map_or(0, LeaseId::get);
+                let version = self.version.to_ne_bytes();
+                write(&[&sub, &version, &create_revision, &lease.to_ne_bytes()]);
+            }
+        }
+    }
+}
+
+/// Numbers that stand one behind the other.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn next<const N: usize>(&mut self) -> [u8; N] {
+        let (field, rest) = self.0.split_first_chunk().expect("a shape has its length");
+        self.0 = rest;
+        *field
+    }
 }
 
 /// One version of one key: a handle on memory that the store shares.
@@ -69,17 +196,17 @@ struct Header {
 /// # Ok::<(), revstore_engine::PutError>(())
 /// ```
 #[derive(Clone)]
-pub struct KeyValue(ThinArc<Header, u8>);
+pub struct KeyValue(Thin<Header>);
 
 impl KeyValue {
     /// The key.
     pub fn key(&self) -> &[u8] {
-        self.header().entry.key()
+        self.entry().key()
     }
 
     /// The value; empty for a tombstone, and an empty value is legal too (DM-9).
     pub fn value(&self) -> &[u8] {
-        &self.0.slice
+        &self.0.bytes()[self.shape().len()..]
     }
 
     /// The value as a shared slice that keeps the record alive. Costs one small allocation, and
@@ -90,38 +217,40 @@ impl KeyValue {
 
     /// The key as a shared slice that keeps the record alive; as [`KeyValue::value_bytes`].
     pub fn key_bytes(&self) -> Bytes {
-        Bytes::from_owner(KeyOwner(self.header().entry.clone()))
+        Bytes::from_owner(KeyOwner(self.entry().clone()))
     }
 
     /// The revision in which the key's present life began (DM-3); 0 for a tombstone.
     pub fn create_revision(&self) -> MainRevision {
-        self.header().create_revision
+        self.numbers().create_revision
     }
 
     /// The revision that wrote this version.
     pub fn mod_revision(&self) -> MainRevision {
-        self.header().main
+        self.0.header().main
     }
 
     /// The position of the write: its revision, and its place inside it.
     pub fn revision(&self) -> Revision {
-        let Header { main, sub, .. } = *self.header();
-        Revision { main, sub }
+        Revision {
+            main: self.mod_revision(),
+            sub: self.numbers().sub,
+        }
     }
 
     /// Writes since creation, this one included (DM-3); 0 for a tombstone.
     pub fn version(&self) -> i64 {
-        self.header().version
+        self.numbers().version
     }
 
     /// The lease that the key is attached to.
     pub fn lease(&self) -> Option<LeaseId> {
-        self.header().lease
+        self.numbers().lease
     }
 
     /// Whether this is the record of a deletion.
     pub fn is_tombstone(&self) -> bool {
-        self.header().tombstone
+        self.shape() == Shape::Tombstone
     }
 
     /// Bytes that the record stands for in the size of the history: key, value, and the fixed
@@ -132,7 +261,7 @@ impl KeyValue {
 
     /// Where the versions of the key are.
     pub(crate) fn entry(&self) -> &Entry {
-        &self.header().entry
+        &self.0.header().entry
     }
 
     /// The record that deletes the key of `entry`.
@@ -140,24 +269,42 @@ impl KeyValue {
         let header = Header {
             entry,
             main: revision.main,
-            sub: revision.sub,
-            tombstone: true,
-            create_revision: MainRevision(0),
-            version: 0,
-            lease: None,
         };
-        Self(ThinArc::from_header_and_slice(header, &[]))
+        Self::new(header, Shape::Tombstone, &revision.sub.to_ne_bytes(), &[])
     }
 
-    fn header(&self) -> &Header {
-        &self.0.header.header
+    fn new(header: Header, shape: Shape, numbers: &[u8], value: &[u8]) -> Self {
+        Self(Thin::new(header, shape as u8, [numbers, value]))
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::of(self.0.kind())
+    }
+
+    fn numbers(&self) -> Numbers {
+        Numbers::read(self.shape(), self.mod_revision(), self.0.bytes())
     }
 }
 
-/// What each record costs beside its key and its value: its header, the reference count, the
-/// length, and its places in the key's history and in the log.
+impl From<Thin<Header>> for KeyValue {
+    fn from(record: Thin<Header>) -> Self {
+        Self(record)
+    }
+}
+
+impl From<KeyValue> for Thin<Header> {
+    fn from(KeyValue(record): KeyValue) -> Self {
+        record
+    }
+}
+
+/// The most bytes that a key or a value can have: a little less than 1 GiB.
+pub const PUT_BYTES_MAX: usize = thin::BYTES_MAX - 64;
+
+/// What each record counts for beside its key and its value: its header and numbers, and its places
+/// in the key's history and in the log.
 pub const RECORD_OVERHEAD_BYTES: u64 =
-    (size_of::<Header>() + 2 * size_of::<usize>() + 2 * size_of::<KeyValue>()) as u64;
+    (Thin::<Header>::OVERHEAD + 16 + 2 * size_of::<KeyValue>()) as u64;
 
 impl fmt::Debug for KeyValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -176,13 +323,10 @@ impl fmt::Debug for KeyValue {
 /// Two handles are equal if they say the same about the same key.
 impl PartialEq for KeyValue {
     fn eq(&self, other: &Self) -> bool {
-        let (a, b) = (self.header(), other.header());
-        self.revision() == other.revision()
-            && a.entry == b.entry
-            && a.create_revision == b.create_revision
-            && a.version == b.version
-            && a.lease == b.lease
-            && a.tombstone == b.tombstone
+        self.mod_revision() == other.mod_revision()
+            && self.numbers() == other.numbers()
+            && self.is_tombstone() == other.is_tombstone()
+            && self.key() == other.key()
             && self.value() == other.value()
     }
 }
@@ -207,18 +351,35 @@ impl AsRef<[u8]> for KeyOwner {
 #[derive(Debug)]
 pub(crate) struct Draft(KeyValue);
 
+/// What is known of a record before it gets its numbers. A wrong guess costs a copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Guess {
+    /// It creates its key, alone and without a lease.
+    First,
+    /// It has no lease.
+    WithoutLease,
+    /// It may have a lease.
+    WithLease,
+}
+
 impl Draft {
-    pub(crate) fn new(entry: Entry, value: &[u8]) -> Self {
+    pub(crate) fn new(entry: Entry, value: &[u8], guess: Guess) -> Self {
+        let shape = match guess {
+            Guess::First => Shape::First,
+            Guess::WithoutLease => Shape::Short,
+            Guess::WithLease => Shape::Full,
+        };
+        Self::with_room(entry, value, shape)
+    }
+
+    fn with_room(entry: Entry, value: &[u8], shape: Shape) -> Self {
+        const ROOM: [u8; 28] = [0; 28];
         let header = Header {
             entry,
             main: MainRevision(0),
-            sub: 0,
-            tombstone: false,
-            create_revision: MainRevision(0),
-            version: 0,
-            lease: None,
         };
-        Self(KeyValue(ThinArc::from_header_and_slice(header, value)))
+        let room = &ROOM[..shape.len()];
+        Self(KeyValue::new(header, shape, room, value))
     }
 
     /// The entry that the record was made for.
@@ -226,7 +387,8 @@ impl Draft {
         self.0.entry()
     }
 
-    /// Numbers the record and gives it to `entry`, which has the same key: `previous` is the version that it follows, if the key is alive.
+    /// Numbers the record and gives it to `entry`, which has the same key: `previous` is the version
+    /// that it follows, if the key is alive.
     pub(crate) fn finish(
         self,
         entry: &Entry,
@@ -234,29 +396,34 @@ impl Draft {
         previous: Option<&KeyValue>,
         lease: Option<LeaseId>,
     ) -> KeyValue {
-        let Self(KeyValue(mut record)) = self;
-        record.with_arc_mut(|record| {
-            let record = triomphe::Arc::get_mut(record);
-            // A draft is never cloned, so this is the only handle (I2 begins after it).
-            let header = record.expect("I2: a draft has one owner").header_mut();
-            if !header.entry.is(entry) {
-                header.entry = entry.clone();
-            }
-            header.main = revision.main;
-            header.sub = revision.sub;
-            header.create_revision = previous.map_or(revision.main, KeyValue::create_revision);
-            header.version = previous.map_or(1, |previous| previous.version() + 1);
-            header.lease = lease;
-        });
-        KeyValue(record)
+        let numbers = Numbers {
+            sub: revision.sub,
+            create_revision: previous.map_or(revision.main, KeyValue::create_revision),
+            version: previous.map_or(1, |previous| previous.version() + 1),
+            lease,
+        };
+        let needed = Shape::for_numbers(&numbers, revision.main);
+        let Self(mut record) = self;
+        if record.shape() < needed {
+            Self(record) = Self::with_room(entry.clone(), record.value(), needed);
+        }
+        let shape = record.shape();
+        // A draft is never cloned, so this is the only handle (I2 begins after it).
+        let (header, bytes) = record.0.get_mut().expect("I2: a draft has one owner");
+        if !header.entry.is(entry) {
+            header.entry = entry.clone();
+        }
+        header.main = revision.main;
+        numbers.write(shape, bytes);
+        record
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Draft, KeyValue, LeaseId};
+    use super::{Draft, Guess, KeyValue, LeaseId, Numbers, Shape};
     use crate::entry::Entry;
-    use crate::revision::MainRevision;
+    use crate::revision::{MainRevision, Revision};
 
     fn record(
         entry: &Entry,
@@ -264,7 +431,7 @@ mod tests {
         previous: Option<&KeyValue>,
         lease: Option<LeaseId>,
     ) -> KeyValue {
-        let draft = Draft::new(entry.clone(), b"v");
+        let draft = Draft::new(entry.clone(), b"v", Guess::First);
         draft.finish(entry, MainRevision(main).start(), previous, lease)
     }
 
@@ -297,5 +464,46 @@ mod tests {
         let (key, value) = (kv.key_bytes(), kv.value_bytes());
         drop(kv);
         assert_eq!((&key[..], &value[..]), (&b"k"[..], &b"v"[..]));
+    }
+
+    #[test]
+    fn a_wrong_guess_changes_nothing_that_can_be_read() {
+        let entry = Entry::new(b"k");
+        let revision = |main, sub| Revision {
+            main: MainRevision(main),
+            sub,
+        };
+        let many = {
+            let mut record = record(&entry, 2, None, LeaseId::new(1));
+            let mut numbers = record.numbers();
+            numbers.version = i64::from(u32::MAX);
+            let (_, bytes) = record.0.get_mut().expect("the only handle");
+            numbers.write(Shape::Full, bytes);
+            record
+        };
+        let first = record(&entry, 3, None, None);
+        assert_eq!(first.shape(), Shape::First);
+        for guess in [Guess::First, Guess::WithoutLease, Guess::WithLease] {
+            for previous in [None, Some(&first), Some(&many)] {
+                for (sub, lease) in [(0, None), (7, None), (0, LeaseId::new(-1))] {
+                    let draft = Draft::new(entry.clone(), b"value", guess);
+                    let record = draft.finish(&entry, revision(9, sub), previous, lease);
+                    assert_eq!(record.revision(), revision(9, sub));
+                    assert_eq!(
+                        record.numbers(),
+                        Numbers {
+                            sub,
+                            create_revision: MainRevision(
+                                previous.map_or(9, |kv| kv.create_revision().0)
+                            ),
+                            version: previous.map_or(1, |kv| kv.version() + 1),
+                            lease,
+                        }
+                    );
+                    assert_eq!((record.key(), record.value()), (&b"k"[..], &b"value"[..]));
+                    assert!(!record.is_tombstone());
+                }
+            }
+        }
     }
 }

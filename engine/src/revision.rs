@@ -97,7 +97,7 @@ impl CurrentRevision {
     }
 }
 
-/// The compacted revision: everything below it is gone. Nothing is compacted at first.
+/// The compacted revision: everything below it is gone.
 #[derive(Debug)]
 pub(crate) struct CompactedRevision(AtomicI64);
 
@@ -106,8 +106,15 @@ pub(crate) struct CompactedRevision(AtomicI64);
 const NEVER: i64 = -1;
 
 impl CompactedRevision {
-    pub(crate) fn new() -> Self {
-        Self(AtomicI64::new(NEVER))
+    /// The mark of an empty store that stands at `start`. Below the first of all revisions there is
+    /// nothing to compact; what lies below a later one is history that this store does not have.
+    pub(crate) fn of_empty_store(start: MainRevision) -> Self {
+        let mark = if start > MainRevision::FIRST {
+            start.0
+        } else {
+            NEVER
+        };
+        Self(AtomicI64::new(mark))
     }
 
     pub(crate) fn load(&self) -> Option<MainRevision> {

@@ -38,8 +38,8 @@ impl Store {
         let now = clock.now();
         Self {
             current: CurrentRevision::new(options.start_revision),
-            compacted: CompactedRevision::new(),
-            index: Index::new(),
+            compacted: CompactedRevision::of_empty_store(options.start_revision),
+            index: Index::new(options.faults),
             log: Log::new(),
             sequencer: Mutex::new(Rank::Sequencer, ()),
             pins: Pins::new(),

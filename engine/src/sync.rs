@@ -5,8 +5,12 @@
 //! builds with debug assertions panic when a lock is taken whose rank is not above every lock
 //! that the thread already holds. The table of ranks is in `ARCHITECTURE.md`.
 
-pub(crate) use imp::{AtomicI64, AtomicU64, block_on};
-pub(crate) use std::sync::atomic::Ordering;
+#[cfg(loom)]
+pub(crate) use imp::AtomicBool;
+pub(crate) use imp::{AtomicI64, AtomicPtr, AtomicU64, block_on};
+/// Counts handles. Models do not explore it: there are too many, and counting is all that they do.
+pub(crate) use std::sync::atomic::AtomicU32 as ReferenceCount;
+pub(crate) use std::sync::atomic::{Ordering, fence};
 pub(crate) use std::sync::{Arc, Weak};
 
 use std::fmt;
@@ -19,7 +23,7 @@ mod imp {
     pub(crate) use parking_lot::{
         Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
     };
-    pub(crate) use std::sync::atomic::{AtomicI64, AtomicU64};
+    pub(crate) use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64};
     pub(super) use std::thread_local;
 
     use std::future::Future;
@@ -71,7 +75,7 @@ mod imp {
 #[cfg(loom)]
 mod imp {
     pub(crate) use loom::future::{AtomicWaker, block_on};
-    pub(crate) use loom::sync::atomic::{AtomicI64, AtomicU64};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64};
     pub(crate) use loom::sync::{
         Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
     };
@@ -121,6 +125,12 @@ pub(crate) enum Rank {
     Queue,
     /// The time of a clock and who follows it.
     Clock,
+    /// Memory of one size.
+    #[cfg(not(loom))]
+    PoolClass,
+    /// Memory that was mapped.
+    #[cfg(not(loom))]
+    PoolChunks,
 }
 
 #[cfg(debug_assertions)]
@@ -183,6 +193,20 @@ impl<T> Mutex<T> {
         expect(unused_variables, reason = "checked in debug")
     )]
     pub(crate) fn new(rank: Rank, value: T) -> Self {
+        Self {
+            #[cfg(debug_assertions)]
+            rank,
+            inner: imp::Mutex::new(value),
+        }
+    }
+
+    /// As [`Mutex::new`], for statics.
+    #[cfg(not(loom))]
+    #[cfg_attr(
+        not(debug_assertions),
+        expect(unused_variables, reason = "checked in debug")
+    )]
+    pub(crate) const fn new_static(rank: Rank, value: T) -> Self {
         Self {
             #[cfg(debug_assertions)]
             rank,

@@ -7,7 +7,7 @@ use crate::error::{PutError, ReadError, TxnError};
 use crate::key::KeyRange;
 use crate::pins::Pin;
 use crate::read::{Range, RangeResult};
-use crate::record::{KeyValue, LeaseId};
+use crate::record::{KeyValue, LeaseId, PUT_BYTES_MAX};
 use crate::revision::{MainRevision, Revision};
 use crate::store::Store;
 
@@ -345,10 +345,15 @@ impl Store {
         if put.key.is_empty() {
             return Err(PutError::EmptyKey);
         }
+        let value_len = put.value.as_ref().map_or(0, Bytes::len);
+        if put.key.len().max(value_len) > PUT_BYTES_MAX {
+            return Err(PutError::TooLarge);
+        }
+        let with_lease = put.lease != PutLease::Detach;
         Ok(put
             .value
             .as_ref()
-            .map(|value| self.prepare_put(&put.key, value)))
+            .map(|value| self.prepare_put(&put.key, value, with_lease)))
     }
 }
 
@@ -548,7 +553,9 @@ fn apply_put(
     };
     let prepared = prepared.unwrap_or_else(|| {
         let value = kept.as_ref().map_or(&[][..], KeyValue::value);
-        writer.store().prepare_put(&put.key, value)
+        writer
+            .store()
+            .prepare_put(&put.key, value, put.lease != PutLease::Detach)
     });
     let lease = match put.lease {
         PutLease::Detach => None,

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use revstore_engine::{
@@ -171,7 +174,7 @@ fn le_11_leases_are_listed_by_what_is_left_of_them() {
 }
 
 #[test]
-fn many_leases_that_expire_at_once_all_do() {
+fn le_6_le_13_many_leases_that_expire_at_once_all_do() {
     let (engine, clock) = engine();
     for number in 1..=2000 {
         let lease = engine.grant(LeaseId::new(number), 5).unwrap().id;
@@ -185,4 +188,55 @@ fn many_leases_that_expire_at_once_all_do() {
     assert!(engine.get("k1").is_none());
     // One revision for each lease.
     assert_eq!(engine.current_revision(), MainRevision(1 + 2 * 2000));
+}
+
+/// Two leases end at the same time, and somebody acts between the one revoke and the other.
+struct BetweenRevokes {
+    engine: Engine,
+    second: LeaseId,
+    acted: AtomicBool,
+}
+
+impl Wake for BetweenRevokes {
+    fn wake(self: Arc<Self>) {
+        if self.acted.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (engine, second) = (&self.engine, self.second);
+        attach(engine, "late", second);
+        let status = engine.lease(second, true).unwrap();
+        assert_eq!(status.remaining, Duration::ZERO, "LE-10");
+        assert_eq!(status.keys, ["late", "second"]);
+        assert_eq!(engine.leases(), [second], "LE-11");
+        assert_eq!(engine.keep_alive(second), Err(LeaseError::NotFound), "LE-9");
+    }
+}
+
+#[test]
+fn le_15_le_9_what_is_over_and_not_yet_revoked_takes_keys_and_cannot_be_saved() {
+    let (engine, clock) = engine();
+    let first = engine.grant(LeaseId::new(1), 5).unwrap().id;
+    let second = engine.grant(LeaseId::new(2), 5).unwrap().id;
+    attach(&engine, "first", first);
+    attach(&engine, "second", second);
+    let between = Arc::new(BetweenRevokes {
+        engine: engine.clone(),
+        second,
+        acted: AtomicBool::new(false),
+    });
+    let mut watches = engine.watch_stream();
+    watches
+        .watch(WatchOptions::of(KeyRange::one("first")))
+        .unwrap();
+    let waker = Waker::from(between.clone());
+    let waiting = watches.poll_response(&mut Context::from_waker(&waker));
+    assert!(waiting.is_pending());
+    clock.advance(seconds(5));
+    assert!(between.acted.load(Ordering::Relaxed));
+    assert!(engine.leases().is_empty());
+    for key in ["first", "second", "late"] {
+        assert!(engine.get(key).is_none(), "{key} goes with its lease");
+    }
+    // Two puts, the first revoke, the late put, the second revoke.
+    assert_eq!(engine.current_revision(), MainRevision(6));
 }

@@ -580,14 +580,14 @@ impl Run {
                 }
             }
         }
+        if let Ok(compaction) = self.engine.compact(MainRevision(self.model.current)) {
+            compaction.run();
+        }
         self.check_size();
     }
 
     /// The bytes that the engine counts are the bytes that it keeps.
     fn check_size(&self) {
-        if let Ok(compaction) = self.engine.compact(MainRevision(self.model.current)) {
-            compaction.run();
-        }
         let kept = self.engine.history(None).unwrap().versions;
         let bytes: u64 = kept.iter().map(KeyValue::size_bytes).sum();
         assert_eq!(self.engine.stats().history_bytes, bytes);
@@ -603,6 +603,7 @@ fn check(steps: Vec<Step>) {
     };
     for step in steps {
         run.step(step);
+        run.check_size();
     }
     run.finish();
 }

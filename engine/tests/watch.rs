@@ -244,6 +244,25 @@ fn wa_40_to_42_a_watch_behind_the_mark_ends_and_keeps_its_id() {
 }
 
 #[test]
+fn fl_17_a_watch_of_what_was_before_the_start_revision_ends() {
+    let engine = Engine::builder().start_revision(MainRevision(1000)).build();
+    assert_eq!(engine.compacted_revision(), Some(MainRevision(1000)));
+    let past = |start| WatchOptions::of(KeyRange::all()).from(MainRevision(start));
+    let mut before = engine.watch(past(999)).unwrap();
+    assert_eq!(
+        before.next_blocking(),
+        Some(Err(WatchEnd::Compacted {
+            compacted: MainRevision(1000)
+        }))
+    );
+    let mut from_start = engine.watch(past(1000)).unwrap();
+    let written = engine.put("a", "1").unwrap().revision;
+    let first = from_start.next_blocking().unwrap().unwrap();
+    assert_eq!(first.events[0].kv.mod_revision(), written);
+    assert_eq!(written, MainRevision(1001));
+}
+
+#[test]
 fn wa_43_a_reader_overtaken_by_compaction_gets_what_was_queued_and_then_the_end() {
     let (engine, _) = engine();
     let mut watcher = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();

@@ -11,10 +11,11 @@ use revstore_proto::etcdserverpb::{
     AlarmRequest, AuthRoleGetRequest, AuthUserGetRequest, DeleteRangeRequest,
     LeaseTimeToLiveRequest, PutRequest, RangeRequest, RequestOp, TxnRequest, WatchCreateRequest,
 };
-use tonic::Request;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
+use tonic::{Extensions, Request};
 
-use crate::auth::Access;
+use crate::auth::{Access, Claim};
+use crate::certified::CertifiedName;
 use crate::convert::SMALLEST_KEY;
 use crate::node::Node;
 use crate::status::EtcdError;
@@ -27,21 +28,29 @@ const TOKEN_NAMES: [&str; 2] = ["token", "authorization"];
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
     token: Option<MetadataValue<Ascii>>,
+    certified: Option<CertifiedName>,
 }
 
 impl Credentials {
-    pub(crate) fn of(metadata: &MetadataMap) -> Self {
+    pub(crate) fn of<T>(request: &Request<T>) -> Self {
+        Self::new(request.metadata(), request.extensions())
+    }
+
+    fn new(metadata: &MetadataMap, extensions: &Extensions) -> Self {
         let token = TOKEN_NAMES.iter().find_map(|name| metadata.get(*name));
         Self {
             token: token.cloned(),
+            certified: extensions.get().cloned(),
         }
     }
 
-    fn token(&self) -> Option<&str> {
+    /// The token, or else whom the connection vouches for (TL-2).
+    fn claim(&self) -> Option<Claim<'_>> {
         // No token has other than visible letters.
-        self.token
-            .as_ref()
-            .map(|token| token.to_str().unwrap_or(""))
+        let token = self.token.as_ref();
+        let token = token.map(|token| Claim::Token(token.to_str().unwrap_or("")));
+        let certified = self.certified.as_ref();
+        token.or_else(|| certified.map(|name| Claim::Certified(name.as_str())))
     }
 }
 
@@ -50,11 +59,13 @@ impl Credentials {
 pub(crate) struct Sender<'a> {
     node: &'a Node,
     metadata: &'a MetadataMap,
+    extensions: &'a Extensions,
 }
 
 impl Sender<'_> {
     pub(crate) fn access(&self) -> Result<Access, EtcdError> {
-        self.node.access(&Credentials::of(self.metadata))
+        let credentials = Credentials::new(self.metadata, self.extensions);
+        self.node.access(&credentials)
     }
 
     /// Any user will do.
@@ -81,13 +92,14 @@ impl Node {
         let sender = Sender {
             node: self,
             metadata: request.metadata(),
+            extensions: request.extensions(),
         };
         rule(request.get_ref(), &sender)
     }
 
     /// What somebody may.
     pub(crate) fn access(&self, credentials: &Credentials) -> Result<Access, EtcdError> {
-        self.auth.access(credentials.token(), self.engine.now())
+        self.auth.access(credentials.claim(), self.engine.now())
     }
 }
 

@@ -31,7 +31,8 @@ pub(crate) fn of_history(history: &History) -> u32 {
 
 /// HK-2: everything above the mark; at or below it the version of each key that could be read at
 /// the hashed revision. So it does not show how far the removal behind the mark has come. Where
-/// nothing at all could be read, etcd counts what the compaction has left instead.
+/// a compaction at the hashed revision would keep nothing, etcd counts what the last one has left
+/// instead.
 fn kept(history: &History) -> impl Iterator<Item = &KeyValue> {
     let compacted = history.versions.partition_point(|version| {
         history
@@ -40,7 +41,7 @@ fn kept(history: &History) -> impl Iterator<Item = &KeyValue> {
     });
     let (below, above) = history.versions.split_at(compacted);
     let mut seen = HashSet::new();
-    if !below.is_empty() && newest(&history.versions).any(|version| !version.is_tombstone()) {
+    if !below.is_empty() && keeps_some(history) {
         // Above the mark they are counted anyway.
         seen.extend(above.iter().map(KeyValue::key));
     }
@@ -49,6 +50,19 @@ fn kept(history: &History) -> impl Iterator<Item = &KeyValue> {
         .collect();
     kept_below.reverse();
     kept_below.into_iter().chain(above)
+}
+
+/// Whether etcd would keep a version in a compaction at the hashed revision. It overlooks a key that
+/// one transaction there has deleted and put again (TXN-7).
+fn keeps_some(history: &History) -> bool {
+    let there = history.versions.iter().rev();
+    let there = there.take_while(|version| version.mod_revision() == history.revision);
+    let deleted: HashSet<_> = there
+        .filter(|version| version.is_tombstone())
+        .map(KeyValue::key)
+        .collect();
+    newest(&history.versions)
+        .any(|version| !version.is_tombstone() && !deleted.contains(version.key()))
 }
 
 /// The newest version of each key, newest first.

@@ -118,7 +118,7 @@ impl Lease for LeaseService {
     ) -> Result<Response<KeepAlives>, Status> {
         Ok(Response::new(KeepAlives {
             stopped: Some(self.node.shutdown.begun()),
-            credentials: Credentials::of(request.metadata()),
+            credentials: Credentials::of(&request),
             requests: request.into_inner(),
             node: self.node.clone(),
         }))

@@ -9,16 +9,20 @@
 //! short way through `status`, the one table of codes and texts. What a cluster would have to agree
 //! on passes `node` on the way, where limits and alarms stand.
 //!
+//! [`Gateway`] is the same for clients that speak JSON: it turns each request into such a call.
+//!
 //! Clause ids such as DM-20 name rules of etcd's behaviour.
 
 mod alarms;
 mod auth;
 mod auth_service;
 mod candidate;
+mod certified;
 mod cluster;
 mod codec;
 mod convert;
 mod election;
+mod gateway;
 mod guard;
 mod hash;
 mod header;
@@ -37,6 +41,7 @@ mod range_stream;
 mod routes;
 mod services;
 mod shutdown;
+mod snapshot;
 mod status;
 mod validate;
 mod version;
@@ -60,6 +65,8 @@ mod generated {
 
 pub use alarms::{Alarm, AlarmKind, Alarms};
 pub use auth::{AuthOptions, AuthTokens};
+pub use certified::CertifiedName;
+pub use gateway::Gateway;
 pub use identity::Identity;
 pub use limits::Limits;
 pub use services::{Services, ServicesBuilder};

@@ -1,9 +1,7 @@
 //! The maintenance service.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
-use futures_core::Stream;
 use revstore_engine::{Engine, MainRevision};
 use revstore_proto::etcdserverpb::alarm_request::AlarmAction;
 use revstore_proto::etcdserverpb::downgrade_request::DowngradeAction;
@@ -11,8 +9,8 @@ use revstore_proto::etcdserverpb::maintenance_server::Maintenance;
 use revstore_proto::etcdserverpb::{
     AlarmMember, AlarmRequest, AlarmResponse, AlarmType, DefragmentRequest, DefragmentResponse,
     DowngradeInfo, DowngradeRequest, DowngradeResponse, HashKvRequest, HashKvResponse, HashRequest,
-    HashResponse, MoveLeaderRequest, MoveLeaderResponse, SnapshotRequest, SnapshotResponse,
-    StatusRequest, StatusResponse,
+    HashResponse, MoveLeaderRequest, MoveLeaderResponse, SnapshotRequest, StatusRequest,
+    StatusResponse,
 };
 use tonic::{Request, Response, Status};
 
@@ -20,6 +18,7 @@ use crate::alarms::{Alarm, AlarmKind};
 use crate::guard;
 use crate::header::RAFT_TERM;
 use crate::node::Node;
+use crate::snapshot::SnapshotStream;
 use crate::status::EtcdError;
 use crate::{hash, status, version};
 
@@ -186,7 +185,7 @@ fn kind(alarm: i32) -> Option<AlarmKind> {
     }
 }
 
-fn alarm_member(alarm: Alarm) -> AlarmMember {
+pub(crate) fn alarm_member(alarm: Alarm) -> AlarmMember {
     let kind = match alarm.kind {
         AlarmKind::NoSpace => AlarmType::Nospace,
         AlarmKind::Corrupt => AlarmType::Corrupt,
@@ -237,14 +236,17 @@ impl Maintenance for MaintenanceService {
         Ok(Response::new(self.hash_kv(request.into_inner()).await?))
     }
 
-    type SnapshotStream = Pin<Box<dyn Stream<Item = Result<SnapshotResponse, Status>> + Send>>;
+    type SnapshotStream = SnapshotStream;
 
     async fn snapshot(
         &self,
         request: Request<SnapshotRequest>,
     ) -> Result<Response<Self::SnapshotStream>, Status> {
         self.guard_untranslated(&request)?;
-        Err(EtcdError::SnapshotUnsupported.to_status())
+        let node = self.node.clone();
+        let planning = tokio::task::spawn_blocking(move || SnapshotStream::of(&node));
+        let snapshot = planning.await.map_err(|_died| EtcdError::Internal)??;
+        Ok(Response::new(snapshot))
     }
 
     async fn move_leader(

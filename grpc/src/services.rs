@@ -121,6 +121,11 @@ impl Services {
         &self.inner.node.alarms
     }
 
+    /// Whether anybody is asked who they are.
+    pub fn is_auth_enabled(&self) -> bool {
+        self.inner.node.auth.is_on()
+    }
+
     /// How many proposals a cluster would have in its log by now (DM-13).
     pub fn raft_index(&self) -> u64 {
         self.inner.node.raft_index.get()

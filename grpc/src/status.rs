@@ -190,8 +190,6 @@ etcd_errors! {
     StreamFilterUnsupported => Unimplemented, "RangeStream does not support revision filters";
     /// The health of a service that is not there (HL-1).
     UnknownHealthService => NotFound, "unknown service";
-    /// The store is no bbolt file, and is not written as one (MT-6).
-    SnapshotUnsupported => Unimplemented, "revstore: there is no backend file to take a snapshot of";
     /// There is no older version to become (MT-13).
     DowngradeUnsupported => Unimplemented, "revstore: there is no older version to downgrade to";
     /// A password for a user who has none (AU-3). A text that etcd does not translate.
@@ -245,6 +243,7 @@ impl From<PutError> for EtcdError {
     fn from(error: PutError) -> Self {
         match error {
             PutError::EmptyKey => Self::EmptyKey,
+            PutError::TooLarge => Self::RequestTooLarge,
             PutError::KeyNotFound => Self::KeyNotFound,
             PutError::LeaseNotFound { .. } => Self::LeaseNotFound,
         }
@@ -333,6 +332,37 @@ pub(crate) fn malformed_path(path: &str) -> Status {
 pub(crate) fn message_too_large(bytes: usize, bytes_max: usize) -> Status {
     let text = format!("grpc: received message larger than max ({bytes} vs. {bytes_max})");
     Status::resource_exhausted(text)
+}
+
+/// HT-22: a path of the gateway that leads nowhere.
+pub(crate) fn no_route() -> Status {
+    Status::not_found("Not Found")
+}
+
+/// HT-22: another verb than POST at the gateway.
+pub(crate) fn only_post() -> Status {
+    Status::unimplemented("Method Not Allowed")
+}
+
+/// A JSON object without an end.
+pub(crate) fn json_ends_early() -> Status {
+    Status::invalid_argument("unexpected EOF")
+}
+
+/// Something else where a JSON object should begin.
+pub(crate) fn no_json_object(first: u8) -> Status {
+    let first = char::from(first);
+    Status::invalid_argument(format!("proto: syntax error: unexpected token {first}"))
+}
+
+/// A JSON object that is none, or not that of a message.
+pub(crate) fn malformed_json(error: &dyn fmt::Display) -> Status {
+    Status::invalid_argument(format!("proto: {error}"))
+}
+
+/// The gateway cannot read from a client, or write what a service answered.
+pub(crate) fn gateway_broken(error: &dyn fmt::Display) -> Status {
+    Status::internal(format!("gateway: {error}"))
 }
 
 #[cfg(test)]
@@ -426,8 +456,9 @@ mod tests {
         }
     }
 
+    /// With the rows that only a cluster or a fault on purpose can produce.
     #[test]
-    fn the_table_begins_with_section_j() {
+    fn er_2_the_table_begins_with_section_j() {
         let rows: Vec<_> = SECTION_J.lines().map(str::trim).collect();
         for (row, error) in rows.iter().zip(EtcdError::ALL) {
             let (name, text) = row.split_once(' ').unwrap();
@@ -447,7 +478,6 @@ mod tests {
                 EtcdError::StreamSortUnsupported,
                 EtcdError::StreamFilterUnsupported,
                 EtcdError::UnknownHealthService,
-                EtcdError::SnapshotUnsupported,
                 EtcdError::DowngradeUnsupported,
                 EtcdError::NoPasswordUser,
                 EtcdError::PasswordTooLong,
@@ -480,6 +510,7 @@ mod tests {
         check(lease.into(), EtcdError::LeaseNotFound);
         check(PutError::KeyNotFound.into(), EtcdError::KeyNotFound);
         check(PutError::EmptyKey.into(), EtcdError::EmptyKey);
+        check(PutError::TooLarge.into(), EtcdError::RequestTooLarge);
     }
 
     #[test]

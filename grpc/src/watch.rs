@@ -53,7 +53,7 @@ impl Watch for WatchService {
         &self,
         request: Request<Streaming<WatchRequest>>,
     ) -> Result<Response<WatchSession>, Status> {
-        let credentials = Credentials::of(request.metadata());
+        let credentials = Credentials::of(&request);
         let requests = request.into_inner();
         Ok(Response::new(WatchSession::new(
             self.node.clone(),

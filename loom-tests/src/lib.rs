@@ -12,9 +12,9 @@
 //! Without `--cfg loom` this crate is empty.
 //!
 //! # What they do not show
-//! The tree inside the index and the heap are seen through the locks around them; loom has no view
-//! into `triomphe`'s reference counts. `SeqCst` is treated as `AcqRel`. The engine's tests under real
-//! threads stand in for both.
+//! The tree inside the index and the heap are seen through the locks around them. Reference counts are
+//! not explored, only whether what is read was freed before; the pool of records is left out.
+//! `SeqCst` is treated as `AcqRel`. The engine's tests under real threads stand in for all three.
 //!
 //! # Models of your own program
 //! The engine is its real self under `--cfg loom`: a program that is built on it can be explored in the

@@ -71,7 +71,7 @@ pub struct Config {
     ///
     /// Our own (FL-17). A server in memory that starts again at 1 strands watchers that resume:
     /// their start revision lies in the future, and they wait in silence. Start the next server
-    /// above what the last one reached, and they are told *compacted* and list again.
+    /// at least two above what the last one reached, and they are told *compacted* and list again.
     pub start_revision: i64,
 }
 
@@ -226,6 +226,9 @@ pub struct ClientAuth {
     pub crl_file: Option<PathBuf>,
     /// Names of which a certificate must hold one; empty for any.
     pub allowed_hostnames: Vec<String>,
+    /// Whether the common name of a certificate is the user who makes a request, while auth is
+    /// enabled and no token says otherwise (TL-2). Default with `--client-cert-auth` only.
+    pub names_users: bool,
 }
 
 /// A version of TLS.

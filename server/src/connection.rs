@@ -8,12 +8,13 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::conn::auto,
 };
-use revstore_grpc::Shutdown;
+use revstore_grpc::{CertifiedName, Shutdown};
 
 use crate::{
     config::{Keepalive, Limits},
     dispatch::Dispatch,
     outbox::Outbox,
+    pings::Policed,
     tls::Acceptor,
     transport::Transport,
     turns::{Requests, Turns},
@@ -111,8 +112,8 @@ pub(crate) async fn serve(
     shutdown: Shutdown,
 ) -> Result<(), ConnectionError> {
     let mut stop = pin!(shutdown.begun());
-    let transport = match &protocol.security {
-        Security::Plain => transport,
+    let (transport, user) = match &protocol.security {
+        Security::Plain => (transport, None),
         Security::Closed => return Ok(()),
         Security::Tls(acceptor) => tokio::select! {
             biased;
@@ -120,9 +121,11 @@ pub(crate) async fn serve(
             secured = secure(transport, acceptor) => secured?,
         },
     };
-    let (outbox, requests) = (Outbox::new(transport), Requests::default());
+    let policed = Policed::new(transport, protocol.keepalive.min_time);
+    let (outbox, requests) = (Outbox::new(policed), Requests::default());
     let http = protocol.http(requests.clone());
-    let connection = pin!(http.serve_connection(TokioIo::new(outbox.gathered()), dispatch));
+    let connection =
+        pin!(http.serve_connection(TokioIo::new(outbox.gathered()), dispatch.of_user(user)));
     let mut turns = Turns::new(connection, requests, outbox);
     tokio::select! {
         biased;
@@ -143,7 +146,10 @@ pub(crate) enum ConnectionError {
     Http(Box<dyn std::error::Error + Send + Sync>),
 }
 
-async fn secure(transport: Transport, acceptor: &Acceptor) -> Result<Transport, ConnectionError> {
+async fn secure(
+    transport: Transport,
+    acceptor: &Acceptor,
+) -> Result<(Transport, Option<CertifiedName>), ConnectionError> {
     let handshake = async {
         if let Transport::Tcp(tcp) = &transport {
             let mut first = [0];
@@ -167,7 +173,11 @@ async fn secure(transport: Transport, acceptor: &Acceptor) -> Result<Transport, 
             .map_err(ConnectionError::Handshake)
     };
     match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
-        Ok(stream) => Ok(Transport::Other(Box::new(stream?))),
+        Ok(stream) => {
+            let stream = stream?;
+            let user = acceptor.user(&stream);
+            Ok((Transport::Other(Box::new(stream)), user))
+        }
         Err(_) => Err(ConnectionError::Handshake(io::ErrorKind::TimedOut.into())),
     }
 }

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use revstore_grpc::Services;
-use tower_service::Service as _;
+use revstore_grpc::{CertifiedName, Services};
+use tower_service::Service;
 
 use crate::calls::{Call, Calls, Received, Sent};
 
@@ -23,19 +23,47 @@ use crate::calls::{Call, Calls, Received, Sent};
 pub(crate) struct Dispatch {
     grpc: Option<Grpc>,
     http: Option<Router>,
+    /// Whose connection it is.
+    user: Option<CertifiedName>,
 }
 
-/// The services and what counts their calls.
+/// The services and what counts their calls, also those that the gateway makes.
 #[derive(Clone, Debug)]
 pub(crate) struct Grpc {
     pub(crate) services: Services,
     pub(crate) calls: Calls,
 }
 
+impl<B> Service<Request<B>> for Grpc
+where
+    B: Body<Data = Bytes, Error: Into<AnyError>> + Send + Unpin + 'static,
+{
+    type Response = Response<Sent<tonic::body::Body>>;
+    type Error = Infallible;
+    type Future = BoxAnswer<Sent<tonic::body::Body>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let call = self.calls.start(request.uri().path());
+        let request = request.map(|body| call.receive(body));
+        let answer = self.services.call(request);
+        Box::pin(async move { Ok(call.send(answer.await?)) })
+    }
+}
+
 impl Dispatch {
     /// Serves what is given. At least one should be.
     pub(crate) fn new(grpc: Option<Grpc>, http: Option<Router>) -> Self {
-        Self { grpc, http }
+        let user = None;
+        Self { grpc, http, user }
+    }
+
+    /// The same for a connection whose client has shown who it is.
+    pub(crate) fn of_user(self, user: Option<CertifiedName>) -> Self {
+        Self { user, ..self }
     }
 
     /// Whether all else is turned away (HT-13).
@@ -49,10 +77,14 @@ impl hyper::service::Service<Request<Incoming>> for Dispatch {
     type Error = Infallible;
     type Future = Answer;
 
-    fn call(&self, request: Request<Incoming>) -> Answer {
+    fn call(&self, mut request: Request<Incoming>) -> Answer {
+        if let Some(user) = &self.user {
+            request.extensions_mut().insert(user.clone());
+        }
         match (&self.grpc, &self.http) {
             (Some(grpc), _) if is_grpc(&request) => {
                 let call = grpc.calls.start(request.uri().path());
+                // As `Grpc` does, with one box less.
                 let request: Request<Received<_>> = request.map(|body| call.receive(body));
                 Answer::Grpc {
                     answer: grpc.services.clone().call(request),
@@ -73,6 +105,8 @@ fn is_grpc<B>(request: &Request<B>) -> bool {
             .get(header::CONTENT_TYPE)
             .is_some_and(|it| it.as_bytes().starts_with(b"application/grpc"))
 }
+
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 type BoxAnswer<B> = Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>> + Send>>;
 
@@ -123,7 +157,7 @@ pub(crate) enum AnswerBody {
 
 impl Body for AnswerBody {
     type Data = Bytes;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Error = AnyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
@@ -155,6 +189,7 @@ impl fmt::Debug for Dispatch {
         f.debug_struct("Dispatch")
             .field("grpc", &self.grpc.is_some())
             .field("http", &self.http.is_some())
+            .field("user", &self.user)
             .finish()
     }
 }

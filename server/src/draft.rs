@@ -458,6 +458,7 @@ impl Draft {
                 trusted_ca_file,
                 crl_file: path(&self.client_crl_file),
                 allowed_hostnames: owned(split(&self.client_allowed_hostnames)),
+                names_users: self.client_cert_auth,
             }),
             cipher_suites: owned(split(&self.cipher_suites)),
             min_version,

@@ -453,8 +453,8 @@ pub(crate) static SECTIONS: &[Section] = &[
                 "start-revision",
                 "1",
                 Setter::Int(|draft, revision| draft.start_revision = revision),
-                "The revision the empty store starts at. After a restart, a number above what the \
-                 last server reached lets resuming watchers notice.",
+                "The revision the empty store starts at. After a restart, a number at least two above \
+                 what the last server reached lets resuming watchers notice.",
             ),
             Flag::new(
                 COMPACTION_INTERVAL,

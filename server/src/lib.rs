@@ -18,7 +18,7 @@
 //! | `run`, `signal` | the life of the process |
 //! | `server` | a server inside a program |
 //! | `node` | both from here on: from a configuration to ports |
-//! | `listener`, `serve`, `connection`, `turns`, `outbox`, `transport`, `tls` | sockets, from the port down to the bytes |
+//! | `listener`, `serve`, `connection`, `turns`, `outbox`, `pings`, `transport`, `tls`, `common_name` | sockets, from the port down to the bytes |
 //! | `dispatch` | gRPC or HTTP |
 //! | `calls` | counters of gRPC calls |
 //! | `http` | health, version, metrics and the like |
@@ -34,7 +34,6 @@
 //!   `default=http://localhost:2380` and refuses to start if the URLs are others.
 //! - `--client-cert-auth` needs `--trusted-ca-file`; etcd then trusts whom the system trusts.
 //! - Watches and keep-alives end at once when the server stops (FL-15).
-//! - Too frequent pings are not punished (LI-5): the HTTP/2 library does not tell of them.
 //! - Hosts are not resolved, nor is `0.0.0.0` replaced by an address of the machine, so that ids
 //!   depend on the configuration alone.
 
@@ -43,6 +42,7 @@ mod auth_token;
 mod auto_compaction;
 mod byte_size;
 mod calls;
+mod common_name;
 mod config;
 mod config_file;
 mod connection;
@@ -64,6 +64,7 @@ mod listener;
 mod log;
 mod node;
 mod outbox;
+mod pings;
 mod run;
 mod serve;
 mod server;

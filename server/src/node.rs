@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use revstore_engine::{Engine, EngineBuilder, MainRevision};
-use revstore_grpc::{AuthOptions, AuthTokens, Identity, Services, Shutdown};
+use revstore_grpc::{AuthOptions, AuthTokens, Gateway, Identity, Services, Shutdown};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -159,7 +159,8 @@ fn log_traffic(log: &Log, sockets: &Sockets) {
 }
 
 fn ports(config: &Config, sockets: Sockets, grpc: &Grpc, facts: &Arc<Facts>) -> Vec<Port> {
-    let http = http::client_routes(facts);
+    let gateway = Gateway::new(grpc.clone(), &limits(config));
+    let http = http::client_routes(facts, &gateway);
     let only_http = |routes: Router| Dispatch::new(None, Some(routes));
     let is_http_elsewhere = config.has_separate_http();
     let kinds = [

@@ -14,7 +14,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::transport::Transport;
+use crate::{pings::Policed, transport::Transport};
 
 /// What an outbox holds before it is sent in the middle of a turn.
 const OUTBOX_BYTES_MAX: usize = 64 * 1024;
@@ -35,7 +35,7 @@ pub(crate) struct Outbox {
 
 #[derive(Debug)]
 struct Inner {
-    transport: Transport,
+    transport: Policed<Transport>,
     waiting: Vec<u8>,
     /// Bytes of `waiting` that are sent already.
     sent: usize,
@@ -45,7 +45,7 @@ struct Inner {
 
 impl Outbox {
     /// An outbox in front of a transport.
-    pub(crate) fn new(transport: Transport) -> Self {
+    pub(crate) fn new(transport: Policed<Transport>) -> Self {
         let inner = Inner {
             transport,
             waiting: Vec::new(),
@@ -166,7 +166,7 @@ impl AsyncWrite for Gathered {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::poll_fn, task::Waker};
+    use std::{future::poll_fn, task::Waker, time::Duration};
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
@@ -174,7 +174,8 @@ mod tests {
 
     fn pair(bytes_max: usize) -> (Outbox, Gathered, DuplexStream) {
         let (ours, theirs) = tokio::io::duplex(bytes_max);
-        let outbox = Outbox::new(Transport::Other(Box::new(ours)));
+        let transport = Transport::Other(Box::new(ours));
+        let outbox = Outbox::new(Policed::new(transport, Duration::ZERO));
         let gathered = outbox.gathered();
         (outbox, gathered, theirs)
     }

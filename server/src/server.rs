@@ -206,7 +206,8 @@ impl ServerBuilder {
         self
     }
 
-    /// The revision that the empty store starts at; the first write gets the next one (FL-17).
+    /// The revision that the empty store starts at; the first write gets the next one, and what
+    /// lies below counts as compacted (FL-17).
     pub fn start_revision(mut self, revision: i64) -> Self {
         self.config.start_revision = revision;
         self

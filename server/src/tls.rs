@@ -12,6 +12,7 @@ use std::{
 
 use parking_lot::Mutex;
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
+use revstore_grpc::CertifiedName;
 use rustls::{
     DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
     SupportedCipherSuite, SupportedProtocolVersion,
@@ -32,6 +33,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 
 use crate::{
+    common_name::common_name,
     config::{Certificate, ClientAuth, Tls, TlsVersion},
     timestamp::Timestamp,
 };
@@ -46,6 +48,7 @@ pub(crate) struct Acceptor {
     with_h2: Arc<ServerConfig>,
     /// For all others: agrees on no protocol, and HTTP/1.1 is spoken all the same (HT-2).
     without_alpn: Arc<ServerConfig>,
+    names_users: bool,
 }
 
 /// Why the TLS settings cannot be used.
@@ -122,7 +125,20 @@ impl Acceptor {
         Ok(Self {
             with_h2: Arc::new(with_h2),
             without_alpn: Arc::new(without_alpn),
+            names_users: tls
+                .client_auth
+                .as_ref()
+                .is_some_and(|auth| auth.names_users),
         })
+    }
+
+    /// Who the client of a connection is, if certificates say so (TL-2).
+    pub(crate) fn user<T>(&self, stream: &TlsStream<T>) -> Option<CertifiedName> {
+        let certificates = stream.get_ref().1.peer_certificates();
+        let own = certificates.and_then(<[_]>::first);
+        let own = own.filter(|_| self.names_users)?;
+        // Without a name it still is a certificate, of nobody who is known.
+        Some(CertifiedName::new(common_name(own).unwrap_or_default()))
     }
 
     /// Performs one handshake. Its duration is for the caller to bound.

@@ -187,12 +187,13 @@ mod tests {
         future::{pending, poll_fn, ready},
         pin::pin,
         sync::atomic::AtomicUsize,
+        time::Duration,
     };
 
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::transport::Transport;
+    use crate::{pings::Policed, transport::Transport};
 
     #[derive(Default)]
     struct Count(AtomicUsize);
@@ -211,7 +212,10 @@ mod tests {
 
     fn outbox() -> Outbox {
         let (ours, _theirs) = tokio::io::duplex(64);
-        Outbox::new(Transport::Other(Box::new(ours)))
+        Outbox::new(Policed::new(
+            Transport::Other(Box::new(ours)),
+            Duration::ZERO,
+        ))
     }
 
     /// Polls a connection once, which leaves these requests the first time; says how often it was

@@ -13,6 +13,9 @@ use crate::tools::Tool;
 /// How often a start is tried when the port that was free is taken by the time etcd wants it.
 const PORT_ATTEMPTS: usize = 5;
 
+/// Where in its directory an etcd has its data.
+pub const DATA: &str = "default.etcd";
+
 /// A running etcd with a data directory of its own, on loopback ports of its own.
 #[derive(Debug)]
 pub struct Etcd {
@@ -32,16 +35,24 @@ impl Etcd {
     /// When etcd is missing or does not get ready.
     pub fn start(options: &Options) -> io::Result<Self> {
         for _ in 1..PORT_ATTEMPTS {
-            match Self::attempt(options)? {
+            match Self::attempt(options, data_dir()?)? {
                 Err(failure) if failure.stderr().contains("address already in use") => {}
                 result => return result.map_err(io::Error::other),
             }
         }
-        Self::attempt(options)?.map_err(io::Error::other)
+        Self::attempt(options, data_dir()?)?.map_err(io::Error::other)
     }
 
-    fn attempt(options: &Options) -> io::Result<Result<Self, Failure>> {
-        let data = TempDir::with_prefix("revstore-tests-etcd-")?;
+    /// Starts an etcd with what another one, or `etcdctl snapshot restore`, has left in the directory
+    /// [`DATA`] of `data`.
+    ///
+    /// # Errors
+    /// When etcd is missing or does not get ready.
+    pub fn start_on(data: TempDir) -> io::Result<Self> {
+        Self::attempt(&Options::default(), data)?.map_err(io::Error::other)
+    }
+
+    fn attempt(options: &Options, data: TempDir) -> io::Result<Result<Self, Failure>> {
         let port = if options.json_gateway {
             free_port()?
         } else {
@@ -66,6 +77,10 @@ impl Endpoint for Etcd {
     }
 }
 
+fn data_dir() -> io::Result<TempDir> {
+    TempDir::with_prefix("revstore-tests-etcd-")
+}
+
 fn command(options: &Options, port: u16, data: &TempDir) -> io::Result<Command> {
     let program = Tool::Etcd
         .locate()
@@ -73,9 +88,7 @@ fn command(options: &Options, port: u16, data: &TempDir) -> io::Result<Command> 
     let mut command = Command::new(program);
     // Each ETCD_* variable is a flag to etcd.
     command.env_clear();
-    command
-        .arg("--data-dir")
-        .arg(data.path().join("default.etcd"));
+    command.arg("--data-dir").arg(data.path().join(DATA));
     command.arg("--unsafe-no-fsync=true");
     command.args(options.flags(port));
     Ok(command)

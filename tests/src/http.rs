@@ -1,6 +1,6 @@
 //! One HTTP request at a time, enough for the endpoints that probes and harnesses ask.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 use crate::poll;
@@ -14,46 +14,122 @@ pub struct Response {
     pub body: String,
 }
 
-/// Asks `address` for `path` and reads the answer to its end.
-///
-/// It speaks HTTP/1.0, which has neither chunks nor connections that stay open.
-///
-/// # Errors
-/// Any error of the connection, and `InvalidData` for something that is not an HTTP answer.
-pub fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
-    let mut stream = TcpStream::connect_timeout(&address, poll::LIMIT)?;
-    stream.set_read_timeout(Some(poll::LIMIT))?;
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    parse(&String::from_utf8_lossy(&answer))
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not an HTTP answer"))
+/// A request, sent as HTTP/1.0, which has neither chunks nor connections that stay open.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The verb, such as `GET`.
+    pub method: &'a str,
+    /// The path with what follows it.
+    pub path: &'a str,
+    /// Headers besides those that every request has.
+    pub headers: &'a [(&'a str, &'a str)],
+    /// The whole body.
+    pub body: &'a str,
 }
 
-fn parse(answer: &str) -> Option<Response> {
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?;
-    Some(Response {
-        status: status.parse().ok()?,
-        body: body.to_owned(),
-    })
+impl Request<'_> {
+    /// Sends it and reads the answer to its end.
+    ///
+    /// # Errors
+    /// Any error of the connection, and `InvalidData` for something that is not an HTTP answer.
+    pub fn send(&self, address: SocketAddr) -> io::Result<Response> {
+        self.send_for_lines(address, usize::MAX)
+    }
+
+    /// Sends it, reads the answer to its end or until so many lines of its body are there, and
+    /// closes the connection.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_for_lines(&self, address: SocketAddr, lines_max: usize) -> io::Result<Response> {
+        let mut stream = TcpStream::connect_timeout(&address, poll::LIMIT)?;
+        stream.set_read_timeout(Some(poll::LIMIT))?;
+        stream.write_all(self.text(address).as_bytes())?;
+        let mut answer = BufReader::new(stream);
+        let status = read_head(&mut answer)?;
+        let mut body = Vec::new();
+        for _ in 0..lines_max {
+            if answer.read_until(b'\n', &mut body)? == 0 {
+                break;
+            }
+        }
+        Ok(Response {
+            status,
+            body: String::from_utf8_lossy(&body).into_owned(),
+        })
+    }
+
+    fn text(&self, address: SocketAddr) -> String {
+        let Self {
+            method,
+            path,
+            headers,
+            body,
+        } = self;
+        let headers: String = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
+        let length = body.len();
+        format!(
+            "{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        )
+    }
+}
+
+/// Asks `address` for `path` and reads the answer to its end.
+///
+/// # Errors
+/// As [`Request::send`].
+pub fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
+    let request = Request {
+        method: "GET",
+        path,
+        headers: &[],
+        body: "",
+    };
+    request.send(address)
+}
+
+/// Reads up to the body; returns the status code.
+fn read_head(answer: &mut impl BufRead) -> io::Result<u16> {
+    let no_http = || io::Error::new(io::ErrorKind::InvalidData, "not an HTTP answer");
+    let mut line = String::new();
+    answer.read_line(&mut line)?;
+    let status = line.strip_prefix("HTTP/1.").ok_or_else(no_http)?;
+    let status = status.split([' ', '\r']).nth(1).ok_or_else(no_http)?;
+    let status = status.parse().map_err(|_| no_http())?;
+    loop {
+        line.clear();
+        match (answer.read_line(&mut line)?, line.as_str()) {
+            (0, _) => return Err(no_http()),
+            (_, "\r\n") => return Ok(status),
+            _ => {}
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn status(answer: &str) -> Option<u16> {
+        read_head(&mut answer.as_bytes()).ok()
+    }
+
     #[test]
-    fn parses_status_and_body() {
-        let answer = parse("HTTP/1.0 503 Service Unavailable\r\nA: b\r\n\r\n{\r\n\r\n}\n");
-        assert_eq!(
-            answer,
-            Some(Response {
-                status: 503,
-                body: "{\r\n\r\n}\n".to_owned()
-            })
-        );
-        assert_eq!(parse("HTTP/1.1 OK\r\n\r\n"), None);
-        assert_eq!(parse("SSH-2.0-x\r\n"), None);
+    fn the_head_ends_before_the_body() {
+        let mut answer = "HTTP/1.0 503 Service Unavailable\r\nA: b\r\n\r\n{\r\n\r\n}\n".as_bytes();
+        assert_eq!(read_head(&mut answer).unwrap(), 503);
+        assert_eq!(answer, b"{\r\n\r\n}\n");
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told() {
+        assert_eq!(status("HTTP/1.1 200\r\n\r\n"), Some(200));
+        assert_eq!(status("HTTP/1.1 OK\r\n\r\n"), None);
+        assert_eq!(status("HTTP/1.1 200 OK\r\nA: b\r\n"), None);
+        assert_eq!(status("SSH-2.0-x\r\n"), None);
+        assert_eq!(status(""), None);
     }
 }

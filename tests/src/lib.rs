@@ -9,15 +9,19 @@
 //! - [`etcd`] starts a real etcd behind that seam, [`revstore`] ours;
 //! - [`etcdctl`] runs the stock command line client against a server;
 //! - [`transcript`] replays a shell session and compares it with what was expected;
+//! - [`gateway`] does the same with requests to the JSON gateway;
 //! - [`scenario`] replays gRPC requests recorded with a real etcd;
-//! - [`differential`] sends random ones to a real etcd and to ours.
+//! - [`differential`] sends random ones to a real etcd and to ours;
+//! - [`clauses`] tells which clauses of the behaviour specifications which test cites.
 //!
 //! Nothing here uses a fixed port or depends on the order of tests, and every wait has a limit.
 //! Servers listen on the loopback interface only.
 
+pub mod clauses;
 pub mod differential;
 pub mod etcd;
 pub mod etcdctl;
+pub mod gateway;
 pub mod http;
 pub mod poll;
 pub mod process;

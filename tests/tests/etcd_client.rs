@@ -5,7 +5,9 @@
     reason = "a failed step is a failed test, and the server's log says why"
 )]
 
+use std::collections::BTreeSet;
 use std::future::Future;
+use std::time::Duration;
 
 use etcd_client::{
     AlarmAction, AlarmType, Client, Compare, CompareOp, Error, EventType, GetOptions,
@@ -17,7 +19,16 @@ use revstore_tests::server::{Options, Servers};
 
 /// Runs `session` with a client of a fresh server.
 fn with_client<F: Future<Output = ()>>(servers: &Servers, session: impl FnOnce(Client) -> F) {
-    let server = servers.fresh(&Options::default());
+    with_client_of(servers, &Options::default(), session);
+}
+
+/// The same, of a server with options.
+fn with_client_of<F: Future<Output = ()>>(
+    servers: &Servers,
+    options: &Options,
+    session: impl FnOnce(Client) -> F,
+) {
+    let server = servers.fresh(options);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -155,6 +166,121 @@ fn watch(servers: &Servers) {
     });
 }
 
+/// WA-1, WA-2, WA-20 and WA-30, with ten thousand watches on one stream.
+fn many_watches(servers: &Servers) {
+    const WATCHES: i64 = 10_000;
+    with_client(servers, async |mut client| {
+        // Half of them watch the same key, the others a key each.
+        let key = |id: i64| match id % 2 {
+            0 => "common".to_owned(),
+            _ => format!("own {id}"),
+        };
+        let stream = client.watch(key(0), None).await.unwrap();
+        let (mut requests, mut responses) = stream.split();
+        let create = async {
+            for id in 1..WATCHES {
+                requests.watch(key(id), None).await.unwrap();
+            }
+        };
+        let created = async {
+            for id in 0..WATCHES {
+                let response = responses.message().await.unwrap().unwrap();
+                assert_eq!((response.watch_id(), response.created()), (id, true));
+            }
+        };
+        tokio::join!(create, created);
+
+        client.put(key(7777), "", None).await.unwrap();
+        let told = responses.message().await.unwrap().unwrap();
+        assert_eq!((told.watch_id(), told.events().len()), (7777, 1));
+        client.put(key(0), "", None).await.unwrap();
+        let mut told = BTreeSet::new();
+        while told.len() < 5000 {
+            let response = responses.message().await.unwrap().unwrap();
+            assert_eq!(response.events()[0].kv().unwrap().mod_revision(), 3);
+            assert!(told.insert(response.watch_id()), "told twice");
+        }
+        assert!(told.iter().all(|id| id % 2 == 0), "{told:?}");
+
+        let cancel = async {
+            for id in 0..WATCHES {
+                requests.cancel(id).await.unwrap();
+            }
+        };
+        let canceled = async {
+            for id in 0..WATCHES {
+                let response = responses.message().await.unwrap().unwrap();
+                assert_eq!((response.watch_id(), response.canceled()), (id, true));
+            }
+        };
+        tokio::join!(cancel, canceled);
+    });
+}
+
+/// WA-30, WA-31, WA-32 and WA-34: history comes in whole revisions, in batches of a thousand at most.
+fn batches_of_history(servers: &Servers) {
+    const REVISIONS: i64 = 1200;
+    with_client(servers, async |mut client| {
+        let puts = Txn::new().and_then([TxnOp::put("a", "", None), TxnOp::put("b", "", None)]);
+        for _ in 0..REVISIONS {
+            client.txn(puts.clone()).await.unwrap();
+        }
+        let options = WatchOptions::new().with_all_keys().with_start_revision(2);
+        let mut stream = client.watch("", Some(options)).await.unwrap();
+        assert!(stream.message().await.unwrap().unwrap().created());
+        let (mut expected, mut batches) = (2, 0);
+        while expected < 2 + REVISIONS {
+            let response = stream.message().await.unwrap().unwrap();
+            assert_eq!(response.header().unwrap().revision(), 1 + REVISIONS);
+            assert!(response.events().len() <= 2000, "{batches} batches before");
+            for pair in response.events().chunks(2) {
+                let kvs: Vec<_> = pair.iter().filter_map(|event| event.kv()).collect();
+                let told: Vec<_> = kvs.iter().map(|kv| (kv.key(), kv.mod_revision())).collect();
+                assert_eq!(told, [(&b"a"[..], expected), (&b"b"[..], expected)]);
+                expected += 1;
+            }
+            batches += 1;
+        }
+        assert!(batches > 1);
+    });
+}
+
+/// WA-50, WA-51 and WA-52: a quiet watch hears of progress by itself, and of nothing before it twice.
+fn progress_at_intervals(servers: &Servers) {
+    let options = Options {
+        watch_progress_interval: Some(Duration::from_millis(100)),
+        ..Options::default()
+    };
+    with_client_of(servers, &options, async |mut client| {
+        let options = WatchOptions::new().with_progress_notify();
+        let mut stream = client.watch("k", Some(options)).await.unwrap();
+        assert!(stream.message().await.unwrap().unwrap().created());
+        client.put("other", "", None).await.unwrap();
+        let mut progress = 0;
+        while progress < 2 {
+            let response = stream.message().await.unwrap().unwrap();
+            assert_eq!((response.watch_id(), response.events().len()), (0, 0));
+            progress = response.header().unwrap().revision();
+        }
+        client.put("k", "", None).await.unwrap();
+        let mut told = 0;
+        while told == 0 || progress < 3 {
+            let response = stream.message().await.unwrap().unwrap();
+            let revision = response.header().unwrap().revision();
+            assert!(revision >= progress);
+            progress = revision;
+            for event in response.events() {
+                assert_eq!((event.kv().unwrap().mod_revision(), told), (3, 0));
+                told = 3;
+            }
+        }
+        // From now on there is progress at 3 only, and the event does not come again.
+        let response = stream.message().await.unwrap().unwrap();
+        assert_eq!(response.header().unwrap().revision(), 3);
+        assert!(response.events().is_empty());
+    });
+}
+
 fn lease(servers: &Servers) {
     with_client(servers, async |mut client| {
         let options = LeaseGrantOptions::new().with_id(7);
@@ -241,6 +367,9 @@ on_every_server! {
     txn,
     compact,
     watch,
+    many_watches,
+    batches_of_history,
+    progress_at_intervals,
     lease,
     maintenance,
     cluster,

@@ -25,16 +25,10 @@ fn small_load(servers: &Servers) {
     session.expect(check.wait_for_exit(DURATION + poll::LIMIT).map(drop));
     let printed = check.output(Stream::Stdout);
     // A progress bar, drawn over itself and not always ended by a new line, then the report.
-    let verdict = |line: &str| line.find("PASS").or_else(|| line.find("FAIL"));
-    let report: Vec<&str> = printed
-        .lines()
-        .filter_map(|line| Some(&line[verdict(line)?..]))
-        .collect();
-    let says = |what: &str| report.iter().any(|line| line.contains(what));
-    for what in [": Throughput ", ": Slowest request took ", ": Stddev is "] {
-        assert!(says(what), "{what:?} is missing in {report:#?}");
+    for what in ["Throughput ", "Slowest request took ", "Stddev "] {
+        assert!(printed.contains(what), "{what:?} is missing in {printed}");
     }
-    assert!(!says("too many errors"), "some writes failed: {report:#?}");
+    assert!(!printed.contains("too many errors"), "{printed}");
     // It cleans up behind itself.
     session.replay("$ get '' --prefix");
 }

@@ -1,7 +1,8 @@
 //! T-65: what watchers, lists and loads cost.
 //!
 //! `cargo bench -p revstore-watch-cache` prints criterion's tables, and before them the numbers that
-//! criterion cannot take: bytes per idle watcher and per list, and the time from commit to delivery.
+//! criterion cannot take: bytes per idle watcher and per list, the time from commit to delivery, and
+//! how many watchers an event wakes. `-- none` prints those alone. `README.md` has them.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::future::Future;
@@ -106,6 +107,14 @@ impl Bench {
         assert!(self.feeder.as_mut().poll(&mut context).is_pending());
     }
 
+    /// Feeds until the cache has all that was written: one look takes a bounded number of batches.
+    fn catch_up(&mut self) {
+        let current = self.engine.current_revision().0.unsigned_abs();
+        while self.pods.metrics().resource_version < current {
+            self.feed();
+        }
+    }
+
     /// Writes a pod of the node that the matching watchers watch.
     fn write(&mut self) {
         self.next += 1;
@@ -173,8 +182,17 @@ fn say(line: &str) {
     writeln!(std::io::stderr(), "{line}").expect("stderr");
 }
 
-fn memory_and_latency(_: &mut Criterion) {
-    let mut bench = Bench::new(0);
+/// The numbers that criterion cannot take: bytes, percentiles, and who was woken.
+fn figures(_: &mut Criterion) {
+    memory_of_watchers();
+    for (matching, others) in [(0, 0), (10, 90), (10, 990), (10, 9_990), (10_000, 0)] {
+        way_of_events(matching, others);
+    }
+    loads_and_lists();
+}
+
+fn memory_of_watchers() {
+    let bench = Bench::new(0);
     let waker = Waker::from(Arc::new(Flag::default()));
     let before = IN_USE.load(Ordering::Relaxed);
     let idle = bench.watches(0, 10_000, &waker);
@@ -182,47 +200,79 @@ fn memory_and_latency(_: &mut Criterion) {
     say(&format!(
         "bytes per idle watcher (10,000, one interest each): {each}"
     ));
-    drop(idle);
+}
 
-    for others in [100, 1_000, 10_000] {
-        let mut watches = bench.watches(10, others - 10, &waker);
-        let mut times: Vec<Duration> = (0..2_000)
-            .map(|_| {
-                let begun = Instant::now();
-                bench.write();
-                bench.feed();
-                for watch in &mut watches[..10] {
-                    assert!(black_box(take(watch, &waker)) > 0);
-                }
-                begun.elapsed()
-            })
-            .collect();
-        times.sort_unstable();
-        say(&format!(
-            "commit to delivery to 10 of {others} watchers: p50 {:?}, p99 {:?}",
-            times[times.len() / 2],
-            times[times.len() * 99 / 100]
-        ));
-    }
-
-    let begun = Instant::now();
-    let bench = Bench::new(100_000);
-    say(&format!(
-        "write and load 100,000 objects: {:?}",
+/// From a commit until all who want its event have it encoded.
+fn way_of_events(matching: usize, others: usize) {
+    let mut bench = Bench::new(0);
+    let waker = Waker::from(Arc::new(Flag::default()));
+    let mut watches = bench.watches(matching, others, &waker);
+    let writes = if matching > 1_000 { 200 } else { 20_000 };
+    let mut deliver = || {
+        let begun = Instant::now();
+        bench.write();
+        bench.feed();
+        for watch in &mut watches[..matching] {
+            assert!(black_box(take(watch, &waker)) > 0);
+        }
         begun.elapsed()
-    ));
+    };
+    for _ in 0..writes / 10 {
+        deliver();
+    }
     let begun = Instant::now();
-    let bench = Bench::over(bench.engine);
+    let mut times: Vec<Duration> = (0..writes).map(|_| deliver()).collect();
+    let total = begun.elapsed();
+    times.sort_unstable();
+    let metrics = bench.pods.metrics();
+    let each = |count: u64| count.div_ceil(metrics.events_received);
+    say(&format!(
+        "{matching} of {} watchers match: {:.0} writes/s, delivered in p50 {:?}, p99 {:?}; per \
+         event {} watchers woken, {} looked in vain, {} encoded",
+        matching + others,
+        f64::from(writes) / total.as_secs_f64(),
+        times[times.len() / 2],
+        times[times.len() * 99 / 100],
+        each(metrics.watchers_woken),
+        each(metrics.events_filtered_out),
+        each(metrics.events_encoded),
+    ));
+}
+
+fn loads_and_lists() {
+    let engine = Bench::new(100_000).engine;
+    let begun = Instant::now();
+    let mut bench = Bench::over(engine);
     say(&format!("load 100,000 objects: {:?}", begun.elapsed()));
-    for options in [list("0"), ListOptions::default()] {
+    let loaded = bench.engine.current_revision().to_string();
+    for _ in 0..1_000 {
+        bench.write();
+    }
+    bench.catch_up();
+    let exact = |version: &str| ListOptions {
+        resource_version_match: "Exact".into(),
+        ..list(version)
+    };
+    let current = bench.engine.current_revision().to_string();
+    for (name, options) in [
+        ("0", list("0")),
+        ("unset", ListOptions::default()),
+        ("exact, now", exact(&current)),
+        ("exact, 1,000 changes ago", exact(&loaded)),
+    ] {
         let before = IN_USE.load(Ordering::Relaxed);
         PEAK.store(before, Ordering::Relaxed);
+        let begun = Instant::now();
         let listed = block_on(bench.pods.list(&Scope::All, &options)).expect("ready");
-        let sizes = listed.items.map(|pod| pod.expect("readable").value().len());
-        let count = sizes.filter(|size| *size > 0).count();
-        let extra = PEAK.load(Ordering::Relaxed) - before;
+        let (mut count, mut bytes) = (0, 0);
+        for pod in listed.items {
+            count += 1;
+            bytes += bench.pods.encode_object(&pod.expect("readable")).len();
+        }
+        let (took, extra) = (begun.elapsed(), PEAK.load(Ordering::Relaxed) - before);
         say(&format!(
-            "extra memory of a list of {count} objects: {extra} bytes"
+            "list of {count} objects at {name}: {bytes} bytes written in {took:?}, {extra} bytes \
+             of extra memory"
         ));
     }
 }
@@ -316,5 +366,5 @@ fn loads(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, memory_and_latency, writes, lists, loads);
+criterion_group!(benches, figures, writes, lists, loads);
 criterion_main!(benches);

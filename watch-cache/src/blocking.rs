@@ -34,6 +34,19 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
+/// Waits for nothing but the executor's next round.
+pub(crate) async fn let_others_run() {
+    let mut has_waited = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// The next item of a stream; the thread sleeps until there is one.
 pub fn next_blocking<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
     block_on(std::future::poll_fn(|context| {

@@ -3,35 +3,32 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
 use revstore_engine::{Clock, MainRevision, SystemClock};
 
+use crate::consistency::{self, ConsistencyReport};
 use crate::entry::Object;
 use crate::feeder::Feeder;
 use crate::keys::{ObjectRef, Scope};
-use crate::list::{List, Target};
+use crate::list::{List, Tally, Target};
 use crate::metrics::Metrics;
 use crate::options::{GetOptions, ListOptions, ListPlan, Version, WatchOptions, WatchPlan};
+use crate::random::Random;
 use crate::raw::RawStore;
 use crate::ready::Readiness;
 use crate::resource::{Begin, Core, Resource, ResourceConfig, Settings, Snapshot};
-use crate::signal::Signal;
-use crate::source::Source;
-use crate::status::RequestError;
-use crate::timers::Timers;
+use crate::source::{Source, SourceError};
+use crate::status::{Expired, RequestError};
 use crate::watch::{self, Watch, WatchEvent};
-use crate::watermark::Watermark;
 
 /// The resources of a cache by the prefix of their keys.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     /// Held to look a resource up or to add one.
     resources: RwLock<BTreeMap<Bytes, Arc<Resource>>>,
-    added: AtomicBool,
 }
 
 impl Registry {
@@ -61,14 +58,7 @@ impl Registry {
             )));
         }
         resources.insert(prefix, resource);
-        // Release: pairs with the Acquire in `take_added`; the feeder then finds the resource.
-        self.added.store(true, Ordering::Release);
         Ok(())
-    }
-
-    pub(crate) fn take_added(&self) -> bool {
-        // Acquire: pairs with the Release in `add`.
-        self.added.swap(false, Ordering::Acquire)
     }
 }
 
@@ -100,8 +90,6 @@ impl Registry {
 pub struct WatchCache {
     core: Arc<Core>,
     registry: Arc<Registry>,
-    /// The feeder's.
-    signal: Arc<Signal>,
 }
 
 /// Sets a cache up; made by [`WatchCache::builder`].
@@ -109,15 +97,18 @@ pub struct WatchCache {
 /// | option | default |
 /// |---|---|
 /// | [`clock`](Self::clock) | the machine's time |
+/// | [`random`](Self::random) | unpredictable |
 /// | [`freshness_wait`](Self::freshness_wait) | 3 s (WC-131) |
 /// | [`bookmark_period`](Self::bookmark_period) | 60 s (WC-322) |
 /// | [`future_grace`](Self::future_grace) | 10 s (WC-316) |
 /// | [`honor_limit_at_rv0`](Self::honor_limit_at_rv0) | no (WC-224) |
+/// | [`consistency_interval`](Self::consistency_interval) | 5 min, times 1 to 1.5 (WC-135) |
 #[derive(Debug)]
 #[must_use = "a cache is made by `build`"]
 pub struct WatchCacheBuilder {
     source: Arc<dyn Source>,
     clock: Option<Arc<dyn Clock>>,
+    random: Random,
     settings: Settings,
 }
 
@@ -128,6 +119,11 @@ impl WatchCacheBuilder {
             clock: Some(clock),
             ..self
         }
+    }
+
+    /// The randomness of the times between checks.
+    pub fn random(self, random: Random) -> Self {
+        Self { random, ..self }
     }
 
     /// How long a request waits for a revision before it answers 504. Longer for slow links to the
@@ -157,25 +153,20 @@ impl WatchCacheBuilder {
         self
     }
 
+    /// How often each resource is compared with the source; never if nothing is given. It is walked
+    /// in steps between which the feed goes on. Rarer if a walk of the source is expensive.
+    pub fn consistency_interval(mut self, interval: Option<Duration>) -> Self {
+        self.settings.consistency_interval = interval;
+        self
+    }
+
     /// Makes the cache, and the feeder that moves it.
     pub fn build(self) -> (WatchCache, Feeder) {
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let core = Arc::new(Core {
-            source: self.source,
-            timers: Timers::new(clock),
-            watermark: Watermark::new(),
-            settings: self.settings,
-            stopped: AtomicBool::new(false),
-        });
+        let core = Arc::new(Core::new(self.source, clock, self.settings));
         let registry = Arc::new(Registry::default());
-        let signal = Arc::new(Signal::new());
-        let feeder = Feeder::new(core.clone(), registry.clone(), signal.clone());
-        let cache = WatchCache {
-            core,
-            registry,
-            signal,
-        };
-        (cache, feeder)
+        let feeder = Feeder::new(core.clone(), registry.clone(), self.random);
+        (WatchCache { core, registry }, feeder)
     }
 }
 
@@ -185,11 +176,13 @@ impl WatchCache {
         WatchCacheBuilder {
             source,
             clock: None,
+            random: Random::unpredictable(),
             settings: Settings {
                 freshness_wait: Duration::from_secs(3),
                 bookmark_period: Duration::from_secs(60),
                 future_grace: Some(Duration::from_secs(10)),
                 honor_limit_at_rv0: false,
+                consistency_interval: Some(Duration::from_secs(300)),
             },
         }
     }
@@ -203,7 +196,7 @@ impl WatchCache {
     pub fn add(&self, config: ResourceConfig) -> Result<ResourceCache, RequestError> {
         let resource = Arc::new(Resource::new(config, self.core.clone())?);
         self.registry.add(resource.clone())?;
-        self.signal.waker.wake();
+        self.core.ask_to_load();
         Ok(ResourceCache::new(resource))
     }
 
@@ -219,7 +212,6 @@ impl WatchCache {
         for resource in self.registry.all() {
             resource.stop();
         }
-        self.signal.waker.wake();
     }
 }
 
@@ -232,24 +224,6 @@ impl WatchCache {
 pub struct ResourceCache {
     resource: Arc<Resource>,
     raw: RawStore,
-}
-
-/// What a comparison of the cache with its source found (WC-135).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConsistencyReport {
-    /// The revision at which both were read.
-    pub revision: MainRevision,
-    /// The digest of the cache's keys and revisions.
-    pub cache: u64,
-    /// The digest of the source's.
-    pub source: u64,
-}
-
-impl ConsistencyReport {
-    /// Whether both are the same.
-    pub fn is_consistent(&self) -> bool {
-        self.cache == self.source
-    }
 }
 
 impl ResourceCache {
@@ -280,7 +254,7 @@ impl ResourceCache {
     /// # Errors
     /// 504 if that takes too long (WC-131, WC-232).
     pub async fn wait_until_fresh(&self, revision: MainRevision) -> Result<(), RequestError> {
-        self.resource.core.fresh(revision).await
+        self.resource.fresh(revision).await
     }
 
     /// What it counts.
@@ -301,7 +275,10 @@ impl ResourceCache {
     /// The object as bytes for a client, with its resource version.
     pub fn encode_object(&self, object: &Object) -> Bytes {
         let kind = &*self.resource.config.kind;
-        crate::kind::written(|out| kind.write_object(object, object.revision(), out))
+        let bytes = crate::kind::written(|out| kind.write_object(object, object.revision(), out));
+        let written = bytes.len() as u64;
+        self.resource.counters.bytes_written.add(written);
+        bytes
     }
 
     /// What the cache has of an object right now, however old; a first guess for a write (WC-105).
@@ -327,15 +304,17 @@ impl ResourceCache {
         let version = Version::parse(&options.resource_version)?;
         match self.readiness() {
             Readiness::Stopped => return Err(RequestError::Stopped),
-            // B.1: a get goes to the source while the cache loads.
-            Readiness::Pending { .. } => return self.raw.get_object(object, options).await,
+            // B.1: a get goes to the source while the cache loads, or is known to be wrong.
+            Readiness::Pending { .. } | Readiness::Inconsistent => {
+                return self.raw.get_object(object, options).await;
+            }
             Readiness::Ready => {}
         }
         match version {
             // One key: asking the source is as cheap as waiting until it need not be asked.
             Version::Unset => return self.raw.get_object(object, options).await,
             Version::Zero => {}
-            Version::At(at) => self.resource.core.fresh(at).await?,
+            Version::At(at) => self.resource.fresh(at).await?,
         }
         let found = self.resource.get(&key);
         found
@@ -356,39 +335,41 @@ impl ResourceCache {
         let narrow = options.continue_token.is_empty();
         let reader = self.resource.reader();
         let target = Target::new(&reader, scope, &options.selector, narrow)?;
-        if let Err(error) = self.resource.check_ready() {
+        let delegated = match self.readiness() {
+            Readiness::Ready | Readiness::Stopped => false,
             // B.1: a plain page comes from the source while the cache loads.
-            let delegated = limit.is_some() && options.selector.is_empty();
-            let is_pending = matches!(error, RequestError::NotReady { .. });
-            return if is_pending && delegated {
-                self.raw.list_objects(scope, options).await
-            } else {
-                Err(error)
-            };
+            Readiness::Pending { .. } => limit.is_some() && options.selector.is_empty(),
+            // WC-135: everything does while it is known to be wrong.
+            Readiness::Inconsistent => true,
+        };
+        if delegated {
+            self.resource.counters.lists_from_source.add(1);
+            return self.raw.list_objects(scope, options).await;
         }
+        self.resource.check_ready()?;
         self.resource.counters.lists.add(1);
         match plan {
             ListPlan::Latest { start } => {
-                let current = core.source.current_revision().await;
-                let current = current.map_err(|error| RequestError::Internal(error.to_string()))?;
-                if core.fresh(current).await.is_err() {
+                let current = core.current().await?;
+                if self.resource.fresh(current).await.is_err() {
                     // WC-233: the cache is stuck, the source is not.
+                    self.resource.counters.lists_from_source.add(1);
                     self.resource.counters.consistent_read_fallbacks.add(1);
                     return self
                         .read(&reader, &target, None, start.as_deref(), limit)
                         .await;
                 }
                 self.resource.counters.consistent_reads.add(1);
-                self.list_snapshot(target, start.as_deref(), limit)
+                self.list_snapshot(&self.resource.snapshot(), target, start.as_deref(), limit)
             }
-            ListPlan::Any => self.list_snapshot(target, None, limit),
+            ListPlan::Any => self.list_snapshot(&self.resource.snapshot(), target, None, limit),
             ListPlan::NotOlderThan(at) => {
-                core.fresh(at).await?;
-                self.list_snapshot(target, None, limit)
+                self.resource.fresh(at).await?;
+                self.list_snapshot(&self.resource.snapshot(), target, None, limit)
             }
             ListPlan::Exact { at, start } => {
                 let list = self
-                    .read(&reader, &target, Some(at), start.as_deref(), limit)
+                    .list_exact(&reader, target, at, start.as_deref(), limit)
                     .await;
                 if matches!(list, Err(RequestError::Expired(_))) {
                     self.resource.counters.expired_compaction.add(1);
@@ -396,6 +377,28 @@ impl ResourceCache {
                 list
             }
         }
+    }
+
+    /// WC-133: from the window if that reaches back so far, else from the source, whose objects are
+    /// then read anew.
+    async fn list_exact(
+        &self,
+        reader: &crate::list::Reader,
+        target: Target,
+        at: MainRevision,
+        start: Option<&str>,
+        limit: Option<usize>,
+    ) -> Result<List, RequestError> {
+        let core = &self.resource.core;
+        // Whether the revision can still be read, and already, is for the source to say (WC-110).
+        List::check_readable(&*core.source, &target, at, start).await?;
+        if self.resource.fresh(at).await.is_ok()
+            && let Some(snapshot) = self.resource.snapshot_at(at, limit)
+        {
+            return self.list_snapshot(&snapshot, target, start, limit);
+        }
+        self.resource.counters.lists_from_source.add(1);
+        self.read(reader, &target, Some(at), start, limit).await
     }
 
     async fn read(
@@ -412,30 +415,38 @@ impl ResourceCache {
 
     fn list_snapshot(
         &self,
+        snapshot: &Snapshot,
         target: Target,
         start: Option<&str>,
         limit: Option<usize>,
     ) -> Result<List, RequestError> {
-        let snapshot = self.resource.snapshot();
         let Snapshot {
             revision, objects, ..
-        } = &snapshot;
+        } = snapshot;
         let span = target.scan_from(start);
+        let tally = Tally::new(self.resource.clone());
         let Some(limit) = limit else {
             if let Some((index, prefix)) = snapshot.index_for(&self.resource.indexes, &target)
                 && target.name.is_none()
                 && start.is_none()
             {
-                let from = [&prefix, &span.start].map(|part| &part[..]).concat();
-                let walk = index.walk(&from);
-                return Ok(List::of_index(*revision, walk, prefix, target.filter));
+                self.resource.counters.lists_by_index.add(1);
+                let place = |key: &[u8]| Bytes::from([&prefix[..], key].concat());
+                let (walk, end) = (index.walk(&place(&span.start)), place(&span.end));
+                return Ok(List::of_index(*revision, walk, end, target.filter, tally));
             }
             let walk = objects.walk(&span.start);
-            return Ok(List::of_snapshot(*revision, walk, span.end, target.filter));
+            return Ok(List::of_snapshot(
+                *revision,
+                walk,
+                span.end,
+                target.filter,
+                tally,
+            ));
         };
         let walk = objects.walk(&span.start);
         let count = || objects.rank(&span.end) - objects.rank(&span.start);
-        List::page_of_snapshot(*revision, walk, &span, &target, limit, count)
+        List::page_of_snapshot(*revision, walk, &span, &target, limit, tally, count)
     }
 
     /// Watches objects, by the rows of WC-310.
@@ -455,14 +466,19 @@ impl ResourceCache {
         let core = &self.resource.core;
         let begin = match plan {
             WatchPlan::State(Version::Zero) => Ok(Begin::State),
-            WatchPlan::State(Version::At(at)) => core.fresh(at).await.map(|()| Begin::State),
-            WatchPlan::State(Version::Unset) => match self.current().await {
-                Ok(current) => core.fresh(current).await.map(|()| Begin::State),
+            WatchPlan::State(Version::At(at)) => {
+                self.resource.fresh(at).await.map(|()| Begin::State)
+            }
+            WatchPlan::State(Version::Unset) => match core.current().await {
+                Ok(current) => self.resource.fresh(current).await.map(|()| Begin::State),
                 Err(error) => Err(error),
             },
             WatchPlan::After(Version::Zero) => Ok(Begin::After(None)),
-            WatchPlan::After(Version::At(at)) => Ok(Begin::After(Some(at))),
-            WatchPlan::After(Version::Unset) => self
+            WatchPlan::After(Version::At(at)) => self
+                .check_not_replaced(at)
+                .await
+                .map(|()| Begin::After(Some(at))),
+            WatchPlan::After(Version::Unset) => core
                 .current()
                 .await
                 .map(|current| Begin::After(Some(current))),
@@ -470,6 +486,7 @@ impl ResourceCache {
         let registered = begin.and_then(|begin| self.resource.register(&target, begin));
         let resource = self.resource.clone();
         Ok(match registered {
+            Err(error @ RequestError::NotReady { .. }) => return Err(error),
             Ok(registered) => Watch::new(
                 resource,
                 target,
@@ -481,59 +498,32 @@ impl ResourceCache {
         })
     }
 
-    async fn current(&self) -> Result<MainRevision, RequestError> {
-        let current = self.resource.core.source.current_revision().await;
-        current.map_err(|error| RequestError::Internal(error.to_string()))
+    /// Refuses a revision that only the store before this one can have had: to wait until this one
+    /// comes to it would be silence about all that happened before.
+    async fn check_not_replaced(&self, at: MainRevision) -> Result<(), RequestError> {
+        let Some(known) = self.resource.known_before(at) else {
+            return Ok(());
+        };
+        let found = self.resource.core.current().await?;
+        if at <= found {
+            return Ok(());
+        }
+        self.resource.counters.expired_replaced.add(1);
+        Err(RequestError::Expired(Expired::Replaced { known, found }))
     }
 
-    /// Compares the cache with its source at one revision (WC-135). Costs a walk of both.
+    /// Compares the cache with its source at one revision (WC-135), as the feeder does now and then
+    /// ([`WatchCacheBuilder::consistency_interval`]). Costs a walk of both. A cache that differs
+    /// answers from its source until it is loaded anew.
     ///
     /// # Errors
     /// 410 if that revision was compacted meanwhile, 429 if the cache is not ready.
     pub async fn check_consistency(&self) -> Result<ConsistencyReport, RequestError> {
         self.resource.check_ready()?;
-        let list = self.list_snapshot(self.everything()?, None, None)?;
-        let revision = list.revision;
-        let cache = digest(list)?;
-        let (reader, target) = (self.resource.reader(), self.everything()?);
-        let source = digest(
-            self.read(&reader, &target, Some(revision), None, None)
-                .await?,
-        )?;
-        let report = ConsistencyReport {
-            revision,
-            cache,
-            source,
-        };
-        let counters = &self.resource.counters;
-        if report.is_consistent() {
-            counters.consistency_checks_passed.add(1);
-        } else {
-            counters.consistency_checks_failed.add(1);
-        }
-        Ok(report)
+        let report = consistency::check(&self.resource).await;
+        report.map_err(|error| match error {
+            SourceError::Compacted => RequestError::Expired(Expired::List),
+            other => RequestError::Internal(other.to_string()),
+        })
     }
-
-    fn everything(&self) -> Result<Target, RequestError> {
-        Target::new(
-            &self.resource.reader(),
-            &Scope::All,
-            &crate::Selector::default(),
-            false,
-        )
-    }
-}
-
-/// FNV-1a over keys and revisions, as kube-apiserver's check has it.
-fn digest(list: List) -> Result<u64, RequestError> {
-    const PRIME: u64 = 0x0100_0000_01b3;
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for object in list.items {
-        let object = object?;
-        let revision = object.revision().0.to_be_bytes();
-        for byte in object.key().iter().chain(&revision) {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(PRIME);
-        }
-    }
-    Ok(hash)
 }

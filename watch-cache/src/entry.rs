@@ -112,6 +112,11 @@ impl Entry {
         }
     }
 
+    /// Bytes of key and value.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        (self.stored.key.len() + self.stored.value.len()) as u64
+    }
+
     pub(crate) fn size_bytes(&self) -> usize {
         self.stored.key.len() + self.stored.value.len() + ENTRY_OVERHEAD_BYTES
     }

@@ -1,7 +1,7 @@
 //! The feeder: takes what the source tells and gives it to the resources, in one order.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::thread::JoinHandle;
@@ -12,7 +12,9 @@ use revstore_engine::{KeyRange, MainRevision};
 
 use crate::blocking::block_on;
 use crate::cache::Registry;
+use crate::consistency;
 use crate::list::Reader;
+use crate::random::Random;
 use crate::ready::Readiness;
 use crate::resource::{Core, Resource};
 use crate::signal::Signal;
@@ -31,28 +33,27 @@ const POLL_BATCHES_MAX: usize = 64;
 ///
 /// It follows the source with one watch for all resources, applies each revision to the resources
 /// it concerns, then moves the watermark on, then wakes the watchers that may want it (WC-107,
-/// WC-113). Nothing moves unless it is polled: spawn [`Feeder::run`] on an executor, or give it a
+/// WC-113). Now and then it compares the resources with the source (WC-135). Nothing moves unless it is
+/// polled: spawn [`Feeder::run`] on an executor, or give it a
 /// thread with [`Feeder::spawn`].
 #[derive(Debug)]
 #[must_use = "a cache without a running feeder never gets anything"]
 pub struct Feeder {
     core: Arc<Core>,
     registry: Arc<Registry>,
-    signal: Arc<Signal>,
+    random: Random,
 }
 
 /// A feeder on a thread of its own. Dropping this stops the cache, and waits for the thread.
 #[derive(Debug)]
 pub struct FeederThread {
     core: Arc<Core>,
-    signal: Arc<Signal>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for FeederThread {
     fn drop(&mut self) {
         self.core.stop();
-        self.signal.waker.wake();
         if let Some(thread) = self.thread.take() {
             // A panic of the feeder was reported by its thread.
             let _ = thread.join();
@@ -63,47 +64,70 @@ impl Drop for FeederThread {
 /// What the feeder found out.
 enum Next {
     Batch(Batch),
-    /// A resource was added.
-    Added,
+    /// A resource was added, or must be loaded again.
+    Load,
+    /// A request found the source at a revision before the watermark.
+    WentBack,
     Failed(SourceError),
     Stopped,
 }
 
 impl Feeder {
-    pub(crate) fn new(core: Arc<Core>, registry: Arc<Registry>, signal: Arc<Signal>) -> Self {
+    pub(crate) fn new(core: Arc<Core>, registry: Arc<Registry>, random: Random) -> Self {
         Self {
             core,
             registry,
-            signal,
+            random,
         }
     }
 
     /// Runs until the cache is stopped. Errors of the source end up in
     /// [`ResourceCache::readiness`](crate::ResourceCache::readiness) and are retried.
     pub async fn run(self) {
+        let random = self.random.clone();
+        let checks = consistency::check_now_and_then(&self.core, &self.registry, random);
+        let mut checks = pin!(checks);
+        let mut feed = pin!(self.feed());
+        poll_fn(|context| {
+            if feed.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+            // They never end.
+            checks.as_mut().poll(context)
+        })
+        .await;
+        for resource in self.registry.all() {
+            resource.stop();
+        }
+    }
+
+    async fn feed(&self) {
         let mut feed = Feed {
             core: self.core.clone(),
             registry: self.registry.clone(),
-            signal: self.signal.clone(),
+            replacements: 0,
+            is_first: true,
             loading: Vec::new(),
             woken: Vec::new(),
             applied: 0,
         };
-        // What was loaded survives a lost connection, and is loaded again after a compaction.
+        // What was loaded survives a lost connection, and is loaded again after a compaction or when
+        // the store turns out to be another one.
         let mut keep = false;
         while !self.core.is_stopped() {
             match feed.session(keep).await {
                 Ok(()) => break,
                 Err(SourceError::Compacted) => keep = false,
+                Err(SourceError::Replaced { known, found }) => {
+                    feed.forget(known, found);
+                    keep = false;
+                }
                 Err(error) => {
                     feed.note_failure(&error);
                     keep = true;
                     feed.pause().await;
                 }
             }
-        }
-        for resource in self.registry.all() {
-            resource.stop();
         }
     }
 
@@ -112,14 +136,13 @@ impl Feeder {
     /// # Panics
     /// If the system has no thread left.
     pub fn spawn(self) -> FeederThread {
-        let (core, signal) = (self.core.clone(), self.signal.clone());
+        let core = self.core.clone();
         let thread = std::thread::Builder::new()
             .name("revstore-feeder".into())
             .spawn(move || block_on(self.run()))
             .expect("a thread for the feeder can be started");
         FeederThread {
             core,
-            signal,
             thread: Some(thread),
         }
     }
@@ -129,7 +152,12 @@ impl Feeder {
 struct Feed {
     core: Arc<Core>,
     registry: Arc<Registry>,
-    signal: Arc<Signal>,
+    /// What the source said when the cache was loaded; see [`Source::replacements`].
+    ///
+    /// [`Source::replacements`]: crate::Source::replacements
+    replacements: u64,
+    /// Whether nothing was ever published: the window may reach back before the start (WC-144).
+    is_first: bool,
     /// Loaded resources that are ready once the watermark is here.
     loading: Vec<(Arc<Resource>, MainRevision)>,
     /// Whom to wake; kept for its memory.
@@ -142,40 +170,69 @@ impl Feed {
     /// Loads what is not loaded, then follows the source until it fails or the cache is stopped.
     async fn session(&mut self, keep: bool) -> Result<(), SourceError> {
         if !keep {
-            for resource in self.registry.all() {
-                resource.ready.set(Readiness::Pending {
-                    since: self.core.timers.now(),
-                    cause: None,
-                });
-            }
+            self.set_pending(None);
+            self.replacements = self.core.source.replacements();
         }
         let watermark = self.core.watermark.load();
-        let is_first = watermark == MainRevision(0);
         let mut after: Option<MainRevision> = None;
         self.loading.clear();
         for resource in self.registry.all() {
             // What is still ready has everything up to the watermark.
             let has = match resource.ready.state() {
                 Readiness::Ready => watermark,
-                _ => self.load(&resource, is_first).await?,
+                _ => self.load(&resource, self.is_first).await?,
             };
             after = Some(after.map_or(has, |after| after.min(has)));
         }
         let after = match after {
             Some(after) => after,
-            None if is_first => self.core.source.current_revision().await?,
-            None => watermark,
+            None => self.core.source.current_revision().await?.max(watermark),
         };
         let mut batches = self.watch(after).await?;
+        // Behind the start of the watch: whoever takes the store's place later ends it.
+        self.check_lineage(after).await?;
         // Everything up to `after` is loaded, or was applied before.
         self.publish(after);
+        self.is_first = false;
         loop {
             match self.next(&mut batches).await {
                 Next::Batch(batch) => self.apply(batch),
-                Next::Added => self.load_added().await?,
+                Next::Load => self.load_waiting().await?,
+                Next::WentBack => self.check_lineage(self.core.watermark.load()).await?,
                 Next::Failed(error) => return Err(error),
                 Next::Stopped => return Ok(()),
             }
+        }
+    }
+
+    /// Fails if the source cannot be the one that was at `known` before.
+    async fn check_lineage(&self, known: MainRevision) -> Result<(), SourceError> {
+        let known = known.max(self.core.watermark.load());
+        let found = self.core.source.current_revision().await?;
+        if found < known || self.core.source.replacements() != self.replacements {
+            return Err(SourceError::Replaced { known, found });
+        }
+        Ok(())
+    }
+
+    /// The store is another one: nothing that was known of it holds, and nobody may resume in it
+    /// from a revision of the old one, so the window does not reach back before the load.
+    fn forget(&mut self, known: MainRevision, found: MainRevision) {
+        let why = SourceError::Replaced { known, found };
+        self.set_pending(Some(&why.to_string()));
+        self.core.watermark.reset();
+        for resource in self.registry.all() {
+            resource.forget(known, found);
+        }
+        self.is_first = false;
+    }
+
+    fn set_pending(&self, cause: Option<&str>) {
+        for resource in self.registry.all() {
+            resource.ready.set(Readiness::Pending {
+                since: self.core.timers.now(),
+                cause: cause.map(str::to_owned),
+            });
         }
     }
 
@@ -192,12 +249,15 @@ impl Feed {
     /// The next thing to do. Lets others run now and then, however much there is to do.
     async fn next(&mut self, batches: &mut BatchStream) -> Next {
         poll_fn(|context| {
-            self.signal.waker.register(context.waker());
+            self.core.feeder.waker.register(context.waker());
             if self.core.is_stopped() {
                 return Poll::Ready(Next::Stopped);
             }
-            if self.registry.take_added() {
-                return Poll::Ready(Next::Added);
+            if self.core.take_went_back() {
+                return Poll::Ready(Next::WentBack);
+            }
+            if self.core.take_to_load() {
+                return Poll::Ready(Next::Load);
             }
             if self.applied >= POLL_BATCHES_MAX {
                 self.applied = 0;
@@ -225,6 +285,7 @@ impl Feed {
 
     /// **Apply, publish, wake** (WC-113).
     fn apply(&mut self, batch: Batch) {
+        let arrived = self.core.timers.now();
         let mut parts: Vec<(Arc<Resource>, Vec<Change>)> = Vec::new();
         for change in batch.changes {
             let Some(resource) = self.registry.of_key(&change.key) else {
@@ -239,7 +300,7 @@ impl Feed {
             }
         }
         for (resource, changes) in parts {
-            resource.apply(changes, &mut self.woken);
+            resource.apply(changes, arrived, &mut self.woken);
         }
         self.publish(batch.through);
     }
@@ -258,13 +319,14 @@ impl Feed {
         }
     }
 
-    async fn load_added(&mut self) -> Result<(), SourceError> {
+    async fn load_waiting(&mut self) -> Result<(), SourceError> {
         for resource in self.registry.all() {
             let known = self
                 .loading
                 .iter()
                 .any(|(known, _)| Arc::ptr_eq(known, &resource));
-            if !known && matches!(resource.ready.state(), Readiness::Pending { .. }) {
+            let state = resource.ready.state();
+            if !known && !matches!(state, Readiness::Ready | Readiness::Stopped) {
                 self.load(&resource, false).await?;
             }
         }
@@ -279,6 +341,7 @@ impl Feed {
         resource: &Arc<Resource>,
         far: bool,
     ) -> Result<MainRevision, SourceError> {
+        let began = self.core.timers.now();
         let ready_at = self.core.source.current_revision().await?;
         let mut attempt = 0;
         loop {
@@ -289,6 +352,8 @@ impl Feed {
                     let reader: Reader = resource.reader();
                     let entries = items.into_iter().map(|stored| reader.read(stored));
                     resource.replace(revision, entries.collect());
+                    let took = &resource.counters.initialization_us;
+                    took.since(began, self.core.timers.now());
                     let ready_at = ready_at.max(revision);
                     self.loading.push((resource.clone(), ready_at));
                     return Ok(revision);
@@ -340,7 +405,7 @@ impl Feed {
         let due = self.core.timers.now() + RETRY_AFTER;
         let mut sleep = Box::pin(self.core.timers.until(due));
         poll_fn(|context| {
-            self.signal.waker.register(context.waker());
+            self.core.feeder.waker.register(context.waker());
             if self.core.is_stopped() {
                 return Poll::Ready(());
             }

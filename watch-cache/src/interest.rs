@@ -114,10 +114,6 @@ impl Interests {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.counts.iter().sum()
-    }
-
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Signal>> {
         self.lists.values().flatten()
     }

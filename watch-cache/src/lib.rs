@@ -41,17 +41,35 @@
 //! [`Clock`]. Clause ids such as WC-131 name rules of the behaviour specification, ids such as
 //! INV-1 its invariants.
 //!
+//! Over an etcd cluster it is the same with another source: the feature `etcd` brings `EtcdSource`.
+//! Its build needs a `protoc`, as the crate `etcd-client` compiles etcd's definitions.
+//!
+//! # When things go wrong
+//! - The source cannot be reached: requests are answered from what there is, except those for the most
+//!   recent state; the feeder tries again every second and goes on where it was.
+//! - The source has compacted what the feeder needs: the cache loads anew, its watches end (WC-115).
+//! - The source is another store than before, restored from a backup or begun anew: the cache loads
+//!   it, its watches end with 410, and so do those from revisions that only the old store had. Who was
+//!   not connected then and comes back with a revision that the new store has reached as well cannot
+//!   be told from its own clients.
+//! - The cache differs from its source, which a check every few minutes would find (WC-135): the source
+//!   answers until the cache is loaded anew.
+//! - A client is slow: it is behind, and ends with 410 once the window has passed it (WC-124).
+//!
 //! # Reading the source
 //! `feeder.rs` is the heart: apply, publish, wake. `resource.rs` holds what it applies to: the
 //! objects (`tree.rs`), the window (`window.rs`) and who watches (`interest.rs`); `watermark.rs` is
-//! what it publishes. `cache.rs` answers requests: `options.rs` decides which row of the tables one
+//! what it publishes. `consistency.rs` looks now and then whether all of it is true. `cache.rs` answers requests: `options.rs` decides which row of the tables one
 //! is, `list.rs` puts lists together, `watch.rs` is the cursor. `raw.rs` and `write.rs` do the same
-//! without a cache. `source/` is where data comes from, `reflector/` the client's side.
+//! without a cache. `source/` is where data comes from, `reflector/` the client's side. `metrics.rs`
+//! and `histogram.rs` hold what is counted (section H).
 
 mod blocking;
 mod cache;
+mod consistency;
 mod entry;
 mod feeder;
+mod histogram;
 mod interest;
 mod json;
 mod keys;
@@ -78,9 +96,11 @@ mod window;
 mod write;
 
 pub use blocking::{block_on, next_blocking};
-pub use cache::{ConsistencyReport, ResourceCache, WatchCache, WatchCacheBuilder};
+pub use cache::{ResourceCache, WatchCache, WatchCacheBuilder};
+pub use consistency::ConsistencyReport;
 pub use entry::{Entry, Object};
 pub use feeder::{Feeder, FeederThread};
+pub use histogram::Histogram;
 pub use interest::Index;
 pub use json::JsonKind;
 pub use keys::{KeyLayout, ObjectRef, Scope};

@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use revstore_engine::MainRevision;
+use revstore_engine::{KeyRange, MainRevision};
 
 use crate::entry::{Entry, Object};
 use crate::keys::{KeyLayout, Scope, Span, after};
 use crate::kind::Kind;
+use crate::resource::Resource;
 use crate::selector::{FieldPlace, Filter, Selector};
 use crate::source::{ListRequest, Source, SourceError, Stored};
 use crate::status::{Expired, RequestError};
@@ -40,6 +41,32 @@ pub struct List {
 pub struct Items {
     from: From,
     ended: bool,
+    tally: Option<Tally>,
+}
+
+/// What a list of the cache looked at and returned; counted when it is over.
+pub(crate) struct Tally {
+    resource: Arc<Resource>,
+    fetched: u64,
+    returned: u64,
+}
+
+impl Tally {
+    pub(crate) fn new(resource: Arc<Resource>) -> Self {
+        Self {
+            resource,
+            fetched: 0,
+            returned: 0,
+        }
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        let counters = &self.resource.counters;
+        counters.list_objects_fetched.add(self.fetched);
+        counters.list_objects_returned.add(self.returned);
+    }
 }
 
 enum From {
@@ -52,8 +79,8 @@ enum From {
     /// A snapshot of one of the cache's indexes.
     Index {
         walk: Walk<Indexed>,
-        /// What all its places begin with.
-        prefix: Bytes,
+        /// The place behind the last one.
+        end: Bytes,
         filter: Filter,
     },
     /// What a source returned.
@@ -204,7 +231,11 @@ impl List {
             revision,
             continue_token: None,
             remaining_item_count: None,
-            items: Items { from, ended: false },
+            items: Items {
+                from,
+                ended: false,
+                tally: None,
+            },
         }
     }
 
@@ -223,25 +254,25 @@ impl List {
         walk: Walk<Arc<Entry>>,
         end: Bytes,
         filter: Filter,
+        tally: Tally,
     ) -> Self {
-        Self::all(revision, From::Snapshot { walk, end, filter })
+        Self::all(revision, From::Snapshot { walk, end, filter }).counted(tally)
     }
 
-    /// A list without a limit over what an index has for one value.
+    /// A list without a limit over what an index has for one value, up to the place `end`.
     pub(crate) fn of_index(
         revision: MainRevision,
         walk: Walk<Indexed>,
-        prefix: Bytes,
+        end: Bytes,
         filter: Filter,
+        tally: Tally,
     ) -> Self {
-        Self::all(
-            revision,
-            From::Index {
-                walk,
-                prefix,
-                filter,
-            },
-        )
+        Self::all(revision, From::Index { walk, end, filter }).counted(tally)
+    }
+
+    fn counted(mut self, tally: Tally) -> Self {
+        self.items.tally = Some(tally);
+        self
     }
 
     /// A page over a snapshot; `count` tells how many keys a span holds there.
@@ -251,6 +282,7 @@ impl List {
         span: &Span,
         target: &Target,
         limit: usize,
+        mut tally: Tally,
         count: impl FnOnce() -> usize,
     ) -> Result<Self, RequestError> {
         let mut found = Vec::new();
@@ -260,11 +292,13 @@ impl List {
                 more = true;
                 break;
             }
+            tally.fetched += 1;
             let entry = readable(entry)?;
             if target.filter.passes(&entry) {
                 found.push(entry);
             }
         }
+        tally.returned = found.len() as u64;
         Self::page(revision, found, more, target, limit, count)
     }
 
@@ -336,6 +370,25 @@ impl List {
         }
     }
 
+    /// Fails if a source cannot be read at a revision any more, or not yet, as a list would.
+    pub(crate) async fn check_readable(
+        source: &dyn Source,
+        target: &Target,
+        at: MainRevision,
+        start: Option<&str>,
+    ) -> Result<(), RequestError> {
+        let span = target.scan_from(start);
+        let request = ListRequest {
+            range: KeyRange::One(span.start.clone()),
+            at: Some(at),
+            limit: Some(1),
+        };
+        match source.list(request).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(read_failed(error, target, start, &span)),
+        }
+    }
+
     async fn read_all(
         source: &dyn Source,
         reader: &Reader,
@@ -393,6 +446,9 @@ fn read_failed(
             asked: requested,
             current,
         },
+        SourceError::Replaced { known, found } => {
+            RequestError::Expired(Expired::Replaced { known, found })
+        }
         SourceError::Unavailable(why) => RequestError::Internal(why),
     }
 }
@@ -416,14 +472,8 @@ impl Iterator for Items {
                     let entry = walk.next().filter(|entry| *entry.key() < **end)?;
                     (entry, Some(&*filter))
                 }
-                From::Index {
-                    walk,
-                    prefix,
-                    filter,
-                } => {
-                    let indexed = walk
-                        .next()
-                        .filter(|found| found.key().starts_with(prefix))?;
+                From::Index { walk, end, filter } => {
+                    let indexed = walk.next().filter(|found| *found.key() < **end)?;
                     (indexed.entry, Some(&*filter))
                 }
                 From::Stored {
@@ -433,8 +483,14 @@ impl Iterator for Items {
                 } => (reader.read(items.next()?), Some(&*filter)),
                 From::Page(entries) => (entries.next()?, None),
             };
+            if let Some(tally) = &mut self.tally {
+                tally.fetched += 1;
+            }
             match readable(entry) {
                 Ok(entry) if filter.is_none_or(|filter| filter.passes(&entry)) => {
+                    if let Some(tally) = &mut self.tally {
+                        tally.returned += 1;
+                    }
                     return Some(Ok(Object::new(entry)));
                 }
                 Ok(_) => {}

@@ -191,6 +191,9 @@ impl RawStore {
 fn watch_failed(error: SourceError) -> RequestError {
     match error {
         SourceError::Compacted => RequestError::Expired(Expired::Watch),
+        SourceError::Replaced { known, found } => {
+            RequestError::Expired(Expired::Replaced { known, found })
+        }
         other => internal(&other),
     }
 }

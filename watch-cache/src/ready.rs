@@ -1,8 +1,9 @@
 //! Whether a resource's cache can be served from (WC-104).
 //!
 //! ```text
-//! Pending ──loaded──▶ Ready ──reload──▶ Pending
-//!    └───────────stop──▶ Stopped ◀──stop───┘
+//! Pending ──loaded──▶ Ready ──mismatch──▶ Inconsistent ──loaded──▶ Ready
+//!    ▲ ◀──reload────────┘ ◀──────reload────────┘
+//!    └─ any ──stop──▶ Stopped
 //! ```
 
 use std::future::poll_fn;
@@ -27,6 +28,9 @@ pub enum Readiness {
     },
     /// It serves.
     Ready,
+    /// A check found that it is not what its source is (WC-135): until it is loaded anew, gets and
+    /// lists come from there, and watches are refused.
+    Inconsistent,
     /// It serves no more, for good.
     Stopped,
 }
@@ -91,6 +95,10 @@ impl Ready {
         match self.state() {
             Readiness::Ready => Ok(()),
             Readiness::Stopped => Err(RequestError::Stopped),
+            Readiness::Inconsistent => Err(RequestError::NotReady {
+                cause: Some("the cache differs from its source".into()),
+                retry_after_seconds: 1,
+            }),
             Readiness::Pending { since, cause } => Err(RequestError::NotReady {
                 cause,
                 retry_after_seconds: retry_after(now.saturating_sub(since)),
@@ -107,7 +115,7 @@ impl Ready {
             match inner.state {
                 Readiness::Ready => return Poll::Ready(Ok(())),
                 Readiness::Stopped => return Poll::Ready(Err(RequestError::Stopped)),
-                Readiness::Pending { .. } => {}
+                Readiness::Pending { .. } | Readiness::Inconsistent => {}
             }
             if inner.waiting.iter().all(|known| known.id != signal.id) {
                 // Who gave up waiting is nobody else's any more.

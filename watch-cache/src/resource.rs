@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use revstore_engine::MainRevision;
+use revstore_engine::{Clock, MainRevision};
 
 use crate::entry::Entry;
 use crate::interest::{Index, IndexPlace, Interests, Listed, interest_of};
@@ -17,7 +17,7 @@ use crate::metrics::{Counters, Metrics};
 use crate::ready::{Readiness, Ready};
 use crate::selector::FieldPlace;
 use crate::signal::Signal;
-use crate::source::{Change, Source};
+use crate::source::{Change, Source, SourceError};
 use crate::status::{Expired, RequestError, ResourceName};
 use crate::timers::Timers;
 use crate::tree::{Tree, Walk};
@@ -102,6 +102,12 @@ pub(crate) struct Core {
     pub(crate) watermark: Watermark,
     pub(crate) settings: Settings,
     pub(crate) stopped: AtomicBool,
+    /// What the feeder sleeps on.
+    pub(crate) feeder: Signal,
+    /// Whether some resource waits to be loaded.
+    to_load: AtomicBool,
+    /// Whether the source was seen at a revision before the watermark.
+    went_back: AtomicBool,
 }
 
 /// The numbers that a cache is set up with.
@@ -111,9 +117,60 @@ pub(crate) struct Settings {
     pub(crate) bookmark_period: Duration,
     pub(crate) future_grace: Option<Duration>,
     pub(crate) honor_limit_at_rv0: bool,
+    pub(crate) consistency_interval: Option<Duration>,
 }
 
 impl Core {
+    pub(crate) fn new(source: Arc<dyn Source>, clock: Arc<dyn Clock>, settings: Settings) -> Self {
+        Self {
+            source,
+            timers: Timers::new(clock),
+            watermark: Watermark::new(),
+            settings,
+            stopped: AtomicBool::new(false),
+            feeder: Signal::new(),
+            to_load: AtomicBool::new(false),
+            went_back: AtomicBool::new(false),
+        }
+    }
+
+    /// Has the feeder load every resource that is not ready.
+    pub(crate) fn ask_to_load(&self) {
+        // Release: pairs with the Acquire in `take_to_load`; the feeder then finds the resource.
+        self.to_load.store(true, Ordering::Release);
+        self.feeder.waker.wake();
+    }
+
+    pub(crate) fn take_to_load(&self) -> bool {
+        // Acquire: pairs with the Release in `ask_to_load`.
+        self.to_load.swap(false, Ordering::Acquire)
+    }
+
+    pub(crate) fn take_went_back(&self) -> bool {
+        // Relaxed: the feeder asks the source itself.
+        self.went_back.swap(false, Ordering::Relaxed)
+    }
+
+    /// The newest revision of the source, which is what a consistent read needs (WC-132).
+    ///
+    /// A source that is behind the cache was replaced: what is cached is not its state, however
+    /// fresh. The feeder hears of it, and the request is refused.
+    pub(crate) async fn current(&self) -> Result<MainRevision, RequestError> {
+        // Before the question: a replacement that is noticed meanwhile moves the watermark back.
+        let known = self.watermark.load();
+        let found = self.source.current_revision().await;
+        let found = found.map_err(|error| RequestError::Internal(error.to_string()))?;
+        if found >= known {
+            return Ok(found);
+        }
+        self.went_back.store(true, Ordering::Relaxed);
+        self.feeder.waker.wake();
+        Err(RequestError::NotReady {
+            cause: Some(SourceError::Replaced { known, found }.to_string()),
+            retry_after_seconds: 1,
+        })
+    }
+
     pub(crate) fn is_stopped(&self) -> bool {
         // Acquire: pairs with the Release in `stop`; what was applied before it is seen.
         self.stopped.load(Ordering::Acquire)
@@ -122,23 +179,7 @@ impl Core {
     pub(crate) fn stop(&self) {
         // Release: pairs with the Acquire in `is_stopped`.
         self.stopped.store(true, Ordering::Release);
-    }
-
-    /// WC-131: whether the cache came to `revision` in time.
-    pub(crate) async fn fresh(&self, revision: MainRevision) -> Result<(), RequestError> {
-        let limit = self.settings.freshness_wait;
-        let nudge = || self.source.request_progress();
-        if self
-            .watermark
-            .reached(revision, limit, &self.timers, nudge)
-            .await
-        {
-            return Ok(());
-        }
-        Err(RequestError::TooLarge {
-            asked: revision,
-            current: self.watermark.load(),
-        })
+        self.feeder.waker.wake();
     }
 }
 
@@ -165,9 +206,14 @@ pub(crate) struct Resource {
 struct State {
     objects: Tree<Arc<Entry>>,
     by_index: Vec<Tree<Indexed>>,
+    /// Of the keys and values of `objects`.
+    object_bytes: u64,
     window: Window,
     /// Counts loads: a watcher of an earlier one ends (WC-115).
     generation: u64,
+    /// The first generation of this store, and if there was another one before, at which revision it
+    /// was known to be and this one was found.
+    replaced: (u64, Option<(MainRevision, MainRevision)>),
     /// What was loaded; changes up to it are in the objects already.
     loaded: MainRevision,
     /// The revision of the last change.
@@ -179,6 +225,7 @@ struct State {
 pub(crate) struct Snapshot {
     pub(crate) revision: MainRevision,
     pub(crate) objects: Tree<Arc<Entry>>,
+    /// Empty for a state of the past.
     by_index: Vec<Tree<Indexed>>,
 }
 
@@ -232,8 +279,12 @@ pub(crate) enum Refill {
     Lost(MainRevision),
     /// The cache was loaded anew.
     Closed,
+    /// The store was replaced: it was known to be at one revision and was found at another.
+    Replaced(MainRevision, MainRevision),
 }
 
+/// Changes that are always worth taking back for a list at an earlier revision.
+const UNDONE_MIN: usize = 1000;
 /// Events that a watcher copies at once, rounded up to a whole revision.
 const COPY_EVENTS: usize = 128;
 
@@ -259,7 +310,9 @@ impl Resource {
         let state = State {
             objects: Tree::default(),
             by_index: indexes.iter().map(|_| Tree::default()).collect(),
+            object_bytes: 0,
             generation: 0,
+            replaced: (0, None),
             loaded: MainRevision(0),
             last: MainRevision(0),
             window,
@@ -281,6 +334,26 @@ impl Resource {
         self.config.reader()
     }
 
+    /// WC-131: whether the cache came to `revision` in time.
+    pub(crate) async fn fresh(&self, revision: MainRevision) -> Result<(), RequestError> {
+        let core = &self.core;
+        let began = core.timers.now();
+        let nudge = || core.source.request_progress();
+        let limit = core.settings.freshness_wait;
+        let in_time = core
+            .watermark
+            .reached(revision, limit, &core.timers, nudge)
+            .await;
+        self.counters.read_wait_us.since(began, core.timers.now());
+        if in_time {
+            return Ok(());
+        }
+        Err(RequestError::TooLarge {
+            asked: revision,
+            current: core.watermark.load(),
+        })
+    }
+
     /// Refuses unless the cache can be served from.
     pub(crate) fn check_ready(&self) -> Result<(), RequestError> {
         self.ready.check(self.core.timers.now())
@@ -288,14 +361,50 @@ impl Resource {
 
     /// The objects as they are now. Takes pointers under the lock, and nothing else.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        // Before the lock: all changes up to the watermark are applied already (INV-1).
-        let watermark = self.core.watermark.load();
         let state = self.state.read();
         Snapshot {
-            revision: watermark.max(state.last).max(state.loaded),
+            revision: self.newest(&state),
             objects: state.objects.clone(),
             by_index: state.by_index.clone(),
         }
+    }
+
+    /// The objects as they were at a revision that the window reaches back to: what happened since
+    /// is taken back from a copy, which costs O(changes) and no look at stored bytes. Nothing if the
+    /// window does not, or if that is more work than reading the objects, `limit` of them, anew.
+    pub(crate) fn snapshot_at(&self, at: MainRevision, limit: Option<usize>) -> Option<Snapshot> {
+        let (mut objects, since) = {
+            let state = self.state.read();
+            if at < state.window.oldest_start() || at > self.newest(&state) {
+                return None;
+            }
+            let from = state.window.after(at);
+            let changes = usize::try_from(state.window.end() - from).ok()?;
+            let read = limit.unwrap_or(state.objects.len());
+            if changes > UNDONE_MIN.max(2 * read) {
+                return None;
+            }
+            (state.objects.clone(), state.window.copy(from, changes))
+        };
+        for event in since.iter().rev() {
+            match (&event.old, &event.new) {
+                (Some(old), _) => drop(objects.insert(old.clone())),
+                (None, Some(new)) => drop(objects.remove(new.key())),
+                (None, None) => {}
+            }
+        }
+        Some(Snapshot {
+            revision: at,
+            objects,
+            by_index: Vec::new(),
+        })
+    }
+
+    /// The revision up to which a state that is locked has everything. What is published was applied
+    /// before, under the same lock, so it is in this state; and the watermark moves back only before
+    /// a state is replaced (INV-1).
+    fn newest(&self, state: &State) -> MainRevision {
+        self.core.watermark.load().max(state.last).max(state.loaded)
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<Arc<Entry>> {
@@ -307,7 +416,9 @@ impl Resource {
         let mut objects = Tree::default();
         let mut by_index: Vec<Tree<Indexed>> =
             self.indexes.iter().map(|_| Tree::default()).collect();
+        let mut object_bytes = 0;
         for entry in entries {
+            object_bytes += entry.stored_bytes();
             index(&self.indexes, &mut by_index, None, Some(&entry));
             objects.insert(entry);
         }
@@ -315,6 +426,7 @@ impl Resource {
             let mut state = self.state.write();
             let old = std::mem::replace(&mut state.objects, objects);
             let old = (old, std::mem::replace(&mut state.by_index, by_index));
+            state.object_bytes = object_bytes;
             state.window.reset(revision);
             state.generation += 1;
             state.loaded = revision;
@@ -329,9 +441,38 @@ impl Resource {
         }
     }
 
-    /// Applies changes, and appends to `woken` whom to wake once the revision is published
-    /// (WC-113). Objects are read before the lock is taken, what is evicted is freed after it.
-    pub(crate) fn apply(&self, changes: Vec<Change>, woken: &mut Vec<Arc<Signal>>) {
+    /// The store was replaced: what is cached is none of it. Watchers are told so, because what they
+    /// know may not be in its history at all.
+    pub(crate) fn forget(&self, known: MainRevision, found: MainRevision) {
+        let woken: Vec<_> = {
+            let mut state = self.state.write();
+            state.generation += 1;
+            state.replaced = (state.generation, Some((known, found)));
+            self.interests.lock().all().cloned().collect()
+        };
+        self.counters.replacements.add(1);
+        for signal in woken {
+            signal.waker.wake();
+        }
+    }
+
+    /// If the store was replaced, the revision that the one before was known to be at, provided that
+    /// a revision is one of its: not after that, and after all that the cache has of this one.
+    pub(crate) fn known_before(&self, revision: MainRevision) -> Option<MainRevision> {
+        let state = self.state.read();
+        let (known, _) = state.replaced.1?;
+        (revision <= known && revision > self.newest(&state)).then_some(known)
+    }
+
+    /// Applies changes that arrived at a time, and appends to `woken` whom to wake once the revision
+    /// is published (WC-113). Objects are read before the lock is taken, what is evicted is freed
+    /// after it.
+    pub(crate) fn apply(
+        &self,
+        changes: Vec<Change>,
+        arrived: Duration,
+        woken: &mut Vec<Arc<Signal>>,
+    ) {
         let reader = self.reader();
         let read = |change: Change| {
             let new = change.new.map(|stored| reader.read(stored));
@@ -342,9 +483,11 @@ impl Resource {
         let now = self.core.timers.now();
         let already = woken.len();
         let mut dispatched = 0;
+        let mut capacity = (0, 0);
         let evicted = {
             let mut state = self.state.write();
             let state = &mut *state;
+            capacity.0 = state.window.capacity();
             let interests = self.interests.lock();
             for (key, revision, new) in changes {
                 if revision <= state.loaded {
@@ -369,16 +512,31 @@ impl Resource {
                     old.as_ref(),
                     new.as_ref(),
                 );
+                let bytes = |entry: &Option<Arc<Entry>>| {
+                    entry.as_ref().map_or(0, |entry| entry.stored_bytes())
+                };
+                state.object_bytes = state.object_bytes + bytes(&new) - bytes(&old);
                 let at = state.window.end();
                 let before = woken.len();
                 let states = [old.as_deref(), new.as_deref()];
                 interests.note(at, states, &self.indexes, woken);
                 dispatched += u64::from(woken.len() > before);
-                state.window.append(LogEvent::new(revision, now, new, old));
+                let event = LogEvent::new(revision, arrived, new, old);
+                state.window.append(event.applied(now));
             }
-            state.window.evict(now)
+            let evicted = state.window.evict(now);
+            capacity.1 = state.window.capacity();
+            evicted
         };
         drop(evicted);
+        self.counters.storage_to_cache_us.since(arrived, now);
+        let (before, after) = capacity;
+        self.counters
+            .capacity_increases
+            .add(u64::from(after > before));
+        self.counters
+            .capacity_decreases
+            .add(u64::from(after < before));
         self.counters.events_dispatched.add(dispatched);
         self.counters
             .watchers_woken
@@ -398,9 +556,8 @@ impl Resource {
             &self.indexes,
         );
         let signal = Arc::new(Signal::new());
-        let watermark = self.core.watermark.load();
         let state = self.state.read();
-        let newest = watermark.max(state.last).max(state.loaded);
+        let newest = self.newest(&state);
         let (after, initial) = match begin {
             Begin::State => (newest, Some(state.objects.walk(&target.scan.start))),
             Begin::After(after) => (after.unwrap_or(newest), None),
@@ -432,12 +589,16 @@ impl Resource {
 
     /// What comes next for a watcher.
     pub(crate) fn refill(&self, signal: &Signal, generation: u64) -> Refill {
-        // Both before the lock: what they promise is applied already.
+        // Before the lock: what was applied before the stop is seen.
         let stopped = self.core.is_stopped();
-        let watermark = self.core.watermark.load();
         let state = self.state.read();
+        let watermark = self.core.watermark.load();
         if state.generation != generation {
-            return Refill::Closed;
+            let (since, why) = &state.replaced;
+            return match why {
+                Some((known, found)) if generation < *since => Refill::Replaced(*known, *found),
+                _ => Refill::Closed,
+            };
         }
         let Some(from) = signal.pending() else {
             return if stopped {
@@ -473,19 +634,31 @@ impl Resource {
 
     pub(crate) fn metrics(&self) -> Metrics {
         let number = |revision: MainRevision| u64::try_from(revision.0).unwrap_or_default();
-        let watchers = self.interests.lock().len() as u64;
         let now = self.core.timers.now();
         let state = self.state.read();
+        let end = state.window.end();
+        let mut lags: Vec<u64> = {
+            let interests = self.interests.lock();
+            let behind = |signal: &Arc<Signal>| signal.pending().map_or(0, |at| end - at);
+            interests.all().map(behind).collect()
+        };
+        lags.sort_unstable();
+        let watchers = lags.len();
+        let lag = |place: usize| lags.get(place).copied().unwrap_or_default();
         let age = state.window.oldest_time().map(|at| now.saturating_sub(at));
         Metrics {
-            resource_version: number(self.core.watermark.load().max(state.last)),
+            resource_version: number(self.newest(&state)),
+            window_capacity: state.window.capacity() as u64,
             window_events: state.window.len() as u64,
             window_bytes: state.window.bytes() as u64,
             oldest_watchable: number(state.window.oldest_start().next()),
             oldest_event_age_ms: age
                 .map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
-            watchers,
+            watchers: watchers as u64,
+            cursor_lag_max: lag(watchers.saturating_sub(1)),
+            cursor_lag_p99: lag((watchers * 99 / 100).min(watchers.saturating_sub(1))),
             objects: state.objects.len() as u64,
+            object_bytes: state.object_bytes,
             ..self.counters.read()
         }
     }

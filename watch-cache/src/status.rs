@@ -129,6 +129,13 @@ pub enum Expired {
     },
     /// A watch of the raw store from below the compacted revision (WC-313).
     Watch,
+    /// Whatever was known: the store behind was restored from a backup, or began anew.
+    Replaced {
+        /// The newest revision that was known.
+        known: MainRevision,
+        /// The newest revision now.
+        found: MainRevision,
+    },
     /// A watch from a revision that did not come within the grace period (WC-316).
     Future {
         /// The revision to start after.
@@ -158,6 +165,10 @@ impl fmt::Display for Expired {
                 write!(f, "too old resource version: {asked} ({oldest})")
             }
             Self::Watch => f.write_str("The resourceVersion for the provided watch is too old."),
+            Self::Replaced { known, found } => write!(
+                f,
+                "the store was replaced: it was at revision {known} and is at {found}"
+            ),
             Self::Future { asked, current } => {
                 write!(f, "too large resource version: {asked} ({current})")
             }

@@ -192,9 +192,10 @@ impl Storage for ResourceCache {
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, RequestError>> {
+        let metrics = self.metrics();
         let stats = StoreStats {
-            objects: self.metrics().objects,
-            size_bytes: None,
+            objects: metrics.objects,
+            size_bytes: Some(metrics.object_bytes),
         };
         Box::pin(futures_util::future::ready(Ok(stats)))
     }

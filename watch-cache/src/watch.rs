@@ -201,6 +201,7 @@ struct Initial {
     end: Bytes,
     /// Whether a bookmark marks the end (WC-325).
     bookmark: bool,
+    begun: Duration,
 }
 
 /// How long before its deadline a watch gets a bookmark (WC-322).
@@ -236,6 +237,7 @@ impl Watch {
                 walk,
                 end,
                 bookmark: bookmarks,
+                begun: now,
             })
         });
         let mut watch = Self {
@@ -347,6 +349,11 @@ impl Watch {
         }
         match self.resource.refill(&self.signal, self.generation) {
             Refill::Events(events, through) => {
+                if let Some(oldest) = events.first() {
+                    let counters = &self.resource.counters;
+                    counters.cache_to_watcher_us.since(oldest.applied_at(), now);
+                    counters.arrival_to_watcher_us.since(oldest.at, now);
+                }
                 self.events = events.into();
                 self.through = self.through.max(through);
             }
@@ -383,6 +390,11 @@ impl Watch {
                 self.end();
                 return Some(Poll::Ready(None));
             }
+            Refill::Replaced(known, found) => {
+                self.resource.counters.expired_replaced.add(1);
+                let error = RequestError::Expired(Expired::Replaced { known, found });
+                return Some(Poll::Ready(Some(self.fail(error))));
+            }
         }
         if self.next_bookmark.is_some_and(|due| due <= now) {
             self.schedule_bookmark(now);
@@ -416,8 +428,10 @@ impl Watch {
                 }
             }
         }
-        let bookmark = initial.bookmark;
+        let (bookmark, begun) = (initial.bookmark, initial.begun);
         self.initial = None;
+        let now = self.resource.core.timers.now();
+        self.resource.counters.watch_list_us.since(begun, now);
         bookmark.then_some(WatchEvent::Bookmark {
             revision: self.after,
             initial_events_end: true,
@@ -538,7 +552,7 @@ impl Stream for Watch {
 /// Writes an event for clients, or finds that it was written for another watcher.
 pub(crate) fn encode(resource: &Resource, event: &WatchEvent) -> Bytes {
     let kind = &*resource.config.kind;
-    match event {
+    let bytes = match event {
         WatchEvent::Object {
             event,
             object,
@@ -564,5 +578,9 @@ pub(crate) fn encode(resource: &Resource, event: &WatchEvent) -> Bytes {
             kind.write_notice(notice, out);
         }),
         WatchEvent::Error(error) => written(|out| kind.write_notice(Notice::Error(error), out)),
-    }
+    };
+    let written = bytes.len() as u64;
+    resource.counters.event_bytes.add(written);
+    resource.counters.bytes_written.add(written);
+    bytes
 }

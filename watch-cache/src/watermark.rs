@@ -35,6 +35,13 @@ impl Watermark {
         MainRevision(self.revision.load(Ordering::Acquire))
     }
 
+    /// Moves back to the start, because the store was replaced by one whose revisions mean something
+    /// else. Who waits for a revision waits on.
+    pub(crate) fn reset(&self) {
+        // Release: as in `publish`.
+        self.revision.store(0, Ordering::Release);
+    }
+
     /// Moves on to `revision`, after all resources have it, and wakes who waited for it. Never
     /// moves back.
     pub(crate) fn publish(&self, revision: MainRevision) {

@@ -50,8 +50,10 @@ const EVENT_OVERHEAD_BYTES: usize = size_of::<LogEvent>() + 2 * size_of::<usize>
 #[derive(Debug)]
 pub(crate) struct LogEvent {
     pub(crate) revision: MainRevision,
-    /// When the cache took it in.
+    /// When it came from the source.
     pub(crate) at: Duration,
+    /// How much later it was applied.
+    applied_after_us: u32,
     pub(crate) new: Option<Arc<Entry>>,
     pub(crate) old: Option<Arc<Entry>>,
     frames: Frames,
@@ -78,10 +80,23 @@ impl LogEvent {
         Self {
             revision,
             at,
+            applied_after_us: 0,
             new,
             old,
             frames: Frames::default(),
         }
+    }
+
+    /// Notes that it was applied at a time.
+    pub(crate) fn applied(mut self, now: Duration) -> Self {
+        let micros = now.saturating_sub(self.at).as_micros();
+        self.applied_after_us = u32::try_from(micros).unwrap_or(u32::MAX);
+        self
+    }
+
+    /// When it was applied.
+    pub(crate) fn applied_at(&self) -> Duration {
+        self.at + Duration::from_micros(self.applied_after_us.into())
     }
 
     /// The encoded event, from `encode` if this is the first call for `event`. What is new is added
@@ -125,6 +140,9 @@ impl LogEvent {
 fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
+
+/// Events that there is always room for, as upstream's ring has it.
+const CAPACITY_MIN: usize = 100;
 
 /// The kept events, oldest first, numbered without gaps.
 #[derive(Debug)]
@@ -175,6 +193,11 @@ impl Window {
 
     pub(crate) fn len(&self) -> usize {
         self.events.len()
+    }
+
+    /// Events that there is room for without growing.
+    pub(crate) fn capacity(&self) -> usize {
+        self.events.capacity()
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -229,6 +252,11 @@ impl Window {
                 }));
             }
             self.oldest_start = revision;
+        }
+        // A burst that is over gives its room back.
+        let capacity = self.events.capacity();
+        if capacity > CAPACITY_MIN && self.events.len() < capacity / 4 {
+            self.events.shrink_to((capacity / 2).max(CAPACITY_MIN));
         }
         evicted
     }

@@ -2,6 +2,16 @@
 //!
 //! Where a bug needs a race, two threads run into it many times and the judges look at what came out;
 //! where it needs only an order of calls, the test makes them.
+//!
+//! | what etcd once did | tests, by what their names begin with |
+//! |---|---|
+//! | progress overtook events | `progress_does_not_overtake` (2) |
+//! | events were lost while a watch starved | `a_starving_watch` |
+//! | an event was dropped when compacting on a delete | `compacting_on_a_delete`, `compacting_on_deletes` |
+//! | a watch opened at the compaction revision missed its delete | `a_watch_that_opens_at`, `watches_that_open_at` |
+//! | events came twice after a transaction | `nothing_comes_twice` |
+//! | a watch of the future was told old events | `a_watch_of_the_future` (2) |
+//! | a transaction that read a compacted revision was half applied | `a_transaction_that_reads`, `transactions_that_read` |
 
 use std::{fmt, thread};
 
@@ -194,6 +204,37 @@ fn a_watch_that_opens_at_the_compaction_revision_sees_its_delete() {
     for watched in &watched[..2] {
         let told = revisions(watched);
         assert_eq!(told, [deleted, deleted, deleted, deleted + 1]);
+    }
+}
+
+#[test]
+fn watches_that_open_at_the_mark_while_it_moves_see_its_delete_or_are_refused() {
+    let watched = race(
+        |recorder| {
+            for number in 0..300 {
+                put(recorder, "k", number);
+                let deleted = delete(recorder, "k");
+                compact(recorder, deleted);
+            }
+        },
+        |recorder| {
+            let mut reader = Reader::new(recorder);
+            for _ in 0..60 {
+                let mark = recorder.engine.compacted_revision();
+                reader.watch(all_from(mark.map_or(1, |mark| mark.0)));
+                for _ in 0..20 {
+                    reader.wait();
+                }
+            }
+            reader.finish()
+        },
+    );
+    let at_a_mark = watched.iter().filter(|watched| watched.from > 1);
+    for watched in at_a_mark.filter(|watched| watched.range == KeyRange::all()) {
+        assert!(
+            revisions(watched).first() == Some(&watched.from) || watched.compacted().is_some(),
+            "{watched:?}"
+        );
     }
 }
 

@@ -109,13 +109,25 @@ impl Auth {
         self.on.load(Ordering::Acquire)
     }
 
-    /// What the sender of a request may, by the token that came with it (AU-5).
-    pub(crate) fn access(&self, token: Option<&str>, now: Duration) -> Result<Access, EtcdError> {
+    /// What the sender of a request may, by what came with it (AU-5).
+    pub(crate) fn access(
+        &self,
+        claim: Option<Claim<'_>>,
+        now: Duration,
+    ) -> Result<Access, EtcdError> {
         if !self.is_on() {
             return Ok(Access::Unchecked);
         }
-        let Some(token) = token else {
-            return Ok(Access::Nobody);
+        let token = match claim {
+            Some(Claim::Token(token)) => token,
+            None => return Ok(Access::Nobody),
+            Some(Claim::Certified(name)) => {
+                let name: Arc<str> = name.into();
+                return Ok(match self.store.read().grants(&name) {
+                    Some(grants) => Access::User { name, grants },
+                    None => Access::Stranger { name },
+                });
+            }
         };
         let tokens = self.tokens.as_ref();
         let user = tokens.and_then(|tokens| tokens.lock().use_of(token, now));
@@ -215,6 +227,15 @@ fn is_same(one: &Login, other: &Login) -> bool {
     Arc::ptr_eq(&one.password, &other.password)
 }
 
+/// Who the sender of a request says it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Claim<'a> {
+    /// Whoever has logged in for this.
+    Token(&'a str),
+    /// The user of this name, by its certificate (TL-2).
+    Certified(&'a str),
+}
+
 /// What the sender of a request may.
 #[derive(Clone, Debug)]
 pub(crate) enum Access {
@@ -222,6 +243,12 @@ pub(crate) enum Access {
     Unchecked,
     /// Nothing: no token came with the request.
     Nobody,
+    /// Nothing but what any user may: the certificate of the sender names nobody that is known
+    /// (TL-2).
+    Stranger {
+        /// Whom it names.
+        name: Arc<str>,
+    },
     /// What a user may.
     User {
         /// The user.
@@ -234,12 +261,19 @@ pub(crate) enum Access {
 impl Access {
     /// Any user will do.
     pub(crate) fn check_user(&self) -> Result<(), EtcdError> {
-        self.check(|_| true)
+        match self {
+            Self::Stranger { .. } => Ok(()),
+            _ => self.check(|_| true),
+        }
     }
 
     /// Only an administrator will do (AU-8).
     pub(crate) fn check_admin(&self) -> Result<(), EtcdError> {
-        self.check(Grants::is_admin)
+        match self {
+            Self::Stranger { name } if name.is_empty() => Err(EtcdError::UserEmpty),
+            Self::Stranger { .. } => Err(EtcdError::UserNotFound),
+            _ => self.check(Grants::is_admin),
+        }
     }
 
     /// A user who may read all of this range (AU-7); `range_end` as in requests.
@@ -268,7 +302,7 @@ impl Access {
     pub(crate) fn user(&self) -> Option<&str> {
         match self {
             Self::User { name, .. } => Some(name),
-            Self::Unchecked | Self::Nobody => None,
+            Self::Unchecked | Self::Nobody | Self::Stranger { .. } => None,
         }
     }
 
@@ -277,7 +311,7 @@ impl Access {
             Self::Unchecked => Ok(()),
             Self::Nobody => Err(EtcdError::UserEmpty),
             Self::User { grants, .. } if may(grants) => Ok(()),
-            Self::User { .. } => Err(EtcdError::PermissionDenied),
+            Self::User { .. } | Self::Stranger { .. } => Err(EtcdError::PermissionDenied),
         }
     }
 }

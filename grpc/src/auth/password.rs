@@ -25,6 +25,11 @@ impl PasswordHash {
     pub(crate) fn matches(&self, password: &str) -> bool {
         bcrypt::verify(password, &self.0).unwrap_or(false)
     }
+
+    /// The hash as text, with its salt and cost, as bcrypt's libraries write it.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 impl fmt::Debug for PasswordHash {

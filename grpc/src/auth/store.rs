@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use revstore_proto::authpb::Permission;
+use revstore_proto::authpb::{self, Permission};
 
 use super::password::PasswordHash;
 use super::permission::{self, Grants};
@@ -101,6 +101,28 @@ impl Store {
         Ok(Login {
             user: user.clone(),
             password: password.clone(),
+        })
+    }
+
+    /// All users as etcd stores them.
+    pub(crate) fn stored_users(&self) -> impl Iterator<Item = authpb::User> {
+        self.users.iter().map(|(name, user)| authpb::User {
+            name: Bytes::copy_from_slice(name.as_bytes()),
+            password: user.password.as_ref().map_or_else(Bytes::new, |hash| {
+                Bytes::copy_from_slice(hash.as_str().as_bytes())
+            }),
+            roles: user.roles.iter().cloned().collect(),
+            options: Some(authpb::UserAddOptions {
+                no_password: user.password.is_none(),
+            }),
+        })
+    }
+
+    /// All roles as etcd stores them.
+    pub(crate) fn stored_roles(&self) -> impl Iterator<Item = authpb::Role> {
+        self.roles.iter().map(|(name, role)| authpb::Role {
+            name: Bytes::copy_from_slice(name.as_bytes()),
+            key_permission: role.permissions.clone(),
         })
     }
 

@@ -300,6 +300,8 @@ async fn hl_3_streams_answer_up_to_what_they_cannot_decode() {
     check_untouched(&node).await;
 }
 
+/// By this code kube-apiserver knows that it has to do without `RangeStream` (RG-67), and others that
+/// there is no reflection (HL-2).
 #[tokio::test]
 async fn hl_3_unknown_methods_and_services_are_told_apart() {
     let node = Node::new();
@@ -315,6 +317,10 @@ async fn hl_3_unknown_methods_and_services_are_told_apart() {
         (
             "/etcdserverpb.Nope/Range",
             "unknown service etcdserverpb.Nope",
+        ),
+        (
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+            "unknown service grpc.reflection.v1alpha.ServerReflection",
         ),
         ("/a/b/c", "unknown service a/b"),
     ] {

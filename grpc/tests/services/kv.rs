@@ -3,16 +3,16 @@
 use revstore_grpc::Limits;
 use revstore_proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use revstore_proto::etcdserverpb::{
-    CompactionRequest, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse,
-    RangeStreamResponse,
+    CompactionRequest, DeleteRangeRequest, LeaseLeasesRequest, PutRequest, RangeRequest,
+    RangeResponse, RangeStreamResponse, StatusRequest,
 };
 use revstore_proto::mvccpb::KeyValue;
 use tokio_stream::StreamExt;
 use tonic::{Code, Request, Status};
 
 use crate::support::{
-    COMPACTED, FUTURE, KEY_NOT_FOUND, LEASE_NOT_FOUND, Node, check_refused, delete, from_key, get,
-    header, keys, put, within,
+    CLUSTER_ID, COMPACTED, FUTURE, KEY_NOT_FOUND, LEASE_NOT_FOUND, MEMBER_ID, Node, check_refused,
+    delete, from_key, get, header, keys, put, txn_of, within,
 };
 
 #[tokio::test]
@@ -23,6 +23,35 @@ async fn dm_1_dm_20_a_fresh_node_stands_at_revision_1() {
         ..RangeResponse::default()
     };
     assert_eq!(found, nothing);
+}
+
+#[tokio::test]
+async fn dm_10_dm_12_headers_name_cluster_member_and_term() {
+    let node = Node::new();
+    let written = node.put(put("k", "v")).await.unwrap().header;
+    let read = node.range(get("k")).await.unwrap().header;
+    let decided = node.txn(txn_of(vec![])).await.unwrap().header;
+    let deleted = node.kv().delete_range(delete("x", "")).await.unwrap();
+    let compaction = CompactionRequest::default();
+    let compacted = node.kv().compact(compaction).await.unwrap();
+    let leases = node.lease().lease_leases(LeaseLeasesRequest {}).await;
+    let status = node.maintenance().status(StatusRequest {}).await;
+    for header in [
+        written,
+        read,
+        decided,
+        deleted.into_inner().header,
+        compacted.into_inner().header,
+        leases.unwrap().into_inner().header,
+        status.unwrap().into_inner().header,
+    ] {
+        let header = header.unwrap();
+        assert_eq!(
+            (header.cluster_id, header.member_id),
+            (CLUSTER_ID, MEMBER_ID)
+        );
+        assert_eq!((header.raft_term, header.revision), (2, 2));
+    }
 }
 
 #[tokio::test]
@@ -521,7 +550,7 @@ async fn li_8_metadata_of_stock_clients_is_accepted() {
 }
 
 #[tokio::test]
-async fn values_of_any_size_come_back_whole() {
+async fn li_3_values_of_any_size_come_back_whole() {
     let node = Node::new();
     for length in [0, 1, 1024, 1025, 1_000_000] {
         let value = vec![b'v'; length];

@@ -9,6 +9,8 @@ use revstore_proto::etcdserverpb::{
     HashKvRequest, HashKvResponse, HashRequest, LeaseGrantRequest, LeaseRevokeRequest,
     MoveLeaderRequest, PutRequest, SnapshotRequest, StatusRequest, StatusResponse, TxnRequest,
 };
+use sha2::{Digest, Sha256};
+use tokio_stream::StreamExt;
 use tonic::{Code, Response, Status};
 
 use crate::support::{
@@ -402,7 +404,33 @@ async fn mt_13_downgrades_can_be_asked_about() {
 }
 
 #[tokio::test]
-async fn mt_6_a_snapshot_is_refused_for_now() {
-    let refused = Node::new().maintenance().snapshot(SnapshotRequest {}).await;
-    assert_eq!(refused.unwrap_err().code(), Code::Unimplemented);
+async fn mt_6_a_snapshot_comes_in_pieces_and_ends_with_its_hash() {
+    let node = Node::new();
+    node.engine.put("large", vec![b'x'; 100_000]).unwrap();
+    let snapshot = node.maintenance().snapshot(SnapshotRequest {}).await;
+    let mut pieces = snapshot.unwrap().into_inner();
+    let mut file = Vec::new();
+    let mut remaining = None;
+    loop {
+        let piece = pieces.next().await.unwrap().unwrap();
+        // DM-29
+        assert_eq!(piece.header, None);
+        if remaining == Some(0) {
+            assert_eq!(piece.remaining_bytes, 0);
+            assert_eq!(&*piece.blob, &*Sha256::digest(&file));
+            break;
+        }
+        assert!(piece.blob.len() <= 32 * 1024);
+        file.extend_from_slice(&piece.blob);
+        let whole = file.len() as u64 + piece.remaining_bytes;
+        if let Some(remaining) = remaining {
+            assert_eq!(
+                whole,
+                file.len() as u64 - piece.blob.len() as u64 + remaining
+            );
+        }
+        remaining = Some(piece.remaining_bytes);
+    }
+    assert!(pieces.next().await.is_none());
+    assert!(file.len() > 100_000 && file.len().is_multiple_of(512));
 }

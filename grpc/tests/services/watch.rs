@@ -1,5 +1,8 @@
 //! Watches: section E.
 
+use std::sync::Arc;
+use std::thread;
+
 use futures_util::FutureExt;
 use revstore_engine::{KeyRange, MainRevision, Op, Put, Txn};
 use revstore_grpc::Limits;
@@ -129,6 +132,33 @@ async fn wa_6_a_watch_begins_at_its_revision() {
     node.fill(["d"]);
     assert_eq!(events(&future.next().await), [(EventType::Put, "d", 5)]);
     never.assert_silent();
+}
+
+/// A client that resumes from the revision of the reply must miss nothing and see nothing twice.
+#[tokio::test]
+async fn wa_8_the_first_event_is_of_the_revision_after_that_of_the_reply() {
+    const WATCHES: usize = 200;
+    let node = Node::new();
+    let going_on = Arc::new(());
+    let writer = thread::spawn({
+        let (engine, going_on) = (node.engine.clone(), Arc::downgrade(&going_on));
+        move || {
+            while going_on.strong_count() > 0 {
+                engine.put("k", "v").unwrap();
+            }
+        }
+    });
+    for _ in 0..WATCHES {
+        let mut watch = node.watch().await;
+        let created = watch.create(watch_of("k", "")).await.header.unwrap();
+        let told = watch.next().await;
+        assert_eq!(
+            events(&told)[0],
+            (EventType::Put, "k", created.revision + 1)
+        );
+    }
+    drop(going_on);
+    writer.join().unwrap();
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ fn a_write_is_never_lost() {
 }
 
 #[test]
-#[should_panic(expected = "the write was swallowed")]
+#[should_panic(expected = "a retired entry is used")]
 fn trusting_an_entry_found_before_is_found() {
     run_broken(Fault::TrustFoundEntry, model);
 }

@@ -8,6 +8,7 @@ mod compaction_against_dispatch;
 mod compaction_against_reader;
 mod compaction_against_transaction;
 mod expiry_against_move;
+mod free_against_read;
 mod leader_election;
 mod publish_against_read;
 mod registration_against_commit;

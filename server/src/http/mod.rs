@@ -1,7 +1,6 @@
 //! The HTTP endpoints beside gRPC (HT-5 to HT-14).
 //!
-//! Here stands which port answers which path, and what all answers have in common. The JSON gateway
-//! will be one more set of routes, merged into [`client_routes`].
+//! Here stands which port answers which path, and what all answers have in common.
 
 mod debug;
 mod health;
@@ -29,10 +28,11 @@ use axum::{
     routing::any,
 };
 use revstore_engine::Engine;
-use revstore_grpc::{Identity, Services};
+use revstore_grpc::{CertifiedName, Gateway, Identity, Services};
 
 use crate::{
     calls::Calls,
+    dispatch::Grpc,
     json,
     version::{ETCD_CLUSTER_VERSION, ETCD_VERSION},
 };
@@ -74,13 +74,12 @@ impl Probes {
     }
 }
 
-/// What client ports answer.
-pub(crate) fn client_routes(facts: &Arc<Facts>) -> Router {
+/// What client ports answer; `gateway` makes gRPC calls out of JSON.
+pub(crate) fn client_routes(facts: &Arc<Facts>, gateway: &Gateway<Grpc>) -> Router {
     monitoring_routes()
+        .merge(gateway_routes(facts, gateway))
         .merge(version_routes())
         .merge(debug::routes(facts.enable_pprof))
-        // HT-11.
-        .route("/v3", any(to_gateway))
         .fallback(not_found)
         .layer(middleware::from_fn(allow_other_origins))
         .with_state(facts.clone())
@@ -105,6 +104,36 @@ fn monitoring_routes() -> Router<Arc<Facts>> {
     Router::new()
         .merge(health::routes().route_layer(middleware::from_fn(only_get)))
         .route("/metrics", any(metrics::show))
+}
+
+/// HT-20. Which paths behind the prefixes there are is for the gateway to know.
+fn gateway_routes(facts: &Arc<Facts>, gateway: &Gateway<Grpc>) -> Router<Arc<Facts>> {
+    // HT-11.
+    let routes = Router::new().route("/v3", any(to_gateway));
+    let paths = ["/v3/", "/v3/{*path}", "/v3beta/", "/v3beta/{*path}"];
+    let routes = paths.into_iter().fold(routes, |routes, path| {
+        routes.route_service(path, gateway.clone())
+    });
+    let only_with_token = middleware::from_fn_with_state(facts.clone(), refuse_certified_users);
+    routes.route_layer(only_with_token)
+}
+
+/// TL-2: behind the gateway, certificates do not say who asks. Who has one that would is told so.
+async fn refuse_certified_users(
+    State(facts): State<Arc<Facts>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let user = request.extensions().get::<CertifiedName>();
+    let is_named = user.is_some_and(|user| !user.as_str().is_empty());
+    if is_named && facts.services.is_auth_enabled() {
+        return error(
+            StatusCode::BAD_REQUEST,
+            "CommonName of client sending a request against gateway will be ignored and not used \
+             as expected\n",
+        );
+    }
+    next.run(request).await
 }
 
 fn version_routes() -> Router<Arc<Facts>> {

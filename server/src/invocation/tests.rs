@@ -234,8 +234,9 @@ fn wa_50_progress_interval() {
 }
 
 #[test]
-fn li_1_to_li_7_limits() {
+fn limits() {
     check(
+        // MT-11.
         "--quota-backend-bytes=-1",
         |config| config.limits.quota_backend_bytes,
         None,
@@ -246,11 +247,13 @@ fn li_1_to_li_7_limits() {
         Some(2_147_483_648),
     );
     check(
+        // LI-2.
         "--max-request-bytes=1000",
         |config| config.limits.max_message_bytes(),
         525_288,
     );
     for (count, expected) in [("0", None), ("3", Some(3)), ("4294967295", None)] {
+        // LI-4.
         let line = format!("--max-concurrent-streams={count}");
         check(
             &line,
@@ -259,6 +262,7 @@ fn li_1_to_li_7_limits() {
         );
     }
     check(
+        // LI-5 and LI-7.
         "--grpc-keepalive-min-time=1s --grpc-keepalive-interval=10s --grpc-keepalive-timeout=3s",
         |config| config.keepalive,
         crate::Keepalive {
@@ -369,12 +373,13 @@ fn tl_1_certificates() {
 
 #[test]
 fn tl_1_a_ca_alone_demands_client_certificates() {
-    for (line, trusted_ca_file) in [
-        ("--client-cert-auth", None),
-        ("--trusted-ca-file ca.crt", Some("ca.crt".into())),
+    for (line, trusted_ca_file, names_users) in [
+        ("--client-cert-auth", None, true),
+        ("--trusted-ca-file ca.crt", Some("ca.crt".into()), false),
         (
             "--client-cert-auth --trusted-ca-file ca.crt",
             Some("ca.crt".into()),
+            true,
         ),
     ] {
         check(
@@ -384,6 +389,7 @@ fn tl_1_a_ca_alone_demands_client_certificates() {
                 trusted_ca_file,
                 crl_file: None,
                 allowed_hostnames: vec![],
+                names_users,
             }),
         );
     }

@@ -10,7 +10,9 @@ use std::{
 };
 
 use hyper_util::rt::TokioIo;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName},
@@ -55,10 +57,12 @@ impl Authority {
         self.directory.path()
     }
 
-    /// Issues a certificate for a host, written to files called after `name`.
+    /// Issues a certificate for a host, made out to `name` and written to files called after it.
     pub(crate) fn issue(&self, name: &str, host: &str) -> Pair {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([host.to_owned()]).unwrap();
+        let mut params = CertificateParams::new([host.to_owned()]).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let cert_file = self.directory.path().join(format!("{name}.pem"));
         let key_file = self.directory.path().join(format!("{name}-key.pem"));

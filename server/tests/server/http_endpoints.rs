@@ -52,6 +52,14 @@ fn ht_5_health() {
 }
 
 #[test]
+fn ht_7_it_is_ready_as_soon_as_it_listens() {
+    for path in ["/health", "/readyz", "/livez"] {
+        let (_server, address) = server();
+        assert_eq!(get(address, path).status, 200, "{path}");
+    }
+}
+
+#[test]
 fn ht_6_health_tells_of_alarms() {
     let (_server, address) = server();
     raise(address, AlarmType::Nospace);

@@ -2,14 +2,18 @@
 
 use std::{
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     os::unix::net::UnixStream,
 };
 
 use crate::certificates::{Authority, tls, tls_channel};
 use crate::support::{ANY_PORT, Process, block_on, connect, display, get, http_over, put};
 use revstore::{Certificate, ClientAuth, Server, Tls, TlsVersion};
-use tonic::transport::Endpoint;
+use revstore_proto::etcdserverpb::{
+    AuthEnableRequest, AuthUserAddRequest, AuthUserGrantRoleRequest, AuthUserListRequest,
+    AuthenticateRequest, MemberListRequest, auth_client::AuthClient, cluster_client::ClusterClient,
+};
+use tonic::{Code, transport::Endpoint};
 
 #[test]
 fn ht_1_one_port_speaks_grpc_and_http() {
@@ -127,6 +131,7 @@ fn client_auth(authority: &Authority) -> ClientAuth {
         trusted_ca_file: Some(authority.file()),
         crl_file: None,
         allowed_hostnames: Vec::new(),
+        names_users: true,
     }
 }
 
@@ -161,6 +166,121 @@ fn tl_1_client_certificates_may_have_to_hold_a_name() {
     let (_server, address) = secure(&authority, Some(auth));
     assert!(is_served(&authority, address, Some("b.example")));
     assert!(!is_served(&authority, address, Some("c.example")));
+}
+
+#[test]
+fn tl_2_a_certificate_says_who_asks() {
+    let authority = Authority::new();
+    let (_server, address) = secure(&authority, Some(client_auth(&authority)));
+    let client = |name, alpn: &[&str]| {
+        let pair = authority.issue(name, "127.0.0.1");
+        authority.client(Some(&pair), alpn)
+    };
+    let channel = async |name| tls_channel(address, client(name, &["h2"])).await.unwrap();
+    let root_by_gateway = || {
+        let mut stream = tls(address, client("root", &[])).unwrap();
+        let answer = http_over(&mut stream, "POST", "/v3/kv/put");
+        (answer.status, answer.body)
+    };
+    block_on(async {
+        let mut root = AuthClient::new(channel("root").await);
+        for name in ["root", "ann"] {
+            let user = AuthUserAddRequest {
+                name: name.to_owned(),
+                password: "p".to_owned(),
+                ..AuthUserAddRequest::default()
+            };
+            root.user_add(user).await.unwrap();
+        }
+        let grant = AuthUserGrantRoleRequest {
+            user: "root".to_owned(),
+            role: "root".to_owned(),
+        };
+        root.user_grant_role(grant).await.unwrap();
+        let (status, body) = root_by_gateway();
+        assert_eq!(status, 400);
+        assert!(body.contains("key is not provided"), "{body}");
+        root.auth_enable(AuthEnableRequest {}).await.unwrap();
+
+        put(channel("root").await, "a").await.unwrap();
+        for (name, code, text) in [
+            (
+                "ann",
+                Code::PermissionDenied,
+                "etcdserver: permission denied",
+            ),
+            (
+                "bob",
+                Code::FailedPrecondition,
+                "etcdserver: user name not found",
+            ),
+            ("", Code::InvalidArgument, "etcdserver: user name is empty"),
+        ] {
+            let channel = channel(name).await;
+            let denied = put(channel.clone(), "a").await.unwrap_err();
+            assert_eq!(denied.code(), Code::PermissionDenied, "{name:?}");
+            let mut cluster = ClusterClient::new(channel.clone());
+            let members = cluster.member_list(MemberListRequest::default());
+            members.await.unwrap();
+            let mut auth = AuthClient::new(channel);
+            let refused = auth.user_list(AuthUserListRequest {}).await.unwrap_err();
+            assert_eq!(
+                (refused.code(), refused.message()),
+                (code, text),
+                "{name:?}"
+            );
+        }
+        // A token says more than a certificate.
+        let login = AuthenticateRequest {
+            name: "root".to_owned(),
+            password: "p".to_owned(),
+        };
+        let token = root.authenticate(login).await.unwrap().into_inner().token;
+        let mut request = tonic::Request::new(AuthUserListRequest {});
+        request
+            .metadata_mut()
+            .insert("token", token.parse().unwrap());
+        AuthClient::new(channel("ann").await)
+            .user_list(request)
+            .await
+            .unwrap();
+
+        let (status, body) = root_by_gateway();
+        assert_eq!(status, 400);
+        assert!(body.starts_with("CommonName of client"), "{body}");
+        let mut stream = tls(address, client("", &[])).unwrap();
+        let nameless = http_over(&mut stream, "POST", "/v3/kv/put").body;
+        assert!(!nameless.contains("CommonName"), "{nameless}");
+    });
+}
+
+#[test]
+fn fl_11_all_listen_urls_are_served() {
+    let urls = "http://127.0.0.1:0,http://127.0.0.2:0,http://[::1]:0";
+    let urls = if TcpListener::bind("[::1]:0").is_ok() {
+        urls
+    } else {
+        urls.trim_end_matches(",http://[::1]:0")
+    };
+    let mut process = Process::start([
+        format!("--listen-client-urls={urls}").as_str(),
+        "--advertise-client-urls=http://127.0.0.1:0",
+        "--listen-peer-urls=http://127.0.0.1:0",
+    ]);
+    process.wait_for_line("ready to serve client requests");
+    let lines = process.log.clone().into_iter();
+    let lines = lines.filter(|line| line.contains("serving client traffic"));
+    let addresses = lines.map(|line| {
+        let (_, rest) = line.split_once(r#""address":""#).unwrap();
+        rest.split_once('"').unwrap().0.parse().unwrap()
+    });
+    let addresses: Vec<SocketAddr> = addresses.collect();
+    assert_eq!(addresses.len(), urls.split(',').count());
+    for (revision, address) in (2..).zip(addresses) {
+        block_on(async {
+            assert_eq!(put(connect(address).await, "a").await.unwrap(), revision);
+        });
+    }
 }
 
 #[test]

@@ -151,7 +151,12 @@ fn fl_3_warnings_of_the_configuration_are_logged() {
 }
 
 fn check_dies_by(name: &str, number: i32) {
-    let mut process = Process::start(ANY_PORT);
+    // Who runs the tests may ignore a signal, as `nohup` does, and children inherit that.
+    let mut command = Command::new("/usr/bin/env");
+    command
+        .args(["--default-signal", env!("CARGO_BIN_EXE_revstore")])
+        .args(ANY_PORT);
+    let mut process = Process::spawn(&mut command);
     process.wait_for_line("ready to serve client requests");
     process.signal(name);
     let (status, log) = process.wait();

@@ -11,7 +11,7 @@ use revstore_proto::etcdserverpb::{
     CompactionRequest, Compare, DeleteRangeRequest, HashKvRequest, LeaseGrantRequest,
     LeaseKeepAliveRequest, LeaseLeasesRequest, LeaseRevokeRequest, LeaseTimeToLiveRequest,
     PutRequest, RangeRequest, RequestOp, TxnRequest, WatchCancelRequest, WatchCreateRequest,
-    WatchRequest, request_op,
+    WatchProgressRequest, WatchRequest, request_op,
 };
 
 use crate::scenario::message;
@@ -26,6 +26,13 @@ const ENDS: [&[u8]; 4] = [b"\0", b"", b"b\xff", b"z"];
 
 /// Values, the empty one among them.
 const VALUES: [&[u8]; 5] = [b"", b"1", b"2", b"10", b"\0\xff"];
+
+/// The length of large values: what is kept of an episode with such is more than fits into one piece
+/// of a response (WA-36).
+const LARGE: usize = 64 * 1024;
+
+/// The last of so many seeds has large values, which take their time.
+const LARGE_SEEDS: u64 = 64;
 
 /// Leases have ids up to this.
 const LEASES: i64 = 5;
@@ -124,6 +131,7 @@ impl View {
 #[derive(Debug)]
 pub struct Generator {
     rng: Rng,
+    large: bool,
 }
 
 impl Generator {
@@ -131,6 +139,7 @@ impl Generator {
     pub fn new(seed: u64) -> Self {
         Self {
             rng: Rng::with_seed(seed),
+            large: seed % LARGE_SEEDS == LARGE_SEEDS - 1,
         }
     }
 
@@ -166,6 +175,7 @@ impl Generator {
                 let create = self.create(view);
                 self.watch(RequestUnion::CreateRequest(create))
             }
+            96 => self.watch(RequestUnion::ProgressRequest(WatchProgressRequest {})),
             _ => {
                 let watch_id = self.rng.i64(0..=WATCHES + 2);
                 self.watch(RequestUnion::CancelRequest(WatchCancelRequest { watch_id }))
@@ -397,6 +407,9 @@ impl Generator {
     }
 
     fn value(&mut self) -> Vec<u8> {
+        if self.large && self.rng.bool() {
+            return vec![b'v'; LARGE];
+        }
         VALUES[self.rng.usize(..VALUES.len())].to_vec()
     }
 

@@ -8,7 +8,8 @@
 //! What is not compared, because two right servers may differ in it, is what
 //! [`normal`](crate::scenario::normal) lists, and in what batches a watch tells its events (WA-32):
 //! it is looked at only now and then, so what one server tells as it happens may be history to the
-//! other. That batches never split a revision is checked on each side.
+//! other. Nor is when watches hear of progress. What no server may do is checked on each side: split a
+//! revision, go back, or tell an event that progress has covered.
 //!
 //! What is not generated: an unknown sort target, which ends the real etcd (RG-44); a transaction
 //! that deletes to the end of the keys and then puts with an ignore flag, which does too (TXN-10);

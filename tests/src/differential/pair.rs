@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::time::Duration;
 
 use bytes::Bytes;
 use prost_reflect::DynamicMessage;
@@ -15,6 +16,10 @@ use crate::scenario::normal::{self, Names};
 use crate::scenario::run::{revision_of, status_text};
 use crate::scenario::stream::{Cause, Stream};
 use crate::scenario::target::{Kind, Target};
+use crate::server::Options;
+
+/// How often watches that ask for it hear of progress; the least that etcd does.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Both servers and what they have told so far.
 #[derive(Debug)]
@@ -61,8 +66,12 @@ impl Pair {
     /// # Errors
     /// When etcd does not start.
     pub fn fresh() -> io::Result<Self> {
+        let options = Options {
+            watch_progress_interval: Some(PROGRESS_INTERVAL),
+            ..Options::default()
+        };
         let side = |kind| {
-            Target::fresh(kind).map(|target| Side {
+            Target::fresh(kind, &options).map(|target| Side {
                 target,
                 streams: BTreeMap::new(),
             })
@@ -101,6 +110,8 @@ impl Pair {
     /// When they differ, or one of them fails.
     pub async fn settle(&mut self) -> Result<(), Stop> {
         let revision = self.view.revision;
+        // Time passes for etcd by itself.
+        self.ours.target.pass(PROGRESS_INTERVAL).await;
         let (etcd, ours) = tokio::join!(self.etcd.settle(revision), self.ours.settle(revision));
         let (etcd, ours) = (etcd?, ours?);
         for (name, story) in &etcd {

@@ -15,6 +15,7 @@ use crate::scenario::stream::{Cause, Stream, Told};
 use crate::scenario::target::{Kind, Target};
 use crate::scenario::text::{Answer, Request, Scenario};
 use crate::scenario::wire::Method;
+use crate::server::Options;
 
 /// How many moments of [`poll::INTERVAL`] a lease may take to expire.
 const EXPIRY_POLLS_MAX: usize = 6000;
@@ -28,7 +29,7 @@ pub fn run(scenario: &Scenario, kind: Kind) -> io::Result<Scenario> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let mut run = Run::new(Target::fresh(kind)?);
+        let mut run = Run::new(Target::fresh(kind, &Options::default())?);
         let mut answered = scenario.clone();
         for step in &mut answered.steps {
             step.answers = run.step(&step.request).await.map_err(|error| {

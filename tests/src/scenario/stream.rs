@@ -37,7 +37,7 @@ use crate::scenario::wire::{Method, Transport};
 const FENCE: i64 = 0x5e77_1e00_5e77_1e00;
 
 /// The id under which a stream speaks as a whole (WA-53).
-const WHOLE_STREAM: i64 = -1;
+pub const WHOLE_STREAM: i64 = -1;
 
 /// How often a progress request is repeated before the stream is held to be broken.
 const PROGRESS_ATTEMPTS: usize = 60;

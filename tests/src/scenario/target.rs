@@ -49,19 +49,20 @@ enum Time {
 }
 
 impl Target {
-    /// Starts one. Must be called in a tokio runtime.
+    /// Starts one; of the options ours knows the interval of progress only. Must be called in a tokio
+    /// runtime.
     ///
     /// # Errors
     /// When etcd does not start.
-    pub fn fresh(kind: Kind) -> io::Result<Self> {
+    pub fn fresh(kind: Kind, options: &Options) -> io::Result<Self> {
         match kind {
-            Kind::Etcd => Self::etcd(),
-            Kind::Ours => Ok(Self::ours()),
+            Kind::Etcd => Self::etcd(options),
+            Kind::Ours => Ok(Self::ours(options)),
         }
     }
 
-    fn etcd() -> io::Result<Self> {
-        let etcd = Etcd::start(&Options::default())?;
+    fn etcd(options: &Options) -> io::Result<Self> {
+        let etcd = Etcd::start(options)?;
         let endpoint = Endpoint::from_shared(format!("http://{}", etcd.address()));
         let channel: Channel = endpoint.map_err(io::Error::other)?.connect_lazy();
         Ok(Self {
@@ -70,12 +71,14 @@ impl Target {
         })
     }
 
-    fn ours() -> Self {
+    fn ours(options: &Options) -> Self {
         let clock = ManualClock::new();
-        let engine = Engine::builder()
+        let mut engine = Engine::builder()
             .clock(clock.clone())
-            .lease_ttl_min(lease_ttl_min())
-            .build();
+            .lease_ttl_min(lease_ttl_min());
+        if let Some(interval) = options.watch_progress_interval {
+            engine = engine.progress_interval(interval);
+        }
         let identity = Identity {
             cluster_id: CLUSTER_ID,
             member_id: MEMBER_ID,
@@ -83,7 +86,7 @@ impl Target {
             peer_urls: vec![ADVERTISED_PEER_URL.to_owned()],
             client_urls: vec![ADVERTISED_CLIENT_URL.to_owned()],
         };
-        let services = Services::builder(engine).identity(identity).build();
+        let services = Services::builder(engine.build()).identity(identity).build();
         Self {
             transport: Transport::Local(services),
             time: Time::Manual(clock),

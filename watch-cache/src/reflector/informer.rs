@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use revstore_engine::MainRevision;
 
 use super::machine::{Reflector, ReflectorEvent};
+use super::metrics::{Counters, ReflectorMetrics};
 use super::queue::{Delta, DeltaQueue, Tombstone};
 use super::store::{IndexFn, Store};
 use super::subscription::{Notification, Shared as Queue, Subscription};
@@ -79,6 +80,7 @@ struct Shared {
     stopped: AtomicBool,
     /// The task that runs the informer.
     runner: Signal,
+    counters: Arc<Counters>,
 }
 
 #[derive(Default)]
@@ -174,6 +176,7 @@ impl InformerBuilder {
                 synced: AtomicBool::new(false),
                 stopped: AtomicBool::new(false),
                 runner: Signal::new(),
+                counters: self.reflector.counters().clone(),
             }),
             next_resync: self
                 .resync
@@ -221,7 +224,7 @@ impl Informer {
                     let now = self.reflector.timers().now();
                     self.next_resync = self.resync.map(|period| now + period);
                     self.queue.resync(self.shared.store.list());
-                    self.work_off();
+                    self.work_off(None);
                 }
                 Woken::Stopped => break,
             }
@@ -294,17 +297,16 @@ impl Informer {
                 } else {
                     Delta::Added(object)
                 });
-                self.work_off();
-                self.shared.store.set_revision(revision);
+                self.work_off(Some(revision));
             }
             ReflectorEvent::Delete(object) => {
                 let revision = object.revision();
                 let object = self.transformed(object);
                 self.queue.push(Delta::Deleted(Tombstone::Known(object)));
-                self.work_off();
-                self.shared.store.set_revision(revision);
+                self.work_off(Some(revision));
             }
             ReflectorEvent::Bookmark(revision) => self.shared.store.set_revision(revision),
+            ReflectorEvent::Late(_) => {}
             ReflectorEvent::Failed(error) => {
                 if let Some(handler) = &mut self.on_error {
                     handler(&error);
@@ -351,14 +353,16 @@ impl Informer {
                 .store(self.queue.has_synced(), Ordering::Release);
             (queues, std::mem::take(&mut handlers.waiting))
         };
-        drop(queues);
+        for queue in queues {
+            queue.wake();
+        }
         for signal in waiting {
             signal.waker.wake();
         }
     }
 
-    /// WC-513: the store first, its indexes with it, then the handlers.
-    fn work_off(&mut self) {
+    /// WC-513: the store first, its indexes and its revision with it, then the handlers.
+    fn work_off(&mut self, revision: Option<MainRevision>) {
         while let Some((key, deltas)) = self.queue.pop() {
             for delta in deltas {
                 let new = match &delta {
@@ -368,15 +372,26 @@ impl Informer {
                     | Delta::Replaced(object)
                     | Delta::Sync(object) => Some(self.shared.store.indexed(object.clone())),
                 };
-                let mut handlers = self.shared.handlers.lock();
-                let old = match new {
-                    None => self.shared.store.remove(&key),
-                    Some(new) => self.shared.store.insert(new),
-                };
-                if let Some(notification) = notification(delta, old.clone(), false) {
-                    for queue in living(&mut handlers.queues) {
+                let told = {
+                    let mut handlers = self.shared.handlers.lock();
+                    let old = match new {
+                        None => self.shared.store.remove(&key),
+                        Some(new) => self.shared.store.insert(new),
+                    };
+                    if let Some(revision) = revision {
+                        self.shared.store.set_revision(revision);
+                    }
+                    let Some(notification) = notification(delta, old.clone(), false) else {
+                        continue;
+                    };
+                    let queues = living(&mut handlers.queues);
+                    for queue in &queues {
                         queue.push(notification.clone(), old.clone());
                     }
+                    queues
+                };
+                for queue in told {
+                    queue.wake();
                 }
             }
         }
@@ -411,6 +426,11 @@ impl InformerHandle {
     /// The objects.
     pub fn store(&self) -> &Store {
         &self.shared.store
+    }
+
+    /// What the reflector counts.
+    pub fn metrics(&self) -> ReflectorMetrics {
+        self.shared.counters.read()
     }
 
     /// Whether a first state is complete in the store, and was told to those who were there

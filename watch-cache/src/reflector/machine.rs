@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use revstore_engine::{Clock, MainRevision, SystemClock};
 
 use super::backoff::Backoff;
 use super::list_watch::ListWatch;
+use super::metrics::{Counters, ReflectorMetrics};
 use crate::entry::Object;
 use crate::list::Items;
 use crate::options::{ListOptions, WatchOptions};
@@ -38,6 +40,9 @@ pub enum ReflectorEvent {
     Delete(Object),
     /// Nothing of what is watched changed up to this revision.
     Bookmark(MainRevision),
+    /// The watch of a watch-list has lived for this long, and its initial events did not end
+    /// (WC-502); told every 10 s. The server may not know that it is to end them.
+    Late(Duration),
     /// Something failed; the reflector goes on by itself (WC-501).
     Failed(RequestError),
 }
@@ -51,19 +56,6 @@ pub enum ReflectorMode {
     WatchList,
 }
 
-/// What a reflector counts (WC-703).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReflectorMetrics {
-    /// `reflector_lists_total`: first states begun, by list or by watch.
-    pub lists: u64,
-    /// `reflector_watches_total`.
-    pub watches: u64,
-    /// `reflector_short_watches_total`: watches that ended at once, and empty (WC-505).
-    pub short_watches: u64,
-    /// Requests and watches that failed.
-    pub failures: u64,
-}
-
 /// Objects of one page of a list (WC-503).
 const PAGE: i64 = 500;
 /// A watch that ends before this, and without an event, counts as a failure (WC-505).
@@ -72,6 +64,8 @@ const SHORT_WATCH: Duration = Duration::from_secs(1);
 const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(300);
 /// How long behind its own deadline a silent watch is given up.
 const WATCH_OVERDUE: Duration = Duration::from_secs(5);
+/// How often it is told that initial events do not end (WC-502).
+const LATE: Duration = Duration::from_secs(10);
 
 /// Where a reflector stands.
 enum State {
@@ -100,6 +94,8 @@ struct Running {
     begun: Duration,
     /// When to give it up.
     overdue: Duration,
+    /// When to tell that its initial events are late, while they last.
+    late: Option<Duration>,
     events: u64,
 }
 
@@ -151,7 +147,9 @@ pub struct Reflector {
     paginated: bool,
     /// Whether the next list must come in one piece: a page of the last one was gone.
     full_list: bool,
-    metrics: ReflectorMetrics,
+    /// When the first state was begun that is being told, and its objects so far.
+    telling: (Duration, u64),
+    counters: Arc<Counters>,
 }
 
 /// Sets a reflector up; made by [`Reflector::builder`].
@@ -212,7 +210,8 @@ impl ReflectorBuilder {
             unavailable: false,
             paginated: false,
             full_list: false,
-            metrics: ReflectorMetrics::default(),
+            telling: (Duration::ZERO, 0),
+            counters: Arc::new(Counters::new()),
         }
     }
 }
@@ -222,7 +221,7 @@ impl fmt::Debug for Reflector {
         f.debug_struct("Reflector")
             .field("mode", &self.mode)
             .field("last_revision", &self.last_revision)
-            .field("metrics", &self.metrics)
+            .field("metrics", &self.metrics())
             .finish_non_exhaustive()
     }
 }
@@ -252,7 +251,11 @@ impl Reflector {
 
     /// What it counts.
     pub fn metrics(&self) -> ReflectorMetrics {
-        self.metrics
+        self.counters.read()
+    }
+
+    pub(super) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
     }
 
     pub(crate) fn timers(&self) -> &Arc<Timers> {
@@ -286,7 +289,7 @@ impl Reflector {
             State::Empty if self.watch_list => self.begin_watch_list().await,
             State::Empty => self.begin_list().await,
             State::Paging(page) => match page.items.next() {
-                Some(Ok(object)) => Step::Tell(ReflectorEvent::InitApply(object)),
+                Some(Ok(object)) => self.init_apply(object),
                 // Without it the state would not be complete.
                 Some(Err(error)) => {
                     self.state = State::Empty;
@@ -329,7 +332,7 @@ impl Reflector {
         let asked_latest = options.resource_version.is_empty();
         match self.source.list(options).await {
             Ok(list) => {
-                self.metrics.lists += 1;
+                self.init();
                 self.full_list = false;
                 if at_zero && list.continue_token.is_some() {
                     self.paginated = true;
@@ -363,10 +366,8 @@ impl Reflector {
         };
         let Some(token) = page.next.clone() else {
             let revision = page.revision;
-            self.unavailable = false;
-            self.last_revision = Some(revision);
             self.state = State::Listed;
-            return Step::Tell(ReflectorEvent::InitDone(revision));
+            return self.init_done(revision);
         };
         let options = ListOptions {
             limit: PAGE,
@@ -396,6 +397,30 @@ impl Reflector {
         }
     }
 
+    fn init(&mut self) {
+        self.counters.lists.add(1);
+        self.telling = (self.timers.now(), 0);
+    }
+
+    fn init_apply(&mut self, object: Object) -> Step {
+        self.telling.1 += 1;
+        Step::Tell(ReflectorEvent::InitApply(object))
+    }
+
+    fn init_done(&mut self, revision: MainRevision) -> Step {
+        let (begun, items) = self.telling;
+        self.counters.list_us.since(begun, self.timers.now());
+        self.counters.items_per_list.add(items);
+        self.unavailable = false;
+        self.know(revision);
+        Step::Tell(ReflectorEvent::InitDone(revision))
+    }
+
+    fn know(&mut self, revision: MainRevision) {
+        self.last_revision = Some(revision);
+        self.counters.set_last_revision(revision);
+    }
+
     fn watch_timeout(&mut self) -> Duration {
         WATCH_TIMEOUT_MIN.mul_f64(1.0 + self.backoff.random().unit())
     }
@@ -406,6 +431,7 @@ impl Reflector {
             stream,
             begun,
             overdue: begun + timeout + WATCH_OVERDUE,
+            late: None,
             events: 0,
         }
     }
@@ -421,7 +447,7 @@ impl Reflector {
         };
         match self.source.watch(options).await {
             Ok(stream) => {
-                self.metrics.watches += 1;
+                self.counters.watches.add(1);
                 self.state = State::Watching(self.running(stream, timeout));
                 Step::Go
             }
@@ -441,9 +467,11 @@ impl Reflector {
         };
         match self.source.watch(options).await {
             Ok(stream) => {
-                self.metrics.lists += 1;
-                self.metrics.watches += 1;
-                self.state = State::InitialWatch(self.running(stream, timeout));
+                self.init();
+                self.counters.watches.add(1);
+                let mut running = self.running(stream, timeout);
+                running.late = Some(running.begun + LATE);
+                self.state = State::InitialWatch(running);
                 Step::Tell(ReflectorEvent::Init)
             }
             Err(error) => self.watch_list_failed(error),
@@ -452,6 +480,7 @@ impl Reflector {
 
     /// WC-502.
     fn watch_list_failed(&mut self, error: RequestError) -> Step {
+        self.watch_over();
         self.state = State::Empty;
         match &error {
             RequestError::NotReady { .. } | RequestError::Stopped => self.pause(),
@@ -466,7 +495,15 @@ impl Reflector {
         self.failed(error)
     }
 
-    fn initial_event(&mut self, event: Option<WatchEvent>) -> Step {
+    fn initial_event(&mut self, event: Heard) -> Step {
+        let event = match event {
+            Heard::Late(lived) => {
+                self.counters.late_initial_events.add(1);
+                return Step::Tell(ReflectorEvent::Late(lived));
+            }
+            Heard::Event(event) => Some(event),
+            Heard::End => None,
+        };
         match event {
             Some(WatchEvent::Object {
                 event: EventType::Deleted,
@@ -474,26 +511,24 @@ impl Reflector {
             }) => self.watch_list_failed(RequestError::Internal(
                 "a deletion among the initial events".into(),
             )),
-            Some(WatchEvent::Object { object, .. }) => {
-                Step::Tell(ReflectorEvent::InitApply(object))
-            }
+            Some(WatchEvent::Object { object, .. }) => self.init_apply(object),
             Some(WatchEvent::Bookmark {
                 revision,
                 initial_events_end: true,
             }) => {
-                self.unavailable = false;
-                self.last_revision = Some(revision);
                 // The same stream goes on.
-                if let State::InitialWatch(running) =
+                if let State::InitialWatch(mut running) =
                     std::mem::replace(&mut self.state, State::Listed)
                 {
+                    running.late = None;
                     self.state = State::Watching(running);
                 }
-                Step::Tell(ReflectorEvent::InitDone(revision))
+                self.init_done(revision)
             }
             Some(WatchEvent::Bookmark { .. }) => Step::Go,
             Some(WatchEvent::Error(error)) => self.watch_list_failed(error),
             None => {
+                self.watch_over();
                 self.state = State::Empty;
                 self.pause();
                 self.failed(RequestError::Internal(
@@ -503,26 +538,43 @@ impl Reflector {
         }
     }
 
-    fn watch_event(&mut self, event: Option<WatchEvent>) -> Step {
+    fn watch_event(&mut self, event: Heard) -> Step {
         match event {
-            Some(WatchEvent::Object { event, object, .. }) => {
-                self.last_revision = self.last_revision.max(Some(object.revision()));
+            Heard::Event(WatchEvent::Object { event, object, .. }) => {
+                self.know_at_least(object.revision());
                 Step::Tell(match event {
                     EventType::Added | EventType::Modified => ReflectorEvent::Apply(object),
                     EventType::Deleted => ReflectorEvent::Delete(object),
                 })
             }
-            Some(WatchEvent::Bookmark { revision, .. }) => {
-                self.last_revision = self.last_revision.max(Some(revision));
+            Heard::Event(WatchEvent::Bookmark { revision, .. }) => {
+                self.know_at_least(revision);
                 Step::Tell(ReflectorEvent::Bookmark(revision))
             }
-            Some(WatchEvent::Error(error)) => self.watch_failed(error),
-            None => self.watch_ended(),
+            Heard::Event(WatchEvent::Error(error)) => self.watch_failed(error),
+            // Only initial events can be late.
+            Heard::End | Heard::Late(_) => self.watch_ended(),
+        }
+    }
+
+    fn know_at_least(&mut self, revision: MainRevision) {
+        self.know(
+            self.last_revision
+                .map_or(revision, |last| last.max(revision)),
+        );
+    }
+
+    /// Notes how long a watch lived that is over.
+    fn watch_over(&self) {
+        if let State::InitialWatch(running) | State::Watching(running) = &self.state {
+            let counters = &self.counters;
+            counters.watch_us.since(running.begun, self.timers.now());
         }
     }
 
     /// WC-505: a watch that ends is begun again where it ended, unless it was too short to be true.
     fn watch_ended(&mut self) -> Step {
+        self.watch_over();
         let is_short = match &self.state {
             State::Watching(running) => {
                 running.events == 0 && self.timers.now().saturating_sub(running.begun) < SHORT_WATCH
@@ -533,7 +585,7 @@ impl Reflector {
             self.state = State::Listed;
             return Step::Go;
         }
-        self.metrics.short_watches += 1;
+        self.counters.short_watches.add(1);
         self.state = State::Empty;
         self.pause();
         self.failed(RequestError::Internal(
@@ -543,6 +595,7 @@ impl Reflector {
 
     /// WC-506.
     fn watch_failed(&mut self, error: RequestError) -> Step {
+        self.watch_over();
         self.state = match &error {
             // The same revision again, later.
             RequestError::NotReady { .. } | RequestError::Stopped => State::Listed,
@@ -554,7 +607,7 @@ impl Reflector {
     }
 
     fn failed(&mut self, error: RequestError) -> Step {
-        self.metrics.failures += 1;
+        self.counters.failures.add(1);
         Step::Tell(ReflectorEvent::Failed(error))
     }
 
@@ -564,15 +617,35 @@ impl Reflector {
     }
 }
 
-/// The next event of a watch; nothing if it ended, or is silent for longer than it may live.
-async fn next_event(running: &mut Running, timers: &Timers) -> Option<WatchEvent> {
-    let mut overdue = Box::pin(timers.until(running.overdue));
+/// What came of a watch.
+enum Heard {
+    Event(WatchEvent),
+    /// Its initial events should have ended; it has lived for this long.
+    Late(Duration),
+    /// It ended, or is silent for longer than it may live.
+    End,
+}
+
+async fn next_event(running: &mut Running, timers: &Timers) -> Heard {
+    let due = running
+        .late
+        .map_or(running.overdue, |late| late.min(running.overdue));
+    let mut silence = pin!(timers.until(due));
     let stream = &mut running.stream;
     let event = poll_fn(|context| match stream.as_mut().poll_next(context) {
-        Poll::Ready(event) => Poll::Ready(event),
-        Poll::Pending => overdue.as_mut().poll(context).map(|()| None),
+        Poll::Ready(event) => Poll::Ready(Some(event)),
+        Poll::Pending => silence.as_mut().poll(context).map(|()| None),
     })
     .await;
-    running.events += u64::from(event.is_some());
-    event
+    match event {
+        Some(Some(event)) => {
+            running.events += 1;
+            Heard::Event(event)
+        }
+        None if due < running.overdue => {
+            running.late = Some(due + LATE);
+            Heard::Late(timers.now().saturating_sub(running.begun))
+        }
+        Some(None) | None => Heard::End,
+    }
 }

@@ -170,9 +170,13 @@ fn is_initial(notification: &Notification) -> bool {
 }
 
 impl Shared {
-    /// Queues a notification about an object that was `before` until then.
+    /// Queues a notification about an object that was `before` until then. Who reads is woken by
+    /// [`Shared::wake`], once no lock is held (I8).
     pub(super) fn push(&self, notification: Notification, before: Option<Object>) {
         self.queue.lock().push(notification, before);
+    }
+
+    pub(super) fn wake(&self) {
         self.waker.wake();
     }
 

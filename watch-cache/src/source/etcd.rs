@@ -1,21 +1,25 @@
 //! Any etcd v3 endpoint as a source.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{
     Client, Compare, CompareOp, DeleteOptions, Error, EventType, GetOptions, KeyValue, PutOptions,
-    Txn, TxnOp, TxnOpResponse, WatchOptions, WatchResponse,
+    ResponseHeader, Txn, TxnOp, TxnOpResponse, WatchOptions, WatchResponse,
 };
 use futures_core::future::BoxFuture;
-use revstore_engine::{KeyRange, MainRevision};
-use tokio::sync::Notify;
+use futures_util::future::{Either, select};
+use parking_lot::Mutex;
+use revstore_engine::{Clock, KeyRange, MainRevision};
+use tokio::sync::watch;
 
 use super::{
     Action, Batch, BatchStream, Change, ListPage, ListRequest, Source, SourceError, Stored,
     WatchRequest, Write, WriteOutcome,
 };
+use crate::timers::Timers;
 
 /// Keys in one answer of etcd, so that it stays well below the limit of a message.
 const PAGE: i64 = 1000;
@@ -23,15 +27,76 @@ const PAGE: i64 = 1000;
 /// nothing in the range of the watch is not known to the cache.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// An etcd cluster, through the client of the crate `etcd-client`.
+/// An etcd cluster, through the client of the crate `etcd-client`: whoever outgrows one machine keeps
+/// the cache and puts a cluster under it.
 ///
-/// Its futures need a tokio runtime, which the client brings its connection from. A list is read in
-/// pages at one revision; a watch asks for the versions before only where they are needed, and for
-/// progress whenever somebody waits for it.
+/// Its futures need the tokio runtime that the client was connected on, so the feeder is spawned
+/// there ([`Feeder::run`](crate::Feeder::run)), not on a thread of its own.
+///
+/// - A list is read in pages of 1000 keys at one revision.
+/// - A watch asks for the versions before only where they are needed; for progress every 500 ms while
+///   nothing happens, and at once when somebody waits for a revision.
+/// - A cluster that was restored from a backup, or began anew, is found out by its id, its raft term
+///   and its revision, all of which never go back while it lives. It is looked at whenever the current
+///   revision is read.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use revstore_watch_cache::{EtcdSource, ListOptions, ResourceConfig, Scope, SystemClock, WatchCache};
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = etcd_client::Client::connect(["http://127.0.0.1:2379"], None).await?;
+/// let clock = Arc::new(SystemClock::new());
+/// let source = EtcdSource::new(client, clock.clone());
+/// let (cache, feeder) = WatchCache::builder(Arc::new(source)).clock(clock).build();
+/// let pods = cache.add(ResourceConfig::namespaced("", "pods", "/registry/pods"))?;
+/// tokio::spawn(feeder.run());
+///
+/// pods.wait_until_ready().await?;
+/// let list = pods.list(&Scope::All, &ListOptions::default()).await?;
+/// println!("{} pods at revision {}", list.items.count(), list.revision);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct EtcdSource {
     client: Client,
-    wanted: Arc<Notify>,
+    timers: Arc<Timers>,
+    /// Changed whenever somebody waits for progress; each watch has seen it or not.
+    wanted: watch::Sender<()>,
+    /// Held to look at what was seen last, or to change it.
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// What an answer said of the cluster.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    cluster: u64,
+    term: u64,
+    revision: MainRevision,
+}
+
+impl Position {
+    fn of(header: Option<&ResponseHeader>) -> Self {
+        Self {
+            cluster: header.map_or(0, ResponseHeader::cluster_id),
+            term: header.map_or(0, ResponseHeader::raft_term),
+            revision: MainRevision(header.map_or(0, ResponseHeader::revision)),
+        }
+    }
+
+    /// Whether a cluster that was here can be at `later`, in the answer to a linearizable read that
+    /// was begun later.
+    fn leads_to(&self, later: &Self) -> bool {
+        self.cluster == later.cluster && self.term <= later.term && self.revision <= later.revision
+    }
+}
+
+/// What is known of the cluster.
+#[derive(Debug, Default)]
+struct Seen {
+    newest: Option<Position>,
+    replacements: u64,
 }
 
 impl fmt::Debug for EtcdSource {
@@ -41,24 +106,34 @@ impl fmt::Debug for EtcdSource {
 }
 
 impl EtcdSource {
-    /// The cluster that `client` is connected to.
-    pub fn new(client: Client) -> Self {
+    /// The cluster that `client` is connected to, with the time of `clock`.
+    pub fn new(client: Client, clock: Arc<dyn Clock>) -> Self {
         Self {
             client,
-            wanted: Arc::new(Notify::new()),
+            timers: Timers::new(clock),
+            wanted: watch::Sender::new(()),
+            seen: Arc::default(),
         }
     }
 
     async fn current(&self) -> Result<MainRevision, SourceError> {
+        // Before the read: another one may be answered meanwhile, and is then ahead of it.
+        let before = self.seen.lock().newest;
         // A linearizable read of one absent key: what was acknowledged is at or below its header.
         let options = GetOptions::new().with_count_only();
         let mut kv = self.client.kv_client();
         let answer = kv.get("\0", Some(options)).await.map_err(failed)?;
-        Ok(MainRevision(
-            answer
-                .header()
-                .map_or(0, etcd_client::ResponseHeader::revision),
-        ))
+        let now = Position::of(answer.header());
+        let mut seen = self.seen.lock();
+        if before.is_none_or(|before| before.leads_to(&now)) {
+            if seen.newest.is_none_or(|newest| newest.leads_to(&now)) {
+                seen.newest = Some(now);
+            }
+        } else {
+            seen.newest = Some(now);
+            seen.replacements += 1;
+        }
+        Ok(now.revision)
     }
 
     async fn read(&self, request: ListRequest) -> Result<ListPage, SourceError> {
@@ -80,10 +155,7 @@ impl EtcdSource {
             let mut kv = self.client.kv_client();
             let answer = kv.get(start.clone(), Some(options)).await;
             let mut answer = answer.map_err(|error| read_failed(&error, at))?;
-            let header = answer
-                .header()
-                .map_or(0, etcd_client::ResponseHeader::revision);
-            let revision = *at.get_or_insert(MainRevision(header));
+            let revision = *at.get_or_insert(Position::of(answer.header()).revision);
             count.get_or_insert(answer.count());
             let more = answer.more();
             items.extend(answer.take_kvs().into_iter().map(stored));
@@ -120,7 +192,8 @@ impl EtcdSource {
         let stream = client.watch(start, Some(options)).await.map_err(failed)?;
         let following = Following {
             stream,
-            wanted: self.wanted.clone(),
+            wanted: self.wanted.subscribe(),
+            source: self.clone(),
             through: request.after,
         };
         Ok(Box::pin(futures_util::stream::unfold(
@@ -166,10 +239,8 @@ impl EtcdSource {
         let mut kv = self.client.kv_client();
         let answer = kv.txn(txn).await.map_err(failed)?;
         if answer.succeeded() {
-            let revision = answer
-                .header()
-                .map_or(0, etcd_client::ResponseHeader::revision);
-            return Ok(WriteOutcome::Done(MainRevision(revision)));
+            let revision = Position::of(answer.header()).revision;
+            return Ok(WriteOutcome::Done(revision));
         }
         let found = answer
             .op_responses()
@@ -185,23 +256,29 @@ impl EtcdSource {
 /// A watch at work.
 struct Following {
     stream: etcd_client::WatchStream,
-    wanted: Arc<Notify>,
+    wanted: watch::Receiver<()>,
+    /// Its clock, and the other end of `wanted`.
+    source: EtcdSource,
     through: MainRevision,
 }
 
 impl Following {
     async fn next(&mut self) -> Result<Option<Batch>, SourceError> {
         loop {
-            let answer = tokio::select! {
-                answer = self.stream.message() => answer.map_err(failed)?,
-                () = self.wanted.notified() => {
-                    self.stream.request_progress().await.map_err(failed)?;
-                    continue;
+            let timers = &self.source.timers;
+            let idle = timers.now() + PROGRESS_INTERVAL;
+            let answer = {
+                let message = pin!(self.stream.message());
+                let wanted = pin!(self.wanted.changed());
+                let idle = pin!(timers.until(idle));
+                match select(message, select(wanted, idle)).await {
+                    Either::Left((answer, _)) => Some(answer.map_err(failed)?),
+                    Either::Right(_) => None,
                 }
-                () = tokio::time::sleep(PROGRESS_INTERVAL) => {
-                    self.stream.request_progress().await.map_err(failed)?;
-                    continue;
-                }
+            };
+            let Some(answer) = answer else {
+                self.stream.request_progress().await.map_err(failed)?;
+                continue;
             };
             let Some(answer) = answer else {
                 return Ok(None);
@@ -226,11 +303,7 @@ impl Following {
         let through = match changes.last() {
             Some(last) => last.revision,
             // Progress: the header says how far.
-            None => MainRevision(
-                answer
-                    .header()
-                    .map_or(0, etcd_client::ResponseHeader::revision),
-            ),
+            None => Position::of(answer.header()).revision,
         };
         if changes.is_empty() && through <= self.through {
             return Ok(None);
@@ -329,7 +402,11 @@ impl Source for EtcdSource {
         Box::pin(self.change(write))
     }
 
+    fn replacements(&self) -> u64 {
+        self.seen.lock().replacements
+    }
+
     fn request_progress(&self) {
-        self.wanted.notify_waiters();
+        self.wanted.send_replace(());
     }
 }

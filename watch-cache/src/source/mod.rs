@@ -136,6 +136,15 @@ pub enum SourceError {
         /// The newest revision.
         current: MainRevision,
     },
+    /// The store is not the one it was: restored from a backup, or begun anew. Revisions from
+    /// before mean nothing any more.
+    #[error("the store was replaced: it was at revision {known} and is at {found}")]
+    Replaced {
+        /// The newest revision that was known.
+        known: MainRevision,
+        /// The newest revision now.
+        found: MainRevision,
+    },
     /// The source cannot be reached, or refuses.
     #[error("{0}")]
     Unavailable(String),
@@ -161,6 +170,13 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
     /// start (WC-144).
     fn oldest_revision(&self) -> Option<MainRevision> {
         None
+    }
+
+    /// How often the store turned out to be another one than before, for reasons that its revisions
+    /// do not show. Looked at by a cache after it asked for the current revision; if the number has
+    /// changed since the cache loaded, it forgets everything and loads anew.
+    fn replacements(&self) -> u64 {
+        0
     }
 
     /// Reads keys.

@@ -46,7 +46,7 @@ fn t_02_get_of_a_future_version_is_504() {
     on_both(|fixture, store, _| {
         let (key, asked) = (object("ns/a"), version(1000));
         let get = store.get(&key, &asked);
-        let answer = if fixture.engine.is_some() {
+        let answer = if fixture.is_in_process() {
             after(&fixture.clock, Duration::from_secs(3), get)
         } else {
             fixture.wait(get)

@@ -99,8 +99,9 @@ fn t_62_store_and_indexes_are_changed_before_handlers_hear() {
         handle.store().is_empty(),
         "an empty collection is in sync too"
     );
-    fixture.put("ns/a", pod("ns/a", "", "n1"));
+    let made = fixture.put("ns/a", pod("ns/a", "", "n1"));
     next(&mut subscription);
+    assert_eq!(handle.store().revision().unwrap().0, made);
     assert_eq!(handle.store().index_keys("node", "n1"), ["ns/a"]);
     fixture.put("ns/a", pod("ns/a", "", "n2"));
     next(&mut subscription);

@@ -1,9 +1,12 @@
 //! T-08 to T-21, T-49, T-52: lists.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use revstore_watch_cache::{
-    ContinueToken, FieldSelector, ListOptions, MainRevision, RequestError, Scope, Selector,
+    Attributes, ContinueToken, Entry, EventType, FieldSelector, GetOptions, Kind, ListOptions,
+    MainRevision, Notice, Random, RequestError, ResourceConfig, Scope, Selector, Undecodable,
 };
 
 use crate::support::{
@@ -507,7 +510,7 @@ fn t_19_namespaces_are_path_segments() {
 #[test]
 fn t_20_indexes_change_no_answer() {
     let plain = Fixture::with(
-        revstore_watch_cache::ResourceConfig::namespaced("", "pods", crate::support::PODS).kind(
+        ResourceConfig::namespaced("", "pods", crate::support::PODS).kind(
             revstore_watch_cache::JsonKind::new("v1", "Pod")
                 .with_fields(["spec.nodeName", "status.phase"]),
         ),
@@ -546,7 +549,6 @@ fn t_20_indexes_change_no_answer() {
                     selector: selector("", fields),
                     ..options
                 };
-                let expected = plain.list(&plain.raw, scope, &at(""));
                 let whole = plain.list(&plain.pods, scope, &options).unwrap();
                 let answer = indexed.list(&indexed.pods, scope, &options).unwrap();
                 assert_eq!(answer, whole, "{scope:?} {fields} {options:?}");
@@ -554,7 +556,6 @@ fn t_20_indexes_change_no_answer() {
                     let raw = plain.list(&plain.raw, scope, &options).unwrap();
                     assert_eq!(answer.items, raw.items, "{scope:?} {fields}");
                 }
-                drop(expected);
             }
         }
     }
@@ -565,11 +566,31 @@ fn t_49_plain_lists_are_served_from_the_cache() {
     let fixture = Fixture::new();
     fill(&fixture);
     let before = fixture.pods.metrics();
-    for options in [at(""), at("0"), at(2), with_limit(2, at("")), not_older(2)] {
+    let first = with_limit(2, at(""));
+    let token = fixture
+        .list(&fixture.pods, &Scope::All, &first)
+        .unwrap()
+        .token
+        .unwrap();
+    let next = ListOptions {
+        continue_token: token,
+        ..ListOptions::default()
+    };
+    // T-49: no form of a list needs the store's objects.
+    for options in [
+        at(""),
+        at("0"),
+        at(2),
+        not_older(2),
+        exact(3),
+        with_limit(1, at(4)),
+        next,
+    ] {
         fixture.list(&fixture.pods, &Scope::All, &options).unwrap();
     }
     let after = fixture.pods.metrics();
-    assert_eq!(after.lists - before.lists, 5);
+    assert_eq!(after.lists - before.lists, 8);
+    assert_eq!(after.lists_from_source, 0);
     assert_eq!(after.consistent_reads - before.consistent_reads, 2);
     assert_eq!(after.consistent_read_fallbacks, 0);
 }
@@ -641,4 +662,76 @@ fn wc_227_selected_names_and_namespaces_narrow_the_first_page_only() {
         let keys: Vec<_> = chain.iter().flat_map(|page| &page.items).collect();
         assert_eq!(keys.len(), 2, "{keys:?}");
     });
+}
+
+/// Pods that count how often their bytes are read.
+#[derive(Debug)]
+struct Counted {
+    inner: revstore_watch_cache::JsonKind,
+    read: Arc<AtomicU64>,
+}
+
+impl Kind for Counted {
+    fn extract(&self, value: &[u8]) -> Result<Attributes, Undecodable> {
+        self.read.fetch_add(1, Ordering::Relaxed);
+        self.inner.extract(value)
+    }
+    fn write_object(&self, entry: &Entry, revision: MainRevision, out: &mut Vec<u8>) {
+        self.inner.write_object(entry, revision, out);
+    }
+    fn write_event(&self, event: EventType, entry: &Entry, at: MainRevision, out: &mut Vec<u8>) {
+        self.inner.write_event(event, entry, at, out);
+    }
+    fn write_notice(&self, notice: Notice<'_>, out: &mut Vec<u8>) {
+        self.inner.write_notice(notice, out);
+    }
+}
+
+#[test]
+fn t_09_exact_lists_within_the_window_read_no_bytes_again() {
+    let read = Arc::new(AtomicU64::new(0));
+    let kind = Counted {
+        inner: revstore_watch_cache::JsonKind::new("v1", "Pod"),
+        read: read.clone(),
+    };
+    let config = ResourceConfig::namespaced("", "pods", crate::support::PODS)
+        .kind(kind)
+        .window(crate::support::short_window(40));
+    let fixture = Fixture::with(config, |builder| builder);
+    let mut random = Random::seeded(9);
+    let first = fixture.current();
+    for _ in 0..100 {
+        let key = format!("ns{}/p{}", random.below(2), random.below(12));
+        let (pod, latest) = (object(&key), GetOptions::default());
+        let known = fixture.wait(fixture.pods.get(&pod, &latest)).unwrap();
+        match (known, random.below(3)) {
+            (Some(_), 0) => fixture.delete(&key),
+            _ => fixture.put_pod(&key),
+        };
+    }
+    fixture.settle();
+    let last = fixture.current();
+    let (mut from_window, mut from_source) = (0, 0);
+    for revision in first..=last {
+        for limit in [0, 3] {
+            let options = with_limit(limit, exact(revision));
+            let expected = fixture.list(&fixture.raw, &Scope::All, &options).unwrap();
+            let (before, left) = (
+                read.load(Ordering::Relaxed),
+                fixture.pods.metrics().lists_from_source,
+            );
+            let page = fixture.list(&fixture.pods, &Scope::All, &options).unwrap();
+            assert_eq!(page, expected, "at {revision}");
+            let is_left = fixture.pods.metrics().lists_from_source > left;
+            let was_read = read.load(Ordering::Relaxed) > before;
+            assert_eq!(is_left, revision < last - 40, "at {revision}");
+            assert!(is_left || !was_read, "at {revision}");
+            if is_left {
+                from_source += 1;
+            } else {
+                from_window += 1;
+            }
+        }
+    }
+    assert_eq!((from_window, from_source), (82, 120));
 }

@@ -178,6 +178,7 @@ impl Bench {
                 ReflectorEvent::Apply(object) => format!("apply {}", object.name()),
                 ReflectorEvent::Delete(object) => format!("delete {}", object.name()),
                 ReflectorEvent::Bookmark(revision) => format!("bookmark {revision}"),
+                ReflectorEvent::Late(lived) => format!("late {}", lived.as_secs()),
                 ReflectorEvent::Failed(error) => format!("failed {}", error.code()),
             });
         }
@@ -363,6 +364,46 @@ fn t_60_a_watch_list_that_breaks_is_begun_again() {
     ]);
     bench.pause(2);
     assert_eq!(bench.told(), ["failed 504", "init", "done 6"]);
+}
+
+#[test]
+fn t_60_initial_events_that_do_not_end_are_told_every_ten_seconds() {
+    let pods = objects(&["a"]);
+    let mut bench = Bench::new(ReflectorMode::WatchList, None);
+    bench
+        .server
+        .then([Answer::Watch(vec![added(&pods[0])], true)]);
+    assert_eq!(bench.told(), ["init", "init a"]);
+    bench.pause(9);
+    assert!(bench.told().is_empty());
+    bench.pause(1);
+    assert_eq!(bench.told(), ["late 10"]);
+    bench.pause(10);
+    assert_eq!(bench.told(), ["late 20"]);
+    assert_eq!(bench.reflector.metrics().late_initial_events, 2);
+}
+
+#[test]
+fn wc_703_what_a_reflector_counts() {
+    let pods = objects(&["a", "b"]);
+    let mut bench = Bench::new(ReflectorMode::ListWatch, None);
+    bench.server.then([
+        Answer::List(pods.clone(), 5, false),
+        Answer::Watch(vec![bookmark(70, false)], false),
+        Answer::Watch(vec![WatchEvent::Error(gone())], false),
+    ]);
+    bench.told();
+    let metrics = bench.reflector.metrics();
+    assert_eq!(
+        (metrics.lists, metrics.watches, metrics.failures),
+        (1, 2, 1)
+    );
+    assert_eq!(metrics.last_revision, 70);
+    assert_eq!(
+        (metrics.items_per_list.count(), metrics.items_per_list.sum()),
+        (1, 2)
+    );
+    assert_eq!((metrics.list_us.count(), metrics.watch_us.count()), (1, 2));
 }
 
 #[test]

@@ -2,18 +2,21 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_core::future::BoxFuture;
+use futures_util::task::AtomicWaker;
 use revstore_engine::Engine;
 use revstore_watch_cache::{
-    EngineSource, EventStream, FeederThread, Index, JsonKind, List, ListOptions, MainRevision,
-    ManualClock, Object, ObjectRef, Preconditions, RawStore, RequestError, ResourceCache,
-    ResourceConfig, Scope, Selector, Source, Storage, Update, UpdateOptions, WatchCache,
-    WatchEvent, WatchOptions, WindowLimits, block_on,
+    BatchStream, EngineSource, EventStream, FeederThread, Index, JsonKind, List, ListOptions,
+    ListPage, ListRequest, MainRevision, ManualClock, Object, ObjectRef, Preconditions, RawStore,
+    RequestError, ResourceCache, ResourceConfig, Scope, Selector, Source, SourceError, Storage,
+    Update, UpdateOptions, WatchCache, WatchEvent, WatchOptions, WatchRequest, WindowLimits, Write,
+    WriteOutcome, block_on,
 };
 
 pub(crate) const PODS: &str = "/registry/pods";
@@ -27,17 +30,33 @@ pub(crate) enum Runtime {}
 
 /// A fresh store with one resource, pods, indexed by node.
 pub(crate) struct Fixture {
+    pub(crate) over: Over,
     pub(crate) source: Arc<dyn Source>,
-    /// The engine, if that is the source.
+    /// The engine, unless a foreign process holds the data.
     pub(crate) engine: Option<Engine>,
+    /// The time of the engine, and of the cache if the engine is its source.
     pub(crate) clock: ManualClock,
     pub(crate) cache: WatchCache,
     pub(crate) pods: ResourceCache,
     pub(crate) raw: RawStore,
-    runtime: Option<Runtime>,
     _feeder: Option<FeederThread>,
     #[cfg(feature = "etcd")]
-    etcd: Option<etcd::Server>,
+    server: Option<etcd::Server>,
+    /// Last: what it runs holds the rest.
+    runtime: Option<Runtime>,
+}
+
+/// What a fixture stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// The engine, in this process.
+    Engine,
+    /// Our server, through a client of etcd.
+    #[cfg(feature = "etcd")]
+    Server,
+    /// A real etcd.
+    #[cfg(feature = "etcd")]
+    Etcd,
 }
 
 /// Which of the two stores a test looks at.
@@ -54,15 +73,25 @@ pub(crate) fn config() -> ResourceConfig {
         .index(Index::Field("spec.nodeName".into()))
 }
 
+/// Runs a test over every source at hand, each time fresh.
+pub(crate) fn over_all(test: impl Fn(&Fixture)) {
+    test(&Fixture::new());
+    #[cfg(feature = "etcd")]
+    for over in [Over::Server, Over::Etcd] {
+        if let Some(fixture) = Fixture::over(over) {
+            test(&fixture);
+        }
+    }
+}
+
 /// Runs a test on the raw store and on the cache, over every source at hand, each time fresh.
 pub(crate) fn on_both(test: impl Fn(&Fixture, &dyn Storage, Side)) {
     for side in [Side::Raw, Side::Cached] {
-        let fixture = Fixture::new();
-        test(&fixture, fixture.store(side), side);
-        #[cfg(feature = "etcd")]
-        if let Some(fixture) = Fixture::over_etcd() {
-            test(&fixture, fixture.store(side), side);
-        }
+        over_all(|fixture| {
+            // Shown if the test fails.
+            println!("{side:?} over {:?}", fixture.over);
+            test(fixture, fixture.store(side), side);
+        });
     }
 }
 
@@ -88,17 +117,23 @@ impl Fixture {
         let feeder = feeder.spawn();
         block_on(pods.wait_until_ready()).unwrap();
         Self {
+            over: Over::Engine,
             source,
             engine: Some(engine),
             clock,
             cache,
             pods,
             raw,
-            runtime: None,
             _feeder: Some(feeder),
             #[cfg(feature = "etcd")]
-            etcd: None,
+            server: None,
+            runtime: None,
         }
+    }
+
+    /// Whether the source answers at once, and the time of the cache is moved by hand.
+    pub(crate) fn is_in_process(&self) -> bool {
+        self.over == Over::Engine
     }
 
     pub(crate) fn store(&self, side: Side) -> &dyn Storage {
@@ -159,6 +194,17 @@ impl Fixture {
         )
     }
 
+    /// Writes a pod behind the back of a request that is being served; says whether it could.
+    pub(crate) fn put_meanwhile(&self, key: &str, value: &str) -> bool {
+        let Some(engine) = &self.engine else {
+            return false;
+        };
+        engine
+            .put(format!("{PODS}/{key}"), Bytes::from(value.to_owned()))
+            .unwrap();
+        true
+    }
+
     pub(crate) fn delete(&self, key: &str) -> i64 {
         let (object, preconditions) = (object(key), Preconditions::default());
         let deleted = self
@@ -191,7 +237,7 @@ impl Fixture {
             }
             #[cfg(feature = "etcd")]
             None => self
-                .etcd
+                .server
                 .as_ref()
                 .unwrap()
                 .compact(self.runtime.as_ref().unwrap(), revision),
@@ -379,44 +425,151 @@ pub(crate) fn short_window(events_max: usize) -> WindowLimits {
     }
 }
 
+/// A source over an engine whose watches a test can end, and whose engine it can replace.
+#[derive(Debug)]
+pub(crate) struct Fragile {
+    held: Mutex<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    source: EngineSource,
+    lines: Vec<Arc<Line>>,
+    replacements: u64,
+}
+
+/// What one watch of a [`Fragile`] source hangs on.
+#[derive(Debug, Default)]
+struct Line {
+    end: Mutex<Option<SourceError>>,
+    waker: AtomicWaker,
+}
+
+impl Fragile {
+    pub(crate) fn new(engine: Engine) -> Arc<Self> {
+        Arc::new(Self {
+            held: Mutex::new(Held {
+                source: EngineSource::new(engine),
+                lines: Vec::new(),
+                replacements: 0,
+            }),
+        })
+    }
+
+    /// Ends all open watches.
+    pub(crate) fn cut(&self, why: &SourceError) {
+        let lines = std::mem::take(&mut self.held.lock().unwrap().lines);
+        for line in lines {
+            *line.end.lock().unwrap() = Some(why.clone());
+            line.waker.wake();
+        }
+    }
+
+    /// Puts another engine in the place of the one before, as a restart does: watches end. It tells
+    /// so, or leaves that to its revision.
+    pub(crate) fn replace(&self, engine: Engine, tells: bool) {
+        {
+            let mut held = self.held.lock().unwrap();
+            held.source = EngineSource::new(engine);
+            held.replacements += u64::from(tells);
+        }
+        self.cut(&SourceError::Unavailable("the connection is lost".into()));
+    }
+
+    fn source(&self) -> EngineSource {
+        self.held.lock().unwrap().source.clone()
+    }
+}
+
+impl Source for Fragile {
+    fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, SourceError>> {
+        Box::pin(async move { self.source().current_revision().await })
+    }
+    fn oldest_revision(&self) -> Option<MainRevision> {
+        self.source().oldest_revision()
+    }
+    fn replacements(&self) -> u64 {
+        self.held.lock().unwrap().replacements
+    }
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {
+        Box::pin(async move { self.source().list(request).await })
+    }
+    fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<BatchStream, SourceError>> {
+        Box::pin(async move {
+            let line = Arc::new(Line::default());
+            let source = {
+                let mut held = self.held.lock().unwrap();
+                // Of a watch that is over nobody else holds the line.
+                held.lines.retain(|line| Arc::strong_count(line) > 1);
+                held.lines.push(line.clone());
+                held.source.clone()
+            };
+            let mut batches = source.watch(request).await?;
+            let next = move |context: &mut Context<'_>| {
+                line.waker.register(context.waker());
+                match line.end.lock().unwrap().clone() {
+                    Some(why) => Poll::Ready(Some(Err(why))),
+                    None => batches.as_mut().poll_next(context),
+                }
+            };
+            Ok(Box::pin(futures_util::stream::poll_fn(next)) as BatchStream)
+        })
+    }
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+        Box::pin(async move { self.source().write(write).await })
+    }
+}
+
 #[cfg(feature = "etcd")]
 mod etcd {
-    //! A real etcd of the series whose behaviour the specification describes.
+    //! Our server, and a real etcd of the series whose behaviour the specification describes.
 
     use std::env;
+    use std::io::{BufRead as _, BufReader};
     use std::net::TcpListener;
     use std::path::{Path, PathBuf};
-    use std::process::{Child, Command, Stdio};
-    use std::sync::Arc;
+    use std::process::{Child, ChildStderr, Command, Stdio};
+    use std::sync::{Arc, Once, mpsc};
     use std::time::Duration;
 
     use etcd_client::Client;
     use revstore_engine::SystemClock;
     use revstore_watch_cache::{EtcdSource, ManualClock, RawStore, Source, WatchCache};
 
-    use super::{Fixture, config};
+    use super::{Fixture, Over, config};
 
     pub(super) struct Server {
-        process: Child,
+        /// The process of a real etcd, if it is one.
+        process: Option<Process>,
+        /// Ours, if it is that; it stops when it is dropped.
+        ours: Option<revstore::Server>,
         client: Client,
+    }
+
+    struct Process {
+        child: Child,
         _data: tempfile::TempDir,
     }
 
-    impl Drop for Server {
+    impl Drop for Process {
         fn drop(&mut self) {
-            let _ = self.process.kill();
-            let _ = self.process.wait();
+            let _ = self.child.kill();
+            let _ = self.child.wait();
         }
     }
 
-    /// `$ETCD`, or what `scripts/install-etcd.sh` installed.
+    /// `$ETCD`, what `scripts/install-etcd.sh` installed, or what is on `PATH`.
     fn program() -> Option<PathBuf> {
-        let named = env::var_os("ETCD")
-            .filter(|path| !path.is_empty())
-            .map(PathBuf::from);
+        let named = env::var_os("ETCD").filter(|path| !path.is_empty());
         let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/.tools/bin/etcd");
-        let found = named.unwrap_or(installed);
-        if found.is_file() {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let on_path = env::split_paths(&path).map(|folder| folder.join("etcd"));
+        let mut places = named
+            .map(PathBuf::from)
+            .into_iter()
+            .chain([installed])
+            .chain(on_path);
+        if let Some(found) = places.find(|place| place.is_file()) {
             return Some(found);
         }
         let required = env::var_os("REVSTORE_REQUIRE_ETCD").is_some_and(|value| value == "1");
@@ -424,6 +577,8 @@ mod etcd {
             !required,
             "no etcd: run scripts/install-etcd.sh or set ETCD"
         );
+        static TOLD: Once = Once::new();
+        TOLD.call_once(|| eprintln!("NOT RUN over etcd: there is none"));
         None
     }
 
@@ -432,15 +587,34 @@ mod etcd {
         listener.local_addr().unwrap().port()
     }
 
+    /// Reads what a server logs, to its end; returns when it says that clients may come.
+    fn wait_until_ready(log: ChildStderr) {
+        let (ready, is_ready) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(log).lines().map_while(Result::ok) {
+                if line.contains("ready to serve client requests") {
+                    // Nobody listens for a second one.
+                    let _ = ready.send(());
+                }
+            }
+        });
+        let limit = Duration::from_secs(60);
+        is_ready.recv_timeout(limit).expect("etcd starts");
+    }
+
+    fn connect(runtime: &super::Runtime, url: &str) -> Client {
+        runtime.block_on(Client::connect([url], None)).unwrap()
+    }
+
     impl Server {
-        fn start(runtime: &super::Runtime) -> Option<Self> {
+        fn of_etcd(runtime: &super::Runtime) -> Option<Self> {
             let program = program()?;
             let data = tempfile::tempdir().unwrap();
             let (client_url, peer_url) = (
                 format!("http://127.0.0.1:{}", free_port()),
                 format!("http://127.0.0.1:{}", free_port()),
             );
-            let process = Command::new(program)
+            let mut child = Command::new(program)
                 .arg("--data-dir")
                 .arg(data.path())
                 .args(["--listen-client-urls", &client_url])
@@ -448,65 +622,75 @@ mod etcd {
                 .args(["--listen-peer-urls", &peer_url])
                 .args(["--initial-advertise-peer-urls", &peer_url])
                 .args(["--initial-cluster", &format!("default={peer_url}")])
-                .args(["--unsafe-no-fsync", "--log-level", "panic"])
+                .arg("--unsafe-no-fsync")
                 .env_clear()
                 .stdout(Stdio::null())
-                .stderr(Stdio::null())
+                .stderr(Stdio::piped())
                 .spawn()
                 .unwrap();
-            let client = runtime.block_on(async {
-                for _ in 0..200 {
-                    if let Ok(client) = Client::connect([&client_url], None).await
-                        && client.kv_client().get("ready", None).await.is_ok()
-                    {
-                        return client;
-                    }
-                    // The only way to hear of a foreign process that it listens.
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-                panic!("etcd does not answer at {client_url}");
-            });
+            wait_until_ready(child.stderr.take().unwrap());
+            let process = Some(Process { child, _data: data });
             Some(Self {
                 process,
-                client,
-                _data: data,
+                ours: None,
+                client: connect(runtime, &client_url),
             })
         }
 
+        fn of_ours(runtime: &super::Runtime, clock: ManualClock) -> Self {
+            let server = revstore::Server::builder().clock(clock).start().unwrap();
+            Self {
+                process: None,
+                client: connect(runtime, server.endpoint()),
+                ours: Some(server),
+            }
+        }
+
         pub(super) fn compact(&self, runtime: &super::Runtime, revision: i64) {
+            assert!(
+                self.process.is_some(),
+                "an engine is compacted without a client"
+            );
             let mut kv = self.client.kv_client();
             runtime.block_on(kv.compact(revision, None)).unwrap();
         }
     }
 
     impl Fixture {
-        /// Over a real etcd, if there is one.
-        pub(crate) fn over_etcd() -> Option<Self> {
+        /// Over a server, if it is there.
+        pub(super) fn over(over: Over) -> Option<Self> {
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(1)
                 .enable_all()
                 .build()
                 .unwrap();
-            let server = Server::start(&runtime)?;
-            let source: Arc<dyn Source> = Arc::new(EtcdSource::new(server.client.clone()));
-            let clock: Arc<SystemClock> = Arc::new(SystemClock::new());
+            let clock = ManualClock::new();
+            let server = match over {
+                Over::Etcd => Server::of_etcd(&runtime)?,
+                _ => Server::of_ours(&runtime, clock.clone()),
+            };
+            // What goes over a network takes real time.
+            let time = Arc::new(SystemClock::new());
+            let source: Arc<dyn Source> =
+                Arc::new(EtcdSource::new(server.client.clone(), time.clone()));
             let (cache, feeder) = WatchCache::builder(source.clone())
-                .clock(clock.clone())
+                .clock(time.clone())
                 .build();
             let pods = cache.add(config()).unwrap();
-            let raw = RawStore::new(source.clone(), config(), clock);
+            let raw = RawStore::new(source.clone(), config(), time);
             runtime.spawn(feeder.run());
             runtime.block_on(pods.wait_until_ready()).unwrap();
             Some(Self {
+                over,
                 source,
-                engine: None,
-                clock: ManualClock::new(),
+                engine: server.ours.as_ref().map(|server| server.engine().clone()),
+                clock,
                 cache,
                 pods,
                 raw,
-                runtime: Some(runtime),
                 _feeder: None,
-                etcd: Some(server),
+                server: Some(server),
+                runtime: Some(runtime),
             })
         }
     }

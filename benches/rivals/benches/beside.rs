@@ -1,0 +1,173 @@
+//! A writer that creates, updates and deletes, beside no, one and two readers; and how much memory a
+//! key takes.
+//!
+//! The maps take turns, round after round. Prints median, 99th percentile and mean of single operations
+//! in nanoseconds over all rounds, as rows of a table.
+
+#![allow(clippy::print_stdout, reason = "the table is what it is for")]
+
+use std::fs;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use revstore_rivals::{ALL, Entry, KEYS, Ordered, SCANNED, fill, key, shuffled};
+
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_secs(1);
+/// Longer operations count as this long: a minute.
+const LONGEST_NS: u64 = 60_000_000_000;
+const READERS: [usize; 3] = [0, 1, 2];
+
+/// How long operations took, in nanoseconds.
+struct Times {
+    create: Histogram<u64>,
+    update: Histogram<u64>,
+    delete: Histogram<u64>,
+    get: Histogram<u64>,
+    scan: Histogram<u64>,
+}
+
+impl Times {
+    fn new() -> Self {
+        let new = || Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("legal bounds");
+        Self {
+            create: new(),
+            update: new(),
+            delete: new(),
+            get: new(),
+            scan: new(),
+        }
+    }
+
+    fn all(&mut self) -> [&mut Histogram<u64>; 5] {
+        [
+            &mut self.get,
+            &mut self.scan,
+            &mut self.update,
+            &mut self.create,
+            &mut self.delete,
+        ]
+    }
+
+    fn add(&mut self, mut other: Self) {
+        for (mine, others) in self.all().into_iter().zip(other.all()) {
+            mine.add(&*others).expect("of one kind");
+        }
+    }
+}
+
+fn timed(times: &mut Histogram<u64>, run: impl FnOnce()) {
+    let started = Instant::now();
+    run();
+    let nanoseconds = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    times.saturating_record(nanoseconds);
+}
+
+fn write(map: &dyn Ordered, seed: u64, stop: &AtomicBool) -> Times {
+    let mut times = Times::new();
+    let mut next = shuffled(seed, KEYS);
+    while !stop.load(Ordering::Relaxed) {
+        let created = key(next() * 2 + 1);
+        let updated = key(next() * 2);
+        timed(&mut times.create, || map.create(Entry::new(&created)));
+        timed(&mut times.update, || {
+            if let Some(entry) = map.get(&updated) {
+                entry.write();
+            }
+        });
+        timed(&mut times.delete, || map.delete(&created));
+    }
+    times
+}
+
+fn read(map: &dyn Ordered, seed: u64, stop: &AtomicBool) -> Times {
+    let mut times = Times::new();
+    let mut next = shuffled(seed, KEYS - SCANNED as u64);
+    while !stop.load(Ordering::Relaxed) {
+        let (one, first) = (key(next() * 2), key(next() * 2));
+        timed(&mut times.get, || {
+            black_box(map.get(&one).map(|entry| entry.read()));
+        });
+        timed(&mut times.scan, || {
+            black_box(map.scan(&first, SCANNED));
+        });
+    }
+    times
+}
+
+/// What is timed in one go. Where nobody reads beside the writer, somebody reads alone behind it.
+fn round(map: &dyn Ordered, readers: usize, seed: u64) -> Times {
+    let mut times = run(map, true, readers, seed);
+    if readers == 0 {
+        times.add(run(map, false, 1, seed));
+    }
+    times
+}
+
+fn run(map: &dyn Ordered, writes: bool, readers: usize, seed: u64) -> Times {
+    let stop = AtomicBool::new(false);
+    let mut times = Times::new();
+    thread::scope(|scope| {
+        let stop = &stop;
+        let mut threads = Vec::new();
+        if writes {
+            threads.push(scope.spawn(move || write(map, seed, stop)));
+        }
+        for reader in 1..=readers as u64 {
+            threads.push(scope.spawn(move || read(map, seed + reader * 1000, stop)));
+        }
+        thread::sleep(ROUND);
+        stop.store(true, Ordering::Relaxed);
+        for thread in threads {
+            times.add(thread.join().expect("nobody panics"));
+        }
+    });
+    times
+}
+
+/// Resident bytes of this process.
+fn resident() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").expect("this is Linux");
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok());
+    pages.expect("statm tells pages") * 4096
+}
+
+fn main() {
+    println!("| map | bytes per key |\n|---|---|");
+    let maps = ALL.map(|(name, new)| {
+        let before = resident();
+        let map = new();
+        fill(&*map);
+        println!("| {name} | {} |", (resident() - before) / KEYS);
+        (name, map)
+    });
+    let mut times = maps.each_ref().map(|_| READERS.map(|_| Times::new()));
+    for number in 0..ROUNDS {
+        for turn in 0..maps.len() {
+            let turn = (turn + number) % maps.len();
+            for (place, readers) in READERS.into_iter().enumerate() {
+                let seed = (number * READERS.len() + place) as u64 + 1;
+                times[turn][place].add(round(&*maps[turn].1, readers, seed));
+            }
+        }
+    }
+    for (place, readers) in READERS.into_iter().enumerate() {
+        println!(
+            "\n| beside {readers} readers | get | scan of {SCANNED} | update | create | delete |"
+        );
+        println!("|---|---|---|---|---|---|");
+        for ((name, _), times) in maps.iter().zip(&mut times) {
+            let cells = times[place].all().map(|times| {
+                let at = |percentile| times.value_at_percentile(percentile);
+                format!("{} / {} / {:.0}", at(50.0), at(99.0), times.mean())
+            });
+            println!("| {name} | {} |", cells.join(" | "));
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! List: a growing array in the pool, one word where it is empty.
+
+use std::alloc::Layout;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+use std::slice;
+
+use crate::pool;
+
+/// Items in the order in which they were pushed. Grows only by as much as it is told.
+pub(crate) struct List<T> {
+    head: Option<NonNull<Head>>,
+    _owned: PhantomData<T>,
+}
+
+/// What is allocated; room for `capacity` items follows, of which the first `len` are there.
+#[repr(C, align(8))]
+struct Head {
+    len: u32,
+    capacity: u32,
+}
+
+// SAFETY: a list owns its items as an array does.
+unsafe impl<T: Send> Send for List<T> {}
+// SAFETY: a shared list only gives out shared items.
+unsafe impl<T: Sync> Sync for List<T> {}
+
+impl<T> List<T> {
+    /// An empty list; allocates nothing.
+    pub(crate) const fn new() -> Self {
+        Self {
+            head: None,
+            _owned: PhantomData,
+        }
+    }
+
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        let mut list = Self::new();
+        list.set_capacity(capacity);
+        list
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        // SAFETY: the head is made by `set_capacity` and lives as long as the list.
+        self.head
+            .map_or(0, |head| unsafe { head.as_ref().capacity as usize })
+    }
+
+    /// Adds an item behind the others.
+    ///
+    /// # Panics
+    /// If there is no room for it.
+    pub(crate) fn push(&mut self, item: T) {
+        let len = self.len();
+        assert!(
+            len < self.capacity(),
+            "a list is given room before it is added to"
+        );
+        let Some(mut head) = self.head else { return };
+        // SAFETY: the place is inside of what is allocated, and nothing is there yet.
+        unsafe {
+            Self::items(head).add(len).write(item);
+            head.as_mut().len += 1;
+        }
+    }
+
+    /// Takes out and drops the first `count` items; the others move up.
+    pub(crate) fn remove_front(&mut self, count: usize) {
+        let len = self.len();
+        let count = count.min(len);
+        let Some(mut head) = self.head else { return };
+        #[expect(clippy::cast_possible_truncation, reason = "fewer than before")]
+        let left = (len - count) as u32;
+        // SAFETY: the first items are there and are dropped once, the others are moved to their places;
+        // should a drop panic, what is left is leaked.
+        unsafe {
+            head.as_mut().len = 0;
+            let items = Self::items(head).as_ptr();
+            ptr::slice_from_raw_parts_mut(items, count).drop_in_place();
+            ptr::copy(items.add(count), items, len - count);
+            head.as_mut().len = left;
+        }
+    }
+
+    /// Moves the items to where there is room for just so many, or for as many as there are.
+    pub(crate) fn set_capacity(&mut self, capacity: usize) {
+        let capacity = capacity.max(self.len());
+        if capacity == self.capacity() {
+            return;
+        }
+        let old = self.head;
+        let len = self.len();
+        let new = (capacity > 0).then(|| {
+            let counted = u32::try_from(capacity).expect("a list has fewer than 2^32 items");
+            let head = pool::allocate(Self::layout(capacity)).cast::<Head>();
+            // SAFETY: the memory is fresh and has room for the head and for `capacity` items, of which
+            // `len` come from the old place; the two do not overlap.
+            unsafe {
+                head.write(Head {
+                    #[expect(clippy::cast_possible_truncation, reason = "not above `counted`")]
+                    len: len as u32,
+                    capacity: counted,
+                });
+                if let Some(old) = old {
+                    ptr::copy_nonoverlapping(
+                        Self::items(old).as_ptr(),
+                        Self::items(head).as_ptr(),
+                        len,
+                    );
+                }
+            }
+            head
+        });
+        let layout = Self::layout(self.capacity());
+        self.head = new;
+        if let Some(old) = old {
+            // SAFETY: its items have moved; it came from the pool with this layout.
+            unsafe { pool::free(old.cast(), layout) };
+        }
+    }
+
+    /// Where the items begin.
+    fn items(head: NonNull<Head>) -> NonNull<T> {
+        const { assert!(align_of::<T>() <= align_of::<Head>()) };
+        // SAFETY: items follow the head in the same allocation.
+        unsafe { head.add(1).cast() }
+    }
+
+    fn layout(capacity: usize) -> Layout {
+        let items = Layout::array::<T>(capacity);
+        let both = items.and_then(|items| Layout::new::<Head>().extend(items));
+        both.expect("fewer bytes than there are addresses").0
+    }
+}
+
+impl<T> Deref for List<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        match self.head {
+            None => &[],
+            // SAFETY: that many items are there.
+            Some(head) => unsafe {
+                slice::from_raw_parts(Self::items(head).as_ptr(), head.as_ref().len as usize)
+            },
+        }
+    }
+}
+
+impl<T> DerefMut for List<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match self.head {
+            None => &mut [],
+            // SAFETY: that many items are there, and the list is borrowed.
+            Some(head) => unsafe {
+                slice::from_raw_parts_mut(Self::items(head).as_ptr(), head.as_ref().len as usize)
+            },
+        }
+    }
+}
+
+impl<T> Drop for List<T> {
+    fn drop(&mut self) {
+        self.remove_front(usize::MAX);
+        self.set_capacity(0);
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for List<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::List;
+    use std::sync::Arc;
+
+    #[test]
+    fn it_does_what_a_vec_does() {
+        let shared = Arc::new(());
+        let mut list = List::new();
+        let mut vec = Vec::new();
+        for round in 0..300_usize {
+            if list.len() == list.capacity() {
+                list.set_capacity(list.len() + 1 + round % 7);
+            }
+            list.push((round, shared.clone()));
+            vec.push((round, shared.clone()));
+            if round % 11 == 10 {
+                let count = round % 5;
+                list.remove_front(count);
+                vec.drain(..count.min(vec.len()));
+                list.set_capacity(0);
+                assert_eq!(list.capacity(), list.len());
+            }
+            assert_eq!(&list[..], &vec[..]);
+        }
+        assert_eq!(Arc::strong_count(&shared), 1 + list.len() + vec.len());
+        drop(list);
+        assert_eq!(Arc::strong_count(&shared), 1 + vec.len());
+    }
+
+    #[test]
+    fn an_empty_list_has_nothing() {
+        let mut list: List<u64> = List::with_capacity(0);
+        list.remove_front(3);
+        assert!(list.is_empty() && list.capacity() == 0);
+        assert_eq!(size_of::<List<u64>>(), size_of::<usize>());
+    }
+}

@@ -1,0 +1,150 @@
+//! Sequence: records in revision order, added at the end and taken from the front.
+
+use crate::list::List;
+use crate::record::KeyValue;
+use crate::revision::Revision;
+
+/// The fewest and the most places that a full sequence gets at once; in between, an eighth of what
+/// it has. So a push is cheap, and the places to spare cost less than the records' own headers.
+const GROWTH: (usize, usize) = (2, 512);
+
+/// Records, oldest first; one word if there are none.
+///
+/// What is taken leaves a hole, and the holes are closed when they are half of it. So taking costs
+/// what is taken, however much stays.
+#[derive(Debug)]
+pub(crate) struct Sequence(List<Option<KeyValue>>);
+
+impl Default for Sequence {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sequence {
+    /// An empty sequence; allocates nothing.
+    pub(crate) const fn new() -> Self {
+        Self(List::new())
+    }
+
+    pub(crate) fn with_capacity(records: usize) -> Self {
+        Self(List::with_capacity(records))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a push would have to make room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() == self.0.capacity()
+    }
+
+    pub(crate) fn push(&mut self, record: KeyValue) {
+        let len = self.0.len();
+        if self.is_full() {
+            let growth = match len {
+                0 => 1,
+                len => (len / 8).clamp(GROWTH.0, GROWTH.1),
+            };
+            self.0.set_capacity(len + growth);
+        }
+        self.0.push(Some(record));
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &KeyValue> {
+        self.0.iter().flatten()
+    }
+
+    /// Those at or behind `from`.
+    pub(crate) fn iter_from(&self, from: Revision) -> impl Iterator<Item = &KeyValue> {
+        let before = self.partition_point(|record| record.revision() < from);
+        self.0[before..].iter().flatten()
+    }
+
+    pub(crate) fn last(&self) -> Option<&KeyValue> {
+        self.0.last()?.as_ref()
+    }
+
+    /// The newest at or before `at`. Logarithmic.
+    pub(crate) fn at(&self, at: Revision) -> Option<&KeyValue> {
+        let behind = self.partition_point(|record| record.revision() <= at);
+        self.0[..behind].last()?.as_ref()
+    }
+
+    /// How many lie at or before `through`.
+    pub(crate) fn count_through(&self, through: Revision) -> usize {
+        self.partition_point(|record| record.revision() <= through) - self.holes()
+    }
+
+    /// The one that `ahead` others stand in front of.
+    pub(crate) fn get(&self, ahead: usize) -> Option<&KeyValue> {
+        self.0.get(self.holes() + ahead)?.as_ref()
+    }
+
+    /// Moves the oldest `count` of them to `taken`.
+    pub(crate) fn take_front(&mut self, count: usize, taken: &mut Vec<KeyValue>) {
+        let holes = self.holes();
+        let len = self.0.len();
+        let closed = (holes + count).min(len);
+        taken.extend(self.0[holes..closed].iter_mut().filter_map(Option::take));
+        if closed == len || closed * 2 >= len && closed > holes {
+            self.0.remove_front(closed);
+            self.0.set_capacity(0);
+        }
+    }
+
+    fn holes(&self) -> usize {
+        self.0.partition_point(Option::is_none)
+    }
+
+    fn partition_point(&self, is_before: impl Fn(&KeyValue) -> bool) -> usize {
+        self.0
+            .partition_point(|record| record.as_ref().is_none_or(&is_before))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Sequence;
+    use crate::entry::Entry;
+    use crate::record::KeyValue;
+    use crate::revision::MainRevision;
+
+    #[test]
+    fn it_finds_what_is_there_however_much_was_taken() {
+        let entry = Entry::new(b"k");
+        let mut sequence = Sequence::new();
+        let mut plain: Vec<i64> = Vec::new();
+        for round in 1..400_i64 {
+            sequence.push(KeyValue::tombstone(
+                entry.clone(),
+                MainRevision(round * 2).start(),
+            ));
+            plain.push(round * 2);
+            if round % 3 == 0 {
+                let count = usize::try_from(round % 13).expect("a small number");
+                let mut taken = Vec::new();
+                sequence.take_front(count, &mut taken);
+                let gone: Vec<i64> = plain.drain(..count.min(plain.len())).collect();
+                let taken: Vec<i64> = taken.iter().map(|kv| kv.mod_revision().0).collect();
+                assert_eq!(taken, gone);
+            }
+            let all: Vec<i64> = sequence.iter().map(|kv| kv.mod_revision().0).collect();
+            assert_eq!(all, plain);
+            assert_eq!(
+                sequence.last().map(|kv| kv.mod_revision().0),
+                plain.last().copied()
+            );
+            for main in [round - 9, round, round * 2 - 5, round * 2, round * 2 + 1] {
+                let through = plain.partition_point(|other| *other <= main);
+                let at = MainRevision(main).end();
+                assert_eq!(sequence.count_through(at), through);
+                let found = sequence.at(at).map(|kv| kv.mod_revision().0);
+                assert_eq!(found, through.checked_sub(1).map(|last| plain[last]));
+                let from = sequence.iter_from(at).map(|kv| kv.mod_revision().0);
+                assert_eq!(from.collect::<Vec<_>>(), plain[through..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Compaction that nobody has to ask for, by a clock that the test moves.
+
+use std::time::Duration;
+
+use revstore_engine::{AutoCompaction, Engine, MainRevision, ManualClock};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn engine(policy: AutoCompaction) -> (Engine, ManualClock) {
+    let clock = ManualClock::new();
+    let builder = Engine::builder().clock(clock.clone());
+    (builder.auto_compaction(policy).build(), clock)
+}
+
+fn put(engine: &Engine, times: usize) {
+    for _ in 0..times {
+        engine.put("k", "v").expect("a put");
+    }
+}
+
+fn mark(engine: &Engine) -> Option<i64> {
+    engine.compacted_revision().map(|mark| mark.0)
+}
+
+#[test]
+fn ac_4_a_period_of_history_is_kept() {
+    let policy = AutoCompaction::Periodic {
+        period: 10 * MINUTE,
+    };
+    let (engine, clock) = engine(policy);
+    for minute in 1..=9 {
+        put(&engine, 1);
+        clock.advance(MINUTE);
+        assert_eq!(mark(&engine), None, "after {minute} minutes");
+    }
+    clock.advance(MINUTE);
+    assert_eq!(mark(&engine), Some(2), "the first look is a period old");
+    for minute in 11..=19 {
+        put(&engine, 1);
+        clock.advance(MINUTE);
+        assert_eq!(mark(&engine), Some(2), "after {minute} minutes");
+    }
+    clock.advance(MINUTE);
+    assert_eq!(mark(&engine), Some(10), "once a period, at what was then");
+}
+
+#[test]
+fn ac_6_a_number_of_revisions_is_kept() {
+    let every = 5 * MINUTE;
+    let (engine, clock) = engine(AutoCompaction::Revisions { keep: 10, every });
+    put(&engine, 8);
+    clock.advance(every);
+    assert_eq!(mark(&engine), None, "there are no ten below 9");
+    put(&engine, 12);
+    clock.advance(4 * MINUTE);
+    assert_eq!(mark(&engine), None);
+    clock.advance(MINUTE);
+    assert_eq!(mark(&engine), Some(11));
+}
+
+#[test]
+fn ac_5_with_nothing_new_to_compact_the_policy_goes_on() {
+    let every = 5 * MINUTE;
+    let (engine, clock) = engine(AutoCompaction::Revisions { keep: 10, every });
+    put(&engine, 20);
+    for _ in 0..3 {
+        clock.advance(every);
+        assert_eq!(mark(&engine), Some(11));
+    }
+    // A client has compacted further than the policy wants to.
+    engine.compact(MainRevision(15)).expect("legal").run();
+    put(&engine, 1);
+    clock.advance(every);
+    assert_eq!(mark(&engine), Some(15));
+    put(&engine, 10);
+    clock.advance(every);
+    assert_eq!(mark(&engine), Some(22));
+}
+
+#[test]
+fn ac_7_a_pass_can_be_had_now() {
+    let every = 5 * MINUTE;
+    let (engine, clock) = engine(AutoCompaction::Revisions { keep: 10, every });
+    put(&engine, 20);
+    engine.auto_compact();
+    assert_eq!(mark(&engine), Some(11));
+    put(&engine, 1);
+    clock.advance(every);
+    assert_eq!(
+        mark(&engine),
+        Some(12),
+        "the next pass is one interval later"
+    );
+}
+
+#[test]
+fn a_number_of_bytes_is_kept() {
+    const VALUE_BYTES: usize = 10_000;
+    const BYTES_MAX: u64 = 100_000;
+    let every = 5 * MINUTE;
+    let (engine, clock) = engine(AutoCompaction::Size {
+        bytes_max: BYTES_MAX,
+        every,
+    });
+    let put = |key: &'static str| engine.put(key, vec![b'v'; VALUE_BYTES]).expect("a put");
+    for _ in 0..8 {
+        put("k");
+    }
+    clock.advance(every);
+    assert_eq!(mark(&engine), None, "it still fits");
+    for _ in 0..12 {
+        put("k");
+    }
+    assert!(engine.history_bytes() > 2 * BYTES_MAX);
+    clock.advance(every);
+    let kept = engine.history_bytes();
+    let one_less = BYTES_MAX - 2 * VALUE_BYTES as u64;
+    assert!((one_less..=BYTES_MAX).contains(&kept), "{kept} bytes");
+    assert!(
+        mark(&engine).is_some_and(|mark| mark < 20),
+        "not more than it takes"
+    );
+    // What is alive stays, however large it is.
+    for key in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "l"] {
+        put(key);
+        put(key);
+    }
+    clock.advance(every);
+    assert_eq!(engine.stats().keys, 12);
+    assert_eq!(engine.get("a").map(|kv| kv.version()), Some(2));
+    assert_eq!(mark(&engine), Some(engine.current_revision().0));
+}

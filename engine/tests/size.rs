@@ -1,0 +1,87 @@
+//! Compaction by size: as little as it takes, to the byte.
+
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use revstore_engine::{
+    AutoCompaction, Engine, KeyRange, KeyValue, MainRevision, ManualClock, Op, Put, Txn,
+};
+
+#[derive(Clone, Debug)]
+enum Change {
+    Put(u8, usize),
+    Delete(u8, u8),
+    /// Deletes a key, and creates it anew in the same revision.
+    Replace(u8, usize),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let key = 0..6_u8;
+    prop_oneof![
+        4 => (key.clone(), 0..40_usize).prop_map(|(key, len)| Change::Put(key, len)),
+        2 => (key.clone(), key.clone()).prop_map(|(from, to)| Change::Delete(from, to)),
+        1 => (key, 0..40_usize).prop_map(|(key, len)| Change::Replace(key, len)),
+    ]
+}
+
+fn apply(engine: &Engine, change: &Change) {
+    match change {
+        Change::Put(key, len) => drop(engine.put(vec![b'a' + key], vec![0; *len]).unwrap()),
+        Change::Delete(from, to) => {
+            engine.delete(&KeyRange::within(vec![b'a' + from], vec![b'a' + to]));
+        }
+        Change::Replace(key, len) => {
+            let key = vec![b'a' + key];
+            let delete = Op::Delete(KeyRange::one(key.clone()));
+            let txn = Txn {
+                success: vec![delete, Op::Put(Put::new(key, vec![0; *len]))],
+                ..Txn::default()
+            };
+            engine.txn(&txn).unwrap();
+        }
+    }
+}
+
+fn bytes(engine: &Engine) -> u64 {
+    let counted = engine.history_bytes();
+    let kept = engine.history(None).unwrap().versions;
+    assert_eq!(counted, kept.iter().map(KeyValue::size_bytes).sum::<u64>());
+    counted
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn it_compacts_as_far_as_the_bound_asks_and_no_further(
+        changes in proptest::collection::vec(change(), 1..60),
+        per_mille in 0..1000_u64,
+    ) {
+        let all = Engine::builder().clock(ManualClock::new()).build();
+        for change in &changes {
+            apply(&all, change);
+        }
+        let bytes_max = bytes(&all) * per_mille / 1000;
+        let every = Duration::from_secs(1);
+        let policy = AutoCompaction::Size { bytes_max, every };
+        let bounded = Engine::builder()
+            .clock(ManualClock::new())
+            .auto_compaction(policy)
+            .build();
+        for change in &changes {
+            apply(&bounded, change);
+        }
+        bounded.auto_compact();
+        let Some(mark) = bounded.compacted_revision() else {
+            prop_assert!(bytes(&bounded) <= bytes_max);
+            return Ok(());
+        };
+        prop_assert!(bytes(&bounded) <= bytes_max || mark == all.current_revision());
+        // One revision less is not enough.
+        if let Ok(compaction) = all.compact(MainRevision(mark.0 - 1)) {
+            compaction.run();
+        }
+        prop_assert!(bytes(&all) > bytes_max);
+    }
+}

@@ -1,0 +1,213 @@
+//! Messages as JSON: the mapping of protobuf, as etcd's gateway writes it (HT-21).
+//!
+//! Names as in the `.proto` files, integers of 64 bits as strings, bytes in base64, enums by name,
+//! and nothing for what is zero. Read are the other forms that protobuf allows, too; fields and
+//! names of enums that are unknown are passed over.
+
+use bytes::{Buf, BufMut, Bytes};
+use prost::Message;
+use prost_reflect::{DeserializeOptions, DynamicMessage, MessageDescriptor, SerializeOptions};
+use serde_json::de::Deserializer;
+use serde_json::ser::Serializer;
+use tonic::Status;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+
+use crate::status;
+
+/// The encoded message that an object stands for.
+pub(super) fn to_message(descriptor: &MessageDescriptor, json: &[u8]) -> Result<Bytes, Status> {
+    let options = DeserializeOptions::new().deny_unknown_fields(false);
+    let mut json = Deserializer::from_slice(json);
+    let message = DynamicMessage::deserialize_with_options(descriptor.clone(), &mut json, &options);
+    let message = message.map_err(|error| status::malformed_json(&error))?;
+    Ok(message.encode_to_vec().into())
+}
+
+/// Appends an encoded message as an object.
+pub(super) fn write_json(
+    descriptor: &MessageDescriptor,
+    message: Bytes,
+    json: &mut Vec<u8>,
+) -> Result<(), Status> {
+    let message = DynamicMessage::decode(descriptor.clone(), message);
+    let message = message.map_err(|error| status::gateway_broken(&error))?;
+    let options = SerializeOptions::new().use_proto_field_name(true);
+    let written = message.serialize_with_options(&mut Serializer::new(json), &options);
+    written.map_err(|error| status::gateway_broken(&error))
+}
+
+/// Messages as the bytes that they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Raw;
+
+impl Codec for Raw {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use revstore_proto::etcdserverpb::{
+        AlarmMember, AlarmRequest, AlarmResponse, AlarmType, Compare, HashResponse, PutRequest,
+        RangeRequest, ResponseHeader, TxnRequest, compare,
+    };
+    use tonic::Code;
+
+    use super::*;
+    use crate::gateway::routes::Route;
+
+    fn input(path: &str) -> MessageDescriptor {
+        Route::of_path(path).unwrap().method.input()
+    }
+
+    fn check_read<M>(path: &str, json: &str, expected: &M)
+    where
+        M: Message + Default + PartialEq + std::fmt::Debug,
+    {
+        let message = to_message(&input(path), json.as_bytes()).unwrap();
+        assert_eq!(M::decode(message).unwrap(), *expected, "{json}");
+    }
+
+    fn check_refused(path: &str, json: &str) {
+        let refused = to_message(&input(path), json.as_bytes()).unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{json}");
+    }
+
+    fn check_written(path: &str, message: &impl Message, expected: &str) {
+        let output = Route::of_path(path).unwrap().method.output();
+        let mut json = Vec::new();
+        write_json(&output, message.encode_to_vec().into(), &mut json).unwrap();
+        assert_eq!(String::from_utf8(json).unwrap(), expected);
+    }
+
+    #[test]
+    fn ht_21_forms_that_are_read() {
+        let put = PutRequest {
+            key: "foo".into(),
+            prev_kv: true,
+            lease: -9_223_372_036_854_775_808,
+            ..PutRequest::default()
+        };
+        for json in [
+            r#"{"key":"Zm9v","prev_kv":true,"lease":"-9223372036854775808"}"#,
+            r#"{"lease":-9223372036854775808,"prevKv":true,"key":"Zm9v","none":{"a":[1]}}"#,
+            r#"{"value":null,"key":"Zm9v","prev_kv":true,"lease":-9223372036854775808}"#,
+        ] {
+            check_read("/v3/kv/put", json, &put);
+        }
+        let bytes = |json: &str, key: &'static [u8]| {
+            let put = PutRequest {
+                key: key.into(),
+                ..PutRequest::default()
+            };
+            check_read("/v3/kv/put", json, &put);
+        };
+        bytes(r#"{"key":"/+8="}"#, b"\xff\xef");
+        bytes(r#"{"key":"_-8"}"#, b"\xff\xef");
+        let sorted = |order| RangeRequest {
+            sort_order: order,
+            ..RangeRequest::default()
+        };
+        check_read("/v3/kv/range", r#"{"sort_order":"DESCEND"}"#, &sorted(2));
+        check_read("/v3/kv/range", r#"{"sortOrder":2}"#, &sorted(2));
+        check_read("/v3/kv/range", r#"{"sort_order":77}"#, &sorted(77));
+        check_read("/v3/kv/range", r#"{"sort_order":"NONE?"}"#, &sorted(0));
+        let compare = Compare {
+            target_union: Some(compare::TargetUnion::Version(0)),
+            ..Compare::default()
+        };
+        let txn = TxnRequest {
+            compare: vec![compare],
+            ..TxnRequest::default()
+        };
+        check_read("/v3/kv/txn", r#"{"compare":[{"version":"0"}]}"#, &txn);
+        let alarm = AlarmRequest {
+            member_id: u64::MAX,
+            ..AlarmRequest::default()
+        };
+        let json = r#"{"memberID":"18446744073709551615"}"#;
+        check_read("/v3/maintenance/alarm", json, &alarm);
+    }
+
+    #[test]
+    fn ht_21_forms_that_are_refused() {
+        check_refused("/v3/kv/put", r#"{"key":"!!"}"#);
+        check_refused("/v3/kv/put", r#"{"key":5}"#);
+        check_refused("/v3/kv/put", r#"{"key":"Zm9v",}"#);
+        check_refused("/v3/kv/put", r#"{"prev_kv":"true"}"#);
+        check_refused("/v3/kv/range", r#"{"limit":1.5}"#);
+        check_refused("/v3/kv/range", r#"{"limit":99999999999999999999}"#);
+        check_refused("/v3/kv/range", r#"{"limit":" 1"}"#);
+        check_refused(
+            "/v3/kv/txn",
+            r#"{"compare":[{"version":1,"value":"YQ=="}]}"#,
+        );
+        let nested = r#"{"success":[{"request_txn":"#;
+        check_refused("/v3/kv/txn", &nested.repeat(1_000));
+    }
+
+    #[test]
+    fn ht_21_what_is_written() {
+        let header = ResponseHeader {
+            cluster_id: u64::MAX,
+            revision: 7,
+            ..ResponseHeader::default()
+        };
+        let alarms = AlarmResponse {
+            header: Some(header),
+            alarms: vec![
+                AlarmMember {
+                    member_id: 5,
+                    alarm: AlarmType::Corrupt.into(),
+                },
+                AlarmMember::default(),
+                AlarmMember {
+                    member_id: 0,
+                    alarm: 9,
+                },
+            ],
+        };
+        check_written(
+            "/v3/maintenance/alarm",
+            &alarms,
+            concat!(
+                r#"{"header":{"cluster_id":"18446744073709551615","revision":"7"},"#,
+                r#""alarms":[{"memberID":"5","alarm":"CORRUPT"},{},{"alarm":9}]}"#
+            ),
+        );
+        let hash = HashResponse {
+            header: None,
+            hash: u32::MAX,
+        };
+        check_written("/v3/maintenance/hash", &hash, r#"{"hash":4294967295}"#);
+    }
+}

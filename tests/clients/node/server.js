@@ -1,0 +1,104 @@
+// The server under test, as a process with a store, a port and a directory of its own.
+
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import net from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+import { Etcd3 } from 'etcd3';
+
+// What a server logs once it accepts requests (FL-13).
+const READY = 'ready to serve client requests';
+
+// How often a start is tried when the port that was free is taken by then.
+const PORT_ATTEMPTS = 5;
+
+const SERVE = path.join(import.meta.dirname, '..', 'serve');
+
+// Bounds a whole test: only what is broken takes this long.
+export const LIMIT = { timeout: 60_000 };
+
+// Starts a server that lives as long as the test `t`.
+export async function start(t, ...flags) {
+  const directory = await mkdtemp(path.join(os.tmpdir(), 'revstore-clients-node-'));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  let log = '';
+  for (let attempt = 0; attempt < PORT_ATTEMPTS; attempt++) {
+    const port = await freePort();
+    const data = path.join(directory, `data-${attempt}`);
+    const process = spawn(SERVE, [port, data, ...flags], { stdio: ['ignore', 'ignore', 'pipe'] });
+    const exited = once(process, 'exit');
+    t.after(async () => {
+      process.kill('SIGKILL');
+      await exited;
+    });
+    log = '';
+    const ready = new Promise((resolve) => {
+      const lines = createInterface({ input: process.stderr });
+      lines.on('line', (line) => {
+        log += `${line}\n`;
+        if (line.includes(READY)) resolve(true);
+      });
+      lines.on('close', () => resolve(false));
+    });
+    if (await ready) return { t, port, host: `127.0.0.1:${port}` };
+    if (!log.includes('address already in use')) break;
+  }
+  throw new Error(`the server did not start:\n${log}`);
+}
+
+// A client of a server, or of whatever else listens at a host, that lives as long as the test.
+export function connect({ t, host }, options = {}) {
+  const client = new Etcd3({ hosts: host, ...options });
+  t.after(() => client.close());
+  return client;
+}
+
+// Stands between a client and a server so that a test can cut their connections.
+export async function proxy({ t, port }) {
+  const sockets = new Set();
+  let cut = false;
+  const listener = net.createServer((client) => {
+    if (cut) {
+      client.destroy();
+      return;
+    }
+    const upstream = net.connect(port, '127.0.0.1');
+    for (const [from, to] of [[client, upstream], [upstream, client]]) {
+      sockets.add(from);
+      from.pipe(to);
+      from.on('error', () => from.destroy());
+      from.on('close', () => {
+        sockets.delete(from);
+        to.destroy();
+      });
+    }
+  });
+  await new Promise((listening) => listener.listen(0, '127.0.0.1', listening));
+  const disconnect = () => {
+    cut = true;
+    for (const socket of sockets) socket.destroy();
+  };
+  t.after(() => {
+    disconnect();
+    listener.close();
+  });
+  return {
+    t,
+    host: `127.0.0.1:${listener.address().port}`,
+    disconnect,
+    reconnect: () => {
+      cut = false;
+    },
+  };
+}
+
+async function freePort() {
+  const probe = net.createServer();
+  await new Promise((listening) => probe.listen(0, '127.0.0.1', listening));
+  const { port } = probe.address();
+  await new Promise((closed) => probe.close(closed));
+  return port;
+}

@@ -1,0 +1,556 @@
+//! The JSON gateway (HT-20 to HT-23): what comes back over HTTP, on each server that claims to be an
+//! etcd. Everything expected here is what a real etcd 3.5.16 answers.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+
+use revstore_tests::revstore::Revstore;
+use revstore_tests::server::{Endpoint as _, Options, Servers};
+use revstore_tests::{gateway, http, poll};
+
+revstore_tests::on_every_server! {
+    needs: [];
+    key_values, forms, bad_requests, txn, watch, watch_refused, lease, auth, lock_and_election,
+    maintenance, cluster,
+}
+
+fn replay(servers: &Servers, session: &str) {
+    let options = Options {
+        json_gateway: true,
+        ..Options::default()
+    };
+    let server = servers.fresh(&options);
+    if let Err(error) = gateway::replay(server.address(), session) {
+        panic!("{error}\n{}", server.logs());
+    }
+}
+
+fn key_values(servers: &Servers) {
+    replay(
+        servers,
+        r#"
+        > kv/put {"key":"Zm9v","value":"YmFy"}
+        200
+        {"header":"@2"}
+        > kv/put {"key":"Zm9v","prev_kv":true,"lease":0}
+        200
+        {"header":"@3","prev_kv":{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}}
+        > kv/range {"key":"Zm9v"}
+        200
+        {"header":"@3","kvs":[{"key":"Zm9v","create_revision":"2","mod_revision":"3","version":"2"}],"count":"1"}
+        > /v3beta/kv/range {"key":"AA==","range_end":"AA==","count_only":true}
+        200
+        {"header":"@3","count":"1"}
+        > kv/range {"key":"Zm9v","revision":"2"}
+        200
+        {"header":"@3","kvs":[{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}],"count":"1"}
+        > kv/range {"key":"Zm9v","revision":9}
+        400
+        {"code":11,"message":"etcdserver: mvcc: required revision is a future revision"}
+        > kv/deleterange {"key":"Zm9v","prev_kv":true}
+        200
+        {"header":"@4","deleted":"1","prev_kvs":[{"key":"Zm9v","create_revision":"2","mod_revision":"3","version":"2"}]}
+        > kv/deleterange {"key":"Zm9v"}
+        200
+        {"header":"@4"}
+        > kv/compaction {"revision":"4","physical":true}
+        200
+        {"header":"@4"}
+        > kv/compaction {"revision":"4"}
+        400
+        {"code":11,"message":"etcdserver: mvcc: required revision has been compacted"}
+        "#,
+    );
+}
+
+/// HT-21: what else is read.
+fn forms(servers: &Servers) {
+    replay(
+        servers,
+        r#"
+        > kv/put {"key":"/+8=","value":null,"nonsense":{"a":[1]}}
+        200
+        {"header":"@2"}
+        > kv/range {"key":"_-8","limit":"1","sortOrder":"DESCEND","sort_target":4}
+        200
+        {"header":"@2","kvs":[{"key":"/+8=","create_revision":"2","mod_revision":"2","version":"1"}],"count":"1"}
+        > kv/range {"key":"_-8=","limit":1.0,"sort_order":"NONSENSE"} and what follows does not count
+        200
+        {"header":"@2","kvs":[{"key":"/+8=","create_revision":"2","mod_revision":"2","version":"1"}],"count":"1"}
+        > cluster/member/list
+        200
+        {"header":"@","members":[{"ID":"10276657743932975437","name":"default","peerURLs":["http://localhost:2380"],"clientURLs":["http://localhost:2379"]}]}
+        "#,
+    );
+}
+
+/// What the parser has to say is for people, and other words in every build (HT-24).
+fn bad_requests(servers: &Servers) {
+    replay(
+        servers,
+        r#"
+        > kv/range
+        400
+        {"code":3,"message":"etcdserver: key is not provided"}
+        > kv/range {"key":null}
+        400
+        {"code":3,"message":"etcdserver: key is not provided"}
+        > kv/range {"key":"Zm9v"
+        400
+        {"code":3,"message":"unexpected EOF"}
+        > kv/range []
+        400
+        {"code":3,"message":"%_%"}
+        > kv/range null
+        400
+        {"code":3,"message":"%_%"}
+        > kv/range {"key":5}
+        400
+        {"code":3,"message":"%_%"}
+        > kv/range {"key":"!!"}
+        400
+        {"code":3,"message":"%_%"}
+        > kv/range {"key":"Zm9v","limit":1.5}
+        400
+        {"code":3,"message":"%_%"}
+        > kv/range {"key":"Zm9v","limit":99999999999999999999}
+        400
+        {"code":3,"message":"%_%"}
+        > kv/range {"key":"Zm9v","serializable":"true"}
+        400
+        {"code":3,"message":"%_%"}
+        > kv/txn {"compare":[{"key":"Zm9v","version":1,"value":"YQ=="}]}
+        400
+        {"code":3,"message":"%_%"}
+        GET kv/range
+        501
+        {"code":12,"message":"Method Not Allowed"}
+        PUT kv/range {"key":"Zm9v"}
+        501
+        {"code":12,"message":"Method Not Allowed"}
+        > kv/nonsense {}
+        404
+        {"code":5,"message":"Not Found"}
+        > kv/range/ {}
+        404
+        {"code":5,"message":"Not Found"}
+        GET nonsense
+        404
+        {"code":5,"message":"Not Found"}
+        > kv/put {"key":"Zm9v","lease":7}
+        404
+        {"code":5,"message":"etcdserver: requested lease not found"}
+        "#,
+    );
+}
+
+fn txn(servers: &Servers) {
+    replay(
+        servers,
+        r#"
+        > kv/txn {"compare":[{"key":"Zm9v","target":"CREATE","createRevision":"0"}],"success":[{"request_put":{"key":"Zm9v","value":"YmFy"}},{"requestRange":{"key":"Zm9v"}},{"request_txn":{"compare":[{"key":"eA==","result":"GREATER","version":3}],"failure":[{"request_delete_range":{"key":"eA=="}}]}}]}
+        200
+        {"header":"@2","succeeded":true,"responses":[{"response_put":{"header":{"revision":"2"}}},{"response_range":{"header":{"revision":"2"},"kvs":[{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}],"count":"1"}},{"response_txn":{"header":{},"responses":[{"response_delete_range":{"header":{"revision":"2"}}}]}}]}
+        > kv/txn {"compare":[{"key":"Zm9v","target":"VALUE","result":"NOT_EQUAL","value":"YmFy"}]}
+        200
+        {"header":"@2"}
+        > kv/txn {"success":[{}]}
+        400
+        {"code":3,"message":"etcdserver: key not found"}
+        > kv/txn {"success":[{"request_put":{"key":"YQ=="}},{"request_put":{"key":"YQ=="}}]}
+        400
+        {"code":3,"message":"etcdserver: duplicate key given in txn request"}
+        "#,
+    );
+}
+
+fn watch(servers: &Servers) {
+    replay(
+        servers,
+        r#"
+        > kv/put {"key":"Zm9v","value":"YmFy"}
+        200
+        {"header":"@2"}
+        > kv/deleterange {"key":"Zm9v"}
+        200
+        {"header":"@3"  ,"deleted":"1"}
+        >> watch {"create_request":{"key":"Zm9v","start_revision":"1","prev_kv":true}}
+        200
+        {"result":{"header":"@3","created":true}}
+        {"result":{"header":"@3","events":[{"kv":{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}},{"type":"DELETE","kv":{"key":"Zm9v","mod_revision":"3"},"prev_kv":{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}}]}}
+        # Many requests on one stream; what is none ends them, and the watches go on.
+        >> watch {"create_request":{"key":"Zm9v","watch_id":7}} {"cancelRequest":{"watchId":7}} {"create_request":{"key":"Zm9v","filters":["NOPUT"],"startRevision":"2"}} {"nonsense
+        200
+        {"result":{"header":"@3","watch_id":"7","created":true}}
+        {"result":{"header":"@3","watch_id":"7","canceled":true}}
+        {"result":{"header":"@3","created":true}}
+        {"result":{"header":"@3","events":[{"type":"DELETE","kv":{"key":"Zm9v","mod_revision":"3"}}]}}
+        "#,
+    );
+}
+
+fn watch_refused(servers: &Servers) {
+    replay(
+        servers,
+        r#"
+        > kv/put {"key":"Zm9v"}
+        200
+        {"header":"@2"}
+        > kv/put {"key":"Zm9v"}
+        200
+        {"header":"@3"}
+        > kv/compaction {"revision":"3"}
+        200
+        {"header":"@3"}
+        >> watch {"create_request":{"key":"Zm9v","start_revision":"1"}}
+        200
+        {"result":{"header":"@3","created":true}}
+        {"result":{"header":"@","canceled":true,"compact_revision":"3"}}
+        >> watch {"create_request":{"key":"Zm9v","range_end":"YQ=="}}
+        200
+        {"result":{"header":"@3","watch_id":"-1","created":true,"canceled":true,"cancel_reason":"mvcc: watcher range is empty"}}
+        "#,
+    );
+}
+
+fn lease(servers: &Servers) {
+    replay(
+        servers,
+        r#"
+        > lease/grant {"TTL":"1000","ID":"77"}
+        200
+        {"header":"@1","ID":"77","TTL":"1000"}
+        > lease/grant {"TTL":"1000","ID":77}
+        400
+        {"code":9,"message":"etcdserver: lease already exists"}
+        > lease/grant {"TTL":1000}
+        200
+        {"header":"@1","ID":"%id%","TTL":"1000"}
+        > lease/keepalive {"ID":"%id%"}
+        200
+        {"result":{"header":"@1","ID":"%id%","TTL":"1000"}}
+        > lease/keepalive {"ID":"77"}{"ID":"78"} nonsense {"ID":"77"}
+        200
+        {"result":{"header":"@1","ID":"77","TTL":"1000"}}
+        {"result":{"header":"@1","ID":"78"}}
+        > lease/keepalive
+        200
+        > lease/revoke {"ID":"%id%"}
+        200
+        {"header":"@1"}
+        > kv/lease/revoke {"ID":"%id%"}
+        404
+        {"code":5,"message":"etcdserver: requested lease not found"}
+        > kv/put {"key":"Zm9v","lease":"77"}
+        200
+        {"header":"@2"}
+        > lease/timetolive {"ID":"77","keys":true}
+        200
+        {"header":"@2","ID":"77","TTL":"%_%","grantedTTL":"1000","keys":["Zm9v"]}
+        > kv/lease/timetolive {"ID":"78"}
+        200
+        {"header":"@2","ID":"78","TTL":"-1"}
+        > lease/leases {}
+        200
+        {"header":"@2","leases":[{"ID":"77"}]}
+        > kv/lease/leases
+        200
+        {"header":"@2","leases":[{"ID":"77"}]}
+        "#,
+    );
+}
+
+fn auth(servers: &Servers) {
+    replay(
+        servers,
+        r#"
+        > auth/authenticate {"name":"root","password":"r"}
+        400
+        {"code":9,"message":"etcdserver: authentication is not enabled"}
+        > auth/status
+        200
+        {"header":"@1","authRevision":"1"}
+        > auth/enable
+        400
+        {"code":9,"message":"etcdserver: root user does not exist"}
+        > auth/user/add {"name":"root","password":"r"}
+        200
+        {"header":"@1"}
+        > auth/user/grant {"user":"root","role":"root"}
+        200
+        {"header":"@1"}
+        > auth/user/add {"name":"ann","password":"a"}
+        200
+        {"header":"@1"}
+        > auth/role/add {"name":"reader"}
+        200
+        {"header":"@1"}
+        > auth/role/grant {"name":"reader","perm":{"permType":"READWRITE","key":"YQ=="}}
+        200
+        {"header":"@1"}
+        > auth/role/get {"role":"reader"}
+        200
+        {"header":"@1","perm":[{"permType":"READWRITE","key":"YQ=="}]}
+        > auth/user/grant {"user":"ann","role":"reader"}
+        200
+        {"header":"@1"}
+        > auth/user/get {"name":"ann"}
+        200
+        {"header":"@1","roles":["reader"]}
+        > auth/user/list
+        200
+        {"header":"@1","users":["ann","root"]}
+        > auth/enable
+        200
+        {"header":"@1"}
+        > auth/authenticate {"name":"ann","password":"b"}
+        400
+        {"code":3,"message":"etcdserver: authentication failed, invalid user ID or password"}
+        > auth/authenticate {"name":"ann","password":"a"}
+        200
+        {"header":"@1","token":"%ann%"}
+        > auth/authenticate {"name":"root","password":"r"}
+        200
+        {"header":"@1","token":"%root%"}
+        > kv/put {"key":"YQ=="}
+        400
+        {"code":3,"message":"etcdserver: user name is empty"}
+        > maintenance/hash
+        500
+        {"code":2,"message":"auth: user name is empty"}
+        > maintenance/snapshot
+        500
+        {"error":{"code":2,"message":"auth: user name is empty"}}
+        as nonsense
+        > kv/put {"key":"YQ=="}
+        401
+        {"code":16,"message":"etcdserver: invalid auth token"}
+        as Bearer %ann%
+        > kv/put {"key":"YQ=="}
+        401
+        {"code":16,"message":"etcdserver: invalid auth token"}
+        as %ann%
+        > kv/put {"key":"YQ=="}
+        200
+        {"header":"@2"}
+        > kv/put {"key":"Yg=="}
+        403
+        {"code":7,"message":"etcdserver: permission denied"}
+        > auth/user/list
+        403
+        {"code":7,"message":"etcdserver: permission denied"}
+        >> watch {"create_request":{"key":"YQ==","start_revision":1}}
+        200
+        {"result":{"header":"@2","created":true}}
+        {"result":{"header":"@2","events":[{"kv":{"key":"YQ==","create_revision":"2","mod_revision":"2","version":"1"}}]}}
+        >> watch {"create_request":{"key":"Yg=="}}
+        200
+        {"result":{"header":"@2","watch_id":"-1","created":true,"canceled":true,"cancel_reason":"rpc error: code = PermissionDenied desc = etcdserver: permission denied"}}
+        as %root%
+        > auth/disable
+        200
+        {"header":"@2"}
+        as nobody
+        > kv/range {"key":"YQ==","count_only":true}
+        200
+        {"header":"@2","count":"1"}
+        "#,
+    );
+}
+
+fn lock_and_election(servers: &Servers) {
+    replay(
+        servers,
+        r#"
+        > lease/grant {"TTL":"1000","ID":"77"}
+        200
+        {"header":"@1","ID":"77","TTL":"1000"}
+        > lock/lock {"name":"bA==","lease":"77"}
+        200
+        {"header":"@2","key":"bC80ZA=="}
+        > lock/unlock {"key":"bC80ZA=="}
+        200
+        {"header":"@3"}
+        > election/leader {"name":"ZQ=="}
+        500
+        {"code":2,"message":"election: no leader"}
+        > election/campaign {"name":"ZQ==","lease":"77","value":"djE="}
+        200
+        {"header":"@4","leader":{"name":"ZQ==","key":"ZS80ZA==","rev":"4","lease":"77"}}
+        > election/proclaim {"leader":{"name":"ZQ==","key":"ZS80ZA==","rev":"4","lease":"77"},"value":"djI="}
+        200
+        {"header":"@5"}
+        >> election/observe {"name":"ZQ=="}
+        200
+        {"result":{"header":"@5","kv":{"key":"ZS80ZA==","create_revision":"4","mod_revision":"5","version":"2","value":"djI=","lease":"77"}}}
+        > election/resign {"leader":{"name":"ZQ==","key":"ZS80ZA==","rev":"4","lease":"77"}}
+        200
+        {"header":"@6"}
+        > election/proclaim {}
+        500
+        {"code":2,"message":"\"leader\" field must be provided"}
+        "#,
+    );
+}
+
+fn maintenance(servers: &Servers) {
+    replay(
+        servers,
+        r#"
+        > maintenance/alarm {"action":"ACTIVATE","memberID":"5","alarm":"CORRUPT"}
+        200
+        {"header":"@1","alarms":[{"memberID":"5","alarm":"CORRUPT"}]}
+        > kv/put {"key":"Zm9v"}
+        500
+        {"code":15,"message":"etcdserver: corrupt cluster"}
+        > maintenance/alarm {"action":2,"memberID":5,"alarm":2}
+        200
+        {"header":"@1","alarms":[{"memberID":"5","alarm":"CORRUPT"}]}
+        > maintenance/alarm {"action":"ACTIVATE","alarm":"NOSPACE"}
+        200
+        {"header":"@1","alarms":[{"alarm":"NOSPACE"}]}
+        > kv/put {"key":"Zm9v"}
+        429
+        {"code":8,"message":"etcdserver: mvcc: database space exceeded"}
+        > maintenance/alarm
+        200
+        {"header":"@1","alarms":[{"alarm":"NOSPACE"}]}
+        > maintenance/defragment
+        200
+        {}
+        > maintenance/transfer-leadership {"targetID":"1"}
+        400
+        {"code":9,"message":"etcdserver: bad leader transferee"}
+        > maintenance/transfer-leadership {"targetID":"10276657743932975437"}
+        200
+        {}
+        > maintenance/downgrade {"action":"VALIDATE","version":"nonsense"}
+        400
+        {"code":3,"message":"etcdserver: wrong downgrade target version format"}
+        "#,
+    );
+}
+
+fn cluster(servers: &Servers) {
+    replay(
+        servers,
+        r#"
+        > cluster/member/add {"peerURLs":["nonsense"]}
+        400
+        {"code":3,"message":"etcdserver: given member URLs are invalid"}
+        > cluster/member/remove {"ID":"1"}
+        404
+        {"code":5,"message":"etcdserver: member not found"}
+        > cluster/member/update {"ID":"1","peerURLs":["http://localhost:2390"]}
+        404
+        {"code":5,"message":"etcdserver: member not found"}
+        > cluster/member/promote {"ID":"10276657743932975437"}
+        400
+        {"code":9,"message":"etcdserver: can only promote a learner member"}
+        "#,
+    );
+}
+
+/// A watch through the gateway, whose first answer was read. The request says that more of it is to
+/// come, after what is in `body`.
+fn open_watch(server: &Revstore, body: &str) -> BufReader<TcpStream> {
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.set_read_timeout(Some(poll::LIMIT)).unwrap();
+    let head = "POST /v3/watch HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n";
+    write!(stream, "{head}{:x}\r\n{body}\r\n", body.len()).unwrap();
+    let mut answer = BufReader::new(stream);
+    let mut line = String::new();
+    while !line.contains("created") {
+        line.clear();
+        assert_ne!(answer.read_line(&mut line).unwrap(), 0);
+    }
+    answer
+}
+
+const WATCH_FOO: &str = r#"{"create_request":{"key":"Zm9v"}}"#;
+
+fn watchers(server: &Revstore) -> Option<String> {
+    let page = http::get(server.address(), "/metrics").unwrap().body;
+    let mut lines = page.lines();
+    let count = lines.find_map(|line| line.strip_prefix("etcd_debugging_mvcc_watcher_total "))?;
+    Some(count.to_owned())
+}
+
+#[test]
+fn ht_23_a_client_that_leaves_ends_its_watch() {
+    let server = Revstore::start(&Options::default()).unwrap();
+    let garbage = format!("{WATCH_FOO} nonsense");
+    for (body, is_whole) in [(WATCH_FOO, false), (&garbage, false), (WATCH_FOO, true)] {
+        let mut watch = open_watch(&server, body);
+        if is_whole {
+            // The chunk that ends a body.
+            watch.get_mut().write_all(b"0\r\n\r\n").unwrap();
+        }
+        assert_eq!(watchers(&server).as_deref(), Some("1"));
+        drop(watch);
+        let none_left = || (watchers(&server)? == "0").then_some(());
+        assert_eq!(poll::until(poll::LIMIT, none_left), Some(()), "{body}");
+    }
+}
+
+#[test]
+fn ht_23_requests_may_come_later_on_a_stream() {
+    let server = Revstore::start(&Options::default()).unwrap();
+    let mut watch = open_watch(&server, WATCH_FOO);
+    let cancel = r#"{"cancel_request":{}}"#;
+    // An object in two pieces.
+    let (one, other) = cancel.split_at(5);
+    for piece in [one, other] {
+        let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
+        watch.get_mut().write_all(chunk.as_bytes()).unwrap();
+    }
+    let mut line = String::new();
+    while !line.contains("canceled") {
+        line.clear();
+        assert_ne!(watch.read_line(&mut line).unwrap(), 0);
+    }
+}
+
+#[test]
+fn fl_15_a_server_that_stops_says_so_on_open_streams() {
+    let server = Revstore::start(&Options::default()).unwrap();
+    let mut watch = open_watch(&server, WATCH_FOO);
+    drop(server);
+    let mut rest = String::new();
+    watch.read_to_string(&mut rest).unwrap();
+    assert!(
+        rest.contains(r#""message":"etcdserver: server stopped""#),
+        "{rest}"
+    );
+}
+
+#[test]
+fn an_object_above_the_limit_is_refused() {
+    let server = Revstore::start(&Options::default()).unwrap();
+    let put = |value_bytes: usize| {
+        let body = format!(
+            r#"{{"key":"Zm9v","value":"{}"}}"#,
+            "AAAA".repeat(value_bytes / 3)
+        );
+        let request = http::Request {
+            method: "POST",
+            path: "/v3/kv/put",
+            headers: &[],
+            body: &body,
+        };
+        let answer = request.send(server.address()).unwrap();
+        (answer.status, answer.body)
+    };
+    assert_eq!(put(1_572_837).0, 200);
+    // LI-1
+    let (status, body) = put(1_572_840);
+    assert_eq!(status, 400, "{body}");
+    assert!(body.contains("etcdserver: request is too large"), "{body}");
+    // LI-2
+    let (status, body) = put(2_100_000);
+    assert_eq!(status, 429, "{body}");
+    assert!(
+        body.contains("grpc: received message larger than max"),
+        "{body}"
+    );
+}

@@ -1,0 +1,163 @@
+//! A snapshot of ours taken to a real etcd with the stock tools (MT-6).
+
+use std::path::Path;
+
+use revstore::engine::{Engine, KeyRange, MainRevision};
+use revstore_tests::etcd::{DATA, Etcd};
+use revstore_tests::etcdctl::Etcdctl;
+use revstore_tests::revstore::Revstore;
+use revstore_tests::server::{ADVERTISED_PEER_URL, Endpoint as _, NAME, Options};
+use revstore_tests::tools::{self, Tool};
+
+#[test]
+fn mt_6_a_history_can_be_taken_to_etcd() {
+    if !tools::available(
+        "mt_6_a_history_can_be_taken_to_etcd",
+        &[Tool::Etcd, Tool::Etcdctl],
+    ) {
+        return;
+    }
+    let ours = Revstore::start(&Options::default()).unwrap();
+    let ctl = Etcdctl::new(ours.address()).unwrap();
+    let revision = fill(ours.server().engine());
+    let lease = grant(&ctl);
+    set_auth_up(&ctl, &lease);
+    let data = tempfile::tempdir().unwrap();
+    let file = data.path().join("snapshot.db");
+    run(&ctl, &["snapshot", "save", path(&file)]);
+
+    // What the tool makes of the file: hash, revision, pairs in all buckets, size.
+    let status = run(&ctl, &["snapshot", "status", path(&file)]);
+    let status: Vec<_> = status.trim().split(", ").collect();
+    assert_eq!(status[1], (revision + 1).to_string(), "{status:?}");
+
+    restore(&ctl, &file, &data.path().join(DATA));
+    let etcd = Etcd::start_on(data).unwrap();
+    let theirs = Etcdctl::new(etcd.address()).unwrap();
+    let same = |arguments: &[&str]| {
+        let answers = [&ctl, &theirs].map(|ctl| {
+            let answer = ctl.run(&[&AS_ROOT, arguments].concat(), "").unwrap();
+            let printed = format!("{:?} {} {}", answer.code, answer.stdout, answer.stderr);
+            printed.replace(&ctl.address().to_string(), "ADDRESS")
+        });
+        assert_eq!(answers[0], answers[1], "{arguments:?}");
+    };
+    // The put of `set_auth_up` is one more, and there is nothing behind it.
+    for revision in [
+        MARK - 1,
+        MARK,
+        MARK + 1,
+        4_000,
+        revision,
+        revision + 1,
+        revision + 2,
+    ] {
+        let rev = format!("--rev={revision}");
+        same(&[
+            "get",
+            "",
+            "--from-key",
+            "--write-out=json",
+            &rev,
+            "--limit=100",
+        ]);
+        same(&["get", "", "--from-key", &rev]);
+    }
+    same(&["endpoint", "hashkv"]);
+    same(&["lease", "list"]);
+    same(&["get", "leased", "--write-out=fields"]);
+    same(&["user", "list"]);
+    same(&["user", "get", "ann", "--detail"]);
+    same(&["role", "list"]);
+    same(&["put", "new", "value"]);
+    // Passwords too went along.
+    let as_ann = ["--user=ann:a", "put", "leased", "other", "--ignore-lease"];
+    assert_eq!(theirs.run(&as_ann, "").unwrap().stdout, "OK\n");
+    let denied = theirs.run(&["--user=ann:a", "get", "new"], "").unwrap();
+    assert!(denied.stderr.contains("permission denied"), "{denied:?}");
+}
+
+/// The revision at which the history is compacted.
+const MARK: i64 = 3_000;
+
+const AS_ROOT: [&str; 1] = ["--user=root:r"];
+
+/// Writes enough for a tree of pages, with versions above and below a compaction, and returns the
+/// revision.
+fn fill(engine: &Engine) -> i64 {
+    for n in 0..2_900 {
+        engine
+            .put(format!("key/{:03}", n % 700), format!("{n}"))
+            .unwrap();
+    }
+    for n in 0..200 {
+        engine.delete(&KeyRange::one(format!("key/{n:03}")));
+    }
+    engine.put("large", vec![b'x'; 300_000]).unwrap();
+    for n in 0..2_000 {
+        engine
+            .put(format!("key/{:03}", n % 900), format!("again {n}"))
+            .unwrap();
+    }
+    engine.compact(MainRevision(MARK)).unwrap().run();
+    engine.current_revision().0
+}
+
+/// Grants a lease; returns its id as `etcdctl` takes it.
+fn grant(ctl: &Etcdctl) -> String {
+    let granted = run(ctl, &["lease", "grant", "100000"]);
+    granted.split(' ').nth(1).unwrap().to_owned()
+}
+
+fn set_auth_up(ctl: &Etcdctl, lease: &str) {
+    let lease = format!("--lease={lease}");
+    for command in [
+        &["put", "leased", "value", &lease][..],
+        &["user", "add", "root:r"],
+        &["user", "grant-role", "root", "root"],
+        &["role", "add", "writer"],
+        &["role", "grant-permission", "writer", "readwrite", "leased"],
+        &["user", "add", "ann:a"],
+        &["user", "grant-role", "ann", "writer"],
+        &["auth", "enable"],
+    ] {
+        let answer = ctl.run(command, "").unwrap();
+        assert_eq!(answer.code, Some(0), "{command:?}: {answer:?}");
+    }
+}
+
+fn restore(ctl: &Etcdctl, file: &Path, data: &Path) {
+    let cluster = format!("{NAME}={ADVERTISED_PEER_URL}");
+    let restore = [
+        "snapshot",
+        "restore",
+        path(file),
+        "--name",
+        NAME,
+        "--initial-cluster",
+        &cluster,
+        "--initial-advertise-peer-urls",
+        ADVERTISED_PEER_URL,
+        "--data-dir",
+        path(data),
+    ];
+    run(ctl, &restore);
+}
+
+fn run(ctl: &Etcdctl, arguments: &[&str]) -> String {
+    // Some commands ask no server, and do not take a user amiss.
+    let is_offline = matches!(arguments, ["snapshot", "status" | "restore", ..]);
+    let user = if is_offline || arguments[0] == "lease" {
+        &[][..]
+    } else {
+        &AS_ROOT
+    };
+    let answer = ctl.run(&[user, arguments].concat(), "").unwrap();
+    assert_eq!(answer.code, Some(0), "{arguments:?}: {answer:?}");
+    answer.stdout
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str()
+        .expect("temporary directories have plain names")
+}

@@ -1,0 +1,93 @@
+//! Section H: what the cache counts.
+
+use std::time::Duration;
+
+use revstore_watch_cache::{ListOptions, Scope, WatchOptions, block_on};
+
+use crate::support::{Fixture, at, from, namespace, pod, selector};
+
+#[test]
+fn wc_701_lists_are_counted_by_what_they_looked_at() {
+    let fixture = Fixture::new();
+    for number in 0..10 {
+        let node = format!("n{}", number % 5);
+        let key = format!("ns{}/p{number}", number % 2);
+        fixture.put(&key, pod(&key, "web", &node));
+    }
+    fixture.settle();
+    let counted = |scope: &Scope, options: &ListOptions| {
+        let before = fixture.pods.metrics();
+        fixture.list(&fixture.pods, scope, options).unwrap();
+        let after = fixture.pods.metrics();
+        (
+            after.lists_by_index - before.lists_by_index,
+            after.list_objects_fetched - before.list_objects_fetched,
+            after.list_objects_returned - before.list_objects_returned,
+        )
+    };
+    let select = |labels: &str, fields: &str| ListOptions {
+        selector: selector(labels, fields),
+        ..at("0")
+    };
+    assert_eq!(counted(&Scope::All, &at("0")), (0, 10, 10));
+    assert_eq!(counted(&Scope::All, &select("app=db", "")), (0, 10, 0));
+    let on_node = select("", "spec.nodeName=n3");
+    assert_eq!(counted(&Scope::All, &on_node), (1, 2, 2));
+    assert_eq!(
+        counted(&namespace("ns0"), &on_node),
+        (1, 1, 1),
+        "no further than it must"
+    );
+    let page = ListOptions {
+        limit: 3,
+        ..ListOptions::default()
+    };
+    assert_eq!(counted(&Scope::All, &page), (0, 3, 3));
+}
+
+#[test]
+fn wc_701_and_wc_702_the_way_of_an_event_is_counted() {
+    let fixture = Fixture::new();
+    let start = fixture.put_pod("ns/a");
+    fixture.settle();
+    let open = |options: &WatchOptions| block_on(fixture.pods.watch(&Scope::All, options)).unwrap();
+    let (mut reads, _idle) = (open(&from(start)), open(&from(start)));
+    for _ in 0..3 {
+        fixture.put_pod("ns/a");
+    }
+    fixture.settle();
+    let lagging = fixture.pods.metrics();
+    assert_eq!(lagging.watchers, 2);
+    assert_eq!((lagging.cursor_lag_max, lagging.cursor_lag_p99), (3, 3));
+    fixture.clock.advance(Duration::from_millis(2));
+    let mut sizes = 0;
+    for _ in 0..3 {
+        let event = reads.try_next().unwrap();
+        sizes += reads.encode(&event).len() as u64;
+    }
+    let mut initial = open(&WatchOptions {
+        allow_bookmarks: true,
+        ..from("0")
+    });
+    assert!(initial.try_next().is_some() && initial.try_next().is_some());
+    let metrics = fixture.pods.metrics();
+    assert_eq!((metrics.events_received, metrics.events_sent), (4, 3));
+    assert_eq!((metrics.init_events, metrics.watch_list_us.count()), (1, 1));
+    assert_eq!(
+        (metrics.event_bytes.count(), metrics.event_bytes.sum()),
+        (3, sizes)
+    );
+    assert_eq!(metrics.bytes_written, sizes);
+    assert_eq!(metrics.cursor_lag_max, 3, "one has not looked yet");
+    // It took all it had at once, 2 ms after it came.
+    for stage in [metrics.cache_to_watcher_us, metrics.arrival_to_watcher_us] {
+        assert_eq!((stage.count(), stage.sum()), (1, 2000));
+        let buckets: Vec<_> = stage.buckets().collect();
+        assert_eq!(buckets[3..5], [(1_000, 0), (5_000, 1)]);
+    }
+    assert!(metrics.storage_to_cache_us.count() >= 1);
+    assert_eq!(
+        (metrics.initializations, metrics.initialization_us.count()),
+        (1, 1)
+    );
+}

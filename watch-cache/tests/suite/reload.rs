@@ -1,0 +1,489 @@
+//! T-43, T-45, T-51 and what becomes of a cache whose source breaks off, forgets, or is another one.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use revstore_engine::Engine;
+use revstore_watch_cache::{
+    Batch, BatchStream, EngineSource, ListOptions, ListPage, ListRequest, MainRevision,
+    ManualClock, Readiness, RequestError, ResourceCache, Scope, Source, SourceError, Watch,
+    WatchCache, WatchOptions, WatchRequest, Write, WriteOutcome, block_on,
+};
+
+use crate::support::{
+    Fixture, Fragile, PODS, at, config, describe, exact, from, pod, poll_once, short_window,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A cache whose feeder moves only when a test polls it.
+struct ByHand {
+    clock: ManualClock,
+    pods: ResourceCache,
+    feeder: Pin<Box<dyn Future<Output = ()>>>,
+}
+
+impl ByHand {
+    fn over(source: Arc<dyn Source>) -> Self {
+        let clock = ManualClock::new();
+        let (cache, feeder) = WatchCache::builder(source)
+            .clock(Arc::new(clock.clone()))
+            .build();
+        let pods = cache.add(config()).unwrap();
+        Self {
+            clock,
+            pods,
+            feeder: Box::pin(feeder.run()),
+        }
+    }
+
+    fn step(&mut self) {
+        assert!(poll_once(&mut self.feeder).is_pending());
+    }
+
+    fn watch(&self, options: &WatchOptions) -> Watch {
+        block_on(self.pods.watch(&Scope::All, options)).unwrap()
+    }
+
+    fn keys(&self, options: &ListOptions) -> Result<Vec<String>, RequestError> {
+        let list = block_on(self.pods.list(&Scope::All, options))?;
+        let objects = list.into_objects()?;
+        Ok(objects.iter().map(|pod| pod.name().to_owned()).collect())
+    }
+}
+
+fn put(engine: &Engine, name: &str) -> i64 {
+    let put = engine.put(format!("{PODS}/ns/{name}"), pod("ns/x", "", ""));
+    put.unwrap().revision.0
+}
+
+/// An engine with these pods, at a revision.
+fn engine_at(revision: i64, names: &[&str]) -> Engine {
+    let engine = Engine::builder()
+        .start_revision(MainRevision(revision - names.len() as i64))
+        .build();
+    for name in names {
+        put(&engine, name);
+    }
+    assert_eq!(engine.current_revision().0, revision);
+    engine
+}
+
+/// Everything that a watch tells until it is over, or waits.
+fn told(watch: &mut Watch) -> Vec<String> {
+    let mut told: Vec<String> = std::iter::from_fn(|| watch.try_next())
+        .map(|event| describe(&event))
+        .collect();
+    if let Poll::Ready(None) = poll_once(std::future::poll_fn(|context| {
+        futures_core::Stream::poll_next(Pin::new(&mut *watch), context)
+    })) {
+        told.push("end".into());
+    }
+    told
+}
+
+#[test]
+fn wc_115_a_broken_connection_goes_on_and_a_compacted_one_loads_again() {
+    let engine = engine_at(10, &["a"]);
+    let source = Fragile::new(engine.clone());
+    let mut hand = ByHand::over(source.clone());
+    hand.step();
+    let mut open = hand.watch(&from(10));
+
+    source.cut(&SourceError::Unavailable("no route".into()));
+    hand.step();
+    put(&engine, "b");
+    assert_eq!(
+        hand.pods.readiness(),
+        Readiness::Ready,
+        "it has what it has"
+    );
+    hand.clock.advance(SECOND);
+    hand.step();
+    assert_eq!(told(&mut open), ["ADDED ns/b@11"], "nothing was missed");
+    assert_eq!(hand.pods.metrics().initializations, 1);
+
+    put(&engine, "c");
+    source.cut(&SourceError::Compacted);
+    hand.step();
+    assert_eq!(hand.pods.metrics().initializations, 2);
+    assert_eq!(told(&mut open), ["end"], "without an error");
+    assert_eq!(hand.keys(&at("")).unwrap(), ["a", "b", "c"]);
+    // The window begins anew.
+    assert_eq!(
+        told(&mut hand.watch(&from(11))),
+        ["ERROR 410 too old resource version: 11 (12)", "end"]
+    );
+    assert!(told(&mut hand.watch(&from(12))).is_empty());
+}
+
+#[test]
+fn wc_316_a_store_that_went_back_is_loaded_anew_and_old_versions_are_410() {
+    let source = Fragile::new(engine_at(1000, &["a", "b"]));
+    let mut hand = ByHand::over(source.clone());
+    hand.step();
+    let bookmarks = WatchOptions {
+        allow_bookmarks: true,
+        ..from(1000)
+    };
+    let mut open = hand.watch(&bookmarks);
+
+    // Restored from a backup.
+    let restored = engine_at(500, &["a", "z"]);
+    source.replace(restored.clone(), false);
+    // Who asks for the most recent state before the feeder has noticed is not told what was.
+    let error = hand.keys(&at("")).unwrap_err();
+    let text = "storage is (re)initializing: the store was replaced: it was at revision 1000 and is \
+                at 500";
+    assert_eq!((error.code(), error.to_string().as_str()), (429, text));
+    hand.step();
+    hand.clock.advance(SECOND);
+    hand.step();
+    assert_eq!(
+        told(&mut open),
+        [
+            "ERROR 410 the store was replaced: it was at revision 1000 and is at 500",
+            "end"
+        ]
+    );
+    assert_eq!(hand.pods.readiness(), Readiness::Ready);
+    assert_eq!(hand.keys(&at("")).unwrap(), ["a", "z"]);
+    let list = block_on(hand.pods.list(&Scope::All, &at("0"))).unwrap();
+    assert_eq!(list.revision.0, 500, "back in time, with the store");
+    for (asked, answer) in [
+        (400, "ERROR 410 too old resource version: 400 (500)"),
+        (
+            999,
+            "ERROR 410 the store was replaced: it was at revision 1000 and is at 500",
+        ),
+    ] {
+        assert_eq!(told(&mut hand.watch(&from(asked))), [answer, "end"]);
+    }
+    // A revision that nobody knew of may still come (WC-315).
+    assert!(told(&mut hand.watch(&from(1001))).is_empty());
+    let mut fresh = hand.watch(&from(500));
+    put(&restored, "new");
+    hand.step();
+    assert_eq!(told(&mut fresh), ["ADDED ns/new@501"]);
+    let metrics = hand.pods.metrics();
+    assert_eq!((metrics.replacements, metrics.expired_replaced), (1, 2));
+    assert_eq!(metrics.resource_version, 501);
+}
+
+#[test]
+fn wc_316_a_store_that_was_replaced_and_is_ahead_is_loaded_anew_too() {
+    let source = Fragile::new(engine_at(100, &["a"]));
+    let mut hand = ByHand::over(source.clone());
+    hand.step();
+    let mut open = hand.watch(&from(100));
+    source.replace(engine_at(200, &["z"]), true);
+    hand.step();
+    hand.clock.advance(SECOND);
+    hand.step();
+    assert_eq!(
+        told(&mut open),
+        [
+            "ERROR 410 the store was replaced: it was at revision 100 and is at 200",
+            "end"
+        ]
+    );
+    assert_eq!(hand.keys(&at("0")).unwrap(), ["z"]);
+    assert_eq!(
+        told(&mut hand.watch(&from(150))),
+        ["ERROR 410 too old resource version: 150 (200)", "end"]
+    );
+}
+
+/// A source that keeps changes of one key from the watches of a cache, while it is told to.
+#[derive(Debug)]
+struct Forgetful {
+    inner: EngineSource,
+    forgets: Arc<AtomicBool>,
+}
+
+impl Source for Forgetful {
+    fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, SourceError>> {
+        self.inner.current_revision()
+    }
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {
+        self.inner.list(request)
+    }
+    fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<BatchStream, SourceError>> {
+        Box::pin(async move {
+            use futures_util::StreamExt as _;
+            let batches = self.inner.watch(request).await?;
+            let forgets = self.forgets.clone();
+            let forget = move |batch: Result<Batch, SourceError>| {
+                let mut batch = batch?;
+                if forgets.load(Ordering::Relaxed) {
+                    batch
+                        .changes
+                        .retain(|change| !change.key.ends_with(b"/lost"));
+                }
+                Ok(batch)
+            };
+            Ok(Box::pin(batches.map(forget)) as BatchStream)
+        })
+    }
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+        self.inner.write(write)
+    }
+}
+
+#[test]
+fn t_51_a_cache_that_missed_something_asks_its_source_until_it_is_loaded_anew() {
+    let engine = engine_at(10, &["a"]);
+    let forgets = Arc::new(AtomicBool::new(true));
+    let mut hand = ByHand::over(Arc::new(Forgetful {
+        inner: EngineSource::new(engine.clone()),
+        forgets: forgets.clone(),
+    }));
+    hand.step();
+    let check = |hand: &ByHand| block_on(hand.pods.check_consistency()).unwrap();
+    assert!(check(&hand).is_consistent());
+    put(&engine, "lost");
+    let last = put(&engine, "b");
+    hand.step();
+    assert_eq!(hand.keys(&at("0")).unwrap(), ["a", "b"], "nobody knows yet");
+    let mut open = hand.watch(&from(last));
+    let report = check(&hand);
+    assert!(!report.is_consistent());
+    assert_eq!(report.revision.0, last);
+
+    // WC-135: from now on the source answers, whatever is asked.
+    assert_eq!(hand.pods.readiness(), Readiness::Inconsistent);
+    for options in [at(""), at("0"), at(last), exact(last)] {
+        assert_eq!(
+            hand.keys(&options).unwrap(),
+            ["a", "b", "lost"],
+            "{options:?}"
+        );
+    }
+    let error = block_on(hand.pods.watch(&Scope::All, &from(last))).unwrap_err();
+    let text = "storage is (re)initializing: the cache differs from its source";
+    assert_eq!((error.code(), error.to_string().as_str()), (429, text));
+
+    hand.step();
+    assert_eq!(hand.pods.readiness(), Readiness::Ready);
+    assert_eq!(hand.keys(&at("0")).unwrap(), ["a", "b", "lost"]);
+    assert_eq!(told(&mut open), ["end"], "WC-115");
+    forgets.store(false, Ordering::Relaxed);
+    put(&engine, "c");
+    hand.step();
+    assert!(check(&hand).is_consistent(), "and back");
+    let metrics = hand.pods.metrics();
+    assert_eq!(
+        (
+            metrics.consistency_checks_passed,
+            metrics.consistency_checks_failed,
+            metrics.consistency_checks_aborted,
+        ),
+        (2, 1, 0)
+    );
+    assert_eq!((metrics.initializations, metrics.lists_from_source), (2, 4));
+}
+
+#[test]
+fn t_51_the_feeder_checks_every_five_minutes_or_a_little_later() {
+    let engine = engine_at(10, &["a"]);
+    // More keys than are compared at once.
+    for number in 0..2500 {
+        put(&engine, &format!("p{number}"));
+    }
+    let forgets = Arc::new(AtomicBool::new(false));
+    let mut hand = ByHand::over(Arc::new(Forgetful {
+        inner: EngineSource::new(engine.clone()),
+        forgets: forgets.clone(),
+    }));
+    let settle = |hand: &mut ByHand| (0..100).for_each(|_| hand.step());
+    settle(&mut hand);
+    hand.clock.advance(299 * SECOND);
+    settle(&mut hand);
+    assert_eq!(hand.pods.metrics().consistency_checks_passed, 0);
+    hand.clock.advance(152 * SECOND);
+    settle(&mut hand);
+    assert_eq!(hand.pods.metrics().consistency_checks_passed, 1);
+    forgets.store(true, Ordering::Relaxed);
+    put(&engine, "lost");
+    put(&engine, "b");
+    settle(&mut hand);
+    hand.clock.advance(451 * SECOND);
+    settle(&mut hand);
+    assert_eq!(hand.pods.metrics().consistency_checks_failed, 1);
+    assert_eq!(
+        hand.keys(&at("0")).unwrap().len(),
+        2503,
+        "and loads again by itself"
+    );
+    assert_eq!(hand.pods.readiness(), Readiness::Ready);
+}
+
+#[test]
+fn t_45_reloads_while_watchers_read_lose_nothing_and_never_go_back() {
+    let engine = engine_at(10, &["a"]);
+    let source = Fragile::new(engine.clone());
+    let (cache, feeder) = WatchCache::builder(source.clone()).build();
+    let pods = cache.add(config()).unwrap();
+    let running = feeder.spawn();
+    block_on(pods.wait_until_ready()).unwrap();
+    let is_done = AtomicBool::new(false);
+    let (closed, too_late) = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| {
+                    let (mut closed, mut too_late) = (0, 0);
+                    // Each change makes one revision and adds one pod, so what is known at a revision
+                    // can be counted.
+                    let mut known = 10;
+                    while !is_done.load(Ordering::Acquire) {
+                        let Ok(mut watch) = block_on(pods.watch(&Scope::All, &from(known))) else {
+                            // Not ready: again from the same revision.
+                            std::thread::yield_now();
+                            continue;
+                        };
+                        let over = loop {
+                            match watch.next_blocking() {
+                                None => break None,
+                                Some(event) => match event.revision() {
+                                    None => break Some(event),
+                                    Some(revision) => {
+                                        assert_eq!(revision.0, known + 1, "no gap, no repetition");
+                                        known = revision.0;
+                                    }
+                                },
+                            }
+                        };
+                        closed += u64::from(over.is_none());
+                        if over.is_some() {
+                            too_late += 1;
+                            // It lists again.
+                            let Ok(list) = block_on(pods.list(&Scope::All, &at(known))) else {
+                                continue;
+                            };
+                            assert!(list.revision.0 >= known, "never back in time");
+                            known = list.revision.0;
+                            assert_eq!(list.items.count() as i64, known - 9);
+                        }
+                    }
+                    (closed, too_late)
+                })
+            })
+            .collect();
+        for round in 0..50 {
+            for number in 0..40 {
+                put(&engine, &format!("p{round}-{number}"));
+            }
+            let loads = pods.metrics().initializations;
+            source.cut(&SourceError::Compacted);
+            while pods.metrics().initializations == loads {
+                std::thread::yield_now();
+            }
+            block_on(pods.wait_until_ready()).unwrap();
+        }
+        is_done.store(true, Ordering::Release);
+        // Ends the watches that are still open.
+        drop(running);
+        let sums = readers.into_iter().map(|reader| reader.join().unwrap());
+        sums.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    });
+    assert!(
+        closed >= 3,
+        "{closed} watches were closed, {too_late} were too late"
+    );
+    assert_eq!(pods.metrics().initializations, 51);
+}
+
+#[test]
+fn t_43_a_watch_that_reads_too_slowly_ends_behind_a_gapless_prefix() {
+    let fixture = Fixture::with(config().window(short_window(1000)), |builder| builder);
+    let start = fixture.current();
+    let mut watch = block_on(fixture.pods.watch(&Scope::All, &from(start))).unwrap();
+    for _ in 0..1000 {
+        fixture.put_pod("ns/a");
+    }
+    fixture.settle();
+    // It copies some, and reads half of them.
+    let revision = |watch: &mut Watch| watch.try_next().unwrap().revision();
+    for expected in 1..=60 {
+        assert_eq!(revision(&mut watch).unwrap().0, start + expected);
+    }
+    // What it has copied stays, what it has not goes.
+    for _ in 0..1000 {
+        fixture.put_pod("ns/a");
+    }
+    fixture.settle();
+    let mut next = start + 61;
+    let error = loop {
+        match watch.try_next().unwrap() {
+            revstore_watch_cache::WatchEvent::Error(error) => break error,
+            event => {
+                assert_eq!(event.revision().unwrap().0, next, "nothing is skipped");
+                next += 1;
+            }
+        }
+    };
+    let (sent, oldest) = (next - 1, start + 1000);
+    assert!(sent < oldest);
+    assert_eq!(
+        error.to_string(),
+        format!("too old resource version: {sent} ({oldest})")
+    );
+    assert!(watch.try_next().is_none());
+    assert_eq!(fixture.pods.metrics().terminated_watchers, 1);
+}
+
+#[test]
+fn t_42_the_window_grows_and_shrinks_while_watchers_read() {
+    let fixture = Fixture::with(config().window(short_window(5000)), |builder| builder);
+    let engine = fixture.engine().clone();
+    let start = fixture.current();
+    let reader = |count: i64| {
+        let mut watch = block_on(fixture.pods.watch(&Scope::All, &from(start))).unwrap();
+        move || {
+            for expected in 1..=count {
+                let event = watch.next_blocking().unwrap();
+                assert_eq!(event.revision().unwrap().0, start + expected);
+            }
+        }
+    };
+    let readers = [reader(4000), reader(4000)];
+    std::thread::scope(|scope| {
+        for reader in readers {
+            scope.spawn(reader);
+        }
+        for _ in 0..4000 {
+            put(&engine, "a");
+        }
+    });
+    fixture.settle();
+    let grown = fixture.pods.metrics();
+    assert!(
+        grown.window_capacity >= 4000 && grown.capacity_increases >= 1,
+        "{grown:?}"
+    );
+    assert_eq!(grown.capacity_decreases, 0);
+    let mut late = block_on(fixture.pods.watch(&Scope::All, &from(start))).unwrap();
+    assert_eq!(late.try_next().unwrap().revision().unwrap().0, start + 1);
+    // All of it is too old; the room goes as further events come.
+    fixture.clock.advance(301 * SECOND);
+    for _ in 0..10 {
+        put(&engine, "a");
+        fixture.settle();
+    }
+    let shrunk = fixture.pods.metrics();
+    assert!(
+        shrunk.capacity_decreases > 1 && shrunk.window_capacity < 1000,
+        "{shrunk:?}"
+    );
+    assert_eq!(shrunk.window_events, 10);
+    let mut newest = block_on(fixture.pods.watch(&Scope::All, &from(start + 4000))).unwrap();
+    for expected in 1..=10 {
+        let event = newest.try_next().unwrap();
+        assert_eq!(event.revision().unwrap().0, start + 4000 + expected);
+    }
+}
