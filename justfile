@@ -30,11 +30,24 @@ deny:
 
 # Benchmarks; `just bench --save-baseline main` keeps the numbers to compare with.
 bench *args:
-    cargo bench -p revstore-benches -- {{args}}
+    cargo bench -p revstore-benches --bench engine -- {{args}}
 
 # Benchmarks against kept numbers.
-bench-compare baseline="main":
-    cargo bench -p revstore-benches -- --baseline {{baseline}}
+bench-baseline baseline="main":
+    cargo bench -p revstore-benches --bench engine -- --baseline {{baseline}}
+
+# The same load on revstore, a server that stores nothing, and etcd where there is one: a table.
+bench-compare *args:
+    cargo build --release -p revstore -p revstore-compare
+    cargo run --release -p revstore-compare -- run {{args}}
+
+# Plots of what operations cost as the store grows, into benches/plots.
+bench-scaling *args:
+    cargo run --release -p revstore-compare -- scaling {{args}}
+
+# Instruction counts against those written down; `just instructions --update` writes them.
+instructions *args:
+    cargo bench -p revstore-benches --bench instructions -- {{args}}
 
 # The real etcd and etcdctl, into tests/.tools.
 etcd:
