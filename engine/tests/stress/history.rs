@@ -1,13 +1,17 @@
 //! What threads asked, what they were told, and in which order of real time.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use bytes::Bytes;
 use revstore_engine::{
     CompactError, Engine, KeyRange, KeyValue, LeaseId, MainRevision, OpResult, Put, Range,
     ReadError, Txn, TxnError, TxnResult,
 };
+
+/// The key that is written when all else is done.
+pub(crate) const END: &str = "~end";
 
 /// What was asked.
 #[derive(Clone, Debug)]
@@ -157,6 +161,8 @@ pub(crate) struct Recorder {
     pub(crate) engine: Engine,
     order: AtomicU64,
     operations: Mutex<Vec<Operation>>,
+    /// The end is written, and every watch that keeps up has it.
+    over: AtomicBool,
 }
 
 impl Recorder {
@@ -165,6 +171,7 @@ impl Recorder {
             engine,
             order: AtomicU64::new(0),
             operations: Mutex::new(Vec::new()),
+            over: AtomicBool::new(false),
         }
     }
 
@@ -177,6 +184,20 @@ impl Recorder {
     /// Runs one operation and notes it.
     pub(crate) fn run(&self, request: Request) -> Response {
         self.note(request, |request| execute(&self.engine, request))
+    }
+
+    /// Writes the end of the history.
+    pub(crate) fn end(&self) {
+        self.run(Request::Put(Put::new(END, "")));
+        // Release: pairs with the Acquire in `wait_for_end`.
+        self.over.store(true, Ordering::Release);
+    }
+
+    /// Waits for [`Recorder::end`] to be done, and not just told to the first watch.
+    pub(crate) fn wait_for_end(&self) {
+        while !self.over.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
     }
 
     /// Notes something that tells where the store stands.

@@ -16,7 +16,7 @@ use crate::history::{Recorder, Request, Response};
 use crate::order;
 use crate::random::Random;
 use crate::search;
-use crate::watched::{END, Reader, Watched};
+use crate::watched::{Reader, Watched};
 
 /// Keys of the mix; few, so that threads meet.
 const KEYS: usize = 8;
@@ -350,7 +350,7 @@ fn run(mix: Mix) -> Outcome {
             .map(thread::ScopedJoinHandle::join)
             .collect();
         // Also if a worker failed: readers wait for this.
-        recorder.run(Request::Put(Put::new(END, "")));
+        recorder.end();
         for worker in workers {
             worker.expect("a worker failed");
         }

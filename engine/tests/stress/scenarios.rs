@@ -22,7 +22,7 @@ use revstore_engine::{
 
 use crate::history::{Recorder, Request, Response};
 use crate::mix::judge;
-use crate::watched::{END, Reader, Told, Watched};
+use crate::watched::{Reader, Told, Watched};
 
 fn recorder() -> Recorder {
     Recorder::new(Engine::builder().clock(ManualClock::new()).build())
@@ -67,7 +67,7 @@ fn race(
         let watcher = scope.spawn(move || watch(recorder));
         let writer = scope.spawn(move || write(recorder)).join();
         // Also if the writer failed: the watcher waits for this.
-        put(recorder, END, "");
+        recorder.end();
         writer.expect("the writer failed");
         watcher.join().expect("the watcher failed")
     });

@@ -6,11 +6,10 @@ use revstore_engine::{
     Event, KeyRange, MainRevision, WatchId, WatchOptions, WatchResponse, WatchStream,
 };
 
-use crate::history::{Recorder, Seen};
+use crate::history::{END, Recorder, Seen};
 use crate::model::Change;
 
-/// The key that is written when all else is done, and its watch.
-pub(crate) const END: &str = "~end";
+/// The watch of the end.
 const END_ID: WatchId = WatchId(1_000_000);
 
 /// The history of one watch.
@@ -201,6 +200,7 @@ impl<'a> Reader<'a> {
     /// Reads until the end was told and nothing is left; returns all that was watched.
     pub(crate) fn finish(mut self) -> Vec<Watched> {
         while self.wait() {}
+        self.recorder.wait_for_end();
         self.drain()
     }
 
