@@ -128,7 +128,10 @@ impl Call<'_> {
             return Ok(());
         }
         let lines = |objects: &[Value]| -> String {
-            objects.iter().map(|object| format!("{object}\n")).collect()
+            objects
+                .iter()
+                .flat_map(|object| [object.to_string(), "\n".to_owned()])
+                .collect()
         };
         Err(format!(
             "--- expected:\n{}\n{}--- actual:\n{}\n{}",

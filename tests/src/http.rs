@@ -68,7 +68,7 @@ impl Request<'_> {
         } = self;
         let headers: String = headers
             .iter()
-            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .flat_map(|(name, value)| [name, ": ", value, "\r\n"])
             .collect();
         let length = body.len();
         format!(

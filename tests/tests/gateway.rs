@@ -454,15 +454,17 @@ fn cluster(servers: &Servers) {
 /// A watch through the gateway, whose first answer was read. The request says that more of it is to
 /// come, after what is in `body`.
 fn open_watch(server: &Revstore, body: &str) -> BufReader<TcpStream> {
-    let mut stream = TcpStream::connect(server.address()).unwrap();
-    stream.set_read_timeout(Some(poll::LIMIT)).unwrap();
+    let mut stream = TcpStream::connect(server.address()).expect("a server that listens");
+    stream
+        .set_read_timeout(Some(poll::LIMIT))
+        .expect("a limit above zero");
     let head = "POST /v3/watch HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n";
-    write!(stream, "{head}{:x}\r\n{body}\r\n", body.len()).unwrap();
+    write!(stream, "{head}{:x}\r\n{body}\r\n", body.len()).expect("room for a request");
     let mut answer = BufReader::new(stream);
     let mut line = String::new();
     while !line.contains("created") {
         line.clear();
-        assert_ne!(answer.read_line(&mut line).unwrap(), 0);
+        assert_ne!(answer.read_line(&mut line).expect("an answer"), 0);
     }
     answer
 }
@@ -470,7 +472,9 @@ fn open_watch(server: &Revstore, body: &str) -> BufReader<TcpStream> {
 const WATCH_FOO: &str = r#"{"create_request":{"key":"Zm9v"}}"#;
 
 fn watchers(server: &Revstore) -> Option<String> {
-    let page = http::get(server.address(), "/metrics").unwrap().body;
+    let page = http::get(server.address(), "/metrics")
+        .expect("an answer")
+        .body;
     let mut lines = page.lines();
     let count = lines.find_map(|line| line.strip_prefix("etcd_debugging_mvcc_watcher_total "))?;
     Some(count.to_owned())

@@ -88,25 +88,30 @@ fn fill(engine: &Engine) -> i64 {
     for n in 0..2_900 {
         engine
             .put(format!("key/{:03}", n % 700), format!("{n}"))
-            .unwrap();
+            .expect("a legal put");
     }
     for n in 0..200 {
         engine.delete(&KeyRange::one(format!("key/{n:03}")));
     }
-    engine.put("large", vec![b'x'; 300_000]).unwrap();
+    engine
+        .put("large", vec![b'x'; 300_000])
+        .expect("a legal put");
     for n in 0..2_000 {
         engine
             .put(format!("key/{:03}", n % 900), format!("again {n}"))
-            .unwrap();
+            .expect("a legal put");
     }
-    engine.compact(MainRevision(MARK)).unwrap().run();
+    engine
+        .compact(MainRevision(MARK))
+        .expect("a mark below the head")
+        .run();
     engine.current_revision().0
 }
 
 /// Grants a lease; returns its id as `etcdctl` takes it.
 fn grant(ctl: &Etcdctl) -> String {
     let granted = run(ctl, &["lease", "grant", "100000"]);
-    granted.split(' ').nth(1).unwrap().to_owned()
+    granted.split(' ').nth(1).expect("an id").to_owned()
 }
 
 fn set_auth_up(ctl: &Etcdctl, lease: &str) {
@@ -121,7 +126,7 @@ fn set_auth_up(ctl: &Etcdctl, lease: &str) {
         &["user", "grant-role", "ann", "writer"],
         &["auth", "enable"],
     ] {
-        let answer = ctl.run(command, "").unwrap();
+        let answer = ctl.run(command, "").expect("etcdctl runs");
         assert_eq!(answer.code, Some(0), "{command:?}: {answer:?}");
     }
 }
@@ -152,7 +157,9 @@ fn run(ctl: &Etcdctl, arguments: &[&str]) -> String {
     } else {
         &AS_ROOT
     };
-    let answer = ctl.run(&[user, arguments].concat(), "").unwrap();
+    let answer = ctl
+        .run(&[user, arguments].concat(), "")
+        .expect("etcdctl runs");
     assert_eq!(answer.code, Some(0), "{arguments:?}: {answer:?}");
     answer.stdout
 }
