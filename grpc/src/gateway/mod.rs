@@ -34,8 +34,8 @@ use tonic::{Status, Streaming};
 use self::answer::Lines;
 use self::objects::Objects;
 use self::routes::Route;
-use self::transcode::Raw;
 use crate::limits::Limits;
+use crate::raw::RawCodec;
 use crate::status;
 
 /// How much longer than the message that it stands for a JSON object may be: enough for base64, for
@@ -147,7 +147,9 @@ where
         let request = only_message(route, objects).await?;
         let mut grpc = self.ready().await?;
         let request = tonic::Request::from_parts(metadata, http::Extensions::new(), request);
-        let answered = grpc.unary(request, route.grpc_path.clone(), Raw).await?;
+        let answered = grpc
+            .unary(request, route.grpc_path.clone(), RawCodec)
+            .await?;
         answer::object(&route.method.output(), answered.into_inner())
     }
 
@@ -172,7 +174,9 @@ where
         };
         let mut grpc = self.ready().await?;
         let request = tonic::Request::from_parts(metadata, http::Extensions::new(), messages);
-        let answered = grpc.streaming(request, route.grpc_path.clone(), Raw).await;
+        let answered = grpc
+            .streaming(request, route.grpc_path.clone(), RawCodec)
+            .await;
         let messages: Streaming<Bytes> = answered?.into_inner();
         let mut lines = Lines::new(messages, is_lost, route.method.output());
         // Waited for here, because an error is to be the status of the answer.

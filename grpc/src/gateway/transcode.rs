@@ -4,13 +4,12 @@
 //! and nothing for what is zero. Read are the other forms that protobuf allows, too; fields and
 //! names of enums that are unknown are passed over.
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use prost::Message;
 use prost_reflect::{DeserializeOptions, DynamicMessage, MessageDescriptor, SerializeOptions};
 use serde_json::de::Deserializer;
 use serde_json::ser::Serializer;
 use tonic::Status;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 use crate::status;
 
@@ -34,44 +33,6 @@ pub(super) fn write_json(
     let options = SerializeOptions::new().use_proto_field_name(true);
     let written = message.serialize_with_options(&mut Serializer::new(json), &options);
     written.map_err(|error| status::gateway_broken(&error))
-}
-
-/// Messages as the bytes that they are.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Raw;
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
-    }
 }
 
 #[cfg(test)]

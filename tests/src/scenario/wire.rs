@@ -4,13 +4,12 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
 
-use bytes::{Buf as _, BufMut as _, Bytes};
+use bytes::Bytes;
 use http::uri::PathAndQuery;
 use prost_reflect::{DescriptorPool, MethodDescriptor};
-use revstore_grpc::Services;
+use revstore_grpc::{RawCodec, Services};
 use tonic::body::Body;
 use tonic::client::Grpc;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::{BoxFuture, StdError};
 use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
@@ -94,7 +93,9 @@ impl Transport {
     /// What the server answers instead.
     pub async fn unary(&self, method: &Method, request: Bytes) -> Result<Bytes, Status> {
         let mut grpc = self.ready().await?;
-        let answer = grpc.unary(Request::new(request), method.path(), Raw).await;
+        let answer = grpc
+            .unary(Request::new(request), method.path(), RawCodec)
+            .await;
         answer.map(tonic::Response::into_inner)
     }
 
@@ -112,7 +113,7 @@ impl Transport {
     {
         let mut grpc = self.ready().await?;
         let answer = grpc
-            .streaming(Request::new(requests), method.path(), Raw)
+            .streaming(Request::new(requests), method.path(), RawCodec)
             .await;
         answer.map(tonic::Response::into_inner)
     }
@@ -149,44 +150,6 @@ impl tower_service::Service<http::Request<Body>> for Transport {
                 Box::pin(async { answer.await.map_err(|never| match never {}) })
             }
         }
-    }
-}
-
-/// Messages as the bytes that they are: who sends and receives knows their types.
-#[derive(Clone, Copy, Debug)]
-struct Raw;
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, item: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put(item);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
     }
 }
 
