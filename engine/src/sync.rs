@@ -24,6 +24,7 @@ mod imp {
         Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
     };
     pub(crate) use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64};
+    #[cfg(debug_assertions)]
     pub(super) use std::thread_local;
 
     use std::future::Future;
@@ -79,6 +80,7 @@ mod imp {
     pub(crate) use loom::sync::{
         Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
     };
+    #[cfg(debug_assertions)]
     pub(super) use loom::thread_local;
 
     // Loom ends the model when a thread panics, so no lock is ever seen poisoned.
