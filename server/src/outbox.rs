@@ -1,8 +1,9 @@
 //! What is to be written waits in an outbox until a turn is over.
 //!
 //! The HTTP/2 library writes each frame of more than a few hundred bytes as soon as it has it, with a
-//! system call. Most of what a write costs is the same for one frame and for a hundred, so frames are
-//! copied together and leave when the connection has nothing more to say.
+//! system call. Most of what a write costs is the same for one small frame and for a hundred, so they
+//! are copied together and leave when the connection has nothing more to say. Large ones, of which a
+//! page has many, leave at once, without a copy.
 
 use std::{
     io::{self, IoSlice},
@@ -19,7 +20,13 @@ use crate::{pings::Policed, transport::Transport};
 /// What an outbox holds before it is sent in the middle of a turn.
 const OUTBOX_BYTES_MAX: usize = 64 * 1024;
 
-/// What an empty outbox keeps allocated.
+/// From here on, to copy costs more than another write: a frame that is nearly full.
+const DIRECT_BYTES_MIN: usize = 12 * 1024;
+
+/// Pieces that one direct write has: what waits, and mostly head and bytes of one frame.
+const DIRECT_PIECES_MAX: usize = 8;
+
+/// What an empty outbox keeps allocated, unless the last thing in it was larger.
 const IDLE_BYTES_MAX: usize = 16 * 1024;
 
 /// A transport to read from and to write to, whose writes wait to be [sent](Outbox::send).
@@ -39,6 +46,8 @@ struct Inner {
     waiting: Vec<u8>,
     /// Bytes of `waiting` that are sent already.
     sent: usize,
+    /// The transport may have taken bytes that it has not passed on, as one with TLS does.
+    unflushed: bool,
     /// Why nothing can be sent any more, until a reader or writer is told.
     failure: Option<io::Error>,
 }
@@ -50,6 +59,7 @@ impl Outbox {
             transport,
             waiting: Vec::new(),
             sent: 0,
+            unflushed: false,
             failure: None,
         };
         Self {
@@ -80,9 +90,19 @@ impl Inner {
 
     /// Sends everything.
     fn poll_empty(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.waiting.is_empty() {
-            return Poll::Ready(Ok(()));
+        if !self.waiting.is_empty() {
+            ready!(self.poll_send(context))?;
         }
+        if self.unflushed {
+            ready!(Pin::new(&mut self.transport).poll_flush(context))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Has the transport take what waits.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.unflushed = true;
         while self.sent < self.waiting.len() {
             let transport = Pin::new(&mut self.transport);
             let sent = ready!(transport.poll_write(context, &self.waiting[self.sent..]))?;
@@ -91,10 +111,44 @@ impl Inner {
             }
             self.sent += sent;
         }
+        let was_little = self.sent <= IDLE_BYTES_MAX;
         self.sent = 0;
         self.waiting.clear();
-        self.waiting.shrink_to(IDLE_BYTES_MAX);
-        Pin::new(&mut self.transport).poll_flush(context)
+        if was_little {
+            self.waiting.shrink_to(IDLE_BYTES_MAX);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends what waits and then the slices, or as much as the peer takes; says how much of the
+    /// slices that was.
+    fn poll_direct(
+        &mut self,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.unflushed = true;
+        loop {
+            let mut pieces = [IoSlice::new(&[]); DIRECT_PIECES_MAX];
+            pieces[0] = IoSlice::new(&self.waiting[self.sent..]);
+            let used = slices.len().min(DIRECT_PIECES_MAX - 1);
+            pieces[1..=used].copy_from_slice(&slices[..used]);
+            let left = pieces[0].len();
+            let transport = Pin::new(&mut self.transport);
+            let sent = ready!(transport.poll_write_vectored(context, &pieces[..=used]))?;
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            if sent < left {
+                self.sent += sent;
+                continue;
+            }
+            self.sent = 0;
+            self.waiting.clear();
+            if sent > left {
+                return Poll::Ready(Ok(sent - left));
+            }
+        }
     }
 
     fn poll_take(
@@ -104,11 +158,11 @@ impl Inner {
     ) -> Poll<io::Result<usize>> {
         self.check()?;
         let bytes = slices.iter().map(|slice| slice.len()).sum::<usize>();
+        if bytes >= DIRECT_BYTES_MIN {
+            return self.poll_direct(context, slices);
+        }
         if self.waiting.len() + bytes > OUTBOX_BYTES_MAX {
-            ready!(self.poll_empty(context))?;
-            if bytes > OUTBOX_BYTES_MAX {
-                return Pin::new(&mut self.transport).poll_write_vectored(context, slices);
-            }
+            ready!(self.poll_send(context))?;
         }
         for slice in slices {
             self.waiting.extend_from_slice(slice);
@@ -203,7 +257,7 @@ mod tests {
             .collect();
         let expected = data.clone();
         let writing = tokio::spawn(async move {
-            for chunk in data.chunks(50_000) {
+            for chunk in data.chunks(10_000) {
                 gathered.write_all(chunk).await.unwrap();
                 assert!(gathered.0.inner.lock().waiting.len() <= OUTBOX_BYTES_MAX);
             }
@@ -211,14 +265,48 @@ mod tests {
                 .write_all(&data[..=OUTBOX_BYTES_MAX])
                 .await
                 .unwrap();
+            gathered.write_all(b"end").await.unwrap();
             gathered.shutdown().await.unwrap();
         });
         let mut read = Vec::new();
         theirs.read_to_end(&mut read).await.unwrap();
         writing.await.unwrap();
         assert!(read[..expected.len()] == expected);
-        assert!(read[expected.len()..] == expected[..=OUTBOX_BYTES_MAX]);
-        assert_eq!(outbox.inner.lock().waiting.capacity(), IDLE_BYTES_MAX);
+        let rest = &read[expected.len()..];
+        assert!(rest == [&expected[..=OUTBOX_BYTES_MAX], b"end"].concat());
+        assert!(outbox.inner.lock().waiting.capacity() <= IDLE_BYTES_MAX);
+    }
+
+    #[tokio::test]
+    async fn what_a_transport_keeps_back_is_sent_in_the_end() {
+        // As TLS does, it takes more than the peer has room for.
+        let (ours, mut theirs) = tokio::io::duplex(1000);
+        let ours = tokio::io::BufWriter::with_capacity(OUTBOX_BYTES_MAX, ours);
+        let outbox = Outbox::new(Policed::new(
+            Transport::Other(Box::new(ours)),
+            Duration::ZERO,
+        ));
+        let mut gathered = outbox.gathered();
+        gathered.write_all(b"small").await.unwrap();
+        gathered.write_all(&[7; DIRECT_BYTES_MIN]).await.unwrap();
+        // No more than the right to send is asked for, whenever the transport wakes the task.
+        let mut read = Vec::new();
+        let sending = poll_fn(|context| -> Poll<()> {
+            outbox.send(context);
+            Poll::Pending
+        });
+        let reading = async {
+            let mut piece = [0; 100];
+            while read.len() < 5 + DIRECT_BYTES_MIN {
+                let count = theirs.read(&mut piece).await.unwrap();
+                read.extend_from_slice(&piece[..count]);
+            }
+        };
+        tokio::select! {
+            () = sending => unreachable!(),
+            () = reading => {}
+        }
+        assert!(read == [&b"small"[..], &[7; DIRECT_BYTES_MIN]].concat());
     }
 
     #[tokio::test]
