@@ -80,6 +80,6 @@ pub use txn::{
     TxnResult,
 };
 pub use watch::{
-    Event, WatchBatch, WatchCreated, WatchEnd, WatchId, WatchOptions, WatchResponse, WatchStream,
-    Watcher,
+    Event, Events, WatchBatch, WatchCreated, WatchEnd, WatchId, WatchOptions, WatchResponse,
+    WatchStream, Watcher,
 };

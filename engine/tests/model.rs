@@ -239,7 +239,7 @@ impl Followed {
                 None => return,
                 Some(Ok(batch)) => {
                     assert!(!batch.events.is_empty());
-                    for event in batch.events {
+                    for event in &batch.events {
                         let value = (!event.kv.is_tombstone()).then(|| event.kv.value().to_vec());
                         let main = event.kv.mod_revision().0;
                         self.seen.push((main, event.kv.key().to_vec(), value));

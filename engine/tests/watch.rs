@@ -203,8 +203,8 @@ fn wa_33_the_previous_version_is_that_before_the_transaction_while_it_is_kept() 
     engine.txn(&twice).unwrap();
     let mut previous = Vec::new();
     while let Some(batch) = watcher.try_next() {
-        for event in batch.unwrap().events {
-            previous.push(event.prev_kv.map(|kv| kv.value().to_vec()));
+        for event in &batch.unwrap().events {
+            previous.push(event.prev_kv.as_ref().map(|kv| kv.value().to_vec()));
         }
     }
     let (old, new) = (Some(b"old".to_vec()), Some(b"new".to_vec()));
@@ -275,7 +275,7 @@ fn wa_43_a_reader_overtaken_by_compaction_gets_what_was_queued_and_then_the_end(
     let end = loop {
         match watcher.try_next().unwrap() {
             Ok(batch) => {
-                for event in batch.events {
+                for event in &batch.events {
                     last += 1;
                     assert_eq!(event.kv.mod_revision().0, last, "I5: a gap");
                 }
@@ -410,7 +410,7 @@ fn threads_that_wait_are_woken_and_see_every_event_once() {
             thread::spawn(move || {
                 let mut next = 2;
                 while next < 2 + 2 * per_writer {
-                    for event in watcher.next_blocking().unwrap().unwrap().events {
+                    for event in &watcher.next_blocking().unwrap().unwrap().events {
                         assert_eq!(event.kv.mod_revision().0, next);
                         next += 1;
                     }

@@ -1,15 +1,13 @@
 //! The watch service.
 
 use std::collections::{HashSet, VecDeque};
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use futures_core::Stream;
 use revstore_engine as engine;
-use revstore_engine::{Event, MainRevision, Revision, WatchId};
+use revstore_engine::{Events, MainRevision, WatchId};
 use revstore_proto::etcdserverpb as pb;
 use revstore_proto::etcdserverpb::watch_request::RequestUnion;
 use revstore_proto::etcdserverpb::{WatchCreateRequest, WatchRequest};
@@ -29,9 +27,6 @@ const NO_WATCH: i64 = -1;
 
 /// Requests without a reply that one poll takes before it lets others run.
 const REQUESTS_PER_POLL_MAX: usize = 32;
-
-/// The largest event that is kept to be told to other watches of the stream.
-const SHARED_BYTES_MAX: usize = 32 * 1024;
 
 /// `etcdserverpb.Watch`.
 #[derive(Debug)]
@@ -88,8 +83,6 @@ pub(crate) struct WatchSession {
     fragmented: HashSet<WatchId>,
     /// The pieces of a response that was split; nothing else is done before they are sent.
     fragments: VecDeque<WatchResponse>,
-    /// The event that was told last: often the next watch is told the same.
-    last: Option<Shared>,
     /// Requests and the engine are asked in turns, so that neither keeps the other waiting.
     engine_first: bool,
     /// Nothing behind the end of the session.
@@ -105,7 +98,6 @@ impl WatchSession {
             requests_nudge: Nudge::new(),
             fragmented: HashSet::new(),
             fragments: VecDeque::new(),
-            last: None,
             engine_first: false,
             stopped: Some(node.shutdown.begun()),
             node,
@@ -235,7 +227,7 @@ impl WatchSession {
         &mut self,
         id: WatchId,
         revision: MainRevision,
-        events: Vec<Event>,
+        events: Events,
     ) -> WatchResponse {
         let head = pb::WatchResponse {
             // WA-32
@@ -243,40 +235,11 @@ impl WatchSession {
             watch_id: id.0,
             ..pb::WatchResponse::default()
         };
+        let response = WatchResponse::new(head, events);
         if self.fragmented.contains(&id) {
-            return self.split(WatchResponse {
-                head,
-                events,
-                ..WatchResponse::default()
-            });
+            return self.split(response);
         }
-        match self.shared(&events) {
-            Some(written) => WatchResponse {
-                head,
-                written,
-                ..WatchResponse::default()
-            },
-            None => WatchResponse {
-                head,
-                events,
-                ..WatchResponse::default()
-            },
-        }
-    }
-
-    /// The events as written for another watch, if they are a single event that one was just told.
-    fn shared(&mut self, events: &[Event]) -> Option<Bytes> {
-        let [event] = events else { return None };
-        if self.watches.len() < 2 {
-            return None;
-        }
-        match &mut self.last {
-            Some(last) if last.is(event) => last.written(event),
-            last => {
-                *last = Some(Shared::new(event));
-                None
-            }
-        }
+        response
     }
 
     /// Returns the first piece and keeps the others.
@@ -324,38 +287,6 @@ impl Stream for WatchSession {
     }
 }
 
-/// An event that several watches of a stream may be told. It is written apart for the second of
-/// them, and copied for all after it.
-#[derive(Debug)]
-struct Shared {
-    /// No two events have the same.
-    revision: Revision,
-    has_previous: bool,
-    written: Option<Bytes>,
-}
-
-impl Shared {
-    fn new(event: &Event) -> Self {
-        Self {
-            revision: event.kv.revision(),
-            has_previous: event.prev_kv.is_some(),
-            written: None,
-        }
-    }
-
-    fn is(&self, event: &Event) -> bool {
-        self.revision == event.kv.revision() && self.has_previous == event.prev_kv.is_some()
-    }
-
-    /// Nothing if the event is too large to be kept.
-    fn written(&mut self, event: &Event) -> Option<Bytes> {
-        if self.written.is_none() && wire::message_len(event) <= SHARED_BYTES_MAX {
-            self.written = Some(wire::write_event(event.clone()));
-        }
-        self.written.clone()
-    }
-}
-
 /// WA-36: cuts a response that has the limit or more into pieces that have less, but never an
 /// event. All have the same header, and all but the last say that more follows.
 fn fragments(response: WatchResponse, bytes_max: usize) -> VecDeque<WatchResponse> {
@@ -364,39 +295,32 @@ fn fragments(response: WatchResponse, bytes_max: usize) -> VecDeque<WatchRespons
     }
     let head = pb::WatchResponse {
         fragment: true,
-        ..response.head
+        ..response.head.clone()
     };
     let head_bytes = WatchResponse::from(head.clone()).encoded_len();
     let mut fragments = VecDeque::new();
-    let mut piece = Vec::new();
+    let mut first = 0;
     let mut piece_bytes = head_bytes;
-    for event in response.events {
+    for (at, event) in response.events().iter().enumerate() {
         let event_bytes = wire::message_len(&event);
-        if !piece.is_empty() && piece_bytes + event_bytes >= bytes_max {
-            fragments.push_back(WatchResponse {
-                head: head.clone(),
-                events: mem::take(&mut piece),
-                ..WatchResponse::default()
-            });
+        if at > first && piece_bytes + event_bytes >= bytes_max {
+            fragments.push_back(response.piece(head.clone(), first..at));
+            first = at;
             piece_bytes = head_bytes;
         }
         piece_bytes += event_bytes;
-        piece.push(event);
     }
-    fragments.push_back(WatchResponse {
-        head: pb::WatchResponse {
-            fragment: false,
-            ..head
-        },
-        events: piece,
-        ..WatchResponse::default()
-    });
+    let last = pb::WatchResponse {
+        fragment: false,
+        ..head
+    };
+    fragments.push_back(response.piece(last, first..response.events().len()));
     fragments
 }
 
 #[cfg(test)]
 mod tests {
-    use revstore_engine::Engine;
+    use revstore_engine::{Engine, Event};
     use revstore_proto::etcdserverpb::ResponseHeader;
 
     use super::*;
@@ -421,15 +345,12 @@ mod tests {
             watch_id: 3,
             ..pb::WatchResponse::default()
         };
-        let whole = WatchResponse {
-            head: head.clone(),
-            events: event_sizes.iter().copied().map(event).collect(),
-            ..WatchResponse::default()
-        };
+        let events: Vec<_> = event_sizes.iter().copied().map(event).collect();
+        let whole = WatchResponse::new(head.clone(), events.into());
         let pieces = fragments(whole, BYTES_MAX);
         let last = pieces.len() - 1;
         for (at, piece) in pieces.iter().enumerate() {
-            assert!(piece.encoded_len() < BYTES_MAX || piece.events.len() == 1);
+            assert!(piece.encoded_len() < BYTES_MAX || piece.events().len() == 1);
             let expected = pb::WatchResponse {
                 fragment: at < last,
                 ..head.clone()
@@ -437,34 +358,11 @@ mod tests {
             assert_eq!(piece.head, expected);
         }
         let sizes = |piece: &WatchResponse| -> Vec<usize> {
-            let events = piece.events.iter();
+            let events = piece.events().iter();
             events.map(|event| event.kv.value().len()).collect()
         };
         let sizes: Vec<_> = pieces.iter().map(sizes).collect();
         assert_eq!(sizes, expected);
-    }
-
-    #[test]
-    fn an_event_is_written_once_for_watches_that_are_told_the_same() {
-        let (first, second) = (event(10), event(20));
-        let mut last = Shared::new(&first);
-        assert!(last.is(&first) && last.written.is_none());
-        let written = last.written(&first).unwrap();
-        assert_eq!(last.written(&first).unwrap().as_ptr(), written.as_ptr());
-        let mut plain = Vec::new();
-        let response = WatchResponse {
-            events: vec![first.clone()],
-            ..WatchResponse::default()
-        };
-        response.encode(&mut plain);
-        assert_eq!(plain, written);
-        let with_previous = Event {
-            prev_kv: Some(second.kv.clone()),
-            ..first
-        };
-        assert!(!last.is(&with_previous));
-        let large = event(SHARED_BYTES_MAX);
-        assert!(Shared::new(&large).written(&large).is_none());
     }
 
     #[test]
@@ -478,9 +376,9 @@ mod tests {
 
     #[test]
     fn wa_36_a_response_of_exactly_the_limit_is_split() {
-        let response = |bytes| WatchResponse {
-            events: vec![event(10), event(bytes)],
-            ..WatchResponse::default()
+        let response = |bytes| {
+            let events = vec![event(10), event(bytes)];
+            WatchResponse::new(pb::WatchResponse::default(), events.into())
         };
         let frame = response(500).encoded_len() - 500;
         assert_eq!(

@@ -5,19 +5,26 @@
 //! the connection: every byte is copied once. They say what the generated messages of the same names
 //! say, byte for byte; what carries no key-value is a generated message inside them.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 use bytes::{BufMut, Bytes};
 use prost::Message;
 use prost::encoding::{
     WireType, bool, encode_key, encode_varint, encoded_len_varint, int64, message,
 };
-use revstore_engine::{Event, KeyValue, LeaseId};
+use revstore_engine::{Event, Events, KeyValue, LeaseId};
 use revstore_proto::etcdserverpb as pb;
 use revstore_proto::mvccpb::event::EventType;
 
 /// Room for what a message says besides its records.
 const HEAD_BYTES: usize = 128;
+
+/// About what the numbers of an event take.
+const NUMBERS_BYTES: usize = 32;
+
+/// The most bytes of events that are written once for all watches: to write large ones costs little
+/// beside copying them.
+const SHARED_BYTES_MAX: u64 = 32 * 1024;
 
 /// How much larger than the first record a record may be before a hint falls short.
 const HINT_SLACK_BYTES: usize = 8;
@@ -114,9 +121,9 @@ pub(crate) struct CompactionResponse {
 pub(crate) struct WatchResponse {
     /// All but the events.
     pub(crate) head: pb::WatchResponse,
-    /// Events that were [written](write_event) before.
-    pub(crate) written: Bytes,
-    pub(crate) events: Vec<Event>,
+    events: Events,
+    /// Which of the events.
+    piece: Range<usize>,
 }
 
 impl<M: Encode> Measured<M> {
@@ -188,10 +195,43 @@ impl Encode for Pair<'_> {
 impl From<pb::WatchResponse> for WatchResponse {
     /// A response without events.
     fn from(head: pb::WatchResponse) -> Self {
+        Self::new(head, Events::default())
+    }
+}
+
+impl WatchResponse {
+    /// A response with all the events.
+    pub(crate) fn new(head: pb::WatchResponse, events: Events) -> Self {
+        let piece = 0..events.len();
         Self {
             head,
-            ..Self::default()
+            events,
+            piece,
         }
+    }
+
+    /// The same with another head and some of the events.
+    pub(crate) fn piece(&self, head: pb::WatchResponse, piece: Range<usize>) -> Self {
+        let events = self.events.clone();
+        Self {
+            head,
+            events,
+            piece,
+        }
+    }
+
+    /// All events.
+    pub(crate) fn events(&self) -> &[Event] {
+        &self.events[self.piece.clone()]
+    }
+
+    /// The events as they were written for another watch, or as it can take them over.
+    fn written(&self) -> Option<&Bytes> {
+        let is_worth_it =
+            self.piece.len() == self.events.len() && self.events.size_bytes() <= SHARED_BYTES_MAX;
+        is_worth_it
+            .then(|| self.events.rendered(write_events))
+            .flatten()
     }
 }
 
@@ -314,13 +354,13 @@ impl Encode for CompactionResponse {
 }
 
 /// `mvccpb.Event`.
-impl Encode for Event {
+impl Encode for &Event {
     fn encoded_len(&self) -> usize {
         int_len(event_type(self)) + pair_len(&self.kv) + self.prev_kv.as_ref().map_or(0, pair_len)
     }
 
     fn encode(self, buf: &mut impl BufMut) {
-        put_int(1, event_type(&self), buf);
+        put_int(1, event_type(self), buf);
         put_pair(2, &self.kv, buf);
         if let Some(previous) = &self.prev_kv {
             put_pair(3, previous, buf);
@@ -331,20 +371,24 @@ impl Encode for Event {
 impl Encode for WatchResponse {
     fn encoded_len(&self) -> usize {
         self.head.encoded_len()
-            + self.written.len()
-            + self.events.iter().map(message_len).sum::<usize>()
+            + self
+                .events()
+                .iter()
+                .map(|event| message_len(&event))
+                .sum::<usize>()
     }
 
     fn size_hint(&self) -> usize {
-        let first = self.events.first();
-        HEAD_BYTES
-            + self.events.len() * first.map_or(0, |event| HINT_SLACK_BYTES + message_len(event))
+        let bytes = usize::try_from(self.events.size_bytes()).unwrap_or_default();
+        self.head.encoded_len() + bytes + self.piece.len() * NUMBERS_BYTES
     }
 
     fn encode(self, buf: &mut impl BufMut) {
         self.head.encode_raw(buf);
-        buf.put_slice(&self.written);
-        for event in self.events {
+        if let Some(written) = self.written() {
+            return buf.put_slice(written);
+        }
+        for event in self.events() {
             put_message(EVENTS, event, buf);
         }
     }
@@ -353,10 +397,12 @@ impl Encode for WatchResponse {
 /// The number of a watch response's events.
 const EVENTS: u32 = 11;
 
-/// An event as it stands in a watch response.
-pub(crate) fn write_event(event: Event) -> Bytes {
-    let mut buf = Vec::with_capacity(message_len(&event));
-    put_message(EVENTS, event, &mut buf);
+/// Events as they stand in a watch response.
+fn write_events(events: &[Event]) -> Bytes {
+    let mut buf = Vec::with_capacity(events.iter().map(|event| message_len(&event)).sum());
+    for event in events {
+        put_message(EVENTS, event, &mut buf);
+    }
     buf.into()
 }
 
@@ -523,7 +569,7 @@ mod tests {
             engine.delete(&KeyRange::all());
             let mut events = Vec::new();
             while let Some(Told::Events { events: told, .. }) = watch.try_next() {
-                events.extend(told);
+                events.extend(told.iter().cloned());
             }
             assert!(events.len() > 1 && events.iter().skip(1).all(|event| event.prev_kv.is_some()));
             events
@@ -675,15 +721,44 @@ mod tests {
                 events: events.iter().map(plain_event).collect(),
                 ..head.clone()
             };
-            let mut events = events.into_iter();
-            let written = events.next().map(write_event).unwrap_or_default();
-            let response = WatchResponse {
-                head,
-                written,
-                events: events.collect(),
-            };
-            check(response, &plain_response);
+            let events = Events::from(events);
+            check(WatchResponse::new(head.clone(), events.clone()), &plain_response);
+            let alone = WatchResponse::new(head.clone(), events.to_vec().into());
+            check(alone, &plain_response);
+            for at in 0..events.len() {
+                let one = WatchResponse::new(head.clone(), events.clone()).piece(head.clone(), at..at + 1);
+                let plain_one = pb::WatchResponse {
+                    events: vec![plain_response.events[at].clone()],
+                    ..head.clone()
+                };
+                check(one, &plain_one);
+            }
         }
+    }
+
+    #[test]
+    fn what_several_watches_are_told_is_written_once() {
+        let engine = Engine::builder().build();
+        engine.put("k", "v").unwrap();
+        let event = Event {
+            kv: engine.get("k").unwrap(),
+            prev_kv: None,
+        };
+        let of = |events| WatchResponse::new(pb::WatchResponse::default(), events);
+        let alone = of(vec![event.clone()].into());
+        assert!(alone.written().is_none());
+        let (one, other) = (of(alone.events.clone()), alone);
+        let written = one.written().unwrap();
+        assert_eq!(other.written().unwrap().as_ptr(), written.as_ptr());
+        let piece = other.piece(other.head.clone(), 0..0);
+        assert!(piece.written().is_none());
+        let bytes = usize::try_from(SHARED_BYTES_MAX).unwrap();
+        engine.put("k", vec![b'v'; bytes]).unwrap();
+        let large = Events::from(vec![Event {
+            kv: engine.get("k").unwrap(),
+            prev_kv: None,
+        }]);
+        assert!(of(large.clone()).written().is_none());
     }
 
     fn plain_op(response: Response) -> pb::ResponseOp {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
+use super::events::Events;
 use super::ranges::{Slot, WatchedRanges};
 use super::stream::{Filters, Serial};
 use crate::fault::Fault;
@@ -18,6 +19,8 @@ const DISPATCH_STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 256 };
 pub(super) const QUEUE_EVENTS_MAX: usize = if cfg!(loom) { 2 } else { 16 * 1024 };
 /// Bytes of keys and values that wait in the queue of one stream.
 pub(super) const QUEUE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Places for records of a revision that a watch keeps allocated.
+const PENDING_KEPT_MAX: usize = 8;
 
 /// All watches of an engine.
 ///
@@ -40,6 +43,8 @@ struct State {
     progress_watches: usize,
     /// Watches that were handed something in the revision under way.
     touched: Vec<Slot>,
+    /// Which of its records the last of them was handed.
+    same: Vec<usize>,
     /// The records of the dispatch step under way.
     step: Vec<KeyValue>,
 }
@@ -56,8 +61,8 @@ struct Watch {
     progress_notify: bool,
     /// Nothing was handed over since the last progress tick.
     quiet: bool,
-    /// What the revision under way has for this watch.
-    pending: Vec<KeyValue>,
+    /// Which records of the revision under way are for this watch.
+    pending: Vec<usize>,
 }
 
 /// What a stream shares with the hub.
@@ -88,7 +93,7 @@ pub(super) enum Item {
     Events {
         watch: Serial,
         revision: MainRevision,
-        records: Vec<KeyValue>,
+        events: Events,
     },
     /// All watches that the stream had when it asked have been told of everything up to the revision.
     StreamProgress {
@@ -131,6 +136,7 @@ impl Hub {
             ranges: WatchedRanges::default(),
             progress_watches: 0,
             touched: Vec::new(),
+            same: Vec::new(),
             step: Vec::new(),
         };
         Self {
@@ -344,9 +350,10 @@ impl State {
             watches,
             ranges,
             touched,
+            same,
             ..
         } = self;
-        for record in records {
+        for (at, record) in records.iter().enumerate() {
             ranges.visit(record.key(), |slot| {
                 let Some(watch) = watches[slot].as_mut() else {
                     return;
@@ -355,21 +362,33 @@ impl State {
                     if watch.pending.is_empty() {
                         touched.push(slot);
                     }
-                    watch.pending.push(record.clone());
+                    watch.pending.push(at);
                 }
             });
         }
+        // Most watches are told of the same records as the one before them.
+        let mut told: Option<Events> = None;
         for slot in touched.drain(..) {
             let Some(watch) = watches[slot].as_mut() else {
                 continue;
             };
-            let records = std::mem::take(&mut watch.pending);
+            let events = match &told {
+                Some(events) if *same == watch.pending => events.clone(),
+                _ => {
+                    same.clone_from(&watch.pending);
+                    let events = Events::of(same.iter().map(|at| records[*at].clone()));
+                    told.insert(events).clone()
+                }
+            };
+            watch.pending.clear();
+            watch.pending.shrink_to(PENDING_KEPT_MAX);
             let item = Item::Events {
                 watch: watch.serial,
                 revision,
-                records,
+                events,
             };
             let mut queue = watch.stream.queue.lock();
+            let was_idle = queue.is_idle();
             if !queue.push_events(item) {
                 // I9: what does not fit is not kept; the reader finds it in the log.
                 watch.synced = false;
@@ -377,7 +396,10 @@ impl State {
             }
             drop(queue);
             watch.quiet = false;
-            wake.push(watch.stream.clone());
+            // A reader sleeps only while its queue is idle, and whoever ends that wakes it.
+            if was_idle {
+                wake.push(watch.stream.clone());
+            }
         }
     }
 }
@@ -431,6 +453,11 @@ impl Queue {
         }
     }
 
+    /// Whether the reader has nothing to do.
+    fn is_idle(&self) -> bool {
+        self.items.is_empty() && self.lagging.is_empty()
+    }
+
     fn fall_behind(&mut self, watch: Serial, position: MainRevision) {
         let after = self.popped + self.items.len() as u64;
         self.lagging.push_back(Lagging {
@@ -477,10 +504,7 @@ impl Item {
     /// Events and bytes.
     fn weight(&self) -> (usize, u64) {
         match self {
-            Self::Events { records, .. } => {
-                let bytes = |kv: &KeyValue| (kv.key().len() + kv.value().len()) as u64;
-                (records.len(), records.iter().map(bytes).sum())
-            }
+            Self::Events { events, .. } => (events.len(), events.size_bytes()),
             Self::StreamProgress { .. } | Self::WatchProgress { .. } => (0, 0),
         }
     }

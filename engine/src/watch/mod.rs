@@ -10,12 +10,14 @@
 //! the past, or whose queue is full, is *unsynced*: its reader takes events from the log itself,
 //! at its own pace, until it has caught up. So a slow reader costs only itself (I9).
 
+mod events;
 mod hub;
 mod ranges;
 mod stream;
 
+pub use events::{Event, Events};
 pub use stream::{
-    Event, WatchBatch, WatchCreated, WatchId, WatchOptions, WatchResponse, WatchStream, Watcher,
+    WatchBatch, WatchCreated, WatchId, WatchOptions, WatchResponse, WatchStream, Watcher,
 };
 
 pub(crate) use hub::Hub;

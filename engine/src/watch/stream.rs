@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,6 +12,7 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 
 use super::WatchEnd;
+use super::events::Events;
 use super::hub::{Item, Lagging, NewWatch, Shared};
 use super::ranges::Slot;
 use crate::error::WatchError;
@@ -46,6 +48,26 @@ impl fmt::Display for WatchId {
 /// What names a watch between hub and stream: never used twice on a stream, unlike ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Serial(u64);
+
+/// Spreads serials, which are looked up for every event and which no client chooses.
+#[derive(Debug, Default)]
+struct SerialHasher(u64);
+
+impl Hasher for SerialHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// Kinds of events that a watch does not want (WA-35).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,16 +142,6 @@ impl WatchOptions {
     }
 }
 
-/// Something that happened to a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// The new version; a tombstone if the key was deleted (DM-5).
-    pub kv: KeyValue,
-    /// The version before the transaction, if asked for, if there was one, and if it is not
-    /// compacted (WA-33).
-    pub prev_kv: Option<KeyValue>,
-}
-
 /// What a stream tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchResponse {
@@ -141,7 +153,7 @@ pub enum WatchResponse {
         /// with, which is higher than that of events still to come (WA-32).
         revision: MainRevision,
         /// The events; at least one.
-        events: Vec<Event>,
+        events: Events,
     },
     /// Everything up to a revision was told (I6).
     Progress {
@@ -199,7 +211,7 @@ pub struct WatchStream {
     shared: Arc<Shared>,
     /// Every id in use, and what became of its watch.
     ids: HashMap<WatchId, State>,
-    watches: HashMap<Serial, Watch>,
+    watches: HashMap<Serial, Watch, BuildHasherDefault<SerialHasher>>,
     /// Responses that creating a watch came across.
     ready: VecDeque<WatchResponse>,
     next_id: i64,
@@ -239,7 +251,7 @@ impl WatchStream {
             store,
             shared: Arc::new(Shared::new()),
             ids: HashMap::new(),
-            watches: HashMap::new(),
+            watches: HashMap::default(),
             ready: VecDeque::new(),
             next_id: 0,
             next_serial: 0,
@@ -454,17 +466,16 @@ impl WatchStream {
             Item::Events {
                 watch,
                 revision,
-                records,
+                events,
             } => {
                 // A watch that was cancelled meanwhile has nothing to say.
                 let Some(watch) = self.watches.get(&watch) else {
                     return Step::Worked;
                 };
-                let events = self.events(watch, records);
                 WatchResponse::Events {
                     id: watch.id,
                     revision,
-                    events,
+                    events: self.events(watch, events),
                 }
             }
             Item::StreamProgress { revision, before } => {
@@ -540,24 +551,19 @@ impl WatchStream {
             return Step::Worked;
         }
         let (id, revision) = (watch.id, store.current.load());
-        let events = self.events(watch, records);
         Step::Response(WatchResponse::Events {
             id,
             revision,
-            events,
+            events: self.events(watch, Events::of(records)),
         })
     }
 
-    fn events(&self, watch: &Watch, records: Vec<KeyValue>) -> Vec<Event> {
-        let event = |kv: KeyValue| {
-            let prev_kv = if watch.prev_kv {
-                self.previous(&kv)
-            } else {
-                None
-            };
-            Event { kv, prev_kv }
-        };
-        records.into_iter().map(event).collect()
+    fn events(&self, watch: &Watch, events: Events) -> Events {
+        if watch.prev_kv {
+            events.with_previous(|kv| self.previous(kv))
+        } else {
+            events
+        }
     }
 
     /// WA-33: what the key was before the transaction; nothing for a creation, also where the same
@@ -595,7 +601,7 @@ pub struct WatchBatch {
     /// As in [`WatchResponse::Events`].
     pub revision: MainRevision,
     /// The events; none at all if this is progress: everything up to `revision` was delivered.
-    pub events: Vec<Event>,
+    pub events: Events,
 }
 
 /// One watch, with a reader of its own: an iterator of batches for a thread, a stream for a task.
@@ -658,7 +664,7 @@ impl Watcher {
             } => Ok(WatchBatch { revision, events }),
             WatchResponse::Progress { revision, .. } => Ok(WatchBatch {
                 revision,
-                events: Vec::new(),
+                events: Events::default(),
             }),
             WatchResponse::Compacted { compacted, .. } => {
                 self.ended = true;

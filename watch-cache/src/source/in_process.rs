@@ -176,7 +176,7 @@ fn batch_of(batch: WatchBatch) -> Batch {
         .events
         .last()
         .map_or(batch.revision, |event| event.kv.mod_revision());
-    let changes = batch.events.into_iter().map(|event| Change {
+    let changes = batch.events.iter().map(|event| Change {
         key: event.kv.key_bytes(),
         revision: event.kv.mod_revision(),
         new: (!event.kv.is_tombstone()).then(|| stored(&event.kv)),
