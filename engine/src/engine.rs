@@ -114,6 +114,31 @@ impl Engine {
         self.store.range(range)
     }
 
+    /// Reads a range, and adds up what `measure` says of each version that is returned. It is asked
+    /// while the processor has the version at hand, mostly, which makes this much cheaper than a loop
+    /// over a large result: a server that has to say how long its answer is wants that.
+    ///
+    /// ```
+    /// # use revstore_engine::{Engine, KeyRange, Range};
+    /// let engine = Engine::builder().build();
+    /// engine.put("a", "1")?;
+    /// engine.put("b", "23")?;
+    /// let all = Range::of(KeyRange::all());
+    /// let (found, bytes) = engine.range_measured(&all, |kv| kv.value().len())?;
+    /// assert_eq!((found.kvs.len(), bytes), (2, 3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`range`](Self::range).
+    pub fn range_measured(
+        &self,
+        range: &Range,
+        measure: impl Fn(&KeyValue) -> usize,
+    ) -> Result<(RangeResult, usize), ReadError> {
+        self.store.range_measured(range, measure)
+    }
+
     /// Writes a key and detaches it from any lease.
     ///
     /// # Errors

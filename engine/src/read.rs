@@ -176,10 +176,19 @@ impl Filter {
 impl Store {
     /// Reads a range. Takes no lock for longer than one scan step; see [`Range`] for the options.
     pub(crate) fn range(&self, request: &Range) -> Result<RangeResult, ReadError> {
+        self.range_measured(request, |_| 0).map(|(found, _)| found)
+    }
+
+    /// Reads a range, and adds up what `measure` says of what it returns.
+    pub(crate) fn range_measured(
+        &self,
+        request: &Range,
+        measure: impl Fn(&KeyValue) -> usize,
+    ) -> Result<(RangeResult, usize), ReadError> {
         if let Some(requested) = request.at {
             let current = self.current.load();
             self.check_readable(requested, current)?;
-            let result = self.range_at(request, requested.end(), current);
+            let result = self.range_measured_at(request, requested.end(), current, measure);
             // I7: the compaction may have run in the middle of the read.
             if !self.faults.has(Fault::ReadLooksOnce) {
                 self.check_kept(requested)?;
@@ -188,7 +197,7 @@ impl Store {
         }
         for _ in 0..OVERTAKEN_MAX {
             let current = self.current.load();
-            let result = self.range_at(request, current.end(), current);
+            let result = self.range_measured_at(request, current.end(), current, &measure);
             if !self.compacted.has_dropped(current) {
                 return Ok(result);
             }
@@ -199,7 +208,7 @@ impl Store {
             let current = self.current.load();
             (self.pins.pin(current.end()), current)
         };
-        Ok(self.range_at(request, current.end(), current))
+        Ok(self.range_measured_at(request, current.end(), current, measure))
     }
 
     /// The newest value of one key. One descent of the index.
@@ -237,19 +246,32 @@ impl Store {
         at: Revision,
         revision: MainRevision,
     ) -> RangeResult {
+        self.range_measured_at(request, at, revision, |_| 0).0
+    }
+
+    fn range_measured_at(
+        &self,
+        request: &Range,
+        at: Revision,
+        revision: MainRevision,
+        measure: impl Fn(&KeyValue) -> usize,
+    ) -> (RangeResult, usize) {
         if let KeyRange::One(key) = &request.keys {
             let found = self.get(key, at);
             let count = usize::from(found.is_some());
-            return finish(request, found.into_iter().collect(), count, revision);
+            let result = finish(request, found.into_iter().collect(), count, revision);
+            let measured = result.kvs.iter().map(measure).sum();
+            return (result, measured);
         }
         if request.count_only {
             let count = self.count_at(&request.keys, at);
-            return RangeResult {
+            let result = RangeResult {
                 revision,
                 kvs: Vec::new(),
                 more: false,
                 count,
             };
+            return (result, 0);
         }
         let in_key_order = matches!(
             request.sort,
@@ -261,6 +283,7 @@ impl Store {
             _ => usize::MAX,
         };
         let mut kvs = Vec::new();
+        let mut measured = 0;
         let mut stopped = false;
         if !request.keys.is_empty() {
             self.index.scan(&request.keys, |found| {
@@ -271,8 +294,12 @@ impl Store {
                     return ControlFlow::Continue(());
                 }
                 // One more than enough shows that there is more.
+                stopped = kvs.len() == enough;
+                if !stopped {
+                    // While the processor has it at hand.
+                    measured += measure(&kv);
+                }
                 kvs.push(kv);
-                stopped = kvs.len() > enough;
                 if stopped {
                     ControlFlow::Break(())
                 } else {
@@ -285,7 +312,13 @@ impl Store {
         } else {
             kvs.len()
         };
-        finish(request, kvs, count, revision)
+        let found = kvs.len() - usize::from(stopped);
+        let result = finish(request, kvs, count, revision);
+        if result.kvs.len() < found {
+            // Some were left out, which nobody knew before.
+            measured = result.kvs.iter().map(measure).sum();
+        }
+        (result, measured)
     }
 
     /// Living keys in the range at `at`: the counts of the index, corrected by what the log says

@@ -13,6 +13,7 @@ use tonic::{Request, Response, Status};
 use crate::generated::Kv;
 use crate::guard;
 use crate::node::{Node, Proposal};
+use crate::range_body::LargeRange;
 use crate::range_stream::RangeStream;
 use crate::status::EtcdError;
 use crate::wire::{
@@ -37,15 +38,15 @@ impl KvService {
         Self { node }
     }
 
-    fn range(&self, mut request: RangeRequest) -> Result<RangeResponse, EtcdError> {
+    fn range(&self, mut request: RangeRequest) -> Result<Response<RangeResponse>, EtcdError> {
         validate::range(&request)?;
-        let found = self.node.engine.range(&convert::range(&mut request))?;
+        let keys_only = request.keys_only;
+        let range = convert::range(&mut request);
+        let kv_len = |kv: &_| RangeResponse::kv_len(kv, keys_only);
+        let (found, kvs_len) = self.node.engine.range_measured(&range, kv_len)?;
         let header = self.node.headers.at(found.revision);
-        Ok(convert::range_response(
-            found,
-            request.keys_only,
-            Some(header),
-        ))
+        let response = convert::range_response(found, keys_only, Some(header));
+        Ok(LargeRange::answer(response, kvs_len))
     }
 
     fn range_stream(&self, mut request: RangeRequest) -> Result<RangeStream, EtcdError> {
@@ -123,7 +124,7 @@ impl Kv for KvService {
         if !is_quick_range(request.get_ref()) {
             let_others_run().await;
         }
-        Ok(Response::new(self.range(request.into_inner())?))
+        Ok(self.range(request.into_inner())?)
     }
 
     type RangeStreamStream = RangeStream;

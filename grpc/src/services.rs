@@ -1,7 +1,9 @@
 //! The services together: what a server puts on its connections.
 
 use std::convert::Infallible;
-use std::future::ready;
+use std::fmt;
+use std::future::{Future, ready};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -33,6 +35,7 @@ use crate::lock::LockService;
 use crate::maintenance::MaintenanceService;
 use crate::node::Node;
 use crate::raft_index::RaftIndex;
+use crate::range_body::LargeRange;
 use crate::routes::Service;
 use crate::shutdown::Shutdown;
 use crate::watch::WatchService;
@@ -212,7 +215,7 @@ where
 {
     type Response = http::Response<tonic::body::Body>;
     type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Infallible>;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -222,11 +225,11 @@ where
         let inner = &*self.inner;
         let service = match Service::of_path(request.uri().path()) {
             Ok(service) => service,
-            Err(status) => return Box::pin(ready(Ok(status.into_http()))),
+            Err(status) => return ResponseFuture(Box::pin(ready(Ok(status.into_http())))),
         };
         let bytes_max = inner.node.limits.message_bytes_max();
         let request = request.map(|body| LimitedBody::new(body, bytes_max));
-        match service {
+        ResponseFuture(match service {
             Service::Kv => inner.kv.clone().call(request),
             Service::Watch => inner.watch.clone().call(request),
             Service::Lease => inner.lease.clone().call(request),
@@ -236,6 +239,25 @@ where
             Service::Lock => inner.lock.clone().call(request),
             Service::Election => inner.election.clone().call(request),
             Service::Health => inner.health.clone().call(request),
-        }
+        })
+    }
+}
+
+/// The answer to a call of [`Services`], to be awaited.
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct ResponseFuture(BoxFuture<http::Response<tonic::body::Body>, Infallible>);
+
+impl Future for ResponseFuture {
+    type Output = Result<http::Response<tonic::body::Body>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = self.0.as_mut().poll(context);
+        answer.map(|answer| answer.map(LargeRange::put_in_place))
+    }
+}
+
+impl fmt::Debug for ResponseFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
 }

@@ -5,6 +5,7 @@
 //! the connection: every byte is copied once. They say what the generated messages of the same names
 //! say, byte for byte; what carries no key-value is a generated message inside them.
 
+use std::mem;
 use std::ops::{Deref, Range};
 
 use bytes::{BufMut, Bytes};
@@ -62,7 +63,7 @@ pub(crate) struct Pair<'a> {
 }
 
 /// `etcdserverpb.RangeResponse`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RangeResponse {
     pub(crate) header: Option<pb::ResponseHeader>,
     pub(crate) kvs: Vec<KeyValue>,
@@ -236,35 +237,55 @@ impl WatchResponse {
 }
 
 impl RangeResponse {
-    fn pairs(&self) -> impl Iterator<Item = Pair<'_>> {
+    /// What a key-value takes.
+    pub(crate) fn kv_len(kv: &KeyValue, keys_only: bool) -> usize {
+        message_len(&Pair { kv, keys_only })
+    }
+
+    /// What all but the key-values take.
+    pub(crate) fn len_around_kvs(&self) -> usize {
+        self.header.as_ref().map_or(0, header_len) + bool_len(self.more) + int_len(self.count)
+    }
+
+    /// What stands before the key-values.
+    pub(crate) fn put_head(&self, buf: &mut impl BufMut) {
+        if let Some(header) = &self.header {
+            put_header(header, buf);
+        }
+    }
+
+    /// A key-value, which is let go of while the processor has it at hand.
+    pub(crate) fn put_kv(&self, kv: KeyValue, buf: &mut impl BufMut) {
         let keys_only = self.keys_only;
-        self.kvs.iter().map(move |kv| Pair { kv, keys_only })
+        put_message(2, Pair { kv: &kv, keys_only }, buf);
+    }
+
+    /// What stands behind the key-values.
+    pub(crate) fn put_tail(&self, buf: &mut impl BufMut) {
+        put_bool(3, self.more, buf);
+        put_int(4, self.count, buf);
     }
 }
 
 impl Encode for RangeResponse {
     fn encoded_len(&self) -> usize {
-        self.header.as_ref().map_or(0, header_len)
-            + self.pairs().map(|pair| message_len(&pair)).sum::<usize>()
-            + bool_len(self.more)
-            + int_len(self.count)
+        let keys_only = self.keys_only;
+        let kv_len = |kv| Self::kv_len(kv, keys_only);
+        self.len_around_kvs() + self.kvs.iter().map(kv_len).sum::<usize>()
     }
 
     fn size_hint(&self) -> usize {
-        let first = self.pairs().next();
-        HEAD_BYTES + self.kvs.len() * first.map_or(0, |pair| HINT_SLACK_BYTES + message_len(&pair))
+        let first = self.kvs.first();
+        let first = first.map_or(0, |kv| Self::kv_len(kv, self.keys_only));
+        HEAD_BYTES + self.kvs.len() * (HINT_SLACK_BYTES + first)
     }
 
-    fn encode(self, buf: &mut impl BufMut) {
-        if let Some(header) = &self.header {
-            put_header(header, buf);
+    fn encode(mut self, buf: &mut impl BufMut) {
+        self.put_head(buf);
+        for kv in mem::take(&mut self.kvs) {
+            self.put_kv(kv, buf);
         }
-        let keys_only = self.keys_only;
-        for kv in self.kvs {
-            put_message(2, Pair { kv: &kv, keys_only }, buf);
-        }
-        put_bool(3, self.more, buf);
-        put_int(4, self.count, buf);
+        self.put_tail(buf);
     }
 }
 

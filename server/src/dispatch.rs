@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use revstore_grpc::{CertifiedName, Services};
+use revstore_grpc::{CertifiedName, ResponseFuture, Services};
 use tower_service::Service;
 
 use crate::calls::{Call, Calls, Received, Sent};
@@ -113,7 +113,7 @@ type BoxAnswer<B> = Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>>
 /// The future of an answer.
 pub(crate) enum Answer {
     Grpc {
-        answer: BoxAnswer<tonic::body::Body>,
+        answer: ResponseFuture,
         /// Taken when the answer is there.
         call: Option<Call>,
     },
@@ -128,7 +128,7 @@ impl Future for Answer {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Poll::Ready(match self.get_mut() {
             Self::Grpc { answer, call } => {
-                let answer = ready!(answer.as_mut().poll(context))?;
+                let answer = ready!(Pin::new(answer).poll(context))?;
                 Ok(match call.take() {
                     Some(call) => call.send(answer).map(AnswerBody::Grpc),
                     // Polled after it was done: not what futures are for, but no harm either.

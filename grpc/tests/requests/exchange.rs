@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::{Body, Frame};
 use prost_reflect::{DynamicMessage, MethodDescriptor};
-use revstore_grpc::Services;
+use revstore_grpc::{ResponseFuture, Services};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tonic::Status;
 use tower_service::Service;
@@ -18,9 +18,6 @@ use crate::script::Call;
 
 /// Messages of one answer. Scripts are short, and so is all that can be told of them.
 const MESSAGES_MAX: usize = 10_000;
-
-type Answering =
-    Pin<Box<dyn Future<Output = Result<http::Response<tonic::body::Body>, Infallible>>>>;
 
 /// A call that goes on.
 pub(crate) struct Exchange {
@@ -35,7 +32,7 @@ pub(crate) struct Exchange {
 }
 
 enum State {
-    Called(Answering),
+    Called(ResponseFuture),
     Answers(tonic::body::Body),
     Ended(Status),
 }
@@ -113,7 +110,7 @@ impl Exchange {
         loop {
             match &mut self.state {
                 State::Called(answering) => {
-                    let Ok(response) = ready!(answering.as_mut().poll(context));
+                    let Ok(response) = ready!(Pin::new(answering).poll(context));
                     assert_eq!(response.status(), 200);
                     self.state = match Status::from_header_map(response.headers()) {
                         Some(status) => State::Ended(status),
