@@ -237,6 +237,7 @@ impl WatchSession {
         revision: MainRevision,
         events: Vec<Event>,
     ) -> WatchResponse {
+        self.node.counters.add_watch_events(events.len());
         let head = pb::WatchResponse {
             // WA-32
             header: Some(self.node.headers.at(revision)),
