@@ -10,8 +10,8 @@ use revstore_proto::etcdserverpb::{
 use tonic::{Code, Request, Response};
 
 use super::{
-    AUTH_FAILED, BAD_TOKEN, DENIED, NONE, TTL, USER_EMPTY, add_role, add_user, auth, disable,
-    enable, enabled, grant_role, log_in, node_with, read, revoke_role, with_token,
+    AUTH_FAILED, BAD_TOKEN, DENIED, NONE, NOT_ENABLED, TTL, USER_EMPTY, add_role, add_user, auth,
+    disable, enable, enabled, grant_role, log_in, node, node_with, read, revoke_role, with_token,
 };
 use crate::support::{EMPTY_KEY, check_refused, delete, get, op_get, put, txn_of};
 
@@ -155,6 +155,29 @@ async fn au_13_disabling_logs_everybody_out() {
     }
     enable(&node, NONE).await.unwrap();
     check_refused(read(&node, &root, "x").await, BAD_TOKEN);
+}
+
+/// All of this was seen on etcd 3.5.16.
+#[tokio::test]
+async fn au_2_au_3_li_1_only_good_logins_are_proposed() {
+    let node = node();
+    let index = || node.services.raft_index();
+    let start = index();
+    check_refused(log_in(&node, "u", "p").await, NOT_ENABLED);
+    let long = "x".repeat(1_600_000);
+    check_refused(log_in(&node, &long, "p").await, NOT_ENABLED);
+    assert_eq!(index(), start);
+
+    let (node, _, _) = enabled().await;
+    let index = || node.services.raft_index();
+    let start = index();
+    check_refused(log_in(&node, "u", "x").await, AUTH_FAILED);
+    check_refused(log_in(&node, &long, "p").await, AUTH_FAILED);
+    assert_eq!(index(), start);
+    // The token was made before the login was agreed on.
+    let token = log_in(&node, "u", "u").await.unwrap();
+    assert!(token.ends_with(&format!(".{start}")), "{token} at {start}");
+    assert_eq!(index(), start + 1);
 }
 
 /// As etcd 3.5.16 has it with `--auth-token=`.
