@@ -180,3 +180,31 @@ async fn section_j_what_cannot_be_managed() {
     check_refused(revoked, not_granted);
     assert_eq!(status(&node, NONE).await.unwrap(), (false, 3));
 }
+
+#[tokio::test]
+async fn li_1_users_and_roles_are_proposals_too() {
+    let node = node();
+    let too_large = (Code::InvalidArgument, "etcdserver: request is too large");
+    let long = "x".repeat(1_600_000);
+    let add = add_user(&node, NONE, &long, "p").await;
+    check_refused(add, too_large);
+    check_refused(add_user(&node, NONE, "u", &long).await, too_large);
+    check_refused(add_role(&node, NONE, &long).await, too_large);
+    check_refused(grant_role(&node, NONE, &long, "r").await, too_large);
+    check_refused(revoke_role(&node, NONE, "u", &long).await, too_large);
+    let get = AuthUserGetRequest { name: long.clone() };
+    check_refused(call!(auth(&node), user_get, NONE, get), too_large);
+    let get = AuthRoleGetRequest { role: long.clone() };
+    check_refused(call!(auth(&node), role_get, NONE, get), too_large);
+    let delete = AuthUserDeleteRequest { name: long.clone() };
+    check_refused(call!(auth(&node), user_delete, NONE, delete), too_large);
+    let delete = AuthRoleDeleteRequest { role: long.clone() };
+    check_refused(call!(auth(&node), role_delete, NONE, delete), too_large);
+    let change = AuthUserChangePasswordRequest {
+        name: long,
+        ..AuthUserChangePasswordRequest::default()
+    };
+    let changed = call!(auth(&node), user_change_password, NONE, change);
+    check_refused(changed, too_large);
+    assert_eq!(status(&node, NONE).await.unwrap(), (false, 1));
+}
