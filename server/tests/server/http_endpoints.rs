@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use revstore::Server;
 use revstore_proto::etcdserverpb::{
-    AlarmRequest, AlarmType, alarm_request::AlarmAction, maintenance_client::MaintenanceClient,
+    AlarmRequest, AlarmType, StatusRequest, alarm_request::AlarmAction,
+    maintenance_client::MaintenanceClient,
 };
 
 use crate::support::{ANY_PORT, Process, block_on, connect, get, http, put, watch};
@@ -177,6 +178,20 @@ fn ht_9_version() {
     );
     let answer = get(address, "/version");
     assert_eq!(answer.header("Content-Type"), Some("application/json"));
+}
+
+#[test]
+fn mt_2_a_status_has_the_same_version() {
+    let (_server, address) = server();
+    let status = block_on(async {
+        let mut client = MaintenanceClient::new(connect(address).await);
+        client.status(StatusRequest {}).await.unwrap().into_inner()
+    });
+    let version = format!(r#""etcdserver":"{}""#, status.version);
+    assert!(
+        get(address, "/version").body.contains(&version),
+        "{version}"
+    );
 }
 
 /// The value of a line of `/metrics` without labels, or with those that are part of `name`.
