@@ -4,14 +4,19 @@ use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     os::unix::net::UnixStream,
+    sync::Arc,
 };
 
-use crate::certificates::{Authority, tls, tls_channel};
+use crate::certificates::{Authority, tls, tls_channel, trusting_client};
 use crate::support::{ANY_PORT, Process, block_on, connect, display, get, http_over, put};
 use revstore::{Certificate, ClientAuth, Server, Tls, TlsVersion};
 use revstore_proto::etcdserverpb::{
     AuthEnableRequest, AuthUserAddRequest, AuthUserGrantRoleRequest, AuthUserListRequest,
     AuthenticateRequest, MemberListRequest, auth_client::AuthClient, cluster_client::ClusterClient,
+};
+use rustls::{
+    CipherSuite, ClientConfig, ProtocolVersion,
+    version::{TLS12, TLS13},
 };
 use tonic::{Code, transport::Endpoint};
 
@@ -327,6 +332,57 @@ fn tl_1_the_flags() {
     assert!(!is_served(&authority, address, None));
 }
 
+/// What a client and a server agree on that was started with `flags`.
+fn agreed(
+    authority: &Authority,
+    flags: &[&str],
+    client: Arc<ClientConfig>,
+) -> Option<(ProtocolVersion, CipherSuite)> {
+    let pair = authority.issue("server", "127.0.0.1");
+    let own = [
+        "--listen-client-urls=https://127.0.0.1:0".to_owned(),
+        "--advertise-client-urls=https://127.0.0.1:0".to_owned(),
+        "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+        format!("--cert-file={}", display(&pair.cert_file)),
+        format!("--key-file={}", display(&pair.key_file)),
+    ];
+    let own = own.iter().map(String::as_str);
+    let mut process = Process::start(own.chain(flags.iter().copied()));
+    let mut stream = tls(process.address_of("client"), client).ok()?;
+    assert_eq!(http_over(&mut stream, "GET", "/health").status, 200);
+    let suite = stream.conn.negotiated_cipher_suite()?.suite();
+    Some((stream.conn.protocol_version()?, suite))
+}
+
+#[test]
+fn tl_1_versions_and_suites_are_those_of_the_flags() {
+    let authority = Authority::new();
+    let agreed = |flags: &[&str], client| agreed(&authority, flags, client);
+    let version = |flags: &[&str], client| agreed(flags, client).map(|(version, _)| version);
+    let (old, new) = (authority.client_at(&TLS12), authority.client_at(&TLS13));
+    let both = || authority.client(None, &[]);
+
+    assert_eq!(version(&[], old.clone()), Some(ProtocolVersion::TLSv1_2));
+    assert_eq!(version(&[], both()), Some(ProtocolVersion::TLSv1_3));
+    let only_new = &["--tls-min-version=TLS1.3"];
+    assert_eq!(version(only_new, old.clone()), None);
+    assert_eq!(
+        version(only_new, new.clone()),
+        Some(ProtocolVersion::TLSv1_3)
+    );
+    let only_old = &["--tls-max-version=TLS1.2"];
+    assert_eq!(version(only_old, new), None);
+    assert_eq!(version(only_old, both()), Some(ProtocolVersion::TLSv1_2));
+
+    // The one that both like least.
+    let suites = &["--cipher-suites=TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"];
+    let (_, suite) = agreed(suites, old).unwrap();
+    assert_eq!(
+        suite,
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
+    );
+}
+
 #[test]
 fn tl_1_a_bad_certificate_is_fatal() {
     let directory = tempfile::tempdir().unwrap();
@@ -356,6 +412,12 @@ fn tl_1_auto_tls() {
     // Nobody can know the certificate; a client that trusts another one gets far enough to say so.
     let refused = tls(address, Authority::new().client(None, &[])).unwrap_err();
     assert!(refused.to_string().contains("certificate"), "{refused}");
+    let mut stream = tls(address, trusting_client(&[])).unwrap();
+    assert_eq!(http_over(&mut stream, "GET", "/health").status, 200);
+    block_on(async {
+        let channel = tls_channel(address, trusting_client(&["h2"]));
+        put(channel.await.unwrap(), "a").await.unwrap();
+    });
 }
 
 #[test]
