@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::certificates::{Authority, tls, tls_channel, trusting_client};
-use crate::support::{ANY_PORT, Process, block_on, connect, display, get, http_over, put};
+use crate::support::{ANY_PORT, Process, block_on, connect, display, get, http_over, put, watch};
 use revstore::{Certificate, ClientAuth, Server, Tls, TlsVersion};
 use revstore_proto::etcdserverpb::{
     AuthEnableRequest, AuthUserAddRequest, AuthUserGrantRoleRequest, AuthUserListRequest,
@@ -75,6 +75,29 @@ fn li_4_concurrent_streams_are_unlimited_unless_limited() {
     assert_eq!(limit(server.address().unwrap()), None);
     let mut process = Process::start(ANY_PORT.iter().chain([&"--max-concurrent-streams=3"]));
     assert_eq!(limit(process.address_of("client")), Some(3));
+}
+
+#[test]
+fn li_4_a_stream_too_many_waits_until_another_ends() {
+    let mut process = Process::start(ANY_PORT.iter().chain([&"--max-concurrent-streams=3"]));
+    let address = process.address_of("client");
+    block_on(async {
+        let channel = connect(address).await;
+        let mut watches = Vec::new();
+        for _ in 0..3 {
+            watches.push(watch(channel.clone(), "a").await);
+        }
+        let waiting = tokio::spawn(put(channel, "b"));
+        // What happens on other connections comes through meanwhile, and what could is in front.
+        assert_eq!(put(connect(address).await, "a").await.unwrap(), 2);
+        for open in &mut watches {
+            let told = open.responses.message().await.unwrap().unwrap();
+            assert_eq!(told.events.len(), 1);
+        }
+        assert!(!waiting.is_finished());
+        watches.pop();
+        assert_eq!(waiting.await.unwrap().unwrap(), 3);
+    });
 }
 
 /// A server under TLS, with a certificate for its address.
