@@ -1,6 +1,7 @@
 //! What the ports speak: HTTP/1.1 and HTTP/2, in the clear, under TLS, over Unix sockets.
 
 use std::{
+    future::poll_fn,
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     os::unix::net::UnixStream,
@@ -18,7 +19,8 @@ use rustls::{
     CipherSuite, ClientConfig, ProtocolVersion,
     version::{TLS12, TLS13},
 };
-use tonic::{Code, transport::Endpoint};
+use tonic::{Code, body::Body, transport::Endpoint};
+use tower_service::Service;
 
 #[test]
 fn ht_1_one_port_speaks_grpc_and_http() {
@@ -41,6 +43,22 @@ fn ht_4_an_upgrade_to_http_2_is_ignored() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+}
+
+/// In `tests/differences.md`: etcd would answer 415.
+#[test]
+fn ht_4_the_endpoints_answer_over_http_2_too() {
+    let server = Server::builder().start().unwrap();
+    block_on(async {
+        let mut channel = connect(server.address().unwrap()).await;
+        let request = http::Request::get("/health").body(Body::empty()).unwrap();
+        poll_fn(|context| channel.poll_ready(context))
+            .await
+            .unwrap();
+        let answer = channel.call(request).await.unwrap();
+        assert_eq!(answer.version(), http::Version::HTTP_2);
+        assert_eq!(answer.status(), 200);
+    });
 }
 
 /// The settings that a server announces, as pairs of identifier and value.
