@@ -44,6 +44,7 @@ macro_rules! call {
 
 // Behind the macro that they use.
 mod permissions;
+mod roles;
 mod tokens;
 mod users;
 

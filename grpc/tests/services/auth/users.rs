@@ -1,20 +1,18 @@
-//! Users and roles: who there is, and what keeps them (AU-1 to AU-3, AU-10 to AU-12).
+//! Users: who there is, and what keeps them (AU-1 to AU-3, AU-10 to AU-12).
 
 use revstore_proto::authpb::UserAddOptions;
-use revstore_proto::authpb::permission::Type;
 use revstore_proto::etcdserverpb::{
-    AuthRoleDeleteRequest, AuthRoleGetRequest, AuthRoleListRequest,
-    AuthRoleRevokePermissionRequest, AuthUserAddRequest, AuthUserChangePasswordRequest,
+    AuthRoleDeleteRequest, AuthRoleListRequest, AuthUserAddRequest, AuthUserChangePasswordRequest,
     AuthUserDeleteRequest, AuthUserGetRequest, AuthUserListRequest,
 };
 use tonic::{Code, Response};
 
 use super::{
     AUTH_FAILED, BAD_MANAGEMENT, NONE, NOT_ENABLED, ROLE_NOT_FOUND, USER_EMPTY, USER_NOT_FOUND,
-    add_role, add_user, auth, disable, enable, enabled, grant_permission, grant_role, log_in, node,
-    permission, revoke_role, status, with_token,
+    add_role, add_user, auth, disable, enable, enabled, grant_role, log_in, node, revoke_role,
+    status, with_token,
 };
-use crate::support::{check_refused, header};
+use crate::support::{TOO_LARGE, check_refused, header};
 
 #[tokio::test]
 async fn au_1_au_2_root_comes_first() {
@@ -115,9 +113,9 @@ async fn au_11_au_12_changes_count_apart_from_the_keys() {
     assert_eq!(node.revision(), 1);
 }
 
-/// What section J says of users and roles, and no other test provokes.
+/// What section J says of users, and no other test provokes.
 #[tokio::test]
-async fn section_j_what_cannot_be_managed() {
+async fn section_j_what_cannot_be_done_with_users() {
     let node = node();
     add_user(&node, NONE, "u", "p").await.unwrap();
     add_role(&node, NONE, "r").await.unwrap();
@@ -127,13 +125,6 @@ async fn section_j_what_cannot_be_managed() {
     );
     check_refused(add_user(&node, NONE, "u", "p").await, exists);
     check_refused(add_user(&node, NONE, "", "p").await, USER_EMPTY);
-    let exists = (
-        Code::FailedPrecondition,
-        "etcdserver: role name already exists",
-    );
-    check_refused(add_role(&node, NONE, "r").await, exists);
-    let empty = (Code::InvalidArgument, "etcdserver: role name is empty");
-    check_refused(add_role(&node, NONE, "").await, empty);
     let unknown_user = || AuthUserGetRequest { name: "x".into() };
     let got = call!(auth(&node), user_get, NONE, unknown_user());
     check_refused(got, USER_NOT_FOUND);
@@ -155,56 +146,27 @@ async fn section_j_what_cannot_be_managed() {
         "etcdserver: role is not granted to the user",
     );
     check_refused(revoke_role(&node, NONE, "u", "r").await, not_granted);
-    let get = AuthRoleGetRequest { role: "x".into() };
-    check_refused(call!(auth(&node), role_get, NONE, get), ROLE_NOT_FOUND);
-    let delete = AuthRoleDeleteRequest { role: "x".into() };
-    check_refused(
-        call!(auth(&node), role_delete, NONE, delete),
-        ROLE_NOT_FOUND,
-    );
-    let not_given = (Code::InvalidArgument, "etcdserver: permission not given");
-    check_refused(grant_permission(&node, NONE, "r", None).await, not_given);
-    let backwards = permission(Type::Read, "b", "a");
-    let granted = grant_permission(&node, NONE, "r", backwards).await;
-    check_refused(granted, BAD_MANAGEMENT);
-    let revoke = AuthRoleRevokePermissionRequest {
-        role: "r".into(),
-        key: "k".into(),
-        range_end: "".into(),
-    };
-    let not_granted = (
-        Code::FailedPrecondition,
-        "etcdserver: permission is not granted to the role",
-    );
-    let revoked = call!(auth(&node), role_revoke_permission, NONE, revoke);
-    check_refused(revoked, not_granted);
     assert_eq!(status(&node, NONE).await.unwrap(), (false, 3));
 }
 
 #[tokio::test]
-async fn li_1_users_and_roles_are_proposals_too() {
+async fn li_1_changes_of_users_are_proposals_too() {
     let node = node();
-    let too_large = (Code::InvalidArgument, "etcdserver: request is too large");
     let long = "x".repeat(1_600_000);
     let add = add_user(&node, NONE, &long, "p").await;
-    check_refused(add, too_large);
-    check_refused(add_user(&node, NONE, "u", &long).await, too_large);
-    check_refused(add_role(&node, NONE, &long).await, too_large);
-    check_refused(grant_role(&node, NONE, &long, "r").await, too_large);
-    check_refused(revoke_role(&node, NONE, "u", &long).await, too_large);
+    check_refused(add, TOO_LARGE);
+    check_refused(add_user(&node, NONE, "u", &long).await, TOO_LARGE);
+    check_refused(grant_role(&node, NONE, &long, "r").await, TOO_LARGE);
+    check_refused(revoke_role(&node, NONE, "u", &long).await, TOO_LARGE);
     let get = AuthUserGetRequest { name: long.clone() };
-    check_refused(call!(auth(&node), user_get, NONE, get), too_large);
-    let get = AuthRoleGetRequest { role: long.clone() };
-    check_refused(call!(auth(&node), role_get, NONE, get), too_large);
+    check_refused(call!(auth(&node), user_get, NONE, get), TOO_LARGE);
     let delete = AuthUserDeleteRequest { name: long.clone() };
-    check_refused(call!(auth(&node), user_delete, NONE, delete), too_large);
-    let delete = AuthRoleDeleteRequest { role: long.clone() };
-    check_refused(call!(auth(&node), role_delete, NONE, delete), too_large);
+    check_refused(call!(auth(&node), user_delete, NONE, delete), TOO_LARGE);
     let change = AuthUserChangePasswordRequest {
         name: long,
         ..AuthUserChangePasswordRequest::default()
     };
     let changed = call!(auth(&node), user_change_password, NONE, change);
-    check_refused(changed, too_large);
+    check_refused(changed, TOO_LARGE);
     assert_eq!(status(&node, NONE).await.unwrap(), (false, 1));
 }
