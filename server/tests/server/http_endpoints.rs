@@ -330,6 +330,11 @@ fn ht_11_other_paths() {
     let vars = get(address, "/debug/vars");
     assert_eq!(vars.status, 200);
     assert!(vars.body.contains("\"cmdline\": ["), "{}", vars.body);
+    let refused = http(address, "POST", "/debug/vars");
+    assert_eq!(
+        (refused.status, refused.header("Allow")),
+        (405, Some("GET"))
+    );
 }
 
 #[test]
