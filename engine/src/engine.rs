@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::compaction::Compaction;
 use crate::error::{CompactError, LeaseError, PutError, ReadError, TxnError, WatchError};
 use crate::key::KeyRange;
-use crate::lease::{LeaseGrant, LeaseStatus};
+use crate::lease::{LeaseCounts, LeaseGrant, LeaseStatus};
 use crate::options::EngineBuilder;
 use crate::read::{Range, RangeResult};
 use crate::record::{KeyValue, LeaseId};
@@ -57,6 +57,8 @@ pub struct Stats {
     pub history_bytes: u64,
     /// Living leases.
     pub leases: usize,
+    /// What was done to leases until now.
+    pub lease_counts: LeaseCounts,
     /// Living watches.
     pub watches: usize,
     /// Those of them that are not caught up.
@@ -269,6 +271,7 @@ impl Engine {
             keys: self.store.index.len(),
             history_bytes: self.history_bytes(),
             leases: self.store.lessor.count(),
+            lease_counts: self.store.lessor.counts(),
             watches,
             unsynced_watches,
         }

@@ -49,6 +49,18 @@ struct Leases {
     by_expiry: BTreeSet<(Duration, LeaseId)>,
     /// Numbers handed out so far: seeds the next.
     picked: u64,
+    done: LeaseCounts,
+}
+
+/// How often something was done to leases, since the engine was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeaseCounts {
+    /// Leases granted.
+    pub granted: u64,
+    /// Leases that ended, by request or because their time was over.
+    pub ended: u64,
+    /// Times that a lease was kept alive.
+    pub renewed: u64,
 }
 
 #[derive(Debug)]
@@ -93,6 +105,7 @@ impl Lessor {
             },
         );
         leases.by_expiry.insert((expiry, id));
+        leases.done.granted += 1;
         Ok(LeaseGrant { id, ttl })
     }
 
@@ -100,7 +113,10 @@ impl Lessor {
     pub(crate) fn keep_alive(&self, id: LeaseId, now: Duration) -> Result<Duration, LeaseError> {
         let mut leases = self.leases.lock();
         let Leases {
-            by_id, by_expiry, ..
+            by_id,
+            by_expiry,
+            done,
+            ..
         } = &mut *leases;
         let lease = by_id.get_mut(&id).ok_or(LeaseError::NotFound)?;
         if lease.expiry <= now {
@@ -109,6 +125,7 @@ impl Lessor {
         by_expiry.remove(&(lease.expiry, id));
         lease.expiry = now.saturating_add(lease.ttl);
         by_expiry.insert((lease.expiry, id));
+        done.renewed += 1;
         Ok(lease.ttl)
     }
 
@@ -151,6 +168,10 @@ impl Lessor {
         self.leases.lock().by_id.len()
     }
 
+    pub(crate) fn counts(&self) -> LeaseCounts {
+        self.leases.lock().done
+    }
+
     pub(crate) fn exists(&self, id: LeaseId) -> bool {
         self.leases.lock().by_id.contains_key(&id)
     }
@@ -161,6 +182,7 @@ impl Lessor {
         let mut leases = self.leases.lock();
         let lease = leases.by_id.remove(&id).ok_or(LeaseError::NotFound)?;
         leases.by_expiry.remove(&(lease.expiry, id));
+        leases.done.ended += 1;
         Ok(lease.keys)
     }
 

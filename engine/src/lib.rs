@@ -70,7 +70,7 @@ pub use error::{CompactError, LeaseError, PutError, ReadError, TxnError, WatchEr
 #[cfg(loom)]
 pub use fault::Fault;
 pub use key::KeyRange;
-pub use lease::{LEASE_TTL_MAX_SECONDS, LeaseGrant, LeaseStatus};
+pub use lease::{LEASE_TTL_MAX_SECONDS, LeaseCounts, LeaseGrant, LeaseStatus};
 pub use options::EngineBuilder;
 pub use read::{Filter, Range, RangeResult, SortBy, SortOrder};
 pub use record::{KeyValue, LeaseId, PUT_BYTES_MAX, RECORD_OVERHEAD_BYTES};

@@ -37,15 +37,16 @@ impl AuthService {
     /// Lets a request for an administrator through that a cluster would have to agree on.
     fn admit<T: Message>(&self, request: &Request<T>) -> Result<(), EtcdError> {
         self.node.guard(request, guard::admin)?;
-        self.propose(request.get_ref())
+        self.propose(request.get_ref())?;
+        Ok(())
     }
 
-    fn propose(&self, request: &impl Message) -> Result<(), EtcdError> {
+    /// Returns the index from before.
+    fn propose(&self, request: &impl Message) -> Result<u64, EtcdError> {
         if !self.node.limits.admit(request.encoded_len()) {
             return Err(EtcdError::RequestTooLarge);
         }
-        self.node.raft_index.advance();
-        Ok(())
+        Ok(self.node.raft_index.advance())
     }
 
     /// Lets an administrator's request through and does what it says.
@@ -62,11 +63,11 @@ impl AuthService {
 
     async fn log_in(&self, request: AuthenticateRequest) -> Result<String, EtcdError> {
         let node = &*self.node;
-        self.propose(&request)?;
-        let index = node.raft_index.get();
-        let AuthenticateRequest { name, password } = request;
-        let now = || node.engine.now();
-        node.auth.log_in(&name, password, index, now).await
+        // A cluster is only told of logins that are good (DM-13), and of the token with them: so that
+        // holds the index from before.
+        let ticket = || Ok((self.propose(&request)?, node.engine.now()));
+        let password = request.password.clone();
+        node.auth.log_in(&request.name, password, ticket).await
     }
 
     async fn add_user(&self, request: Request<AuthUserAddRequest>) -> Result<(), EtcdError> {

@@ -94,6 +94,7 @@ impl KvService {
         let done = node
             .engine
             .txn(&convert::txn(&mut request, never_compacted))?;
+        node.counters.add_txn(&done);
         let header = node.headers.at(done.revision);
         Ok(convert::txn_response(done, &request, header))
     }

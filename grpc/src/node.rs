@@ -11,6 +11,7 @@ use crate::limits::Limits;
 use crate::raft_index::RaftIndex;
 use crate::shutdown::Shutdown;
 use crate::status::EtcdError;
+use crate::tally::Counters;
 
 /// One etcd node around one engine.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub(crate) struct Node {
     pub(crate) alarms: Alarms,
     pub(crate) auth: Auth,
     pub(crate) raft_index: RaftIndex,
+    pub(crate) counters: Counters,
     pub(crate) shutdown: Shutdown,
 }
 

@@ -12,9 +12,10 @@ impl RaftIndex {
         Self(AtomicU64::new(4))
     }
 
-    pub(crate) fn advance(&self) {
+    /// Counts one more; returns where it stood before.
+    pub(crate) fn advance(&self) -> u64 {
         // Relaxed: a mere count, which orders nothing.
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn get(&self) -> u64 {

@@ -38,6 +38,7 @@ use crate::raft_index::RaftIndex;
 use crate::range_body::LargeRange;
 use crate::routes::Service;
 use crate::shutdown::Shutdown;
+use crate::tally::{Counters, Tally};
 use crate::watch::WatchService;
 
 /// The version that a server has unless it says otherwise. Clients switch features by it (MT-2).
@@ -129,6 +130,11 @@ impl Services {
         self.inner.node.auth.is_on()
     }
 
+    /// What was done that the number of calls does not tell.
+    pub fn tally(&self) -> Tally {
+        self.inner.node.counters.load()
+    }
+
     /// How many proposals a cluster would have in its log by now (DM-13).
     pub fn raft_index(&self) -> u64 {
         self.inner.node.raft_index.get()
@@ -179,6 +185,7 @@ impl ServicesBuilder {
             alarms: Alarms::default(),
             auth: Auth::new(self.auth),
             raft_index: RaftIndex::new(),
+            counters: Counters::default(),
             shutdown: self.shutdown,
         });
         // `LimitedBody` is there first; this keeps tonic's default out of the way of larger limits.

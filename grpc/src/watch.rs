@@ -229,6 +229,7 @@ impl WatchSession {
         revision: MainRevision,
         events: Events,
     ) -> WatchResponse {
+        self.node.counters.add_watch_events(events.len());
         let head = pb::WatchResponse {
             // WA-32
             header: Some(self.node.headers.at(revision)),

@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_enables_what_clients_gate_on_it() {
+    fn mt_2_the_version_enables_what_clients_gate_on_it() {
         assert!(numbers(ETCD_VERSION) >= vec![3, 5, 13]);
         assert_eq!(
             numbers(ETCD_VERSION)[..2],

@@ -11,11 +11,11 @@ use crate::server::{Endpoint, Options, Servers};
 use crate::tools::Tool;
 use crate::transcript;
 
-/// `etcdctl` with the address of a server.
+/// `etcdctl` with the endpoint of a server.
 #[derive(Debug, Clone)]
 pub struct Etcdctl {
     program: &'static Path,
-    address: SocketAddr,
+    endpoint: String,
 }
 
 /// What a finished `etcdctl` left behind.
@@ -35,15 +35,26 @@ impl Etcdctl {
     /// # Errors
     /// `NotFound` when the program is missing.
     pub fn new(address: SocketAddr) -> io::Result<Self> {
+        Self::at(address.to_string())
+    }
+
+    /// An `etcdctl` that talks to a server at an endpoint of any kind, such as `unix:///path`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn at(endpoint: impl Into<String>) -> io::Result<Self> {
         let program = Tool::Etcdctl
             .locate()
             .map_err(|missing| io::Error::new(io::ErrorKind::NotFound, missing.to_string()))?;
-        Ok(Self { program, address })
+        Ok(Self {
+            program,
+            endpoint: endpoint.into(),
+        })
     }
 
     /// Where the server is, in the form that `etcdctl` prints it.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
     }
 
     /// Runs `etcdctl` with `arguments` to its end and gives it `stdin` to read.
@@ -80,7 +91,7 @@ impl Etcdctl {
             command.env("PATH", path);
         }
         command
-            .arg(format!("--endpoints={}", self.address))
+            .arg(format!("--endpoints={}", self.endpoint))
             .arg(format!("--dial-timeout={limit}s"))
             .arg(format!("--command-timeout={limit}s"))
             .args(arguments);
@@ -128,7 +139,7 @@ impl Session {
 
     /// Where the server is.
     pub fn address(&self) -> SocketAddr {
-        self.ctl.address()
+        self.server.address()
     }
 
     /// Replays a session with `etcdctl`, as described at [`transcript`].

@@ -43,6 +43,10 @@ pub struct Options {
     pub watch_progress_interval: Option<Duration>,
     /// The size of the store in bytes at which writes are refused; etcd's 2 GiB if absent.
     pub quota_bytes: Option<u32>,
+    /// How long a connection may be silent before the server asks whether the client is there, and
+    /// how long it then waits for the answer; etcd's 2 hours and 20 seconds if absent. A real etcd
+    /// waits a second at least.
+    pub keepalive: Option<(Duration, Duration)>,
     /// Whether `/v3/...` has to answer. A real etcd then cannot take port 0, because its gateway
     /// dials the address that it was told to listen on.
     pub json_gateway: bool,
@@ -67,6 +71,11 @@ impl Options {
             flags.push(format!(
                 "--experimental-watch-progress-notify-interval={interval}ms"
             ));
+        }
+        if let Some((interval, timeout)) = self.keepalive {
+            let (interval, timeout) = (interval.as_millis(), timeout.as_millis());
+            flags.push(format!("--grpc-keepalive-interval={interval}ms"));
+            flags.push(format!("--grpc-keepalive-timeout={timeout}ms"));
         }
         if let Some(bytes) = self.quota_bytes {
             flags.push(format!("--quota-backend-bytes={bytes}"));

@@ -59,7 +59,7 @@ impl error::Error for Mismatch {}
 /// [`Mismatch`] for the first command that does not do what is written.
 pub fn replay(ctl: &Etcdctl, text: &str) -> Result<(), Mismatch> {
     let mut words = Words::default();
-    words.bind("address", &ctl.address().to_string());
+    words.bind("address", ctl.endpoint());
     for step in parse(text) {
         let command = words.fill_in(&step.command);
         let arguments = split(&command);

@@ -11,7 +11,7 @@ use revstore_tests::{gateway, http, poll};
 revstore_tests::on_every_server! {
     needs: [];
     key_values, forms, bad_requests, txn, watch, watch_refused, lease, auth, lock_and_election,
-    maintenance, cluster,
+    administration, maintenance, cluster, paths, ht_23_a_stream_is_a_line_in_a_chunk_for_each_message,
 }
 
 fn replay(servers: &Servers, session: &str) {
@@ -358,6 +358,75 @@ fn auth(servers: &Servers) {
     );
 }
 
+/// HT-20: users and roles, with every path there is for them.
+fn administration(servers: &Servers) {
+    replay(
+        servers,
+        r#"
+        > auth/user/add {"name":"ann","password":"a"}
+        200
+        {"header":"@1"}
+        > auth/user/add {"name":"bob","options":{"no_password":true}}
+        200
+        {"header":"@1"}
+        > auth/user/changepw {"name":"ann","password":"b"}
+        200
+        {"header":"@1"}
+        > auth/user/changepw {"name":"nobody","password":"b"}
+        400
+        {"code":9,"message":"etcdserver: user name not found"}
+        > auth/role/add {"name":"r"}
+        200
+        {"header":"@1"}
+        > auth/role/add {"name":"s"}
+        200
+        {"header":"@1"}
+        > auth/role/list
+        200
+        {"header":"@1","roles":["r","s"]}
+        > auth/role/grant {"name":"r","perm":{"permType":"WRITE","key":"YQ==","range_end":"Yg=="}}
+        200
+        {"header":"@1"}
+        > auth/role/get {"role":"r"}
+        200
+        {"header":"@1","perm":[{"permType":"WRITE","key":"YQ==","range_end":"Yg=="}]}
+        > auth/role/revoke {"role":"r","key":"YQ==","range_end":"Yg=="}
+        200
+        {"header":"@1"}
+        > auth/role/get {"role":"r"}
+        200
+        {"header":"@1"}
+        > auth/user/grant {"user":"ann","role":"r"}
+        200
+        {"header":"@1"}
+        > auth/user/get {"name":"ann"}
+        200
+        {"header":"@1","roles":["r"]}
+        > auth/user/revoke {"name":"ann","role":"r"}
+        200
+        {"header":"@1"}
+        > auth/user/get {"name":"ann"}
+        200
+        {"header":"@1"}
+        > auth/role/delete {"role":"s"}
+        200
+        {"header":"@1"}
+        > auth/role/list
+        200
+        {"header":"@1","roles":["r"]}
+        > auth/user/delete {"name":"bob"}
+        200
+        {"header":"@1"}
+        > auth/user/list
+        200
+        {"header":"@1","users":["ann"]}
+        > auth/disable
+        200
+        {"header":"@1"}
+        "#,
+    );
+}
+
 fn lock_and_election(servers: &Servers) {
     replay(
         servers,
@@ -451,6 +520,113 @@ fn cluster(servers: &Servers) {
     );
 }
 
+/// All that HT-20 lists. Asked with another verb, a path that leads somewhere says so, and nothing
+/// happens there.
+const PATHS: [&str; 55] = [
+    "kv/range",
+    "kv/put",
+    "kv/deleterange",
+    "kv/txn",
+    "kv/compaction",
+    "watch",
+    "lease/grant",
+    "lease/revoke",
+    "lease/keepalive",
+    "lease/timetolive",
+    "lease/leases",
+    "kv/lease/revoke",
+    "kv/lease/timetolive",
+    "kv/lease/leases",
+    "cluster/member/add",
+    "cluster/member/remove",
+    "cluster/member/update",
+    "cluster/member/list",
+    "cluster/member/promote",
+    "maintenance/alarm",
+    "maintenance/status",
+    "maintenance/defragment",
+    "maintenance/hash",
+    "maintenance/hashkv",
+    "maintenance/snapshot",
+    "maintenance/transfer-leadership",
+    "maintenance/downgrade",
+    "auth/enable",
+    "auth/disable",
+    "auth/status",
+    "auth/authenticate",
+    "auth/user/add",
+    "auth/user/get",
+    "auth/user/list",
+    "auth/user/delete",
+    "auth/user/changepw",
+    "auth/user/grant",
+    "auth/user/revoke",
+    "auth/role/add",
+    "auth/role/get",
+    "auth/role/list",
+    "auth/role/delete",
+    "auth/role/grant",
+    "auth/role/revoke",
+    "lock/lock",
+    "lock/unlock",
+    "election/campaign",
+    "election/proclaim",
+    "election/leader",
+    "election/observe",
+    "election/resign",
+    "/v3beta/kv/range",
+    "/v3beta/watch",
+    "/v3beta/auth/user/add",
+    "/v3beta/election/observe",
+];
+
+/// HT-20, HT-22.
+fn paths(servers: &Servers) {
+    let known = PATHS.map(|path| {
+        format!("GET {path}\n501\n{{\"code\":12,\"message\":\"Method Not Allowed\"}}\n")
+    });
+    replay(servers, &known.concat());
+}
+
+/// HT-23, as it stands on the wire.
+fn ht_23_a_stream_is_a_line_in_a_chunk_for_each_message(servers: &Servers) {
+    let server = servers.fresh(&Options {
+        json_gateway: true,
+        ..Options::default()
+    });
+    let mut stream = TcpStream::connect(server.address()).expect("a server that listens");
+    stream
+        .set_read_timeout(Some(poll::LIMIT))
+        .expect("a limit above zero");
+    let length = WATCH_FOO.len();
+    write!(
+        stream,
+        "POST /v3/watch HTTP/1.1\r\nHost: node\r\nContent-Length: {length}\r\n\r\n{WATCH_FOO}"
+    )
+    .expect("room for a request");
+    let mut answer = BufReader::new(stream);
+    let mut line = move || {
+        let mut line = String::new();
+        answer.read_line(&mut line).expect("an answer");
+        line.to_ascii_lowercase()
+    };
+    assert_eq!(line(), "http/1.1 200 ok\r\n");
+    let head: Vec<_> = std::iter::repeat_with(&mut line)
+        .take_while(|line| line != "\r\n")
+        .collect();
+    assert!(head.contains(&"content-type: application/json\r\n".to_owned()));
+    assert!(head.contains(&"transfer-encoding: chunked\r\n".to_owned()));
+    let size = line();
+    let size = usize::from_str_radix(size.trim_end(), 16).expect("the size of a chunk");
+    let object = line();
+    assert_eq!(object.len(), size, "{object:?}");
+    assert!(
+        object.starts_with(r#"{"result":{"#) && object.ends_with("}}\n"),
+        "{object:?}"
+    );
+    assert_eq!(line(), "\r\n");
+}
+
 /// A watch through the gateway, whose first answer was read. The request says that more of it is to
 /// come, after what is in `body`.
 fn open_watch(server: &Revstore, body: &str) -> BufReader<TcpStream> {
@@ -526,6 +702,26 @@ fn fl_15_a_server_that_stops_says_so_on_open_streams() {
         rest.contains(r#""message":"etcdserver: server stopped""#),
         "{rest}"
     );
+}
+
+#[test]
+fn li_3_answers_have_no_limit() {
+    let server = Revstore::start(&Options::default()).unwrap();
+    for key in ["a", "b", "c", "d", "e"] {
+        let value = vec![b'v'; 1_000_000];
+        server.server().engine().put(key, value).unwrap();
+    }
+    let request = http::Request {
+        method: "POST",
+        path: "/v3/kv/range",
+        headers: &[],
+        body: r#"{"key":"YQ==","range_end":"eg=="}"#,
+    };
+    let answer = request.send(server.address()).unwrap();
+    assert_eq!(answer.status, 200);
+    // Base64 makes four letters of three bytes.
+    let letters = answer.body.matches("dnZ2").count() * 4;
+    assert!(letters > 5_000_000 / 3 * 4 - 100, "{letters}");
 }
 
 #[test]

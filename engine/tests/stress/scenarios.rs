@@ -75,6 +75,20 @@ fn race(
     watched
 }
 
+/// On a busy machine, all may be written before the watcher runs at all; it waited forever once.
+#[test]
+fn a_reader_that_comes_behind_the_end_does_not_wait_for_it() {
+    let recorder = recorder();
+    put(&recorder, "k", 1);
+    recorder.end();
+    let mut reader = Reader::new(&recorder);
+    reader.watch(all_from(2));
+    assert!(!reader.wait());
+    let watched = reader.finish();
+    judge(&recorder, &watched);
+    assert!(watched.iter().any(|one| revisions(one) == [2, 3]));
+}
+
 /// The revisions that a watch told of.
 fn revisions(watched: &Watched) -> Vec<i64> {
     watched.events().map(|event| event.change.main).collect()

@@ -107,7 +107,7 @@ pub(crate) struct Reader<'a> {
     stream: WatchStream,
     living: BTreeMap<WatchId, Watched>,
     past: Vec<Watched>,
-    /// The end of the history was told.
+    /// The end of the history was told, or seen.
     ended: bool,
 }
 
@@ -125,6 +125,8 @@ impl<'a> Reader<'a> {
             id: Some(END_ID),
             ..WatchOptions::of(KeyRange::one(END))
         });
+        // A thread may come as late as that, and nobody would tell it.
+        new.ended = recorder.engine.get(END).is_some();
         new
     }
 

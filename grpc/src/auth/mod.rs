@@ -178,13 +178,13 @@ impl Auth {
             .await?
     }
 
-    /// AU-3: trades a name and a password for a token.
+    /// AU-3: trades a name and a password for a token. Once they are found right, `ticket` lets the
+    /// login through, and says what is to stand in the token and what time it is.
     pub(crate) async fn log_in(
         &self,
         name: &str,
         password: String,
-        index: u64,
-        now: impl Fn() -> Duration,
+        ticket: impl Fn() -> Result<(u64, Duration), EtcdError>,
     ) -> Result<String, EtcdError> {
         let password: Arc<str> = password.into();
         loop {
@@ -199,7 +199,8 @@ impl Auth {
             let store = self.store.read();
             // The password may have been changed meanwhile; then it is compared again.
             if is_same(&store.login(name)?, &login) {
-                let token = tokens.lock().assign(login.user, index, now())?;
+                let (index, now) = ticket()?;
+                let token = tokens.lock().assign(login.user, index, now)?;
                 return Ok(token.to_string());
             }
         }

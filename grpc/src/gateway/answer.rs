@@ -181,3 +181,57 @@ fn http_status(code: Code) -> StatusCode {
         Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use http_body_util::BodyExt as _;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn read(response: Response<Body>) -> (u16, Value) {
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().now_or_never();
+        let body = body.expect("a body that is there").expect("a whole body");
+        let json = serde_json::from_slice(&body.to_bytes()).expect("an object");
+        (status, json)
+    }
+
+    #[test]
+    fn ht_22_an_error_has_the_fields_of_every_age() {
+        let status = Status::not_found("gone");
+        let expected = json!({"error": "gone", "code": 5, "message": "gone", "details": []});
+        assert_eq!(read(error(&status)), (404, expected));
+        let expected = json!({"error": {
+            "code": 5,
+            "message": "gone",
+            "details": [],
+            "grpc_code": 5,
+            "http_code": 404,
+            "http_status": "Not Found",
+        }});
+        assert_eq!(read(stream_error(&status)), (404, expected));
+    }
+
+    #[test]
+    fn ht_22_codes_become_status_codes() {
+        for (code, expected) in [
+            (Code::InvalidArgument, 400),
+            (Code::OutOfRange, 400),
+            (Code::FailedPrecondition, 400),
+            (Code::Unauthenticated, 401),
+            (Code::PermissionDenied, 403),
+            (Code::NotFound, 404),
+            (Code::ResourceExhausted, 429),
+            (Code::Unknown, 500),
+            (Code::Internal, 500),
+            (Code::DataLoss, 500),
+            (Code::Unimplemented, 501),
+            (Code::Unavailable, 503),
+        ] {
+            let (status, _) = read(error(&Status::new(code, "")));
+            assert_eq!(status, expected, "{code:?}");
+        }
+    }
+}

@@ -15,12 +15,11 @@ use tonic::Status;
 use tower_service::Service;
 
 use crate::support::{
-    EMPTY_KEY, KEY_NOT_FOUND, Node, Refusal, check_refused, delete, get, op_delete, op_get, op_put,
-    op_txn, put, txn_of,
+    EMPTY_KEY, KEY_NOT_FOUND, Node, TOO_LARGE, check_refused, delete, get, op_delete, op_get,
+    op_put, op_txn, put, txn_of,
 };
 
 const MESSAGE_BYTES_MAX: usize = 2_097_152;
-const TOO_LARGE: Refusal = (Code::InvalidArgument, "etcdserver: request is too large");
 
 /// The node still takes writes, and has not taken any other since it was made.
 async fn check_untouched(node: &Node) {

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use revstore_engine::{KeyRange, LeaseId};
 use revstore_grpc::Services;
@@ -315,4 +316,26 @@ async fn fl_15_a_shutdown_ends_campaigns_and_observers() {
     check_refused(waiting.await, STOPPED);
     check_refused(observer.next().await.unwrap(), STOPPED);
     assert!(observer.next().await.is_none());
+}
+
+/// As etcd 3.5.16 has it.
+#[tokio::test]
+async fn li_1_values_are_part_of_proposals() {
+    let too_large = (Code::Unknown, "etcdserver: request is too large");
+    let node = Node::new();
+    node.engine.grant(LeaseId::new(1), 60).unwrap();
+    let leader = elect(&node, 1, "v").await;
+    let long = Bytes::from(vec![b'v'; 1_600_000]);
+    let campaign = CampaignRequest {
+        name: "e".into(),
+        lease: 1,
+        value: long.clone(),
+    };
+    check_refused(client(&node).campaign(campaign).await, too_large);
+    let proclaim = ProclaimRequest {
+        leader: Some(leader),
+        value: long,
+    };
+    check_refused(client(&node).proclaim(proclaim).await, too_large);
+    assert_eq!(node.engine.get("e/1").unwrap().value(), b"v");
 }

@@ -2,17 +2,20 @@
 
 use revstore_grpc::Limits;
 use revstore_proto::etcdserverpb::range_request::{SortOrder, SortTarget};
+use revstore_proto::etcdserverpb::watch_client::WatchClient;
+use revstore_proto::etcdserverpb::watch_request::RequestUnion;
 use revstore_proto::etcdserverpb::{
-    CompactionRequest, DeleteRangeRequest, LeaseLeasesRequest, PutRequest, RangeRequest,
-    RangeResponse, RangeStreamResponse, StatusRequest,
+    CompactionRequest, DeleteRangeRequest, LeaseGrantRequest, LeaseLeasesRequest, PutRequest,
+    RangeRequest, RangeResponse, RangeStreamResponse, StatusRequest, WatchRequest, response_op,
 };
 use revstore_proto::mvccpb::KeyValue;
 use tokio_stream::StreamExt;
+use tonic::metadata::MetadataValue;
 use tonic::{Code, Request, Status};
 
 use crate::support::{
     CLUSTER_ID, COMPACTED, FUTURE, KEY_NOT_FOUND, LEASE_NOT_FOUND, MEMBER_ID, Node, check_refused,
-    delete, from_key, get, header, keys, put, txn_of, within,
+    delete, from_key, get, header, keys, op_get, put, txn_of, watch_of, within,
 };
 
 #[tokio::test]
@@ -536,17 +539,30 @@ async fn co_6_a_physical_compaction_returns_when_the_memory_is_back() {
     assert_eq!(node.engine.stats().history_bytes, before / 100);
 }
 
+/// Stock clients send both with each request, also where nobody asks for a leader.
 #[tokio::test]
 async fn li_8_metadata_of_stock_clients_is_accepted() {
+    fn as_stock<T>(message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        let metadata = request.metadata_mut();
+        metadata.insert("hasleader", MetadataValue::from_static("true"));
+        metadata.insert("client-api-version", MetadataValue::from_static("3.5"));
+        request
+    }
     let node = Node::new();
-    let mut request = Request::new(put("k", "v"));
-    request
-        .metadata_mut()
-        .insert("hasleader", "true".parse().unwrap());
-    request
-        .metadata_mut()
-        .insert("client-api-version", "3.5".parse().unwrap());
-    node.kv().put(request).await.unwrap();
+    node.kv().put(as_stock(put("k", "v"))).await.unwrap();
+    node.kv().range(as_stock(get("k"))).await.unwrap();
+    let grant = LeaseGrantRequest { id: 7, ttl: 60 };
+    node.lease().lease_grant(as_stock(grant)).await.unwrap();
+    let status = as_stock(StatusRequest {});
+    node.maintenance().status(status).await.unwrap();
+    let create = WatchRequest {
+        request_union: Some(RequestUnion::CreateRequest(watch_of("k", ""))),
+    };
+    let requests = as_stock(tokio_stream::iter([create]));
+    let mut watch = WatchClient::new(node.services.clone());
+    let mut responses = watch.watch(requests).await.unwrap().into_inner();
+    assert!(responses.next().await.unwrap().unwrap().created);
 }
 
 #[tokio::test]
@@ -562,4 +578,31 @@ async fn li_3_values_of_any_size_come_back_whole() {
         node.put(request).await.unwrap();
         assert_eq!(node.range(get("k")).await.unwrap().kvs[0].value, value);
     }
+}
+
+/// Together far above what a request may have, and above what many clients take unless they are told to.
+#[tokio::test]
+async fn li_3_answers_have_no_limit() {
+    const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+    let node = Node::new();
+    for key in KEYS {
+        let request = PutRequest {
+            key: key.into(),
+            value: vec![b'v'; 1_000_000].into(),
+            ..PutRequest::default()
+        };
+        node.put(request).await.unwrap();
+    }
+    let all = || within("a", "z");
+    let whole = |kvs: &[KeyValue]| {
+        let bytes: usize = kvs.iter().map(|kv| kv.value.len()).sum();
+        (kvs.len(), bytes) == (KEYS.len(), 6_000_000)
+    };
+    assert!(whole(&node.range(all()).await.unwrap().kvs));
+    let mut done = node.txn(txn_of(vec![op_get(all())])).await.unwrap();
+    let found = done.responses.remove(0).response;
+    let Some(response_op::Response::ResponseRange(found)) = found else {
+        panic!("{found:?}");
+    };
+    assert!(whole(&found.kvs));
 }

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use revstore_engine::{KeyRange, LeaseId, Range};
 use revstore_proto::v3lockpb::lock_client::LockClient;
@@ -205,4 +206,22 @@ async fn fl_15_a_shutdown_ends_who_waits() {
     let waiting = wait_for_lock(&node, "l", 2);
     node.shutdown.begin();
     check_refused(waiting.await, STOPPED);
+}
+
+/// As etcd 3.5.16 has it, except that the lease made for a lock goes again.
+#[tokio::test]
+async fn li_1_names_and_keys_are_part_of_proposals() {
+    let too_large = (Code::Unknown, "etcdserver: request is too large");
+    let node = Node::new();
+    grant(&node, [26]);
+    let mut client = LockClient::new(node.services.clone());
+    let long = Bytes::from(vec![b'l'; 1_600_000]);
+    for lease in [0, 26] {
+        let name = long.clone();
+        let locked = client.lock(LockRequest { name, lease }).await;
+        check_refused(locked, too_large);
+    }
+    let unlocked = client.unlock(UnlockRequest { key: long }).await;
+    check_refused(unlocked, too_large);
+    assert_eq!((node.revision(), node.engine.leases().len()), (1, 1));
 }

@@ -64,6 +64,14 @@ async fn mt_1_mt_2_status_tells_of_a_node_that_leads_itself() {
     assert!(told.errors.is_empty() && told.storage_version.is_empty());
 }
 
+/// From this version on kube-apiserver asks for progress notifications.
+#[tokio::test]
+async fn mt_2_the_version_is_not_below_3_5_13() {
+    let told = status(&Node::new()).await.version;
+    let numbers: Vec<u32> = told.split('.').map(|it| it.parse().unwrap()).collect();
+    assert!(numbers >= vec![3, 5, 13], "{told}");
+}
+
 /// All of these were put to etcd 3.5.16.
 #[tokio::test]
 async fn dm_13_proposals_count_and_the_failed_ones_too() {

@@ -46,6 +46,7 @@ pub(crate) const NO_SPACE: Refusal = (
     "etcdserver: mvcc: database space exceeded",
 );
 pub(crate) const CORRUPT: Refusal = (Code::DataLoss, "etcdserver: corrupt cluster");
+pub(crate) const TOO_LARGE: Refusal = (Code::InvalidArgument, "etcdserver: request is too large");
 pub(crate) const STOPPED: Refusal = (Code::Unavailable, "etcdserver: server stopped");
 
 /// A node whose time stands still until the test moves it.

@@ -8,14 +8,14 @@ use super::{Facts, json_answer, only_get, text};
 use crate::json;
 
 pub(super) fn routes(enable_pprof: bool) -> Router<Arc<Facts>> {
-    let routes = Router::new().route("/debug/vars", any(vars));
-    if !enable_pprof {
-        return routes;
-    }
-    let pprof = Router::new()
-        .route("/debug/pprof/", any(pprof_index))
-        .route("/debug/pprof/cmdline", any(pprof_command_line));
-    routes.merge(pprof.route_layer(middleware::from_fn(only_get)))
+    let vars = Router::new().route("/debug/vars", any(vars));
+    let routes = if enable_pprof {
+        vars.route("/debug/pprof/", any(pprof_index))
+            .route("/debug/pprof/cmdline", any(pprof_command_line))
+    } else {
+        vars
+    };
+    routes.route_layer(middleware::from_fn(only_get))
 }
 
 async fn vars() -> Response {

@@ -12,10 +12,11 @@ use prometheus::{
     Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     TextEncoder, core::Collector, proto::MetricFamily,
 };
+use revstore_engine::{Engine, KeyRange, LeaseCounts, Range};
 
 use super::{Facts, answer, health, process::Process};
 use crate::{
-    calls::{CODES, Calls},
+    calls::{CODES, Calls, Method},
     version::{ETCD_CLUSTER_VERSION, ETCD_VERSION},
 };
 
@@ -131,42 +132,42 @@ fn server(page: &mut Page, facts: &Facts) -> prometheus::Result<()> {
 
 fn store(page: &mut Page, facts: &Facts) -> prometheus::Result<()> {
     let stats = facts.engine.stats();
+    let tally = facts.services.tally();
     let calls = &facts.calls;
-    let succeeded = |path| calls.succeeded(path);
 
     let help = "Bytes of all kept versions.";
     let bytes = clamp(stats.history_bytes);
     page.gauge("etcd_mvcc_db_total_size_in_bytes", help, bytes)?;
     page.gauge("etcd_mvcc_db_total_size_in_use_in_bytes", help, bytes)?;
-    for (name, path) in [
-        ("etcd_mvcc_put_total", "/etcdserverpb.KV/Put"),
-        ("etcd_mvcc_delete_total", "/etcdserverpb.KV/DeleteRange"),
-        ("etcd_mvcc_txn_total", "/etcdserverpb.KV/Txn"),
-        ("etcd_mvcc_range_total", "/etcdserverpb.KV/Range"),
+    for (name, path, in_txns) in [
         (
-            "etcd_debugging_lease_granted_total",
-            "/etcdserverpb.Lease/LeaseGrant",
+            "etcd_mvcc_put_total",
+            "/etcdserverpb.KV/Put",
+            tally.txn_puts,
         ),
         (
-            "etcd_debugging_lease_revoked_total",
-            "/etcdserverpb.Lease/LeaseRevoke",
+            "etcd_mvcc_delete_total",
+            "/etcdserverpb.KV/DeleteRange",
+            tally.txn_deletes,
+        ),
+        (
+            "etcd_mvcc_range_total",
+            "/etcdserverpb.KV/Range",
+            tally.txn_ranges,
         ),
     ] {
-        let help = "Calls that succeeded; operations inside transactions do not count.";
-        page.counter(name, help, succeeded(path))?;
+        let help = "Operations done, those inside transactions among them; not what leases, locks \
+                    and elections do to keys.";
+        page.counter(name, help, calls.succeeded(path) + in_txns)?;
     }
-    let sent = |name| {
-        let methods = calls.methods();
-        let method = methods.into_iter().find(|method| method.name == name);
-        method.map(crate::calls::Method::counts)
-    };
-    let watch = sent("Watch").unwrap_or_default();
-    let keep_alive = sent("LeaseKeepAlive").unwrap_or_default();
     page.counter(
-        "etcd_debugging_lease_renewed_total",
-        "Keep-alive requests answered.",
-        keep_alive.messages_sent,
+        "etcd_mvcc_txn_total",
+        "Transactions of more than one operation; others count as what they hold.",
+        tally.txns,
     )?;
+    let methods = calls.methods();
+    let watch = methods.into_iter().find(|method| method.name == "Watch");
+    let watch = watch.map(Method::counts).unwrap_or_default();
     page.gauge(
         "etcd_debugging_mvcc_watch_stream_total",
         "Open watch streams.",
@@ -174,8 +175,8 @@ fn store(page: &mut Page, facts: &Facts) -> prometheus::Result<()> {
     )?;
     page.counter(
         "etcd_debugging_mvcc_events_total",
-        "Watch responses sent; one may hold several events.",
-        watch.messages_sent,
+        "Events that watches were told of.",
+        tally.watch_events,
     )?;
     page.gauge(
         "etcd_debugging_mvcc_pending_events_total",
@@ -184,8 +185,8 @@ fn store(page: &mut Page, facts: &Facts) -> prometheus::Result<()> {
     )?;
     page.gauge(
         "etcd_debugging_mvcc_keys_total",
-        "Keys, with those deleted but not yet compacted.",
-        clamp(stats.keys as u64),
+        "Living keys.",
+        clamp(living_keys(&facts.engine)),
     )?;
     page.gauge(
         "etcd_debugging_mvcc_watcher_total",
@@ -214,7 +215,37 @@ fn store(page: &mut Page, facts: &Facts) -> prometheus::Result<()> {
         let help = "Time spent on the disk: none, nothing is written to it.";
         page.add(&Histogram::with_opts(HistogramOpts::new(name, help))?);
     }
+    leases(page, stats.lease_counts)
+}
+
+fn leases(page: &mut Page, counts: LeaseCounts) -> prometheus::Result<()> {
+    for (name, help, count) in [
+        (
+            "etcd_debugging_lease_granted_total",
+            "Leases granted.",
+            counts.granted,
+        ),
+        (
+            "etcd_debugging_lease_revoked_total",
+            "Leases that ended, by request or because their time was over.",
+            counts.ended,
+        ),
+        (
+            "etcd_debugging_lease_renewed_total",
+            "Times that a lease was kept alive.",
+            counts.renewed,
+        ),
+    ] {
+        page.counter(name, help, count)?;
+    }
     Ok(())
+}
+
+/// Logarithmic, as counting is.
+fn living_keys(engine: &Engine) -> u64 {
+    let all = Range::of(KeyRange::all()).count_only();
+    // A read of the present cannot fail.
+    engine.range(&all).map_or(0, |found| found.count as u64)
 }
 
 fn calls(page: &mut Page, calls: &Calls) -> prometheus::Result<()> {

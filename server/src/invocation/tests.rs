@@ -233,6 +233,31 @@ fn wa_50_progress_interval() {
     );
 }
 
+/// LI-1, LI-4 to LI-7, MT-11, TXN-1 and AU-13: what is not said is as in etcd.
+#[test]
+fn limits_that_nobody_sets() {
+    check(
+        "",
+        |config| config.limits,
+        crate::Limits {
+            quota_backend_bytes: Some(2_147_483_648),
+            max_txn_ops: 128,
+            max_request_bytes: 1_572_864,
+            max_concurrent_streams: None,
+        },
+    );
+    check(
+        "",
+        |config| config.keepalive,
+        crate::Keepalive {
+            min_time: Duration::from_secs(5),
+            interval: Duration::from_secs(2 * 60 * 60),
+            timeout: Duration::from_secs(20),
+        },
+    );
+    check("", |config| config.auth.token_ttl, Duration::from_secs(300));
+}
+
 #[test]
 fn limits() {
     check(

@@ -14,8 +14,15 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
 };
 use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName},
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    StreamOwned, SupportedProtocolVersion,
+    client::{
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        verify_server_name,
+    },
+    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime},
+    server::ParsedCertificate,
 };
 use tonic::transport::{Channel, Endpoint, Uri};
 
@@ -78,9 +85,7 @@ impl Authority {
 
     /// A client that trusts this authority, shows `pair` if there is one, and offers `alpn`.
     pub(crate) fn client(&self, pair: Option<&Pair>, alpn: &[&str]) -> Arc<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.clone()).unwrap();
-        let builder = ClientConfig::builder().with_root_certificates(roots);
+        let builder = ClientConfig::builder().with_root_certificates(self.roots());
         let mut config = match pair {
             None => builder.with_no_client_auth(),
             Some(pair) => builder
@@ -89,6 +94,77 @@ impl Authority {
         };
         config.alpn_protocols = alpn.iter().map(|it| it.as_bytes().to_vec()).collect();
         Arc::new(config)
+    }
+
+    /// A client that trusts this authority and speaks one version of TLS.
+    pub(crate) fn client_at(
+        &self,
+        version: &'static SupportedProtocolVersion,
+    ) -> Arc<ClientConfig> {
+        let builder = ClientConfig::builder_with_protocol_versions(&[version]);
+        let builder = builder.with_root_certificates(self.roots());
+        Arc::new(builder.with_no_client_auth())
+    }
+
+    fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        let added = roots.add(self.certificate.clone());
+        added.expect("a certificate of an authority");
+        roots
+    }
+}
+
+/// A client that trusts whoever has a certificate for the host, and offers `alpn`.
+pub(crate) fn trusting_client(alpn: &[&str]) -> Arc<ClientConfig> {
+    let builder = ClientConfig::builder();
+    let anybody = Anybody(builder.crypto_provider().clone());
+    let builder = builder.dangerous();
+    let mut config = builder
+        .with_custom_certificate_verifier(Arc::new(anybody))
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|it| it.as_bytes().to_vec()).collect();
+    Arc::new(config)
+}
+
+/// Looks at names and signatures, and not at who signed.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 

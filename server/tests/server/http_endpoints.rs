@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use revstore::Server;
 use revstore_proto::etcdserverpb::{
-    AlarmRequest, AlarmType, alarm_request::AlarmAction, maintenance_client::MaintenanceClient,
+    AlarmRequest, AlarmType, StatusRequest, alarm_request::AlarmAction,
+    maintenance_client::MaintenanceClient,
 };
 
 use crate::support::{ANY_PORT, Process, block_on, connect, get, http, put, watch};
@@ -179,6 +180,20 @@ fn ht_9_version() {
     assert_eq!(answer.header("Content-Type"), Some("application/json"));
 }
 
+#[test]
+fn mt_2_a_status_has_the_same_version() {
+    let (_server, address) = server();
+    let status = block_on(async {
+        let mut client = MaintenanceClient::new(connect(address).await);
+        client.status(StatusRequest {}).await.unwrap().into_inner()
+    });
+    let version = format!(r#""etcdserver":"{}""#, status.version);
+    assert!(
+        get(address, "/version").body.contains(&version),
+        "{version}"
+    );
+}
+
 /// The value of a line of `/metrics` without labels, or with those that are part of `name`.
 fn metric(page: &str, name: &str) -> Option<f64> {
     let line = page
@@ -315,6 +330,11 @@ fn ht_11_other_paths() {
     let vars = get(address, "/debug/vars");
     assert_eq!(vars.status, 200);
     assert!(vars.body.contains("\"cmdline\": ["), "{}", vars.body);
+    let refused = http(address, "POST", "/debug/vars");
+    assert_eq!(
+        (refused.status, refused.header("Allow")),
+        (405, Some("GET"))
+    );
 }
 
 #[test]

@@ -1,19 +1,26 @@
 //! What the ports speak: HTTP/1.1 and HTTP/2, in the clear, under TLS, over Unix sockets.
 
 use std::{
+    future::poll_fn,
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     os::unix::net::UnixStream,
+    sync::Arc,
 };
 
-use crate::certificates::{Authority, tls, tls_channel};
-use crate::support::{ANY_PORT, Process, block_on, connect, display, get, http_over, put};
+use crate::certificates::{Authority, tls, tls_channel, trusting_client};
+use crate::support::{ANY_PORT, Process, block_on, connect, display, get, http_over, put, watch};
 use revstore::{Certificate, ClientAuth, Server, Tls, TlsVersion};
 use revstore_proto::etcdserverpb::{
     AuthEnableRequest, AuthUserAddRequest, AuthUserGrantRoleRequest, AuthUserListRequest,
     AuthenticateRequest, MemberListRequest, auth_client::AuthClient, cluster_client::ClusterClient,
 };
-use tonic::{Code, transport::Endpoint};
+use rustls::{
+    CipherSuite, ClientConfig, ProtocolVersion,
+    version::{TLS12, TLS13},
+};
+use tonic::{Code, body::Body, transport::Endpoint};
+use tower_service::Service;
 
 #[test]
 fn ht_1_one_port_speaks_grpc_and_http() {
@@ -36,6 +43,22 @@ fn ht_4_an_upgrade_to_http_2_is_ignored() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+}
+
+/// In `tests/differences.md`: etcd would answer 415.
+#[test]
+fn ht_4_the_endpoints_answer_over_http_2_too() {
+    let server = Server::builder().start().unwrap();
+    block_on(async {
+        let mut channel = connect(server.address().unwrap()).await;
+        let request = http::Request::get("/health").body(Body::empty()).unwrap();
+        poll_fn(|context| channel.poll_ready(context))
+            .await
+            .unwrap();
+        let answer = channel.call(request).await.unwrap();
+        assert_eq!(answer.version(), http::Version::HTTP_2);
+        assert_eq!(answer.status(), 200);
+    });
 }
 
 /// The settings that a server announces, as pairs of identifier and value.
@@ -70,6 +93,29 @@ fn li_4_concurrent_streams_are_unlimited_unless_limited() {
     assert_eq!(limit(server.address().unwrap()), None);
     let mut process = Process::start(ANY_PORT.iter().chain([&"--max-concurrent-streams=3"]));
     assert_eq!(limit(process.address_of("client")), Some(3));
+}
+
+#[test]
+fn li_4_a_stream_too_many_waits_until_another_ends() {
+    let mut process = Process::start(ANY_PORT.iter().chain([&"--max-concurrent-streams=3"]));
+    let address = process.address_of("client");
+    block_on(async {
+        let channel = connect(address).await;
+        let mut watches = Vec::new();
+        for _ in 0..3 {
+            watches.push(watch(channel.clone(), "a").await);
+        }
+        let waiting = tokio::spawn(put(channel, "b"));
+        // What happens on other connections comes through meanwhile, and what could is in front.
+        assert_eq!(put(connect(address).await, "a").await.unwrap(), 2);
+        for open in &mut watches {
+            let told = open.responses.message().await.unwrap().unwrap();
+            assert_eq!(told.events.len(), 1);
+        }
+        assert!(!waiting.is_finished());
+        watches.pop();
+        assert_eq!(waiting.await.unwrap().unwrap(), 3);
+    });
 }
 
 /// A server under TLS, with a certificate for its address.
@@ -327,6 +373,57 @@ fn tl_1_the_flags() {
     assert!(!is_served(&authority, address, None));
 }
 
+/// What a client and a server agree on that was started with `flags`.
+fn agreed(
+    authority: &Authority,
+    flags: &[&str],
+    client: Arc<ClientConfig>,
+) -> Option<(ProtocolVersion, CipherSuite)> {
+    let pair = authority.issue("server", "127.0.0.1");
+    let own = [
+        "--listen-client-urls=https://127.0.0.1:0".to_owned(),
+        "--advertise-client-urls=https://127.0.0.1:0".to_owned(),
+        "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+        format!("--cert-file={}", display(&pair.cert_file)),
+        format!("--key-file={}", display(&pair.key_file)),
+    ];
+    let own = own.iter().map(String::as_str);
+    let mut process = Process::start(own.chain(flags.iter().copied()));
+    let mut stream = tls(process.address_of("client"), client).ok()?;
+    assert_eq!(http_over(&mut stream, "GET", "/health").status, 200);
+    let suite = stream.conn.negotiated_cipher_suite()?.suite();
+    Some((stream.conn.protocol_version()?, suite))
+}
+
+#[test]
+fn tl_1_versions_and_suites_are_those_of_the_flags() {
+    let authority = Authority::new();
+    let agreed = |flags: &[&str], client| agreed(&authority, flags, client);
+    let version = |flags: &[&str], client| agreed(flags, client).map(|(version, _)| version);
+    let (old, new) = (authority.client_at(&TLS12), authority.client_at(&TLS13));
+    let both = || authority.client(None, &[]);
+
+    assert_eq!(version(&[], old.clone()), Some(ProtocolVersion::TLSv1_2));
+    assert_eq!(version(&[], both()), Some(ProtocolVersion::TLSv1_3));
+    let only_new = &["--tls-min-version=TLS1.3"];
+    assert_eq!(version(only_new, old.clone()), None);
+    assert_eq!(
+        version(only_new, new.clone()),
+        Some(ProtocolVersion::TLSv1_3)
+    );
+    let only_old = &["--tls-max-version=TLS1.2"];
+    assert_eq!(version(only_old, new), None);
+    assert_eq!(version(only_old, both()), Some(ProtocolVersion::TLSv1_2));
+
+    // The one that both like least.
+    let suites = &["--cipher-suites=TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"];
+    let (_, suite) = agreed(suites, old).unwrap();
+    assert_eq!(
+        suite,
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
+    );
+}
+
 #[test]
 fn tl_1_a_bad_certificate_is_fatal() {
     let directory = tempfile::tempdir().unwrap();
@@ -356,6 +453,12 @@ fn tl_1_auto_tls() {
     // Nobody can know the certificate; a client that trusts another one gets far enough to say so.
     let refused = tls(address, Authority::new().client(None, &[])).unwrap_err();
     assert!(refused.to_string().contains("certificate"), "{refused}");
+    let mut stream = tls(address, trusting_client(&[])).unwrap();
+    assert_eq!(http_over(&mut stream, "GET", "/health").status, 200);
+    block_on(async {
+        let channel = tls_channel(address, trusting_client(&["h2"]));
+        put(channel.await.unwrap(), "a").await.unwrap();
+    });
 }
 
 #[test]

@@ -1,0 +1,180 @@
+//! Auth: AU-1 to AU-13, WA-38, WA-60, and what section J says of it.
+
+use std::time::Duration;
+
+use revstore_grpc::{AuthOptions, AuthTokens, Services};
+use revstore_proto::authpb::Permission;
+use revstore_proto::authpb::permission::Type;
+use revstore_proto::etcdserverpb::auth_client::AuthClient;
+use revstore_proto::etcdserverpb::{
+    AuthDisableRequest, AuthEnableRequest, AuthRoleAddRequest, AuthRoleGrantPermissionRequest,
+    AuthStatusRequest, AuthUserAddRequest, AuthUserGrantRoleRequest, AuthUserRevokeRoleRequest,
+    AuthenticateRequest,
+};
+use tonic::{Code, Request, Response, Status};
+
+use crate::support::{Node, Refusal, get, header};
+
+const USER_EMPTY: Refusal = (Code::InvalidArgument, "etcdserver: user name is empty");
+const BAD_TOKEN: Refusal = (Code::Unauthenticated, "etcdserver: invalid auth token");
+const DENIED: Refusal = (Code::PermissionDenied, "etcdserver: permission denied");
+const NOT_ENABLED: Refusal = (
+    Code::FailedPrecondition,
+    "etcdserver: authentication is not enabled",
+);
+const AUTH_FAILED: Refusal = (
+    Code::InvalidArgument,
+    "etcdserver: authentication failed, invalid user ID or password",
+);
+const BAD_MANAGEMENT: Refusal = (Code::InvalidArgument, "etcdserver: invalid auth management");
+const USER_NOT_FOUND: Refusal = (Code::FailedPrecondition, "etcdserver: user name not found");
+const ROLE_NOT_FOUND: Refusal = (Code::FailedPrecondition, "etcdserver: role name not found");
+
+const TTL: Duration = Duration::from_secs(300);
+
+/// Sends a request with a token, if there is one.
+macro_rules! call {
+    ($client:expr, $method:ident, $token:expr, $request:expr) => {
+        $client
+            .$method(with_token($token, $request))
+            .await
+            .map(Response::into_inner)
+    };
+}
+
+// Behind the macro that they use.
+mod permissions;
+mod roles;
+mod tokens;
+mod users;
+
+fn with_token<T>(token: &str, request: T) -> Request<T> {
+    let mut request = Request::new(request);
+    if !token.is_empty() {
+        let metadata = request.metadata_mut();
+        metadata.insert("token", token.parse().unwrap());
+    }
+    request
+}
+
+/// No token.
+const NONE: &str = "";
+
+fn node() -> Node {
+    node_with(AuthTokens::Simple { ttl: TTL })
+}
+
+fn node_with(tokens: AuthTokens) -> Node {
+    Node::with(|builder| {
+        builder.auth(AuthOptions {
+            tokens,
+            bcrypt_cost: 4,
+        })
+    })
+}
+
+fn auth(node: &Node) -> AuthClient<Services> {
+    AuthClient::new(node.services.clone())
+}
+
+async fn add_user(node: &Node, token: &str, name: &str, password: &str) -> Result<(), Status> {
+    let request = AuthUserAddRequest {
+        name: name.into(),
+        password: password.into(),
+        ..AuthUserAddRequest::default()
+    };
+    call!(auth(node), user_add, token, request).map(drop)
+}
+
+async fn add_role(node: &Node, token: &str, name: &str) -> Result<(), Status> {
+    let request = AuthRoleAddRequest { name: name.into() };
+    call!(auth(node), role_add, token, request).map(drop)
+}
+
+async fn grant_role(node: &Node, token: &str, user: &str, role: &str) -> Result<(), Status> {
+    let request = AuthUserGrantRoleRequest {
+        user: user.into(),
+        role: role.into(),
+    };
+    call!(auth(node), user_grant_role, token, request).map(drop)
+}
+
+async fn revoke_role(node: &Node, token: &str, name: &str, role: &str) -> Result<(), Status> {
+    let request = AuthUserRevokeRoleRequest {
+        name: name.into(),
+        role: role.into(),
+    };
+    call!(auth(node), user_revoke_role, token, request).map(drop)
+}
+
+async fn grant_permission(
+    node: &Node,
+    token: &str,
+    role: &str,
+    permission: impl Into<Option<Permission>>,
+) -> Result<(), Status> {
+    let request = AuthRoleGrantPermissionRequest {
+        name: role.into(),
+        perm: permission.into(),
+    };
+    call!(auth(node), role_grant_permission, token, request).map(drop)
+}
+
+fn permission(kind: Type, key: &'static str, range_end: &'static str) -> Permission {
+    Permission {
+        perm_type: kind.into(),
+        key: key.into(),
+        range_end: range_end.into(),
+    }
+}
+
+async fn enable(node: &Node, token: &str) -> Result<(), Status> {
+    call!(auth(node), auth_enable, token, AuthEnableRequest {}).map(drop)
+}
+
+async fn disable(node: &Node, token: &str) -> Result<(), Status> {
+    call!(auth(node), auth_disable, token, AuthDisableRequest {}).map(drop)
+}
+
+async fn log_in(node: &Node, name: &str, password: &str) -> Result<String, Status> {
+    let request = AuthenticateRequest {
+        name: name.into(),
+        password: password.into(),
+    };
+    Ok(call!(auth(node), authenticate, NONE, request)?.token)
+}
+
+/// Whether auth is on, and its revision.
+async fn status(node: &Node, token: &str) -> Result<(bool, u64), Status> {
+    let status = call!(auth(node), auth_status, token, AuthStatusRequest {})?;
+    assert_eq!(status.header, header(node.revision()));
+    Ok((status.enabled, status.auth_revision))
+}
+
+async fn read(node: &Node, token: &str, key: &'static str) -> Result<(), Status> {
+    call!(node.kv(), range, token, get(key)).map(drop)
+}
+
+/// A node where auth is on, with the tokens of `root` and of `u`. Role `r` of the latter may read
+/// `read` and below, write `write` and below, and do both in `both` and below.
+async fn enabled() -> (Node, String, String) {
+    let node = node();
+    for (user, role) in [("root", "root"), ("u", "r")] {
+        if role != "root" {
+            add_role(&node, NONE, role).await.unwrap();
+        }
+        add_user(&node, NONE, user, user).await.unwrap();
+        grant_role(&node, NONE, user, role).await.unwrap();
+    }
+    for granted in [
+        permission(Type::Read, "read", "reae"),
+        permission(Type::Write, "write", "writf"),
+        permission(Type::Readwrite, "both", "boti"),
+    ] {
+        grant_permission(&node, NONE, "r", granted).await.unwrap();
+    }
+    enable(&node, NONE).await.unwrap();
+    let root = log_in(&node, "root", "root").await.unwrap();
+    let user = log_in(&node, "u", "u").await.unwrap();
+    (node, root, user)
+}

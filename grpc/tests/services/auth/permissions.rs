@@ -1,0 +1,396 @@
+//! Permissions: who may do what (AU-7, AU-8), also where it is asked on the way (WA-38, WA-60, EL-4).
+
+use futures_util::FutureExt;
+use revstore_engine::LeaseId;
+use revstore_proto::etcdserverpb::watch_client::WatchClient;
+use revstore_proto::etcdserverpb::watch_request::RequestUnion;
+use revstore_proto::etcdserverpb::{
+    AlarmRequest, AuthDisableRequest, AuthEnableRequest, AuthRoleAddRequest, AuthRoleDeleteRequest,
+    AuthRoleGetRequest, AuthRoleGrantPermissionRequest, AuthRoleListRequest,
+    AuthRoleRevokePermissionRequest, AuthStatusRequest, AuthUserAddRequest,
+    AuthUserChangePasswordRequest, AuthUserDeleteRequest, AuthUserGetRequest,
+    AuthUserGrantRoleRequest, AuthUserListRequest, AuthUserRevokeRoleRequest, CompactionRequest,
+    Compare, DeleteRangeRequest, DowngradeRequest, LeaseGrantRequest, LeaseKeepAliveRequest,
+    LeaseLeasesRequest, LeaseRevokeRequest, LeaseTimeToLiveRequest, MemberAddRequest,
+    MemberPromoteRequest, MemberRemoveRequest, MemberUpdateRequest, MoveLeaderRequest, PutRequest,
+    RequestOp, StatusRequest, TxnRequest, WatchRequest,
+};
+use revstore_proto::v3electionpb::election_client::ElectionClient;
+use revstore_proto::v3electionpb::{
+    CampaignRequest, LeaderKey, LeaderRequest, ProclaimRequest, ResignRequest,
+};
+use revstore_proto::v3lockpb::lock_client::LockClient;
+use revstore_proto::v3lockpb::{LockRequest, UnlockRequest};
+use tokio_stream::StreamExt;
+use tonic::{Code, Response, Status};
+
+use super::{
+    BAD_TOKEN, DENIED, NONE, USER_EMPTY, add_user, auth, enable, enabled, grant_role, node,
+    with_token,
+};
+use crate::support::{
+    LEASE_NOT_FOUND, Node, check_refused, delete, get, header, op_delete, op_get, op_put, op_txn,
+    put, txn_of, watch_of, within,
+};
+
+#[tokio::test]
+async fn au_7_reads_and_writes_need_permission_for_every_key() {
+    let (node, root, user) = enabled().await;
+    let check = async |token: &str, request: RequestOp, allowed: bool| {
+        use revstore_proto::etcdserverpb::request_op::Request as Op;
+        let shown = format!("{request:?}");
+        let alone = match request.request.clone().unwrap() {
+            Op::RequestRange(request) => call!(node.kv(), range, token, request).map(drop),
+            Op::RequestPut(request) => call!(node.kv(), put, token, request).map(drop),
+            Op::RequestDeleteRange(request) => {
+                call!(node.kv(), delete_range, token, request).map(drop)
+            }
+            Op::RequestTxn(request) => call!(node.kv(), txn, token, request).map(drop),
+        };
+        // The same holds on both branches of a transaction, and at any depth.
+        let failure = TxnRequest {
+            failure: vec![request.clone()],
+            ..TxnRequest::default()
+        };
+        let nested = txn_of(vec![op_txn(failure.clone())]);
+        let mut outcomes = vec![alone];
+        for txn in [txn_of(vec![request]), failure, nested] {
+            outcomes.push(call!(node.kv(), txn, token, txn).map(drop));
+        }
+        for outcome in outcomes {
+            if allowed {
+                assert!(outcome.is_ok(), "{shown}: {outcome:?}");
+            } else {
+                check_refused(outcome, DENIED);
+            }
+        }
+    };
+    let put_prev = |key| PutRequest {
+        prev_kv: true,
+        ..put(key, "v")
+    };
+    let delete_prev = |key| DeleteRangeRequest {
+        prev_kv: true,
+        ..delete(key, "")
+    };
+    for (request, allowed) in [
+        (op_get(get("read")), true),
+        (op_get(get("readz")), true),
+        (op_get(get("reae")), false),
+        (op_get(get("write")), false),
+        (op_get(within("read", "reae")), true),
+        (op_get(within("rea", "reae")), false),
+        (op_get(within("read", "\0")), false),
+        (op_put(put("write", "v")), true),
+        (op_put(put("read", "v")), false),
+        (op_put(put_prev("write")), false),
+        (op_put(put_prev("both")), true),
+        (op_delete(delete("write", "writf")), true),
+        (op_delete(delete("write", "writg")), false),
+        (op_delete(delete_prev("write")), false),
+        (op_delete(delete_prev("both")), true),
+    ] {
+        check(&user, request.clone(), allowed).await;
+        check(&root, request, true).await;
+    }
+    let compare = |key: &'static str| TxnRequest {
+        compare: vec![Compare {
+            key: key.into(),
+            ..Compare::default()
+        }],
+        ..TxnRequest::default()
+    };
+    check(&user, op_txn(compare("read")), true).await;
+    check(&user, op_txn(compare("write")), false).await;
+    let mut streamed = call!(node.kv(), range_stream, &user, get("read")).unwrap();
+    assert!(streamed.next().await.unwrap().is_ok());
+    check_refused(call!(node.kv(), range_stream, &user, get("x")), DENIED);
+}
+
+#[tokio::test]
+async fn au_7_a_lease_is_as_protected_as_the_keys_on_it() {
+    let (node, root, user) = enabled().await;
+    let grant = |id| LeaseGrantRequest { id, ttl: 60 };
+    check_refused(call!(node.lease(), lease_grant, NONE, grant(7)), USER_EMPTY);
+    check_refused(call!(node.lease(), lease_grant, "x.1", grant(7)), BAD_TOKEN);
+    for id in [7, 8, 9] {
+        call!(node.lease(), lease_grant, &user, grant(id)).unwrap();
+    }
+    let put_on = |key: &'static str, lease| PutRequest {
+        lease,
+        ..put(key, "v")
+    };
+    call!(node.kv(), put, &root, put_on("secret", 7)).unwrap();
+    call!(node.kv(), put, &user, put_on("both", 8)).unwrap();
+
+    // Attaching: alone and in a transaction.
+    check_refused(call!(node.kv(), put, &user, put_on("write", 7)), DENIED);
+    let attach = txn_of(vec![op_put(put_on("write", 7))]);
+    check_refused(call!(node.kv(), txn, &user, attach), DENIED);
+    call!(node.kv(), put, &user, put_on("write", 8)).unwrap();
+    let unknown = call!(node.kv(), put, &user, put_on("write", 99));
+    check_refused(unknown, LEASE_NOT_FOUND);
+
+    // Looking: who may not read `secret` is not told of it, nor of `write`.
+    let look = |id, keys| LeaseTimeToLiveRequest { id, keys };
+    for (id, keys, expected) in [
+        (7, false, Ok(())),
+        (7, true, Err(DENIED)),
+        (8, true, Err(DENIED)),
+        (9, true, Ok(())),
+        (99, true, Ok(())),
+    ] {
+        let told = call!(node.lease(), lease_time_to_live, &user, look(id, keys));
+        match expected {
+            Ok(()) => drop(told.unwrap()),
+            Err(refusal) => check_refused(told, refusal),
+        }
+    }
+    let unnamed = call!(node.lease(), lease_time_to_live, NONE, look(7, false));
+    check_refused(unnamed, USER_EMPTY);
+    let list = || LeaseLeasesRequest {};
+    check_refused(call!(node.lease(), lease_leases, NONE, list()), USER_EMPTY);
+    check_refused(call!(node.lease(), lease_leases, &user, list()), DENIED);
+    let all = call!(node.lease(), lease_leases, &root, list()).unwrap();
+    assert_eq!(all.leases.len(), 3);
+
+    // Ending.
+    let revoke = |id| LeaseRevokeRequest { id };
+    check_refused(
+        call!(node.lease(), lease_revoke, NONE, revoke(7)),
+        USER_EMPTY,
+    );
+    check_refused(call!(node.lease(), lease_revoke, &user, revoke(7)), DENIED);
+    check_refused(
+        call!(node.lease(), lease_revoke, &user, revoke(99)),
+        LEASE_NOT_FOUND,
+    );
+    call!(node.lease(), lease_revoke, &user, revoke(8)).unwrap();
+    call!(node.lease(), lease_revoke, &root, revoke(7)).unwrap();
+    call!(node.lease(), lease_leases, &user, list()).unwrap();
+}
+
+#[tokio::test]
+async fn au_7_renewals_are_checked_one_by_one() {
+    let (node, _, user) = enabled().await;
+    for id in [7, 8] {
+        node.engine.grant(LeaseId::new(id), 60).unwrap();
+    }
+    let secret = revstore_engine::Put::new("secret", "v");
+    let lease = LeaseId::new(8).unwrap();
+    node.engine.put_with(&secret.attached_to(lease)).unwrap();
+    let renew = async |token: &str, ids: &[i64]| {
+        let requests: Vec<_> = ids
+            .iter()
+            .map(|id| LeaseKeepAliveRequest { id: *id })
+            .collect();
+        let requests = with_token(token, tokio_stream::iter(requests));
+        let replies = node.lease().lease_keep_alive(requests).await.unwrap();
+        let replies = replies.into_inner().collect::<Vec<_>>().await;
+        let ttls = replies.into_iter().map(|reply| Ok(reply?.ttl));
+        ttls.collect::<Vec<Result<i64, Status>>>()
+    };
+    let mut replies = renew(&user, &[7, 99, 8, 7]).await.into_iter();
+    assert_eq!(replies.next().unwrap().unwrap(), 60);
+    assert_eq!(replies.next().unwrap().unwrap(), 0);
+    check_refused(replies.next().unwrap(), DENIED);
+    assert!(replies.next().is_none(), "a refusal ends the stream");
+    for (token, expected) in [(NONE, USER_EMPTY), ("x.1", BAD_TOKEN)] {
+        check_refused(renew(token, &[7]).await.remove(0), expected);
+    }
+}
+
+#[tokio::test]
+async fn au_8_administration_is_for_administrators() {
+    let (node, root, user) = enabled().await;
+    macro_rules! check_admin_only {
+        ($($client:ident.$method:ident($request:expr);)*) => {$(
+            check_refused(call!($client(&node), $method, NONE, $request), USER_EMPTY);
+            check_refused(call!($client(&node), $method, "x.1", $request), BAD_TOKEN);
+            check_refused(call!($client(&node), $method, &user, $request), DENIED);
+        )*};
+    }
+    let maintenance = |node: &Node| node.maintenance();
+    let cluster = |node: &Node| node.cluster();
+    let kv = |node: &Node| node.kv();
+    let alarm = |action| AlarmRequest {
+        action,
+        ..AlarmRequest::default()
+    };
+    let add = || MemberAddRequest {
+        peer_ur_ls: vec!["http://localhost:1".into()],
+        is_learner: false,
+    };
+    check_admin_only! {
+        kv.compact(CompactionRequest::default());
+        maintenance.status(StatusRequest {});
+        maintenance.alarm(alarm(1));
+        maintenance.alarm(alarm(2));
+        maintenance.move_leader(MoveLeaderRequest::default());
+        maintenance.downgrade(DowngradeRequest::default());
+        cluster.member_add(add());
+        cluster.member_remove(MemberRemoveRequest::default());
+        cluster.member_update(MemberUpdateRequest::default());
+        cluster.member_promote(MemberPromoteRequest::default());
+        auth.auth_enable(AuthEnableRequest {});
+        auth.auth_disable(AuthDisableRequest {});
+        auth.auth_status(AuthStatusRequest {});
+        auth.user_add(AuthUserAddRequest::default());
+        auth.user_get(AuthUserGetRequest { name: "root".into() });
+        auth.user_get(AuthUserGetRequest { name: "x".into() });
+        auth.user_list(AuthUserListRequest {});
+        auth.user_delete(AuthUserDeleteRequest { name: "u".into() });
+        auth.user_change_password(AuthUserChangePasswordRequest::default());
+        auth.user_grant_role(AuthUserGrantRoleRequest::default());
+        auth.user_revoke_role(AuthUserRevokeRoleRequest::default());
+        auth.role_add(AuthRoleAddRequest::default());
+        auth.role_get(AuthRoleGetRequest { role: "root".into() });
+        auth.role_get(AuthRoleGetRequest { role: "x".into() });
+        auth.role_list(AuthRoleListRequest {});
+        auth.role_delete(AuthRoleDeleteRequest { role: "r".into() });
+        auth.role_grant_permission(AuthRoleGrantPermissionRequest::default());
+        auth.role_revoke_permission(AuthRoleRevokePermissionRequest::default());
+    }
+    call!(node.maintenance(), status, &root, StatusRequest {}).unwrap();
+    // Any user may look at alarms, at itself and at its roles.
+    call!(node.maintenance(), alarm, &user, alarm(0)).unwrap();
+    check_refused(call!(node.maintenance(), alarm, NONE, alarm(0)), USER_EMPTY);
+    let itself = AuthUserGetRequest { name: "u".into() };
+    let told = call!(auth(&node), user_get, &user, itself).unwrap();
+    assert_eq!((told.roles, told.header), (vec!["r".into()], header(1)));
+    let own_role = AuthRoleGetRequest { role: "r".into() };
+    let told = call!(auth(&node), role_get, &user, own_role).unwrap();
+    let starts: Vec<_> = told.perm.iter().map(|perm| &*perm.key).collect();
+    assert_eq!(starts, [&b"both"[..], b"read", b"write"]);
+}
+
+#[tokio::test]
+async fn wa_38_watches_go_on_when_auth_is_enabled() {
+    let node = node();
+    add_user(&node, NONE, "root", "root").await.unwrap();
+    grant_role(&node, NONE, "root", "root").await.unwrap();
+    let mut watch = node.watch().await;
+    watch.create(watch_of("k", "")).await;
+    enable(&node, NONE).await.unwrap();
+    let refused = watch.create(watch_of("k", "")).await;
+    assert!(refused.canceled);
+    node.fill(["k"]);
+    assert_eq!(watch.next().await.events.len(), 1);
+}
+
+#[tokio::test]
+async fn wa_60_a_denied_watch_leaves_the_stream_alone() {
+    let (node, _, user) = enabled().await;
+    let create = |key, range_end| WatchRequest {
+        request_union: Some(RequestUnion::CreateRequest(watch_of(key, range_end))),
+    };
+    for (token, request, expected) in [
+        (
+            NONE,
+            create("read", ""),
+            "rpc error: code = InvalidArgument desc = etcdserver: user name is empty",
+        ),
+        (
+            "x.1",
+            create("read", ""),
+            "rpc error: code = Unauthenticated desc = etcdserver: invalid auth token",
+        ),
+        (
+            &user,
+            create("write", ""),
+            "rpc error: code = PermissionDenied desc = etcdserver: permission denied",
+        ),
+        (
+            &user,
+            // WA-9: an empty key is the smallest one.
+            create("", "reae"),
+            "rpc error: code = PermissionDenied desc = etcdserver: permission denied",
+        ),
+        // What makes no sense comes second here.
+        (
+            NONE,
+            create("read", "read"),
+            "rpc error: code = InvalidArgument desc = etcdserver: user name is empty",
+        ),
+        (
+            &user,
+            create("read", "read"),
+            "mvcc: watcher range is empty",
+        ),
+    ] {
+        let requests = tokio_stream::iter([request, create("read", "reae")]);
+        let requests = requests.chain(tokio_stream::pending());
+        let mut client = WatchClient::new(node.services.clone());
+        let stream = client.watch(with_token(token, requests)).await;
+        let mut stream = stream.unwrap().into_inner();
+        let refused = stream.next().await.unwrap().unwrap();
+        assert_eq!((refused.watch_id, refused.header), (-1, header(1)));
+        assert!(refused.created && refused.canceled);
+        assert_eq!(refused.cancel_reason, expected);
+        let next = stream.next().await.unwrap().unwrap();
+        assert_eq!(next.canceled, token != user);
+        assert!(stream.next().now_or_never().is_none());
+    }
+}
+
+#[tokio::test]
+async fn el_4_locks_and_elections_ask_like_the_requests_they_are_made_of() {
+    let (node, root, user) = enabled().await;
+    for id in [7, 8] {
+        node.engine.grant(LeaseId::new(id), 60).unwrap();
+    }
+    let lock = |name: &'static str, lease| LockRequest {
+        name: name.into(),
+        lease,
+    };
+    let mut locks = LockClient::new(node.services.clone());
+    let mut elections = ElectionClient::new(node.services.clone());
+    let campaign = |name: &'static str| CampaignRequest {
+        name: name.into(),
+        lease: 8,
+        value: "v".into(),
+    };
+    let leader = |name: &'static str| LeaderRequest { name: name.into() };
+    let key = |key: &'static str| {
+        Some(LeaderKey {
+            key: key.into(),
+            rev: 1,
+            ..LeaderKey::default()
+        })
+    };
+    let proclaim = |of| ProclaimRequest {
+        leader: key(of),
+        value: "v".into(),
+    };
+    let resign = |of| ResignRequest { leader: key(of) };
+    let unlock = |key: &'static str| UnlockRequest { key: key.into() };
+    for (token, text) in [
+        (NONE, "etcdserver: user name is empty"),
+        ("x.1", "etcdserver: invalid auth token"),
+        (&user, "etcdserver: permission denied"),
+    ] {
+        let expected = (Code::Unknown, text);
+        for name in ["x", "read", "write"] {
+            check_refused(call!(locks, lock, token, lock(name, 7)), expected);
+            check_refused(call!(locks, lock, token, lock(name, 0)), expected);
+            check_refused(call!(elections, campaign, token, campaign(name)), expected);
+        }
+        check_refused(call!(locks, unlock, token, unlock("x/7")), expected);
+        check_refused(call!(elections, leader, token, leader("x")), expected);
+        check_refused(call!(elections, observe, token, leader("x")), expected);
+        check_refused(call!(elections, proclaim, token, proclaim("x/7")), expected);
+        check_refused(call!(elections, resign, token, resign("x/7")), expected);
+    }
+    assert_eq!((node.revision(), node.engine.leases().len()), (1, 2));
+    for token in [&user, &root] {
+        for lease in [7, 0] {
+            let held = call!(locks, lock, token, lock("both", lease)).unwrap();
+            let request = UnlockRequest { key: held.key };
+            call!(locks, unlock, token, request).unwrap();
+        }
+        let won = call!(elections, campaign, token, campaign("both")).unwrap();
+        call!(elections, leader, token, leader("both")).unwrap();
+        let request = ResignRequest { leader: won.leader };
+        call!(elections, resign, token, request).unwrap();
+    }
+}
