@@ -524,135 +524,63 @@ impl Source for Fragile {
 mod etcd {
     //! Our server, and a real etcd of the series whose behaviour the specification describes.
 
-    use std::env;
-    use std::io::{BufRead as _, BufReader};
-    use std::net::TcpListener;
-    use std::path::{Path, PathBuf};
-    use std::process::{Child, ChildStderr, Command, Stdio};
-    use std::sync::{Arc, Once, mpsc};
-    use std::time::Duration;
+    use std::sync::{Arc, OnceLock};
 
     use etcd_client::Client;
     use revstore_engine::SystemClock;
+    use revstore_tests::etcd::Etcd;
+    use revstore_tests::server::{Endpoint as _, Options};
+    use revstore_tests::tools::{self, Tool};
     use revstore_watch_cache::{EtcdSource, ManualClock, RawStore, Source, WatchCache};
 
     use super::{Fixture, Over, config};
 
     pub(super) struct Server {
-        /// The process of a real etcd, if it is one.
-        process: Option<Process>,
-        /// Ours, if it is that; it stops when it is dropped.
-        ours: Option<revstore::Server>,
+        process: Process,
         client: Client,
     }
 
-    struct Process {
-        child: Child,
-        _data: tempfile::TempDir,
+    /// What answers; it stops when it is dropped.
+    enum Process {
+        Ours(revstore::Server),
+        Real(#[expect(dead_code, reason = "held until it is to stop")] Etcd),
     }
 
-    impl Drop for Process {
-        fn drop(&mut self) {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
-
-    /// `$ETCD`, what `scripts/install-etcd.sh` installed, or what is on `PATH`.
-    fn program() -> Option<PathBuf> {
-        let named = env::var_os("ETCD").filter(|path| !path.is_empty());
-        let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/.tools/bin/etcd");
-        let path = env::var_os("PATH").unwrap_or_default();
-        let on_path = env::split_paths(&path).map(|folder| folder.join("etcd"));
-        let mut places = named
-            .map(PathBuf::from)
-            .into_iter()
-            .chain([installed])
-            .chain(on_path);
-        if let Some(found) = places.find(|place| place.is_file()) {
-            return Some(found);
-        }
-        let required = env::var_os("REVSTORE_REQUIRE_ETCD").is_some_and(|value| value == "1");
-        assert!(
-            !required,
-            "no etcd: run scripts/install-etcd.sh or set ETCD"
-        );
-        static TOLD: Once = Once::new();
-        TOLD.call_once(|| eprintln!("NOT RUN over etcd: there is none"));
-        None
-    }
-
-    fn free_port() -> u16 {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
-    }
-
-    /// Reads what a server logs, to its end; returns when it says that clients may come.
-    fn wait_until_ready(log: ChildStderr) {
-        let (ready, is_ready) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(log).lines().map_while(Result::ok) {
-                if line.contains("ready to serve client requests") {
-                    // Nobody listens for a second one.
-                    let _ = ready.send(());
-                }
-            }
-        });
-        let limit = Duration::from_secs(60);
-        is_ready.recv_timeout(limit).expect("etcd starts");
-    }
-
-    fn connect(runtime: &super::Runtime, url: &str) -> Client {
-        runtime.block_on(Client::connect([url], None)).unwrap()
+    /// Whether there is a real etcd; says once on stderr if there is none.
+    fn is_there() -> bool {
+        static FOUND: OnceLock<bool> = OnceLock::new();
+        *FOUND.get_or_init(|| tools::available("the watch cache over etcd", &[Tool::Etcd]))
     }
 
     impl Server {
         fn of_etcd(runtime: &super::Runtime) -> Option<Self> {
-            let program = program()?;
-            let data = tempfile::tempdir().unwrap();
-            let (client_url, peer_url) = (
-                format!("http://127.0.0.1:{}", free_port()),
-                format!("http://127.0.0.1:{}", free_port()),
-            );
-            let mut child = Command::new(program)
-                .arg("--data-dir")
-                .arg(data.path())
-                .args(["--listen-client-urls", &client_url])
-                .args(["--advertise-client-urls", &client_url])
-                .args(["--listen-peer-urls", &peer_url])
-                .args(["--initial-advertise-peer-urls", &peer_url])
-                .args(["--initial-cluster", &format!("default={peer_url}")])
-                .arg("--unsafe-no-fsync")
-                .env_clear()
-                .stdout(Stdio::null())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
-            wait_until_ready(child.stderr.take().unwrap());
-            let process = Some(Process { child, _data: data });
-            Some(Self {
-                process,
-                ours: None,
-                client: connect(runtime, &client_url),
-            })
+            if !is_there() {
+                return None;
+            }
+            let etcd = Etcd::start(&Options::default()).expect("etcd starts");
+            let url = format!("http://{}", etcd.address());
+            Some(Self::new(runtime, &url, Process::Real(etcd)))
         }
 
         fn of_ours(runtime: &super::Runtime, clock: ManualClock) -> Self {
-            let server = revstore::Server::builder().clock(clock).start().unwrap();
+            let server = revstore::Server::builder().clock(clock).start();
+            let server = server.expect("our server starts");
+            let url = server.endpoint().to_owned();
+            Self::new(runtime, &url, Process::Ours(server))
+        }
+
+        fn new(runtime: &super::Runtime, url: &str, process: Process) -> Self {
+            let client = runtime.block_on(Client::connect([url], None));
             Self {
-                process: None,
-                client: connect(runtime, server.endpoint()),
-                ours: Some(server),
+                process,
+                client: client.expect("a client of a server that answers"),
             }
         }
 
         pub(super) fn compact(&self, runtime: &super::Runtime, revision: i64) {
-            assert!(
-                self.process.is_some(),
-                "an engine is compacted without a client"
-            );
             let mut kv = self.client.kv_client();
-            runtime.block_on(kv.compact(revision, None)).unwrap();
+            let compacted = runtime.block_on(kv.compact(revision, None));
+            compacted.expect("a revision that can be compacted");
         }
     }
 
@@ -663,7 +591,7 @@ mod etcd {
                 .worker_threads(1)
                 .enable_all()
                 .build()
-                .unwrap();
+                .expect("a runtime");
             let clock = ManualClock::new();
             let server = match over {
                 Over::Etcd => Server::of_etcd(&runtime)?,
@@ -676,14 +604,19 @@ mod etcd {
             let (cache, feeder) = WatchCache::builder(source.clone())
                 .clock(time.clone())
                 .build();
-            let pods = cache.add(config()).unwrap();
+            let pods = cache.add(config()).expect("the only resource");
             let raw = RawStore::new(source.clone(), config(), time);
             runtime.spawn(feeder.run());
-            runtime.block_on(pods.wait_until_ready()).unwrap();
+            let ready = runtime.block_on(pods.wait_until_ready());
+            ready.expect("a cache that nobody stops");
+            let engine = match &server.process {
+                Process::Ours(server) => Some(server.engine().clone()),
+                Process::Real(_) => None,
+            };
             Some(Self {
                 over,
                 source,
-                engine: server.ours.as_ref().map(|server| server.engine().clone()),
+                engine,
                 clock,
                 cache,
                 pods,
