@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{
-    Client, Compare, CompareOp, DeleteOptions, Error, EventType, GetOptions, KeyValue, PutOptions,
-    ResponseHeader, Txn, TxnOp, TxnOpResponse, WatchOptions, WatchResponse,
+    Client, Compare, CompareOp, DeleteOptions, Error, EventType, GetOptions, KeyValue, KvClient,
+    PutOptions, ResponseHeader, Txn, TxnOp, TxnOpResponse, WatchOptions, WatchResponse,
 };
 use futures_core::future::BoxFuture;
 use futures_util::future::{Either, select};
@@ -21,8 +21,12 @@ use super::{
 };
 use crate::timers::Timers;
 
-/// Keys in one answer of etcd, so that it stays well below the limit of a message.
+/// Keys in one answer of etcd. How many bytes that is depends on the objects: etcd bounds neither a page
+/// nor a revision, so no limit of ours may stand in their way.
 const PAGE: i64 = 1000;
+/// What the client may be sent in one message; gRPC's default of 4 MiB is less than a page of large
+/// objects has, or a watch's answer that holds one revision.
+const MESSAGE_BYTES_MAX: usize = usize::MAX;
 /// How often an idle watch asks how far it is: between two of these, a revision that changed
 /// nothing in the range of the watch is not known to the cache.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
@@ -116,12 +120,17 @@ impl EtcdSource {
         }
     }
 
+    fn kv(&self) -> KvClient {
+        let client = self.client.kv_client();
+        client.max_decoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
     async fn current(&self) -> Result<MainRevision, SourceError> {
         // Before the read: another one may be answered meanwhile, and is then ahead of it.
         let before = self.seen.lock().newest;
         // A linearizable read of one absent key: what was acknowledged is at or below its header.
         let options = GetOptions::new().with_count_only();
-        let mut kv = self.client.kv_client();
+        let mut kv = self.kv();
         let answer = kv.get("\0", Some(options)).await.map_err(failed)?;
         let now = Position::of(answer.header());
         let mut seen = self.seen.lock();
@@ -152,7 +161,7 @@ impl EtcdSource {
             if let Some(at) = at {
                 options = options.with_revision(at.0);
             }
-            let mut kv = self.client.kv_client();
+            let mut kv = self.kv();
             let answer = kv.get(start.clone(), Some(options)).await;
             let mut answer = answer.map_err(|error| read_failed(&error, at))?;
             let revision = *at.get_or_insert(Position::of(answer.header()).revision);
@@ -188,7 +197,8 @@ impl EtcdSource {
         if request.previous {
             options = options.with_prev_key();
         }
-        let mut client = self.client.watch_client();
+        let client = self.client.watch_client();
+        let mut client = client.max_decoding_message_size(MESSAGE_BYTES_MAX);
         let stream = client.watch(start, Some(options)).await.map_err(failed)?;
         let following = Following {
             stream,
@@ -236,7 +246,7 @@ impl EtcdSource {
             )])
             .and_then([success])
             .or_else([TxnOp::get(key, None)]);
-        let mut kv = self.client.kv_client();
+        let mut kv = self.kv();
         let answer = kv.txn(txn).await.map_err(failed)?;
         if answer.succeeded() {
             let revision = Position::of(answer.header()).revision;

@@ -8,10 +8,10 @@ use std::time::Duration;
 use etcd_client::Client;
 use futures_util::StreamExt as _;
 use revstore::Server;
-use revstore_engine::KeyRange;
+use revstore_engine::{KeyRange, Op, Put, Txn};
 use revstore_watch_cache::{
-    Batch, EtcdSource, ListOptions, MainRevision, ManualClock, ResourceCache, Scope, Source,
-    SystemClock, WatchCache, WatchEvent, WatchRequest,
+    Batch, EtcdSource, ListOptions, ListRequest, MainRevision, ManualClock, ResourceCache, Scope,
+    Source, SystemClock, WatchCache, WatchEvent, WatchRequest,
 };
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -183,4 +183,36 @@ async fn wc_316_another_cluster_is_noticed_by_its_id_though_it_is_ahead() {
         .start()
         .unwrap();
     check_replacement(Server::builder().start().unwrap(), second).await;
+}
+
+#[tokio::test]
+async fn what_is_larger_than_a_client_of_grpc_takes_by_default_is_listed_and_watched() {
+    let server = Server::builder().start().unwrap();
+    let before = server.engine().current_revision();
+    let value = "x".repeat(1 << 20);
+    let put = |number| Op::Put(Put::new(format!("{PODS}/ns/p{number}"), value.clone()));
+    let txn = Txn {
+        success: (0..6).map(put).collect(),
+        ..Txn::default()
+    };
+    server.engine().txn(&txn).unwrap();
+    let client = Client::connect([server.endpoint()], None).await.unwrap();
+    let source = EtcdSource::new(client, Arc::new(SystemClock::new()));
+    let range = KeyRange::prefix(PODS);
+    let request = ListRequest {
+        range: range.clone(),
+        at: None,
+        limit: None,
+    };
+    let page = source.list(request).await.unwrap();
+    assert_eq!(page.items.len(), 6);
+    let request = WatchRequest {
+        range,
+        after: before,
+        previous: false,
+    };
+    let mut batches = source.watch(request).await.unwrap();
+    // One revision comes as a whole.
+    let batch = batches.next().await.unwrap().unwrap();
+    assert_eq!(batch.changes.len(), 6);
 }
