@@ -198,6 +198,9 @@ fn watch_failed(error: SourceError) -> RequestError {
     }
 }
 
+/// Batches without an event for the reader that one poll takes before it lets others run.
+const POLL_BATCHES_MAX: usize = 64;
+
 /// A watch of the source, filtered.
 struct RawWatch {
     reader: Reader,
@@ -276,6 +279,7 @@ impl Stream for RawWatch {
     type Item = WatchEvent;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
+        let mut taken = 0;
         loop {
             if self.ended {
                 return Poll::Ready(None);
@@ -299,6 +303,11 @@ impl Stream for RawWatch {
                 self.ended = true;
                 continue;
             };
+            if taken == POLL_BATCHES_MAX {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            taken += 1;
             match batches.as_mut().poll_next(context) {
                 Poll::Ready(Some(Ok(batch))) => self.take(batch),
                 Poll::Ready(Some(Err(error))) => {
