@@ -189,13 +189,18 @@ impl WatchCache {
 
     /// Adds a resource; also while the cache runs (WC-402). It is loaded by the feeder. A resource
     /// that is there when the feeder starts has a window that reaches back as far as the source's
-    /// history (WC-144), a later one begins at the present.
+    /// history (WC-144), a later one begins at the present. One that is added to a stopped cache is
+    /// stopped.
     ///
     /// # Errors
     /// If its keys overlap with those of another resource, or an index names an unknown field.
     pub fn add(&self, config: ResourceConfig) -> Result<ResourceCache, RequestError> {
         let resource = Arc::new(Resource::new(config, self.core.clone())?);
         self.registry.add(resource.clone())?;
+        if self.core.is_stopped() {
+            // Whoever stops the cache stops what is registered by then.
+            resource.stop();
+        }
         self.core.ask_to_load();
         Ok(ResourceCache::new(resource))
     }
