@@ -3,13 +3,16 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use futures_core::Stream as _;
 use futures_core::future::BoxFuture;
 use revstore_engine::Engine;
 use revstore_watch_cache::{
-    EngineSource, GetOptions, ListOptions, MainRevision, ManualClock, Readiness, RequestError,
-    ResourceCache, Scope, Source, WatchCache, WatchOptions,
+    BatchStream, EngineSource, GetOptions, ListOptions, ListPage, ListRequest, MainRevision,
+    ManualClock, Readiness, RequestError, ResourceCache, ResourceConfig, Scope, Source,
+    SourceError, Watch, WatchCache, WatchOptions, WatchRequest, Write, WriteOutcome,
 };
 
 use crate::support::{
@@ -208,6 +211,15 @@ impl ByHand {
 
     fn step(&mut self) {
         assert!(poll_once(&mut self.feeder).is_pending());
+    }
+
+    /// A watch of what comes.
+    fn watch_from_now(&self) -> Watch {
+        let (scope, options) = (Scope::All, from(self.cache.revision()));
+        match poll_once(self.pods.watch(&scope, &options)) {
+            Poll::Ready(Ok(watch)) => watch,
+            other => panic!("a cache that is ready begins it at once: {other:?}"),
+        }
     }
 }
 
@@ -409,4 +421,78 @@ fn t_45_a_feeder_that_a_compaction_overtook_loads_again_and_ends_its_watches() {
             "WC-115: it ends without an error"
         );
     }
+}
+
+#[test]
+fn t_48_a_resource_that_is_added_to_a_stopped_cache_is_stopped_too() {
+    let hand = ByHand::over(engine);
+    hand.cache.stop();
+    let secrets = ResourceConfig::namespaced("", "secrets", "/registry/secrets");
+    let secrets = hand.cache.add(secrets).unwrap();
+    assert_eq!(secrets.readiness(), Readiness::Stopped);
+    let wait = poll_once(secrets.wait_until_ready());
+    assert_eq!(wait, Poll::Ready(Err(RequestError::Stopped)));
+}
+
+#[test]
+fn t_48_a_cache_whose_feeder_is_gone_is_stopped() {
+    let mut hand = ByHand::over(engine);
+    hand.step();
+    let mut open = hand.watch_from_now();
+    assert!(open.try_next().is_none());
+    // Its task was aborted, or what it read made it panic.
+    hand.feeder = Box::pin(std::future::pending());
+    assert_eq!(hand.pods.readiness(), Readiness::Stopped);
+    let next = poll_once(std::future::poll_fn(|context| {
+        Pin::new(&mut open).poll_next(context)
+    }));
+    assert!(
+        matches!(next, Poll::Ready(None)),
+        "nobody waits for what cannot come: {next:?}"
+    );
+}
+
+#[test]
+fn t_48_stopping_a_cache_that_cannot_load_ends_who_waits_for_it() {
+    #[derive(Debug)]
+    struct Unreachable;
+    fn unreachable<T: Send + 'static>() -> BoxFuture<'static, Result<T, SourceError>> {
+        Box::pin(std::future::ready(Err(SourceError::Unavailable(
+            "no route".into(),
+        ))))
+    }
+    impl Source for Unreachable {
+        fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, SourceError>> {
+            unreachable()
+        }
+        fn list(&self, _: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {
+            unreachable()
+        }
+        fn watch(&self, _: WatchRequest) -> BoxFuture<'_, Result<BatchStream, SourceError>> {
+            unreachable()
+        }
+        fn write(&self, _: Write) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+            unreachable()
+        }
+    }
+    let mut hand = ByHand::over(|_| Arc::new(Unreachable));
+    hand.step();
+    let pods = hand.pods.clone();
+    let mut wait = Box::pin(pods.wait_until_ready());
+    assert!(poll_once(&mut wait).is_pending());
+    let scope = Scope::All;
+    let options = WatchOptions::default();
+    let Poll::Ready(Err(refused)) = poll_once(pods.watch(&scope, &options)) else {
+        panic!("a watch must not wait")
+    };
+    assert_eq!(
+        (refused.code(), refused.to_string().as_str()),
+        (429, "storage is (re)initializing: no route")
+    );
+    hand.cache.stop();
+    assert_eq!(
+        poll_once(&mut wait),
+        Poll::Ready(Err(RequestError::Stopped))
+    );
+    assert!(poll_once(&mut hand.feeder).is_ready());
 }
