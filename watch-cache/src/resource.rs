@@ -587,8 +587,8 @@ impl Resource {
         self.interests.lock().remove(listed, id);
     }
 
-    /// What comes next for a watcher.
-    pub(crate) fn refill(&self, signal: &Signal, generation: u64) -> Refill {
+    /// What comes next for a watcher that wants nothing up to `after`.
+    pub(crate) fn refill(&self, signal: &Signal, generation: u64, after: MainRevision) -> Refill {
         // Before the lock: what was applied before the stop is seen.
         let stopped = self.core.is_stopped();
         let state = self.state.read();
@@ -607,9 +607,12 @@ impl Resource {
                 Refill::Idle(watermark)
             };
         };
-        if from < state.window.first() {
-            return Refill::Lost(state.window.oldest_start());
+        let oldest = state.window.oldest_start();
+        // What left from before a start in the future was not for it (WC-315).
+        if from < state.window.first() && after < oldest {
+            return Refill::Lost(oldest);
         }
+        let from = from.max(state.window.first());
         let events = state.window.copy(from, COPY_EVENTS);
         let next = from + events.len() as u64;
         let at_end = next >= state.window.end();

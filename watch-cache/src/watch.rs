@@ -347,7 +347,8 @@ impl Watch {
             self.end();
             return Some(Poll::Ready(None));
         }
-        match self.resource.refill(&self.signal, self.generation) {
+        let resource = &self.resource;
+        match resource.refill(&self.signal, self.generation, self.after) {
             Refill::Events(events, through) => {
                 if let Some(oldest) = events.first() {
                     let counters = &self.resource.counters;

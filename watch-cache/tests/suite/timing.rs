@@ -16,7 +16,7 @@ use revstore_watch_cache::{
 };
 
 use crate::support::{
-    Events, Fixture, after, at, config, from, namespace, object, poll_once, selector,
+    Events, Fixture, after, at, config, from, namespace, object, poll_once, selector, short_window,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -495,4 +495,21 @@ fn t_48_stopping_a_cache_that_cannot_load_ends_who_waits_for_it() {
         Poll::Ready(Err(RequestError::Stopped))
     );
     assert!(poll_once(&mut hand.feeder).is_ready());
+}
+
+#[test]
+fn wc_315_a_watch_from_the_future_loses_nothing_to_what_it_does_not_want() {
+    let fixture = Fixture::with(config().window(short_window(3)), |builder| builder);
+    let current = fixture.put_pod("ns/a");
+    fixture.settle();
+    let mut comes = fixture.watch(&fixture.pods, &Scope::All, &from(current + 8));
+    assert!(comes.is_silent());
+    // More than the window keeps, and none of it is behind the start.
+    for _ in 0..8 {
+        fixture.put_pod("ns/a");
+    }
+    fixture.settle();
+    assert!(comes.is_silent());
+    let wanted = fixture.put_pod("ns/a");
+    assert_eq!(comes.word(), format!("MODIFIED ns/a@{wanted}"));
 }
