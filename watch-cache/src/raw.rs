@@ -136,7 +136,8 @@ impl RawStore {
         let target = Target::new(&reader, scope, &options.selector, true)?;
         let begun = self.begin(&reader, &target, plan).await;
         let timeout = options.timeout.map(|timeout| {
-            let (timers, due) = (self.timers.clone(), self.timers.now() + timeout);
+            let timers = self.timers.clone();
+            let due = timers.now().saturating_add(timeout);
             Box::pin(async move { timers.until(due).await }) as BoxFuture<'static, ()>
         });
         let mut watch = RawWatch {

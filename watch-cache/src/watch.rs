@@ -252,8 +252,10 @@ impl Watch {
             events: VecDeque::new(),
             bookmarks,
             next_bookmark: None,
-            deadline: timeout.map(|timeout| now + timeout),
-            future_deadline: grace.filter(|_| is_future).map(|grace| now + grace),
+            deadline: timeout.map(|timeout| now.saturating_add(timeout)),
+            future_deadline: grace
+                .filter(|_| is_future)
+                .map(|grace| now.saturating_add(grace)),
             armed: None,
             failure: None,
             ended: false,
@@ -491,7 +493,7 @@ impl Watch {
         if !self.bookmarks {
             return;
         }
-        let periodic = now + self.resource.core.settings.bookmark_period;
+        let periodic = now.saturating_add(self.resource.core.settings.bookmark_period);
         let last = self
             .deadline
             .and_then(|deadline| deadline.checked_sub(BOOKMARK_BEFORE_DEADLINE))

@@ -232,7 +232,7 @@ impl Window {
         let mut evicted = Vec::new();
         let newest = self.events.back().map(|event| event.revision);
         while let Some(oldest) = self.events.front() {
-            let over = oldest.at + self.limits.age < now
+            let over = oldest.at.saturating_add(self.limits.age) < now
                 || self.bytes() > self.limits.bytes_max
                 || self.events.len() > self.limits.events_max;
             let revision = oldest.revision;

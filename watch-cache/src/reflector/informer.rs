@@ -180,7 +180,7 @@ impl InformerBuilder {
             }),
             next_resync: self
                 .resync
-                .map(|period| self.reflector.timers().now() + period),
+                .map(|period| self.reflector.timers().now().saturating_add(period)),
             reflector: self.reflector,
             transform: self.transform,
             on_error: self.on_error,
@@ -222,7 +222,7 @@ impl Informer {
                 Woken::Event(event) => self.take(event),
                 Woken::Resync => {
                     let now = self.reflector.timers().now();
-                    self.next_resync = self.resync.map(|period| now + period);
+                    self.next_resync = self.resync.map(|period| now.saturating_add(period));
                     self.queue.resync(self.shared.store.list());
                     self.work_off(None);
                 }

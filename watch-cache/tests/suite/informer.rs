@@ -223,6 +223,20 @@ fn t_62_a_panic_of_one_handler_is_its_own() {
 }
 
 #[test]
+fn wc_508_a_resync_that_never_comes() {
+    let fixture = Fixture::new();
+    fixture.clock.advance(Duration::from_secs(1));
+    let informer = informer(&fixture, fixture.clock.clone())
+        .resync(Duration::MAX)
+        .build();
+    let mut run = Box::pin(informer.run());
+    for _ in 0..2 {
+        assert!(poll_once(&mut run).is_pending());
+        fixture.clock.advance(Duration::from_secs(1_000_000));
+    }
+}
+
+#[test]
 fn wc_518_objects_can_be_changed_before_they_are_stored() {
     let fixture = Fixture::new();
     fixture.put_pod("ns/a");

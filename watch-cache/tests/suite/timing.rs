@@ -12,7 +12,7 @@ use revstore_engine::Engine;
 use revstore_watch_cache::{
     BatchStream, EngineSource, GetOptions, ListOptions, ListPage, ListRequest, MainRevision,
     ManualClock, Readiness, RequestError, ResourceCache, ResourceConfig, Scope, Source,
-    SourceError, Watch, WatchCache, WatchOptions, WatchRequest, Write, WriteOutcome,
+    SourceError, Watch, WatchCache, WatchOptions, WatchRequest, WindowLimits, Write, WriteOutcome,
 };
 
 use crate::support::{
@@ -512,4 +512,46 @@ fn wc_315_a_watch_from_the_future_loses_nothing_to_what_it_does_not_want() {
     assert!(comes.is_silent());
     let wanted = fixture.put_pod("ns/a");
     assert_eq!(comes.word(), format!("MODIFIED ns/a@{wanted}"));
+}
+
+#[test]
+fn durations_without_an_end_are_never_over() {
+    let endless = Duration::MAX;
+    let limits = WindowLimits {
+        age: endless,
+        ..WindowLimits::default()
+    };
+    let fixture = Fixture::with(config().window(limits), |builder| {
+        builder
+            .freshness_wait(endless)
+            .bookmark_period(endless)
+            .future_grace(Some(endless))
+            .consistency_interval(Some(endless))
+    });
+    fixture.clock.advance(SECOND);
+    let current = fixture.put_pod("ns/a");
+    fixture.settle();
+    let future = MainRevision(current + 1);
+    let mut fresh = Box::pin(fixture.pods.wait_until_fresh(future));
+    assert!(poll_once(&mut fresh).is_pending());
+    let options = WatchOptions {
+        timeout: Some(endless),
+        ..bookmarked(from(current + 1), None)
+    };
+    let mut watches = [
+        fixture.watch(&fixture.pods, &Scope::All, &options),
+        fixture.watch(&fixture.raw, &Scope::All, &options),
+    ];
+    fixture.clock.advance(1_000_000 * SECOND);
+    assert!(watches.iter_mut().all(Events::is_silent));
+    fixture.put_pod("ns/a");
+    assert_eq!(fixture.wait(fresh), Ok(()));
+    let wanted = fixture.put_pod("ns/a");
+    for watch in &mut watches {
+        let mut word = watch.word();
+        while word.starts_with("BOOKMARK") {
+            word = watch.word();
+        }
+        assert_eq!(word, format!("MODIFIED ns/a@{wanted}"));
+    }
 }
