@@ -491,7 +491,9 @@ impl ResourceCache {
         let registered = begin.and_then(|begin| self.resource.register(&target, begin));
         let resource = self.resource.clone();
         Ok(match registered {
-            Err(error @ RequestError::NotReady { .. }) => return Err(error),
+            Err(error @ (RequestError::NotReady { .. } | RequestError::Stopped)) => {
+                return Err(error);
+            }
             Ok(registered) => Watch::new(
                 resource,
                 target,

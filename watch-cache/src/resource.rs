@@ -185,8 +185,8 @@ impl Core {
 
 /// A resource's cache: one feeder writes, any number of readers and watchers follow.
 ///
-/// Locks, in the order in which they may be taken: `state`, then `interests`. Neither is held
-/// while objects are read, filtered or encoded, nor while anybody is woken.
+/// Locks, in the order in which they may be taken: `state`, then `interests`, or that in `ready`. None is
+/// held while objects are read, filtered or encoded, nor while anybody is woken.
 #[derive(Debug)]
 pub(crate) struct Resource {
     pub(crate) config: ResourceConfig,
@@ -557,6 +557,9 @@ impl Resource {
         );
         let signal = Arc::new(Signal::new());
         let state = self.state.read();
+        // Under the lock: a cache that is to be loaded anew says so before its state changes, so a
+        // state that is to be forgotten is told to nobody as the present one.
+        self.check_ready()?;
         let newest = self.newest(&state);
         let (after, initial) = match begin {
             Begin::State => (newest, Some(state.objects.walk(&target.scan.start))),
@@ -684,6 +687,47 @@ fn index(
         }
         if let (Some(new), Some(to)) = (new, &to) {
             tree.insert(Indexed::new(to, new.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use revstore_engine::{Engine, ManualClock};
+
+    use super::*;
+    use crate::keys::Scope;
+    use crate::selector::Selector;
+    use crate::source::EngineSource;
+
+    #[test]
+    fn wc_120_nobody_is_registered_while_the_state_is_to_be_replaced() {
+        let clock = Arc::new(ManualClock::new());
+        let source = Arc::new(EngineSource::new(Engine::builder().build()));
+        let settings = Settings {
+            freshness_wait: Duration::ZERO,
+            bookmark_period: Duration::ZERO,
+            future_grace: None,
+            honor_limit_at_rv0: false,
+            consistency_interval: None,
+        };
+        let core = Arc::new(Core::new(source, clock, settings));
+        let config = ResourceConfig::namespaced("", "pods", "/pods");
+        let pods = Resource::new(config, core).unwrap();
+        let reader = pods.reader();
+        let target = Target::new(&reader, &Scope::All, &Selector::default(), true).unwrap();
+        pods.replace(MainRevision(7), Vec::new());
+        pods.ready.set(Readiness::Ready);
+        assert!(pods.register(&target, Begin::State).is_ok());
+        // Another thread may be between its look whether the cache is ready and this, when the store
+        // turns out to be another one.
+        pods.ready.set(Readiness::Pending {
+            since: Duration::ZERO,
+            cause: None,
+        });
+        for begin in [Begin::State, Begin::After(Some(MainRevision(7)))] {
+            let refused = pods.register(&target, begin).unwrap_err();
+            assert_eq!(refused.code(), 429);
         }
     }
 }
