@@ -349,7 +349,7 @@ impl ResourceCache {
         };
         if delegated {
             self.resource.counters.lists_from_source.add(1);
-            return self.raw.list_objects(scope, options).await;
+            return self.raw.list_planned(scope, options, plan, limit).await;
         }
         self.resource.check_ready()?;
         self.resource.counters.lists.add(1);

@@ -111,6 +111,17 @@ impl RawStore {
     ) -> Result<List, RequestError> {
         let plan = options.plan()?;
         let limit = options.limit_for(&plan, true);
+        self.list_planned(scope, options, plan, limit).await
+    }
+
+    /// A list whose options were read, with the limit that holds for it.
+    pub(crate) async fn list_planned(
+        &self,
+        scope: &Scope,
+        options: &ListOptions,
+        plan: ListPlan,
+        limit: Option<usize>,
+    ) -> Result<List, RequestError> {
         let reader = self.config.reader();
         let narrow = options.continue_token.is_empty();
         let target = Target::new(&reader, scope, &options.selector, narrow)?;
