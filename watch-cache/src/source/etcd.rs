@@ -220,21 +220,39 @@ impl EtcdSource {
     }
 
     async fn change(&self, write: Write) -> Result<WriteOutcome, SourceError> {
+        let mut leases = self.client.lease_client();
+        let lease = match &write.action {
+            Action::Put {
+                time_to_live: Some(lifetime),
+                ..
+            } => {
+                let seconds = super::in_process::seconds(*lifetime);
+                Some(leases.grant(seconds, None).await.map_err(failed)?.id())
+            }
+            _ => None,
+        };
+        let outcome = self.change_with(write, lease).await;
+        if let Some(lease) = lease
+            && matches!(outcome, Ok(WriteOutcome::Differs(_)))
+        {
+            // Nothing hangs on it, and it may live for long. If this fails, it ends by itself; and
+            // where the outcome is unknown, so may be what hangs on it.
+            let _ = leases.revoke(lease).await;
+        }
+        outcome
+    }
+
+    async fn change_with(
+        &self,
+        write: Write,
+        lease: Option<i64>,
+    ) -> Result<WriteOutcome, SourceError> {
         let key = write.key.to_vec();
         let expected = write.expected.map_or(0, |revision| revision.0);
         let success = match write.action {
-            Action::Put {
-                value,
-                time_to_live,
-            } => {
-                let mut options = PutOptions::new();
-                if let Some(lifetime) = time_to_live {
-                    let seconds = super::in_process::seconds(lifetime);
-                    let mut leases = self.client.lease_client();
-                    let lease = leases.grant(seconds, None).await.map_err(failed)?;
-                    options = options.with_lease(lease.id());
-                }
-                TxnOp::put(key.clone(), value, Some(options))
+            Action::Put { value, .. } => {
+                let options = lease.map(|lease| PutOptions::new().with_lease(lease));
+                TxnOp::put(key.clone(), value, options)
             }
             Action::Delete => TxnOp::delete(key.clone(), Some(DeleteOptions::new())),
         };

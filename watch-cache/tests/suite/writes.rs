@@ -21,6 +21,11 @@ fn update<'a>(value: impl Into<Bytes>) -> UpdateFn<'a> {
     })
 }
 
+/// The pod `ns/a` with a label.
+fn pod_of(app: &str) -> String {
+    pod("ns/a", app, "")
+}
+
 fn none() -> Preconditions {
     Preconditions::default()
 }
@@ -249,6 +254,21 @@ fn t_06_guaranteed_update() {
             (raced.label("app"), calls.load(Ordering::Relaxed)),
             (Some("3"), expected)
         );
+    });
+}
+
+#[test]
+fn t_01_a_write_with_a_lifetime_that_was_not_done_leaves_no_lease() {
+    on_both(|fixture, store, _| {
+        let Some(engine) = &fixture.engine else {
+            return;
+        };
+        let lifetime = Some(Duration::from_secs(3600));
+        fixture.put_pod("ns/a");
+        let key = object("ns/a");
+        let twice = store.create(&key, pod_of("").into(), lifetime);
+        assert_eq!(fixture.wait(twice).unwrap_err().code(), 409);
+        assert_eq!(engine.leases(), []);
     });
 }
 
