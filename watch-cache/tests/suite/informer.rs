@@ -1,8 +1,11 @@
 //! T-62: informers and their handlers.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
+use futures_core::Stream as _;
 use revstore_watch_cache::{
     Handler, Informer, InformerBuilder, ManualClock, Notification, Object, Random, Reflector,
     Scope, Scoped, Selector, Subscription, Tombstone, block_on, next_blocking,
@@ -220,6 +223,76 @@ fn t_62_a_panic_of_one_handler_is_its_own() {
     assert!(bad.join().is_err());
     fixture.put_pod("ns/b");
     assert!(next(&mut good).ends_with(" b"));
+}
+
+#[test]
+fn t_62_who_comes_after_the_end_is_told_of_it() {
+    let fixture = Fixture::new();
+    fixture.put_pod("ns/a");
+    fixture.settle();
+    let builder = || informer(&fixture, fixture.clock.clone());
+    let end = |subscription: &mut Subscription| {
+        poll_once(std::future::poll_fn(|context| {
+            Pin::new(&mut *subscription).poll_next(context)
+        }))
+    };
+
+    let stopped = builder().build();
+    let handle = stopped.handle();
+    let running = stopped.spawn();
+    block_on(handle.synced());
+    drop(running);
+    let mut late = handle.subscribe();
+    assert_eq!(next(&mut late), "initial a", "the store stays as it is");
+    assert!(late.has_synced());
+    assert!(matches!(end(&mut late), Poll::Ready(None)));
+
+    // One whose task is aborted, or panics, ends as well, and one that never ran.
+    for is_polled in [true, false] {
+        let dropped = builder().build();
+        let handle = dropped.handle();
+        let mut subscription = handle.subscribe();
+        let mut run = Box::pin(dropped.run());
+        if is_polled {
+            assert!(poll_once(&mut run).is_pending());
+            assert_eq!(next(&mut subscription), "initial a");
+        }
+        let mut waits = Box::pin(handle.synced());
+        assert_eq!(poll_once(&mut waits).is_ready(), is_polled);
+        drop(run);
+        assert!(matches!(end(&mut subscription), Poll::Ready(None)));
+        if !is_polled {
+            assert!(poll_once(&mut waits).is_ready(), "it would wait for ever");
+        }
+        assert_eq!(handle.has_synced(), is_polled);
+    }
+}
+
+#[test]
+fn t_59_stopping_races_with_events_handlers_and_other_stops() {
+    let fixture = Fixture::new();
+    for round in 0..50 {
+        let informer = informer(&fixture, fixture.clock.clone()).build();
+        let handle = informer.handle();
+        let mut subscription = handle.subscribe();
+        std::thread::scope(|scope| {
+            scope.spawn(|| block_on(informer.run()));
+            scope.spawn(|| {
+                for number in 0..round % 7 {
+                    fixture.put_pod(&format!("ns/p{number}"));
+                }
+            });
+            scope.spawn(|| while next_blocking(&mut subscription).is_some() {});
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let late = handle.subscribe();
+                    handle.stop();
+                    drop(late);
+                });
+            }
+        });
+        assert!(subscription.is_empty());
+    }
 }
 
 #[test]
