@@ -201,8 +201,10 @@ enum Woken {
 }
 
 impl Informer {
-    /// Sets an informer of what `reflector` tells up.
-    pub fn builder(reflector: Reflector) -> InformerBuilder {
+    /// Sets an informer of what `reflector` tells up. Its store is empty, so it begins with a state,
+    /// also if the reflector was told to resume, or has told one to somebody else.
+    pub fn builder(mut reflector: Reflector) -> InformerBuilder {
+        reflector.start_over();
         InformerBuilder {
             reflector,
             indexes: BTreeMap::new(),

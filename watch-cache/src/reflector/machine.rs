@@ -262,6 +262,12 @@ impl Reflector {
         &self.timers
     }
 
+    /// Forgets what was told: a state comes next, not older than what is known.
+    pub(super) fn start_over(&mut self) {
+        self.watch_over();
+        self.state = State::Empty;
+    }
+
     /// What comes next; waits for it.
     pub async fn next(&mut self) -> ReflectorEvent {
         loop {

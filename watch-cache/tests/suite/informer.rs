@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_core::Stream as _;
 use revstore_watch_cache::{
-    Handler, Informer, InformerBuilder, ManualClock, Notification, Object, Random, Reflector,
-    Scope, Scoped, Selector, Subscription, Tombstone, block_on, next_blocking,
+    Handler, Informer, InformerBuilder, MainRevision, ManualClock, Notification, Object, Random,
+    Reflector, Scope, Scoped, Selector, Subscription, Tombstone, block_on, next_blocking,
 };
 
 use crate::support::{Fixture, config, pod, poll_once, short_window};
@@ -265,6 +265,36 @@ fn t_62_who_comes_after_the_end_is_told_of_it() {
             assert!(poll_once(&mut waits).is_ready(), "it would wait for ever");
         }
         assert_eq!(handle.has_synced(), is_polled);
+    }
+}
+
+#[test]
+fn t_62_an_informer_begins_with_a_state_whatever_its_reflector_knows() {
+    let fixture = Fixture::new();
+    let known = fixture.put_pod("ns/a");
+    fixture.settle();
+    let source = || {
+        let storage = Arc::new(fixture.pods.clone());
+        Arc::new(Scoped::new(storage, Scope::All, Selector::default()))
+    };
+    let resumed = Reflector::builder(source())
+        .clock(Arc::new(fixture.clock.clone()))
+        .resume_after(MainRevision(known))
+        .build();
+    let mut begun = Reflector::builder(source())
+        .clock(Arc::new(fixture.clock.clone()))
+        .build();
+    // Init, the object, InitDone.
+    for _ in 0..3 {
+        assert!(poll_once(begun.next()).is_ready());
+    }
+    for reflector in [resumed, begun] {
+        let informer = Informer::builder(reflector).build();
+        let handle = informer.handle();
+        let mut run = Box::pin(informer.run());
+        assert!(poll_once(&mut run).is_pending());
+        assert!(handle.has_synced());
+        assert_eq!(handle.store().keys(), ["ns/a"]);
     }
 }
 
