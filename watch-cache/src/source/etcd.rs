@@ -134,11 +134,11 @@ impl EtcdSource {
         let answer = kv.get("\0", Some(options)).await.map_err(failed)?;
         let now = Position::of(answer.header());
         let mut seen = self.seen.lock();
-        if before.is_none_or(|before| before.leads_to(&now)) {
-            if seen.newest.is_none_or(|newest| newest.leads_to(&now)) {
-                seen.newest = Some(now);
-            }
-        } else {
+        let is_next = seen.newest.is_none_or(|newest| newest.leads_to(&now));
+        if is_next {
+            // If another one than before, somebody else was told of that first.
+            seen.newest = Some(now);
+        } else if before.is_some_and(|before| !before.leads_to(&now)) {
             seen.newest = Some(now);
             seen.replacements += 1;
         }

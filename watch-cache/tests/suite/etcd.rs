@@ -216,3 +216,22 @@ async fn what_is_larger_than_a_client_of_grpc_takes_by_default_is_listed_and_wat
     let batch = batches.next().await.unwrap().unwrap();
     assert_eq!(batch.changes.len(), 6);
 }
+
+#[tokio::test]
+async fn wc_316_a_replacement_that_many_notice_at_once_is_one() {
+    let first = Server::builder().start_revision(1000).start().unwrap();
+    let second = Server::builder().start().unwrap();
+    let gate = Gate::open(&first).await;
+    let client = Client::connect([&gate.url], None).await.unwrap();
+    let source = EtcdSource::new(client, Arc::new(SystemClock::new()));
+    assert_eq!(source.current_revision().await.unwrap().0, 1000);
+    gate.move_to(&second);
+    // All of them know the first one; those whose connection ended meanwhile have heard nothing.
+    let mut heard = 0;
+    while heard == 0 {
+        let questions = (0..8).map(|_| source.current_revision());
+        let answers = futures_util::future::join_all(questions).await;
+        heard = answers.iter().filter(|answer| answer.is_ok()).count();
+    }
+    assert_eq!(source.replacements(), 1, "{heard} were answered");
+}
