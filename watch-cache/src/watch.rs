@@ -208,6 +208,8 @@ struct Initial {
 const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
 /// Rounds without an event for the reader that one poll takes before it lets others run.
 const POLL_ROUNDS_MAX: usize = 64;
+/// Objects to begin with that one poll looks at without finding one for the reader.
+const POLL_OBJECTS_MAX: usize = 1000;
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -299,8 +301,13 @@ impl Watch {
     pub fn try_next(&mut self) -> Option<WatchEvent> {
         let mut context = Context::from_waker(std::task::Waker::noop());
         for _ in 0..POLL_ROUNDS_MAX {
-            if let Poll::Ready(event) = self.poll(&mut context) {
-                return event;
+            loop {
+                if let Poll::Ready(event) = self.poll(&mut context) {
+                    return event;
+                }
+                if self.initial.is_none() {
+                    break;
+                }
             }
             // A poll that only looked long enough says so by what is left for it.
             self.signal.pending()?;
@@ -322,8 +329,9 @@ impl Watch {
                 return Poll::Ready(Some(self.fail(*error)));
             }
             let ready = match self.next_initial() {
-                Some(event) => Some(event),
-                None => self.next_of_copied(),
+                Poll::Ready(Some(event)) => Some(event),
+                Poll::Ready(None) => self.next_of_copied(),
+                Poll::Pending => break,
             };
             if let Some(event) = ready {
                 return Poll::Ready(Some(event));
@@ -413,8 +421,13 @@ impl Watch {
         None
     }
 
-    fn next_initial(&mut self) -> Option<WatchEvent> {
-        let initial = self.initial.as_mut()?;
+    /// The next of the objects to begin with; nothing behind the last one. Pending if it has looked at
+    /// many that are not wanted.
+    fn next_initial(&mut self) -> Poll<Option<WatchEvent>> {
+        let Some(initial) = self.initial.as_mut() else {
+            return Poll::Ready(None);
+        };
+        let mut looked_at = 0;
         for entry in &mut initial.walk {
             if *entry.key() >= *initial.end {
                 break;
@@ -422,23 +435,28 @@ impl Watch {
             match readable(entry) {
                 Ok(entry) if self.filter.passes(&entry) => {
                     self.resource.counters.init_events.add(1);
-                    return Some(WatchEvent::own(EventType::Added, Object::new(entry)));
+                    let event = WatchEvent::own(EventType::Added, Object::new(entry));
+                    return Poll::Ready(Some(event));
                 }
                 Ok(_) => {}
                 Err(error) => {
                     self.failure = Some(Box::new(error));
-                    return None;
+                    return Poll::Ready(None);
                 }
+            }
+            looked_at += 1;
+            if looked_at == POLL_OBJECTS_MAX {
+                return Poll::Pending;
             }
         }
         let (bookmark, begun) = (initial.bookmark, initial.begun);
         self.initial = None;
         let now = self.resource.core.timers.now();
         self.resource.counters.watch_list_us.since(begun, now);
-        bookmark.then_some(WatchEvent::Bookmark {
+        Poll::Ready(bookmark.then_some(WatchEvent::Bookmark {
             revision: self.after,
             initial_events_end: true,
-        })
+        }))
     }
 
     fn next_of_copied(&mut self) -> Option<WatchEvent> {

@@ -467,6 +467,38 @@ fn a_raw_watch_that_wants_nothing_of_a_busy_store_lets_others_run() {
     assert!(turns >= 10, "{turns} turns for a thousand batches");
 }
 
+#[test]
+fn a_watch_that_wants_none_of_many_objects_lets_others_run() {
+    let fixture = Fixture::new();
+    let engine = fixture.engine();
+    for number in 0..5000 {
+        let key = format!("{PODS}/ns/p{number:04}");
+        engine.put(key, "{\"metadata\":{}}").unwrap();
+    }
+    fixture.settle();
+    let options = WatchOptions {
+        allow_bookmarks: true,
+        ..select(from("0"), "app=none", "")
+    };
+    let mut watch = fixture.watch(&fixture.pods, &Scope::All, &options);
+    let counter = Arc::new(Wakes::default());
+    let waker = std::task::Waker::from(counter.clone());
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut turns = 0;
+    let event = loop {
+        match watch.stream.as_mut().poll_next(&mut context) {
+            std::task::Poll::Ready(event) => break event.unwrap(),
+            std::task::Poll::Pending => turns += 1,
+        }
+        assert_eq!(counter.0.load(Ordering::Relaxed), turns);
+    };
+    assert!(turns >= 4, "{turns} turns for five thousand objects");
+    let end = format!("BOOKMARK@{} end", fixture.current());
+    assert_eq!(crate::support::describe(&event), end);
+    let mut watch = block_on(fixture.pods.watch(&Scope::All, &options)).unwrap();
+    assert!(watch.try_next().is_some(), "there is one now");
+}
+
 /// Counts how often a task is woken.
 #[derive(Default)]
 struct Wakes(AtomicU64);
