@@ -208,6 +208,8 @@ struct State {
     by_index: Vec<Tree<Indexed>>,
     /// Of the keys and values of `objects`.
     object_bytes: u64,
+    /// Those of `objects` that cannot be read: no index knows where they belong.
+    unreadable: usize,
     window: Window,
     /// Counts loads: a watcher of an earlier one ends (WC-115).
     generation: u64,
@@ -225,7 +227,8 @@ struct State {
 pub(crate) struct Snapshot {
     pub(crate) revision: MainRevision,
     pub(crate) objects: Tree<Arc<Entry>>,
-    /// Empty for a state of the past.
+    /// Empty for a state of the past, and where some object cannot be read: every request that would
+    /// come upon it without an index must come upon it (WC-126, T-34).
     by_index: Vec<Tree<Indexed>>,
 }
 
@@ -311,6 +314,7 @@ impl Resource {
             objects: Tree::default(),
             by_index: indexes.iter().map(|_| Tree::default()).collect(),
             object_bytes: 0,
+            unreadable: 0,
             generation: 0,
             replaced: (0, None),
             loaded: MainRevision(0),
@@ -365,7 +369,10 @@ impl Resource {
         Snapshot {
             revision: self.newest(&state),
             objects: state.objects.clone(),
-            by_index: state.by_index.clone(),
+            by_index: match state.unreadable {
+                0 => state.by_index.clone(),
+                _ => Vec::new(),
+            },
         }
     }
 
@@ -416,9 +423,10 @@ impl Resource {
         let mut objects = Tree::default();
         let mut by_index: Vec<Tree<Indexed>> =
             self.indexes.iter().map(|_| Tree::default()).collect();
-        let mut object_bytes = 0;
+        let (mut object_bytes, mut unreadable) = (0, 0);
         for entry in entries {
             object_bytes += entry.stored_bytes();
+            unreadable += usize::from(entry.fault().is_some());
             index(&self.indexes, &mut by_index, None, Some(&entry));
             objects.insert(entry);
         }
@@ -427,6 +435,7 @@ impl Resource {
             let old = std::mem::replace(&mut state.objects, objects);
             let old = (old, std::mem::replace(&mut state.by_index, by_index));
             state.object_bytes = object_bytes;
+            state.unreadable = unreadable;
             state.window.reset(revision);
             state.generation += 1;
             state.loaded = revision;
@@ -516,6 +525,10 @@ impl Resource {
                     entry.as_ref().map_or(0, |entry| entry.stored_bytes())
                 };
                 state.object_bytes = state.object_bytes + bytes(&new) - bytes(&old);
+                let faults = |entry: &Option<Arc<Entry>>| {
+                    usize::from(entry.as_ref().is_some_and(|entry| entry.fault().is_some()))
+                };
+                state.unreadable = state.unreadable + faults(&new) - faults(&old);
                 let at = state.window.end();
                 let before = woken.len();
                 let states = [old.as_deref(), new.as_deref()];

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use revstore_watch_cache::{
-    Batch, BatchStream, Change, EventType, ListPage, ListRequest, MainRevision, RawStore, Scope,
-    Source, SourceError, Stored, WatchEvent, WatchOptions, WatchRequest, WindowLimits, Write,
-    WriteOutcome, block_on,
+    Batch, BatchStream, Change, EventType, ListOptions, ListPage, ListRequest, MainRevision,
+    RawStore, Scope, Source, SourceError, Stored, WatchEvent, WatchOptions, WatchRequest,
+    WindowLimits, Write, WriteOutcome, block_on,
 };
 
 use crate::support::{
@@ -557,6 +557,37 @@ fn t_34_an_object_that_cannot_be_read_ends_its_watches_and_nothing_else() {
                 .code(),
             500
         );
+    });
+}
+
+#[test]
+fn t_34_an_index_hides_no_object_that_cannot_be_read() {
+    // WC-126: an index changes no answer, and nobody knows on which node such an object is.
+    on_both(|fixture, store, _| {
+        let start = fixture.put("ns/a", pod("ns/a", "", "n1"));
+        fixture.settle();
+        let on = |node: &str| select(from(start), "", &format!("spec.nodeName={node}"));
+        let mut one = fixture.watch(store, &Scope::All, &on("n1"));
+        let mut two = fixture.watch(store, &Scope::All, &on("n2"));
+        fixture.put("ns/b", "no JSON".into());
+        fixture.settle();
+        let list = ListOptions {
+            selector: selector("", "spec.nodeName=n1"),
+            ..ListOptions::default()
+        };
+        let listed = || fixture.list(store, &Scope::All, &list);
+        assert_eq!(listed().unwrap_err().code(), 500);
+        for watch in [&mut one, &mut two] {
+            assert!(watch.word().starts_with("ERROR 500 "));
+        }
+        // It can be read again, and the index is good for something again.
+        fixture.put("ns/b", pod("ns/b", "", "n2"));
+        fixture.settle();
+        assert_eq!(listed().unwrap().items, [format!("ns/a@{start}")]);
+        let by_index = fixture.pods.metrics().lists_by_index;
+        let cached = fixture.list(&fixture.pods, &Scope::All, &list);
+        assert_eq!(cached.unwrap().items.len(), 1);
+        assert_eq!(fixture.pods.metrics().lists_by_index, by_index + 1);
     });
 }
 
