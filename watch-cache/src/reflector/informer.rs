@@ -150,7 +150,25 @@ impl InformerBuilder {
         self
     }
 
-    /// Changes each object before it is stored (WC-518).
+    /// Changes each object before it is stored (WC-518), most often to keep less of it. Its key stays,
+    /// and so do its revisions.
+    ///
+    /// ```
+    /// use revstore_watch_cache::{InformerBuilder, JsonKind, Object};
+    ///
+    /// /// Nobody here looks at managed fields, which are half of many an object.
+    /// fn slim(informer: InformerBuilder, kind: JsonKind) -> InformerBuilder {
+    ///     informer.transform(move |object: Object| {
+    ///         let Ok(mut value) = serde_json::from_slice::<serde_json::Value>(object.value()) else {
+    ///             return object;
+    ///         };
+    ///         if let Some(metadata) = value["metadata"].as_object_mut() {
+    ///             metadata.remove("managedFields");
+    ///         }
+    ///         object.with_value(value.to_string(), &kind)
+    ///     })
+    /// }
+    /// ```
     pub fn transform(mut self, transform: impl FnMut(Object) -> Object + Send + 'static) -> Self {
         self.transform = Some(Box::new(transform));
         self

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_core::Stream as _;
 use revstore_watch_cache::{
-    Handler, Informer, InformerBuilder, MainRevision, ManualClock, Notification, Object, Random,
-    Reflector, Scope, Scoped, Selector, Subscription, Tombstone, block_on, next_blocking,
+    Handler, Informer, InformerBuilder, JsonKind, MainRevision, ManualClock, Notification, Object,
+    Random, Reflector, Scope, Scoped, Selector, Subscription, Tombstone, block_on, next_blocking,
 };
 
 use crate::support::{Fixture, config, pod, poll_once, short_window};
@@ -342,18 +342,29 @@ fn wc_508_a_resync_that_never_comes() {
 #[test]
 fn wc_518_objects_can_be_changed_before_they_are_stored() {
     let fixture = Fixture::new();
-    fixture.put_pod("ns/a");
+    let made = fixture.put("ns/a", pod("ns/a", "web", "n1"));
     fixture.settle();
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let names = seen.clone();
+    let kind = JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"]);
     let informer = informer(&fixture, fixture.clock.clone())
         .transform(move |object| {
-            names.lock().unwrap().push(object.name().to_owned());
-            object
+            let value = String::from_utf8(object.value().to_vec()).unwrap();
+            object.with_value(value.replace("web", "all"), &kind)
         })
         .build();
     let handle = informer.handle();
+    let mut subscription = handle.subscribe();
     let _running = informer.spawn();
-    block_on(handle.synced());
-    assert_eq!(*seen.lock().unwrap(), ["a"]);
+    assert!(block_on(handle.synced()));
+    let kept = handle.store().get("ns/a").unwrap();
+    assert_eq!(kept.value(), pod("ns/a", "all", "n1").as_bytes());
+    assert_eq!((kept.label("app"), kept.uid()), (Some("all"), "uid-a"));
+    assert_eq!((kept.name(), kept.namespace()), ("a", "ns"));
+    assert_eq!(kept.revision().0, made);
+    assert_eq!(handle.store().index_keys("node", "n1"), ["ns/a"]);
+    assert_eq!(next(&mut subscription), "initial a");
+    fixture.delete("ns/a");
+    let Some(Notification::Deleted(tombstone)) = next_blocking(&mut subscription) else {
+        panic!("it is gone")
+    };
+    assert_eq!(tombstone.object().label("app"), Some("all"));
 }
