@@ -40,7 +40,7 @@ pub struct RawStore {
     timers: Arc<Timers>,
 }
 
-fn internal(error: &SourceError) -> RequestError {
+pub(crate) fn internal(error: &SourceError) -> RequestError {
     RequestError::Internal(error.to_string())
 }
 

@@ -295,17 +295,7 @@ impl Resource {
     pub(crate) fn new(config: ResourceConfig, core: Arc<Core>) -> Result<Self, RequestError> {
         let place = |index: &Index| match index {
             Index::Label(key) => Ok(IndexPlace::Label(key.clone())),
-            Index::Field(field) => match field.as_str() {
-                "metadata.name" => Ok(IndexPlace::Field(FieldPlace::Name)),
-                "metadata.namespace" => Ok(IndexPlace::Field(FieldPlace::Namespace)),
-                field => {
-                    let at = config.kind.fields().iter().position(|known| known == field);
-                    at.map(|at| IndexPlace::Field(FieldPlace::Extra(at)))
-                        .ok_or_else(|| {
-                            RequestError::BadRequest(format!("field label not supported: {field}"))
-                        })
-                }
-            },
+            Index::Field(field) => FieldPlace::of(field, &*config.kind).map(IndexPlace::Field),
         };
         let indexes: Vec<IndexPlace> =
             config.indexes.iter().map(place).collect::<Result<_, _>>()?;

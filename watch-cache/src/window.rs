@@ -219,11 +219,10 @@ impl Window {
         self.events.front().map(|event| event.at)
     }
 
-    /// Appends an event and returns its number.
-    pub(crate) fn append(&mut self, event: LogEvent) -> u64 {
+    /// Appends an event, which gets the number [`Window::end`].
+    pub(crate) fn append(&mut self, event: LogEvent) {
         self.bytes += event.size_bytes();
         self.events.push_back(Arc::new(event));
-        self.end() - 1
     }
 
     /// Drops what the limits do not allow, whole revisions, and returns it for the caller to free

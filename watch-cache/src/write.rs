@@ -7,8 +7,8 @@ use revstore_engine::MainRevision;
 
 use crate::entry::Object;
 use crate::keys::ObjectRef;
-use crate::raw::RawStore;
-use crate::source::{Action, ListRequest, SourceError, Stored, Write, WriteOutcome};
+use crate::raw::{RawStore, internal};
+use crate::source::{Action, ListRequest, Stored, Write, WriteOutcome};
 use crate::status::{Conflict, RequestError};
 use crate::storage::{Preconditions, Update, UpdateFn, UpdateOptions, ValidateFn};
 
@@ -28,10 +28,6 @@ enum Decision {
     /// The object stays as it is.
     Keep(Object),
     Do(Action),
-}
-
-fn internal(error: &SourceError) -> RequestError {
-    RequestError::Internal(error.to_string())
 }
 
 impl RawStore {
