@@ -299,7 +299,7 @@ impl ResourceCache {
     ///
     /// # Errors
     /// 400 for a bad name or resource version, 504 for a revision that does not come, 429 if the
-    /// cache is stopped.
+    /// cache is stopped, 500 if the object cannot be read, or the source where it is asked.
     pub async fn get(
         &self,
         object: &ObjectRef,
@@ -332,7 +332,8 @@ impl ResourceCache {
     /// # Errors
     /// 422 and 400 for options (WC-230, WC-235), 410 for a history that is gone (WC-231, WC-234),
     /// 504 for a revision that does not come (WC-232), 429 while the cache loads or after it
-    /// stopped.
+    /// stopped, 500 if the source cannot be read, or an object of a page; without a limit that is found
+    /// among the [`Items`](crate::Items).
     pub async fn list(&self, scope: &Scope, options: &ListOptions) -> Result<List, RequestError> {
         let plan = options.plan()?;
         let core = &self.resource.core;

@@ -37,8 +37,9 @@ const POLL_BATCHES_MAX: usize = 64;
 /// polled: spawn [`Feeder::run`] on an executor, or give it a
 /// thread with [`Feeder::spawn`].
 ///
-/// Where it is dropped, also because its task is aborted or a [`Kind`](crate::Kind) panicked on what it read, the cache
-/// is stopped: watches end and requests are refused, instead of waiting for what never comes.
+/// Where it is dropped, also because its task is aborted or a [`Kind`](crate::Kind) panicked on what
+/// it read, the cache is stopped: watches end and requests are refused, instead of waiting for what
+/// never comes.
 #[derive(Debug)]
 #[must_use = "a cache without a running feeder never gets anything"]
 pub struct Feeder {

@@ -33,6 +33,46 @@ use crate::watch::{EventType, WatchEvent, seen_through};
 /// - A revision that is in the future is refused at once.
 /// - A watch from before the compacted revision has the text of WC-313 for raw stores.
 /// - Bookmarks come at the end of the initial objects, and when the source says how far it is.
+///
+/// ```
+/// use std::sync::Arc;
+/// use revstore_engine::Engine;
+/// use revstore_watch_cache::{
+///     EngineSource, GetOptions, ObjectRef, Preconditions, RawStore, ResourceConfig, Storage,
+///     SystemClock, Update, UpdateOptions, block_on,
+/// };
+/// # block_on(async {
+/// let pods = RawStore::new(
+///     Arc::new(EngineSource::new(Engine::builder().build())),
+///     ResourceConfig::namespaced("", "pods", "/pods"),
+///     Arc::new(SystemClock::new()),
+/// );
+/// let pod = ObjectRef::namespaced("ns", "a");
+/// let made = pods.create(&pod, r#"{"metadata":{"name":"a"}}"#.into(), None).await?;
+///
+/// // Whoever writes in between makes this look again, and not fail.
+/// let label = |app: &'static str| -> revstore_watch_cache::UpdateFn<'static> {
+///     Box::new(move |_| {
+///         let value = format!(r#"{{"metadata":{{"name":"a","labels":{{"app":"{app}"}}}}}}"#);
+///         Ok(Update { value: value.into(), time_to_live: None })
+///     })
+/// };
+/// let web = pods.guaranteed_update(&pod, &UpdateOptions::default(), label("web")).await?;
+/// assert!(web.revision() > made.revision());
+///
+/// // Unless that is what was asked for.
+/// let as_made = Preconditions {
+///     resource_version: Some(made.revision().to_string()),
+///     ..Preconditions::default()
+/// };
+/// let refused = pods.delete(&pod, &as_made, Box::new(|_| Ok(()))).await;
+/// assert_eq!(refused.unwrap_err().code(), 409);
+/// let found = pods.get(&pod, &GetOptions::default()).await?;
+/// assert_eq!(found.unwrap().label("app"), Some("web"));
+/// # Ok::<(), revstore_watch_cache::RequestError>(())
+/// # })?;
+/// # Ok::<(), revstore_watch_cache::RequestError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct RawStore {
     pub(crate) source: Arc<dyn Source>,

@@ -185,8 +185,8 @@ impl Core {
 
 /// A resource's cache: one feeder writes, any number of readers and watchers follow.
 ///
-/// Locks, in the order in which they may be taken: `state`, then `interests`, or that in `ready`. None is
-/// held while objects are read, filtered or encoded, nor while anybody is woken.
+/// Locks, in the order in which they may be taken: `state`, then `interests`, or that in `ready`.
+/// None is held while objects are read, filtered or encoded, nor while anybody is woken.
 #[derive(Debug)]
 pub(crate) struct Resource {
     pub(crate) config: ResourceConfig,

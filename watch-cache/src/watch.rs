@@ -169,6 +169,29 @@ pub(crate) fn seen_through(
 /// itself: it is behind, until what it needs has left the window (WC-140).
 ///
 /// Dropping it ends the watch.
+///
+/// ```
+/// use std::sync::Arc;
+/// use revstore_engine::Engine;
+/// use revstore_watch_cache::{EngineSource, ResourceConfig, Scope, WatchCache, WatchOptions, block_on};
+///
+/// let engine = Engine::builder().build();
+/// let (cache, feeder) = WatchCache::builder(Arc::new(EngineSource::new(engine.clone()))).build();
+/// let pods = cache.add(ResourceConfig::namespaced("", "pods", "/pods"))?;
+/// let _running = feeder.spawn();
+/// block_on(pods.wait_until_ready())?;
+///
+/// let behind = WatchOptions { resource_version: "1".into(), ..WatchOptions::default() };
+/// let mut watch = block_on(pods.watch(&Scope::All, &behind))?;
+/// assert!(watch.try_next().is_none(), "nothing has happened");
+/// engine.put("/pods/ns/a", r#"{"metadata":{"name":"a"}}"#)?;
+/// let event = watch.next_blocking().expect("it goes on");
+/// assert_eq!(
+///     &watch.encode(&event)[..],
+///     b"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"resourceVersion\":\"2\",\"name\":\"a\"}}}\n"
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Watch {
     resource: Arc<Resource>,
     filter: Filter,

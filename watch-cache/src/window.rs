@@ -17,6 +17,19 @@ use crate::watch::EventType;
 /// Whichever bound is reached first moves the oldest watchable revision on; revisions leave as a
 /// whole. The window never holds up a writer, and a watcher that has fallen out of it ends with
 /// 410.
+///
+/// ```
+/// use std::time::Duration;
+/// use revstore_watch_cache::{ResourceConfig, WindowLimits};
+/// // Events change often and interest few for long.
+/// let limits = WindowLimits {
+///     age: Duration::from_secs(75),
+///     bytes_max: 16 << 20,
+///     ..WindowLimits::default()
+/// };
+/// let events = ResourceConfig::namespaced("", "events", "/registry/events").window(limits);
+/// # let _ = events;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowLimits {
     /// How long an event is kept. At least [`WindowLimits::AGE_MIN`], less is raised to it.

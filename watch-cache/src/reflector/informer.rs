@@ -34,9 +34,9 @@ type ErrorFn = Box<dyn FnMut(&RequestError) + Send>;
 /// Each event goes into a [`DeltaQueue`], from there into the store, and then to the handlers: who
 /// is told of a change finds it in the store and in its indexes (WC-513).
 ///
-/// It runs when polled: spawn [`Informer::run`], or give it a thread with [`Informer::spawn`]. It is over
-/// when it is stopped or dropped, also because its task is aborted or one of its functions panicked; its
-/// handlers then hear the rest, and the end.
+/// It runs when polled: spawn [`Informer::run`], or give it a thread with [`Informer::spawn`]. It is
+/// over when it is stopped or dropped, also because its task is aborted or one of its functions
+/// panicked; its handlers then hear the rest, and the end.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -21,8 +21,8 @@ use super::{
 };
 use crate::timers::Timers;
 
-/// Keys in one answer of etcd. How many bytes that is depends on the objects: etcd bounds neither a page
-/// nor a revision, so no limit of ours may stand in their way.
+/// Keys in one answer of etcd. How many bytes that is depends on the objects: etcd bounds neither a
+/// page nor a revision, so no limit of ours may stand in their way.
 const PAGE: i64 = 1000;
 /// What the client may be sent in one message; gRPC's default of 4 MiB is less than a page of large
 /// objects has, or a watch's answer that holds one revision.
