@@ -1,16 +1,18 @@
 //! One store, seen raw and cached, and short words for what the tests do with it.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_core::future::BoxFuture;
 use futures_util::task::AtomicWaker;
 use revstore_engine::Engine;
+use revstore_tests::poll;
 use revstore_watch_cache::{
     BatchStream, EngineSource, EventStream, FeederThread, Index, JsonKind, List, ListOptions,
     ListPage, ListRequest, MainRevision, ManualClock, Object, ObjectRef, Preconditions, RawStore,
@@ -112,10 +114,10 @@ impl Fixture {
         let source: Arc<dyn Source> = Arc::new(EngineSource::new(engine.clone()));
         let builder = WatchCache::builder(source.clone()).clock(Arc::new(clock.clone()));
         let (cache, feeder) = set_up(builder).build();
-        let pods = cache.add(config.clone()).unwrap();
+        let pods = cache.add(config.clone()).expect("the only resource");
         let raw = RawStore::new(source.clone(), config, Arc::new(clock.clone()));
         let feeder = feeder.spawn();
-        block_on(pods.wait_until_ready()).unwrap();
+        block_on(pods.wait_until_ready()).expect("a cache that nobody stops");
         Self {
             over: Over::Engine,
             source,
@@ -147,14 +149,20 @@ impl Fixture {
         self.engine.as_ref().expect("the test is about the engine")
     }
 
+    /// Runs a future to its end, which must come within [`poll::LIMIT`]: what a test waits for in vain
+    /// is a failure, and not a test that never ends.
     pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
-        match &self.runtime {
-            None => block_on(future),
+        let output = match &self.runtime {
+            None => within(poll::LIMIT, future),
             #[cfg(feature = "etcd")]
-            Some(runtime) => runtime.block_on(future),
+            Some(runtime) => runtime.block_on(async {
+                let output = tokio::time::timeout(poll::LIMIT, future).await;
+                output.ok()
+            }),
             #[cfg(not(feature = "etcd"))]
             Some(never) => match *never {},
-        }
+        };
+        output.expect("what is waited for comes within the limit")
     }
 
     /// Waits until the cache has everything that was written. Over a network one wait of the cache
@@ -186,7 +194,7 @@ impl Fixture {
         let written = self
             .raw
             .guaranteed_update(&object, &options, Box::new(update));
-        self.wait(written).unwrap().revision().0
+        self.wait(written).expect("a write").revision().0
     }
 
     /// Writes a pod without anything particular, but never the same twice: that would make no
@@ -208,7 +216,7 @@ impl Fixture {
         };
         engine
             .put(format!("{PODS}/{key}"), Bytes::from(value.to_owned()))
-            .unwrap();
+            .expect("a put");
         true
     }
 
@@ -217,7 +225,7 @@ impl Fixture {
         let deleted = self
             .raw
             .delete(&object, &preconditions, Box::new(|_| Ok(())));
-        self.wait(deleted).unwrap().revision().0
+        self.wait(deleted).expect("a deletion").revision().0
     }
 
     /// Writes a key of another resource.
@@ -228,26 +236,29 @@ impl Fixture {
         let object = ObjectRef::namespaced("ns", format!("s{}", self.current()));
         let value = Bytes::from_static(b"{\"metadata\":{}}");
         self.wait(store.create(&object, value, None))
-            .unwrap()
+            .expect("a new object")
             .revision()
             .0
     }
 
     pub(crate) fn current(&self) -> i64 {
-        self.wait(self.source.current_revision()).unwrap().0
+        self.wait(self.source.current_revision())
+            .expect("a source that answers")
+            .0
     }
 
     pub(crate) fn compact(&self, revision: i64) {
         match &self.engine {
             Some(engine) => {
-                engine.compact(MainRevision(revision)).unwrap().run();
+                let compaction = engine.compact(MainRevision(revision));
+                compaction.expect("a revision that can be compacted").run();
             }
             #[cfg(feature = "etcd")]
             None => self
                 .server
                 .as_ref()
-                .unwrap()
-                .compact(self.runtime.as_ref().unwrap(), revision),
+                .expect("a server behind the client")
+                .compact(self.runtime.as_ref().expect("its runtime"), revision),
             #[cfg(not(feature = "etcd"))]
             None => unreachable!("without the feature there is only the engine"),
         }
@@ -270,7 +281,9 @@ impl Fixture {
     ) -> Events<'_> {
         Events {
             fixture: self,
-            stream: self.wait(store.watch(scope, options)).unwrap(),
+            stream: self
+                .wait(store.watch(scope, options))
+                .expect("options of a watch"),
         }
     }
 }
@@ -349,6 +362,27 @@ pub(crate) fn describe(event: &WatchEvent) -> String {
     }
 }
 
+/// Runs a future on this thread; nothing if it does not end within a time of the machine.
+fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Some(output);
+        }
+        let left = deadline.checked_duration_since(Instant::now())?;
+        thread::park_timeout(left);
+    }
+}
+
 pub(crate) fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     let mut future = Box::pin(future);
     Pin::new(&mut future)
@@ -396,7 +430,7 @@ pub(crate) fn pod(key: &str, app: &str, node: &str) -> String {
 }
 
 pub(crate) fn selector(labels: &str, fields: &str) -> Selector {
-    Selector::parse(labels, fields).unwrap()
+    Selector::parse(labels, fields).expect("a selector")
 }
 
 pub(crate) fn namespace(name: &str) -> Scope {
@@ -465,9 +499,9 @@ impl Fragile {
 
     /// Ends all open watches.
     pub(crate) fn cut(&self, why: &SourceError) {
-        let lines = std::mem::take(&mut self.held.lock().unwrap().lines);
+        let lines = std::mem::take(&mut self.held.lock().expect("no test panicked under it").lines);
         for line in lines {
-            *line.end.lock().unwrap() = Some(why.clone());
+            *line.end.lock().expect("no test panicked under it") = Some(why.clone());
             line.waker.wake();
         }
     }
@@ -476,7 +510,7 @@ impl Fragile {
     /// so, or leaves that to its revision.
     pub(crate) fn replace(&self, engine: Engine, tells: bool) {
         {
-            let mut held = self.held.lock().unwrap();
+            let mut held = self.held.lock().expect("no test panicked under it");
             held.source = EngineSource::new(engine);
             held.replacements += u64::from(tells);
         }
@@ -484,7 +518,11 @@ impl Fragile {
     }
 
     fn source(&self) -> EngineSource {
-        self.held.lock().unwrap().source.clone()
+        self.held
+            .lock()
+            .expect("no test panicked under it")
+            .source
+            .clone()
     }
 }
 
@@ -496,7 +534,10 @@ impl Source for Fragile {
         self.source().oldest_revision()
     }
     fn replacements(&self) -> u64 {
-        self.held.lock().unwrap().replacements
+        self.held
+            .lock()
+            .expect("no test panicked under it")
+            .replacements
     }
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {
         Box::pin(async move { self.source().list(request).await })
@@ -505,7 +546,7 @@ impl Source for Fragile {
         Box::pin(async move {
             let line = Arc::new(Line::default());
             let source = {
-                let mut held = self.held.lock().unwrap();
+                let mut held = self.held.lock().expect("no test panicked under it");
                 // Of a watch that is over nobody else holds the line.
                 held.lines.retain(|line| Arc::strong_count(line) > 1);
                 held.lines.push(line.clone());
@@ -514,7 +555,7 @@ impl Source for Fragile {
             let mut batches = source.watch(request).await?;
             let next = move |context: &mut Context<'_>| {
                 line.waker.register(context.waker());
-                match line.end.lock().unwrap().clone() {
+                match line.end.lock().expect("no test panicked under it").clone() {
                     Some(why) => Poll::Ready(Some(Err(why))),
                     None => batches.as_mut().poll_next(context),
                 }
