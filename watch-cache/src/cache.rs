@@ -189,13 +189,18 @@ impl WatchCache {
 
     /// Adds a resource; also while the cache runs (WC-402). It is loaded by the feeder. A resource
     /// that is there when the feeder starts has a window that reaches back as far as the source's
-    /// history (WC-144), a later one begins at the present.
+    /// history (WC-144), a later one begins at the present. One that is added to a stopped cache is
+    /// stopped.
     ///
     /// # Errors
     /// If its keys overlap with those of another resource, or an index names an unknown field.
     pub fn add(&self, config: ResourceConfig) -> Result<ResourceCache, RequestError> {
         let resource = Arc::new(Resource::new(config, self.core.clone())?);
         self.registry.add(resource.clone())?;
+        if self.core.is_stopped() {
+            // Whoever stops the cache stops what is registered by then.
+            resource.stop();
+        }
         self.core.ask_to_load();
         Ok(ResourceCache::new(resource))
     }
@@ -294,7 +299,7 @@ impl ResourceCache {
     ///
     /// # Errors
     /// 400 for a bad name or resource version, 504 for a revision that does not come, 429 if the
-    /// cache is stopped.
+    /// cache is stopped, 500 if the object cannot be read, or the source where it is asked.
     pub async fn get(
         &self,
         object: &ObjectRef,
@@ -327,7 +332,8 @@ impl ResourceCache {
     /// # Errors
     /// 422 and 400 for options (WC-230, WC-235), 410 for a history that is gone (WC-231, WC-234),
     /// 504 for a revision that does not come (WC-232), 429 while the cache loads or after it
-    /// stopped.
+    /// stopped, 500 if the source cannot be read, or an object of a page; without a limit that is found
+    /// among the [`Items`](crate::Items).
     pub async fn list(&self, scope: &Scope, options: &ListOptions) -> Result<List, RequestError> {
         let plan = options.plan()?;
         let core = &self.resource.core;
@@ -344,7 +350,7 @@ impl ResourceCache {
         };
         if delegated {
             self.resource.counters.lists_from_source.add(1);
-            return self.raw.list_objects(scope, options).await;
+            return self.raw.list_planned(scope, options, plan, limit).await;
         }
         self.resource.check_ready()?;
         self.resource.counters.lists.add(1);
@@ -486,7 +492,9 @@ impl ResourceCache {
         let registered = begin.and_then(|begin| self.resource.register(&target, begin));
         let resource = self.resource.clone();
         Ok(match registered {
-            Err(error @ RequestError::NotReady { .. }) => return Err(error),
+            Err(error @ (RequestError::NotReady { .. } | RequestError::Stopped)) => {
+                return Err(error);
+            }
             Ok(registered) => Watch::new(
                 resource,
                 target,

@@ -57,8 +57,9 @@ pub(crate) async fn check_now_and_then(core: &Core, registry: &Registry, mut ran
     };
     loop {
         // So that many caches of one source do not check at the same time.
-        let wait = interval.mul_f64(1.0 + random.unit() / 2.0);
-        core.timers.until(core.timers.now() + wait).await;
+        let wait = interval.saturating_add(interval.mul_f64(random.unit() / 2.0));
+        let due = core.timers.now().saturating_add(wait);
+        core.timers.until(due).await;
         for resource in registry.all() {
             if resource.ready.state() == Readiness::Ready {
                 // What it found is counted, and acted upon.

@@ -30,16 +30,23 @@ pub struct Entry {
 
 impl Entry {
     pub(crate) fn read(stored: Stored, kind: &dyn Kind, layout: &KeyLayout) -> Self {
-        let attributes = kind.extract(&stored.value).map(|mut attributes| {
-            attributes.labels.sort_unstable();
-            attributes.labels.shrink_to_fit();
-            attributes
-        });
         Self {
             prefix_len: layout.prefix().len().min(stored.key.len()),
             name_at: layout.name_offset(&stored.key),
-            attributes,
+            attributes: attributes(&stored.value, kind),
             stored,
+        }
+    }
+
+    fn with_value(&self, value: Bytes, kind: &dyn Kind) -> Self {
+        Self {
+            prefix_len: self.prefix_len,
+            name_at: self.name_at,
+            attributes: attributes(&value, kind),
+            stored: Stored {
+                value,
+                ..self.stored.clone()
+            },
         }
     }
 
@@ -122,6 +129,14 @@ impl Entry {
     }
 }
 
+fn attributes(value: &[u8], kind: &dyn Kind) -> Result<Attributes, Undecodable> {
+    kind.extract(value).map(|mut attributes| {
+        attributes.labels.sort_unstable();
+        attributes.labels.shrink_to_fit();
+        attributes
+    })
+}
+
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry")
@@ -152,6 +167,16 @@ impl Object {
     /// The entry, shown with another revision.
     pub(crate) fn shown_at(entry: Arc<Entry>, revision: MainRevision) -> Self {
         Self { entry, revision }
+    }
+
+    /// The same object with other bytes, which `kind` reads as it does those of the store. Key and
+    /// revisions stay. What for: [`InformerBuilder::transform`](crate::InformerBuilder::transform).
+    #[must_use]
+    pub fn with_value(&self, value: impl Into<Bytes>, kind: &dyn Kind) -> Self {
+        Self {
+            entry: Arc::new(self.entry.with_value(value.into(), kind)),
+            revision: self.revision,
+        }
     }
 
     /// The resource version to show.

@@ -36,6 +36,10 @@ const POLL_BATCHES_MAX: usize = 64;
 /// WC-113). Now and then it compares the resources with the source (WC-135). Nothing moves unless it is
 /// polled: spawn [`Feeder::run`] on an executor, or give it a
 /// thread with [`Feeder::spawn`].
+///
+/// Where it is dropped, also because its task is aborted or a [`Kind`](crate::Kind) panicked on what
+/// it read, the cache is stopped: watches end and requests are refused, instead of waiting for what
+/// never comes.
 #[derive(Debug)]
 #[must_use = "a cache without a running feeder never gets anything"]
 pub struct Feeder {
@@ -61,6 +65,15 @@ impl Drop for FeederThread {
     }
 }
 
+impl Drop for Feeder {
+    fn drop(&mut self) {
+        self.core.stop();
+        for resource in self.registry.all() {
+            resource.stop();
+        }
+    }
+}
+
 /// What the feeder found out.
 enum Next {
     Batch(Batch),
@@ -82,7 +95,8 @@ impl Feeder {
     }
 
     /// Runs until the cache is stopped. Errors of the source end up in
-    /// [`ResourceCache::readiness`](crate::ResourceCache::readiness) and are retried.
+    /// [`ResourceCache::readiness`](crate::ResourceCache::readiness) and are retried. Dropping the
+    /// future stops the cache.
     pub async fn run(self) {
         let random = self.random.clone();
         let checks = consistency::check_now_and_then(&self.core, &self.registry, random);
@@ -96,9 +110,6 @@ impl Feeder {
             checks.as_mut().poll(context)
         })
         .await;
-        for resource in self.registry.all() {
-            resource.stop();
-        }
     }
 
     async fn feed(&self) {

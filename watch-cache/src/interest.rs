@@ -131,6 +131,15 @@ impl Interests {
         let Some(entry) = states[1].or(states[0]) else {
             return;
         };
+        if states.iter().flatten().any(|entry| entry.fault().is_some()) {
+            // Nobody can tell whose index value it has, so all must come upon it (T-34).
+            for signal in self.all() {
+                if signal.note(event) {
+                    woken.push(signal.clone());
+                }
+            }
+            return;
+        }
         self.note_listed(event, &Interest::All, woken);
         self.note_listed(event, &Interest::Namespace(entry.namespace()), woken);
         self.note_listed(event, &Interest::Name(entry.name()), woken);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use revstore_engine::MainRevision;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::entry::Entry;
@@ -37,8 +37,18 @@ struct Metadata<'a> {
     uid: Option<String>,
     #[serde(default)]
     labels: Option<HashMap<String, String>>,
-    #[serde(default, borrow, rename = "resourceVersion")]
+    #[serde(
+        default,
+        borrow,
+        rename = "resourceVersion",
+        deserialize_with = "whatever"
+    )]
     resource_version: Option<&'a RawValue>,
+}
+
+/// The value as it is written, also if that is `null`.
+fn whatever<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(value).map(Some)
 }
 
 impl JsonKind {
@@ -109,6 +119,10 @@ impl Kind for JsonKind {
         let raw = top
             .get("metadata")
             .ok_or_else(|| Undecodable("missing field `metadata`".into()))?;
+        // An array would be read as well, field by field.
+        if !raw.get().starts_with('{') {
+            return Err(Undecodable("`metadata` is no object".into()));
+        }
         let metadata: Metadata<'_> = serde_json::from_str(raw.get()).map_err(undecodable)?;
         let mut parsed: HashMap<&str, serde_json::Value> = HashMap::new();
         let mut fields = Vec::with_capacity(self.fields.len());
@@ -249,9 +263,22 @@ mod tests {
             r#"{"metadata":{"name":"a","resourceVersion":"9"},"x":1}"#,
         );
         check(
+            r#"{"metadata":{"resourceVersion":null}}"#,
+            r#"{"metadata":{"resourceVersion":"9"}}"#,
+        );
+        check(
             "{\n\"metadata\":{\"name\":\"a\"}}",
             r#"{ "metadata":{"resourceVersion":"9","name":"a"}}"#,
         );
+    }
+
+    #[test]
+    fn metadata_that_is_no_object_is_no_metadata() {
+        let kind = JsonKind::new("v1", "Pod");
+        for metadata in ["[]", r#"["uid",{},1]"#, "null", "1", r#""name""#] {
+            let value = format!("{{\"metadata\": {metadata} }}");
+            assert!(kind.extract(value.as_bytes()).is_err(), "{value}");
+        }
     }
 
     #[test]

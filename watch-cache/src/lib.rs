@@ -46,7 +46,8 @@
 //!
 //! # When things go wrong
 //! - The source cannot be reached: requests are answered from what there is, except those for the most
-//!   recent state; the feeder tries again every second and goes on where it was.
+//!   recent state or for that of one revision, further pages among them, which end with 500; the feeder
+//!   tries again every second and goes on where it was.
 //! - The source has compacted what the feeder needs: the cache loads anew, its watches end (WC-115).
 //! - The source is another store than before, restored from a backup or begun anew: the cache loads
 //!   it, its watches end with 410, and so do those from revisions that only the old store had. Who was
@@ -54,15 +55,17 @@
 //!   be told from its own clients.
 //! - The cache differs from its source, which a check every few minutes would find (WC-135): the source
 //!   answers until the cache is loaded anew.
+//! - The feeder is gone, because it was dropped or panicked: the cache is stopped.
 //! - A client is slow: it is behind, and ends with 410 once the window has passed it (WC-124).
 //!
 //! # Reading the source
 //! `feeder.rs` is the heart: apply, publish, wake. `resource.rs` holds what it applies to: the
 //! objects (`tree.rs`), the window (`window.rs`) and who watches (`interest.rs`); `watermark.rs` is
-//! what it publishes. `consistency.rs` looks now and then whether all of it is true. `cache.rs` answers requests: `options.rs` decides which row of the tables one
-//! is, `list.rs` puts lists together, `watch.rs` is the cursor. `raw.rs` and `write.rs` do the same
-//! without a cache. `source/` is where data comes from, `reflector/` the client's side. `metrics.rs`
-//! and `histogram.rs` hold what is counted (section H).
+//! what it publishes. `consistency.rs` looks now and then whether all of it is true. `cache.rs`
+//! answers requests: `options.rs` decides which row of the tables one is, `list.rs` puts lists
+//! together, `watch.rs` is the cursor. `raw.rs` and `write.rs` do the same without a cache. `source/`
+//! is where data comes from, `reflector/` the client's side. `metrics.rs` and `histogram.rs` hold what
+//! is counted (section H).
 
 mod blocking;
 mod cache;

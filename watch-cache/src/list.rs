@@ -24,6 +24,15 @@ const SCAN_PAGE_MAX: usize = 10_000;
 /// The objects of a list without a limit are filtered while they are read, so that a list of any
 /// size costs one object and its encoder's buffer (WC-143). They come from one immutable snapshot:
 /// no lock is held (WC-130), and nothing of a later revision is among them.
+///
+/// ```
+/// use revstore_watch_cache::{List, RequestError};
+///
+/// /// The names of a list, none of whose objects is kept.
+/// fn names(list: List) -> Result<Vec<String>, RequestError> {
+///     list.items.map(|object| object.map(|object| object.name().to_owned())).collect()
+/// }
+/// ```
 #[derive(Debug)]
 pub struct List {
     /// `metadata.resourceVersion`.

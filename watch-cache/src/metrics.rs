@@ -94,8 +94,10 @@ counters! {
         consistent_reads,
         /// The same with `fallback="true"`: the cache was stuck, the source answered (WC-233).
         consistent_read_fallbacks,
-        /// `apiserver_cache_list_total`: lists that the cache answered.
+        /// `apiserver_cache_list_total`: lists that came while the cache was ready.
         lists,
+        /// Those of them that an index answered: `{index}` of the same.
+        lists_by_index,
         /// Lists that it left to its source: while it loads, and where its window does not reach.
         lists_from_source,
         /// `apiserver_cache_list_fetched_objects_total`.
@@ -118,8 +120,6 @@ counters! {
         consistency_checks_failed,
         /// `apiserver_storage_consistency_checks_total{status="error"}`: the source could not be read.
         consistency_checks_aborted,
-        /// Those of them that an index answered: `{index}` of the same.
-        lists_by_index,
         /// Bytes of objects and events that were written for clients.
         bytes_written,
         /// `watch_cache_capacity_increase_total`.

@@ -9,6 +9,13 @@ use crate::status::{Cause, RequestError};
 use crate::token::ContinueToken;
 
 /// Options of a get. `resourceVersionMatch` is none of them (C.2).
+///
+/// ```
+/// use revstore_watch_cache::GetOptions;
+/// let latest = GetOptions::default();
+/// let cheap = GetOptions { resource_version: "0".into() };
+/// # let _ = (latest, cheap);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GetOptions {
     /// Unset (empty): the most recent state. `0`: any. A number: not older than that.
@@ -40,7 +47,25 @@ pub struct ListOptions {
     pub selector: Selector,
 }
 
-/// Options of a watch, as text where clients send text.
+/// Options of a watch, as text where clients send text. The default begins with all present objects.
+///
+/// ```
+/// use revstore_watch_cache::WatchOptions;
+/// // What happens behind a list, and how far the watch is while nothing does.
+/// let behind = |list: &str| WatchOptions {
+///     resource_version: list.into(),
+///     allow_bookmarks: true,
+///     ..WatchOptions::default()
+/// };
+/// // The state, a bookmark at its end, and what happens then, in one stream.
+/// let watch_list = WatchOptions {
+///     resource_version_match: "NotOlderThan".into(),
+///     send_initial_events: Some(true),
+///     allow_bookmarks: true,
+///     ..WatchOptions::default()
+/// };
+/// # let _ = (behind("7"), watch_list);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchOptions {
     /// Empty: unset. Chooses the start with [`WatchOptions::send_initial_events`] (WC-310).

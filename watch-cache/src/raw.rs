@@ -33,6 +33,46 @@ use crate::watch::{EventType, WatchEvent, seen_through};
 /// - A revision that is in the future is refused at once.
 /// - A watch from before the compacted revision has the text of WC-313 for raw stores.
 /// - Bookmarks come at the end of the initial objects, and when the source says how far it is.
+///
+/// ```
+/// use std::sync::Arc;
+/// use revstore_engine::Engine;
+/// use revstore_watch_cache::{
+///     EngineSource, GetOptions, ObjectRef, Preconditions, RawStore, ResourceConfig, Storage,
+///     SystemClock, Update, UpdateOptions, block_on,
+/// };
+/// # block_on(async {
+/// let pods = RawStore::new(
+///     Arc::new(EngineSource::new(Engine::builder().build())),
+///     ResourceConfig::namespaced("", "pods", "/pods"),
+///     Arc::new(SystemClock::new()),
+/// );
+/// let pod = ObjectRef::namespaced("ns", "a");
+/// let made = pods.create(&pod, r#"{"metadata":{"name":"a"}}"#.into(), None).await?;
+///
+/// // Whoever writes in between makes this look again, and not fail.
+/// let label = |app: &'static str| -> revstore_watch_cache::UpdateFn<'static> {
+///     Box::new(move |_| {
+///         let value = format!(r#"{{"metadata":{{"name":"a","labels":{{"app":"{app}"}}}}}}"#);
+///         Ok(Update { value: value.into(), time_to_live: None })
+///     })
+/// };
+/// let web = pods.guaranteed_update(&pod, &UpdateOptions::default(), label("web")).await?;
+/// assert!(web.revision() > made.revision());
+///
+/// // Unless that is what was asked for.
+/// let as_made = Preconditions {
+///     resource_version: Some(made.revision().to_string()),
+///     ..Preconditions::default()
+/// };
+/// let refused = pods.delete(&pod, &as_made, Box::new(|_| Ok(()))).await;
+/// assert_eq!(refused.unwrap_err().code(), 409);
+/// let found = pods.get(&pod, &GetOptions::default()).await?;
+/// assert_eq!(found.unwrap().label("app"), Some("web"));
+/// # Ok::<(), revstore_watch_cache::RequestError>(())
+/// # })?;
+/// # Ok::<(), revstore_watch_cache::RequestError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct RawStore {
     pub(crate) source: Arc<dyn Source>,
@@ -40,7 +80,7 @@ pub struct RawStore {
     timers: Arc<Timers>,
 }
 
-fn internal(error: &SourceError) -> RequestError {
+pub(crate) fn internal(error: &SourceError) -> RequestError {
     RequestError::Internal(error.to_string())
 }
 
@@ -111,6 +151,17 @@ impl RawStore {
     ) -> Result<List, RequestError> {
         let plan = options.plan()?;
         let limit = options.limit_for(&plan, true);
+        self.list_planned(scope, options, plan, limit).await
+    }
+
+    /// A list whose options were read, with the limit that holds for it.
+    pub(crate) async fn list_planned(
+        &self,
+        scope: &Scope,
+        options: &ListOptions,
+        plan: ListPlan,
+        limit: Option<usize>,
+    ) -> Result<List, RequestError> {
         let reader = self.config.reader();
         let narrow = options.continue_token.is_empty();
         let target = Target::new(&reader, scope, &options.selector, narrow)?;
@@ -136,7 +187,8 @@ impl RawStore {
         let target = Target::new(&reader, scope, &options.selector, true)?;
         let begun = self.begin(&reader, &target, plan).await;
         let timeout = options.timeout.map(|timeout| {
-            let (timers, due) = (self.timers.clone(), self.timers.now() + timeout);
+            let timers = self.timers.clone();
+            let due = timers.now().saturating_add(timeout);
             Box::pin(async move { timers.until(due).await }) as BoxFuture<'static, ()>
         });
         let mut watch = RawWatch {
@@ -197,6 +249,9 @@ fn watch_failed(error: SourceError) -> RequestError {
         other => internal(&other),
     }
 }
+
+/// Batches without an event for the reader that one poll takes before it lets others run.
+const POLL_BATCHES_MAX: usize = 64;
 
 /// A watch of the source, filtered.
 struct RawWatch {
@@ -276,6 +331,7 @@ impl Stream for RawWatch {
     type Item = WatchEvent;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
+        let mut taken = 0;
         loop {
             if self.ended {
                 return Poll::Ready(None);
@@ -299,6 +355,11 @@ impl Stream for RawWatch {
                 self.ended = true;
                 continue;
             };
+            if taken == POLL_BATCHES_MAX {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            taken += 1;
             match batches.as_mut().poll_next(context) {
                 Poll::Ready(Some(Ok(batch))) => self.take(batch),
                 Poll::Ready(Some(Err(error))) => {

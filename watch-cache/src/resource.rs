@@ -185,8 +185,8 @@ impl Core {
 
 /// A resource's cache: one feeder writes, any number of readers and watchers follow.
 ///
-/// Locks, in the order in which they may be taken: `state`, then `interests`. Neither is held
-/// while objects are read, filtered or encoded, nor while anybody is woken.
+/// Locks, in the order in which they may be taken: `state`, then `interests`, or that in `ready`.
+/// None is held while objects are read, filtered or encoded, nor while anybody is woken.
 #[derive(Debug)]
 pub(crate) struct Resource {
     pub(crate) config: ResourceConfig,
@@ -208,6 +208,8 @@ struct State {
     by_index: Vec<Tree<Indexed>>,
     /// Of the keys and values of `objects`.
     object_bytes: u64,
+    /// Those of `objects` that cannot be read: no index knows where they belong.
+    unreadable: usize,
     window: Window,
     /// Counts loads: a watcher of an earlier one ends (WC-115).
     generation: u64,
@@ -225,7 +227,8 @@ struct State {
 pub(crate) struct Snapshot {
     pub(crate) revision: MainRevision,
     pub(crate) objects: Tree<Arc<Entry>>,
-    /// Empty for a state of the past.
+    /// Empty for a state of the past, and where some object cannot be read: every request that would
+    /// come upon it without an index must come upon it (WC-126, T-34).
     by_index: Vec<Tree<Indexed>>,
 }
 
@@ -292,17 +295,7 @@ impl Resource {
     pub(crate) fn new(config: ResourceConfig, core: Arc<Core>) -> Result<Self, RequestError> {
         let place = |index: &Index| match index {
             Index::Label(key) => Ok(IndexPlace::Label(key.clone())),
-            Index::Field(field) => match field.as_str() {
-                "metadata.name" => Ok(IndexPlace::Field(FieldPlace::Name)),
-                "metadata.namespace" => Ok(IndexPlace::Field(FieldPlace::Namespace)),
-                field => {
-                    let at = config.kind.fields().iter().position(|known| known == field);
-                    at.map(|at| IndexPlace::Field(FieldPlace::Extra(at)))
-                        .ok_or_else(|| {
-                            RequestError::BadRequest(format!("field label not supported: {field}"))
-                        })
-                }
-            },
+            Index::Field(field) => FieldPlace::of(field, &*config.kind).map(IndexPlace::Field),
         };
         let indexes: Vec<IndexPlace> =
             config.indexes.iter().map(place).collect::<Result<_, _>>()?;
@@ -311,6 +304,7 @@ impl Resource {
             objects: Tree::default(),
             by_index: indexes.iter().map(|_| Tree::default()).collect(),
             object_bytes: 0,
+            unreadable: 0,
             generation: 0,
             replaced: (0, None),
             loaded: MainRevision(0),
@@ -365,7 +359,10 @@ impl Resource {
         Snapshot {
             revision: self.newest(&state),
             objects: state.objects.clone(),
-            by_index: state.by_index.clone(),
+            by_index: match state.unreadable {
+                0 => state.by_index.clone(),
+                _ => Vec::new(),
+            },
         }
     }
 
@@ -416,9 +413,10 @@ impl Resource {
         let mut objects = Tree::default();
         let mut by_index: Vec<Tree<Indexed>> =
             self.indexes.iter().map(|_| Tree::default()).collect();
-        let mut object_bytes = 0;
+        let (mut object_bytes, mut unreadable) = (0, 0);
         for entry in entries {
             object_bytes += entry.stored_bytes();
+            unreadable += usize::from(entry.fault().is_some());
             index(&self.indexes, &mut by_index, None, Some(&entry));
             objects.insert(entry);
         }
@@ -427,6 +425,7 @@ impl Resource {
             let old = std::mem::replace(&mut state.objects, objects);
             let old = (old, std::mem::replace(&mut state.by_index, by_index));
             state.object_bytes = object_bytes;
+            state.unreadable = unreadable;
             state.window.reset(revision);
             state.generation += 1;
             state.loaded = revision;
@@ -516,6 +515,10 @@ impl Resource {
                     entry.as_ref().map_or(0, |entry| entry.stored_bytes())
                 };
                 state.object_bytes = state.object_bytes + bytes(&new) - bytes(&old);
+                let faults = |entry: &Option<Arc<Entry>>| {
+                    usize::from(entry.as_ref().is_some_and(|entry| entry.fault().is_some()))
+                };
+                state.unreadable = state.unreadable + faults(&new) - faults(&old);
                 let at = state.window.end();
                 let before = woken.len();
                 let states = [old.as_deref(), new.as_deref()];
@@ -557,6 +560,9 @@ impl Resource {
         );
         let signal = Arc::new(Signal::new());
         let state = self.state.read();
+        // Under the lock: a cache that is to be loaded anew says so before its state changes, so a
+        // state that is to be forgotten is told to nobody as the present one.
+        self.check_ready()?;
         let newest = self.newest(&state);
         let (after, initial) = match begin {
             Begin::State => (newest, Some(state.objects.walk(&target.scan.start))),
@@ -587,8 +593,8 @@ impl Resource {
         self.interests.lock().remove(listed, id);
     }
 
-    /// What comes next for a watcher.
-    pub(crate) fn refill(&self, signal: &Signal, generation: u64) -> Refill {
+    /// What comes next for a watcher that wants nothing up to `after`.
+    pub(crate) fn refill(&self, signal: &Signal, generation: u64, after: MainRevision) -> Refill {
         // Before the lock: what was applied before the stop is seen.
         let stopped = self.core.is_stopped();
         let state = self.state.read();
@@ -607,9 +613,12 @@ impl Resource {
                 Refill::Idle(watermark)
             };
         };
-        if from < state.window.first() {
-            return Refill::Lost(state.window.oldest_start());
+        let oldest = state.window.oldest_start();
+        // What left from before a start in the future was not for it (WC-315).
+        if from < state.window.first() && after < oldest {
+            return Refill::Lost(oldest);
         }
+        let from = from.max(state.window.first());
         let events = state.window.copy(from, COPY_EVENTS);
         let next = from + events.len() as u64;
         let at_end = next >= state.window.end();
@@ -681,6 +690,47 @@ fn index(
         }
         if let (Some(new), Some(to)) = (new, &to) {
             tree.insert(Indexed::new(to, new.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use revstore_engine::{Engine, ManualClock};
+
+    use super::*;
+    use crate::keys::Scope;
+    use crate::selector::Selector;
+    use crate::source::EngineSource;
+
+    #[test]
+    fn wc_120_nobody_is_registered_while_the_state_is_to_be_replaced() {
+        let clock = Arc::new(ManualClock::new());
+        let source = Arc::new(EngineSource::new(Engine::builder().build()));
+        let settings = Settings {
+            freshness_wait: Duration::ZERO,
+            bookmark_period: Duration::ZERO,
+            future_grace: None,
+            honor_limit_at_rv0: false,
+            consistency_interval: None,
+        };
+        let core = Arc::new(Core::new(source, clock, settings));
+        let config = ResourceConfig::namespaced("", "pods", "/pods");
+        let pods = Resource::new(config, core).unwrap();
+        let reader = pods.reader();
+        let target = Target::new(&reader, &Scope::All, &Selector::default(), true).unwrap();
+        pods.replace(MainRevision(7), Vec::new());
+        pods.ready.set(Readiness::Ready);
+        assert!(pods.register(&target, Begin::State).is_ok());
+        // Another thread may be between its look whether the cache is ready and this, when the store
+        // turns out to be another one.
+        pods.ready.set(Readiness::Pending {
+            since: Duration::ZERO,
+            cause: None,
+        });
+        for begin in [Begin::State, Begin::After(Some(MainRevision(7)))] {
+            let refused = pods.register(&target, begin).unwrap_err();
+            assert_eq!(refused.code(), 429);
         }
     }
 }

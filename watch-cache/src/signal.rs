@@ -30,7 +30,7 @@ impl Signal {
 
     // Relaxed, all three: the feed changes `pending` only under the write lock of the resource's
     // state, the watcher only under its read lock. That lock orders them; the atomic is there
-    // because watchers share the read lock.
+    // because watchers share the read lock, and for looks without it, which are guesses.
 
     pub(crate) fn pending(&self) -> Option<u64> {
         Some(self.pending.load(Ordering::Relaxed)).filter(|at| *at != NONE)

@@ -169,6 +169,29 @@ pub(crate) fn seen_through(
 /// itself: it is behind, until what it needs has left the window (WC-140).
 ///
 /// Dropping it ends the watch.
+///
+/// ```
+/// use std::sync::Arc;
+/// use revstore_engine::Engine;
+/// use revstore_watch_cache::{EngineSource, ResourceConfig, Scope, WatchCache, WatchOptions, block_on};
+///
+/// let engine = Engine::builder().build();
+/// let (cache, feeder) = WatchCache::builder(Arc::new(EngineSource::new(engine.clone()))).build();
+/// let pods = cache.add(ResourceConfig::namespaced("", "pods", "/pods"))?;
+/// let _running = feeder.spawn();
+/// block_on(pods.wait_until_ready())?;
+///
+/// let behind = WatchOptions { resource_version: "1".into(), ..WatchOptions::default() };
+/// let mut watch = block_on(pods.watch(&Scope::All, &behind))?;
+/// assert!(watch.try_next().is_none(), "nothing has happened");
+/// engine.put("/pods/ns/a", r#"{"metadata":{"name":"a"}}"#)?;
+/// let event = watch.next_blocking().expect("it goes on");
+/// assert_eq!(
+///     &watch.encode(&event)[..],
+///     b"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"resourceVersion\":\"2\",\"name\":\"a\"}}}\n"
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Watch {
     resource: Arc<Resource>,
     filter: Filter,
@@ -208,6 +231,8 @@ struct Initial {
 const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
 /// Rounds without an event for the reader that one poll takes before it lets others run.
 const POLL_ROUNDS_MAX: usize = 64;
+/// Objects to begin with that one poll looks at without finding one for the reader.
+const POLL_OBJECTS_MAX: usize = 1000;
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -252,8 +277,10 @@ impl Watch {
             events: VecDeque::new(),
             bookmarks,
             next_bookmark: None,
-            deadline: timeout.map(|timeout| now + timeout),
-            future_deadline: grace.filter(|_| is_future).map(|grace| now + grace),
+            deadline: timeout.map(|timeout| now.saturating_add(timeout)),
+            future_deadline: grace
+                .filter(|_| is_future)
+                .map(|grace| now.saturating_add(grace)),
             armed: None,
             failure: None,
             ended: false,
@@ -297,8 +324,13 @@ impl Watch {
     pub fn try_next(&mut self) -> Option<WatchEvent> {
         let mut context = Context::from_waker(std::task::Waker::noop());
         for _ in 0..POLL_ROUNDS_MAX {
-            if let Poll::Ready(event) = self.poll(&mut context) {
-                return event;
+            loop {
+                if let Poll::Ready(event) = self.poll(&mut context) {
+                    return event;
+                }
+                if self.initial.is_none() {
+                    break;
+                }
             }
             // A poll that only looked long enough says so by what is left for it.
             self.signal.pending()?;
@@ -320,8 +352,9 @@ impl Watch {
                 return Poll::Ready(Some(self.fail(*error)));
             }
             let ready = match self.next_initial() {
-                Some(event) => Some(event),
-                None => self.next_of_copied(),
+                Poll::Ready(Some(event)) => Some(event),
+                Poll::Ready(None) => self.next_of_copied(),
+                Poll::Pending => break,
             };
             if let Some(event) = ready {
                 return Poll::Ready(Some(event));
@@ -347,7 +380,8 @@ impl Watch {
             self.end();
             return Some(Poll::Ready(None));
         }
-        match self.resource.refill(&self.signal, self.generation) {
+        let resource = &self.resource;
+        match resource.refill(&self.signal, self.generation, self.after) {
             Refill::Events(events, through) => {
                 if let Some(oldest) = events.first() {
                     let counters = &self.resource.counters;
@@ -410,8 +444,13 @@ impl Watch {
         None
     }
 
-    fn next_initial(&mut self) -> Option<WatchEvent> {
-        let initial = self.initial.as_mut()?;
+    /// The next of the objects to begin with; nothing behind the last one. Pending if it has looked at
+    /// many that are not wanted.
+    fn next_initial(&mut self) -> Poll<Option<WatchEvent>> {
+        let Some(initial) = self.initial.as_mut() else {
+            return Poll::Ready(None);
+        };
+        let mut looked_at = 0;
         for entry in &mut initial.walk {
             if *entry.key() >= *initial.end {
                 break;
@@ -419,23 +458,28 @@ impl Watch {
             match readable(entry) {
                 Ok(entry) if self.filter.passes(&entry) => {
                     self.resource.counters.init_events.add(1);
-                    return Some(WatchEvent::own(EventType::Added, Object::new(entry)));
+                    let event = WatchEvent::own(EventType::Added, Object::new(entry));
+                    return Poll::Ready(Some(event));
                 }
                 Ok(_) => {}
                 Err(error) => {
                     self.failure = Some(Box::new(error));
-                    return None;
+                    return Poll::Ready(None);
                 }
+            }
+            looked_at += 1;
+            if looked_at == POLL_OBJECTS_MAX {
+                return Poll::Pending;
             }
         }
         let (bookmark, begun) = (initial.bookmark, initial.begun);
         self.initial = None;
         let now = self.resource.core.timers.now();
         self.resource.counters.watch_list_us.since(begun, now);
-        bookmark.then_some(WatchEvent::Bookmark {
+        Poll::Ready(bookmark.then_some(WatchEvent::Bookmark {
             revision: self.after,
             initial_events_end: true,
-        })
+        }))
     }
 
     fn next_of_copied(&mut self) -> Option<WatchEvent> {
@@ -490,7 +534,7 @@ impl Watch {
         if !self.bookmarks {
             return;
         }
-        let periodic = now + self.resource.core.settings.bookmark_period;
+        let periodic = now.saturating_add(self.resource.core.settings.bookmark_period);
         let last = self
             .deadline
             .and_then(|deadline| deadline.checked_sub(BOOKMARK_BEFORE_DEADLINE))

@@ -72,7 +72,7 @@ impl Watermark {
         if self.load() >= revision {
             return true;
         }
-        let deadline = timers.now() + limit;
+        let deadline = timers.now().saturating_add(limit);
         let mut wait = Wait {
             watermark: self,
             revision,

@@ -17,6 +17,19 @@ use crate::watch::EventType;
 /// Whichever bound is reached first moves the oldest watchable revision on; revisions leave as a
 /// whole. The window never holds up a writer, and a watcher that has fallen out of it ends with
 /// 410.
+///
+/// ```
+/// use std::time::Duration;
+/// use revstore_watch_cache::{ResourceConfig, WindowLimits};
+/// // Events change often and interest few for long.
+/// let limits = WindowLimits {
+///     age: Duration::from_secs(75),
+///     bytes_max: 16 << 20,
+///     ..WindowLimits::default()
+/// };
+/// let events = ResourceConfig::namespaced("", "events", "/registry/events").window(limits);
+/// # let _ = events;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowLimits {
     /// How long an event is kept. At least [`WindowLimits::AGE_MIN`], less is raised to it.
@@ -219,11 +232,10 @@ impl Window {
         self.events.front().map(|event| event.at)
     }
 
-    /// Appends an event and returns its number.
-    pub(crate) fn append(&mut self, event: LogEvent) -> u64 {
+    /// Appends an event, which gets the number [`Window::end`].
+    pub(crate) fn append(&mut self, event: LogEvent) {
         self.bytes += event.size_bytes();
         self.events.push_back(Arc::new(event));
-        self.end() - 1
     }
 
     /// Drops what the limits do not allow, whole revisions, and returns it for the caller to free
@@ -232,7 +244,7 @@ impl Window {
         let mut evicted = Vec::new();
         let newest = self.events.back().map(|event| event.revision);
         while let Some(oldest) = self.events.front() {
-            let over = oldest.at + self.limits.age < now
+            let over = oldest.at.saturating_add(self.limits.age) < now
                 || self.bytes() > self.limits.bytes_max
                 || self.events.len() > self.limits.events_max;
             let revision = oldest.revision;

@@ -7,8 +7,8 @@ use revstore_engine::MainRevision;
 
 use crate::entry::Object;
 use crate::keys::ObjectRef;
-use crate::raw::RawStore;
-use crate::source::{Action, ListRequest, SourceError, Stored, Write, WriteOutcome};
+use crate::raw::{RawStore, internal};
+use crate::source::{Action, ListRequest, Stored, Write, WriteOutcome};
 use crate::status::{Conflict, RequestError};
 use crate::storage::{Preconditions, Update, UpdateFn, UpdateOptions, ValidateFn};
 
@@ -23,8 +23,11 @@ struct Basis {
     fresh: bool,
 }
 
-fn internal(error: &SourceError) -> RequestError {
-    RequestError::Internal(error.to_string())
+/// What a write comes to, once it is decided.
+enum Decision {
+    /// The object stays as it is.
+    Keep(Object),
+    Do(Action),
 }
 
 impl RawStore {
@@ -55,48 +58,23 @@ impl RawStore {
         guess: Option<Object>,
         mut update: UpdateFn<'_>,
     ) -> Result<Object, RequestError> {
-        let key = self.config.layout.key(object)?;
-        let mut basis = self.basis(&key, guess).await?;
-        for _ in 0..ATTEMPTS_MAX {
-            let seen = basis.object.clone();
-            let decided = self
-                .check(
-                    object,
-                    seen.as_ref(),
-                    &options.preconditions,
-                    options.create_if_missing,
-                )
-                .and_then(|()| update(seen.as_ref()));
-            let same = |update: &Update, seen: &Object| update.value == seen.value();
-            let update = match decided {
-                Err(error) if basis.fresh => return Err(error),
-                Err(_) => {
-                    basis = self.look(&key).await?;
-                    continue;
-                }
-                Ok(update) => update,
-            };
-            if let Some(seen) = seen.as_ref().filter(|seen| same(&update, seen)) {
-                if basis.fresh {
-                    // WC-204: nothing to write.
-                    return Ok(seen.clone());
-                }
-                basis = self.look(&key).await?;
-                continue;
-            }
-            let expected = seen.as_ref().map(|seen| seen.entry().mod_revision());
-            let action = Action::Put {
-                value: update.value.clone(),
-                time_to_live: update.time_to_live,
-            };
-            match self.write(&key, expected, action).await? {
-                WriteOutcome::Done(revision) => {
-                    return Ok(self.written(key, update.value, seen.as_ref(), revision));
-                }
-                WriteOutcome::Differs(found) => basis = self.found(found),
-            }
-        }
-        Err(self.conflict(object, Conflict::Modified))
+        let (preconditions, may_be_missing) = (&options.preconditions, options.create_if_missing);
+        self.decided(object, guess, |seen| {
+            self.check(object, seen, preconditions, may_be_missing)?;
+            let Update {
+                value,
+                time_to_live,
+            } = update(seen)?;
+            Ok(match seen {
+                // WC-204: nothing to write.
+                Some(seen) if value == seen.value() => Decision::Keep(seen.clone()),
+                _ => Decision::Do(Action::Put {
+                    value,
+                    time_to_live,
+                }),
+            })
+        })
+        .await
     }
 
     pub(crate) async fn delete_object(
@@ -106,25 +84,45 @@ impl RawStore {
         guess: Option<Object>,
         mut validate: ValidateFn<'_>,
     ) -> Result<Object, RequestError> {
+        self.decided(object, guess, |seen| {
+            self.check(object, seen, preconditions, false)?;
+            seen.map_or(Ok(()), &mut validate)?;
+            Ok(Decision::Do(Action::Delete))
+        })
+        .await
+    }
+
+    /// Does what `decide` makes of an object, as often as it takes until nobody else changed it in
+    /// between. A refusal, or that nothing is to be done, is believed of fresh state only (WC-105).
+    async fn decided(
+        &self,
+        object: &ObjectRef,
+        guess: Option<Object>,
+        mut decide: impl FnMut(Option<&Object>) -> Result<Decision, RequestError>,
+    ) -> Result<Object, RequestError> {
         let key = self.config.layout.key(object)?;
         let mut basis = self.basis(&key, guess).await?;
         for _ in 0..ATTEMPTS_MAX {
-            let seen = basis.object.clone();
-            let decided = self
-                .check(object, seen.as_ref(), preconditions, false)
-                .and_then(|()| seen.as_ref().map_or(Ok(()), &mut validate));
-            match (decided, seen) {
-                (Err(error), _) if basis.fresh => return Err(error),
-                (Ok(()), Some(seen)) => {
-                    let expected = Some(seen.entry().mod_revision());
-                    match self.write(&key, expected, Action::Delete).await? {
-                        WriteOutcome::Done(revision) => {
-                            return Ok(Object::shown_at(seen.entry().clone(), revision));
-                        }
-                        WriteOutcome::Differs(found) => basis = self.found(found),
-                    }
+            let seen = basis.object.as_ref();
+            let action = match decide(seen) {
+                Ok(Decision::Do(action)) => action,
+                _ if !basis.fresh => {
+                    basis = self.look(&key).await?;
+                    continue;
                 }
-                _ => basis = self.look(&key).await?,
+                Ok(Decision::Keep(object)) => return Ok(object),
+                Err(error) => return Err(error),
+            };
+            let expected = seen.map(|seen| seen.entry().mod_revision());
+            match (self.write(&key, expected, action.clone()).await?, action) {
+                (WriteOutcome::Done(revision), Action::Put { value, .. }) => {
+                    return Ok(self.written(key, value, seen, revision));
+                }
+                (WriteOutcome::Done(revision), Action::Delete) => {
+                    let last = seen.ok_or_else(|| self.not_found(object))?;
+                    return Ok(Object::shown_at(last.entry().clone(), revision));
+                }
+                (WriteOutcome::Differs(found), _) => basis = self.found(found),
             }
         }
         Err(self.conflict(object, Conflict::Modified))

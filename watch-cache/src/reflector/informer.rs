@@ -34,7 +34,9 @@ type ErrorFn = Box<dyn FnMut(&RequestError) + Send>;
 /// Each event goes into a [`DeltaQueue`], from there into the store, and then to the handlers: who
 /// is told of a change finds it in the store and in its indexes (WC-513).
 ///
-/// It runs when polled: spawn [`Informer::run`], or give it a thread with [`Informer::spawn`].
+/// It runs when polled: spawn [`Informer::run`], or give it a thread with [`Informer::spawn`]. It is
+/// over when it is stopped or dropped, also because its task is aborted or one of its functions
+/// panicked; its handlers then hear the rest, and the end.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -85,6 +87,8 @@ struct Shared {
 
 #[derive(Default)]
 struct Handlers {
+    /// Whether the informer is over: whoever comes now is told so.
+    ended: bool,
     queues: Vec<Weak<Queue>>,
     /// Who waits for the first state.
     waiting: Vec<Arc<Signal>>,
@@ -146,7 +150,25 @@ impl InformerBuilder {
         self
     }
 
-    /// Changes each object before it is stored (WC-518).
+    /// Changes each object before it is stored (WC-518), most often to keep less of it. Its key stays,
+    /// and so do its revisions.
+    ///
+    /// ```
+    /// use revstore_watch_cache::{InformerBuilder, JsonKind, Object};
+    ///
+    /// /// Nobody here looks at managed fields, which are half of many an object.
+    /// fn slim(informer: InformerBuilder, kind: JsonKind) -> InformerBuilder {
+    ///     informer.transform(move |object: Object| {
+    ///         let Ok(mut value) = serde_json::from_slice::<serde_json::Value>(object.value()) else {
+    ///             return object;
+    ///         };
+    ///         if let Some(metadata) = value["metadata"].as_object_mut() {
+    ///             metadata.remove("managedFields");
+    ///         }
+    ///         object.with_value(value.to_string(), &kind)
+    ///     })
+    /// }
+    /// ```
     pub fn transform(mut self, transform: impl FnMut(Object) -> Object + Send + 'static) -> Self {
         self.transform = Some(Box::new(transform));
         self
@@ -180,7 +202,7 @@ impl InformerBuilder {
             }),
             next_resync: self
                 .resync
-                .map(|period| self.reflector.timers().now() + period),
+                .map(|period| self.reflector.timers().now().saturating_add(period)),
             reflector: self.reflector,
             transform: self.transform,
             on_error: self.on_error,
@@ -197,8 +219,10 @@ enum Woken {
 }
 
 impl Informer {
-    /// Sets an informer of what `reflector` tells up.
-    pub fn builder(reflector: Reflector) -> InformerBuilder {
+    /// Sets an informer of what `reflector` tells up. Its store is empty, so it begins with a state,
+    /// also if the reflector was told to resume, or has told one to somebody else.
+    pub fn builder(mut reflector: Reflector) -> InformerBuilder {
+        reflector.start_over();
         InformerBuilder {
             reflector,
             indexes: BTreeMap::new(),
@@ -222,16 +246,12 @@ impl Informer {
                 Woken::Event(event) => self.take(event),
                 Woken::Resync => {
                     let now = self.reflector.timers().now();
-                    self.next_resync = self.resync.map(|period| now + period);
+                    self.next_resync = self.resync.map(|period| now.saturating_add(period));
                     self.queue.resync(self.shared.store.list());
                     self.work_off(None);
                 }
                 Woken::Stopped => break,
             }
-        }
-        let queues: Vec<_> = self.shared.handlers.lock().queues.drain(..).collect();
-        for queue in queues.iter().filter_map(Weak::upgrade) {
-            queue.close();
         }
     }
 
@@ -398,6 +418,25 @@ impl Informer {
     }
 }
 
+impl Drop for Informer {
+    /// However it ends, nobody waits for what never comes.
+    fn drop(&mut self) {
+        let (queues, waiting) = {
+            let mut handlers = self.shared.handlers.lock();
+            handlers.ended = true;
+            let queues = living(&mut handlers.queues);
+            handlers.queues.clear();
+            (queues, std::mem::take(&mut handlers.waiting))
+        };
+        for queue in queues {
+            queue.close();
+        }
+        for signal in waiting {
+            signal.waker.wake();
+        }
+    }
+}
+
 /// What handlers are told of a delta, for an object that was `old` before.
 fn notification(delta: Delta, old: Option<Object>, initial: bool) -> Option<Notification> {
     Some(match (delta, old) {
@@ -440,14 +479,14 @@ impl InformerHandle {
         self.shared.synced.load(Ordering::Acquire)
     }
 
-    /// Waits for that.
-    pub async fn synced(&self) {
+    /// Waits for that; `false` if the informer ends before.
+    pub async fn synced(&self) -> bool {
         let signal = Arc::new(Signal::new());
         poll_fn(|context| {
             signal.waker.register(context.waker());
             let mut handlers = self.shared.handlers.lock();
-            if self.has_synced() {
-                return Poll::Ready(());
+            if self.has_synced() || handlers.ended {
+                return Poll::Ready(self.has_synced());
             }
             if handlers.waiting.iter().all(|known| known.id != signal.id) {
                 handlers
@@ -457,10 +496,11 @@ impl InformerHandle {
             }
             Poll::Pending
         })
-        .await;
+        .await
     }
 
-    /// A new handler's view. It begins with what is in the store now (WC-516).
+    /// A new handler's view. It begins with what is in the store now (WC-516), and ends there if the
+    /// informer is over.
     pub fn subscribe(&self) -> Subscription {
         let queue = Arc::new(Queue::default());
         let mut handlers = self.shared.handlers.lock();
@@ -471,8 +511,14 @@ impl InformerHandle {
         if self.has_synced() {
             queue.end_initial();
         }
-        handlers.queues.push(Arc::downgrade(&queue));
+        let ended = handlers.ended;
+        if !ended {
+            handlers.queues.push(Arc::downgrade(&queue));
+        }
         drop(handlers);
+        if ended {
+            queue.close();
+        }
         Subscription { shared: queue }
     }
 

@@ -244,7 +244,8 @@ impl Reflector {
         }
     }
 
-    /// The revision up to which everything was told (WC-519).
+    /// The revision of what was told last (WC-519). Everything before it was told; of the revision
+    /// itself, if it changed several objects, some may still be to come while there is a next event.
     pub fn last_revision(&self) -> Option<MainRevision> {
         self.last_revision
     }
@@ -260,6 +261,12 @@ impl Reflector {
 
     pub(crate) fn timers(&self) -> &Arc<Timers> {
         &self.timers
+    }
+
+    /// Forgets what was told: a state comes next, not older than what is known.
+    pub(super) fn start_over(&mut self) {
+        self.watch_over();
+        self.state = State::Empty;
     }
 
     /// What comes next; waits for it.

@@ -17,6 +17,20 @@ pub type IndexFn = Arc<dyn Fn(&Object) -> Vec<String> + Send + Sync>;
 ///
 /// A reader sees each change, and each replacement of everything, as a whole. It holds a lock
 /// while it copies handles out, and never runs an index function under it.
+///
+/// ```
+/// use revstore_watch_cache::{InformerBuilder, Object, Store};
+///
+/// fn by_app(informer: InformerBuilder) -> InformerBuilder {
+///     informer.index("app", |object: &Object| {
+///         object.label("app").map(str::to_owned).into_iter().collect()
+///     })
+/// }
+///
+/// fn web_servers(store: &Store) -> Vec<String> {
+///     store.index_keys("app", "web")
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Shared>,
@@ -139,7 +153,9 @@ impl Store {
         self.len() == 0
     }
 
-    /// The revision up to which the store has everything (WC-519).
+    /// The revision of the newest change in the store, or the newest one that nothing changed up to
+    /// (WC-519). The store has everything before it; a revision that changed several objects comes into
+    /// the store object by object.
     pub fn revision(&self) -> Option<MainRevision> {
         self.inner.contents.read().revision
     }

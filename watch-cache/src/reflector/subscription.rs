@@ -64,6 +64,36 @@ impl Notification {
 }
 
 /// Takes what an informer tells. All methods do nothing unless written.
+///
+/// ```
+/// use std::sync::mpsc::{Sender, channel};
+/// use revstore_watch_cache::{Handler, InformerHandle, Object, Tombstone, block_on};
+///
+/// /// Hands keys on to whoever reconciles.
+/// struct Keys(Sender<String>);
+///
+/// impl Handler for Keys {
+///     fn on_add(&mut self, object: &Object, _initial: bool) {
+///         let _ = self.0.send(object.store_key());
+///     }
+///     fn on_update(&mut self, _old: &Object, new: &Object) {
+///         let _ = self.0.send(new.store_key());
+///     }
+///     fn on_delete(&mut self, tombstone: &Tombstone) {
+///         let _ = self.0.send(tombstone.object().store_key());
+///     }
+/// }
+///
+/// fn reconcile(informer: &InformerHandle) {
+///     let (sender, keys) = channel();
+///     let subscription = informer.subscribe();
+///     std::thread::spawn(move || block_on(subscription.run(Keys(sender))));
+///     // Ends with the informer.
+///     for key in keys {
+///         let _ = informer.store().get(&key);
+///     }
+/// }
+/// ```
 pub trait Handler: Send {
     /// There is an object; `initial` if it was there at first.
     fn on_add(&mut self, object: &Object, initial: bool) {

@@ -50,6 +50,15 @@ impl LabelSelector {
     ///
     /// # Errors
     /// 400 if it cannot be read.
+    ///
+    /// ```
+    /// use revstore_watch_cache::{LabelOp, LabelSelector};
+    /// let selector = LabelSelector::parse("app in (web, api),!old,tier!=db")?;
+    /// assert_eq!(selector.requirements.len(), 3);
+    /// assert_eq!(selector.requirements[2].op, LabelOp::NotIn(vec!["db".into()]));
+    /// assert!(LabelSelector::parse("app in web").is_err());
+    /// # Ok::<(), revstore_watch_cache::RequestError>(())
+    /// ```
     pub fn parse(text: &str) -> Result<Self, RequestError> {
         let mut parser = Parser { text, at: 0 };
         let requirements = parser.selector().map_err(|why| {

@@ -55,6 +55,25 @@ pub(crate) enum FieldPlace {
     Extra(usize),
 }
 
+impl FieldPlace {
+    /// Where objects of a kind keep a field.
+    ///
+    /// # Errors
+    /// 400 if it is none of theirs (WC-354).
+    pub(crate) fn of(field: &str, kind: &dyn Kind) -> Result<Self, RequestError> {
+        match field {
+            "metadata.name" => Ok(Self::Name),
+            "metadata.namespace" => Ok(Self::Namespace),
+            field => {
+                let at = kind.fields().iter().position(|known| known == field);
+                at.map(Self::Extra).ok_or_else(|| {
+                    RequestError::BadRequest(format!("field label not supported: {field}"))
+                })
+            }
+        }
+    }
+}
+
 /// Everything that decides whether an object is wanted: keys, labels, fields (WC-122).
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
@@ -70,16 +89,7 @@ impl Filter {
         kind: &dyn Kind,
     ) -> Result<Self, RequestError> {
         let place = |requirement: &FieldRequirement| {
-            let place = match requirement.field.as_str() {
-                "metadata.name" => FieldPlace::Name,
-                "metadata.namespace" => FieldPlace::Namespace,
-                field => {
-                    let at = kind.fields().iter().position(|known| known == field);
-                    FieldPlace::Extra(at.ok_or_else(|| {
-                        RequestError::BadRequest(format!("field label not supported: {field}"))
-                    })?)
-                }
-            };
+            let place = FieldPlace::of(&requirement.field, kind)?;
             Ok((place, requirement.clone()))
         };
         let fields: Result<Vec<_>, RequestError> =

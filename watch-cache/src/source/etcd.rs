@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{
-    Client, Compare, CompareOp, DeleteOptions, Error, EventType, GetOptions, KeyValue, PutOptions,
-    ResponseHeader, Txn, TxnOp, TxnOpResponse, WatchOptions, WatchResponse,
+    Client, Compare, CompareOp, DeleteOptions, Error, EventType, GetOptions, KeyValue, KvClient,
+    PutOptions, ResponseHeader, Txn, TxnOp, TxnOpResponse, WatchOptions, WatchResponse,
 };
 use futures_core::future::BoxFuture;
 use futures_util::future::{Either, select};
@@ -21,8 +21,12 @@ use super::{
 };
 use crate::timers::Timers;
 
-/// Keys in one answer of etcd, so that it stays well below the limit of a message.
+/// Keys in one answer of etcd. How many bytes that is depends on the objects: etcd bounds neither a
+/// page nor a revision, so no limit of ours may stand in their way.
 const PAGE: i64 = 1000;
+/// What the client may be sent in one message; gRPC's default of 4 MiB is less than a page of large
+/// objects has, or a watch's answer that holds one revision.
+const MESSAGE_BYTES_MAX: usize = usize::MAX;
 /// How often an idle watch asks how far it is: between two of these, a revision that changed
 /// nothing in the range of the watch is not known to the cache.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
@@ -116,20 +120,25 @@ impl EtcdSource {
         }
     }
 
+    fn kv(&self) -> KvClient {
+        let client = self.client.kv_client();
+        client.max_decoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
     async fn current(&self) -> Result<MainRevision, SourceError> {
         // Before the read: another one may be answered meanwhile, and is then ahead of it.
         let before = self.seen.lock().newest;
         // A linearizable read of one absent key: what was acknowledged is at or below its header.
         let options = GetOptions::new().with_count_only();
-        let mut kv = self.client.kv_client();
+        let mut kv = self.kv();
         let answer = kv.get("\0", Some(options)).await.map_err(failed)?;
         let now = Position::of(answer.header());
         let mut seen = self.seen.lock();
-        if before.is_none_or(|before| before.leads_to(&now)) {
-            if seen.newest.is_none_or(|newest| newest.leads_to(&now)) {
-                seen.newest = Some(now);
-            }
-        } else {
+        let is_next = seen.newest.is_none_or(|newest| newest.leads_to(&now));
+        if is_next {
+            // If another one than before, somebody else was told of that first.
+            seen.newest = Some(now);
+        } else if before.is_some_and(|before| !before.leads_to(&now)) {
             seen.newest = Some(now);
             seen.replacements += 1;
         }
@@ -152,7 +161,7 @@ impl EtcdSource {
             if let Some(at) = at {
                 options = options.with_revision(at.0);
             }
-            let mut kv = self.client.kv_client();
+            let mut kv = self.kv();
             let answer = kv.get(start.clone(), Some(options)).await;
             let mut answer = answer.map_err(|error| read_failed(&error, at))?;
             let revision = *at.get_or_insert(Position::of(answer.header()).revision);
@@ -188,7 +197,8 @@ impl EtcdSource {
         if request.previous {
             options = options.with_prev_key();
         }
-        let mut client = self.client.watch_client();
+        let client = self.client.watch_client();
+        let mut client = client.max_decoding_message_size(MESSAGE_BYTES_MAX);
         let stream = client.watch(start, Some(options)).await.map_err(failed)?;
         let following = Following {
             stream,
@@ -210,21 +220,39 @@ impl EtcdSource {
     }
 
     async fn change(&self, write: Write) -> Result<WriteOutcome, SourceError> {
+        let mut leases = self.client.lease_client();
+        let lease = match &write.action {
+            Action::Put {
+                time_to_live: Some(lifetime),
+                ..
+            } => {
+                let seconds = super::in_process::seconds(*lifetime);
+                Some(leases.grant(seconds, None).await.map_err(failed)?.id())
+            }
+            _ => None,
+        };
+        let outcome = self.change_with(write, lease).await;
+        if let Some(lease) = lease
+            && matches!(outcome, Ok(WriteOutcome::Differs(_)))
+        {
+            // Nothing hangs on it, and it may live for long. If this fails, it ends by itself; and
+            // where the outcome is unknown, so may be what hangs on it.
+            let _ = leases.revoke(lease).await;
+        }
+        outcome
+    }
+
+    async fn change_with(
+        &self,
+        write: Write,
+        lease: Option<i64>,
+    ) -> Result<WriteOutcome, SourceError> {
         let key = write.key.to_vec();
         let expected = write.expected.map_or(0, |revision| revision.0);
         let success = match write.action {
-            Action::Put {
-                value,
-                time_to_live,
-            } => {
-                let mut options = PutOptions::new();
-                if let Some(lifetime) = time_to_live {
-                    let seconds = super::in_process::seconds(lifetime);
-                    let mut leases = self.client.lease_client();
-                    let lease = leases.grant(seconds, None).await.map_err(failed)?;
-                    options = options.with_lease(lease.id());
-                }
-                TxnOp::put(key.clone(), value, Some(options))
+            Action::Put { value, .. } => {
+                let options = lease.map(|lease| PutOptions::new().with_lease(lease));
+                TxnOp::put(key.clone(), value, options)
             }
             Action::Delete => TxnOp::delete(key.clone(), Some(DeleteOptions::new())),
         };
@@ -236,7 +264,7 @@ impl EtcdSource {
             )])
             .and_then([success])
             .or_else([TxnOp::get(key, None)]);
-        let mut kv = self.client.kv_client();
+        let mut kv = self.kv();
         let answer = kv.txn(txn).await.map_err(failed)?;
         if answer.succeeded() {
             let revision = Position::of(answer.header()).revision;

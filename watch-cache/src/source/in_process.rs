@@ -8,7 +8,7 @@ use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use futures_util::future::ready;
 use revstore_engine::{
-    Compare, CompareTarget, Engine, KeyRange, KeyValue, MainRevision, Op, OpResult, Put, PutLease,
+    Compare, CompareTarget, Engine, KeyRange, KeyValue, LeaseId, MainRevision, Op, OpResult, Put,
     Range, ReadError, Relation, Txn, WatchBatch, WatchOptions, Watcher,
 };
 
@@ -65,21 +65,41 @@ impl EngineSource {
     }
 
     fn write_now(&self, write: &Write) -> Result<WriteOutcome, SourceError> {
+        let lease = match &write.action {
+            Action::Put {
+                time_to_live: Some(lifetime),
+                ..
+            } => Some(
+                self.engine
+                    .grant(None, seconds(*lifetime))
+                    .map_err(refused)?
+                    .id,
+            ),
+            _ => None,
+        };
+        let outcome = self.write_with(write, lease);
+        if let Some(lease) = lease
+            && !matches!(outcome, Ok(WriteOutcome::Done(_)))
+        {
+            // Nothing hangs on it, and it may live for long. That it is gone already is as good.
+            let _ = self.engine.revoke(lease);
+        }
+        outcome
+    }
+
+    fn write_with(
+        &self,
+        write: &Write,
+        lease: Option<LeaseId>,
+    ) -> Result<WriteOutcome, SourceError> {
         let expected = write.expected.map_or(0, |revision| revision.0);
         let success = match &write.action {
-            Action::Put {
-                value,
-                time_to_live,
-            } => {
-                let mut put = Put::new(write.key.clone(), value.clone());
-                if let Some(lifetime) = time_to_live {
-                    let lease = self
-                        .engine
-                        .grant(None, seconds(*lifetime))
-                        .map_err(refused)?;
-                    put.lease = PutLease::Attach(lease.id);
-                }
-                Op::Put(put)
+            Action::Put { value, .. } => {
+                let put = Put::new(write.key.clone(), value.clone());
+                Op::Put(match lease {
+                    Some(lease) => put.attached_to(lease),
+                    None => put,
+                })
             }
             Action::Delete => Op::Delete(KeyRange::one(write.key.clone())),
         };

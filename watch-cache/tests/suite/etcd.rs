@@ -8,10 +8,10 @@ use std::time::Duration;
 use etcd_client::Client;
 use futures_util::StreamExt as _;
 use revstore::Server;
-use revstore_engine::KeyRange;
+use revstore_engine::{KeyRange, Op, Put, Txn};
 use revstore_watch_cache::{
-    Batch, EtcdSource, ListOptions, MainRevision, ManualClock, ResourceCache, Scope, Source,
-    SystemClock, WatchCache, WatchEvent, WatchRequest,
+    Batch, EtcdSource, ListOptions, ListRequest, MainRevision, ManualClock, ResourceCache, Scope,
+    Source, SystemClock, WatchCache, WatchEvent, WatchRequest,
 };
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -183,4 +183,55 @@ async fn wc_316_another_cluster_is_noticed_by_its_id_though_it_is_ahead() {
         .start()
         .unwrap();
     check_replacement(Server::builder().start().unwrap(), second).await;
+}
+
+#[tokio::test]
+async fn what_is_larger_than_a_client_of_grpc_takes_by_default_is_listed_and_watched() {
+    let server = Server::builder().start().unwrap();
+    let before = server.engine().current_revision();
+    let value = "x".repeat(1 << 20);
+    let put = |number| Op::Put(Put::new(format!("{PODS}/ns/p{number}"), value.clone()));
+    let txn = Txn {
+        success: (0..6).map(put).collect(),
+        ..Txn::default()
+    };
+    server.engine().txn(&txn).unwrap();
+    let client = Client::connect([server.endpoint()], None).await.unwrap();
+    let source = EtcdSource::new(client, Arc::new(SystemClock::new()));
+    let range = KeyRange::prefix(PODS);
+    let request = ListRequest {
+        range: range.clone(),
+        at: None,
+        limit: None,
+    };
+    let page = source.list(request).await.unwrap();
+    assert_eq!(page.items.len(), 6);
+    let request = WatchRequest {
+        range,
+        after: before,
+        previous: false,
+    };
+    let mut batches = source.watch(request).await.unwrap();
+    // One revision comes as a whole.
+    let batch = batches.next().await.unwrap().unwrap();
+    assert_eq!(batch.changes.len(), 6);
+}
+
+#[tokio::test]
+async fn wc_316_a_replacement_that_many_notice_at_once_is_one() {
+    let first = Server::builder().start_revision(1000).start().unwrap();
+    let second = Server::builder().start().unwrap();
+    let gate = Gate::open(&first).await;
+    let client = Client::connect([&gate.url], None).await.unwrap();
+    let source = EtcdSource::new(client, Arc::new(SystemClock::new()));
+    assert_eq!(source.current_revision().await.unwrap().0, 1000);
+    gate.move_to(&second);
+    // All of them know the first one; those whose connection ended meanwhile have heard nothing.
+    let mut heard = 0;
+    while heard == 0 {
+        let questions = (0..8).map(|_| source.current_revision());
+        let answers = futures_util::future::join_all(questions).await;
+        heard = answers.iter().filter(|answer| answer.is_ok()).count();
+    }
+    assert_eq!(source.replacements(), 1, "{heard} were answered");
 }

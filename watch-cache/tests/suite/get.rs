@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use revstore_watch_cache::{GetOptions, ObjectRef, Preconditions, RequestError, Scope};
+use revstore_watch_cache::{
+    GetOptions, Object, ObjectRef, Preconditions, RequestError, Scope, UpdateOptions,
+};
 
 use crate::support::{after, at, object, on_both, pod};
 
@@ -85,6 +87,13 @@ fn t_22_bad_names_are_refused_by_every_operation() {
                     .wait(store.delete(&bad, &none, Box::new(|_| Ok(()))))
                     .unwrap_err(),
             );
+            let create = UpdateOptions {
+                create_if_missing: true,
+                ..UpdateOptions::default()
+            };
+            let never = Box::new(|_: Option<&Object>| panic!("asked about a bad name"));
+            let update = store.guaranteed_update(&bad, &create, never);
+            is_bad(fixture.wait(update).unwrap_err());
             let scope = Scope::Namespace(name.into());
             is_bad(fixture.list(store, &scope, &at("")).unwrap_err());
             let watch = fixture.wait(store.watch(&scope, &Default::default()));

@@ -1,11 +1,14 @@
 //! T-62: informers and their handlers.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
+use futures_core::Stream as _;
 use revstore_watch_cache::{
-    Handler, Informer, InformerBuilder, ManualClock, Notification, Object, Random, Reflector,
-    Scope, Scoped, Selector, Subscription, Tombstone, block_on, next_blocking,
+    Handler, Informer, InformerBuilder, JsonKind, MainRevision, ManualClock, Notification, Object,
+    Random, Reflector, Scope, Scoped, Selector, Subscription, Tombstone, block_on, next_blocking,
 };
 
 use crate::support::{Fixture, config, pod, poll_once, short_window};
@@ -223,20 +226,145 @@ fn t_62_a_panic_of_one_handler_is_its_own() {
 }
 
 #[test]
-fn wc_518_objects_can_be_changed_before_they_are_stored() {
+fn t_62_who_comes_after_the_end_is_told_of_it() {
     let fixture = Fixture::new();
     fixture.put_pod("ns/a");
     fixture.settle();
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let names = seen.clone();
+    let builder = || informer(&fixture, fixture.clock.clone());
+    let end = |subscription: &mut Subscription| {
+        poll_once(std::future::poll_fn(|context| {
+            Pin::new(&mut *subscription).poll_next(context)
+        }))
+    };
+
+    let stopped = builder().build();
+    let handle = stopped.handle();
+    let running = stopped.spawn();
+    block_on(handle.synced());
+    drop(running);
+    let mut late = handle.subscribe();
+    assert_eq!(next(&mut late), "initial a", "the store stays as it is");
+    assert!(late.has_synced());
+    assert!(matches!(end(&mut late), Poll::Ready(None)));
+
+    // One whose task is aborted, or panics, ends as well, and one that never ran.
+    for is_polled in [true, false] {
+        let dropped = builder().build();
+        let handle = dropped.handle();
+        let mut subscription = handle.subscribe();
+        let mut run = Box::pin(dropped.run());
+        if is_polled {
+            assert!(poll_once(&mut run).is_pending());
+            assert_eq!(next(&mut subscription), "initial a");
+        }
+        let mut waits = Box::pin(handle.synced());
+        assert_eq!(poll_once(&mut waits).is_ready(), is_polled);
+        drop(run);
+        assert!(matches!(end(&mut subscription), Poll::Ready(None)));
+        if !is_polled {
+            assert!(poll_once(&mut waits).is_ready(), "it would wait for ever");
+        }
+        assert_eq!(handle.has_synced(), is_polled);
+    }
+}
+
+#[test]
+fn t_62_an_informer_begins_with_a_state_whatever_its_reflector_knows() {
+    let fixture = Fixture::new();
+    let known = fixture.put_pod("ns/a");
+    fixture.settle();
+    let source = || {
+        let storage = Arc::new(fixture.pods.clone());
+        Arc::new(Scoped::new(storage, Scope::All, Selector::default()))
+    };
+    let resumed = Reflector::builder(source())
+        .clock(Arc::new(fixture.clock.clone()))
+        .resume_after(MainRevision(known))
+        .build();
+    let mut begun = Reflector::builder(source())
+        .clock(Arc::new(fixture.clock.clone()))
+        .build();
+    // Init, the object, InitDone.
+    for _ in 0..3 {
+        assert!(poll_once(begun.next()).is_ready());
+    }
+    for reflector in [resumed, begun] {
+        let informer = Informer::builder(reflector).build();
+        let handle = informer.handle();
+        let mut run = Box::pin(informer.run());
+        assert!(poll_once(&mut run).is_pending());
+        assert!(handle.has_synced());
+        assert_eq!(handle.store().keys(), ["ns/a"]);
+    }
+}
+
+#[test]
+fn t_59_stopping_races_with_events_handlers_and_other_stops() {
+    let fixture = Fixture::new();
+    for round in 0..50 {
+        let informer = informer(&fixture, fixture.clock.clone()).build();
+        let handle = informer.handle();
+        let mut subscription = handle.subscribe();
+        std::thread::scope(|scope| {
+            scope.spawn(|| block_on(informer.run()));
+            scope.spawn(|| {
+                for number in 0..round % 7 {
+                    fixture.put_pod(&format!("ns/p{number}"));
+                }
+            });
+            scope.spawn(|| while next_blocking(&mut subscription).is_some() {});
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let late = handle.subscribe();
+                    handle.stop();
+                    drop(late);
+                });
+            }
+        });
+        assert!(subscription.is_empty());
+    }
+}
+
+#[test]
+fn wc_508_a_resync_that_never_comes() {
+    let fixture = Fixture::new();
+    fixture.clock.advance(Duration::from_secs(1));
+    let informer = informer(&fixture, fixture.clock.clone())
+        .resync(Duration::MAX)
+        .build();
+    let mut run = Box::pin(informer.run());
+    for _ in 0..2 {
+        assert!(poll_once(&mut run).is_pending());
+        fixture.clock.advance(Duration::from_secs(1_000_000));
+    }
+}
+
+#[test]
+fn wc_518_objects_can_be_changed_before_they_are_stored() {
+    let fixture = Fixture::new();
+    let made = fixture.put("ns/a", pod("ns/a", "web", "n1"));
+    fixture.settle();
+    let kind = JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"]);
     let informer = informer(&fixture, fixture.clock.clone())
         .transform(move |object| {
-            names.lock().unwrap().push(object.name().to_owned());
-            object
+            let value = String::from_utf8(object.value().to_vec()).unwrap();
+            object.with_value(value.replace("web", "all"), &kind)
         })
         .build();
     let handle = informer.handle();
+    let mut subscription = handle.subscribe();
     let _running = informer.spawn();
-    block_on(handle.synced());
-    assert_eq!(*seen.lock().unwrap(), ["a"]);
+    assert!(block_on(handle.synced()));
+    let kept = handle.store().get("ns/a").unwrap();
+    assert_eq!(kept.value(), pod("ns/a", "all", "n1").as_bytes());
+    assert_eq!((kept.label("app"), kept.uid()), (Some("all"), "uid-a"));
+    assert_eq!((kept.name(), kept.namespace()), ("a", "ns"));
+    assert_eq!(kept.revision().0, made);
+    assert_eq!(handle.store().index_keys("node", "n1"), ["ns/a"]);
+    assert_eq!(next(&mut subscription), "initial a");
+    fixture.delete("ns/a");
+    let Some(Notification::Deleted(tombstone)) = next_blocking(&mut subscription) else {
+        panic!("it is gone")
+    };
+    assert_eq!(tombstone.object().label("app"), Some("all"));
 }

@@ -1,12 +1,15 @@
 //! T-08 to T-21, T-49, T-52: lists.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_core::future::BoxFuture;
 use revstore_watch_cache::{
-    Attributes, ContinueToken, Entry, EventType, FieldSelector, GetOptions, Kind, ListOptions,
-    MainRevision, Notice, Random, RequestError, ResourceConfig, Scope, Selector, Undecodable,
+    Attributes, BatchStream, ContinueToken, Entry, EventType, FieldSelector, GetOptions, Kind,
+    ListOptions, ListPage, ListRequest, MainRevision, Notice, Random, RawStore, RequestError,
+    ResourceConfig, Scope, Selector, Source, SourceError, Undecodable, WatchRequest, Write,
+    WriteOutcome,
 };
 
 use crate::support::{
@@ -251,7 +254,10 @@ fn t_11_not_older_than_the_future_is_504_after_three_seconds() {
 #[test]
 fn t_12_and_t_21_exact_lists_below_the_compacted_revision_are_410() {
     on_both(|fixture, store, _| {
+        let before = fixture.current();
         let made = fill(fixture);
+        let first = fixture.list(store, &Scope::All, &exact(before)).unwrap();
+        assert_eq!((first.revision, first.items.len()), (before, 0), "WC-133");
         fixture.compact(made[3]);
         let error = fixture
             .list(store, &Scope::All, &exact(made[2]))
@@ -459,6 +465,58 @@ fn t_16_pages_with_a_selector_hold_matches_and_may_be_empty_at_the_end() {
         let sizes: Vec<_> = half.iter().map(|page| page.items.len()).collect();
         assert_eq!(sizes, [4, 4, 2]);
     });
+}
+
+/// A source that notes how many keys each list may bring.
+#[derive(Debug)]
+struct Noted {
+    inner: Arc<dyn Source>,
+    limits: Mutex<Vec<Option<usize>>>,
+}
+
+impl Source for Noted {
+    fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, SourceError>> {
+        self.inner.current_revision()
+    }
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {
+        self.limits.lock().unwrap().push(request.limit);
+        self.inner.list(request)
+    }
+    fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<BatchStream, SourceError>> {
+        self.inner.watch(request)
+    }
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+        self.inner.write(write)
+    }
+}
+
+#[test]
+fn t_16_a_page_of_one_rare_match_costs_few_reads_and_not_much_more_than_it_looks_at() {
+    let fixture = Fixture::new();
+    for number in 0..1000 {
+        let key = format!("ns/p{number:04}");
+        let app = if number == 600 { "rare" } else { "" };
+        fixture.put(&key, pod(&key, app, ""));
+    }
+    let source = Arc::new(Noted {
+        inner: fixture.source.clone(),
+        limits: Mutex::default(),
+    });
+    let raw = RawStore::new(source.clone(), config(), Arc::new(fixture.clock.clone()));
+    let options = ListOptions {
+        limit: 1,
+        selector: selector("app=rare", ""),
+        ..ListOptions::default()
+    };
+    let page = fixture.list(&raw, &Scope::All, &options).unwrap();
+    assert_eq!(page.items.len(), 1);
+    let limits = std::mem::take(&mut *source.limits.lock().unwrap());
+    assert!(limits.len() <= 10, "{limits:?}");
+    let read: Option<usize> = limits.into_iter().sum();
+    assert!(
+        read.unwrap() <= 2 * 601,
+        "{read:?} keys for the 601 to look at"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -563,6 +563,8 @@ fn t_64_on_threads_every_informer_ends_equal_to_the_engine() {
         let fixture = Fixture::with(config().window(short_window(60)), |builder| builder);
         let engine = fixture.engine().clone();
         let mut clients = Vec::new();
+        // Every other handler takes nothing before all is written.
+        let written = Arc::new(Barrier::new(4));
         for number in 0..6_u64 {
             let storage: Arc<dyn Storage> = if number % 3 == 2 {
                 Arc::new(fixture.raw.clone())
@@ -576,13 +578,15 @@ fn t_64_on_threads_every_informer_ends_equal_to_the_engine() {
                 cuts,
                 ..
             } = Client::new(number, storage, &fixture.clock, seed);
+            let slow = (number % 2 == 1).then(|| written.clone());
             let follower = std::thread::spawn(move || {
                 let mut copy = Copy::default();
+                if let Some(written) = slow {
+                    written.wait();
+                    assert!(subscription.len() <= 3 * 30 + 1, "one for each pod");
+                }
                 while let Some(notification) = next_blocking(&mut subscription) {
                     copy.take(&notification);
-                    if number % 2 == 1 {
-                        std::thread::yield_now();
-                    }
                 }
                 copy.pods
             });
@@ -622,6 +626,7 @@ fn t_64_on_threads_every_informer_ends_equal_to_the_engine() {
                 }
             });
         });
+        written.wait();
         let last = engine
             .put(format!("{PODS}/ns0/last"), pod("ns0/last", "", ""))
             .unwrap()

@@ -367,6 +367,34 @@ fn t_60_a_watch_list_that_breaks_is_begun_again() {
 }
 
 #[test]
+fn t_60_a_watch_list_that_is_too_late_asks_for_the_most_recent_state() {
+    for (why, code) in [(gone(), 410), (too_large(), 504)] {
+        let mut bench = Bench::new(ReflectorMode::WatchList, None);
+        bench.server.then([Answer::Watch(
+            vec![bookmark(5, true), WatchEvent::Error(gone())],
+            false,
+        )]);
+        assert_eq!(bench.told(), ["init", "done 5", "failed 410"]);
+        // Not older than what is known; if that is gone as well, or not there yet, whatever there is.
+        bench.server.then([
+            Answer::Watch(vec![WatchEvent::Error(why)], false),
+            Answer::Watch(vec![bookmark(9, true)], true),
+        ]);
+        bench.pause(2);
+        let failed = format!("failed {code}");
+        assert_eq!(bench.told(), ["init", &failed, "init", "done 9"]);
+        assert_eq!(
+            bench.server.asked(),
+            [
+                "watch \"\" initial",
+                "watch \"5\" initial",
+                "watch \"\" initial"
+            ]
+        );
+    }
+}
+
+#[test]
 fn t_60_initial_events_that_do_not_end_are_told_every_ten_seconds() {
     let pods = objects(&["a"]);
     let mut bench = Bench::new(ReflectorMode::WatchList, None);

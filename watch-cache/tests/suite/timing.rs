@@ -3,17 +3,20 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use futures_core::Stream as _;
 use futures_core::future::BoxFuture;
 use revstore_engine::Engine;
 use revstore_watch_cache::{
-    EngineSource, GetOptions, ListOptions, MainRevision, ManualClock, Readiness, RequestError,
-    ResourceCache, Scope, Source, WatchCache, WatchOptions,
+    BatchStream, EngineSource, GetOptions, ListOptions, ListPage, ListRequest, MainRevision,
+    ManualClock, Readiness, RequestError, ResourceCache, ResourceConfig, Scope, Source,
+    SourceError, Watch, WatchCache, WatchOptions, WatchRequest, WindowLimits, Write, WriteOutcome,
 };
 
 use crate::support::{
-    Events, Fixture, after, at, config, from, namespace, object, poll_once, selector,
+    Events, Fixture, after, at, config, from, namespace, object, poll_once, selector, short_window,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -208,6 +211,15 @@ impl ByHand {
 
     fn step(&mut self) {
         assert!(poll_once(&mut self.feeder).is_pending());
+    }
+
+    /// A watch of what comes.
+    fn watch_from_now(&self) -> Watch {
+        let (scope, options) = (Scope::All, from(self.cache.revision()));
+        match poll_once(self.pods.watch(&scope, &options)) {
+            Poll::Ready(Ok(watch)) => watch,
+            other => panic!("a cache that is ready begins it at once: {other:?}"),
+        }
     }
 }
 
@@ -408,5 +420,138 @@ fn t_45_a_feeder_that_a_compaction_overtook_loads_again_and_ends_its_watches() {
             open.try_next().is_none(),
             "WC-115: it ends without an error"
         );
+    }
+}
+
+#[test]
+fn t_48_a_resource_that_is_added_to_a_stopped_cache_is_stopped_too() {
+    let hand = ByHand::over(engine);
+    hand.cache.stop();
+    let secrets = ResourceConfig::namespaced("", "secrets", "/registry/secrets");
+    let secrets = hand.cache.add(secrets).unwrap();
+    assert_eq!(secrets.readiness(), Readiness::Stopped);
+    let wait = poll_once(secrets.wait_until_ready());
+    assert_eq!(wait, Poll::Ready(Err(RequestError::Stopped)));
+}
+
+#[test]
+fn t_48_a_cache_whose_feeder_is_gone_is_stopped() {
+    let mut hand = ByHand::over(engine);
+    hand.step();
+    let mut open = hand.watch_from_now();
+    assert!(open.try_next().is_none());
+    // Its task was aborted, or what it read made it panic.
+    hand.feeder = Box::pin(std::future::pending());
+    assert_eq!(hand.pods.readiness(), Readiness::Stopped);
+    let next = poll_once(std::future::poll_fn(|context| {
+        Pin::new(&mut open).poll_next(context)
+    }));
+    assert!(
+        matches!(next, Poll::Ready(None)),
+        "nobody waits for what cannot come: {next:?}"
+    );
+}
+
+#[test]
+fn t_48_stopping_a_cache_that_cannot_load_ends_who_waits_for_it() {
+    #[derive(Debug)]
+    struct Unreachable;
+    fn unreachable<T: Send + 'static>() -> BoxFuture<'static, Result<T, SourceError>> {
+        Box::pin(std::future::ready(Err(SourceError::Unavailable(
+            "no route".into(),
+        ))))
+    }
+    impl Source for Unreachable {
+        fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, SourceError>> {
+            unreachable()
+        }
+        fn list(&self, _: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {
+            unreachable()
+        }
+        fn watch(&self, _: WatchRequest) -> BoxFuture<'_, Result<BatchStream, SourceError>> {
+            unreachable()
+        }
+        fn write(&self, _: Write) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+            unreachable()
+        }
+    }
+    let mut hand = ByHand::over(|_| Arc::new(Unreachable));
+    hand.step();
+    let pods = hand.pods.clone();
+    let mut wait = Box::pin(pods.wait_until_ready());
+    assert!(poll_once(&mut wait).is_pending());
+    let scope = Scope::All;
+    let options = WatchOptions::default();
+    let Poll::Ready(Err(refused)) = poll_once(pods.watch(&scope, &options)) else {
+        panic!("a watch must not wait")
+    };
+    assert_eq!(
+        (refused.code(), refused.to_string().as_str()),
+        (429, "storage is (re)initializing: no route")
+    );
+    hand.cache.stop();
+    assert_eq!(
+        poll_once(&mut wait),
+        Poll::Ready(Err(RequestError::Stopped))
+    );
+    assert!(poll_once(&mut hand.feeder).is_ready());
+}
+
+#[test]
+fn wc_315_a_watch_from_the_future_loses_nothing_to_what_it_does_not_want() {
+    let fixture = Fixture::with(config().window(short_window(3)), |builder| builder);
+    let current = fixture.put_pod("ns/a");
+    fixture.settle();
+    let mut comes = fixture.watch(&fixture.pods, &Scope::All, &from(current + 8));
+    assert!(comes.is_silent());
+    // More than the window keeps, and none of it is behind the start.
+    for _ in 0..8 {
+        fixture.put_pod("ns/a");
+    }
+    fixture.settle();
+    assert!(comes.is_silent());
+    let wanted = fixture.put_pod("ns/a");
+    assert_eq!(comes.word(), format!("MODIFIED ns/a@{wanted}"));
+}
+
+#[test]
+fn durations_without_an_end_are_never_over() {
+    let endless = Duration::MAX;
+    let limits = WindowLimits {
+        age: endless,
+        ..WindowLimits::default()
+    };
+    let fixture = Fixture::with(config().window(limits), |builder| {
+        builder
+            .freshness_wait(endless)
+            .bookmark_period(endless)
+            .future_grace(Some(endless))
+            .consistency_interval(Some(endless))
+    });
+    fixture.clock.advance(SECOND);
+    let current = fixture.put_pod("ns/a");
+    fixture.settle();
+    let future = MainRevision(current + 1);
+    let mut fresh = Box::pin(fixture.pods.wait_until_fresh(future));
+    assert!(poll_once(&mut fresh).is_pending());
+    let options = WatchOptions {
+        timeout: Some(endless),
+        ..bookmarked(from(current + 1), None)
+    };
+    let mut watches = [
+        fixture.watch(&fixture.pods, &Scope::All, &options),
+        fixture.watch(&fixture.raw, &Scope::All, &options),
+    ];
+    fixture.clock.advance(1_000_000 * SECOND);
+    assert!(watches.iter_mut().all(Events::is_silent));
+    fixture.put_pod("ns/a");
+    assert_eq!(fixture.wait(fresh), Ok(()));
+    let wanted = fixture.put_pod("ns/a");
+    for watch in &mut watches {
+        let mut word = watch.word();
+        while word.starts_with("BOOKMARK") {
+            word = watch.word();
+        }
+        assert_eq!(word, format!("MODIFIED ns/a@{wanted}"));
     }
 }

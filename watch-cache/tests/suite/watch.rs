@@ -1,13 +1,20 @@
 //! T-24 to T-36, T-43, T-45, T-53, T-55: watches.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Wake;
 use std::time::Duration;
 
+use futures_core::future::BoxFuture;
 use revstore_watch_cache::{
-    EventType, MainRevision, Scope, WatchEvent, WatchOptions, WindowLimits, block_on,
+    Batch, BatchStream, Change, EventType, ListOptions, ListPage, ListRequest, MainRevision,
+    RawStore, Scope, Source, SourceError, Stored, WatchEvent, WatchOptions, WatchRequest,
+    WindowLimits, Write, WriteOutcome, block_on,
 };
 
 use crate::support::{
-    Fixture, Side, config, from, namespace, object, on_both, pod, selector, short_window,
+    Fixture, PODS, Side, config, from, namespace, object, on_both, pod, poll_once, selector,
+    short_window,
 };
 
 fn select(options: WatchOptions, labels: &str, fields: &str) -> WatchOptions {
@@ -20,10 +27,11 @@ fn select(options: WatchOptions, labels: &str, fields: &str) -> WatchOptions {
 #[test]
 fn t_24_selector_transitions() {
     on_both(|fixture, store, _| {
-        let start = fixture.put_elsewhere();
-        fixture.settle();
+        fixture.put_elsewhere();
         for scope in [namespace("ns"), Scope::Object(object("ns/a"))] {
-            let start = fixture.current().max(start);
+            // Not from the future of a cache that is behind: it would wait for that only so long.
+            fixture.settle();
+            let start = fixture.current();
             let mut events = fixture.watch(store, &scope, &select(from(start), "app=web", ""));
             let write = |app: &str| fixture.put("ns/a", pod("ns/a", app, ""));
             write("db");
@@ -84,7 +92,10 @@ fn t_24_what_leaves_the_selector_is_shown_as_it_was() {
 
 #[test]
 fn t_25_cluster_scoped_watches() {
-    use revstore_watch_cache::{ObjectRef, RawStore, ResourceConfig, Storage, WatchCache};
+    use bytes::Bytes;
+    use revstore_watch_cache::{
+        Object, ObjectRef, RawStore, ResourceConfig, Storage, Update, UpdateOptions, WatchCache,
+    };
     let fixture = Fixture::new();
     let nodes = ResourceConfig::cluster("", "nodes", "/registry/nodes");
     let clock = std::sync::Arc::new(fixture.clock.clone());
@@ -93,13 +104,20 @@ fn t_25_cluster_scoped_watches() {
     let cached = cache.add(nodes).unwrap();
     let _running = feeder.spawn();
     block_on(cached.wait_until_ready()).unwrap();
-    let write = |name: &str| {
-        let (object, value) = (ObjectRef::cluster(name), "{\"metadata\":{}}".into());
-        fixture
-            .wait(raw.create(&object, value, None))
-            .unwrap()
-            .revision()
-            .0
+    let write = |name: &str, value: &str| {
+        let (object, value) = (ObjectRef::cluster(name), Bytes::from(value.to_owned()));
+        let options = UpdateOptions {
+            create_if_missing: true,
+            ..UpdateOptions::default()
+        };
+        let update = Box::new(move |_: Option<&Object>| {
+            Ok(Update {
+                value: value.clone(),
+                time_to_live: None,
+            })
+        });
+        let written = raw.guaranteed_update(&object, &options, update);
+        fixture.wait(written).unwrap().revision().0
     };
     let stores: [&dyn Storage; 2] = [&raw, &cached];
     let mut watches: Vec<_> = stores
@@ -112,12 +130,23 @@ fn t_25_cluster_scoped_watches() {
             ]
         })
         .collect();
-    let (a, b) = (write("a"), write("b"));
+    let plain = "{\"metadata\":{}}";
+    let (a, b) = (write("a", plain), write("b", plain));
+    let changed = "{\"metadata\":{},\"spec\":{}}";
+    let (a2, b2) = (write("a", changed), write("b", changed));
     for pair in watches.chunks_mut(2) {
-        assert_eq!(pair[0].word(), format!("ADDED b@{b}"));
         assert_eq!(
-            pair[1].words(2),
-            [format!("ADDED a@{a}"), format!("ADDED b@{b}")]
+            pair[0].words(2),
+            [format!("ADDED b@{b}"), format!("MODIFIED b@{b2}")]
+        );
+        assert_eq!(
+            pair[1].words(4),
+            [
+                format!("ADDED a@{a}"),
+                format!("ADDED b@{b}"),
+                format!("MODIFIED a@{a2}"),
+                format!("MODIFIED b@{b2}")
+            ]
         );
     }
 }
@@ -334,6 +363,153 @@ fn t_31_and_t_33_delayed_readers_see_a_gapless_prefix_and_stop_in_the_middle() {
 }
 
 #[test]
+fn t_33_a_watch_can_be_given_up_at_any_moment() {
+    let fixture = Fixture::new();
+    for name in ["a", "b", "c"] {
+        fixture.put_pod(&format!("ns/{name}"));
+    }
+    fixture.settle();
+    let current = fixture.current();
+    let watchers = || fixture.pods.metrics().watchers;
+    // Before it began: it waits for a state that is not there yet.
+    let later = WatchOptions {
+        resource_version_match: "NotOlderThan".into(),
+        send_initial_events: Some(true),
+        ..from(current + 1)
+    };
+    let scope = Scope::All;
+    let mut begins = Box::pin(fixture.pods.watch(&scope, &later));
+    assert!(poll_once(&mut begins).is_pending());
+    drop(begins);
+    assert_eq!(watchers(), 0);
+    // Among its initial objects, and in the middle of what comes.
+    for read in [1, 4] {
+        let mut events = fixture.watch(&fixture.pods, &Scope::All, &from("0"));
+        assert_eq!(watchers(), 1);
+        fixture.put_pod("ns/a");
+        fixture.put_pod("ns/b");
+        fixture.settle();
+        assert!(events.words(read).iter().all(|word| word != "end"));
+        drop(events);
+        assert_eq!(watchers(), 0);
+    }
+    // The feed has nobody left to wake.
+    let woken = fixture.pods.metrics().watchers_woken;
+    fixture.put_pod("ns/c");
+    fixture.settle();
+    assert_eq!(fixture.pods.metrics().watchers_woken, woken);
+}
+
+/// A source that has a thousand changes to tell at once, all of the same pod.
+#[derive(Debug)]
+struct Busy {
+    inner: Arc<dyn Source>,
+}
+
+impl Source for Busy {
+    fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, SourceError>> {
+        self.inner.current_revision()
+    }
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {
+        self.inner.list(request)
+    }
+    fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<BatchStream, SourceError>> {
+        use futures_util::{StreamExt as _, stream};
+        let batch = move |number| {
+            let revision = MainRevision(request.after.0 + 1 + number);
+            let stored = Stored {
+                key: format!("{PODS}/ns/a").into(),
+                value: pod("ns/a", "", "").into(),
+                create_revision: MainRevision(1),
+                mod_revision: revision,
+            };
+            let change = Change {
+                key: stored.key.clone(),
+                revision,
+                new: Some(stored),
+                previous: None,
+            };
+            Ok(Batch {
+                through: revision,
+                changes: vec![change],
+            })
+        };
+        let batches = stream::iter((0..1000).map(batch)).chain(stream::pending());
+        Box::pin(std::future::ready(Ok(Box::pin(batches) as BatchStream)))
+    }
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+        self.inner.write(write)
+    }
+}
+
+#[test]
+fn a_raw_watch_that_wants_nothing_of_a_busy_store_lets_others_run() {
+    let fixture = Fixture::new();
+    let source = Arc::new(Busy {
+        inner: fixture.source.clone(),
+    });
+    let raw = RawStore::new(source, config(), Arc::new(fixture.clock.clone()));
+    let options = select(from(1), "app=none", "");
+    let mut watch = fixture.watch(&raw, &Scope::All, &options);
+    let counter = Arc::new(Wakes::default());
+    let waker = std::task::Waker::from(counter.clone());
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut turns = 0;
+    loop {
+        assert!(watch.stream.as_mut().poll_next(&mut context).is_pending());
+        let asked_for = counter.0.load(Ordering::Relaxed);
+        assert!(asked_for <= turns + 1);
+        if asked_for == turns {
+            break;
+        }
+        turns = asked_for;
+    }
+    assert!(turns >= 10, "{turns} turns for a thousand batches");
+}
+
+#[test]
+fn a_watch_that_wants_none_of_many_objects_lets_others_run() {
+    let fixture = Fixture::new();
+    let engine = fixture.engine();
+    for number in 0..5000 {
+        let key = format!("{PODS}/ns/p{number:04}");
+        engine.put(key, "{\"metadata\":{}}").unwrap();
+    }
+    fixture.settle();
+    let options = WatchOptions {
+        allow_bookmarks: true,
+        ..select(from("0"), "app=none", "")
+    };
+    let mut watch = fixture.watch(&fixture.pods, &Scope::All, &options);
+    let counter = Arc::new(Wakes::default());
+    let waker = std::task::Waker::from(counter.clone());
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut turns = 0;
+    let event = loop {
+        match watch.stream.as_mut().poll_next(&mut context) {
+            std::task::Poll::Ready(event) => break event.unwrap(),
+            std::task::Poll::Pending => turns += 1,
+        }
+        assert_eq!(counter.0.load(Ordering::Relaxed), turns);
+    };
+    assert!(turns >= 4, "{turns} turns for five thousand objects");
+    let end = format!("BOOKMARK@{} end", fixture.current());
+    assert_eq!(crate::support::describe(&event), end);
+    let mut watch = block_on(fixture.pods.watch(&Scope::All, &options)).unwrap();
+    assert!(watch.try_next().is_some(), "there is one now");
+}
+
+/// Counts how often a task is woken.
+#[derive(Default)]
+struct Wakes(AtomicU64);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
 fn t_32_watchers_that_never_read_cost_nobody_else_anything() {
     let fixture = Fixture::new();
     let idle: Vec<_> = (0..50)
@@ -381,6 +557,37 @@ fn t_34_an_object_that_cannot_be_read_ends_its_watches_and_nothing_else() {
                 .code(),
             500
         );
+    });
+}
+
+#[test]
+fn t_34_an_index_hides_no_object_that_cannot_be_read() {
+    // WC-126: an index changes no answer, and nobody knows on which node such an object is.
+    on_both(|fixture, store, _| {
+        let start = fixture.put("ns/a", pod("ns/a", "", "n1"));
+        fixture.settle();
+        let on = |node: &str| select(from(start), "", &format!("spec.nodeName={node}"));
+        let mut one = fixture.watch(store, &Scope::All, &on("n1"));
+        let mut two = fixture.watch(store, &Scope::All, &on("n2"));
+        fixture.put("ns/b", "no JSON".into());
+        fixture.settle();
+        let list = ListOptions {
+            selector: selector("", "spec.nodeName=n1"),
+            ..ListOptions::default()
+        };
+        let listed = || fixture.list(store, &Scope::All, &list);
+        assert_eq!(listed().unwrap_err().code(), 500);
+        for watch in [&mut one, &mut two] {
+            assert!(watch.word().starts_with("ERROR 500 "));
+        }
+        // It can be read again, and the index is good for something again.
+        fixture.put("ns/b", pod("ns/b", "", "n2"));
+        fixture.settle();
+        assert_eq!(listed().unwrap().items, [format!("ns/a@{start}")]);
+        let by_index = fixture.pods.metrics().lists_by_index;
+        let cached = fixture.list(&fixture.pods, &Scope::All, &list);
+        assert_eq!(cached.unwrap().items.len(), 1);
+        assert_eq!(fixture.pods.metrics().lists_by_index, by_index + 1);
     });
 }
 

@@ -1,5 +1,6 @@
 //! T-01, T-03 to T-07, T-23: writes.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -19,6 +20,11 @@ fn update<'a>(value: impl Into<Bytes>) -> UpdateFn<'a> {
             time_to_live: None,
         })
     })
+}
+
+/// The pod `ns/a` with a label.
+fn pod_of(app: &str) -> String {
+    pod("ns/a", app, "")
 }
 
 fn none() -> Preconditions {
@@ -249,6 +255,124 @@ fn t_06_guaranteed_update() {
             (raced.label("app"), calls.load(Ordering::Relaxed)),
             (Some("3"), expected)
         );
+    });
+}
+
+#[test]
+fn t_05_a_deletion_that_somebody_was_faster_than_looks_again() {
+    on_both(|fixture, store, _| {
+        if !fixture.is_in_process() {
+            return;
+        }
+        for (wants_version, code) in [(false, None), (true, Some(409))] {
+            let written = fixture.put_pod("ns/a");
+            fixture.settle();
+            let preconditions = Preconditions {
+                resource_version: wants_version.then(|| written.to_string()),
+                ..none()
+            };
+            let seen = Mutex::new(Vec::new());
+            let key = object("ns/a");
+            let deletion = store.delete(
+                &key,
+                &preconditions,
+                Box::new(|pod| {
+                    let mut seen = seen.lock().unwrap();
+                    seen.push(pod.revision().0);
+                    if seen.len() == 1 {
+                        fixture.put_meanwhile("ns/a", &pod_of("new"));
+                    }
+                    Ok(())
+                }),
+            );
+            match (fixture.wait(deletion), code) {
+                (Ok(deleted), None) => {
+                    assert_eq!(deleted.label("app"), Some("new"));
+                    assert_eq!(*seen.lock().unwrap(), [written, written + 1]);
+                }
+                (Err(error), Some(code)) => {
+                    assert_eq!(error.code(), code);
+                    assert_eq!(*seen.lock().unwrap(), [written], "no second try");
+                }
+                (outcome, _) => panic!("{outcome:?}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn t_06_a_stale_guess_does_not_decide_an_update() {
+    let (fixture, mut stale) = stale();
+    fixture.put("ns/a", pod_of("old"));
+    stale.look();
+    let second = fixture.put("ns/a", pod_of("new"));
+    let (key, plain) = (object("ns/a"), UpdateOptions::default());
+    let write = |update| fixture.wait(stale.pods.guaranteed_update(&key, &plain, update));
+    // What the cache has would be left as it is, and what is there is not.
+    let back = write(update(pod_of("old"))).unwrap();
+    assert_eq!(back.revision().0, second + 1);
+    // What the cache has differs, and what is there does not.
+    fixture.put("ns/a", pod_of("new"));
+    let same = write(update(pod_of("new"))).unwrap();
+    assert_eq!(same.revision().0, second + 2);
+    assert_eq!(fixture.current(), second + 2, "no revision");
+    // Refused on the stale state only.
+    let wants_new = |seen: Option<&Object>| match seen.and_then(|pod| pod.label("app")) {
+        Some("new") => Ok(Update {
+            value: pod_of("newer").into(),
+            time_to_live: None,
+        }),
+        _ => Err(RequestError::BadRequest("no".into())),
+    };
+    let written = write(Box::new(wants_new)).unwrap();
+    assert_eq!(written.label("app"), Some("newer"));
+}
+
+#[test]
+fn t_06_an_update_can_end_the_life_of_an_object_or_make_it_endless() {
+    on_both(|fixture, store, _| {
+        if fixture.engine.is_none() {
+            return;
+        }
+        let (key, plain) = (object("ns/a"), UpdateOptions::default());
+        fixture.put_pod("ns/a");
+        let write = |app: &str, seconds: Option<u64>| {
+            fixture.settle();
+            let wanted = Update {
+                value: pod_of(app).into(),
+                time_to_live: seconds.map(Duration::from_secs),
+            };
+            let update: UpdateFn<'_> = Box::new(move |_| Ok(wanted.clone()));
+            let written = store.guaranteed_update(&key, &plain, update);
+            fixture.wait(written).unwrap();
+        };
+        let is_there = || {
+            let found = fixture.wait(store.get(&key, &GetOptions::default()));
+            found.unwrap().is_some()
+        };
+        write("short", Some(5));
+        fixture.clock.advance(Duration::from_secs(4));
+        write("endless", None);
+        fixture.clock.advance(Duration::from_secs(60));
+        assert!(is_there());
+        write("short", Some(5));
+        fixture.clock.advance(Duration::from_secs(5));
+        assert!(!is_there());
+    });
+}
+
+#[test]
+fn t_01_a_write_with_a_lifetime_that_was_not_done_leaves_no_lease() {
+    on_both(|fixture, store, _| {
+        let Some(engine) = &fixture.engine else {
+            return;
+        };
+        let lifetime = Some(Duration::from_secs(3600));
+        fixture.put_pod("ns/a");
+        let key = object("ns/a");
+        let twice = store.create(&key, pod_of("").into(), lifetime);
+        assert_eq!(fixture.wait(twice).unwrap_err().code(), 409);
+        assert_eq!(engine.leases(), []);
     });
 }
 
