@@ -42,8 +42,8 @@ impl KvService {
         validate::range(&request)?;
         let keys_only = request.keys_only;
         let range = convert::range(&mut request);
-        let kv_len = |kv: &_| RangeResponse::kv_len(kv, keys_only);
-        let (found, kvs_len) = self.node.engine.range_measured(&range, kv_len)?;
+        let measure = |kv: &_| RangeResponse::kv_len(kv, keys_only);
+        let (found, kvs_len) = self.node.engine.range_measured(&range, measure)?;
         let header = self.node.headers.at(found.revision);
         let response = convert::range_response(found, keys_only, Some(header));
         Ok(LargeRange::answer(response, kvs_len))

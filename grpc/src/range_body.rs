@@ -111,7 +111,7 @@ impl RangeBody {
     fn chunk(&mut self) -> Option<Bytes> {
         while self.waiting.len() < CHUNK_BYTES {
             if let Some(kv) = self.kvs.next() {
-                self.response.put_kv(kv, &mut self.waiting);
+                self.response.put_kv(&kv, &mut self.waiting);
                 continue;
             }
             if matches!(self.next, Next::Tail) {
@@ -196,8 +196,8 @@ mod tests {
     }
 
     fn large(response: RangeResponse) -> Option<LargeRange> {
-        let kv_len = |kv| RangeResponse::kv_len(kv, response.keys_only);
-        let kvs_len = response.kvs.iter().map(kv_len).sum();
+        let measure = |kv| RangeResponse::kv_len(kv, response.keys_only);
+        let kvs_len = response.kvs.iter().map(measure).sum();
         let mut answer = LargeRange::answer(response, kvs_len);
         answer.extensions_mut().remove()
     }
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn chunks_are_the_message() {
-        check(&[300; 5000]);
+        check(&vec![300; 5000]);
         check(&[CHUNK_BYTES; 5]);
         check(&[1, 100_000, 1, 1, 70_000, 5, 40_000].repeat(8));
         check(&[700_000, 900_000]);

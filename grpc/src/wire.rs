@@ -254,10 +254,9 @@ impl RangeResponse {
         }
     }
 
-    /// A key-value, which is let go of while the processor has it at hand.
-    pub(crate) fn put_kv(&self, kv: KeyValue, buf: &mut impl BufMut) {
+    pub(crate) fn put_kv(&self, kv: &KeyValue, buf: &mut impl BufMut) {
         let keys_only = self.keys_only;
-        put_message(2, Pair { kv: &kv, keys_only }, buf);
+        put_message(2, Pair { kv, keys_only }, buf);
     }
 
     /// What stands behind the key-values.
@@ -283,7 +282,7 @@ impl Encode for RangeResponse {
     fn encode(mut self, buf: &mut impl BufMut) {
         self.put_head(buf);
         for kv in mem::take(&mut self.kvs) {
-            self.put_kv(kv, buf);
+            self.put_kv(&kv, buf);
         }
         self.put_tail(buf);
     }

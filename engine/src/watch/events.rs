@@ -107,11 +107,11 @@ impl Events {
 
 /// As `get_or_init`, but nobody waits for another who is at it: the work takes locks.
 fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> T) -> &T {
-    if let Some(made) = cell.get() {
-        return made;
+    if let Some(known) = cell.get() {
+        return known;
     }
-    let made = make();
-    cell.get_or_init(|| made)
+    let value = make();
+    cell.get_or_init(|| value)
 }
 
 impl Deref for Events {

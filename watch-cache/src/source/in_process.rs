@@ -184,13 +184,17 @@ impl Stream for Batches {
     type Item = Result<Batch, SourceError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        Pin::new(&mut self.watcher)
-            .poll_next(context)
-            .map(|next| next.map(|batch| batch.map(batch_of).map_err(|_| SourceError::Compacted)))
+        Pin::new(&mut self.watcher).poll_next(context).map(|next| {
+            next.map(|batch| {
+                batch
+                    .map(|batch| batch_of(&batch))
+                    .map_err(|_| SourceError::Compacted)
+            })
+        })
     }
 }
 
-fn batch_of(batch: WatchBatch) -> Batch {
+fn batch_of(batch: &WatchBatch) -> Batch {
     // WA-32: beside events the engine reports the current revision, which may be ahead of them.
     let through = batch
         .events
