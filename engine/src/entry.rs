@@ -73,6 +73,7 @@ impl Entry {
         Self(Thin::new(shared, 0, [key, &[]]))
     }
 
+    #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         self.0.bytes()
     }

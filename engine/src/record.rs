@@ -109,8 +109,10 @@ impl Shape {
 }
 
 impl Numbers {
+    /// Inlined, so that whoever wants one of the numbers reads one.
+    #[inline]
     fn read(shape: Shape, main: MainRevision, bytes: &[u8]) -> Self {
-        let mut fields = Fields(bytes);
+        let mut fields = Fields(&bytes[..shape.len()]);
         match shape {
             Shape::First => Self {
                 sub: 0,
@@ -171,6 +173,7 @@ impl Numbers {
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
+    #[inline]
     fn next<const N: usize>(&mut self) -> [u8; N] {
         let (field, rest) = self.0.split_first_chunk().expect("a shape has its length");
         self.0 = rest;
@@ -200,11 +203,13 @@ pub struct KeyValue(Thin<Header>);
 
 impl KeyValue {
     /// The key.
+    #[inline]
     pub fn key(&self) -> &[u8] {
         self.entry().key()
     }
 
     /// The value; empty for a tombstone, and an empty value is legal too (DM-9).
+    #[inline]
     pub fn value(&self) -> &[u8] {
         &self.0.bytes()[self.shape().len()..]
     }
@@ -221,11 +226,13 @@ impl KeyValue {
     }
 
     /// The revision in which the key's present life began (DM-3); 0 for a tombstone.
+    #[inline]
     pub fn create_revision(&self) -> MainRevision {
         self.numbers().create_revision
     }
 
     /// The revision that wrote this version.
+    #[inline]
     pub fn mod_revision(&self) -> MainRevision {
         self.0.header().main
     }
@@ -239,11 +246,13 @@ impl KeyValue {
     }
 
     /// Writes since creation, this one included (DM-3); 0 for a tombstone.
+    #[inline]
     pub fn version(&self) -> i64 {
         self.numbers().version
     }
 
     /// The lease that the key is attached to.
+    #[inline]
     pub fn lease(&self) -> Option<LeaseId> {
         self.numbers().lease
     }
@@ -260,6 +269,7 @@ impl KeyValue {
     }
 
     /// Where the versions of the key are.
+    #[inline]
     pub(crate) fn entry(&self) -> &Entry {
         &self.0.header().entry
     }
@@ -277,10 +287,12 @@ impl KeyValue {
         Self(Thin::new(header, shape as u8, [numbers, value]))
     }
 
+    #[inline]
     fn shape(&self) -> Shape {
         Shape::of(self.0.kind())
     }
 
+    #[inline]
     fn numbers(&self) -> Numbers {
         Numbers::read(self.shape(), self.mod_revision(), self.0.bytes())
     }

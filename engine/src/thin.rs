@@ -93,15 +93,18 @@ impl<H> Thin<H> {
         }
     }
 
+    #[inline]
     pub(crate) fn header(&self) -> &H {
         &self.inner().header
     }
 
+    #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: `new` wrote that many bytes behind `Inner`, and they live as long as the handle.
         unsafe { slice::from_raw_parts(self.inner.add(1).cast().as_ptr(), self.inner().len()) }
     }
 
+    #[inline]
     pub(crate) fn kind(&self) -> u8 {
         self.inner().size.to_le_bytes()[0] & ((1 << KIND_BITS) - 1)
     }
@@ -130,6 +133,7 @@ impl<H> Thin<H> {
         self.inner == other.inner
     }
 
+    #[inline]
     fn inner(&self) -> &Inner<H> {
         // SAFETY: the allocation lives as long as any handle, and is only changed through a sole one.
         unsafe { self.inner.as_ref() }
@@ -146,6 +150,7 @@ impl<H> Thin<H> {
 }
 
 impl<H> Inner<H> {
+    #[inline]
     fn len(&self) -> usize {
         (self.size >> KIND_BITS) as usize
     }

@@ -10,9 +10,7 @@ use std::ops::{Deref, Range};
 
 use bytes::{BufMut, Bytes};
 use prost::Message;
-use prost::encoding::{
-    WireType, bool, encode_key, encode_varint, encoded_len_varint, int64, message,
-};
+use prost::encoding::{WireType, bool, encoded_len_varint, int64, message};
 use revstore_engine::{Event, Events, KeyValue, LeaseId};
 use revstore_proto::etcdserverpb as pb;
 use revstore_proto::mvccpb::event::EventType;
@@ -178,16 +176,24 @@ impl Encode for Pair<'_> {
     }
 
     fn encode(self, buf: &mut impl BufMut) {
+        self.put_behind(Small::new(), buf);
+    }
+}
+
+impl Pair<'_> {
+    /// Writes the pair behind small fields.
+    fn put_behind(self, mut small: Small, buf: &mut impl BufMut) {
         let Self { kv, .. } = self;
-        let value = self.value();
-        put_together(buf, |buf| put_delimiter(1, kv.key().len(), buf));
-        buf.put_slice(kv.key());
-        put_together(buf, |buf| {
-            put_int(2, kv.create_revision().0, buf);
-            put_int(3, kv.mod_revision().0, buf);
-            put_int(4, kv.version(), buf);
-            put_delimiter(5, value.len(), buf);
-        });
+        let (key, value) = (kv.key(), self.value());
+        small.delimiter(1, key.len());
+        small.put(buf);
+        buf.put_slice(key);
+        let mut small = Small::new();
+        small.int(2, kv.create_revision().0);
+        small.int(3, kv.mod_revision().0);
+        small.int(4, kv.version());
+        small.delimiter(5, value.len());
+        small.put(buf);
         buf.put_slice(value);
         put_int(6, lease(kv), buf);
     }
@@ -256,7 +262,7 @@ impl RangeResponse {
 
     pub(crate) fn put_kv(&self, kv: &KeyValue, buf: &mut impl BufMut) {
         let keys_only = self.keys_only;
-        put_message(2, Pair { kv, keys_only }, buf);
+        put_pair(2, Pair { kv, keys_only }, buf);
     }
 
     /// What stands behind the key-values.
@@ -306,7 +312,7 @@ impl Encode for PutResponse {
     fn encode(self, buf: &mut impl BufMut) {
         put_header(&self.header, buf);
         if let Some(previous) = &self.prev_kv {
-            put_pair(2, previous, buf);
+            put_pair(2, previous.into(), buf);
         }
     }
 }
@@ -322,7 +328,7 @@ impl Encode for DeleteRangeResponse {
         put_header(&self.header, buf);
         put_int(2, self.deleted, buf);
         for previous in self.prev_kvs {
-            put_pair(3, &previous, buf);
+            put_pair(3, (&previous).into(), buf);
         }
     }
 }
@@ -381,9 +387,9 @@ impl Encode for &Event {
 
     fn encode(self, buf: &mut impl BufMut) {
         put_int(1, event_type(self), buf);
-        put_pair(2, &self.kv, buf);
+        put_pair(2, (&self.kv).into(), buf);
         if let Some(previous) = &self.prev_kv {
-            put_pair(3, previous, buf);
+            put_pair(3, previous.into(), buf);
         }
     }
 }
@@ -415,7 +421,7 @@ impl Encode for WatchResponse {
 }
 
 /// The number of a watch response's events.
-const EVENTS: u32 = 11;
+const EVENTS: u8 = 11;
 
 /// Events as they stand in a watch response.
 fn write_events(events: &[Event]) -> Bytes {
@@ -451,8 +457,10 @@ fn pair_len(kv: &KeyValue) -> usize {
     message_len(&Pair::from(kv))
 }
 
-fn put_pair(number: u32, kv: &KeyValue, buf: &mut impl BufMut) {
-    put_message(number, Pair::from(kv), buf);
+fn put_pair(number: u8, pair: Pair<'_>, buf: &mut impl BufMut) {
+    let mut small = Small::new();
+    small.prefix(number, pair.encoded_len());
+    pair.put_behind(small, buf);
 }
 
 // Fields. Numbers are all below 16 and so take one byte, with the type of the field. What is zero or
@@ -463,11 +471,10 @@ pub(crate) fn message_len(message: &impl Encode) -> usize {
     delimited_len(message.encoded_len())
 }
 
-fn put_message(number: u32, message: impl Encode, buf: &mut impl BufMut) {
-    put_together(buf, |buf| {
-        encode_key(number, WireType::LengthDelimited, buf);
-        encode_varint(message.encoded_len() as u64, buf);
-    });
+fn put_message(number: u8, message: impl Encode, buf: &mut impl BufMut) {
+    let mut small = Small::new();
+    small.prefix(number, message.encoded_len());
+    small.put(buf);
     message.encode(buf);
 }
 
@@ -479,28 +486,62 @@ fn bytes_len(bytes: &[u8]) -> usize {
     }
 }
 
-/// What stands before `len` bytes.
-fn put_delimiter(number: u32, len: usize, buf: &mut impl BufMut) {
-    if len > 0 {
-        encode_key(number, WireType::LengthDelimited, buf);
-        encode_varint(len as u64, buf);
-    }
+/// Small fields on their way to a buffer, which takes them in one piece: each piece has its price. Up to
+/// four of them.
+struct Small {
+    bytes: [u8; Self::BYTES_MAX],
+    len: usize,
 }
 
-/// Hands small fields to the buffer in one piece: each piece has its price, and a number alone is
-/// written as several. There may be up to four of them.
-#[expect(
-    clippy::mut_mut,
-    reason = "as a buffer, a slice is what is still free of it"
-)]
-fn put_together(buf: &mut impl BufMut, put: impl FnOnce(&mut &mut [u8])) {
+impl Small {
     const FIELDS_MAX: usize = 4;
     const FIELD_BYTES_MAX: usize = 11;
-    let mut pieces = [0; FIELDS_MAX * FIELD_BYTES_MAX];
-    let mut free = &mut pieces[..];
-    put(&mut free);
-    let left = free.len();
-    buf.put_slice(&pieces[..pieces.len() - left]);
+    const BYTES_MAX: usize = Self::FIELDS_MAX * Self::FIELD_BYTES_MAX;
+
+    fn new() -> Self {
+        Self {
+            bytes: [0; Self::BYTES_MAX],
+            len: 0,
+        }
+    }
+
+    /// A number, unless it is zero.
+    fn int(&mut self, number: u8, value: i64) {
+        if value != 0 {
+            self.byte(number << 3 | WireType::Varint as u8);
+            self.varint(value.cast_unsigned());
+        }
+    }
+
+    /// What stands before `len` bytes, unless there are none.
+    fn delimiter(&mut self, number: u8, len: usize) {
+        if len > 0 {
+            self.prefix(number, len);
+        }
+    }
+
+    /// What stands before a message.
+    fn prefix(&mut self, number: u8, len: usize) {
+        self.byte(number << 3 | WireType::LengthDelimited as u8);
+        self.varint(len as u64);
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value > 0x7f {
+            self.byte(value.to_le_bytes()[0] | 0x80);
+            value >>= 7;
+        }
+        self.byte(value.to_le_bytes()[0]);
+    }
+
+    fn byte(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    fn put(self, buf: &mut impl BufMut) {
+        buf.put_slice(&self.bytes[..self.len]);
+    }
 }
 
 fn delimited_len(len: usize) -> usize {
@@ -515,9 +556,11 @@ fn int_len(value: i64) -> usize {
     }
 }
 
-fn put_int(number: u32, value: i64, buf: &mut impl BufMut) {
+fn put_int(number: u8, value: i64, buf: &mut impl BufMut) {
     if value != 0 {
-        int64::encode(number, &value, buf);
+        let mut small = Small::new();
+        small.int(number, value);
+        small.put(buf);
     }
 }
 

@@ -133,7 +133,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         1.10,
         Work::Put {
             in_flight: 1,
-            puts: 6_000,
+            puts: 20_000,
         },
     ),
     row(
