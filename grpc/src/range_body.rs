@@ -94,7 +94,8 @@ enum Next {
 impl RangeBody {
     fn new(large: LargeRange) -> Self {
         let LargeRange { mut response, len } = large;
-        let mut waiting = BytesMut::with_capacity(CHUNK_BYTES + SLACK_BYTES);
+        let first_bytes = CHUNK_BYTES.min(PREFIX_BYTES + len as usize);
+        let mut waiting = BytesMut::with_capacity(first_bytes + SLACK_BYTES);
         waiting.put_u8(0);
         waiting.put_u32(len);
         debug_assert_eq!(waiting.len(), PREFIX_BYTES);
@@ -123,8 +124,10 @@ impl RangeBody {
             return (!last.is_empty()).then(|| last.freeze());
         }
         let chunk = self.waiting.split_to(CHUNK_BYTES).freeze();
-        // Where the last chunk was, if it has left meanwhile.
-        self.waiting.reserve(CHUNK_BYTES + SLACK_BYTES);
+        if self.kvs.len() > 0 {
+            // Where the last chunk was, if it has left meanwhile.
+            self.waiting.reserve(CHUNK_BYTES + SLACK_BYTES);
+        }
         Some(chunk)
     }
 }
