@@ -22,6 +22,7 @@ mod cluster;
 mod codec;
 mod convert;
 mod election;
+mod fields;
 mod gateway;
 mod guard;
 mod hash;

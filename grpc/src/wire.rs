@@ -10,10 +10,12 @@ use std::ops::{Deref, Range};
 
 use bytes::{BufMut, Bytes};
 use prost::Message;
-use prost::encoding::{WireType, bool, encoded_len_varint, int64, message};
+use prost::encoding::message;
 use revstore_engine::{Event, Events, KeyValue, LeaseId};
 use revstore_proto::etcdserverpb as pb;
 use revstore_proto::mvccpb::event::EventType;
+
+use crate::fields::{Small, bool_len, bytes_len, delimited_len, int_len, put_bool, put_int};
 
 /// Room for what a message says besides its records.
 const HEAD_BYTES: usize = 128;
@@ -463,9 +465,6 @@ fn put_pair(number: u8, pair: Pair<'_>, buf: &mut impl BufMut) {
     pair.put_behind(small, buf);
 }
 
-// Fields. Numbers are all below 16 and so take one byte, with the type of the field. What is zero or
-// empty is left out, as the third version of the language wants it.
-
 /// The size of a field that is a message.
 pub(crate) fn message_len(message: &impl Encode) -> usize {
     delimited_len(message.encoded_len())
@@ -476,106 +475,6 @@ fn put_message(number: u8, message: impl Encode, buf: &mut impl BufMut) {
     small.prefix(number, message.encoded_len());
     small.put(buf);
     message.encode(buf);
-}
-
-fn bytes_len(bytes: &[u8]) -> usize {
-    if bytes.is_empty() {
-        0
-    } else {
-        delimited_len(bytes.len())
-    }
-}
-
-/// Small fields on their way to a buffer, which takes them in one piece: each piece has its price. Up to
-/// four of them.
-struct Small {
-    bytes: [u8; Self::BYTES_MAX],
-    len: usize,
-}
-
-impl Small {
-    const FIELDS_MAX: usize = 4;
-    const FIELD_BYTES_MAX: usize = 11;
-    const BYTES_MAX: usize = Self::FIELDS_MAX * Self::FIELD_BYTES_MAX;
-
-    fn new() -> Self {
-        Self {
-            bytes: [0; Self::BYTES_MAX],
-            len: 0,
-        }
-    }
-
-    /// A number, unless it is zero.
-    fn int(&mut self, number: u8, value: i64) {
-        if value != 0 {
-            self.byte(number << 3 | WireType::Varint as u8);
-            self.varint(value.cast_unsigned());
-        }
-    }
-
-    /// What stands before `len` bytes, unless there are none.
-    fn delimiter(&mut self, number: u8, len: usize) {
-        if len > 0 {
-            self.prefix(number, len);
-        }
-    }
-
-    /// What stands before a message.
-    fn prefix(&mut self, number: u8, len: usize) {
-        self.byte(number << 3 | WireType::LengthDelimited as u8);
-        self.varint(len as u64);
-    }
-
-    fn varint(&mut self, mut value: u64) {
-        while value > 0x7f {
-            self.byte(value.to_le_bytes()[0] | 0x80);
-            value >>= 7;
-        }
-        self.byte(value.to_le_bytes()[0]);
-    }
-
-    fn byte(&mut self, byte: u8) {
-        self.bytes[self.len] = byte;
-        self.len += 1;
-    }
-
-    fn put(self, buf: &mut impl BufMut) {
-        buf.put_slice(&self.bytes[..self.len]);
-    }
-}
-
-fn delimited_len(len: usize) -> usize {
-    1 + encoded_len_varint(len as u64) + len
-}
-
-fn int_len(value: i64) -> usize {
-    if value == 0 {
-        0
-    } else {
-        int64::encoded_len(1, &value)
-    }
-}
-
-fn put_int(number: u8, value: i64, buf: &mut impl BufMut) {
-    if value != 0 {
-        let mut small = Small::new();
-        small.int(number, value);
-        small.put(buf);
-    }
-}
-
-fn bool_len(value: bool) -> usize {
-    if value {
-        bool::encoded_len(1, &value)
-    } else {
-        0
-    }
-}
-
-fn put_bool(number: u32, value: bool, buf: &mut impl BufMut) {
-    if value {
-        bool::encode(number, &value, buf);
-    }
 }
 
 #[cfg(test)]
