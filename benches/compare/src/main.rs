@@ -73,6 +73,9 @@ struct Run {
     /// revstore's binary [default: the one built beside this program].
     #[arg(long)]
     revstore: Option<PathBuf>,
+    /// The binary of another build of revstore, to compare with: mostly from before a change.
+    #[arg(long)]
+    before: Option<PathBuf>,
     /// etcd's binary, left out if there is none [default: $ETCD, then tests/.tools/bin/etcd].
     #[arg(long)]
     etcd: Option<PathBuf>,
@@ -108,16 +111,19 @@ impl Run {
         } else {
             eprintln!("no etcd at {}: left out", etcd.display());
         }
+        kinds.extend(self.before.clone().map(Kind::Before));
         kinds.extend(self.mem_etcd.clone().map(Kind::MemEtcd));
         Ok(kinds)
     }
 
     async fn run(self) -> Result<(), Failure> {
-        let kinds = self.kinds()?;
+        let mut kinds = self.kinds()?;
         let wanted =
             |name: &str| self.only.is_empty() || self.only.iter().any(|it| name.contains(it));
         let mut report = Report::default();
         for run in 1..=self.runs {
+            // Whoever comes first or last does so in one run only.
+            kinds.rotate_left(1);
             let mut servers = Vec::new();
             for kind in &kinds {
                 let server = Server::start(kind).await?;

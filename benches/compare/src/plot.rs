@@ -94,6 +94,7 @@ fn color_of(server: &str) -> RGBColor {
     match known {
         Some(0) => RGBColor(120, 130, 200),
         Some(1) => RGBColor(220, 160, 80),
+        Some(3) => RGBColor(150, 150, 150),
         _ => RGBColor(40, 140, 100),
     }
 }

@@ -73,6 +73,7 @@ enum Work {
         puts: u64,
     },
     Get {
+        in_flight: usize,
         gets: u64,
     },
     GuardedUpdate {
@@ -113,9 +114,24 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ),
     row("the same, older revision", 1.6, page(false, true, 500, 800)),
     row("limit 10,000", 1.3, page(false, false, 10_000, 60)),
-    row("get", 1.15, Work::Get { gets: 60_000 }),
+    row(
+        "get",
+        1.15,
+        Work::Get {
+            in_flight: 64,
+            gets: 60_000,
+        },
+    ),
+    row(
+        "get, 4 in flight",
+        1.15,
+        Work::Get {
+            in_flight: 4,
+            gets: 20_000,
+        },
+    ),
     Scenario {
-        name: "count",
+        name: "count, 4 in flight",
         unit: Unit::CpuMicroseconds,
         target: Target::OfGet(2.0),
         work: Work::Count { counts: 4_000 },
@@ -217,7 +233,7 @@ impl Scenario {
     pub(crate) fn suits(&self, kind: &Kind) -> bool {
         match self.work {
             // It has no history.
-            Work::Compactions | Work::Count { .. } => !matches!(kind, Kind::Null),
+            Work::Compactions => !matches!(kind, Kind::Null),
             // It takes one watch on a stream.
             Work::FanOut { per_stream, .. } => per_stream == 1 || !matches!(kind, Kind::MemEtcd(_)),
             _ => true,
@@ -283,8 +299,8 @@ impl Work {
                 })
                 .await
             }
-            Self::Get { gets } => {
-                let load = Load::of(64, gets);
+            Self::Get { in_flight, gets } => {
+                let load = Load::of(in_flight, gets);
                 load.run(clients, async |mut kv, number| {
                     let request = pb::RangeRequest {
                         key: key("", scattered(number, KEYS)),

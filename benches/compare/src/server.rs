@@ -26,6 +26,8 @@ const MEMORY_DIR: &str = "/dev/shm";
 pub(crate) enum Kind {
     /// Ours.
     Revstore(PathBuf),
+    /// Ours, as another build.
+    Before(PathBuf),
     /// The one that stores nothing.
     Null,
     /// The real one, with its data in memory and without waiting for it.
@@ -38,6 +40,7 @@ impl Kind {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Revstore(_) => "revstore",
+            Self::Before(_) => "before",
             Self::Null => "null",
             Self::Etcd(_) => "etcd",
             Self::MemEtcd(_) => "mem_etcd",
@@ -62,7 +65,7 @@ impl Kind {
             command
         };
         Ok(match self {
-            Self::Revstore(binary) => like_etcd(binary),
+            Self::Revstore(binary) | Self::Before(binary) => like_etcd(binary),
             Self::Etcd(binary) => {
                 let mut command = like_etcd(binary);
                 command.arg("--unsafe-no-fsync");
