@@ -15,15 +15,15 @@ pub(crate) fn bytes_len(bytes: &[u8]) -> usize {
 }
 
 /// Small fields on their way to a buffer, which takes them in one piece: each piece has its price. Up to
-/// four of them.
+/// six of them.
 pub(crate) struct Small {
     bytes: [u8; Self::BYTES_MAX],
     len: usize,
 }
 
 impl Small {
-    const FIELDS_MAX: usize = 4;
-    const FIELD_BYTES_MAX: usize = 11;
+    const FIELDS_MAX: usize = 6;
+    pub(crate) const FIELD_BYTES_MAX: usize = 11;
     const BYTES_MAX: usize = Self::FIELDS_MAX * Self::FIELD_BYTES_MAX;
 
     pub(crate) fn new() -> Self {
@@ -54,6 +54,12 @@ impl Small {
         self.varint(len as u64);
     }
 
+    /// Fields that were written before.
+    pub(crate) fn raw(&mut self, fields: &[u8]) {
+        self.bytes[self.len..][..fields.len()].copy_from_slice(fields);
+        self.len += fields.len();
+    }
+
     fn varint(&mut self, mut value: u64) {
         while value > 0x7f {
             self.byte(value.to_le_bytes()[0] | 0x80);
@@ -67,8 +73,12 @@ impl Small {
         self.len += 1;
     }
 
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
     pub(crate) fn put(self, buf: &mut impl BufMut) {
-        buf.put_slice(&self.bytes[..self.len]);
+        buf.put_slice(self.as_slice());
     }
 }
 
@@ -103,5 +113,43 @@ pub(crate) fn bool_len(value: bool) -> usize {
 pub(crate) fn put_bool(number: u32, value: bool, buf: &mut impl BufMut) {
     if value {
         bool::encode(number, &value, buf);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_int(value: i64) {
+        let mut expected = Vec::new();
+        if value != 0 {
+            int64::encode(15, &value, &mut expected);
+        }
+        let mut written = Vec::new();
+        put_int(15, value, &mut written);
+        assert_eq!(written, expected, "{value}");
+        assert_eq!(written.len(), int_len(value), "{value}");
+    }
+
+    #[test]
+    fn numbers_of_every_length_are_written_as_the_library_does() {
+        check_int(0);
+        for bits in 0..64 {
+            let power = 1_i64 << bits;
+            for value in [power, power.wrapping_sub(1), !power] {
+                check_int(value);
+            }
+        }
+    }
+
+    #[test]
+    fn six_fields_of_the_greatest_length_have_room() {
+        let mut small = Small::new();
+        for number in 1..=6 {
+            small.int(number, -1);
+        }
+        let mut written = Vec::new();
+        small.put(&mut written);
+        assert_eq!(written.len(), Small::BYTES_MAX);
     }
 }

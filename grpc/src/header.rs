@@ -3,17 +3,49 @@
 use revstore_engine::MainRevision;
 use revstore_proto::etcdserverpb::ResponseHeader;
 
+use crate::fields::{Small, delimited_len, int_len};
+
 /// DM-12: the term of a node that never saw a second election.
 pub(crate) const RAFT_TERM: u64 = 2;
 
 /// Makes the headers of all replies (DM-10).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Headers {
-    pub(crate) cluster_id: u64,
-    pub(crate) member_id: u64,
+    cluster_id: u64,
+    member_id: u64,
+    ids: Ids,
+}
+
+/// The header of events. The ids, which are the most of it and never change, are written already:
+/// there are more events than all other replies together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EventsHeader {
+    ids: Ids,
+    revision: MainRevision,
+}
+
+/// The first two fields of a header, as they go on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ids {
+    bytes: [u8; Self::BYTES_MAX],
+    len: u8,
 }
 
 impl Headers {
+    pub(crate) fn new(cluster_id: u64, member_id: u64) -> Self {
+        Self {
+            cluster_id,
+            member_id,
+            ids: Ids::new(cluster_id, member_id),
+        }
+    }
+
+    /// WA-32: the header of events that end with a revision.
+    pub(crate) fn of_events(self, revision: MainRevision) -> EventsHeader {
+        let ids = self.ids;
+        EventsHeader { ids, revision }
+    }
+
     /// The header of a reply that speaks of a revision.
     pub(crate) fn at(self, revision: MainRevision) -> ResponseHeader {
         ResponseHeader {
@@ -30,6 +62,50 @@ impl Headers {
             revision: 0,
             raft_term: RAFT_TERM,
         }
+    }
+}
+
+impl EventsHeader {
+    /// What the header takes as a field.
+    pub(crate) fn encoded_len(&self) -> usize {
+        delimited_len(self.len())
+    }
+
+    /// Writes the header as the first field of a message.
+    pub(crate) fn put(&self, small: &mut Small) {
+        small.prefix(1, self.len());
+        small.raw(self.ids.as_slice());
+        small.int(3, self.revision.0);
+        small.int(4, RAFT_TERM.cast_signed());
+    }
+
+    fn len(&self) -> usize {
+        let ids = self.ids.as_slice();
+        ids.len() + int_len(self.revision.0) + int_len(RAFT_TERM.cast_signed())
+    }
+}
+
+impl Ids {
+    /// Two numbers of the greatest length.
+    const BYTES_MAX: usize = 2 * Small::FIELD_BYTES_MAX;
+
+    fn new(cluster_id: u64, member_id: u64) -> Self {
+        let mut fields = Small::new();
+        fields.int(1, cluster_id.cast_signed());
+        fields.int(2, member_id.cast_signed());
+        let mut ids = Self {
+            bytes: [0; Self::BYTES_MAX],
+            len: 0,
+        };
+        for byte in fields.as_slice() {
+            ids.bytes[usize::from(ids.len)] = *byte;
+            ids.len += 1;
+        }
+        ids
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
     }
 }
 

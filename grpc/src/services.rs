@@ -174,10 +174,7 @@ impl ServicesBuilder {
     pub fn build(self) -> Services {
         let bytes_max = self.limits.message_bytes_max();
         let node = Arc::new(Node {
-            headers: Headers {
-                cluster_id: self.identity.cluster_id,
-                member_id: self.identity.member_id,
-            },
+            headers: Headers::new(self.identity.cluster_id, self.identity.member_id),
             engine: self.engine,
             identity: self.identity,
             version: self.version,

@@ -20,7 +20,7 @@ use crate::node::Node;
 use crate::nudge::Nudge;
 use crate::shutdown::Begun;
 use crate::status::{self, EtcdError};
-use crate::wire::{self, Encode, WatchResponse};
+use crate::wire::{self, Encode, WatchEvents, WatchResponse};
 
 /// The watch id that stands for the whole stream, and for a watch that was refused (WA-4, WA-53).
 const NO_WATCH: i64 = -1;
@@ -82,7 +82,7 @@ pub(crate) struct WatchSession {
     /// Watches whose large responses may be split (WA-36).
     fragmented: HashSet<WatchId>,
     /// The pieces of a response that was split; nothing else is done before they are sent.
-    fragments: VecDeque<WatchResponse>,
+    fragments: VecDeque<WatchEvents>,
     /// Requests and the engine are asked in turns, so that neither keeps the other waiting.
     engine_first: bool,
     /// Nothing behind the end of the session.
@@ -205,7 +205,7 @@ impl WatchSession {
                 id,
                 revision,
                 events,
-            } => return self.tell_events(id, revision, events),
+            } => return self.tell_events(id, revision, events).into(),
             engine::WatchResponse::Progress { id, revision } => pb::WatchResponse {
                 header: Some(self.node.headers.at(revision)),
                 watch_id: id.map_or(NO_WATCH, |id| id.0),
@@ -223,20 +223,10 @@ impl WatchSession {
         head.into()
     }
 
-    fn tell_events(
-        &mut self,
-        id: WatchId,
-        revision: MainRevision,
-        events: Events,
-    ) -> WatchResponse {
+    fn tell_events(&mut self, id: WatchId, revision: MainRevision, events: Events) -> WatchEvents {
         self.node.counters.add_watch_events(events.len());
-        let head = pb::WatchResponse {
-            // WA-32
-            header: Some(self.node.headers.at(revision)),
-            watch_id: id.0,
-            ..pb::WatchResponse::default()
-        };
-        let response = WatchResponse::new(head, events);
+        let header = self.node.headers.of_events(revision);
+        let response = WatchEvents::new(header, id.0, events);
         if self.fragmented.contains(&id) {
             return self.split(response);
         }
@@ -244,9 +234,10 @@ impl WatchSession {
     }
 
     /// Returns the first piece and keeps the others.
-    fn split(&mut self, response: WatchResponse) -> WatchResponse {
-        self.fragments = fragments(response, self.node.limits.message_bytes_max());
-        self.fragments.pop_front().unwrap_or_default()
+    fn split(&mut self, response: WatchEvents) -> WatchEvents {
+        let (first, others) = fragments(response, self.node.limits.message_bytes_max());
+        self.fragments = others;
+        first
     }
 }
 
@@ -262,7 +253,7 @@ impl Stream for WatchSession {
         let next = if Pin::new(stopped).poll(context).is_ready() {
             Err(EtcdError::Stopped.to_status())
         } else if let Some(fragment) = session.fragments.pop_front() {
-            Ok(fragment)
+            Ok(fragment.into())
         } else {
             session.engine_first = !session.engine_first;
             let polled = if session.engine_first {
@@ -290,41 +281,39 @@ impl Stream for WatchSession {
 
 /// WA-36: cuts a response that has the limit or more into pieces that have less, but never an
 /// event. All have the same header, and all but the last say that more follows.
-fn fragments(response: WatchResponse, bytes_max: usize) -> VecDeque<WatchResponse> {
+fn fragments(response: WatchEvents, bytes_max: usize) -> (WatchEvents, VecDeque<WatchEvents>) {
+    let mut others = VecDeque::new();
     if response.encoded_len() < bytes_max {
-        return VecDeque::from([response]);
+        return (response, others);
     }
-    let head = pb::WatchResponse {
-        fragment: true,
-        ..response.head.clone()
-    };
-    let head_bytes = WatchResponse::from(head.clone()).encoded_len();
-    let mut fragments = VecDeque::new();
-    let mut first = 0;
-    let mut piece_bytes = head_bytes;
+    let around = response.piece(0..0, true).len_around_events();
+    let mut start = 0;
+    let mut piece_bytes = around;
     for (at, event) in response.events().iter().enumerate() {
         let event_bytes = wire::message_len(&event);
-        if at > first && piece_bytes + event_bytes >= bytes_max {
-            fragments.push_back(response.piece(head.clone(), first..at));
-            first = at;
-            piece_bytes = head_bytes;
+        if at > start && piece_bytes + event_bytes >= bytes_max {
+            others.push_back(response.piece(start..at, true));
+            start = at;
+            piece_bytes = around;
         }
         piece_bytes += event_bytes;
     }
-    let last = pb::WatchResponse {
-        fragment: false,
-        ..head
-    };
-    fragments.push_back(response.piece(last, first..response.events().len()));
-    fragments
+    let last = response.piece(start..response.events().len(), false);
+    match others.pop_front() {
+        Some(first) => {
+            others.push_back(last);
+            (first, others)
+        }
+        None => (last, others),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use revstore_engine::{Engine, Event};
-    use revstore_proto::etcdserverpb::ResponseHeader;
 
     use super::*;
+    use crate::header::Headers;
 
     const BYTES_MAX: usize = 1000;
 
@@ -337,28 +326,22 @@ mod tests {
         }
     }
 
+    fn all_fragments(response: WatchEvents) -> Vec<WatchEvents> {
+        let (first, others) = fragments(response, BYTES_MAX);
+        [first].into_iter().chain(others).collect()
+    }
+
     fn check(event_sizes: &[usize], expected: &[&[usize]]) {
-        let head = pb::WatchResponse {
-            header: Some(ResponseHeader {
-                revision: 9,
-                ..ResponseHeader::default()
-            }),
-            watch_id: 3,
-            ..pb::WatchResponse::default()
-        };
+        let header = Headers::new(7, 8).of_events(MainRevision(9));
         let events: Vec<_> = event_sizes.iter().copied().map(event).collect();
-        let whole = WatchResponse::new(head.clone(), events.into());
-        let pieces = fragments(whole, BYTES_MAX);
+        let pieces = all_fragments(WatchEvents::new(header, 3, events.into()));
         let last = pieces.len() - 1;
         for (at, piece) in pieces.iter().enumerate() {
             assert!(piece.encoded_len() < BYTES_MAX || piece.events().len() == 1);
-            let expected = pb::WatchResponse {
-                fragment: at < last,
-                ..head.clone()
-            };
-            assert_eq!(piece.head, expected);
+            assert_eq!((piece.header, piece.watch_id), (header, 3));
+            assert_eq!(piece.fragment, at < last);
         }
-        let sizes = |piece: &WatchResponse| -> Vec<usize> {
+        let sizes = |piece: &WatchEvents| -> Vec<usize> {
             let events = piece.events().iter();
             events.map(|event| event.kv.value().len()).collect()
         };
@@ -379,13 +362,12 @@ mod tests {
     fn wa_36_a_response_of_exactly_the_limit_is_split() {
         let response = |bytes| {
             let events = vec![event(10), event(bytes)];
-            WatchResponse::new(pb::WatchResponse::default(), events.into())
+            let header = Headers::new(0, 0).of_events(MainRevision(0));
+            WatchEvents::new(header, 0, events.into())
         };
         let frame = response(500).encoded_len() - 500;
-        assert_eq!(
-            fragments(response(BYTES_MAX - frame - 1), BYTES_MAX).len(),
-            1
-        );
-        assert_eq!(fragments(response(BYTES_MAX - frame), BYTES_MAX).len(), 2);
+        let largest = BYTES_MAX - frame - 1;
+        assert_eq!(all_fragments(response(largest)).len(), 1);
+        assert_eq!(all_fragments(response(largest + 1)).len(), 2);
     }
 }

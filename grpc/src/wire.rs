@@ -10,12 +10,12 @@ use std::ops::{Deref, Range};
 
 use bytes::{BufMut, Bytes};
 use prost::Message;
-use prost::encoding::message;
 use revstore_engine::{Event, Events, KeyValue, LeaseId};
 use revstore_proto::etcdserverpb as pb;
 use revstore_proto::mvccpb::event::EventType;
 
 use crate::fields::{Small, bool_len, bytes_len, delimited_len, int_len, put_bool, put_int};
+use crate::header::EventsHeader;
 
 /// Room for what a message says besides its records.
 const HEAD_BYTES: usize = 128;
@@ -54,12 +54,15 @@ pub(crate) struct Measured<M> {
     len: usize,
 }
 
-/// `mvccpb.KeyValue`.
+/// `mvccpb.KeyValue`: what a record says, read once to be measured and written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair<'a> {
-    pub(crate) kv: &'a KeyValue,
-    /// Leaves the value out (RG-24).
-    pub(crate) keys_only: bool,
+    key: &'a [u8],
+    value: &'a [u8],
+    create_revision: i64,
+    mod_revision: i64,
+    version: i64,
+    lease: i64,
 }
 
 /// `etcdserverpb.RangeResponse`.
@@ -118,10 +121,21 @@ pub(crate) struct CompactionResponse {
 }
 
 /// `etcdserverpb.WatchResponse`.
-#[derive(Debug, Default)]
-pub(crate) struct WatchResponse {
-    /// All but the events.
-    pub(crate) head: pb::WatchResponse,
+#[derive(Debug)]
+pub(crate) enum WatchResponse {
+    /// Says what happened.
+    Events(WatchEvents),
+    /// Says something of the watch. These are few and large.
+    Other(Box<pb::WatchResponse>),
+}
+
+/// An `etcdserverpb.WatchResponse` with events, which is all that most of them have.
+#[derive(Debug)]
+pub(crate) struct WatchEvents {
+    pub(crate) header: EventsHeader,
+    pub(crate) watch_id: i64,
+    /// Whether more of the same follows (WA-36).
+    pub(crate) fragment: bool,
     events: Events,
     /// Which of the events.
     piece: Range<usize>,
@@ -152,29 +166,38 @@ impl<M: Encode> Encode for Measured<M> {
     }
 }
 
-impl Pair<'_> {
-    fn value(&self) -> &[u8] {
-        if self.keys_only { &[] } else { self.kv.value() }
+impl<'a> Pair<'a> {
+    /// All of a record, or all but the value (RG-24).
+    #[inline]
+    fn of(kv: &'a KeyValue, keys_only: bool) -> Self {
+        Self {
+            key: kv.key(),
+            value: if keys_only { &[] } else { kv.value() },
+            create_revision: kv.create_revision().0,
+            mod_revision: kv.mod_revision().0,
+            version: kv.version(),
+            lease: kv.lease().map_or(0, LeaseId::get),
+        }
     }
 }
 
 impl<'a> From<&'a KeyValue> for Pair<'a> {
     /// All of it.
+    #[inline]
     fn from(kv: &'a KeyValue) -> Self {
-        let keys_only = false;
-        Self { kv, keys_only }
+        Self::of(kv, false)
     }
 }
 
 impl Encode for Pair<'_> {
+    #[inline]
     fn encoded_len(&self) -> usize {
-        let Self { kv, .. } = self;
-        bytes_len(kv.key())
-            + int_len(kv.create_revision().0)
-            + int_len(kv.mod_revision().0)
-            + int_len(kv.version())
-            + bytes_len(self.value())
-            + int_len(lease(kv))
+        bytes_len(self.key)
+            + int_len(self.create_revision)
+            + int_len(self.mod_revision)
+            + int_len(self.version)
+            + bytes_len(self.value)
+            + int_len(self.lease)
     }
 
     fn encode(self, buf: &mut impl BufMut) {
@@ -184,49 +207,61 @@ impl Encode for Pair<'_> {
 
 impl Pair<'_> {
     /// Writes the pair behind small fields.
+    #[inline]
     fn put_behind(self, mut small: Small, buf: &mut impl BufMut) {
-        let Self { kv, .. } = self;
-        let (key, value) = (kv.key(), self.value());
-        small.delimiter(1, key.len());
+        small.delimiter(1, self.key.len());
         small.put(buf);
-        buf.put_slice(key);
+        buf.put_slice(self.key);
         let mut small = Small::new();
-        small.int(2, kv.create_revision().0);
-        small.int(3, kv.mod_revision().0);
-        small.int(4, kv.version());
-        small.delimiter(5, value.len());
+        small.int(2, self.create_revision);
+        small.int(3, self.mod_revision);
+        small.int(4, self.version);
+        small.delimiter(5, self.value.len());
         small.put(buf);
-        buf.put_slice(value);
-        put_int(6, lease(kv), buf);
+        buf.put_slice(self.value);
+        put_int(6, self.lease, buf);
     }
 }
 
 impl From<pb::WatchResponse> for WatchResponse {
     /// A response without events.
-    fn from(head: pb::WatchResponse) -> Self {
-        Self::new(head, Events::default())
+    fn from(response: pb::WatchResponse) -> Self {
+        Self::Other(response.into())
     }
 }
 
-impl WatchResponse {
+impl From<WatchEvents> for WatchResponse {
+    fn from(response: WatchEvents) -> Self {
+        Self::Events(response)
+    }
+}
+
+impl WatchEvents {
     /// A response with all the events.
-    pub(crate) fn new(head: pb::WatchResponse, events: Events) -> Self {
+    pub(crate) fn new(header: EventsHeader, watch_id: i64, events: Events) -> Self {
         let piece = 0..events.len();
         Self {
-            head,
+            header,
+            watch_id,
+            fragment: false,
             events,
             piece,
         }
     }
 
-    /// The same with another head and some of the events.
-    pub(crate) fn piece(&self, head: pb::WatchResponse, piece: Range<usize>) -> Self {
-        let events = self.events.clone();
+    /// The same with some of the events.
+    pub(crate) fn piece(&self, piece: Range<usize>, fragment: bool) -> Self {
         Self {
-            head,
-            events,
+            fragment,
+            events: self.events.clone(),
             piece,
+            ..*self
         }
+    }
+
+    /// What all but the events take.
+    pub(crate) fn len_around_events(&self) -> usize {
+        self.header.encoded_len() + int_len(self.watch_id) + bool_len(self.fragment)
     }
 
     /// All events.
@@ -247,7 +282,7 @@ impl WatchResponse {
 impl RangeResponse {
     /// What a key-value takes.
     pub(crate) fn kv_len(kv: &KeyValue, keys_only: bool) -> usize {
-        message_len(&Pair { kv, keys_only })
+        message_len(&Pair::of(kv, keys_only))
     }
 
     /// What all but the key-values take.
@@ -263,8 +298,7 @@ impl RangeResponse {
     }
 
     pub(crate) fn put_kv(&self, kv: &KeyValue, buf: &mut impl BufMut) {
-        let keys_only = self.keys_only;
-        put_pair(2, Pair { kv, keys_only }, buf);
+        put_pair(2, Pair::of(kv, self.keys_only), buf);
     }
 
     /// What stands behind the key-values.
@@ -398,21 +432,44 @@ impl Encode for &Event {
 
 impl Encode for WatchResponse {
     fn encoded_len(&self) -> usize {
-        self.head.encoded_len()
-            + self
-                .events()
-                .iter()
-                .map(|event| message_len(&event))
-                .sum::<usize>()
+        match self {
+            Self::Events(response) => response.encoded_len(),
+            Self::Other(response) => response.encoded_len(),
+        }
+    }
+
+    fn size_hint(&self) -> usize {
+        match self {
+            Self::Events(response) => response.size_hint(),
+            Self::Other(response) => response.encoded_len(),
+        }
+    }
+
+    fn encode(self, buf: &mut impl BufMut) {
+        match self {
+            Self::Events(response) => response.encode(buf),
+            Self::Other(response) => response.encode_raw(buf),
+        }
+    }
+}
+
+impl Encode for WatchEvents {
+    fn encoded_len(&self) -> usize {
+        let events = self.events().iter();
+        self.len_around_events() + events.map(|event| message_len(&event)).sum::<usize>()
     }
 
     fn size_hint(&self) -> usize {
         let bytes = usize::try_from(self.events.size_bytes()).unwrap_or_default();
-        self.head.encoded_len() + bytes + self.piece.len() * NUMBERS_BYTES
+        HEAD_BYTES + bytes + self.piece.len() * NUMBERS_BYTES
     }
 
     fn encode(self, buf: &mut impl BufMut) {
-        self.head.encode_raw(buf);
+        let mut small = Small::new();
+        self.header.put(&mut small);
+        small.int(2, self.watch_id);
+        small.put(buf);
+        put_bool(7, self.fragment, buf);
         if let Some(written) = self.written() {
             return buf.put_slice(written);
         }
@@ -434,10 +491,6 @@ fn write_events(events: &[Event]) -> Bytes {
     buf.into()
 }
 
-fn lease(kv: &KeyValue) -> i64 {
-    kv.lease().map_or(0, LeaseId::get)
-}
-
 fn event_type(event: &Event) -> i64 {
     let kind = if event.kv.is_tombstone() {
         EventType::Delete
@@ -448,11 +501,31 @@ fn event_type(event: &Event) -> i64 {
 }
 
 fn header_len(header: &pb::ResponseHeader) -> usize {
-    message::encoded_len(1, header)
+    delimited_len(header_fields_len(header))
+}
+
+fn header_fields_len(header: &pb::ResponseHeader) -> usize {
+    let numbers = header_numbers(header).into_iter();
+    numbers.map(|(_, value)| int_len(value)).sum()
+}
+
+/// The fields of a header with their numbers.
+fn header_numbers(header: &pb::ResponseHeader) -> [(u8, i64); 4] {
+    [
+        (1, header.cluster_id.cast_signed()),
+        (2, header.member_id.cast_signed()),
+        (3, header.revision),
+        (4, header.raft_term.cast_signed()),
+    ]
 }
 
 fn put_header(header: &pb::ResponseHeader, buf: &mut impl BufMut) {
-    message::encode(1, header, buf);
+    let mut small = Small::new();
+    small.prefix(1, header_fields_len(header));
+    for (number, value) in header_numbers(header) {
+        small.int(number, value);
+    }
+    small.put(buf);
 }
 
 fn pair_len(kv: &KeyValue) -> usize {
@@ -487,6 +560,7 @@ mod tests {
     use revstore_proto::mvccpb;
 
     use super::*;
+    use crate::header::Headers;
 
     /// Numbers of every encoded size, and none.
     fn number() -> impl Strategy<Value = i64> {
@@ -655,22 +729,30 @@ mod tests {
 
         #[test]
         fn events_are_those_of_the_generated_messages(
-            header in header(),
+            cluster_id in any::<u64>(),
+            member_id in number(),
+            revision in number(),
             watch_id in number(),
             fragment in any::<bool>(),
             cancel_reason in ".{0,20}",
             events in events(),
         ) {
+            let revision = MainRevision(revision);
+            let headers = Headers::new(cluster_id, member_id.cast_unsigned());
             let head = pb::WatchResponse {
-                header: Some(header),
+                header: Some(headers.at(revision)),
                 watch_id,
+                fragment,
+                ..pb::WatchResponse::default()
+            };
+            let other = pb::WatchResponse {
                 created: fragment,
                 canceled: !fragment,
                 compact_revision: watch_id,
                 cancel_reason,
-                fragment,
-                events: Vec::new(),
+                ..head.clone()
             };
+            check(WatchResponse::from(other.clone()), &other);
             let plain_event = |event: &Event| {
                 let kind = if event.kv.is_tombstone() { EventType::Delete } else { EventType::Put };
                 mvccpb::Event {
@@ -683,12 +765,19 @@ mod tests {
                 events: events.iter().map(plain_event).collect(),
                 ..head.clone()
             };
+            let of = |events: Events| {
+                let all = 0..events.len();
+                WatchEvents::new(headers.of_events(revision), watch_id, events).piece(all, fragment)
+            };
             let events = Events::from(events);
-            check(WatchResponse::new(head.clone(), events.clone()), &plain_response);
-            let alone = WatchResponse::new(head.clone(), events.to_vec().into());
-            check(alone, &plain_response);
+            let shared = of(events.clone());
+            prop_assert!(shared.written().is_some());
+            check(WatchResponse::from(shared), &plain_response);
+            let alone = of(events.to_vec().into());
+            prop_assert!(alone.written().is_none());
+            check(WatchResponse::from(alone), &plain_response);
             for at in 0..events.len() {
-                let one = WatchResponse::new(head.clone(), events.clone()).piece(head.clone(), at..at + 1);
+                let one = of(events.clone()).piece(at..at + 1, fragment);
                 let plain_one = pb::WatchResponse {
                     events: vec![plain_response.events[at].clone()],
                     ..head.clone()
@@ -706,13 +795,14 @@ mod tests {
             kv: engine.get("k").unwrap(),
             prev_kv: None,
         };
-        let of = |events| WatchResponse::new(pb::WatchResponse::default(), events);
+        let header = Headers::new(0, 0).of_events(MainRevision(0));
+        let of = |events| WatchEvents::new(header, 0, events);
         let alone = of(vec![event.clone()].into());
         assert!(alone.written().is_none());
         let (one, other) = (of(alone.events.clone()), alone);
         let written = one.written().unwrap();
         assert_eq!(other.written().unwrap().as_ptr(), written.as_ptr());
-        let piece = other.piece(other.head.clone(), 0..0);
+        let piece = other.piece(0..0, false);
         assert!(piece.written().is_none());
         let bytes = usize::try_from(SHARED_BYTES_MAX).unwrap();
         engine.put("k", vec![b'v'; bytes]).unwrap();
