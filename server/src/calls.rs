@@ -15,6 +15,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use tonic::Status;
 
 /// How many messages a call may have in each direction, in the words of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,7 +298,12 @@ impl Traffic {
 
 /// The number of the status that headers or trailers tell.
 fn code(headers: &http::HeaderMap) -> Option<usize> {
-    let code = headers.get("grpc-status")?.to_str().ok()?.parse().ok();
+    let code = headers
+        .get(Status::GRPC_STATUS)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok();
     Some(code.filter(|code| *code < CODES.len()).unwrap_or(UNKNOWN))
 }
 
