@@ -8,7 +8,8 @@ use std::time::Duration;
 pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
     use nix::{time::clock_getcpuclockid, unistd::Pid};
 
-    let clock = clock_getcpuclockid(Pid::from_raw(pid.cast_signed())).ok()?;
+    let pid = Pid::from_raw(pid.try_into().ok()?);
+    let clock = clock_getcpuclockid(pid).ok()?;
     Some(clock.now().ok()?.into())
 }
 
@@ -30,6 +31,8 @@ mod tests {
         while cpu_time(process::id()).unwrap() == before {
             std::hint::spin_loop();
         }
+        // The first number that Linux gives no process.
+        assert!(cpu_time(1 << 22).is_none());
         assert!(cpu_time(u32::MAX).is_none());
     }
 }
