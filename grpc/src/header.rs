@@ -1,5 +1,6 @@
 //! Response headers.
 
+use bytes::BufMut;
 use revstore_engine::MainRevision;
 use revstore_proto::etcdserverpb::ResponseHeader;
 
@@ -28,7 +29,7 @@ pub(crate) struct EventsHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ids {
     bytes: [u8; Self::BYTES_MAX],
-    len: u8,
+    len: usize,
 }
 
 impl Headers {
@@ -93,19 +94,15 @@ impl Ids {
         let mut fields = Small::new();
         fields.int(1, cluster_id.cast_signed());
         fields.int(2, member_id.cast_signed());
-        let mut ids = Self {
-            bytes: [0; Self::BYTES_MAX],
-            len: 0,
-        };
-        for byte in fields.as_slice() {
-            ids.bytes[usize::from(ids.len)] = *byte;
-            ids.len += 1;
-        }
-        ids
+        let fields = fields.as_slice();
+        let mut bytes = [0; Self::BYTES_MAX];
+        bytes[..fields.len()].copy_from_slice(fields);
+        let len = fields.len();
+        Self { bytes, len }
     }
 
     fn as_slice(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        &self.bytes[..self.len]
     }
 }
 
@@ -115,4 +112,34 @@ pub(crate) fn of_operation(revision: MainRevision) -> ResponseHeader {
         revision: revision.0,
         ..ResponseHeader::default()
     }
+}
+
+/// What a header takes as the first field of a message.
+pub(crate) fn header_len(header: &ResponseHeader) -> usize {
+    delimited_len(fields_len(header))
+}
+
+fn fields_len(header: &ResponseHeader) -> usize {
+    let values = numbers(header).map(|(_, value)| int_len(value));
+    values.into_iter().sum()
+}
+
+/// The fields of a header with their numbers.
+fn numbers(header: &ResponseHeader) -> [(u8, i64); 4] {
+    [
+        (1, header.cluster_id.cast_signed()),
+        (2, header.member_id.cast_signed()),
+        (3, header.revision),
+        (4, header.raft_term.cast_signed()),
+    ]
+}
+
+/// Writes a header as the first field of a message.
+pub(crate) fn put_header(header: &ResponseHeader, buf: &mut impl BufMut) {
+    let mut small = Small::new();
+    small.prefix(1, fields_len(header));
+    for (number, value) in numbers(header) {
+        small.int(number, value);
+    }
+    small.put(buf);
 }

@@ -15,7 +15,7 @@ use revstore_proto::etcdserverpb as pb;
 use revstore_proto::mvccpb::event::EventType;
 
 use crate::fields::{Small, bool_len, bytes_len, delimited_len, int_len, put_bool, put_int};
-use crate::header::EventsHeader;
+use crate::header::{EventsHeader, header_len, put_header};
 
 /// Room for what a message says besides its records.
 const HEAD_BYTES: usize = 128;
@@ -498,34 +498,6 @@ fn event_type(event: &Event) -> i64 {
         EventType::Put
     };
     i64::from(i32::from(kind))
-}
-
-fn header_len(header: &pb::ResponseHeader) -> usize {
-    delimited_len(header_fields_len(header))
-}
-
-fn header_fields_len(header: &pb::ResponseHeader) -> usize {
-    let numbers = header_numbers(header).into_iter();
-    numbers.map(|(_, value)| int_len(value)).sum()
-}
-
-/// The fields of a header with their numbers.
-fn header_numbers(header: &pb::ResponseHeader) -> [(u8, i64); 4] {
-    [
-        (1, header.cluster_id.cast_signed()),
-        (2, header.member_id.cast_signed()),
-        (3, header.revision),
-        (4, header.raft_term.cast_signed()),
-    ]
-}
-
-fn put_header(header: &pb::ResponseHeader, buf: &mut impl BufMut) {
-    let mut small = Small::new();
-    small.prefix(1, header_fields_len(header));
-    for (number, value) in header_numbers(header) {
-        small.int(number, value);
-    }
-    small.put(buf);
 }
 
 fn pair_len(kv: &KeyValue) -> usize {
