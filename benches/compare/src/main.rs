@@ -122,7 +122,7 @@ impl Run {
             |name: &str| self.only.is_empty() || self.only.iter().any(|it| name.contains(it));
         let mut report = Report::default();
         for run in 1..=self.runs {
-            // Whoever comes first or last does so in one run only.
+            // Another server comes first in every run.
             kinds.rotate_left(1);
             let mut servers = Vec::new();
             for kind in &kinds {

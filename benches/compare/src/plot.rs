@@ -5,7 +5,7 @@ use std::path::Path;
 use plotters::prelude::*;
 
 use crate::Failure;
-use crate::report::{Report, SERVERS};
+use crate::report::Report;
 use crate::scaling::Curve;
 use crate::scenario::Unit;
 
@@ -90,11 +90,10 @@ pub(crate) fn comparison(report: &Report, path: &Path) -> Result<(), Failure> {
 }
 
 fn color_of(server: &str) -> RGBColor {
-    let known = SERVERS.iter().position(|it| *it == server);
-    match known {
-        Some(0) => RGBColor(120, 130, 200),
-        Some(1) => RGBColor(220, 160, 80),
-        Some(3) => RGBColor(150, 150, 150),
+    match server {
+        "etcd" => RGBColor(120, 130, 200),
+        "mem_etcd" => RGBColor(220, 160, 80),
+        "before" => RGBColor(150, 150, 150),
         _ => RGBColor(40, 140, 100),
     }
 }

@@ -8,7 +8,7 @@ use crate::scenario::{Measured, SCENARIOS, Scenario, Target, Unit};
 use crate::server::Kind;
 
 /// Columns, as far as there is something in them.
-pub(crate) const SERVERS: [&str; 5] = ["etcd", "mem_etcd", "null", "before", "revstore"];
+const SERVERS: [&str; 5] = ["etcd", "mem_etcd", "null", "before", "revstore"];
 
 /// Everything that was measured.
 #[derive(Debug, Default)]
