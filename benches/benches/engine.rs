@@ -83,7 +83,7 @@ fn get(c: &mut Criterion) {
     for _ in 0..1_000_000 {
         deep.put("k", "v").expect("a legal put");
     }
-    let middle = revstore_engine::MainRevision(500_000);
+    let middle = revstore_engine::Revision(500_000);
     c.bench_function("engine/get/old_of_a_million_versions", |b| {
         b.iter(|| deep.range(&Range::of(KeyRange::one("k")).at(middle)));
     });

@@ -6,7 +6,7 @@ use crate::entry::Entry;
 use crate::fault::Fault;
 use crate::key::KeyRange;
 use crate::record::{Draft, Guess, KeyValue, LeaseId};
-use crate::revision::{MainRevision, Revision};
+use crate::revision::{Position, Revision};
 use crate::store::Store;
 
 /// What a commit made of its work.
@@ -14,7 +14,7 @@ use crate::store::Store;
 pub(crate) struct Committed<T> {
     pub(crate) value: T,
     /// The new revision if anything changed, else the current one (DM-8, DM-22).
-    pub(crate) revision: MainRevision,
+    pub(crate) revision: Revision,
 }
 
 /// A put whose value is copied and whose key is looked up before the sequencer is locked.
@@ -30,7 +30,7 @@ pub(crate) struct PreparedPut {
 pub(crate) struct Writer<'a> {
     store: &'a Store,
     /// The revision that the changes will have.
-    main: MainRevision,
+    main: Revision,
     /// Changes so far; the next one's `sub`.
     changes: u32,
 }
@@ -111,7 +111,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The revision that a header inside the transaction reports now (DM-23).
-    pub(crate) fn revision(&self) -> MainRevision {
+    pub(crate) fn revision(&self) -> Revision {
         if self.has_changed() {
             self.main
         } else {
@@ -120,10 +120,10 @@ impl<'a> Writer<'a> {
     }
 
     /// The position that sees all changes made so far, and none that come later.
-    pub(crate) fn position(&self) -> Revision {
+    pub(crate) fn position(&self) -> Position {
         match self.changes.checked_sub(1) {
-            Some(sub) => Revision {
-                main: self.main,
+            Some(sub) => Position {
+                revision: self.main,
                 sub,
             },
             None => self.main.previous().end(),
@@ -142,10 +142,10 @@ impl<'a> Writer<'a> {
         let previous = entry.newest().filter(|newest| !newest.is_tombstone());
         let record = draft.finish(&entry, self.next_position(), previous.as_ref(), lease);
         self.move_lease(previous.as_ref(), &record);
-        let revision = record.revision();
+        let position = record.position();
         self.link(&entry, record);
         if previous.is_none() {
-            self.store.index.set_alive(entry.key(), true, revision);
+            self.store.index.set_alive(entry.key(), true, position);
         }
         previous
     }
@@ -185,19 +185,19 @@ impl<'a> Writer<'a> {
         let mut deleted = Vec::with_capacity(doomed.len());
         for (entry, previous) in doomed {
             let tombstone = KeyValue::tombstone(entry.clone(), self.next_position());
-            let revision = tombstone.revision();
+            let position = tombstone.position();
             self.move_lease(Some(&previous), &tombstone);
             self.link(&entry, tombstone);
-            self.store.index.set_alive(entry.key(), false, revision);
+            self.store.index.set_alive(entry.key(), false, position);
             deleted.push(previous);
         }
         deleted
     }
 
     /// The place of the next change (I1).
-    fn next_position(&mut self) -> Revision {
-        let position = Revision {
-            main: self.main,
+    fn next_position(&mut self) -> Position {
+        let position = Position {
+            revision: self.main,
             sub: self.changes,
         };
         self.changes += 1;

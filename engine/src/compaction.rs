@@ -6,7 +6,7 @@ use crate::entry::{Entry, Removed};
 use crate::error::CompactError;
 use crate::fault::Fault;
 use crate::record::KeyValue;
-use crate::revision::MainRevision;
+use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync;
 
@@ -20,13 +20,13 @@ const STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 128 };
 /// without being run is made up for by the next one.
 ///
 /// ```
-/// # use revstore_engine::{Engine, MainRevision, Range, KeyRange, ReadError};
+/// # use revstore_engine::{Engine, Revision, Range, KeyRange, ReadError};
 /// # let engine = Engine::builder().build();
 /// for value in ["1", "2", "3"] {
 ///     engine.put("key", value)?;
 /// }
-/// engine.compact(MainRevision(4))?.run();
-/// let old = engine.range(&Range::of(KeyRange::one("key")).at(MainRevision(3)));
+/// engine.compact(Revision(4))?.run();
+/// let old = engine.range(&Range::of(KeyRange::one("key")).at(Revision(3)));
 /// assert!(matches!(old, Err(ReadError::Compacted { .. })));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -34,16 +34,16 @@ const STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 128 };
 #[must_use = "the memory is given back by `run`"]
 pub struct Compaction {
     store: sync::Arc<Store>,
-    mark: MainRevision,
+    mark: Revision,
 }
 
 impl Compaction {
-    pub(crate) fn new(store: sync::Arc<Store>, mark: MainRevision) -> Self {
+    pub(crate) fn new(store: sync::Arc<Store>, mark: Revision) -> Self {
         Self { store, mark }
     }
 
     /// The oldest revision that can still be read.
-    pub fn mark(&self) -> MainRevision {
+    pub fn mark(&self) -> Revision {
         self.mark
     }
 
@@ -56,7 +56,7 @@ impl Compaction {
 
 impl Store {
     /// Announces a compaction: from now on nothing below `requested` can be read.
-    pub(crate) fn announce_compaction(&self, requested: MainRevision) -> Result<(), CompactError> {
+    pub(crate) fn announce_compaction(&self, requested: Revision) -> Result<(), CompactError> {
         // Under the sequencer, so that no transaction meets two answers (TXN-22), and so that every
         // pin is either seen by the removal or taken at a position that it does not harm.
         let _sequencer = self.sequencer.lock();
@@ -68,10 +68,10 @@ impl Store {
             });
         }
         // CO-3: a store that was never compacted stands at -1, so 0 is accepted once.
-        if requested < MainRevision(0) {
+        if requested < Revision(0) {
             return Err(CompactError::Compacted {
                 requested,
-                compacted: MainRevision(0),
+                compacted: Revision(0),
             });
         }
         if requested > current {
@@ -81,7 +81,7 @@ impl Store {
         Ok(())
     }
 
-    fn remove_below(&self, mark: MainRevision) {
+    fn remove_below(&self, mark: Revision) {
         let _one_at_a_time = self.compaction.lock();
         // Events that are published but not dispatched are still to be read from the log.
         if !self.faults.has(Fault::RemoveUndispatched) {
@@ -112,14 +112,14 @@ impl Store {
                 }
             });
             let Some(last) = step.last() else { break };
-            at_mark.sub = last.revision().sub + 1;
+            at_mark.sub = last.position().sub + 1;
             self.cut(&step, mark, &mut emptied);
             self.retire(&mut emptied);
         }
     }
 
     /// Cuts the keys of some records; those of which nothing is left go to `emptied`.
-    fn cut(&self, records: &[KeyValue], mark: MainRevision, emptied: &mut Vec<Entry>) {
+    fn cut(&self, records: &[KeyValue], mark: Revision, emptied: &mut Vec<Entry>) {
         let mut removed = Removed::default();
         for record in records {
             if record.entry().cut(mark, &mut removed) {
@@ -145,14 +145,14 @@ impl Store {
 
     /// The lowest revision to compact at so that the history takes at most `bytes_max`, or the
     /// current one if even that is not enough; nothing if it takes no more already.
-    pub(crate) fn mark_for_size(&self, bytes_max: u64) -> Option<MainRevision> {
+    pub(crate) fn mark_for_size(&self, bytes_max: u64) -> Option<Revision> {
         let excess = self
             .history_bytes
             .get()
             .checked_sub(bytes_max)
             .filter(|excess| *excess > 0)?;
         let current = self.current.load();
-        let mut mark = self.compacted.load().unwrap_or(MainRevision(0));
+        let mut mark = self.compacted.load().unwrap_or(Revision(0));
         let mut next = mark.start();
         // What a compaction at `mark` frees, and what one above it frees besides (CO-5).
         let (mut freed, mut above) = (0, 0);
@@ -169,7 +169,7 @@ impl Store {
             let Some(last) = step.last() else {
                 return Some(current.min(mark.next()));
             };
-            next = last.revision();
+            next = last.position();
             next.sub += 1;
             for record in &step {
                 if record.mod_revision() > mark {
@@ -179,7 +179,7 @@ impl Store {
                     }
                     mark = record.mod_revision();
                 }
-                match record.entry().version_before(record.revision()) {
+                match record.entry().version_before(record.position()) {
                     Some(previous) if !previous.is_tombstone() => freed += previous.size_bytes(),
                     // Counted when it was met.
                     Some(previous) if previous.mod_revision() == mark => {

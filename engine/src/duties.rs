@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::Timed;
 use crate::compaction::Compaction;
 use crate::options::Options;
-use crate::revision::MainRevision;
+use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::{Arc, Mutex, Rank};
 
@@ -14,7 +14,7 @@ use crate::sync::{Arc, Mutex, Rank};
 ///
 /// ```
 /// use std::time::Duration;
-/// use revstore_engine::{AutoCompaction, Engine, MainRevision, ManualClock};
+/// use revstore_engine::{AutoCompaction, Engine, Revision, ManualClock};
 /// let clock = ManualClock::new();
 /// let keep_two = AutoCompaction::Revisions { keep: 2, every: Duration::from_secs(300) };
 /// let engine = Engine::builder().clock(clock.clone()).auto_compaction(keep_two).build();
@@ -22,7 +22,7 @@ use crate::sync::{Arc, Mutex, Rank};
 ///     engine.put("key", value)?;
 /// }
 /// clock.advance(Duration::from_secs(300));
-/// assert_eq!(engine.compacted_revision(), Some(MainRevision(3)));
+/// assert_eq!(engine.compacted_revision(), Some(Revision(3)));
 /// # Ok::<(), revstore_engine::PutError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ struct Compactor {
     policy: AutoCompaction,
     due: Duration,
     /// Periodic: the revision at past looks, oldest first.
-    samples: VecDeque<(Duration, MainRevision)>,
+    samples: VecDeque<(Duration, Revision)>,
     last_compaction: Option<Duration>,
     started: Duration,
 }
@@ -87,7 +87,7 @@ struct Compactor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     Nothing,
-    CompactAt(MainRevision),
+    CompactAt(Revision),
     ShrinkTo(u64),
 }
 
@@ -136,14 +136,14 @@ impl Compactor {
     }
 
     /// Takes one look: what to do now, and `due` for the next.
-    fn step(&mut self, now: Duration, current: MainRevision) -> Wish {
+    fn step(&mut self, now: Duration, current: Revision) -> Wish {
         self.due = now.saturating_add(self.interval());
         match self.policy {
             AutoCompaction::Periodic { period } => self.step_periodic(period, now, current),
             AutoCompaction::Revisions { keep, .. } => {
                 let keep = i64::try_from(keep).unwrap_or(i64::MAX);
                 match current.0.saturating_sub(keep) {
-                    mark @ 1.. => Wish::CompactAt(MainRevision(mark)),
+                    mark @ 1.. => Wish::CompactAt(Revision(mark)),
                     _ => Wish::Nothing,
                 }
             }
@@ -151,10 +151,10 @@ impl Compactor {
         }
     }
 
-    fn step_periodic(&mut self, period: Duration, now: Duration, current: MainRevision) -> Wish {
+    fn step_periodic(&mut self, period: Duration, now: Duration, current: Revision) -> Wish {
         self.samples.push_back((now, current));
         // The newest sample that is a whole period old is the one to compact at.
-        let old_enough = |(taken, _): &(Duration, MainRevision)| {
+        let old_enough = |(taken, _): &(Duration, Revision)| {
             taken.checked_add(period).is_some_and(|aged| aged <= now)
         };
         while self.samples.get(1).is_some_and(old_enough) {
@@ -252,7 +252,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{AutoCompaction, Compactor, Wish};
-    use crate::revision::MainRevision;
+    use crate::revision::Revision;
 
     /// Runs a policy over `seconds` with one revision a second; returns (second, mark) pairs.
     fn run(policy: AutoCompaction, seconds: u64) -> Vec<(u64, i64)> {
@@ -261,7 +261,7 @@ mod tests {
         while compactor.due <= Duration::from_secs(seconds) {
             let now = compactor.due;
             if let Wish::CompactAt(mark) =
-                compactor.step(now, MainRevision(now.as_secs().cast_signed()))
+                compactor.step(now, Revision(now.as_secs().cast_signed()))
             {
                 marks.push((now.as_secs(), mark.0));
             }

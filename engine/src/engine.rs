@@ -11,7 +11,7 @@ use crate::lease::{LeaseCounts, LeaseGrant, LeaseStatus};
 use crate::options::EngineBuilder;
 use crate::read::{Range, RangeResult};
 use crate::record::{KeyValue, LeaseId};
-use crate::revision::MainRevision;
+use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::Arc;
 use crate::txn::{DeleteResult, Put, PutResult, Txn, TxnResult};
@@ -69,9 +69,9 @@ pub struct Stats {
 #[derive(Clone, Debug)]
 pub struct History {
     /// The revision asked for, or the current one.
-    pub revision: MainRevision,
+    pub revision: Revision,
     /// The compacted revision at that time.
-    pub compacted: Option<MainRevision>,
+    pub compacted: Option<Revision>,
     /// The versions, tombstones included.
     pub versions: Vec<KeyValue>,
 }
@@ -87,12 +87,12 @@ impl Engine {
     }
 
     /// The newest revision that can be read.
-    pub fn current_revision(&self) -> MainRevision {
+    pub fn current_revision(&self) -> Revision {
         self.store.current.load()
     }
 
     /// The oldest revision that can be read, if anything was ever compacted.
-    pub fn compacted_revision(&self) -> Option<MainRevision> {
+    pub fn compacted_revision(&self) -> Option<Revision> {
         self.store.compacted.load()
     }
 
@@ -178,7 +178,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the revision is compacted already or in the future (CO-1).
-    pub fn compact(&self, revision: MainRevision) -> Result<Compaction, CompactError> {
+    pub fn compact(&self, revision: Revision) -> Result<Compaction, CompactError> {
         self.store.announce_compaction(revision)?;
         Ok(Compaction::new(self.store.clone(), revision))
     }
@@ -192,7 +192,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the revision is compacted or in the future.
-    pub fn history(&self, through: Option<MainRevision>) -> Result<History, ReadError> {
+    pub fn history(&self, through: Option<Revision>) -> Result<History, ReadError> {
         self.store.history(through)
     }
 
@@ -232,7 +232,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such lease.
-    pub fn revoke(&self, lease: LeaseId) -> Result<MainRevision, LeaseError> {
+    pub fn revoke(&self, lease: LeaseId) -> Result<Revision, LeaseError> {
         self.store.revoke(lease).map(|committed| committed.revision)
     }
 
@@ -279,7 +279,7 @@ impl Engine {
 }
 
 impl Store {
-    fn history(&self, through: Option<MainRevision>) -> Result<History, ReadError> {
+    fn history(&self, through: Option<Revision>) -> Result<History, ReadError> {
         // Under the sequencer only to pin: a compaction then waits for the walk.
         let (_pin, revision, compacted) = {
             let _sequencer = self.sequencer.lock();
@@ -297,7 +297,7 @@ impl Store {
             versions.extend(found.entry().versions(revision));
             std::ops::ControlFlow::Continue(())
         });
-        versions.sort_unstable_by_key(KeyValue::revision);
+        versions.sort_unstable_by_key(KeyValue::position);
         Ok(History {
             revision,
             compacted,

@@ -9,7 +9,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 
 use crate::record::{Header, KeyValue};
-use crate::revision::{MainRevision, Revision};
+use crate::revision::{Position, Revision};
 use crate::sequence::Sequence;
 use crate::sorted::Keyed;
 use crate::sync::{Mutex, MutexGuard, Rank};
@@ -88,34 +88,34 @@ impl Entry {
     ///
     /// # Safety
     /// Nothing that was [`Removed`] since this began may be freed before it ends.
-    pub(crate) unsafe fn read(&self, at: Revision) -> Option<KeyValue> {
+    pub(crate) unsafe fn read(&self, at: Position) -> Option<KeyValue> {
         // SAFETY: the caller's promise.
         let newest = unsafe { self.peek() }?;
-        if newest.revision() <= at {
+        if newest.position() <= at {
             return alive(&newest);
         }
         self.lock().older.at(at).and_then(alive)
     }
 
     /// As [`Entry::read`], for whoever does not hold removals back.
-    pub(crate) fn read_locked(&self, at: Revision) -> Option<KeyValue> {
+    pub(crate) fn read_locked(&self, at: Position) -> Option<KeyValue> {
         self.version_at(at)
             .filter(|version| !version.is_tombstone())
     }
 
     /// The version that the one at `position` follows, tombstone or not.
-    pub(crate) fn version_before(&self, position: Revision) -> Option<KeyValue> {
+    pub(crate) fn version_before(&self, position: Position) -> Option<KeyValue> {
         let before = match position.sub.checked_sub(1) {
-            Some(sub) => Revision { sub, ..position },
-            None => position.main.previous().end(),
+            Some(sub) => Position { sub, ..position },
+            None => position.revision.previous().end(),
         };
         self.version_at(before)
     }
 
-    fn version_at(&self, at: Revision) -> Option<KeyValue> {
+    fn version_at(&self, at: Position) -> Option<KeyValue> {
         let versions = self.lock();
         match versions.newest()? {
-            newest if newest.revision() <= at => Some(KeyValue::clone(&newest)),
+            newest if newest.position() <= at => Some(KeyValue::clone(&newest)),
             _ => versions.older.at(at).cloned(),
         }
     }
@@ -150,7 +150,7 @@ impl Entry {
     }
 
     /// All kept versions up to `through`, oldest first.
-    pub(crate) fn versions(&self, through: MainRevision) -> Vec<KeyValue> {
+    pub(crate) fn versions(&self, through: Revision) -> Vec<KeyValue> {
         let versions = self.lock();
         let newest = versions.newest();
         let kept = versions.older.iter().chain(newest.as_deref());
@@ -162,7 +162,7 @@ impl Entry {
     /// Removes of what a compaction at `mark` drops (I7, CO-4, CO-5) up to [`CUT_VERSIONS_MAX`]
     /// versions: every one that a newer one at or below the mark follows, and a tombstone below the
     /// mark that nothing follows up to it. Returns whether nothing is left of the key.
-    pub(crate) fn cut(&self, mark: MainRevision, removed: &mut Removed) -> bool {
+    pub(crate) fn cut(&self, mark: Revision, removed: &mut Removed) -> bool {
         let is_kept = |newest: &KeyValue| {
             // CO-5: a tombstone exactly at the mark stays; the next compaction takes it.
             !newest.is_tombstone() || newest.mod_revision() >= mark
@@ -286,13 +286,13 @@ impl Ord for Entry {
 mod tests {
     use super::{CUT_VERSIONS_MAX, Entry, Removed};
     use crate::record::{Draft, Guess, KeyValue};
-    use crate::revision::MainRevision;
+    use crate::revision::Revision;
 
     /// Puts at the positive revisions, deletions at the negated ones.
     fn entry(changes: &[i64]) -> Entry {
         let entry = Entry::new(b"k");
         for change in changes {
-            let position = MainRevision(change.abs()).start();
+            let position = Revision(change.abs()).start();
             let previous = entry.newest().filter(|newest| !newest.is_tombstone());
             entry.push(if *change < 0 {
                 KeyValue::tombstone(entry.clone(), position)
@@ -305,7 +305,7 @@ mod tests {
     }
 
     fn check_read(changes: &[i64], at: i64, expected: Option<i64>) {
-        let (entry, at) = (entry(changes), MainRevision(at).end());
+        let (entry, at) = (entry(changes), Revision(at).end());
         // SAFETY: nothing is removed.
         let found = unsafe { entry.read(at) };
         assert_eq!(found, entry.read_locked(at));
@@ -338,13 +338,13 @@ mod tests {
 
     fn cut(entry: &Entry, mark: i64) -> (bool, usize) {
         let mut removed = Removed::default();
-        let emptied = entry.cut(MainRevision(mark), &mut removed);
+        let emptied = entry.cut(Revision(mark), &mut removed);
         // SAFETY: nobody reads.
         (emptied, unsafe { removed.into_freeable() }.len())
     }
 
     fn left(entry: &Entry) -> Vec<i64> {
-        let versions = entry.versions(MainRevision(i64::MAX));
+        let versions = entry.versions(Revision(i64::MAX));
         versions.iter().map(|kv| kv.mod_revision().0).collect()
     }
 
@@ -387,7 +387,7 @@ mod tests {
     }
 
     fn check_reads(entry: &Entry, kept: &[i64]) {
-        let read = |at: i64| entry.read_locked(MainRevision(at).end());
+        let read = |at: i64| entry.read_locked(Revision(at).end());
         assert_eq!(read(kept[0] - 1), None);
         for main in kept {
             assert_eq!(read(*main).map(|kv| kv.mod_revision().0), Some(*main));

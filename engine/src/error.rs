@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::record::LeaseId;
-use crate::revision::MainRevision;
+use crate::revision::Revision;
 
 /// Why a read has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -12,17 +12,17 @@ pub enum ReadError {
     #[error("revision {requested} is compacted, the oldest kept is {compacted}")]
     Compacted {
         /// What was asked for.
-        requested: MainRevision,
+        requested: Revision,
         /// The oldest revision that can be read.
-        compacted: MainRevision,
+        compacted: Revision,
     },
     /// The revision has not been written yet (RG-11).
     #[error("revision {requested} is in the future, the current one is {current}")]
     Future {
         /// What was asked for.
-        requested: MainRevision,
+        requested: Revision,
         /// The newest revision that can be read.
-        current: MainRevision,
+        current: Revision,
     },
 }
 
@@ -64,17 +64,17 @@ pub enum CompactError {
     #[error("revision {requested} is compacted, the oldest kept is {compacted}")]
     Compacted {
         /// What was asked for.
-        requested: MainRevision,
+        requested: Revision,
         /// The oldest revision that can be read.
-        compacted: MainRevision,
+        compacted: Revision,
     },
     /// The revision has not been written yet (CO-1).
     #[error("revision {requested} is in the future, the current one is {current}")]
     Future {
         /// What was asked for.
-        requested: MainRevision,
+        requested: Revision,
         /// The newest revision that can be read.
-        current: MainRevision,
+        current: Revision,
     },
 }
 

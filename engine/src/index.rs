@@ -8,7 +8,7 @@ use crate::entry::{Entry, Removed};
 use crate::fault::{Fault, Faults};
 use crate::key::KeyRange;
 use crate::record::KeyValue;
-use crate::revision::{MainRevision, Revision};
+use crate::revision::{Position, Revision};
 use crate::sync::{Rank, RwLock};
 use crate::tree::Tree;
 
@@ -40,7 +40,7 @@ impl Found<'_> {
     }
 
     /// As [`Entry::read`].
-    pub(crate) fn read(&self, at: Revision) -> Option<KeyValue> {
+    pub(crate) fn read(&self, at: Position) -> Option<KeyValue> {
         // SAFETY: only made with the index locked, and what is removed meanwhile is freed in
         // `Index::free`, with the lock taken in between.
         unsafe { self.0.read(at) }
@@ -56,19 +56,19 @@ impl Found<'_> {
 struct Keys {
     tree: Tree,
     /// The last change that made a key alive or dead: the counts hold all up to it, nothing later.
-    counted_through: Revision,
+    counted_through: Position,
 }
 
 /// How many keys of a range were alive, and when.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Count {
     pub(crate) alive: usize,
-    pub(crate) through: Revision,
+    pub(crate) through: Position,
 }
 
 impl Index {
     pub(crate) fn new(faults: Faults) -> Self {
-        let counted_through = MainRevision(0).start();
+        let counted_through = Revision(0).start();
         Self {
             keys: RwLock::new(
                 Rank::Index,
@@ -82,7 +82,7 @@ impl Index {
     }
 
     /// The version of a key that was newest at `at`, if the key was alive. One descent.
-    pub(crate) fn read(&self, key: &[u8], at: Revision) -> Option<KeyValue> {
+    pub(crate) fn read(&self, key: &[u8], at: Position) -> Option<KeyValue> {
         let keys = self.keys.read();
         keys.tree.get(key).and_then(|entry| Found(entry).read(at))
     }
@@ -103,7 +103,7 @@ impl Index {
     }
 
     /// Counts a key in or out. Only the holder of the sequencer may, in revision order.
-    pub(crate) fn set_alive(&self, key: &[u8], alive: bool, revision: Revision) {
+    pub(crate) fn set_alive(&self, key: &[u8], alive: bool, revision: Position) {
         let mut keys = self.keys.write();
         keys.tree.set_alive(key, alive);
         keys.counted_through = revision;
@@ -231,7 +231,7 @@ mod tests {
     use crate::entry::Entry;
     use crate::fault::Faults;
     use crate::key::KeyRange;
-    use crate::revision::MainRevision;
+    use crate::revision::Revision;
 
     #[test]
     fn a_scan_crosses_its_steps_without_a_gap_or_a_double() {
@@ -259,12 +259,12 @@ mod tests {
         let index = Index::new(Faults::default());
         for (main, key) in [(2, "a"), (3, "b"), (4, "c")] {
             index.get_or_insert(&Entry::new(key.as_bytes()));
-            index.set_alive(key.as_bytes(), true, MainRevision(main).start());
+            index.set_alive(key.as_bytes(), true, Revision(main).start());
         }
-        index.set_alive(b"b", false, MainRevision(9).start());
+        index.set_alive(b"b", false, Revision(9).start());
         let counted = |range: KeyRange| {
             let count = index.count(&range);
-            assert_eq!(count.through, MainRevision(9).start());
+            assert_eq!(count.through, Revision(9).start());
             count.alive
         };
         assert_eq!(counted(KeyRange::all()), 2);

@@ -1,6 +1,6 @@
 //! The MVCC engine of revstore: a revision-ordered key-value store in memory.
 //!
-//! The store has one clock, the [revision](MainRevision): every transaction that changes something gets
+//! The store has one clock, the [revision](Revision): every transaction that changes something gets
 //! the next one. Every version of every key stays readable until a [compaction](Engine::compact)
 //! drops it, [watches](Engine::watch) follow changes in order from any kept revision, and
 //! [leases](Engine::grant) end the life of keys that nobody keeps alive.
@@ -74,7 +74,7 @@ pub use lease::{LEASE_TTL_MAX_SECONDS, LeaseCounts, LeaseGrant, LeaseStatus};
 pub use options::EngineBuilder;
 pub use read::{Filter, Range, RangeResult, SortBy, SortOrder};
 pub use record::{KeyValue, LeaseId, PUT_BYTES_MAX, RECORD_OVERHEAD_BYTES};
-pub use revision::{MainRevision, Revision};
+pub use revision::{Position, Revision};
 pub use txn::{
     Compare, CompareTarget, DeleteResult, Op, OpResult, Put, PutLease, PutResult, Relation, Txn,
     TxnResult,

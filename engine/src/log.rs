@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use crate::record::KeyValue;
-use crate::revision::{MainRevision, Revision};
+use crate::revision::{Position, Revision};
 use crate::sequence::Sequence;
 use crate::sync::{Rank, RwLock};
 
@@ -47,15 +47,15 @@ impl Log {
     /// The lock is held all the while: `visit` must be quick and bound how much it takes.
     pub(crate) fn visit<B>(
         &self,
-        from: Revision,
-        through: Revision,
+        from: Position,
+        through: Position,
         mut visit: impl FnMut(&KeyValue) -> ControlFlow<B>,
     ) -> Option<B> {
         let segments = self.segments.read();
         let first = segments.partition_point(|segment| ends_below(segment, from));
         for segment in segments.range(first..) {
             for record in segment.iter_from(from) {
-                if record.revision() > through {
+                if record.position() > through {
                     return None;
                 }
                 if let ControlFlow::Break(value) = visit(record) {
@@ -67,7 +67,7 @@ impl Log {
     }
 
     /// Takes up to `limit` of the oldest records that lie below `mark`.
-    pub(crate) fn take_below(&self, mark: MainRevision, limit: usize) -> Vec<KeyValue> {
+    pub(crate) fn take_below(&self, mark: Revision, limit: usize) -> Vec<KeyValue> {
         let mut taken = Vec::new();
         let mut segments = self.segments.write();
         while let Some(oldest) = segments.front_mut() {
@@ -82,8 +82,8 @@ impl Log {
     }
 }
 
-fn ends_below(segment: &Sequence, from: Revision) -> bool {
-    segment.last().is_none_or(|last| last.revision() < from)
+fn ends_below(segment: &Sequence, from: Position) -> bool {
+    segment.last().is_none_or(|last| last.position() < from)
 }
 
 #[cfg(test)]
@@ -93,7 +93,7 @@ mod tests {
     use super::Log;
     use crate::entry::Entry;
     use crate::record::KeyValue;
-    use crate::revision::{MainRevision, Revision};
+    use crate::revision::{Position, Revision};
 
     #[expect(clippy::cast_possible_wrap, reason = "a small constant")]
     const SEGMENT_RECORDS: i64 = super::SEGMENT_RECORDS as i64;
@@ -103,13 +103,13 @@ mod tests {
         for main in revisions {
             log.append(KeyValue::tombstone(
                 Entry::new(b"k"),
-                MainRevision(main).start(),
+                Revision(main).start(),
             ));
         }
         log
     }
 
-    fn read(log: &Log, from: Revision, through: Revision) -> Vec<i64> {
+    fn read(log: &Log, from: Position, through: Position) -> Vec<i64> {
         let mut seen = Vec::new();
         let done: Option<()> = log.visit(from, through, |record| {
             seen.push(record.mod_revision().0);
@@ -123,38 +123,28 @@ mod tests {
     fn records_come_back_in_order_across_segments() {
         let last = 3 * SEGMENT_RECORDS;
         let log = log(2..=last);
-        let (from, through) = (MainRevision(SEGMENT_RECORDS - 1), MainRevision(last - 1));
+        let (from, through) = (Revision(SEGMENT_RECORDS - 1), Revision(last - 1));
         let expected: Vec<i64> = (from.0..=through.0).collect();
         assert_eq!(read(&log, from.start(), through.end()), expected);
-        assert!(
-            read(
-                &log,
-                MainRevision(last + 1).start(),
-                MainRevision(last + 9).end()
-            )
-            .is_empty()
-        );
+        assert!(read(&log, Revision(last + 1).start(), Revision(last + 9).end()).is_empty());
     }
 
     #[test]
     fn wa_41_what_lies_at_the_mark_stays() {
         let log = log([2, 3, 5, 8].into_iter());
         let taken: Vec<i64> = log
-            .take_below(MainRevision(5), 9)
+            .take_below(Revision(5), 9)
             .iter()
             .map(|kv| kv.mod_revision().0)
             .collect();
         assert_eq!(taken, [2, 3]);
-        assert_eq!(
-            read(&log, MainRevision(0).start(), MainRevision(9).end()),
-            [5, 8]
-        );
+        assert_eq!(read(&log, Revision(0).start(), Revision(9).end()), [5, 8]);
     }
 
     #[test]
     fn taking_stops_at_the_limit_and_goes_on_where_it_stopped() {
         let log = log(2..2 + 2 * SEGMENT_RECORDS);
-        let mark = MainRevision(2 + SEGMENT_RECORDS + 1);
+        let mark = Revision(2 + SEGMENT_RECORDS + 1);
         let mut total = 0;
         while let taken @ 1.. = log.take_below(mark, 7).len() {
             assert!(taken <= 7);

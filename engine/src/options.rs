@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::duties::AutoCompaction;
 use crate::engine::Engine;
 use crate::fault::Faults;
-use crate::revision::MainRevision;
+use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::Arc;
 
@@ -19,7 +19,7 @@ const PROGRESS_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
-    pub(crate) start_revision: MainRevision,
+    pub(crate) start_revision: Revision,
     pub(crate) lease_ttl_min: Duration,
     pub(crate) progress_interval: Duration,
     pub(crate) auto_compaction: Option<AutoCompaction>,
@@ -45,7 +45,7 @@ pub struct EngineBuilder {
 impl EngineBuilder {
     pub(crate) fn new() -> Self {
         let options = Options {
-            start_revision: MainRevision::FIRST,
+            start_revision: Revision::FIRST,
             lease_ttl_min: LEASE_TTL_MIN,
             progress_interval: PROGRESS_INTERVAL,
             auto_compaction: None,
@@ -71,8 +71,8 @@ impl EngineBuilder {
     /// A store that takes the place of an earlier one should start at least two above what that one
     /// reached (FL-17). Who watches from where it left off is then told that history is gone;
     /// otherwise it waits for a revision long past, or goes on without a word.
-    pub fn start_revision(mut self, revision: MainRevision) -> Self {
-        self.options.start_revision = revision.max(MainRevision::FIRST);
+    pub fn start_revision(mut self, revision: Revision) -> Self {
+        self.options.start_revision = revision.max(Revision::FIRST);
         self
     }
 

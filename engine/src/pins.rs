@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::revision::{MainRevision, Revision};
+use crate::revision::{Position, Revision};
 use crate::sync::{Condvar, Mutex, Rank};
 
 /// The pinned positions.
@@ -14,7 +14,7 @@ use crate::sync::{Condvar, Mutex, Rank};
 pub(crate) struct Pins {
     /// Rank `Pins`. Readers by the lowest mark that would take something from them. Held to count up
     /// or down, and by a compaction that waits.
-    readers: Mutex<BTreeMap<MainRevision, usize>>,
+    readers: Mutex<BTreeMap<Revision, usize>>,
     drained: Condvar,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Pins {
 #[must_use = "the pin ends when it is dropped"]
 pub(crate) struct Pin<'a> {
     pins: &'a Pins,
-    harmful_mark: MainRevision,
+    harmful_mark: Revision,
 }
 
 impl Pins {
@@ -35,12 +35,12 @@ impl Pins {
     }
 
     /// Pins what reads at `oldest` and later positions need. Only the holder of the sequencer may.
-    pub(crate) fn pin(&self, oldest: Revision) -> Pin<'_> {
+    pub(crate) fn pin(&self, oldest: Position) -> Pin<'_> {
         // A mark at r keeps what a read at the end of r finds, but not what lies inside r.
-        let harmful_mark = if oldest == oldest.main.end() {
-            oldest.main.next()
+        let harmful_mark = if oldest == oldest.revision.end() {
+            oldest.revision.next()
         } else {
-            oldest.main
+            oldest.revision
         };
         *self.readers.lock().entry(harmful_mark).or_insert(0) += 1;
         Pin {
@@ -50,7 +50,7 @@ impl Pins {
     }
 
     /// Waits until a removal below `mark` harms nobody.
-    pub(crate) fn wait_until_harmless(&self, mark: MainRevision) {
+    pub(crate) fn wait_until_harmless(&self, mark: Revision) {
         let mut readers = self.readers.lock();
         while readers
             .first_key_value()

@@ -7,7 +7,7 @@ use crate::error::ReadError;
 use crate::fault::Fault;
 use crate::key::KeyRange;
 use crate::record::KeyValue;
-use crate::revision::{MainRevision, Revision};
+use crate::revision::{Position, Revision};
 use crate::store::Store;
 
 /// Reads of the current revision that a compaction overtakes this often take a pin instead.
@@ -37,7 +37,7 @@ pub struct Range {
     /// The keys.
     pub keys: KeyRange,
     /// The revision to read at; the current one if none is given (RG-10).
-    pub at: Option<MainRevision>,
+    pub at: Option<Revision>,
     /// The most keys to return, after sorting and filtering (RG-42); all if none is given (RG-20).
     pub limit: Option<usize>,
     /// Return only the count (RG-23).
@@ -80,20 +80,20 @@ pub enum SortOrder {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The smallest mod revision to return.
-    pub min_mod_revision: Option<MainRevision>,
+    pub min_mod_revision: Option<Revision>,
     /// The largest mod revision to return.
-    pub max_mod_revision: Option<MainRevision>,
+    pub max_mod_revision: Option<Revision>,
     /// The smallest create revision to return.
-    pub min_create_revision: Option<MainRevision>,
+    pub min_create_revision: Option<Revision>,
     /// The largest create revision to return.
-    pub max_create_revision: Option<MainRevision>,
+    pub max_create_revision: Option<Revision>,
 }
 
 /// What a read found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeResult {
     /// The revision that the store stood at (DM-20), also when an older one was read.
-    pub revision: MainRevision,
+    pub revision: Revision,
     /// The keys that were found, at most as many as the limit.
     pub kvs: Vec<KeyValue>,
     /// Whether the limit kept keys back (RG-22).
@@ -118,7 +118,7 @@ impl Range {
 
     /// Reads at `revision` instead of the current one.
     #[must_use]
-    pub fn at(self, revision: MainRevision) -> Self {
+    pub fn at(self, revision: Revision) -> Self {
         Self {
             at: Some(revision),
             ..self
@@ -212,15 +212,15 @@ impl Store {
     }
 
     /// The newest value of one key. One descent of the index.
-    pub(crate) fn get(&self, key: &[u8], at: Revision) -> Option<KeyValue> {
+    pub(crate) fn get(&self, key: &[u8], at: Position) -> Option<KeyValue> {
         self.index.read(key, at)
     }
 
     /// RG-11, RG-12: whether a read at `requested` has an answer while the store stands at `current`.
     pub(crate) fn check_readable(
         &self,
-        requested: MainRevision,
-        current: MainRevision,
+        requested: Revision,
+        current: Revision,
     ) -> Result<(), ReadError> {
         if requested > current {
             return Err(ReadError::Future { requested, current });
@@ -228,7 +228,7 @@ impl Store {
         self.check_kept(requested)
     }
 
-    fn check_kept(&self, requested: MainRevision) -> Result<(), ReadError> {
+    fn check_kept(&self, requested: Revision) -> Result<(), ReadError> {
         if self.compacted.has_dropped(requested) {
             let compacted = self.compacted.load().unwrap_or(requested);
             return Err(ReadError::Compacted {
@@ -243,8 +243,8 @@ impl Store {
     pub(crate) fn range_at(
         &self,
         request: &Range,
-        at: Revision,
-        revision: MainRevision,
+        at: Position,
+        revision: Revision,
     ) -> RangeResult {
         self.range_measured_at(request, at, revision, |_| 0).0
     }
@@ -252,8 +252,8 @@ impl Store {
     fn range_measured_at(
         &self,
         request: &Range,
-        at: Revision,
-        revision: MainRevision,
+        at: Position,
+        revision: Revision,
         measure: impl Fn(&KeyValue) -> usize,
     ) -> (RangeResult, usize) {
         if let KeyRange::One(key) = &request.keys {
@@ -325,7 +325,7 @@ impl Store {
     /// happened since; or a walk over the range, where that is shorter. Which one is shorter nobody
     /// knows beforehand, so both are tried with growing patience: the cost is a small multiple of the
     /// smaller one's, however large the other is.
-    fn count_at(&self, keys: &KeyRange, at: Revision) -> usize {
+    fn count_at(&self, keys: &KeyRange, at: Position) -> usize {
         if keys.is_empty() {
             return 0;
         }
@@ -346,7 +346,7 @@ impl Store {
     }
 
     /// Living keys in the range at `at`; nothing if that takes a look at more than `keys_max` keys.
-    fn living_at(&self, keys: &KeyRange, at: Revision, keys_max: usize) -> Option<usize> {
+    fn living_at(&self, keys: &KeyRange, at: Position, keys_max: usize) -> Option<usize> {
         let mut count = 0;
         let mut left = Some(keys_max);
         self.index.scan(keys, |found| {
@@ -365,27 +365,27 @@ impl Store {
     fn living_since(
         &self,
         keys: &KeyRange,
-        from: Revision,
-        to: Revision,
+        from: Position,
+        to: Position,
         records_max: usize,
     ) -> Option<isize> {
         /// Records looked at before appends are let in.
         const STEP_RECORDS: usize = 512;
         let mut change = 0;
         let mut walked = 0;
-        let mut next = Revision {
-            main: from.main,
+        let mut next = Position {
+            revision: from.revision,
             sub: from.sub.saturating_add(1),
         };
         loop {
             let mut left = STEP_RECORDS;
             let stopped_at = self.log.visit(next, to, |record| {
                 if left == 0 {
-                    return ControlFlow::Break(record.revision());
+                    return ControlFlow::Break(record.position());
                 }
                 left -= 1;
-                // The end of `from.main` is its own successor; it names no record.
-                if record.revision() > from && keys.contains(record.key()) {
+                // The end of `from.revision` is its own successor; it names no record.
+                if record.position() > from && keys.contains(record.key()) {
                     if record.is_tombstone() {
                         change -= 1;
                     } else if record.version() == 1 {
@@ -409,7 +409,7 @@ fn finish(
     request: &Range,
     mut kvs: Vec<KeyValue>,
     count: usize,
-    revision: MainRevision,
+    revision: Revision,
 ) -> RangeResult {
     if request.count_only {
         return RangeResult {

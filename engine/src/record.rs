@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroI64;
 
 use crate::entry::Entry;
-use crate::revision::{MainRevision, Revision};
+use crate::revision::{Position, Revision};
 use crate::thin::{self, Thin};
 use bytes::Bytes;
 
@@ -41,14 +41,14 @@ impl fmt::Display for LeaseId {
 #[derive(Debug)]
 pub(crate) struct Header {
     entry: Entry,
-    main: MainRevision,
+    main: Revision,
 }
 
 /// The numbers of a record besides its main revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Numbers {
     sub: u32,
-    create_revision: MainRevision,
+    create_revision: Revision,
     version: i64,
     lease: Option<LeaseId>,
 }
@@ -91,7 +91,7 @@ impl Shape {
     }
 
     /// The smallest that holds these numbers of a living key's record.
-    fn for_numbers(numbers: &Numbers, main: MainRevision) -> Self {
+    fn for_numbers(numbers: &Numbers, main: Revision) -> Self {
         let Numbers {
             sub,
             create_revision,
@@ -111,7 +111,7 @@ impl Shape {
 impl Numbers {
     /// Inlined, so that whoever wants one of the numbers reads one.
     #[inline]
-    fn read(shape: Shape, main: MainRevision, bytes: &[u8]) -> Self {
+    fn read(shape: Shape, main: Revision, bytes: &[u8]) -> Self {
         let mut fields = Fields(&bytes[..shape.len()]);
         match shape {
             Shape::First => Self {
@@ -122,20 +122,20 @@ impl Numbers {
             },
             Shape::Tombstone => Self {
                 sub: u32::from_ne_bytes(fields.next()),
-                create_revision: MainRevision(0),
+                create_revision: Revision(0),
                 version: 0,
                 lease: None,
             },
             Shape::Short => Self {
                 sub: u32::from_ne_bytes(fields.next()),
                 version: u32::from_ne_bytes(fields.next()).into(),
-                create_revision: MainRevision(i64::from_ne_bytes(fields.next())),
+                create_revision: Revision(i64::from_ne_bytes(fields.next())),
                 lease: None,
             },
             Shape::Full => Self {
                 sub: u32::from_ne_bytes(fields.next()),
                 version: i64::from_ne_bytes(fields.next()),
-                create_revision: MainRevision(i64::from_ne_bytes(fields.next())),
+                create_revision: Revision(i64::from_ne_bytes(fields.next())),
                 lease: LeaseId::new(i64::from_ne_bytes(fields.next())),
             },
         }
@@ -227,20 +227,20 @@ impl KeyValue {
 
     /// The revision in which the key's present life began (DM-3); 0 for a tombstone.
     #[inline]
-    pub fn create_revision(&self) -> MainRevision {
+    pub fn create_revision(&self) -> Revision {
         self.numbers().create_revision
     }
 
     /// The revision that wrote this version.
     #[inline]
-    pub fn mod_revision(&self) -> MainRevision {
+    pub fn mod_revision(&self) -> Revision {
         self.0.header().main
     }
 
     /// The position of the write: its revision, and its place inside it.
-    pub fn revision(&self) -> Revision {
-        Revision {
-            main: self.mod_revision(),
+    pub fn position(&self) -> Position {
+        Position {
+            revision: self.mod_revision(),
             sub: self.numbers().sub,
         }
     }
@@ -275,12 +275,12 @@ impl KeyValue {
     }
 
     /// The record that deletes the key of `entry`.
-    pub(crate) fn tombstone(entry: Entry, revision: Revision) -> Self {
+    pub(crate) fn tombstone(entry: Entry, position: Position) -> Self {
         let header = Header {
             entry,
-            main: revision.main,
+            main: position.revision,
         };
-        Self::new(header, Shape::Tombstone, &revision.sub.to_ne_bytes(), &[])
+        Self::new(header, Shape::Tombstone, &position.sub.to_ne_bytes(), &[])
     }
 
     fn new(header: Header, shape: Shape, numbers: &[u8], value: &[u8]) -> Self {
@@ -322,7 +322,7 @@ impl fmt::Debug for KeyValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyValue")
             .field("key", &Bytes::copy_from_slice(self.key()))
-            .field("revision", &format_args!("{}", self.revision()))
+            .field("revision", &format_args!("{}", self.position()))
             .field("create_revision", &self.create_revision().0)
             .field("version", &self.version())
             .field("lease", &self.lease().map(LeaseId::get))
@@ -388,7 +388,7 @@ impl Draft {
         const ROOM: [u8; 28] = [0; 28];
         let header = Header {
             entry,
-            main: MainRevision(0),
+            main: Revision(0),
         };
         let room = &ROOM[..shape.len()];
         Self(KeyValue::new(header, shape, room, value))
@@ -404,17 +404,17 @@ impl Draft {
     pub(crate) fn finish(
         self,
         entry: &Entry,
-        revision: Revision,
+        position: Position,
         previous: Option<&KeyValue>,
         lease: Option<LeaseId>,
     ) -> KeyValue {
         let numbers = Numbers {
-            sub: revision.sub,
-            create_revision: previous.map_or(revision.main, KeyValue::create_revision),
+            sub: position.sub,
+            create_revision: previous.map_or(position.revision, KeyValue::create_revision),
             version: previous.map_or(1, |previous| previous.version() + 1),
             lease,
         };
-        let needed = Shape::for_numbers(&numbers, revision.main);
+        let needed = Shape::for_numbers(&numbers, position.revision);
         let Self(mut record) = self;
         if record.shape() < needed {
             Self(record) = Self::with_room(entry.clone(), record.value(), needed);
@@ -425,7 +425,7 @@ impl Draft {
         if !header.entry.is(entry) {
             header.entry = entry.clone();
         }
-        header.main = revision.main;
+        header.main = position.revision;
         numbers.write(shape, bytes);
         record
     }
@@ -435,7 +435,7 @@ impl Draft {
 mod tests {
     use super::{Draft, Guess, KeyValue, LeaseId, Numbers, Shape};
     use crate::entry::Entry;
-    use crate::revision::{MainRevision, Revision};
+    use crate::revision::{Position, Revision};
 
     fn record(
         entry: &Entry,
@@ -444,7 +444,7 @@ mod tests {
         lease: Option<LeaseId>,
     ) -> KeyValue {
         let draft = Draft::new(entry.clone(), b"v", Guess::First);
-        draft.finish(entry, MainRevision(main).start(), previous, lease)
+        draft.finish(entry, Revision(main).start(), previous, lease)
     }
 
     #[test]
@@ -462,7 +462,7 @@ mod tests {
 
     #[test]
     fn dm_5_a_tombstone_says_nothing_but_its_key_and_revision() {
-        let gone = KeyValue::tombstone(Entry::new(b"k"), MainRevision(7).start());
+        let gone = KeyValue::tombstone(Entry::new(b"k"), Revision(7).start());
         assert_eq!(
             (gone.key(), gone.mod_revision().0, gone.version()),
             (&b"k"[..], 7, 0)
@@ -481,8 +481,8 @@ mod tests {
     #[test]
     fn a_wrong_guess_changes_nothing_that_can_be_read() {
         let entry = Entry::new(b"k");
-        let revision = |main, sub| Revision {
-            main: MainRevision(main),
+        let revision = |main, sub| Position {
+            revision: Revision(main),
             sub,
         };
         let many = {
@@ -500,12 +500,12 @@ mod tests {
                 for (sub, lease) in [(0, None), (7, None), (0, LeaseId::new(-1))] {
                     let draft = Draft::new(entry.clone(), b"value", guess);
                     let record = draft.finish(&entry, revision(9, sub), previous, lease);
-                    assert_eq!(record.revision(), revision(9, sub));
+                    assert_eq!(record.position(), revision(9, sub));
                     assert_eq!(
                         record.numbers(),
                         Numbers {
                             sub,
-                            create_revision: MainRevision(
+                            create_revision: Revision(
                                 previous.map_or(9, |kv| kv.create_revision().0)
                             ),
                             version: previous.map_or(1, |kv| kv.version() + 1),

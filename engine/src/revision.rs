@@ -13,14 +13,14 @@ use crate::sync::{AtomicI64, Ordering};
 /// signed because requests are: a negative number is legal to ask for and lies before everything.
 ///
 /// ```
-/// use revstore_engine::MainRevision;
-/// assert!(MainRevision(4) < MainRevision(5));
-/// assert_eq!(MainRevision(4).next(), MainRevision(5));
+/// use revstore_engine::Revision;
+/// assert!(Revision(4) < Revision(5));
+/// assert_eq!(Revision(4).next(), Revision(5));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MainRevision(pub i64);
+pub struct Revision(pub i64);
 
-impl MainRevision {
+impl Revision {
     /// Where a fresh store stands (DM-1).
     pub const FIRST: Self = Self(1);
 
@@ -37,20 +37,23 @@ impl MainRevision {
     }
 
     /// The position behind everything that this revision changed.
-    pub(crate) fn end(self) -> Revision {
-        Revision {
-            main: self,
+    pub(crate) fn end(self) -> Position {
+        Position {
+            revision: self,
             sub: u32::MAX,
         }
     }
 
     /// The position of the first change of this revision.
-    pub(crate) fn start(self) -> Revision {
-        Revision { main: self, sub: 0 }
+    pub(crate) fn start(self) -> Position {
+        Position {
+            revision: self,
+            sub: 0,
+        }
     }
 }
 
-impl fmt::Display for MainRevision {
+impl fmt::Display for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -60,16 +63,16 @@ impl fmt::Display for MainRevision {
 ///
 /// Ordered by `main`, then `sub`: the order in which watchers see events (I5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Revision {
+pub struct Position {
     /// The transaction.
-    pub main: MainRevision,
+    pub revision: Revision,
     /// The change inside the transaction, from 0.
     pub sub: u32,
 }
 
-impl fmt::Display for Revision {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.main, self.sub)
+        write!(f, "{}.{}", self.revision, self.sub)
     }
 }
 
@@ -81,17 +84,17 @@ impl fmt::Display for Revision {
 pub(crate) struct CurrentRevision(AtomicI64);
 
 impl CurrentRevision {
-    pub(crate) fn new(revision: MainRevision) -> Self {
+    pub(crate) fn new(revision: Revision) -> Self {
         Self(AtomicI64::new(revision.0))
     }
 
-    pub(crate) fn load(&self) -> MainRevision {
+    pub(crate) fn load(&self) -> Revision {
         // Acquire: pairs with the Release in `publish` (I3). With Relaxed a reader could learn
         // revision r and still miss a version linked at r.
-        MainRevision(self.0.load(Ordering::Acquire))
+        Revision(self.0.load(Ordering::Acquire))
     }
 
-    pub(crate) fn publish(&self, revision: MainRevision) {
+    pub(crate) fn publish(&self, revision: Revision) {
         // Release: pairs with the Acquire in `load` (I3).
         self.0.store(revision.0, Ordering::Release);
     }
@@ -108,8 +111,8 @@ const NEVER: i64 = -1;
 impl CompactedRevision {
     /// The mark of an empty store that stands at `start`. Below the first of all revisions there is
     /// nothing to compact; what lies below a later one is history that this store does not have.
-    pub(crate) fn of_empty_store(start: MainRevision) -> Self {
-        let mark = if start > MainRevision::FIRST {
+    pub(crate) fn of_empty_store(start: Revision) -> Self {
+        let mark = if start > Revision::FIRST {
             start.0
         } else {
             NEVER
@@ -117,22 +120,22 @@ impl CompactedRevision {
         Self(AtomicI64::new(mark))
     }
 
-    pub(crate) fn load(&self) -> Option<MainRevision> {
+    pub(crate) fn load(&self) -> Option<Revision> {
         // Acquire: pairs with the Release in `publish` (I7). A reader that met a cut chain took the
         // lock that the cut was made under, and so finds the mark that announced it.
         match self.0.load(Ordering::Acquire) {
             NEVER => None,
-            mark => Some(MainRevision(mark)),
+            mark => Some(Revision(mark)),
         }
     }
 
     /// Whether `revision` is no longer readable. The mark itself still is (RG-13).
-    pub(crate) fn has_dropped(&self, revision: MainRevision) -> bool {
+    pub(crate) fn has_dropped(&self, revision: Revision) -> bool {
         // Acquire: as in `load`.
         revision.0 < self.0.load(Ordering::Acquire)
     }
 
-    pub(crate) fn publish(&self, mark: MainRevision) {
+    pub(crate) fn publish(&self, mark: Revision) {
         // Release: pairs with the Acquire in `load` (I7): the mark is out before the first cut.
         self.0.store(mark.0, Ordering::Release);
     }
@@ -140,17 +143,17 @@ impl CompactedRevision {
 
 #[cfg(test)]
 mod tests {
-    use super::{MainRevision, Revision};
+    use super::{Position, Revision};
 
     #[test]
     fn dm_2_positions_order_by_transaction_then_by_change() {
-        let at = |main, sub| Revision {
-            main: MainRevision(main),
+        let at = |main, sub| Position {
+            revision: Revision(main),
             sub,
         };
         assert!(at(2, 7) < at(3, 0));
         assert!(at(3, 0) < at(3, 1));
-        assert!(at(3, 9) < MainRevision(3).end());
-        assert_eq!(MainRevision(3).start(), at(3, 0));
+        assert!(at(3, 9) < Revision(3).end());
+        assert_eq!(Revision(3).start(), at(3, 0));
     }
 }

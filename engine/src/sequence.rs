@@ -2,7 +2,7 @@
 
 use crate::list::List;
 use crate::record::KeyValue;
-use crate::revision::Revision;
+use crate::revision::Position;
 
 /// The fewest and the most places that a full sequence gets at once; in between, an eighth of what
 /// it has. So a push is cheap, and the places to spare cost less than the records' own headers.
@@ -57,8 +57,8 @@ impl Sequence {
     }
 
     /// Those at or behind `from`.
-    pub(crate) fn iter_from(&self, from: Revision) -> impl Iterator<Item = &KeyValue> {
-        let before = self.partition_point(|record| record.revision() < from);
+    pub(crate) fn iter_from(&self, from: Position) -> impl Iterator<Item = &KeyValue> {
+        let before = self.partition_point(|record| record.position() < from);
         self.0[before..].iter().flatten()
     }
 
@@ -67,14 +67,14 @@ impl Sequence {
     }
 
     /// The newest at or before `at`. Logarithmic.
-    pub(crate) fn at(&self, at: Revision) -> Option<&KeyValue> {
-        let behind = self.partition_point(|record| record.revision() <= at);
+    pub(crate) fn at(&self, at: Position) -> Option<&KeyValue> {
+        let behind = self.partition_point(|record| record.position() <= at);
         self.0[..behind].last()?.as_ref()
     }
 
     /// How many lie at or before `through`.
-    pub(crate) fn count_through(&self, through: Revision) -> usize {
-        self.partition_point(|record| record.revision() <= through) - self.holes()
+    pub(crate) fn count_through(&self, through: Position) -> usize {
+        self.partition_point(|record| record.position() <= through) - self.holes()
     }
 
     /// The one that `ahead` others stand in front of.
@@ -109,7 +109,7 @@ mod tests {
     use super::Sequence;
     use crate::entry::Entry;
     use crate::record::KeyValue;
-    use crate::revision::MainRevision;
+    use crate::revision::Revision;
 
     #[test]
     fn it_finds_what_is_there_however_much_was_taken() {
@@ -119,7 +119,7 @@ mod tests {
         for round in 1..400_i64 {
             sequence.push(KeyValue::tombstone(
                 entry.clone(),
-                MainRevision(round * 2).start(),
+                Revision(round * 2).start(),
             ));
             plain.push(round * 2);
             if round % 3 == 0 {
@@ -138,7 +138,7 @@ mod tests {
             );
             for main in [round - 9, round, round * 2 - 5, round * 2, round * 2 + 1] {
                 let through = plain.partition_point(|other| *other <= main);
-                let at = MainRevision(main).end();
+                let at = Revision(main).end();
                 assert_eq!(sequence.count_through(at), through);
                 let found = sequence.at(at).map(|kv| kv.mod_revision().0);
                 assert_eq!(found, through.checked_sub(1).map(|last| plain[last]));

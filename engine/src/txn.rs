@@ -8,7 +8,7 @@ use crate::key::KeyRange;
 use crate::pins::Pin;
 use crate::read::{Range, RangeResult};
 use crate::record::{KeyValue, LeaseId, PUT_BYTES_MAX};
-use crate::revision::{MainRevision, Revision};
+use crate::revision::{Position, Revision};
 use crate::store::Store;
 
 /// A write of one key.
@@ -37,7 +37,7 @@ pub enum PutLease {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutResult {
     /// The revision of the write.
-    pub revision: MainRevision,
+    pub revision: Revision,
     /// The version that the write replaced, if the key was alive (PUT-2).
     pub previous: Option<KeyValue>,
 }
@@ -46,7 +46,7 @@ pub struct PutResult {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeleteResult {
     /// The new revision if anything was deleted, else the current one (DM-21).
-    pub revision: MainRevision,
+    pub revision: Revision,
     /// The last versions of the deleted keys, in key order.
     pub deleted: Vec<KeyValue>,
 }
@@ -148,7 +148,7 @@ pub struct Txn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TxnResult {
     /// The new revision if anything changed, else the current one (DM-22).
-    pub revision: MainRevision,
+    pub revision: Revision,
     /// Whether the compares held.
     pub succeeded: bool,
     /// One result for each operation that ran, in order (TXN-26).
@@ -195,9 +195,9 @@ impl Put {
 }
 
 impl Compare {
-    fn holds(&self, store: &Store, at: Revision) -> bool {
+    fn holds(&self, store: &Store, at: Position) -> bool {
         let range = Range::of(self.keys.clone());
-        let found = store.range_at(&range, at, at.main);
+        let found = store.range_at(&range, at, at.revision);
         if found.kvs.is_empty() {
             return self.holds_for(None);
         }
@@ -279,8 +279,8 @@ enum Write<'a> {
 #[derive(Debug)]
 struct Deferred<'a> {
     range: &'a Range,
-    at: Revision,
-    revision: MainRevision,
+    at: Position,
+    revision: Revision,
 }
 
 /// What an operation left behind under the sequencer.
@@ -289,7 +289,7 @@ enum Applied<'a> {
     Done(OpResult),
     Deferred(Deferred<'a>),
     Txn {
-        revision: MainRevision,
+        revision: Revision,
         succeeded: bool,
         ops: Vec<Applied<'a>>,
     },
@@ -381,7 +381,7 @@ fn prepare_op<'a>(store: &Store, op: &'a Op) -> Result<Prepared<'a>, TxnError> {
 }
 
 /// Decides every compare on the way, all against the store before the transaction (TXN-20).
-fn decide<'a>(store: &Store, txn: PreparedTxn<'a>, before: Revision) -> Decided<'a> {
+fn decide<'a>(store: &Store, txn: PreparedTxn<'a>, before: Position) -> Decided<'a> {
     let succeeded = txn
         .compares
         .iter()
@@ -479,7 +479,7 @@ fn check_not_deleted(put: &Put, earlier: &[Write<'_>]) -> Result<(), PutError> {
 fn apply<'a>(
     writer: &mut Writer<'_>,
     txn: Decided<'a>,
-    deferred: &mut Option<Revision>,
+    deferred: &mut Option<Position>,
 ) -> AppliedTxn<'a> {
     let ops = txn.ops.into_iter().map(|op| match op {
         DecidedOp::Range(range) => apply_range(writer, range, deferred),
@@ -522,11 +522,9 @@ struct AppliedTxn<'a> {
 fn apply_range<'a>(
     writer: &Writer<'_>,
     range: &'a Range,
-    deferred: &mut Option<Revision>,
+    deferred: &mut Option<Position>,
 ) -> Applied<'a> {
-    let at = range
-        .at
-        .map_or_else(|| writer.position(), MainRevision::end);
+    let at = range.at.map_or_else(|| writer.position(), Revision::end);
     let revision = writer.revision();
     if matches!(range.keys, KeyRange::One(_)) {
         return Applied::Done(OpResult::Range(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use revstore_engine::{AutoCompaction, Engine, MainRevision, ManualClock};
+use revstore_engine::{AutoCompaction, Engine, ManualClock, Revision};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -68,7 +68,7 @@ fn ac_5_with_nothing_new_to_compact_the_policy_goes_on() {
         assert_eq!(mark(&engine), Some(11));
     }
     // A client has compacted further than the policy wants to.
-    engine.compact(MainRevision(15)).expect("legal").run();
+    engine.compact(Revision(15)).expect("legal").run();
     put(&engine, 1);
     clock.advance(every);
     assert_eq!(mark(&engine), Some(15));

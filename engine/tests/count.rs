@@ -1,6 +1,6 @@
 //! Counts at old revisions: right whichever way they are found, by the log or by the keys.
 
-use revstore_engine::{Engine, KeyRange, MainRevision, ManualClock, Range};
+use revstore_engine::{Engine, KeyRange, ManualClock, Range, Revision};
 
 const KEYS: usize = 3000;
 
@@ -10,7 +10,7 @@ fn key(number: usize) -> String {
 
 /// A store of [`KEYS`] keys, of which every third is deleted and every sixth comes back, while others
 /// come and go: 8,000 revisions behind the first.
-fn store() -> (Engine, MainRevision) {
+fn store() -> (Engine, Revision) {
     let engine = Engine::builder().clock(ManualClock::new()).build();
     for number in 0..KEYS {
         engine.put(key(number), "").expect("a legal put");
@@ -30,7 +30,7 @@ fn store() -> (Engine, MainRevision) {
 }
 
 /// Counts two ways that do not walk the same: alone, and beside all the keys.
-fn check(engine: &Engine, keys: KeyRange, at: MainRevision, expected: usize) {
+fn check(engine: &Engine, keys: KeyRange, at: Revision, expected: usize) {
     let range = Range::of(keys).at(at);
     let counted = engine
         .range(&range.clone().count_only())
@@ -64,9 +64,9 @@ fn rg_21_counts_of_the_past_are_right_near_and_far() {
         check(&engine, keys.clone(), then, at_first);
         check(&engine, keys.clone(), now, at_last);
         // Just behind the last change of these keys, where only "z" comes and goes since.
-        let behind = MainRevision(then.0 + i64::try_from(KEYS / 3 + KEYS / 6).unwrap());
+        let behind = Revision(then.0 + i64::try_from(KEYS / 3 + KEYS / 6).unwrap());
         check(&engine, keys, behind, at_last);
     }
-    let with_z = MainRevision(now.0 - 1);
+    let with_z = Revision(now.0 - 1);
     check(&engine, KeyRange::prefix("z"), with_z, 1);
 }

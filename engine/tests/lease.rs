@@ -8,8 +8,8 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use revstore_engine::{
-    Engine, KeyRange, LEASE_TTL_MAX_SECONDS, LeaseError, LeaseId, MainRevision, ManualClock, Put,
-    PutError, PutLease, WatchOptions,
+    Engine, KeyRange, LEASE_TTL_MAX_SECONDS, LeaseError, LeaseId, ManualClock, Put, PutError,
+    PutLease, Revision, WatchOptions,
 };
 
 fn engine() -> (Engine, ManualClock) {
@@ -54,7 +54,7 @@ fn le_1_to_3_grants_are_bounded_below_and_above_and_ids_are_used_once() {
     let id = LeaseId::new(-9);
     assert_eq!(engine.grant(id, 7).unwrap().id.get(), -9);
     assert_eq!(engine.grant(id, 7), Err(LeaseError::AlreadyExists));
-    assert_eq!(engine.current_revision(), MainRevision(1), "LE-4");
+    assert_eq!(engine.current_revision(), Revision(1), "LE-4");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn le_6_and_12_expiry_is_on_time_and_takes_all_keys_in_one_revision() {
     assert!(
         events
             .iter()
-            .all(|event| event.kv.mod_revision() == MainRevision(5))
+            .all(|event| event.kv.mod_revision() == Revision(5))
     );
     assert_eq!(engine.lease(lease, false), Err(LeaseError::NotFound));
 }
@@ -92,7 +92,7 @@ fn le_8_keeping_alive_starts_the_time_anew_and_moves_no_revision() {
     assert_eq!(engine.lease(lease, false).unwrap().remaining, seconds(3));
     clock.advance(seconds(3));
     assert_eq!(engine.keep_alive(lease), Err(LeaseError::NotFound));
-    assert_eq!(engine.current_revision(), MainRevision(1));
+    assert_eq!(engine.current_revision(), Revision(1));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn le_5_revoking_what_is_not_there_fails_and_without_keys_makes_no_revision() {
         Err(LeaseError::NotFound)
     );
     let lease = engine.grant(None, 60).unwrap().id;
-    assert_eq!(engine.revoke(lease), Ok(MainRevision(1)));
+    assert_eq!(engine.revoke(lease), Ok(Revision(1)));
     assert_eq!(engine.revoke(lease), Err(LeaseError::NotFound));
 }
 
@@ -146,7 +146,7 @@ fn put_6_a_put_with_an_unknown_lease_changes_nothing() {
         engine.put_with(&put),
         Err(PutError::LeaseNotFound { lease })
     );
-    assert_eq!(engine.current_revision(), MainRevision(1));
+    assert_eq!(engine.current_revision(), Revision(1));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn le_6_le_13_many_leases_that_expire_at_once_all_do() {
     assert_eq!(engine.stats().leases, 0);
     assert!(engine.get("k1").is_none());
     // One revision for each lease.
-    assert_eq!(engine.current_revision(), MainRevision(1 + 2 * 2000));
+    assert_eq!(engine.current_revision(), Revision(1 + 2 * 2000));
 }
 
 /// Two leases end at the same time, and somebody acts between the one revoke and the other.
@@ -238,5 +238,5 @@ fn le_15_le_9_what_is_over_and_not_yet_revoked_takes_keys_and_cannot_be_saved() 
         assert!(engine.get(key).is_none(), "{key} goes with its lease");
     }
     // Two puts, the first revoke, the late put, the second revoke.
-    assert_eq!(engine.current_revision(), MainRevision(6));
+    assert_eq!(engine.current_revision(), Revision(6));
 }

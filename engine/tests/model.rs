@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use proptest::prelude::*;
 use revstore_engine::{
-    CompactError, Compare, CompareTarget, Engine, Filter, KeyRange, KeyValue, MainRevision,
-    ManualClock, Op, OpResult, Put, PutError, PutLease, Range, ReadError, Relation, SortBy,
-    SortOrder, Txn, TxnError, WatchEnd, WatchOptions, Watcher,
+    CompactError, Compare, CompareTarget, Engine, Filter, KeyRange, KeyValue, ManualClock, Op,
+    OpResult, Put, PutError, PutLease, Range, ReadError, Relation, Revision, SortBy, SortOrder,
+    Txn, TxnError, WatchEnd, WatchOptions, Watcher,
 };
 
 /// One change: what a key became at a revision.
@@ -443,7 +443,7 @@ impl Run {
 
     fn compact(&mut self, back: i64, run: bool) {
         let mark = self.model.current - back;
-        match self.engine.compact(MainRevision(mark)) {
+        match self.engine.compact(Revision(mark)) {
             Ok(compaction) => {
                 assert!(
                     mark > self.model.compacted && mark <= self.model.current,
@@ -467,13 +467,13 @@ impl Run {
         let min_mod = shape.min_mod_back.map(|back| current - back);
         let request = Range {
             keys: shape.keys.clone(),
-            at: at.map(MainRevision),
+            at: at.map(Revision),
             limit: shape.limit,
             count_only: shape.count_only,
             limit_first: shape.limit_first,
             sort: shape.sort,
             filter: Filter {
-                min_mod_revision: min_mod.map(MainRevision),
+                min_mod_revision: min_mod.map(Revision),
                 ..Filter::default()
             },
         };
@@ -539,7 +539,7 @@ impl Run {
         let current = self.model.current;
         let start = back.map(|back| (current - back).max(0));
         let options = WatchOptions {
-            start: start.map(MainRevision),
+            start: start.map(Revision),
             ..WatchOptions::of(keys)
         };
         let keys = options.range.clone();
@@ -580,7 +580,7 @@ impl Run {
                 }
             }
         }
-        if let Ok(compaction) = self.engine.compact(MainRevision(self.model.current)) {
+        if let Ok(compaction) = self.engine.compact(Revision(self.model.current)) {
             compaction.run();
         }
         self.check_size();
@@ -633,5 +633,5 @@ fn txn_10_a_put_that_keeps_what_the_transaction_deletes_fails_whole() {
     };
     assert_eq!(engine.txn(&txn), Err(TxnError::Put(PutError::KeyNotFound)));
     assert_eq!(engine.get("b").unwrap().value(), b"1");
-    assert_eq!(engine.current_revision(), MainRevision(2));
+    assert_eq!(engine.current_revision(), Revision(2));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use revstore_engine::{
-    AutoCompaction, Engine, KeyRange, KeyValue, MainRevision, ManualClock, Op, Put, Txn,
+    AutoCompaction, Engine, KeyRange, KeyValue, ManualClock, Op, Put, Revision, Txn,
 };
 
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ proptest! {
         };
         prop_assert!(bytes(&bounded) <= bytes_max || mark == all.current_revision());
         // One revision less is not enough.
-        if let Ok(compaction) = all.compact(MainRevision(mark.0 - 1)) {
+        if let Ok(compaction) = all.compact(Revision(mark.0 - 1)) {
             compaction.run();
         }
         prop_assert!(bytes(&all) > bytes_max);

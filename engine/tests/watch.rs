@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use revstore_engine::{
-    Engine, KeyRange, MainRevision, ManualClock, Op, Put, Txn, WatchEnd, WatchError, WatchId,
+    Engine, KeyRange, ManualClock, Op, Put, Revision, Txn, WatchEnd, WatchError, WatchId,
     WatchOptions, WatchResponse, WatchStream,
 };
 
@@ -42,10 +42,7 @@ fn i4_when_a_put_returns_every_synced_watch_has_the_event() {
     let (engine, _) = engine();
     let mut stream = engine.watch_stream();
     let created = stream.watch(WatchOptions::of(KeyRange::one("a"))).unwrap();
-    assert_eq!(
-        (created.id, created.revision),
-        (WatchId(0), MainRevision(1))
-    );
+    assert_eq!((created.id, created.revision), (WatchId(0), Revision(1)));
     stream
         .watch(WatchOptions::of(KeyRange::prefix("a")))
         .unwrap();
@@ -93,7 +90,7 @@ fn wa_31_a_revision_is_never_split() {
     let mut live = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
     engine.txn(&txn).unwrap();
     engine.delete(&KeyRange::all());
-    let past = WatchOptions::of(KeyRange::all()).from(MainRevision(2));
+    let past = WatchOptions::of(KeyRange::all()).from(Revision(2));
     let mut caught_up = engine.watch(past).unwrap();
     for watcher in [&mut live, &mut caught_up] {
         for revision in [2, 3] {
@@ -104,7 +101,7 @@ fn wa_31_a_revision_is_never_split() {
                     .iter()
                     .all(|event| event.kv.mod_revision().0 == revision)
             );
-            assert!(events.is_sorted_by(|a, b| a.kv.revision() < b.kv.revision()));
+            assert!(events.is_sorted_by(|a, b| a.kv.position() < b.kv.position()));
         }
         assert!(watcher.try_next().is_none());
     }
@@ -114,7 +111,7 @@ fn wa_31_a_revision_is_never_split() {
 fn wa_6_a_watch_of_the_future_stays_silent_until_then() {
     let (engine, _) = engine();
     let mut watcher = engine
-        .watch(WatchOptions::of(KeyRange::all()).from(MainRevision(4)))
+        .watch(WatchOptions::of(KeyRange::all()).from(Revision(4)))
         .unwrap();
     engine.put("a", "2").unwrap();
     engine.put("a", "3").unwrap();
@@ -123,7 +120,7 @@ fn wa_6_a_watch_of_the_future_stays_silent_until_then() {
     let events = watcher.try_next().unwrap().unwrap().events;
     assert_eq!(
         (events.len(), events[0].kv.mod_revision()),
-        (1, MainRevision(4))
+        (1, Revision(4))
     );
 }
 
@@ -165,7 +162,7 @@ fn wa_7_and_14_what_cannot_be_watched_is_refused() {
     let mut stream = engine.watch_stream();
     let empty = WatchOptions::of(KeyRange::within("b", "a"));
     assert_eq!(stream.watch(empty), Err(WatchError::EmptyRange));
-    let negative = WatchOptions::of(KeyRange::all()).from(MainRevision(-3));
+    let negative = WatchOptions::of(KeyRange::all()).from(Revision(-3));
     assert_eq!(stream.watch(negative), Err(WatchError::Compacted));
     assert!(stream.is_empty());
 }
@@ -210,8 +207,8 @@ fn wa_33_the_previous_version_is_that_before_the_transaction_while_it_is_kept() 
     let (old, new) = (Some(b"old".to_vec()), Some(b"new".to_vec()));
     // What the last put writes is a creation: the key was deleted before it (TXN-7).
     assert_eq!(previous, [old, None, new, None]);
-    engine.compact(MainRevision(3)).unwrap().run();
-    let mut watcher = engine.watch(options().from(MainRevision(3))).unwrap();
+    engine.compact(Revision(3)).unwrap().run();
+    let mut watcher = engine.watch(options().from(Revision(3))).unwrap();
     let events = watcher.try_next().unwrap().unwrap().events;
     assert_eq!(events[0].kv.value(), b"new");
     assert!(events[0].prev_kv.is_none());
@@ -223,16 +220,16 @@ fn wa_40_to_42_a_watch_behind_the_mark_ends_and_keeps_its_id() {
     for value in ["1", "2", "3"] {
         engine.put("a", value).unwrap();
     }
-    engine.compact(MainRevision(3)).unwrap().run();
+    engine.compact(Revision(3)).unwrap().run();
     let mut stream = engine.watch_stream();
     let past = |start| WatchOptions {
         id: Some(WatchId(5)),
-        ..WatchOptions::of(KeyRange::all()).from(MainRevision(start))
+        ..WatchOptions::of(KeyRange::all()).from(Revision(start))
     };
     stream.watch(past(2)).unwrap();
     let end = WatchResponse::Compacted {
         id: WatchId(5),
-        compacted: MainRevision(3),
+        compacted: Revision(3),
     };
     assert_eq!(stream.try_next(), Some(end));
     assert_eq!(stream.try_next(), None);
@@ -245,21 +242,21 @@ fn wa_40_to_42_a_watch_behind_the_mark_ends_and_keeps_its_id() {
 
 #[test]
 fn fl_17_a_watch_of_what_was_before_the_start_revision_ends() {
-    let engine = Engine::builder().start_revision(MainRevision(1000)).build();
-    assert_eq!(engine.compacted_revision(), Some(MainRevision(1000)));
-    let past = |start| WatchOptions::of(KeyRange::all()).from(MainRevision(start));
+    let engine = Engine::builder().start_revision(Revision(1000)).build();
+    assert_eq!(engine.compacted_revision(), Some(Revision(1000)));
+    let past = |start| WatchOptions::of(KeyRange::all()).from(Revision(start));
     let mut before = engine.watch(past(999)).unwrap();
     assert_eq!(
         before.next_blocking(),
         Some(Err(WatchEnd::Compacted {
-            compacted: MainRevision(1000)
+            compacted: Revision(1000)
         }))
     );
     let mut from_start = engine.watch(past(1000)).unwrap();
     let written = engine.put("a", "1").unwrap().revision;
     let first = from_start.next_blocking().unwrap().unwrap();
     assert_eq!(first.events[0].kv.mod_revision(), written);
-    assert_eq!(written, MainRevision(1001));
+    assert_eq!(written, Revision(1001));
 }
 
 #[test]
@@ -298,7 +295,7 @@ fn wa_18_a_watch_of_history_that_holds_nothing_for_it_is_synced_at_once() {
     for _ in 0..2000 {
         engine.put("other", "v").unwrap();
     }
-    let past = WatchOptions::of(KeyRange::one("mine")).from(MainRevision(2));
+    let past = WatchOptions::of(KeyRange::one("mine")).from(Revision(2));
     let mut watcher = engine.watch(past).unwrap();
     engine.compact(engine.current_revision()).unwrap().run();
     engine.put("mine", "v").unwrap();
@@ -311,7 +308,7 @@ fn history_of_large_values_comes_in_pieces() {
     for _ in 0..40 {
         engine.put("large", vec![0; 100_000]).unwrap();
     }
-    let past = WatchOptions::of(KeyRange::all()).from(MainRevision(2));
+    let past = WatchOptions::of(KeyRange::all()).from(Revision(2));
     let mut watcher = engine.watch(past).unwrap();
     let mut pieces = Vec::new();
     while let Some(batch) = watcher.try_next() {
@@ -337,7 +334,7 @@ fn wa_53_progress_is_told_when_all_watches_are_caught_up_and_behind_what_it_cove
     ));
     assert_eq!(progress(&mut stream), [(None, 3)], "I6, WA-55");
     stream
-        .watch(WatchOptions::of(KeyRange::one("c")).from(MainRevision(9)))
+        .watch(WatchOptions::of(KeyRange::one("c")).from(Revision(9)))
         .unwrap();
     stream.request_progress();
     assert_eq!(

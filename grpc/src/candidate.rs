@@ -10,8 +10,8 @@ use std::task::Poll;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use revstore_engine::{
-    Compare, CompareTarget, Filter, KeyRange, KeyValue, LeaseId, MainRevision, Op, OpResult, Put,
-    RECORD_OVERHEAD_BYTES, Range, Relation, SortBy, SortOrder, Txn, WatchOptions,
+    Compare, CompareTarget, Filter, KeyRange, KeyValue, LeaseId, Op, OpResult, Put,
+    RECORD_OVERHEAD_BYTES, Range, Relation, Revision, SortBy, SortOrder, Txn, WatchOptions,
 };
 
 use crate::guard::{self, Sender};
@@ -38,7 +38,7 @@ pub(crate) fn guard(name: &[u8], lease: i64, sender: &Sender<'_>) -> Result<(), 
 pub(crate) fn front(
     node: &Node,
     line: &KeyRange,
-) -> Result<(MainRevision, Option<KeyValue>), EtcdError> {
+) -> Result<(Revision, Option<KeyValue>), EtcdError> {
     front_of(node, Range::of(line.clone()))
 }
 
@@ -46,12 +46,12 @@ pub(crate) fn front(
 pub(crate) fn front_at(
     node: &Node,
     line: &KeyRange,
-    revision: MainRevision,
-) -> Result<(MainRevision, Option<KeyValue>), EtcdError> {
+    revision: Revision,
+) -> Result<(Revision, Option<KeyValue>), EtcdError> {
     front_of(node, Range::of(line.clone()).at(revision))
 }
 
-fn front_of(node: &Node, line: Range) -> Result<(MainRevision, Option<KeyValue>), EtcdError> {
+fn front_of(node: &Node, line: Range) -> Result<(Revision, Option<KeyValue>), EtcdError> {
     let oldest = line.sorted(SortBy::CreateRevision, SortOrder::Ascending);
     let mut found = node.engine.range(&oldest.limit(1))?;
     Ok((found.revision, found.kvs.pop()))
@@ -78,7 +78,7 @@ fn key(name: &[u8], lease: LeaseId) -> Bytes {
 pub(crate) struct Place {
     pub(crate) key: Bytes,
     /// When the key was created; another key of that name is another place.
-    pub(crate) created: MainRevision,
+    pub(crate) created: Revision,
 }
 
 impl Place {
@@ -88,14 +88,14 @@ impl Place {
         node: &Node,
         value: Bytes,
         lease: Option<LeaseId>,
-    ) -> Result<Option<MainRevision>, EtcdError> {
+    ) -> Result<Option<Revision>, EtcdError> {
         node.propose(proposal(&self.key, &value))?;
         let put = Put::new(self.key.clone(), value);
         self.if_there(node, Op::Put(attach(put, lease)))
     }
 
     /// Gives the place up, if it is still there; returns the revision behind that.
-    pub(crate) fn give_up(&self, node: &Node) -> Result<MainRevision, EtcdError> {
+    pub(crate) fn give_up(&self, node: &Node) -> Result<Revision, EtcdError> {
         node.propose(Proposal {
             request_bytes: self.key.len(),
             grows_bytes: None,
@@ -104,7 +104,7 @@ impl Place {
         Ok(done.unwrap_or_else(|| node.engine.current_revision()))
     }
 
-    fn if_there(&self, node: &Node, op: Op) -> Result<Option<MainRevision>, EtcdError> {
+    fn if_there(&self, node: &Node, op: Op) -> Result<Option<Revision>, EtcdError> {
         let done = node.engine.txn(&Txn {
             compares: vec![created_at(&self.key, self.created)],
             success: vec![op],
@@ -152,7 +152,7 @@ pub(crate) struct Candidate {
 #[derive(Debug)]
 pub(crate) struct Entered {
     pub(crate) candidate: Candidate,
-    pub(crate) revision: MainRevision,
+    pub(crate) revision: Revision,
     /// What the place showed, if the lease had it already.
     pub(crate) present: Option<KeyValue>,
 }
@@ -196,7 +196,7 @@ impl Candidate {
         node.propose(proposal(&key, &value))?;
         let put = Put::new(key.clone(), value).attached_to(lease);
         let done = node.engine.txn(&Txn {
-            compares: vec![created_at(&key, MainRevision(0))],
+            compares: vec![created_at(&key, Revision(0))],
             success: vec![Op::Put(put)],
             failure: vec![Op::Range(Range::of(KeyRange::One(key.clone())))],
         })?;
@@ -232,7 +232,7 @@ impl Candidate {
 
     /// Completes when nobody is in front, with the revision at which that was seen, or as soon as
     /// the place is lost (EL-5).
-    pub(crate) async fn reach_front(&self) -> Result<MainRevision, Out> {
+    pub(crate) async fn reach_front(&self) -> Result<Revision, Out> {
         let mut stopped = self.node.shutdown.begun();
         loop {
             let (revision, next) = self.next_in_front()?;
@@ -247,7 +247,7 @@ impl Candidate {
             for key in [next.key_bytes(), self.place.key.clone()] {
                 let deletions = WatchOptions {
                     no_put: true,
-                    ..WatchOptions::of(KeyRange::One(key)).from(MainRevision(revision.0 + 1))
+                    ..WatchOptions::of(KeyRange::One(key)).from(Revision(revision.0 + 1))
                 };
                 watches.watch(deletions).map_err(|_| EtcdError::Internal)?;
             }
@@ -263,9 +263,9 @@ impl Candidate {
     }
 
     /// Whoever entered right before.
-    fn next_in_front(&self) -> Result<(MainRevision, Option<KeyValue>), EtcdError> {
+    fn next_in_front(&self) -> Result<(Revision, Option<KeyValue>), EtcdError> {
         let older = Filter {
-            max_create_revision: Some(MainRevision(self.place.created.0 - 1)),
+            max_create_revision: Some(Revision(self.place.created.0 - 1)),
             ..Filter::default()
         };
         let range = Range::of(self.line.clone())
@@ -309,7 +309,7 @@ fn attach(put: Put, lease: Option<LeaseId>) -> Put {
     }
 }
 
-fn created_at(key: &Bytes, revision: MainRevision) -> Compare {
+fn created_at(key: &Bytes, revision: Revision) -> Compare {
     Compare {
         keys: KeyRange::One(key.clone()),
         target: CompareTarget::CreateRevision(revision.0),

@@ -6,9 +6,9 @@ use std::mem;
 
 use bytes::Bytes;
 use revstore_engine::{
-    Compare, CompareTarget, DeleteResult, Filter, KeyRange, LeaseId, MainRevision, Op, OpResult,
-    Put, PutLease, PutResult, Range, RangeResult, Relation, SortBy, SortOrder, Txn, TxnResult,
-    WatchId, WatchOptions,
+    Compare, CompareTarget, DeleteResult, Filter, KeyRange, LeaseId, Op, OpResult, Put, PutLease,
+    PutResult, Range, RangeResult, Relation, Revision, SortBy, SortOrder, Txn, TxnResult, WatchId,
+    WatchOptions,
 };
 use revstore_proto::etcdserverpb::compare::{
     CompareResult, CompareTarget as WireTarget, TargetUnion,
@@ -46,18 +46,18 @@ fn keys(key: &mut Bytes, range_end: &mut Bytes) -> KeyRange {
 }
 
 /// RG-30: a bound of zero is none.
-fn bound(revision: i64) -> Option<MainRevision> {
-    (revision != 0).then_some(MainRevision(revision))
+fn bound(revision: i64) -> Option<Revision> {
+    (revision != 0).then_some(Revision(revision))
 }
 
 /// A range outside of a transaction.
 pub(crate) fn range(request: &mut RangeRequest) -> Range {
     // RG-10
-    let at = (request.revision > 0).then_some(MainRevision(request.revision));
+    let at = (request.revision > 0).then_some(Revision(request.revision));
     range_at(request, at)
 }
 
-fn range_at(request: &mut RangeRequest, at: Option<MainRevision>) -> Range {
+fn range_at(request: &mut RangeRequest, at: Option<Revision>) -> Range {
     let sort = sort(request);
     Range {
         keys: keys(&mut request.key, &mut request.range_end),
@@ -134,7 +134,7 @@ fn op(request: &mut Request, never_compacted: bool) -> Op {
         Request::RequestRange(request) => {
             // RG-14: only zero is the latest, but the mark of a store without compactions is -1.
             let latest = request.revision == 0 || (request.revision == -1 && never_compacted);
-            let at = (!latest).then_some(MainRevision(request.revision));
+            let at = (!latest).then_some(Revision(request.revision));
             Op::Range(range_at(request, at))
         }
         Request::RequestPut(request) => Op::Put(put(request)),
@@ -204,7 +204,7 @@ pub(crate) fn watch(mut request: WatchCreateRequest) -> WatchOptions {
             .any(|filter| *filter == i32::from(wanted))
     };
     WatchOptions {
-        start: (request.start_revision != 0).then_some(MainRevision(request.start_revision)),
+        start: (request.start_revision != 0).then_some(Revision(request.start_revision)),
         no_put: filters(FilterType::Noput),
         no_delete: filters(FilterType::Nodelete),
         prev_kv: request.prev_kv,
@@ -354,8 +354,8 @@ mod tests {
         request.max_mod_revision = -1;
         request.min_create_revision = i64::MAX;
         let filter = Filter {
-            max_mod_revision: Some(MainRevision(-1)),
-            min_create_revision: Some(MainRevision(i64::MAX)),
+            max_mod_revision: Some(Revision(-1)),
+            min_create_revision: Some(Revision(i64::MAX)),
             ..Filter::default()
         };
         let limit = usize::try_from(i64::MAX).unwrap();
@@ -399,7 +399,7 @@ mod tests {
             let Op::Range(range) = op(&mut request, never_compacted) else {
                 panic!("a range became something else");
             };
-            assert_eq!(range.at, expected.map(MainRevision), "{revision}");
+            assert_eq!(range.at, expected.map(Revision), "{revision}");
         };
         check(0, false, None);
         check(-1, true, None);

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_core::Stream;
 use revstore_engine::{
-    Event, KeyRange, KeyValue, LeaseId, MainRevision, WatchOptions, WatchResponse, WatchStream,
+    Event, KeyRange, KeyValue, LeaseId, Revision, WatchOptions, WatchResponse, WatchStream,
 };
 use revstore_proto::mvccpb;
 use revstore_proto::v3electionpb::election_server::Election;
@@ -112,12 +112,12 @@ fn place(leader: Option<LeaderKey>) -> Result<(Place, Option<LeaseId>), EtcdErro
     }
     let place = Place {
         key: leader.key,
-        created: MainRevision(leader.rev),
+        created: Revision(leader.rev),
     };
     Ok((place, LeaseId::new(leader.lease)))
 }
 
-fn response(node: &Node, revision: MainRevision, leader: &KeyValue) -> LeaderResponse {
+fn response(node: &Node, revision: Revision, leader: &KeyValue) -> LeaderResponse {
     LeaderResponse {
         header: Some(node.headers.at(revision)),
         kv: Some(key_value(leader)),
@@ -232,13 +232,13 @@ impl Observation {
     fn look_afresh(&mut self) -> Result<(), EtcdError> {
         let (revision, leader) = candidate::front(&self.node, &self.line)?;
         self.watches = self.node.engine.watch_stream();
-        let line = WatchOptions::of(self.line.clone()).from(MainRevision(revision.0 + 1));
+        let line = WatchOptions::of(self.line.clone()).from(Revision(revision.0 + 1));
         self.watches.watch(line).map_err(|_| EtcdError::Internal)?;
         self.follow(revision, leader);
         Ok(())
     }
 
-    fn follow(&mut self, revision: MainRevision, leader: Option<KeyValue>) {
+    fn follow(&mut self, revision: Revision, leader: Option<KeyValue>) {
         if let Some(leader) = leader.as_ref().filter(|_| self.leader != leader) {
             self.untold
                 .push_back(response(&self.node, revision, leader));

@@ -73,8 +73,8 @@ fn newest(versions: &[KeyValue]) -> impl Iterator<Item = &KeyValue> {
 }
 
 fn encode(version: &KeyValue, buffer: &mut Vec<u8>) {
-    let position = version.revision();
-    buffer.extend(position.main.0.to_be_bytes());
+    let position = version.position();
+    buffer.extend(position.revision.0.to_be_bytes());
     buffer.push(b'_');
     buffer.extend(u64::from(position.sub).to_be_bytes());
     if version.is_tombstone() {
@@ -91,10 +91,10 @@ fn encode(version: &KeyValue, buffer: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use revstore_engine::{Engine, KeyRange, LeaseId, MainRevision, Op, Put, Txn};
+    use revstore_engine::{Engine, KeyRange, LeaseId, Op, Put, Revision, Txn};
 
     fn hash(engine: &Engine, through: Option<i64>) -> u32 {
-        super::of_history(&engine.history(through.map(MainRevision)).unwrap())
+        super::of_history(&engine.history(through.map(Revision)).unwrap())
     }
 
     #[test]
@@ -147,9 +147,9 @@ mod tests {
             (6, 824_791_180),
             (7, 843_710_228),
         ]);
-        engine.compact(MainRevision(4)).unwrap().run();
+        engine.compact(Revision(4)).unwrap().run();
         check(&[(5, 1_195_025_063), (6, 1_586_603_548), (7, 2_456_257_848)]);
-        engine.compact(MainRevision(7)).unwrap().run();
+        engine.compact(Revision(7)).unwrap().run();
         engine.put("d", "5").unwrap();
         check(&[(8, 1_611_921_699)]);
     }
@@ -164,7 +164,7 @@ mod tests {
         engine.delete(&KeyRange::one("ab"));
         engine.delete(&KeyRange::within("\0", "d"));
         engine.delete(&KeyRange::one("d"));
-        engine.compact(MainRevision(9)).unwrap().run();
+        engine.compact(Revision(9)).unwrap().run();
         assert_eq!(hash(&engine, None), 2_635_699_544);
     }
 
@@ -176,7 +176,7 @@ mod tests {
         }
         engine.delete(&KeyRange::one("b"));
         engine.put("c", "v").unwrap();
-        let compaction = engine.compact(MainRevision(5)).unwrap();
+        let compaction = engine.compact(Revision(5)).unwrap();
         let before = hash(&engine, None);
         compaction.run();
         assert_eq!(hash(&engine, None), before);

@@ -1,7 +1,7 @@
 //! Response headers.
 
 use bytes::BufMut;
-use revstore_engine::MainRevision;
+use revstore_engine::Revision;
 use revstore_proto::etcdserverpb::ResponseHeader;
 
 use crate::fields::{Small, delimited_len, int_len};
@@ -22,7 +22,7 @@ pub(crate) struct Headers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventsHeader {
     ids: Ids,
-    revision: MainRevision,
+    revision: Revision,
 }
 
 /// The first two fields of a header, as they go on the wire.
@@ -42,13 +42,13 @@ impl Headers {
     }
 
     /// WA-32: the header of events that end with a revision.
-    pub(crate) fn of_events(self, revision: MainRevision) -> EventsHeader {
+    pub(crate) fn of_events(self, revision: Revision) -> EventsHeader {
         let ids = self.ids;
         EventsHeader { ids, revision }
     }
 
     /// The header of a reply that speaks of a revision.
-    pub(crate) fn at(self, revision: MainRevision) -> ResponseHeader {
+    pub(crate) fn at(self, revision: Revision) -> ResponseHeader {
         ResponseHeader {
             revision: revision.0,
             ..self.without_revision()
@@ -107,7 +107,7 @@ impl Ids {
 }
 
 /// DM-23: the header of an operation inside a transaction, which has a revision and nothing else.
-pub(crate) fn of_operation(revision: MainRevision) -> ResponseHeader {
+pub(crate) fn of_operation(revision: Revision) -> ResponseHeader {
     ResponseHeader {
         revision: revision.0,
         ..ResponseHeader::default()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use prost::Message;
-use revstore_engine::{MainRevision, RECORD_OVERHEAD_BYTES};
+use revstore_engine::{RECORD_OVERHEAD_BYTES, Revision};
 use revstore_proto::etcdserverpb::request_op::Request as OpRequest;
 use revstore_proto::etcdserverpb::{
     CompactionRequest, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
@@ -101,7 +101,7 @@ impl KvService {
 
     async fn compact(&self, request: CompactionRequest) -> Result<CompactionResponse, EtcdError> {
         self.node.propose(Proposal::default())?;
-        let compaction = self.node.engine.compact(MainRevision(request.revision))?;
+        let compaction = self.node.engine.compact(Revision(request.revision))?;
         // CO-4: readers see the mark already; giving memory back may take a while.
         let removal = tokio::task::spawn_blocking(move || compaction.run());
         if request.physical {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use revstore_engine::{Engine, MainRevision};
+use revstore_engine::{Engine, Revision};
 use revstore_proto::etcdserverpb::alarm_request::AlarmAction;
 use revstore_proto::etcdserverpb::downgrade_request::DowngradeAction;
 use revstore_proto::etcdserverpb::maintenance_server::Maintenance;
@@ -112,10 +112,10 @@ impl MaintenanceService {
             0 => self.hash_at(None).await?,
             revision if revision < 0 => Hashed {
                 hash: hash::of_nothing(),
-                revision: MainRevision(revision),
+                revision: Revision(revision),
                 compacted: self.node.engine.compacted_revision(),
             },
-            revision => self.hash_at(Some(MainRevision(revision))).await?,
+            revision => self.hash_at(Some(Revision(revision))).await?,
         };
         Ok(HashKvResponse {
             header: Some(self.node.current_header()),
@@ -126,7 +126,7 @@ impl MaintenanceService {
     }
 
     /// Walks the whole store, which is why it does so on a thread that may block.
-    async fn hash_at(&self, through: Option<MainRevision>) -> Result<Hashed, EtcdError> {
+    async fn hash_at(&self, through: Option<Revision>) -> Result<Hashed, EtcdError> {
         let engine = self.node.engine.clone();
         let hashing = tokio::task::spawn_blocking(move || Hashed::of(&engine, through));
         hashing.await.map_err(|_died| EtcdError::Internal)?
@@ -162,12 +162,12 @@ impl MaintenanceService {
 #[derive(Clone, Copy, Debug)]
 struct Hashed {
     hash: u32,
-    revision: MainRevision,
-    compacted: Option<MainRevision>,
+    revision: Revision,
+    compacted: Option<Revision>,
 }
 
 impl Hashed {
-    fn of(engine: &Engine, through: Option<MainRevision>) -> Result<Self, EtcdError> {
+    fn of(engine: &Engine, through: Option<Revision>) -> Result<Self, EtcdError> {
         let history = engine.history(through)?;
         Ok(Self {
             hash: hash::of_history(&history),

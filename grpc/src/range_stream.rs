@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_core::Stream;
-use revstore_engine::{KeyRange, MainRevision, Range, RangeResult};
+use revstore_engine::{KeyRange, Range, RangeResult, Revision};
 use tonic::Status;
 
 use crate::convert;
@@ -36,7 +36,7 @@ pub(crate) struct RangeStream {
 
 #[derive(Clone, Copy, Debug)]
 struct Summary {
-    revision: MainRevision,
+    revision: Revision,
     count: usize,
 }
 

@@ -367,7 +367,7 @@ pub(crate) fn gateway_broken(error: &dyn fmt::Display) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use revstore_engine::{LeaseId, MainRevision, PutError, ReadError, TxnError, WatchError};
+    use revstore_engine::{LeaseId, PutError, ReadError, Revision, TxnError, WatchError};
     use tonic::{Code, Status};
 
     use super::EtcdError;
@@ -492,7 +492,7 @@ mod tests {
 
     #[test]
     fn what_the_engine_refuses_has_its_row() {
-        let (one, two) = (MainRevision(1), MainRevision(2));
+        let (one, two) = (Revision(1), Revision(2));
         let compacted = ReadError::Compacted {
             requested: one,
             compacted: two,

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use revstore_engine as engine;
-use revstore_engine::{Events, MainRevision, WatchId};
+use revstore_engine::{Events, Revision, WatchId};
 use revstore_proto::etcdserverpb as pb;
 use revstore_proto::etcdserverpb::watch_request::RequestUnion;
 use revstore_proto::etcdserverpb::{WatchCreateRequest, WatchRequest};
@@ -223,7 +223,7 @@ impl WatchSession {
         head.into()
     }
 
-    fn tell_events(&mut self, id: WatchId, revision: MainRevision, events: Events) -> WatchEvents {
+    fn tell_events(&mut self, id: WatchId, revision: Revision, events: Events) -> WatchEvents {
         self.node.counters.add_watch_events(events.len());
         let header = self.node.headers.of_events(revision);
         let response = WatchEvents::new(header, id.0, events);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     fn check(event_sizes: &[usize], expected: &[&[usize]]) {
-        let header = Headers::new(7, 8).of_events(MainRevision(9));
+        let header = Headers::new(7, 8).of_events(Revision(9));
         let events: Vec<_> = event_sizes.iter().copied().map(event).collect();
         let pieces = all_fragments(WatchEvents::new(header, 3, events.into()));
         let last = pieces.len() - 1;
@@ -362,7 +362,7 @@ mod tests {
     fn wa_36_a_response_of_exactly_the_limit_is_split() {
         let response = |bytes| {
             let events = vec![event(10), event(bytes)];
-            let header = Headers::new(0, 0).of_events(MainRevision(0));
+            let header = Headers::new(0, 0).of_events(Revision(0));
             WatchEvents::new(header, 0, events.into())
         };
         let frame = response(500).encoded_len() - 500;

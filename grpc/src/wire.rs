@@ -525,9 +525,7 @@ fn put_message(number: u8, message: impl Encode, buf: &mut impl BufMut) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use revstore_engine::{
-        Engine, KeyRange, MainRevision, Put, WatchOptions, WatchResponse as Told,
-    };
+    use revstore_engine::{Engine, KeyRange, Put, Revision, WatchOptions, WatchResponse as Told};
     use revstore_proto::etcdserverpb::response_op::Response;
     use revstore_proto::mvccpb;
 
@@ -560,9 +558,7 @@ mod tests {
     fn events() -> impl Strategy<Value = Vec<Event>> {
         let puts = proptest::collection::vec((bytes(0), number()), 1..4);
         (bytes(1), puts, 0..i64::MAX - 9).prop_map(|(key, puts, start)| {
-            let engine = Engine::builder()
-                .start_revision(MainRevision(start))
-                .build();
+            let engine = Engine::builder().start_revision(Revision(start)).build();
             let all = WatchOptions::of(KeyRange::all()).with_prev_kv();
             let mut watch = engine.watch_stream();
             watch.watch(all).unwrap();
@@ -709,7 +705,7 @@ mod tests {
             cancel_reason in ".{0,20}",
             events in events(),
         ) {
-            let revision = MainRevision(revision);
+            let revision = Revision(revision);
             let headers = Headers::new(cluster_id, member_id.cast_unsigned());
             let head = pb::WatchResponse {
                 header: Some(headers.at(revision)),
@@ -767,7 +763,7 @@ mod tests {
             kv: engine.get("k").unwrap(),
             prev_kv: None,
         };
-        let header = Headers::new(0, 0).of_events(MainRevision(0));
+        let header = Headers::new(0, 0).of_events(Revision(0));
         let of = |events| WatchEvents::new(header, 0, events);
         let alone = of(vec![event.clone()].into());
         assert!(alone.written().is_none());

@@ -80,7 +80,7 @@
 #![cfg(loom)]
 
 use loom::thread;
-use revstore_engine::{Engine, Fault, MainRevision, ManualClock, WatchBatch, WatchEnd, Watcher};
+use revstore_engine::{Engine, Fault, ManualClock, Revision, WatchBatch, WatchEnd, Watcher};
 
 /// Runs `model` over every interleaving of its threads, each time with a fresh engine.
 pub fn run_model(model: impl Fn(&Engine) + Sync + Send + 'static) {
@@ -139,6 +139,6 @@ pub fn revisions(batch: &WatchBatch) -> impl Iterator<Item = i64> {
 }
 
 /// A main revision.
-pub fn revision(main: i64) -> MainRevision {
-    MainRevision(main)
+pub fn revision(main: i64) -> Revision {
+    Revision(main)
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use revstore_engine::{Engine, EngineBuilder, MainRevision};
+use revstore_engine::{Engine, EngineBuilder, Revision};
 use revstore_grpc::{AuthOptions, AuthTokens, Gateway, Identity, Services, Shutdown};
 use tokio::task::JoinSet;
 
@@ -202,7 +202,7 @@ fn ports(config: &Config, sockets: Sockets, grpc: &Grpc, facts: &Arc<Facts>) -> 
 /// Adds what a configuration says to what was set on an engine by hand.
 pub(crate) fn configure(engine: EngineBuilder, config: &Config) -> EngineBuilder {
     let engine = engine
-        .start_revision(MainRevision(config.start_revision))
+        .start_revision(Revision(config.start_revision))
         .lease_ttl_min(config.min_lease_ttl())
         .progress_interval(config.watch_progress_notify_interval);
     match auto_compaction(config.auto_compaction) {

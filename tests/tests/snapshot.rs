@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use revstore::engine::{Engine, KeyRange, MainRevision};
+use revstore::engine::{Engine, KeyRange, Revision};
 use revstore_tests::etcd::{DATA, Etcd};
 use revstore_tests::etcdctl::Etcdctl;
 use revstore_tests::revstore::Revstore;
@@ -102,7 +102,7 @@ fn fill(engine: &Engine) -> i64 {
             .expect("a legal put");
     }
     engine
-        .compact(MainRevision(MARK))
+        .compact(Revision(MARK))
         .expect("a mark below the head")
         .run();
     engine.current_revision().0

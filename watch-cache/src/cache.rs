@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
-use revstore_engine::{Clock, MainRevision, SystemClock};
+use revstore_engine::{Clock, Revision, SystemClock};
 
 use crate::consistency::{self, ConsistencyReport};
 use crate::entry::Object;
@@ -206,7 +206,7 @@ impl WatchCache {
     }
 
     /// How far the cache is: every resource has everything up to here (WC-107).
-    pub fn revision(&self) -> MainRevision {
+    pub fn revision(&self) -> Revision {
         self.core.watermark.load()
     }
 
@@ -258,7 +258,7 @@ impl ResourceCache {
     ///
     /// # Errors
     /// 504 if that takes too long (WC-131, WC-232).
-    pub async fn wait_until_fresh(&self, revision: MainRevision) -> Result<(), RequestError> {
+    pub async fn wait_until_fresh(&self, revision: Revision) -> Result<(), RequestError> {
         self.resource.fresh(revision).await
     }
 
@@ -391,7 +391,7 @@ impl ResourceCache {
         &self,
         reader: &crate::list::Reader,
         target: Target,
-        at: MainRevision,
+        at: Revision,
         start: Option<&str>,
         limit: Option<usize>,
     ) -> Result<List, RequestError> {
@@ -411,7 +411,7 @@ impl ResourceCache {
         &self,
         reader: &crate::list::Reader,
         target: &Target,
-        at: Option<MainRevision>,
+        at: Option<Revision>,
         start: Option<&str>,
         limit: Option<usize>,
     ) -> Result<List, RequestError> {
@@ -508,7 +508,7 @@ impl ResourceCache {
 
     /// Refuses a revision that only the store before this one can have had: to wait until this one
     /// comes to it would be silence about all that happened before.
-    async fn check_not_replaced(&self, at: MainRevision) -> Result<(), RequestError> {
+    async fn check_not_replaced(&self, at: Revision) -> Result<(), RequestError> {
         let Some(known) = self.resource.known_before(at) else {
             return Ok(());
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::pending;
-use revstore_engine::MainRevision;
+use revstore_engine::Revision;
 
 use crate::cache::Registry;
 use crate::random::Random;
@@ -19,7 +19,7 @@ const STEP: usize = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsistencyReport {
     /// The revision at which both were read.
-    pub revision: MainRevision,
+    pub revision: Revision,
     /// The digest of the cache's keys and revisions.
     pub cache: u64,
     /// The digest of the source's.
@@ -41,7 +41,7 @@ impl Digest {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    fn add(&mut self, key: &[u8], revision: MainRevision) {
+    fn add(&mut self, key: &[u8], revision: Revision) {
         const PRIME: u64 = 0x0100_0000_01b3;
         let revision = revision.0.to_be_bytes();
         for byte in key.iter().chain(&revision) {

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use revstore_engine::MainRevision;
+use revstore_engine::Revision;
 
 use crate::keys::KeyLayout;
 use crate::kind::{Attributes, Kind, Undecodable};
@@ -66,12 +66,12 @@ impl Entry {
     }
 
     /// The revision that wrote this version.
-    pub fn mod_revision(&self) -> MainRevision {
+    pub fn mod_revision(&self) -> Revision {
         self.stored.mod_revision
     }
 
     /// The revision in which the object's present life began.
-    pub fn create_revision(&self) -> MainRevision {
+    pub fn create_revision(&self) -> Revision {
         self.stored.create_revision
     }
 
@@ -154,7 +154,7 @@ impl fmt::Debug for Entry {
 #[derive(Clone, Debug)]
 pub struct Object {
     entry: Arc<Entry>,
-    revision: MainRevision,
+    revision: Revision,
 }
 
 impl Object {
@@ -165,7 +165,7 @@ impl Object {
     }
 
     /// The entry, shown with another revision.
-    pub(crate) fn shown_at(entry: Arc<Entry>, revision: MainRevision) -> Self {
+    pub(crate) fn shown_at(entry: Arc<Entry>, revision: Revision) -> Self {
         Self { entry, revision }
     }
 
@@ -180,7 +180,7 @@ impl Object {
     }
 
     /// The resource version to show.
-    pub fn revision(&self) -> MainRevision {
+    pub fn revision(&self) -> Revision {
         self.revision
     }
 

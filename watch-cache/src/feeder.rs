@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures_core::Stream;
-use revstore_engine::{KeyRange, MainRevision};
+use revstore_engine::{KeyRange, Revision};
 
 use crate::blocking::block_on;
 use crate::cache::Registry;
@@ -170,7 +170,7 @@ struct Feed {
     /// Whether nothing was ever published: the window may reach back before the start (WC-144).
     is_first: bool,
     /// Loaded resources that are ready once the watermark is here.
-    loading: Vec<(Arc<Resource>, MainRevision)>,
+    loading: Vec<(Arc<Resource>, Revision)>,
     /// Whom to wake; kept for its memory.
     woken: Vec<Arc<Signal>>,
     /// Batches since the last pause.
@@ -185,7 +185,7 @@ impl Feed {
             self.replacements = self.core.source.replacements();
         }
         let watermark = self.core.watermark.load();
-        let mut after: Option<MainRevision> = None;
+        let mut after: Option<Revision> = None;
         self.loading.clear();
         for resource in self.registry.all() {
             // What is still ready has everything up to the watermark.
@@ -217,7 +217,7 @@ impl Feed {
     }
 
     /// Fails if the source cannot be the one that was at `known` before.
-    async fn check_lineage(&self, known: MainRevision) -> Result<(), SourceError> {
+    async fn check_lineage(&self, known: Revision) -> Result<(), SourceError> {
         let known = known.max(self.core.watermark.load());
         let found = self.core.source.current_revision().await?;
         if found < known || self.core.source.replacements() != self.replacements {
@@ -228,7 +228,7 @@ impl Feed {
 
     /// The store is another one: nothing that was known of it holds, and nobody may resume in it
     /// from a revision of the old one, so the window does not reach back before the load.
-    fn forget(&mut self, known: MainRevision, found: MainRevision) {
+    fn forget(&mut self, known: Revision, found: Revision) {
         let why = SourceError::Replaced { known, found };
         self.set_pending(Some(&why.to_string()));
         self.core.watermark.reset();
@@ -247,7 +247,7 @@ impl Feed {
         }
     }
 
-    async fn watch(&self, after: MainRevision) -> Result<BatchStream, SourceError> {
+    async fn watch(&self, after: Revision) -> Result<BatchStream, SourceError> {
         // All keys, not those of the resources: the watermark follows every commit (WC-107).
         let request = WatchRequest {
             range: KeyRange::all(),
@@ -316,7 +316,7 @@ impl Feed {
         self.publish(batch.through);
     }
 
-    fn publish(&mut self, through: MainRevision) {
+    fn publish(&mut self, through: Revision) {
         self.core.watermark.publish(through);
         self.loading.retain(|(resource, at)| {
             let loaded = through >= *at;
@@ -347,11 +347,7 @@ impl Feed {
 
     /// Loads a resource; `far` as long ago as the source still has history for, so that the replay
     /// of what came since fills the window (WC-144). Returns the revision that was loaded.
-    async fn load(
-        &mut self,
-        resource: &Arc<Resource>,
-        far: bool,
-    ) -> Result<MainRevision, SourceError> {
+    async fn load(&mut self, resource: &Arc<Resource>, far: bool) -> Result<Revision, SourceError> {
         let began = self.core.timers.now();
         let ready_at = self.core.source.current_revision().await?;
         let mut attempt = 0;
@@ -379,8 +375,8 @@ impl Feed {
     async fn read(
         &self,
         resource: &Resource,
-        at: Option<MainRevision>,
-    ) -> Result<(MainRevision, Vec<Stored>), SourceError> {
+        at: Option<Revision>,
+    ) -> Result<(Revision, Vec<Stored>), SourceError> {
         let span = resource.config.layout.span();
         let (mut all, mut at, mut start) = (Vec::new(), at, span.start.clone());
         loop {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use revstore_engine::MainRevision;
+use revstore_engine::Revision;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -150,7 +150,7 @@ impl Kind for JsonKind {
         })
     }
 
-    fn write_object(&self, entry: &Entry, revision: MainRevision, out: &mut Vec<u8>) {
+    fn write_object(&self, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
         let value = entry.value();
         let from = out.len();
         match entry.attributes().and_then(|attributes| attributes.splice) {
@@ -180,13 +180,7 @@ impl Kind for JsonKind {
         }
     }
 
-    fn write_event(
-        &self,
-        event: EventType,
-        entry: &Entry,
-        revision: MainRevision,
-        out: &mut Vec<u8>,
-    ) {
+    fn write_event(&self, event: EventType, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
         out.reserve(entry.value().len() + 80);
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(event.as_str().as_bytes());
@@ -227,7 +221,7 @@ impl Kind for JsonKind {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use revstore_engine::MainRevision;
+    use revstore_engine::Revision;
 
     use super::JsonKind;
     use crate::entry::Entry;
@@ -240,11 +234,11 @@ mod tests {
         let stored = Stored {
             key: Bytes::from_static(b"/pods/ns/a"),
             value: stored.into(),
-            create_revision: MainRevision(3),
-            mod_revision: MainRevision(4),
+            create_revision: Revision(3),
+            mod_revision: Revision(4),
         };
         let entry = Entry::read(stored, &kind, &KeyLayout::namespaced("/pods"));
-        let out = written(|out| kind.write_object(&entry, MainRevision(9), out));
+        let out = written(|out| kind.write_object(&entry, Revision(9), out));
         assert_eq!(std::str::from_utf8(&out).unwrap(), served);
     }
 
@@ -285,7 +279,7 @@ mod tests {
     fn wc_320_a_bookmark_has_kind_version_and_revision() {
         let kind = JsonKind::new("v1", "Pod");
         let notice = Notice::Bookmark {
-            revision: MainRevision(7),
+            revision: Revision(7),
             initial_events_end: true,
         };
         let out = written(|out| kind.write_notice(notice, out));

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use revstore_engine::MainRevision;
+use revstore_engine::Revision;
 use thiserror::Error;
 
 use crate::entry::Entry;
@@ -44,7 +44,7 @@ pub enum Notice<'a> {
     /// Everything up to the revision was sent (WC-321).
     Bookmark {
         /// How far.
-        revision: MainRevision,
+        revision: Revision,
         /// Whether the initial events end here (WC-325).
         initial_events_end: bool,
     },
@@ -56,7 +56,7 @@ pub enum Notice<'a> {
 /// clients. The cache itself never looks into the bytes.
 ///
 /// ```
-/// use revstore_watch_cache::{Attributes, Entry, EventType, Kind, MainRevision, Notice, Undecodable};
+/// use revstore_watch_cache::{Attributes, Entry, EventType, Kind, Revision, Notice, Undecodable};
 ///
 /// /// Objects that are just text, with their first word as the label `first`.
 /// #[derive(Debug)]
@@ -68,10 +68,10 @@ pub enum Notice<'a> {
 ///         let first = text.split(' ').next().unwrap_or_default();
 ///         Ok(Attributes { labels: vec![("first".into(), first.into())], ..Attributes::default() })
 ///     }
-///     fn write_object(&self, entry: &Entry, _: MainRevision, out: &mut Vec<u8>) {
+///     fn write_object(&self, entry: &Entry, _: Revision, out: &mut Vec<u8>) {
 ///         out.extend_from_slice(entry.value());
 ///     }
-///     fn write_event(&self, _: EventType, entry: &Entry, at: MainRevision, out: &mut Vec<u8>) {
+///     fn write_event(&self, _: EventType, entry: &Entry, at: Revision, out: &mut Vec<u8>) {
 ///         self.write_object(entry, at, out);
 ///         out.push(b'\n');
 ///     }
@@ -95,17 +95,11 @@ pub trait Kind: fmt::Debug + Send + Sync + 'static {
     fn extract(&self, value: &[u8]) -> Result<Attributes, Undecodable>;
 
     /// Writes an object as clients see it at a revision.
-    fn write_object(&self, entry: &Entry, revision: MainRevision, out: &mut Vec<u8>);
+    fn write_object(&self, entry: &Entry, revision: Revision, out: &mut Vec<u8>);
 
     /// Writes one event with its object, frame and all. The outcome is kept and shared by all
     /// watchers (WC-142), so it must depend on nothing else.
-    fn write_event(
-        &self,
-        event: EventType,
-        entry: &Entry,
-        revision: MainRevision,
-        out: &mut Vec<u8>,
-    );
+    fn write_event(&self, event: EventType, entry: &Entry, revision: Revision, out: &mut Vec<u8>);
 
     /// Writes an event without an object of the store.
     fn write_notice(&self, notice: Notice<'_>, out: &mut Vec<u8>);

@@ -120,7 +120,7 @@ pub use reflector::{
     ReflectorMetrics, ReflectorMode, Scoped, Store, Subscription, Tombstone,
 };
 pub use resource::ResourceConfig;
-pub use revstore_engine::{Clock, MainRevision, ManualClock, SystemClock};
+pub use revstore_engine::{Clock, ManualClock, Revision, SystemClock};
 pub use selector::{
     FieldRequirement, FieldSelector, LabelOp, LabelRequirement, LabelSelector, Selector,
 };

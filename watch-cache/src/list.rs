@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use revstore_engine::{KeyRange, MainRevision};
+use revstore_engine::{KeyRange, Revision};
 
 use crate::entry::{Entry, Object};
 use crate::keys::{KeyLayout, Scope, Span, after};
@@ -36,7 +36,7 @@ const SCAN_PAGE_MAX: usize = 10_000;
 #[derive(Debug)]
 pub struct List {
     /// `metadata.resourceVersion`.
-    pub revision: MainRevision,
+    pub revision: Revision,
     /// `metadata.continue`: where the next page starts, if there is more (WC-221, WC-222).
     pub continue_token: Option<String>,
     /// `metadata.remainingItemCount` (WC-223).
@@ -211,7 +211,7 @@ impl Target {
     }
 
     /// The token of the page behind `last`.
-    fn token(&self, last: &[u8], at: Option<MainRevision>) -> Result<String, RequestError> {
+    fn token(&self, last: &[u8], at: Option<Revision>) -> Result<String, RequestError> {
         let start = after(last);
         let relative = start.strip_prefix(&*self.prefix);
         let start = relative.and_then(|start| std::str::from_utf8(start).ok());
@@ -235,7 +235,7 @@ pub(crate) fn readable(entry: Arc<Entry>) -> Result<Arc<Entry>, RequestError> {
 }
 
 impl List {
-    fn all(revision: MainRevision, from: From) -> Self {
+    fn all(revision: Revision, from: From) -> Self {
         Self {
             revision,
             continue_token: None,
@@ -249,7 +249,7 @@ impl List {
     }
 
     /// A list of given objects, for those who answer in the place of a store.
-    pub fn from_objects(revision: MainRevision, objects: &[Object]) -> Self {
+    pub fn from_objects(revision: Revision, objects: &[Object]) -> Self {
         let entries: Vec<_> = objects
             .iter()
             .map(|object| object.entry().clone())
@@ -259,7 +259,7 @@ impl List {
 
     /// A list without a limit over a snapshot.
     pub(crate) fn of_snapshot(
-        revision: MainRevision,
+        revision: Revision,
         walk: Walk<Arc<Entry>>,
         end: Bytes,
         filter: Filter,
@@ -270,7 +270,7 @@ impl List {
 
     /// A list without a limit over what an index has for one value, up to the place `end`.
     pub(crate) fn of_index(
-        revision: MainRevision,
+        revision: Revision,
         walk: Walk<Indexed>,
         end: Bytes,
         filter: Filter,
@@ -286,7 +286,7 @@ impl List {
 
     /// A page over a snapshot; `count` tells how many keys a span holds there.
     pub(crate) fn page_of_snapshot(
-        revision: MainRevision,
+        revision: Revision,
         walk: Walk<Arc<Entry>>,
         span: &Span,
         target: &Target,
@@ -312,7 +312,7 @@ impl List {
     }
 
     fn page(
-        revision: MainRevision,
+        revision: Revision,
         found: Vec<Arc<Entry>>,
         more: bool,
         target: &Target,
@@ -336,7 +336,7 @@ impl List {
         source: &dyn Source,
         reader: &Reader,
         target: &Target,
-        at: Option<MainRevision>,
+        at: Option<Revision>,
         start: Option<&str>,
         limit: Option<usize>,
     ) -> Result<Self, RequestError> {
@@ -383,7 +383,7 @@ impl List {
     pub(crate) async fn check_readable(
         source: &dyn Source,
         target: &Target,
-        at: MainRevision,
+        at: Revision,
         start: Option<&str>,
     ) -> Result<(), RequestError> {
         let span = target.scan_from(start);
@@ -402,7 +402,7 @@ impl List {
         source: &dyn Source,
         reader: &Reader,
         target: &Target,
-        at: Option<MainRevision>,
+        at: Option<Revision>,
         span: &Span,
     ) -> Result<Self, SourceError> {
         let request = ListRequest {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use revstore_engine::MainRevision;
+use revstore_engine::Revision;
 
 use crate::selector::Selector;
 use crate::status::{Cause, RequestError};
@@ -89,7 +89,7 @@ pub struct WatchOptions {
 pub(crate) enum Version {
     Unset,
     Zero,
-    At(MainRevision),
+    At(Revision),
 }
 
 /// What a list asks for.
@@ -100,12 +100,9 @@ pub(crate) enum ListPlan {
     /// L4, L5, L11.
     Any,
     /// L7, L10.
-    NotOlderThan(MainRevision),
+    NotOlderThan(Revision),
     /// L8, L12, and L2 with the place to go on from.
-    Exact {
-        at: MainRevision,
-        start: Option<String>,
-    },
+    Exact { at: Revision, start: Option<String> },
 }
 
 /// Where a watch starts.
@@ -130,7 +127,7 @@ impl Version {
         match text.parse::<u64>() {
             Ok(0) if digits => Ok(Self::Zero),
             // What lies beyond the engine's numbers is in the future whichever it is.
-            Ok(number) if digits => Ok(Self::At(MainRevision(
+            Ok(number) if digits => Ok(Self::At(Revision(
                 i64::try_from(number).unwrap_or(i64::MAX),
             ))),
             _ => {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
-use revstore_engine::{Clock, KeyRange, MainRevision};
+use revstore_engine::{Clock, KeyRange, Revision};
 
 use crate::entry::Object;
 use crate::keys::{ObjectRef, Scope};
@@ -102,7 +102,7 @@ impl RawStore {
         }
     }
 
-    pub(crate) async fn source_revision(&self) -> Result<MainRevision, RequestError> {
+    pub(crate) async fn source_revision(&self) -> Result<Revision, RequestError> {
         self.source
             .current_revision()
             .await
@@ -110,7 +110,7 @@ impl RawStore {
     }
 
     /// 504 unless the source has `asked`.
-    async fn check_reached(&self, asked: MainRevision) -> Result<(), RequestError> {
+    async fn check_reached(&self, asked: Revision) -> Result<(), RequestError> {
         let current = self.source_revision().await?;
         if asked > current {
             return Err(RequestError::TooLarge { asked, current });
@@ -200,7 +200,7 @@ impl RawStore {
             bookmarks: options.allow_bookmarks,
             timeout,
             ended: false,
-            after: MainRevision(0),
+            after: Revision(0),
         };
         match begun {
             Ok((initial, after, batches)) => {
@@ -218,7 +218,7 @@ impl RawStore {
         reader: &Reader,
         target: &Target,
         plan: WatchPlan,
-    ) -> Result<(Option<Items>, MainRevision, BatchStream), RequestError> {
+    ) -> Result<(Option<Items>, Revision, BatchStream), RequestError> {
         let (initial, after) = match plan {
             WatchPlan::State(version) => {
                 if let Version::At(at) = version {
@@ -264,7 +264,7 @@ struct RawWatch {
     bookmarks: bool,
     timeout: Option<BoxFuture<'static, ()>>,
     ended: bool,
-    after: MainRevision,
+    after: Revision,
 }
 
 impl fmt::Debug for RawWatch {
@@ -427,7 +427,7 @@ impl Storage for RawStore {
         Box::pin(self.delete_object(object, preconditions, None, validate))
     }
 
-    fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, RequestError>> {
+    fn current_revision(&self) -> BoxFuture<'_, Result<Revision, RequestError>> {
         Box::pin(self.source_revision())
     }
 

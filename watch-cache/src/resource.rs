@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use revstore_engine::{Clock, MainRevision};
+use revstore_engine::{Clock, Revision};
 
 use crate::entry::Entry;
 use crate::interest::{Index, IndexPlace, Interests, Listed, interest_of};
@@ -155,7 +155,7 @@ impl Core {
     ///
     /// A source that is behind the cache was replaced: what is cached is not its state, however
     /// fresh. The feeder hears of it, and the request is refused.
-    pub(crate) async fn current(&self) -> Result<MainRevision, RequestError> {
+    pub(crate) async fn current(&self) -> Result<Revision, RequestError> {
         // Before the question: a replacement that is noticed meanwhile moves the watermark back.
         let known = self.watermark.load();
         let found = self.source.current_revision().await;
@@ -215,17 +215,17 @@ struct State {
     generation: u64,
     /// The first generation of this store, and if there was another one before, at which revision it
     /// was known to be and this one was found.
-    replaced: (u64, Option<(MainRevision, MainRevision)>),
+    replaced: (u64, Option<(Revision, Revision)>),
     /// What was loaded; changes up to it are in the objects already.
-    loaded: MainRevision,
+    loaded: Revision,
     /// The revision of the last change.
-    last: MainRevision,
+    last: Revision,
 }
 
 /// The objects of a resource at one revision (WC-130).
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    pub(crate) revision: MainRevision,
+    pub(crate) revision: Revision,
     pub(crate) objects: Tree<Arc<Entry>>,
     /// Empty for a state of the past, and where some object cannot be read: every request that would
     /// come upon it without an index must come upon it (WC-126, T-34).
@@ -255,7 +255,7 @@ pub(crate) enum Begin {
     /// With the present objects.
     State,
     /// After a revision, or after the newest one that the cache has.
-    After(Option<MainRevision>),
+    After(Option<Revision>),
 }
 
 /// A watcher that the feeder knows of.
@@ -265,7 +265,7 @@ pub(crate) struct Registered {
     pub(crate) listed: Listed,
     pub(crate) generation: u64,
     /// Everything up to here is known to the watcher, or part of its initial objects.
-    pub(crate) after: MainRevision,
+    pub(crate) after: Revision,
     pub(crate) initial: Option<Walk<Arc<Entry>>>,
 }
 
@@ -273,17 +273,17 @@ pub(crate) struct Registered {
 #[derive(Debug)]
 pub(crate) enum Refill {
     /// Whole revisions, and the revision up to which they are complete.
-    Events(Vec<Arc<LogEvent>>, MainRevision),
+    Events(Vec<Arc<LogEvent>>, Revision),
     /// Nothing; the watcher knows everything up to this revision.
-    Idle(MainRevision),
+    Idle(Revision),
     /// As `Idle`, and the cache stops.
-    Stopping(MainRevision),
+    Stopping(Revision),
     /// What the watcher needs has left the window; it could start after this revision.
-    Lost(MainRevision),
+    Lost(Revision),
     /// The cache was loaded anew.
     Closed,
     /// The store was replaced: it was known to be at one revision and was found at another.
-    Replaced(MainRevision, MainRevision),
+    Replaced(Revision, Revision),
 }
 
 /// Changes that are always worth taking back for a list at an earlier revision.
@@ -299,7 +299,7 @@ impl Resource {
         };
         let indexes: Vec<IndexPlace> =
             config.indexes.iter().map(place).collect::<Result<_, _>>()?;
-        let window = Window::new(config.window, MainRevision(0));
+        let window = Window::new(config.window, Revision(0));
         let state = State {
             objects: Tree::default(),
             by_index: indexes.iter().map(|_| Tree::default()).collect(),
@@ -307,8 +307,8 @@ impl Resource {
             unreadable: 0,
             generation: 0,
             replaced: (0, None),
-            loaded: MainRevision(0),
-            last: MainRevision(0),
+            loaded: Revision(0),
+            last: Revision(0),
             window,
         };
         let frame_bytes = state.window.frame_counter().clone();
@@ -329,7 +329,7 @@ impl Resource {
     }
 
     /// WC-131: whether the cache came to `revision` in time.
-    pub(crate) async fn fresh(&self, revision: MainRevision) -> Result<(), RequestError> {
+    pub(crate) async fn fresh(&self, revision: Revision) -> Result<(), RequestError> {
         let core = &self.core;
         let began = core.timers.now();
         let nudge = || core.source.request_progress();
@@ -369,7 +369,7 @@ impl Resource {
     /// The objects as they were at a revision that the window reaches back to: what happened since
     /// is taken back from a copy, which costs O(changes) and no look at stored bytes. Nothing if the
     /// window does not, or if that is more work than reading the objects, `limit` of them, anew.
-    pub(crate) fn snapshot_at(&self, at: MainRevision, limit: Option<usize>) -> Option<Snapshot> {
+    pub(crate) fn snapshot_at(&self, at: Revision, limit: Option<usize>) -> Option<Snapshot> {
         let (mut objects, since) = {
             let state = self.state.read();
             if at < state.window.oldest_start() || at > self.newest(&state) {
@@ -400,7 +400,7 @@ impl Resource {
     /// The revision up to which a state that is locked has everything. What is published was applied
     /// before, under the same lock, so it is in this state; and the watermark moves back only before
     /// a state is replaced (INV-1).
-    fn newest(&self, state: &State) -> MainRevision {
+    fn newest(&self, state: &State) -> Revision {
         self.core.watermark.load().max(state.last).max(state.loaded)
     }
 
@@ -409,7 +409,7 @@ impl Resource {
     }
 
     /// WC-115: takes a new state as it was at a revision. Watchers end without a word.
-    pub(crate) fn replace(&self, revision: MainRevision, entries: Vec<Arc<Entry>>) {
+    pub(crate) fn replace(&self, revision: Revision, entries: Vec<Arc<Entry>>) {
         let mut objects = Tree::default();
         let mut by_index: Vec<Tree<Indexed>> =
             self.indexes.iter().map(|_| Tree::default()).collect();
@@ -442,7 +442,7 @@ impl Resource {
 
     /// The store was replaced: what is cached is none of it. Watchers are told so, because what they
     /// know may not be in its history at all.
-    pub(crate) fn forget(&self, known: MainRevision, found: MainRevision) {
+    pub(crate) fn forget(&self, known: Revision, found: Revision) {
         let woken: Vec<_> = {
             let mut state = self.state.write();
             state.generation += 1;
@@ -457,7 +457,7 @@ impl Resource {
 
     /// If the store was replaced, the revision that the one before was known to be at, provided that
     /// a revision is one of its: not after that, and after all that the cache has of this one.
-    pub(crate) fn known_before(&self, revision: MainRevision) -> Option<MainRevision> {
+    pub(crate) fn known_before(&self, revision: Revision) -> Option<Revision> {
         let state = self.state.read();
         let (known, _) = state.replaced.1?;
         (revision <= known && revision > self.newest(&state)).then_some(known)
@@ -594,7 +594,7 @@ impl Resource {
     }
 
     /// What comes next for a watcher that wants nothing up to `after`.
-    pub(crate) fn refill(&self, signal: &Signal, generation: u64, after: MainRevision) -> Refill {
+    pub(crate) fn refill(&self, signal: &Signal, generation: u64, after: Revision) -> Refill {
         // Before the lock: what was applied before the stop is seen.
         let stopped = self.core.is_stopped();
         let state = self.state.read();
@@ -642,7 +642,7 @@ impl Resource {
     }
 
     pub(crate) fn metrics(&self) -> Metrics {
-        let number = |revision: MainRevision| u64::try_from(revision.0).unwrap_or_default();
+        let number = |revision: Revision| u64::try_from(revision.0).unwrap_or_default();
         let now = self.core.timers.now();
         let state = self.state.read();
         let end = state.window.end();
@@ -719,7 +719,7 @@ mod tests {
         let pods = Resource::new(config, core).unwrap();
         let reader = pods.reader();
         let target = Target::new(&reader, &Scope::All, &Selector::default(), true).unwrap();
-        pods.replace(MainRevision(7), Vec::new());
+        pods.replace(Revision(7), Vec::new());
         pods.ready.set(Readiness::Ready);
         assert!(pods.register(&target, Begin::State).is_ok());
         // Another thread may be between its look whether the cache is ready and this, when the store
@@ -728,7 +728,7 @@ mod tests {
             since: Duration::ZERO,
             cause: None,
         });
-        for begin in [Begin::State, Begin::After(Some(MainRevision(7)))] {
+        for begin in [Begin::State, Begin::After(Some(Revision(7)))] {
             let refused = pods.register(&target, begin).unwrap_err();
             assert_eq!(refused.code(), 429);
         }

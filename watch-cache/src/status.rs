@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use revstore_engine::MainRevision;
+use revstore_engine::Revision;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -49,9 +49,9 @@ pub enum RequestError {
     #[error("Timeout: Too large resource version: {asked}, current: {current}")]
     TooLarge {
         /// What was asked for.
-        asked: MainRevision,
+        asked: Revision,
         /// How far the store was.
-        current: MainRevision,
+        current: Revision,
     },
     /// The cache is loading (B.1): 429.
     #[error("storage is (re)initializing{}", cause_suffix(.cause.as_deref()))]
@@ -123,25 +123,25 @@ pub enum Expired {
     /// A watch from before the window (WC-313).
     Window {
         /// The revision to start after.
-        asked: MainRevision,
+        asked: Revision,
         /// The oldest one that could be started after.
-        oldest: MainRevision,
+        oldest: Revision,
     },
     /// A watch of the raw store from below the compacted revision (WC-313).
     Watch,
     /// Whatever was known: the store behind was restored from a backup, or began anew.
     Replaced {
         /// The newest revision that was known.
-        known: MainRevision,
+        known: Revision,
         /// The newest revision now.
-        found: MainRevision,
+        found: Revision,
     },
     /// A watch from a revision that did not come within the grace period (WC-316).
     Future {
         /// The revision to start after.
-        asked: MainRevision,
+        asked: Revision,
         /// How far the store is.
-        current: MainRevision,
+        current: Revision,
     },
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
-use revstore_engine::MainRevision;
+use revstore_engine::Revision;
 
 use crate::cache::ResourceCache;
 use crate::entry::Object;
@@ -117,7 +117,7 @@ pub trait Storage: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'a, Result<Object, RequestError>>;
 
     /// The newest revision of the store.
-    fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, RequestError>>;
+    fn current_revision(&self) -> BoxFuture<'_, Result<Revision, RequestError>>;
 
     /// How much there is.
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, RequestError>>;
@@ -187,7 +187,7 @@ impl Storage for ResourceCache {
         )
     }
 
-    fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, RequestError>> {
+    fn current_revision(&self) -> BoxFuture<'_, Result<Revision, RequestError>> {
         Box::pin(self.raw().source_revision())
     }
 

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use revstore_engine::MainRevision;
+use revstore_engine::Revision;
 use serde::{Deserialize, Serialize};
 
 use crate::status::RequestError;
@@ -15,9 +15,9 @@ const LATEST: i64 = -1;
 /// because tools decode it.
 ///
 /// ```
-/// use revstore_engine::MainRevision;
+/// use revstore_engine::Revision;
 /// use revstore_watch_cache::ContinueToken;
-/// let token = ContinueToken { at: Some(MainRevision(7)), start: "ns/a\0".into() };
+/// let token = ContinueToken { at: Some(Revision(7)), start: "ns/a\0".into() };
 /// assert_eq!(ContinueToken::decode(&token.encode())?, token);
 /// # Ok::<(), revstore_watch_cache::RequestError>(())
 /// ```
@@ -25,7 +25,7 @@ const LATEST: i64 = -1;
 pub struct ContinueToken {
     /// The revision of the whole list; the latest one if none is pinned, which makes the list
     /// inconsistent (L3).
-    pub at: Option<MainRevision>,
+    pub at: Option<Revision>,
     /// Where to start, relative to the prefix of the request.
     pub start: String,
 }
@@ -88,8 +88,8 @@ impl ContinueToken {
             return Err(unreadable(wire.start));
         }
         // Only -1 means the latest; what lies below it cannot be read at.
-        let at = (wire.rv != LATEST).then_some(MainRevision(wire.rv));
-        if at.is_some_and(|at| at < MainRevision(0)) {
+        let at = (wire.rv != LATEST).then_some(Revision(wire.rv));
+        if at.is_some_and(|at| at < Revision(0)) {
             return Err(unreadable(format!(
                 "incorrect encoded start resourceVersion (version {VERSION})"
             )));

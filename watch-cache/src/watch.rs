@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::Stream;
-use revstore_engine::MainRevision;
+use revstore_engine::Revision;
 
 use crate::entry::{Entry, Object};
 use crate::interest::Listed;
@@ -77,7 +77,7 @@ pub enum WatchEvent {
     /// Everything up to a revision was sent on this watch (WC-321).
     Bookmark {
         /// How far.
-        revision: MainRevision,
+        revision: Revision,
         /// Whether the initial objects end here (WC-325); once per watch.
         initial_events_end: bool,
     },
@@ -109,7 +109,7 @@ impl WatchEvent {
     }
 
     /// The resource version that the event carries; none for an error.
-    pub fn revision(&self) -> Option<MainRevision> {
+    pub fn revision(&self) -> Option<Revision> {
         match self {
             Self::Object { object, .. } => Some(object.revision()),
             Self::Bookmark { revision, .. } => Some(*revision),
@@ -129,7 +129,7 @@ impl WatchEvent {
 /// What a change is to one filter (D.6), and the object to send.
 pub(crate) fn seen_through(
     filter: &Filter,
-    revision: MainRevision,
+    revision: Revision,
     old: Option<&Arc<Entry>>,
     new: Option<&Arc<Entry>>,
 ) -> Result<Option<(EventType, Object)>, RequestError> {
@@ -199,11 +199,11 @@ pub struct Watch {
     listed: Option<Listed>,
     generation: u64,
     /// Events up to this revision are not for this watch.
-    after: MainRevision,
+    after: Revision,
     /// Everything up to this revision was sent, or is in `events`.
-    through: MainRevision,
+    through: Revision,
     /// Everything up to this revision was sent.
-    sent_through: MainRevision,
+    sent_through: Revision,
     initial: Option<Box<Initial>>,
     events: VecDeque<Arc<LogEvent>>,
     bookmarks: bool,
@@ -298,9 +298,9 @@ impl Watch {
             signal: Arc::new(Signal::new()),
             listed: None,
             generation: 0,
-            after: MainRevision(0),
-            through: MainRevision(0),
-            sent_through: MainRevision(0),
+            after: Revision(0),
+            through: Revision(0),
+            sent_through: Revision(0),
             initial: None,
             events: VecDeque::new(),
             bookmarks: false,
@@ -517,7 +517,7 @@ impl Watch {
     }
 
     /// WC-316: whether a start in the future has not come for too long.
-    fn check_future(&mut self, watermark: MainRevision, now: Duration) -> Option<RequestError> {
+    fn check_future(&mut self, watermark: Revision, now: Duration) -> Option<RequestError> {
         if watermark >= self.after {
             self.future_deadline = None;
         }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use revstore_engine::MainRevision;
+use revstore_engine::Revision;
 
 use crate::signal::Signal;
 use crate::timers::Timers;
@@ -18,7 +18,7 @@ use crate::timers::Timers;
 pub(crate) struct Watermark {
     revision: AtomicI64,
     /// Who waits for which revision. Held for one look or change; nobody is woken under it.
-    waiting: Mutex<BTreeMap<(MainRevision, u64), Arc<Signal>>>,
+    waiting: Mutex<BTreeMap<(Revision, u64), Arc<Signal>>>,
 }
 
 impl Watermark {
@@ -29,10 +29,10 @@ impl Watermark {
         }
     }
 
-    pub(crate) fn load(&self) -> MainRevision {
+    pub(crate) fn load(&self) -> Revision {
         // Acquire: pairs with the Release in `publish`. With Relaxed a reader could learn a
         // revision and then find a state of its resource from before it (INV-1).
-        MainRevision(self.revision.load(Ordering::Acquire))
+        Revision(self.revision.load(Ordering::Acquire))
     }
 
     /// Moves back to the start, because the store was replaced by one whose revisions mean something
@@ -44,7 +44,7 @@ impl Watermark {
 
     /// Moves on to `revision`, after all resources have it, and wakes who waited for it. Never
     /// moves back.
-    pub(crate) fn publish(&self, revision: MainRevision) {
+    pub(crate) fn publish(&self, revision: Revision) {
         // Release: pairs with the Acquire in `load`.
         self.revision.fetch_max(revision.0, Ordering::Release);
         let reached = {
@@ -64,7 +64,7 @@ impl Watermark {
     /// (WC-131). While it waits, `nudge` is called at once and then every `NUDGE_INTERVAL`.
     pub(crate) async fn reached(
         &self,
-        revision: MainRevision,
+        revision: Revision,
         limit: Duration,
         timers: &Timers,
         nudge: impl Fn(),
@@ -111,7 +111,7 @@ const NUDGE_INTERVAL: Duration = Duration::from_millis(100);
 /// An entry among those who wait, taken out when nobody waits any more.
 struct Wait<'a> {
     watermark: &'a Watermark,
-    revision: MainRevision,
+    revision: Revision,
     signal: Arc<Signal>,
     timers: &'a Timers,
     armed: Option<Duration>,

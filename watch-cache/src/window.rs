@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use revstore_engine::MainRevision;
+use revstore_engine::Revision;
 
 use crate::entry::Entry;
 use crate::watch::EventType;
@@ -62,7 +62,7 @@ const EVENT_OVERHEAD_BYTES: usize = size_of::<LogEvent>() + 2 * size_of::<usize>
 /// One change of one object. It never changes, except that it is encoded when first asked for.
 #[derive(Debug)]
 pub(crate) struct LogEvent {
-    pub(crate) revision: MainRevision,
+    pub(crate) revision: Revision,
     /// When it came from the source.
     pub(crate) at: Duration,
     /// How much later it was applied.
@@ -85,7 +85,7 @@ const LEFT: u64 = 1 << 63;
 
 impl LogEvent {
     pub(crate) fn new(
-        revision: MainRevision,
+        revision: Revision,
         at: Duration,
         new: Option<Arc<Entry>>,
         old: Option<Arc<Entry>>,
@@ -169,11 +169,11 @@ pub(crate) struct Window {
     /// around the window. May be below zero for a moment while one is added and leaves.
     frame_bytes: Arc<AtomicI64>,
     /// A watch may start after this revision, or a later one (WC-114).
-    oldest_start: MainRevision,
+    oldest_start: Revision,
 }
 
 impl Window {
-    pub(crate) fn new(limits: WindowLimits, loaded: MainRevision) -> Self {
+    pub(crate) fn new(limits: WindowLimits, loaded: Revision) -> Self {
         let age = limits.age.max(WindowLimits::AGE_MIN);
         Self {
             limits: WindowLimits { age, ..limits },
@@ -186,7 +186,7 @@ impl Window {
     }
 
     /// Empties the window; numbers go on, so that no position from before is taken for a new one.
-    pub(crate) fn reset(&mut self, loaded: MainRevision) {
+    pub(crate) fn reset(&mut self, loaded: Revision) {
         self.first = self.end();
         for event in self.events.drain(..) {
             event.leave(&self.frame_bytes);
@@ -224,7 +224,7 @@ impl Window {
     }
 
     /// The oldest revision that a watch may start after (WC-313).
-    pub(crate) fn oldest_start(&self) -> MainRevision {
+    pub(crate) fn oldest_start(&self) -> Revision {
         self.oldest_start
     }
 
@@ -274,7 +274,7 @@ impl Window {
     }
 
     /// The number of the first event after a revision. Logarithmic.
-    pub(crate) fn after(&self, revision: MainRevision) -> u64 {
+    pub(crate) fn after(&self, revision: Revision) -> u64 {
         self.first
             + self
                 .events
@@ -303,14 +303,9 @@ mod tests {
     use super::*;
 
     fn window(limits: WindowLimits, revisions: &[(i64, u64)]) -> Window {
-        let mut window = Window::new(limits, MainRevision(1));
+        let mut window = Window::new(limits, Revision(1));
         for (revision, at) in revisions {
-            let event = LogEvent::new(
-                MainRevision(*revision),
-                Duration::from_secs(*at),
-                None,
-                None,
-            );
+            let event = LogEvent::new(Revision(*revision), Duration::from_secs(*at), None, None);
             window.append(event);
         }
         window
@@ -324,18 +319,15 @@ mod tests {
         };
         let mut window = window(limits, &[(2, 0), (3, 0), (3, 0), (4, 0)]);
         assert_eq!(window.evict(Duration::ZERO).len(), 1);
-        assert_eq!(
-            (window.oldest_start(), window.first()),
-            (MainRevision(2), 1)
-        );
-        window.append(LogEvent::new(MainRevision(5), Duration::ZERO, None, None));
+        assert_eq!((window.oldest_start(), window.first()), (Revision(2), 1));
+        window.append(LogEvent::new(Revision(5), Duration::ZERO, None, None));
         assert_eq!(
             window.evict(Duration::ZERO).len(),
             2,
             "revision 3 leaves as a whole"
         );
-        assert_eq!(window.oldest_start(), MainRevision(3));
-        assert_eq!(window.after(MainRevision(3)), window.first());
+        assert_eq!(window.oldest_start(), Revision(3));
+        assert_eq!(window.after(Revision(3)), window.first());
     }
 
     #[test]

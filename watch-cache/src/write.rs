@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use revstore_engine::MainRevision;
+use revstore_engine::Revision;
 
 use crate::entry::Object;
 use crate::keys::ObjectRef;
@@ -131,7 +131,7 @@ impl RawStore {
     async fn write(
         &self,
         key: &Bytes,
-        expected: Option<MainRevision>,
+        expected: Option<Revision>,
         action: Action,
     ) -> Result<WriteOutcome, RequestError> {
         let write = Write {
@@ -178,7 +178,7 @@ impl RawStore {
         key: Bytes,
         value: Bytes,
         before: Option<&Object>,
-        revision: MainRevision,
+        revision: Revision,
     ) -> Object {
         let stored = Stored {
             key,

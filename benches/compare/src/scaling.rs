@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use revstore_engine::{Engine, KeyRange, MainRevision, ManualClock, Range, WatchOptions};
+use revstore_engine::{Engine, KeyRange, ManualClock, Range, Revision, WatchOptions};
 
 use crate::client::{end, key, scattered, value};
 use crate::{Failure, plot};
@@ -182,7 +182,7 @@ fn by_history() -> Result<Vec<Curve>, Failure> {
             engine.put(key("", scattered(number, FEW_KEYS)), value())?;
         }
         written = revisions;
-        let middle = MainRevision(first + revisions.cast_signed() / 2);
+        let middle = Revision(first + revisions.cast_signed() / 2);
         let one = |number| Range::of(KeyRange::one(key("", scattered(number, FEW_KEYS))));
         let page = |number| {
             let first = key("", scattered(number, FEW_KEYS - 500));

@@ -9,7 +9,7 @@ use super::stream::{Filters, Serial};
 use crate::fault::Fault;
 use crate::key::KeyRange;
 use crate::record::KeyValue;
-use crate::revision::MainRevision;
+use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::{Arc, AtomicWaker, Mutex, Rank};
 
@@ -35,7 +35,7 @@ pub(crate) struct Hub {
 
 #[derive(Debug)]
 struct State {
-    dispatched: MainRevision,
+    dispatched: Revision,
     watches: Vec<Option<Watch>>,
     free: Vec<Slot>,
     ranges: WatchedRanges,
@@ -56,7 +56,7 @@ struct Watch {
     range: KeyRange,
     filters: Filters,
     /// Events below this revision are not for this watch.
-    from: MainRevision,
+    from: Revision,
     synced: bool,
     progress_notify: bool,
     /// Nothing was handed over since the last progress tick.
@@ -92,27 +92,24 @@ pub(super) enum Item {
     /// The events of one revision for one watch.
     Events {
         watch: Serial,
-        revision: MainRevision,
+        revision: Revision,
         events: Events,
     },
     /// All watches that the stream had when it asked have been told of everything up to the revision.
     StreamProgress {
-        revision: MainRevision,
+        revision: Revision,
         /// The first watch that the stream did not have yet.
         before: Serial,
     },
     /// One watch has been told of everything up to the revision.
-    WatchProgress {
-        watch: Serial,
-        revision: MainRevision,
-    },
+    WatchProgress { watch: Serial, revision: Revision },
 }
 
 /// A watch that must read the log from `position` on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lagging {
     pub(super) watch: Serial,
-    pub(super) position: MainRevision,
+    pub(super) position: Revision,
     /// How many items were taken out when the last one before the gap was.
     after: u64,
 }
@@ -122,13 +119,13 @@ pub(super) struct Lagging {
 pub(super) struct Registered {
     pub(super) slot: Slot,
     /// The current revision at the moment of registration.
-    pub(super) revision: MainRevision,
+    pub(super) revision: Revision,
     /// Whether its reader must catch up first.
     pub(super) unsynced: bool,
 }
 
 impl Hub {
-    pub(crate) fn new(start: MainRevision) -> Self {
+    pub(crate) fn new(start: Revision) -> Self {
         let state = State {
             dispatched: start,
             watches: Vec::new(),
@@ -160,7 +157,7 @@ impl Hub {
         &self,
         store: &Store,
         new: &NewWatch<'_>,
-        start: Option<MainRevision>,
+        start: Option<Revision>,
     ) -> Registered {
         let early = store
             .faults
@@ -201,7 +198,7 @@ impl Hub {
 
     /// Makes a watch synced that has read the log up to but without `position`; refuses if events at
     /// or behind it were dispatched already, and are to be read from the log too.
-    pub(super) fn join(&self, store: &Store, slot: Slot, position: MainRevision) -> bool {
+    pub(super) fn join(&self, store: &Store, slot: Slot, position: Revision) -> bool {
         let mut state = self.state.lock();
         if state.dispatched >= position && !store.faults.has(Fault::JoinBlindly) {
             return false;
@@ -309,7 +306,7 @@ pub(super) struct NewWatch<'a> {
 }
 
 impl State {
-    fn dispatch_to(&mut self, store: &Store, to: MainRevision, wake: &mut Vec<Arc<Shared>>) {
+    fn dispatch_to(&mut self, store: &Store, to: Revision, wake: &mut Vec<Arc<Shared>>) {
         if self.free.len() == self.watches.len() {
             self.dispatched = self.dispatched.max(to);
         }
@@ -405,7 +402,7 @@ impl State {
 }
 
 impl Watch {
-    fn is_told_through(&self, revision: MainRevision) -> bool {
+    fn is_told_through(&self, revision: Revision) -> bool {
         self.synced && self.from <= revision.next()
     }
 }
@@ -458,7 +455,7 @@ impl Queue {
         self.items.is_empty() && self.lagging.is_empty()
     }
 
-    fn fall_behind(&mut self, watch: Serial, position: MainRevision) {
+    fn fall_behind(&mut self, watch: Serial, position: Revision) {
         let after = self.popped + self.items.len() as u64;
         self.lagging.push_back(Lagging {
             watch,
@@ -468,7 +465,7 @@ impl Queue {
     }
 
     /// Adds a watch that starts in the past: it may begin at once.
-    pub(super) fn start_behind(&mut self, watch: Serial, position: MainRevision) {
+    pub(super) fn start_behind(&mut self, watch: Serial, position: Revision) {
         self.lagging.push_back(Lagging {
             watch,
             position,

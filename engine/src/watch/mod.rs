@@ -30,6 +30,6 @@ pub enum WatchEnd {
     #[error("the history is compacted up to revision {compacted}")]
     Compacted {
         /// The oldest revision that can still be read and watched.
-        compacted: crate::MainRevision,
+        compacted: crate::Revision,
     },
 }

@@ -19,7 +19,7 @@ use crate::error::WatchError;
 use crate::fault::Fault;
 use crate::key::KeyRange;
 use crate::record::KeyValue;
-use crate::revision::MainRevision;
+use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::{self, Arc};
 
@@ -96,7 +96,7 @@ pub struct WatchOptions {
     /// The keys.
     pub range: KeyRange,
     /// The first revision to see events of; the next one if none is given (WA-6).
-    pub start: Option<MainRevision>,
+    pub start: Option<Revision>,
     /// Leave out writes (WA-35).
     pub no_put: bool,
     /// Leave out deletions (WA-35).
@@ -125,7 +125,7 @@ impl WatchOptions {
 
     /// Begins with the events of `revision`, past or future.
     #[must_use]
-    pub fn from(self, revision: MainRevision) -> Self {
+    pub fn from(self, revision: Revision) -> Self {
         Self {
             start: Some(revision),
             ..self
@@ -151,7 +151,7 @@ pub enum WatchResponse {
         id: WatchId,
         /// The revision of the events if they are live; the current one if they were caught up
         /// with, which is higher than that of events still to come (WA-32).
-        revision: MainRevision,
+        revision: Revision,
         /// The events; at least one.
         events: Events,
     },
@@ -160,7 +160,7 @@ pub enum WatchResponse {
         /// The watch that asked for it at intervals, or nothing: all watches of the stream (WA-53).
         id: Option<WatchId>,
         /// How far.
-        revision: MainRevision,
+        revision: Revision,
     },
     /// The end of a watch whose next events were compacted (WA-40). Its id stays in use until it is
     /// cancelled (WA-42).
@@ -168,7 +168,7 @@ pub enum WatchResponse {
         /// The watch.
         id: WatchId,
         /// The oldest revision that can still be watched.
-        compacted: MainRevision,
+        compacted: Revision,
     },
 }
 
@@ -179,7 +179,7 @@ pub struct WatchCreated {
     pub id: WatchId,
     /// The current revision when it was registered: a watch without a start revision sees just the
     /// events behind it (WA-8).
-    pub revision: MainRevision,
+    pub revision: Revision,
 }
 
 /// Any number of watches with one reader.
@@ -268,7 +268,7 @@ impl WatchStream {
         if options.range.is_empty() {
             return Err(WatchError::EmptyRange);
         }
-        if options.start.is_some_and(|start| start < MainRevision(0)) {
+        if options.start.is_some_and(|start| start < Revision(0)) {
             return Err(WatchError::Compacted);
         }
         let id = match options.id {
@@ -599,7 +599,7 @@ impl Stream for WatchStream {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchBatch {
     /// As in [`WatchResponse::Events`].
-    pub revision: MainRevision,
+    pub revision: Revision,
     /// The events; none at all if this is progress: everything up to `revision` was delivered.
     pub events: Events,
 }
@@ -609,10 +609,10 @@ pub struct WatchBatch {
 /// Guarantees and costs are those of [`WatchStream`].
 ///
 /// ```
-/// # use revstore_engine::{Engine, KeyRange, MainRevision, WatchOptions};
+/// # use revstore_engine::{Engine, KeyRange, Revision, WatchOptions};
 /// let engine = Engine::builder().build();
 /// engine.put("a", "1")?;
-/// let mut watcher = engine.watch(WatchOptions::of(KeyRange::all()).from(MainRevision(2)))?;
+/// let mut watcher = engine.watch(WatchOptions::of(KeyRange::all()).from(Revision(2)))?;
 /// engine.put("b", "2")?;
 /// let mut keys = Vec::new();
 /// while let Some(batch) = watcher.try_next() {

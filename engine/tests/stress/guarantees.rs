@@ -204,7 +204,7 @@ fn bookmarkable(watched: &Watched, truth: &Truth) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use revstore_engine::{Engine, KeyRange, MainRevision, Op, Put, Txn, WatchOptions};
+    use revstore_engine::{Engine, KeyRange, Op, Put, Revision, Txn, WatchOptions};
 
     use super::{
         Judge, Told, Truth, Watched, atomic, bookmarkable, check, ordered, reliable, resumable,
@@ -220,7 +220,7 @@ mod tests {
         recorder.run(Request::Put(Put::new("a", "0")));
         let mut reader = Reader::new(&recorder);
         let options = WatchOptions::of(KeyRange::all()).with_prev_kv();
-        reader.watch(options.from(MainRevision(3)));
+        reader.watch(options.from(Revision(3)));
         recorder.run(Request::Txn(Txn {
             success: vec![Op::Put(Put::new("a", "1")), Op::Put(Put::new("b", "1"))],
             ..Txn::default()

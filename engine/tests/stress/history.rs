@@ -6,8 +6,8 @@ use std::thread;
 
 use bytes::Bytes;
 use revstore_engine::{
-    CompactError, Engine, KeyRange, KeyValue, LeaseId, MainRevision, OpResult, Put, Range,
-    ReadError, Txn, TxnError, TxnResult,
+    CompactError, Engine, KeyRange, KeyValue, LeaseId, OpResult, Put, Range, ReadError, Revision,
+    Txn, TxnError, TxnResult,
 };
 
 /// The key that is written when all else is done.
@@ -201,7 +201,7 @@ impl Recorder {
     }
 
     /// Notes something that tells where the store stands.
-    pub(crate) fn look<T>(&self, look: impl FnOnce() -> (MainRevision, T)) -> T {
+    pub(crate) fn look<T>(&self, look: impl FnOnce() -> (Revision, T)) -> T {
         let mut value = None;
         self.note(Request::Look, |_| {
             let (revision, found) = look();
@@ -257,7 +257,7 @@ fn execute(engine: &Engine, request: &Request) -> Response {
         Request::Revoke(lease) => Response::Revoked {
             revision: engine.revoke(*lease).expect("revoked only once").0,
         },
-        Request::Compact(mark) => match engine.compact(MainRevision(*mark)) {
+        Request::Compact(mark) => match engine.compact(Revision(*mark)) {
             Ok(compaction) => {
                 compaction.run();
                 Response::Compacted

@@ -7,8 +7,8 @@ use std::thread;
 
 use bytes::Bytes;
 use revstore_engine::{
-    Compare, CompareTarget, Engine, KeyRange, LeaseId, MainRevision, ManualClock, Op, Put,
-    PutLease, Range, Relation, Txn, WatchOptions,
+    Compare, CompareTarget, Engine, KeyRange, LeaseId, ManualClock, Op, Put, PutLease, Range,
+    Relation, Revision, Txn, WatchOptions,
 };
 
 use crate::guarantees::{self, Truth};
@@ -220,7 +220,7 @@ impl Worker<'_> {
 
     fn read_past(&mut self) -> Range {
         let at = self.past(40);
-        self.read().at(MainRevision(at))
+        self.read().at(Revision(at))
     }
 
     /// A revision around the current one, now and then one that is not there yet.
@@ -264,7 +264,7 @@ fn read_live(recorder: &Recorder, seed: u64) -> Vec<Watched> {
 fn read_resuming(recorder: &Recorder, seed: u64) -> Vec<Watched> {
     let mut random = Random::new(seed, 101);
     let mut reader = Reader::new(recorder);
-    let past = WatchOptions::of(KeyRange::all()).from(MainRevision(1));
+    let past = WatchOptions::of(KeyRange::all()).from(Revision(1));
     let ids = [
         reader.watch(past.clone()),
         reader.watch(past.with_prev_kv()),
@@ -286,7 +286,7 @@ fn read_future(recorder: &Recorder, seed: u64) -> Vec<Watched> {
     let mut reader = Reader::new(recorder);
     for _ in 0..60 {
         let current = recorder.engine.current_revision().0;
-        let start = MainRevision(current + random.below_i64(40));
+        let start = Revision(current + random.below_i64(40));
         reader.watch(WatchOptions::of(KeyRange::all()).from(start));
         for _ in 0..40 {
             reader.wait();

@@ -224,7 +224,7 @@ fn check_leases(history: &[Operation]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use revstore_engine::{Engine, KeyRange, MainRevision, Put, Range};
+    use revstore_engine::{Engine, KeyRange, Put, Range, Revision};
 
     use super::check;
     use crate::history::{Operation, Recorder, Request, Response};
@@ -237,7 +237,7 @@ mod tests {
         recorder.run(Request::Get("k".into()));
         recorder.run(Request::Range(Range::of(KeyRange::all())));
         recorder.run(Request::Compact(2));
-        let old = Range::of(KeyRange::all()).at(MainRevision(2));
+        let old = Range::of(KeyRange::all()).at(Revision(2));
         recorder.run(Request::Range(old));
         recorder.history()
     }

@@ -16,7 +16,7 @@
 use std::{fmt, thread};
 
 use revstore_engine::{
-    Engine, KeyRange, MainRevision, ManualClock, Op, Put, Range, ReadError, Txn, TxnError,
+    Engine, KeyRange, ManualClock, Op, Put, Range, ReadError, Revision, Txn, TxnError,
     WatchOptions, WatchResponse,
 };
 
@@ -45,7 +45,7 @@ fn compact(recorder: &Recorder, mark: i64) {
 }
 
 fn all_from(revision: i64) -> WatchOptions {
-    WatchOptions::of(KeyRange::all()).from(MainRevision(revision))
+    WatchOptions::of(KeyRange::all()).from(Revision(revision))
 }
 
 fn puts(keys: impl IntoIterator<Item = usize>, value: usize) -> Txn {
@@ -326,16 +326,16 @@ fn a_transaction_that_reads_a_compacted_revision_changes_nothing() {
     let txn = Txn {
         success: vec![
             Op::Put(Put::new("k", "new")),
-            Op::Range(Range::of(KeyRange::all()).at(MainRevision(3))),
+            Op::Range(Range::of(KeyRange::all()).at(Revision(3))),
         ],
         ..Txn::default()
     };
     let refused = Response::Refused(TxnError::Read(ReadError::Compacted {
-        requested: MainRevision(3),
-        compacted: MainRevision(4),
+        requested: Revision(3),
+        compacted: Revision(4),
     }));
     assert_eq!(recorder.run(Request::Txn(txn)), refused);
-    assert_eq!(recorder.engine.current_revision(), MainRevision(4));
+    assert_eq!(recorder.engine.current_revision(), Revision(4));
     judge(&recorder, &[]);
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use revstore_engine::{
-    Event, KeyRange, MainRevision, WatchId, WatchOptions, WatchResponse, WatchStream,
+    Event, KeyRange, Revision, WatchId, WatchOptions, WatchResponse, WatchStream,
 };
 
 use crate::history::{END, Recorder, Seen};
@@ -51,10 +51,10 @@ pub(crate) struct ToldEvent {
 impl ToldEvent {
     fn of(event: &Event) -> Self {
         let kv = &event.kv;
-        let position = kv.revision();
+        let position = kv.position();
         Self {
             change: Change {
-                main: position.main.0,
+                main: position.revision.0,
                 sub: position.sub,
                 key: kv.key_bytes(),
                 now: (!kv.is_tombstone()).then(|| Seen::of(kv)),
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
             no_put: watched.no_put,
             no_delete: watched.no_delete,
             prev_kv: watched.prev_kv,
-            ..WatchOptions::of(watched.range.clone()).from(MainRevision(next))
+            ..WatchOptions::of(watched.range.clone()).from(Revision(next))
         });
         self.past.push(watched);
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use prost::Message;
-use revstore_engine::{History, KeyValue, LeaseId, MainRevision};
+use revstore_engine::{History, KeyValue, LeaseId, Revision};
 use revstore_proto::authpb;
 use revstore_proto::etcdserverpb::AlarmMember;
 use revstore_proto::mvccpb;
@@ -85,8 +85,8 @@ impl Pairs for Versions {
 
     fn write_key(&self, at: usize, buffer: &mut Vec<u8>) {
         let version = &self.0[at];
-        let position = version.revision();
-        write_position(position.main, u64::from(position.sub), buffer);
+        let position = version.position();
+        write_position(position.revision, u64::from(position.sub), buffer);
         if version.is_tombstone() {
             buffer.push(TOMBSTONE);
         }
@@ -109,7 +109,7 @@ fn tombstone(version: &KeyValue) -> mvccpb::KeyValue {
     }
 }
 
-fn write_position(main: MainRevision, sub: u64, buffer: &mut Vec<u8>) {
+fn write_position(main: Revision, sub: u64, buffer: &mut Vec<u8>) {
     buffer.extend(main.0.to_be_bytes());
     buffer.push(b'_');
     buffer.extend(sub.to_be_bytes());
@@ -195,7 +195,7 @@ fn members(node: &Node) -> Few {
     Few::from([(id.into(), member.to_string().into())])
 }
 
-fn meta(node: &Node, compacted: Option<MainRevision>) -> Few {
+fn meta(node: &Node, compacted: Option<Revision>) -> Few {
     let voters = json!({ "voters": [node.identity.member_id], "auto_leave": false });
     let mut meta = named([
         ("confState", voters.to_string().into()),
@@ -237,7 +237,7 @@ mod tests {
         engine.put("c", "6").unwrap();
         engine.put("a", "7").unwrap();
         let mut history = engine.history(None).unwrap();
-        history.compacted = Some(MainRevision(compacted));
+        history.compacted = Some(Revision(compacted));
         let versions = Versions(kept(history));
         let found = versions.0.iter().map(|version| {
             let key = std::str::from_utf8(version.key()).unwrap();

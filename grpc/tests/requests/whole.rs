@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use revstore_engine::{
-    Engine, KeyRange, KeyValue, LeaseId, MainRevision, Range, WatchOptions, WatchResponse,
+    Engine, KeyRange, KeyValue, LeaseId, Range, Revision, WatchOptions, WatchResponse,
 };
 
 /// Revisions that are read one by one, the oldest; a script makes fewer.
@@ -17,12 +17,12 @@ pub(crate) fn check(engine: &Engine) {
     let current = engine.current_revision();
     let oldest = engine
         .compacted_revision()
-        .unwrap_or(MainRevision::FIRST)
-        .max(MainRevision::FIRST);
+        .unwrap_or(Revision::FIRST)
+        .max(Revision::FIRST);
     check_keys(engine, &at(engine, current));
     // From the oldest state that can be read, events lead to every later one.
     let mut keys = at(engine, oldest);
-    let mut revisions = BTreeMap::<MainRevision, Vec<KeyValue>>::new();
+    let mut revisions = BTreeMap::<Revision, Vec<KeyValue>>::new();
     for event in events(engine, oldest.next()) {
         revisions
             .entry(event.mod_revision())
@@ -36,7 +36,7 @@ pub(crate) fn check(engine: &Engine) {
             "I1"
         );
         for (sub, event) in events.into_iter().enumerate() {
-            assert_eq!(event.revision().sub as usize, sub, "I1");
+            assert_eq!(event.position().sub as usize, sub, "I1");
             let key = event.key_bytes();
             let before = keys.remove(&key);
             if event.is_tombstone() {
@@ -62,7 +62,7 @@ pub(crate) fn check(engine: &Engine) {
 }
 
 /// All keys as of a revision.
-fn at(engine: &Engine, revision: MainRevision) -> Keys {
+fn at(engine: &Engine, revision: Revision) -> Keys {
     let all = Range::of(KeyRange::all()).at(revision);
     let found = engine.range(&all).unwrap();
     assert!(
@@ -80,7 +80,7 @@ fn at(engine: &Engine, revision: MainRevision) -> Keys {
 }
 
 /// All changes from a revision on.
-fn events(engine: &Engine, from: MainRevision) -> Vec<KeyValue> {
+fn events(engine: &Engine, from: Revision) -> Vec<KeyValue> {
     let mut stream = engine.watch_stream();
     stream
         .watch(WatchOptions::of(KeyRange::all()).from(from))
@@ -94,7 +94,7 @@ fn events(engine: &Engine, from: MainRevision) -> Vec<KeyValue> {
             other => panic!("{other:?}"),
         }
     }
-    assert!(told.is_sorted_by(|a, b| a.revision() < b.revision()), "I5");
+    assert!(told.is_sorted_by(|a, b| a.position() < b.position()), "I5");
     told
 }
 

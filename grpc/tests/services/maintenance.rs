@@ -1,6 +1,6 @@
 //! Maintenance: section G and HK clauses.
 
-use revstore_engine::{KeyRange, MainRevision};
+use revstore_engine::{KeyRange, Revision};
 use revstore_grpc::{AlarmKind, Limits};
 use revstore_proto::etcdserverpb::alarm_request::AlarmAction;
 use revstore_proto::etcdserverpb::downgrade_request::DowngradeAction;
@@ -305,7 +305,7 @@ async fn hk_2_to_hk_4_hashes_are_of_a_revision() {
     }
     check_refused(hash_kv(&node, 5).await, FUTURE);
     check_refused(hash_kv(&node, i64::MAX).await, FUTURE);
-    node.engine.compact(MainRevision(3)).unwrap().run();
+    node.engine.compact(Revision(3)).unwrap().run();
     check_refused(hash_kv(&node, 2).await, COMPACTED);
     assert_eq!(hash_kv(&node, 0).await.unwrap().compact_revision, 3);
 }

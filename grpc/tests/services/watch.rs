@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 
 use futures_util::FutureExt;
-use revstore_engine::{KeyRange, MainRevision, Op, Put, Txn};
+use revstore_engine::{KeyRange, Op, Put, Revision, Txn};
 use revstore_grpc::Limits;
 use revstore_proto::etcdserverpb::watch_create_request::FilterType;
 use revstore_proto::etcdserverpb::{WatchCreateRequest, WatchResponse};
@@ -445,7 +445,7 @@ async fn wa_36_nothing_comes_between_the_pieces_of_a_response() {
 async fn wa_40_wa_41_a_watch_behind_the_mark_is_created_and_then_ended() {
     let node = Node::new();
     node.fill(["k"; 5]);
-    node.engine.compact(MainRevision(4)).unwrap().run();
+    node.engine.compact(Revision(4)).unwrap().run();
     let mut watch = node.watch().await;
     assert_eq!(watch.create(from_revision(3)).await.header, header(6));
     let ended = WatchResponse {
@@ -465,7 +465,7 @@ async fn wa_40_wa_41_a_watch_behind_the_mark_is_created_and_then_ended() {
 async fn wa_42_the_id_stays_taken_until_it_is_cancelled_too() {
     let node = Node::new();
     node.fill(["k"; 5]);
-    node.engine.compact(MainRevision(4)).unwrap().run();
+    node.engine.compact(Revision(4)).unwrap().run();
     let mut watch = node.watch().await;
     let create = |start_revision| WatchCreateRequest {
         watch_id: 9,
@@ -497,7 +497,7 @@ async fn wa_43_a_slow_client_gets_all_without_a_gap_or_learns_where_it_was_lost(
         1,
         "the queue is bounded"
     );
-    let last = MainRevision(WRITES + 1);
+    let last = Revision(WRITES + 1);
     let mut next = 2;
     while next < 1000 {
         for (_, _, revision) in events(&watch.next().await) {

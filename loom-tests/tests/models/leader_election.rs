@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use loom_tests::race;
 use revstore_engine::{
-    Compare, CompareTarget, Engine, KeyRange, LeaseId, MainRevision, ManualClock, Op, Put,
-    Relation, Txn,
+    Compare, CompareTarget, Engine, KeyRange, LeaseId, ManualClock, Op, Put, Relation, Revision,
+    Txn,
 };
 
 const LEADER: &str = "leader";
@@ -26,7 +26,7 @@ struct Worker {
 }
 
 /// How a worker makes itself leader; returns its term if it became one.
-type Campaign = fn(&Engine, Worker) -> Option<MainRevision>;
+type Campaign = fn(&Engine, Worker) -> Option<Revision>;
 
 impl Worker {
     fn new(engine: &Engine, name: &'static str, lease: i64) -> Self {
@@ -46,7 +46,7 @@ impl Worker {
 }
 
 /// The right way: to look and to write is one transaction.
-fn campaign(engine: &Engine, worker: Worker) -> Option<MainRevision> {
+fn campaign(engine: &Engine, worker: Worker) -> Option<Revision> {
     let nobody_leads = Compare {
         keys: KeyRange::one(LEADER),
         target: CompareTarget::CreateRevision(0),
@@ -62,7 +62,7 @@ fn campaign(engine: &Engine, worker: Worker) -> Option<MainRevision> {
 }
 
 /// The wrong way: another worker may come between the look and the write.
-fn check_then_put(engine: &Engine, worker: Worker) -> Option<MainRevision> {
+fn check_then_put(engine: &Engine, worker: Worker) -> Option<Revision> {
     if engine.get(LEADER).is_some() {
         return None;
     }

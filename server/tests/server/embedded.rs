@@ -5,7 +5,7 @@ use std::{net::TcpStream, time::Duration};
 use crate::support::{block_on, connect, get, put, watch};
 use revstore::{
     AutoCompaction, Config, ListenUrl, Server, StartError,
-    engine::{MainRevision, ManualClock, Put},
+    engine::{ManualClock, Put, Revision},
 };
 use revstore_proto::etcdserverpb::{
     AuthEnableRequest, AuthUserAddRequest, AuthUserGrantRoleRequest, AuthenticateRequest,
@@ -173,10 +173,10 @@ fn options_reach_the_engine() {
         .start()
         .unwrap();
     let engine = server.engine();
-    assert_eq!(engine.put("a", "1").unwrap().revision, MainRevision(101));
+    assert_eq!(engine.put("a", "1").unwrap().revision, Revision(101));
     engine.put("a", "2").unwrap();
     clock.advance(Duration::from_secs(60));
-    assert_eq!(engine.compacted_revision(), Some(MainRevision(101)));
+    assert_eq!(engine.compacted_revision(), Some(Revision(101)));
     // LE-1: etcd's default.
     let granted = engine.grant(None, 1).unwrap();
     assert_eq!(granted.ttl, Duration::from_secs(2));

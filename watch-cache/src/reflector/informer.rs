@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use revstore_engine::MainRevision;
+use revstore_engine::Revision;
 
 use super::machine::{Reflector, ReflectorEvent};
 use super::metrics::{Counters, ReflectorMetrics};
@@ -337,7 +337,7 @@ impl Informer {
 
     /// WC-512, and WC-511's newer form: readers of the store see a new state at once, handlers hear
     /// of it one by one.
-    fn replace(&mut self, revision: MainRevision) {
+    fn replace(&mut self, revision: Revision) {
         let before = self.shared.store.list();
         let known: BTreeMap<String, Object> = before
             .iter()
@@ -382,7 +382,7 @@ impl Informer {
     }
 
     /// WC-513: the store first, its indexes and its revision with it, then the handlers.
-    fn work_off(&mut self, revision: Option<MainRevision>) {
+    fn work_off(&mut self, revision: Option<Revision>) {
         while let Some((key, deltas)) = self.queue.pop() {
             for delta in deltas {
                 let new = match &delta {

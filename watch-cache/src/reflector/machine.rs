@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_core::Stream;
-use revstore_engine::{Clock, MainRevision, SystemClock};
+use revstore_engine::{Clock, Revision, SystemClock};
 
 use super::backoff::Backoff;
 use super::list_watch::ListWatch;
@@ -33,13 +33,13 @@ pub enum ReflectorEvent {
     /// An object of it.
     InitApply(Object),
     /// It is complete, at this revision.
-    InitDone(MainRevision),
+    InitDone(Revision),
     /// An object was created or changed.
     Apply(Object),
     /// An object was deleted, or left the selection; this is its last content.
     Delete(Object),
     /// Nothing of what is watched changed up to this revision.
-    Bookmark(MainRevision),
+    Bookmark(Revision),
     /// The watch of a watch-list has lived for this long, and its initial events did not end
     /// (WC-502); told every 10 s. The server may not know that it is to end them.
     Late(Duration),
@@ -84,7 +84,7 @@ enum State {
 
 struct Page {
     items: Items,
-    revision: MainRevision,
+    revision: Revision,
     /// Where the next page starts.
     next: Option<String>,
 }
@@ -140,7 +140,7 @@ pub struct Reflector {
     state: State,
     /// When to try again.
     pause_until: Option<Duration>,
-    last_revision: Option<MainRevision>,
+    last_revision: Option<Revision>,
     /// Whether the last revision turned out to be gone or ahead: ask for the most recent state.
     unavailable: bool,
     /// Whether a list at resource version 0 came in pages (WC-503).
@@ -160,7 +160,7 @@ pub struct ReflectorBuilder {
     clock: Option<Arc<dyn Clock>>,
     random: Random,
     mode: ReflectorMode,
-    resume: Option<MainRevision>,
+    resume: Option<Revision>,
 }
 
 impl ReflectorBuilder {
@@ -184,7 +184,7 @@ impl ReflectorBuilder {
 
     /// Goes on after `revision`, up to which everything is known already, instead of listing first.
     /// If that is too long ago, a new state is told.
-    pub fn resume_after(self, revision: MainRevision) -> Self {
+    pub fn resume_after(self, revision: Revision) -> Self {
         Self {
             resume: Some(revision),
             ..self
@@ -246,7 +246,7 @@ impl Reflector {
 
     /// The revision of what was told last (WC-519). Everything before it was told; of the revision
     /// itself, if it changed several objects, some may still be to come while there is a next event.
-    pub fn last_revision(&self) -> Option<MainRevision> {
+    pub fn last_revision(&self) -> Option<Revision> {
         self.last_revision
     }
 
@@ -414,7 +414,7 @@ impl Reflector {
         Step::Tell(ReflectorEvent::InitApply(object))
     }
 
-    fn init_done(&mut self, revision: MainRevision) -> Step {
+    fn init_done(&mut self, revision: Revision) -> Step {
         let (begun, items) = self.telling;
         self.counters.list_us.since(begun, self.timers.now());
         self.counters.items_per_list.add(items);
@@ -423,7 +423,7 @@ impl Reflector {
         Step::Tell(ReflectorEvent::InitDone(revision))
     }
 
-    fn know(&mut self, revision: MainRevision) {
+    fn know(&mut self, revision: Revision) {
         self.last_revision = Some(revision);
         self.counters.set_last_revision(revision);
     }
@@ -564,7 +564,7 @@ impl Reflector {
         }
     }
 
-    fn know_at_least(&mut self, revision: MainRevision) {
+    fn know_at_least(&mut self, revision: Revision) {
         self.know(
             self.last_revision
                 .map_or(revision, |last| last.max(revision)),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use revstore_engine::MainRevision;
+use revstore_engine::Revision;
 
 use crate::histogram::{Buckets, Histogram, ITEMS, SPANS_US};
 use crate::metrics::Counter;
@@ -61,7 +61,7 @@ impl Counters {
         }
     }
 
-    pub(super) fn set_last_revision(&self, revision: MainRevision) {
+    pub(super) fn set_last_revision(&self, revision: Revision) {
         // Relaxed: a number that nothing else depends on.
         self.last_revision.store(revision.0, Ordering::Relaxed);
     }

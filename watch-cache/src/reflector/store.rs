@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use revstore_engine::MainRevision;
+use revstore_engine::Revision;
 
 use crate::entry::Object;
 
@@ -47,7 +47,7 @@ struct Contents {
     objects: BTreeMap<String, Indexed>,
     /// Index, value, keys.
     indexes: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
-    revision: Option<MainRevision>,
+    revision: Option<Revision>,
 }
 
 /// An object with the values that the index functions gave for it.
@@ -156,7 +156,7 @@ impl Store {
     /// The revision of the newest change in the store, or the newest one that nothing changed up to
     /// (WC-519). The store has everything before it; a revision that changed several objects comes into
     /// the store object by object.
-    pub fn revision(&self) -> Option<MainRevision> {
+    pub fn revision(&self) -> Option<Revision> {
         self.inner.contents.read().revision
     }
 
@@ -203,7 +203,7 @@ impl Store {
     }
 
     /// WC-510: everything anew, in one step for readers.
-    pub(crate) fn replace(&self, objects: Vec<Indexed>, revision: MainRevision) {
+    pub(crate) fn replace(&self, objects: Vec<Indexed>, revision: Revision) {
         let mut fresh = Contents {
             revision: Some(revision),
             ..Contents::default()
@@ -215,7 +215,7 @@ impl Store {
         drop(old);
     }
 
-    pub(crate) fn set_revision(&self, revision: MainRevision) {
+    pub(crate) fn set_revision(&self, revision: Revision) {
         let mut contents = self.inner.contents.write();
         contents.revision = contents.revision.max(Some(revision));
     }

@@ -12,7 +12,7 @@ use etcd_client::{
 use futures_core::future::BoxFuture;
 use futures_util::future::{Either, select};
 use parking_lot::Mutex;
-use revstore_engine::{Clock, KeyRange, MainRevision};
+use revstore_engine::{Clock, KeyRange, Revision};
 use tokio::sync::watch;
 
 use super::{
@@ -77,7 +77,7 @@ pub struct EtcdSource {
 struct Position {
     cluster: u64,
     term: u64,
-    revision: MainRevision,
+    revision: Revision,
 }
 
 impl Position {
@@ -85,7 +85,7 @@ impl Position {
         Self {
             cluster: header.map_or(0, ResponseHeader::cluster_id),
             term: header.map_or(0, ResponseHeader::raft_term),
-            revision: MainRevision(header.map_or(0, ResponseHeader::revision)),
+            revision: Revision(header.map_or(0, ResponseHeader::revision)),
         }
     }
 
@@ -125,7 +125,7 @@ impl EtcdSource {
         client.max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
-    async fn current(&self) -> Result<MainRevision, SourceError> {
+    async fn current(&self) -> Result<Revision, SourceError> {
         // Before the read: another one may be answered meanwhile, and is then ahead of it.
         let before = self.seen.lock().newest;
         // A linearizable read of one absent key: what was acknowledged is at or below its header.
@@ -287,7 +287,7 @@ struct Following {
     wanted: watch::Receiver<()>,
     /// Its clock, and the other end of `wanted`.
     source: EtcdSource,
-    through: MainRevision,
+    through: Revision,
 }
 
 impl Following {
@@ -345,7 +345,7 @@ fn change(event: &etcd_client::Event) -> Option<Change> {
     let kv = event.kv()?;
     Some(Change {
         key: kv.key().to_vec().into(),
-        revision: MainRevision(kv.mod_revision()),
+        revision: Revision(kv.mod_revision()),
         new: (event.event_type() == EventType::Put).then(|| stored(kv.clone())),
         previous: event.prev_kv().cloned().map(stored),
     })
@@ -373,8 +373,8 @@ fn stored(kv: KeyValue) -> Stored {
     Stored {
         key: key.into(),
         value: value.into(),
-        create_revision: MainRevision(create_revision),
-        mod_revision: MainRevision(mod_revision),
+        create_revision: Revision(create_revision),
+        mod_revision: Revision(mod_revision),
     }
 }
 
@@ -387,7 +387,7 @@ fn failed(error: Error) -> SourceError {
 }
 
 /// What etcd says by text alone: the code is the same for both.
-fn read_failed(error: &Error, at: Option<MainRevision>) -> SourceError {
+fn read_failed(error: &Error, at: Option<Revision>) -> SourceError {
     let text = error.to_string();
     if text.contains("required revision has been compacted") {
         return SourceError::Compacted;
@@ -405,7 +405,7 @@ fn read_failed(error: &Error, at: Option<MainRevision>) -> SourceError {
 }
 
 impl Source for EtcdSource {
-    fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, SourceError>> {
+    fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>> {
         Box::pin(self.current())
     }
 

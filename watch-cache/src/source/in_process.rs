@@ -8,8 +8,8 @@ use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use futures_util::future::ready;
 use revstore_engine::{
-    Compare, CompareTarget, Engine, KeyRange, KeyValue, LeaseId, MainRevision, Op, OpResult, Put,
-    Range, ReadError, Relation, Txn, WatchBatch, WatchOptions, Watcher,
+    Compare, CompareTarget, Engine, KeyRange, KeyValue, LeaseId, Op, OpResult, Put, Range,
+    ReadError, Relation, Revision, Txn, WatchBatch, WatchOptions, Watcher,
 };
 
 use super::{
@@ -153,13 +153,13 @@ fn stored(kv: &KeyValue) -> Stored {
 }
 
 impl Source for EngineSource {
-    fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, SourceError>> {
+    fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>> {
         Box::pin(ready(Ok(self.engine.current_revision())))
     }
 
-    fn oldest_revision(&self) -> Option<MainRevision> {
+    fn oldest_revision(&self) -> Option<Revision> {
         let compacted = self.engine.compacted_revision();
-        Some(compacted.map_or(MainRevision::FIRST, |mark| mark.max(MainRevision::FIRST)))
+        Some(compacted.map_or(Revision::FIRST, |mark| mark.max(Revision::FIRST)))
     }
 
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {

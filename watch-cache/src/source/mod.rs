@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
-use revstore_engine::{KeyRange, MainRevision};
+use revstore_engine::{KeyRange, Revision};
 use thiserror::Error;
 
 /// A key of the store with its value, as it was at some revision.
@@ -26,9 +26,9 @@ pub struct Stored {
     /// The value.
     pub value: Bytes,
     /// The revision in which the key's present life began.
-    pub create_revision: MainRevision,
+    pub create_revision: Revision,
     /// The revision that wrote this version.
-    pub mod_revision: MainRevision,
+    pub mod_revision: Revision,
 }
 
 /// What to list.
@@ -37,7 +37,7 @@ pub struct ListRequest {
     /// The keys.
     pub range: KeyRange,
     /// The revision to read at; the current one if none is given.
-    pub at: Option<MainRevision>,
+    pub at: Option<Revision>,
     /// The most keys to return.
     pub limit: Option<usize>,
 }
@@ -46,7 +46,7 @@ pub struct ListRequest {
 #[derive(Clone, Debug)]
 pub struct ListPage {
     /// The revision that was read at.
-    pub revision: MainRevision,
+    pub revision: Revision,
     /// The keys, ascending.
     pub items: Vec<Stored>,
     /// Whether the limit kept keys back.
@@ -61,7 +61,7 @@ pub struct WatchRequest {
     /// The keys.
     pub range: KeyRange,
     /// Events of later revisions than this one.
-    pub after: MainRevision,
+    pub after: Revision,
     /// Whether each event is to bring the version before it.
     pub previous: bool,
 }
@@ -72,7 +72,7 @@ pub struct Change {
     /// The key.
     pub key: Bytes,
     /// The revision of the change.
-    pub revision: MainRevision,
+    pub revision: Revision,
     /// The new version; nothing if the key was deleted.
     pub new: Option<Stored>,
     /// The version before, if it was asked for and is not compacted.
@@ -83,7 +83,7 @@ pub struct Change {
 #[derive(Clone, Debug)]
 pub struct Batch {
     /// Everything up to this revision has been delivered with this batch.
-    pub through: MainRevision,
+    pub through: Revision,
     /// The changes.
     pub changes: Vec<Change>,
 }
@@ -94,7 +94,7 @@ pub struct Write {
     /// The key.
     pub key: Bytes,
     /// Its mod revision, or nothing if it must not exist.
-    pub expected: Option<MainRevision>,
+    pub expected: Option<Revision>,
     /// What to make of it.
     pub action: Action,
 }
@@ -117,7 +117,7 @@ pub enum Action {
 #[derive(Clone, Debug)]
 pub enum WriteOutcome {
     /// It was done, at this revision.
-    Done(MainRevision),
+    Done(Revision),
     /// The key was not as expected and was left alone; this is what it is.
     Differs(Option<Stored>),
 }
@@ -132,18 +132,18 @@ pub enum SourceError {
     #[error("required revision {requested} is a future revision, the current one is {current}")]
     Future {
         /// What was asked for.
-        requested: MainRevision,
+        requested: Revision,
         /// The newest revision.
-        current: MainRevision,
+        current: Revision,
     },
     /// The store is not the one it was: restored from a backup, or begun anew. Revisions from
     /// before mean nothing any more.
     #[error("the store was replaced: it was at revision {known} and is at {found}")]
     Replaced {
         /// The newest revision that was known.
-        known: MainRevision,
+        known: Revision,
         /// The newest revision now.
-        found: MainRevision,
+        found: Revision,
     },
     /// The source cannot be reached, or refuses.
     #[error("{0}")]
@@ -163,12 +163,12 @@ pub type BatchStream = Pin<Box<dyn Stream<Item = Result<Batch, SourceError>> + S
 /// - A write compares and changes in one step.
 pub trait Source: fmt::Debug + Send + Sync + 'static {
     /// The newest revision. What was acknowledged before the call is at or below it.
-    fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, SourceError>>;
+    fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>>;
 
     /// The oldest revision that is known to be readable, if the source can tell. A cache that
     /// starts loads it and replays what came since, so that its window reaches back before its
     /// start (WC-144).
-    fn oldest_revision(&self) -> Option<MainRevision> {
+    fn oldest_revision(&self) -> Option<Revision> {
         None
     }
 

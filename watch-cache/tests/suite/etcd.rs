@@ -10,7 +10,7 @@ use futures_util::StreamExt as _;
 use revstore::Server;
 use revstore_engine::{KeyRange, Op, Put, Txn};
 use revstore_watch_cache::{
-    Batch, EtcdSource, ListOptions, ListRequest, MainRevision, ManualClock, ResourceCache, Scope,
+    Batch, EtcdSource, ListOptions, ListRequest, ManualClock, ResourceCache, Revision, Scope,
     Source, SystemClock, WatchCache, WatchEvent, WatchRequest,
 };
 use tokio::net::{TcpListener, TcpStream};
@@ -89,11 +89,11 @@ async fn wc_107_an_idle_watch_asks_for_progress_by_its_clock_and_at_once_when_so
     let source = EtcdSource::new(client, Arc::new(clock.clone()));
     let request = WatchRequest {
         range: KeyRange::prefix(PODS),
-        after: MainRevision(1),
+        after: Revision(1),
         previous: false,
     };
     let mut batches = source.watch(request).await.unwrap();
-    let mut progress = async |ask: &dyn Fn()| -> MainRevision {
+    let mut progress = async |ask: &dyn Fn()| -> Revision {
         let made = server.engine().put("elsewhere", "x").unwrap().revision;
         // Nothing comes before it is asked for.
         let silence = futures_util::poll!(batches.next());

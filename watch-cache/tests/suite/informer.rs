@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_core::Stream as _;
 use revstore_watch_cache::{
-    Handler, Informer, InformerBuilder, JsonKind, MainRevision, ManualClock, Notification, Object,
-    Random, Reflector, Scope, Scoped, Selector, Subscription, Tombstone, block_on, next_blocking,
+    Handler, Informer, InformerBuilder, JsonKind, ManualClock, Notification, Object, Random,
+    Reflector, Revision, Scope, Scoped, Selector, Subscription, Tombstone, block_on, next_blocking,
 };
 
 use crate::support::{Fixture, config, pod, poll_once, short_window};
@@ -279,7 +279,7 @@ fn t_62_an_informer_begins_with_a_state_whatever_its_reflector_knows() {
     };
     let resumed = Reflector::builder(source())
         .clock(Arc::new(fixture.clock.clone()))
-        .resume_after(MainRevision(known))
+        .resume_after(Revision(known))
         .build();
     let mut begun = Reflector::builder(source())
         .clock(Arc::new(fixture.clock.clone()))

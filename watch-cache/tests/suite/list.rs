@@ -7,9 +7,8 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use revstore_watch_cache::{
     Attributes, BatchStream, ContinueToken, Entry, EventType, FieldSelector, GetOptions, Kind,
-    ListOptions, ListPage, ListRequest, MainRevision, Notice, Random, RawStore, RequestError,
-    ResourceConfig, Scope, Selector, Source, SourceError, Undecodable, WatchRequest, Write,
-    WriteOutcome,
+    ListOptions, ListPage, ListRequest, Notice, Random, RawStore, RequestError, ResourceConfig,
+    Revision, Scope, Selector, Source, SourceError, Undecodable, WatchRequest, Write, WriteOutcome,
 };
 
 use crate::support::{
@@ -127,7 +126,7 @@ fn t_08_rows_of_the_list_table() {
         assert_eq!(
             ContinueToken::decode(&pinned).unwrap(),
             ContinueToken {
-                at: Some(MainRevision(current)),
+                at: Some(Revision(current)),
                 start: "ns1/b\0".into()
             }
         );
@@ -231,7 +230,7 @@ fn t_11_exact_lists_of_the_future_are_504() {
             let error = fixture
                 .list(store, &Scope::All, &exact(current + ahead))
                 .unwrap_err();
-            let (asked, current) = (MainRevision(current + ahead), MainRevision(current));
+            let (asked, current) = (Revision(current + ahead), Revision(current));
             assert_eq!(error, RequestError::TooLarge { asked, current });
         }
     });
@@ -290,7 +289,7 @@ fn t_13_bad_tokens_are_400() {
         fill(fixture);
         let token = |at: Option<i64>, start: &str| {
             let token = ContinueToken {
-                at: at.map(MainRevision),
+                at: at.map(Revision),
                 start: start.into(),
             };
             token.encode()
@@ -426,7 +425,7 @@ fn t_15_a_compaction_between_pages_offers_an_inconsistent_token() {
         let second = fixture.list(store, &Scope::All, &next(token)).unwrap();
         assert_eq!(second.revision, newest);
         let pinned = ContinueToken::decode(&second.token.clone().unwrap()).unwrap();
-        assert_eq!(pinned.at, Some(MainRevision(newest)));
+        assert_eq!(pinned.at, Some(Revision(newest)));
         let third = fixture
             .list(store, &Scope::All, &next(second.token.unwrap()))
             .unwrap();
@@ -475,7 +474,7 @@ struct Noted {
 }
 
 impl Source for Noted {
-    fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, SourceError>> {
+    fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>> {
         self.inner.current_revision()
     }
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {
@@ -734,10 +733,10 @@ impl Kind for Counted {
         self.read.fetch_add(1, Ordering::Relaxed);
         self.inner.extract(value)
     }
-    fn write_object(&self, entry: &Entry, revision: MainRevision, out: &mut Vec<u8>) {
+    fn write_object(&self, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
         self.inner.write_object(entry, revision, out);
     }
-    fn write_event(&self, event: EventType, entry: &Entry, at: MainRevision, out: &mut Vec<u8>) {
+    fn write_event(&self, event: EventType, entry: &Entry, at: Revision, out: &mut Vec<u8>) {
         self.inner.write_event(event, entry, at, out);
     }
     fn write_notice(&self, notice: Notice<'_>, out: &mut Vec<u8>) {

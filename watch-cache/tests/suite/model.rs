@@ -14,7 +14,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use revstore_engine::{Engine, KeyRange, MainRevision, Op, Put, Range, Txn};
+use revstore_engine::{Engine, KeyRange, Op, Put, Range, Revision, Txn};
 use revstore_watch_cache::{
     EventStream, Expired, Informer, InformerHandle, List, ListOptions, ListWatch, ManualClock,
     Notification, Random, RawStore, Reflector, ReflectorMode, RequestError, ResourceCache, Scope,
@@ -53,7 +53,7 @@ const MET: [&str; 21] = [
 ];
 
 /// The pods of the engine at one revision: key and mod revision.
-fn engine_state(engine: &Engine, revision: MainRevision) -> Option<BTreeMap<String, i64>> {
+fn engine_state(engine: &Engine, revision: Revision) -> Option<BTreeMap<String, i64>> {
     let range = Range::of(KeyRange::prefix(format!("{PODS}/"))).at(revision);
     let found = engine.range(&range).ok()?;
     let key = |key: &[u8]| String::from_utf8(key[PODS.len() + 1..].to_vec()).unwrap();
@@ -204,7 +204,7 @@ impl Client {
     }
 
     /// The revision of its store, if what it knows is of the present store.
-    fn revision(&self) -> Option<MainRevision> {
+    fn revision(&self) -> Option<Revision> {
         let is_of_this_store = self.states_told() > self.told_before;
         self.handle.store().revision().filter(|_| is_of_this_store)
     }
@@ -222,7 +222,7 @@ impl Client {
 }
 
 /// A state of the store that it may be restored to: its revision, keys and values.
-type Backup = (MainRevision, Vec<(Vec<u8>, Vec<u8>)>);
+type Backup = (Revision, Vec<(Vec<u8>, Vec<u8>)>);
 
 struct World {
     random: Random,
@@ -242,7 +242,7 @@ impl World {
         let clock = ManualClock::new();
         let engine = Engine::builder()
             .clock(clock.clone())
-            .start_revision(MainRevision(1000))
+            .start_revision(Revision(1000))
             .build();
         let source = Fragile::new(engine.clone());
         let (cache, feeder) = WatchCache::builder(source.clone())
@@ -263,7 +263,7 @@ impl World {
         let clients = (0..6).map(client).collect();
         Self {
             random: Random::seeded(seed),
-            backup: (MainRevision(1000), Vec::new()),
+            backup: (Revision(1000), Vec::new()),
             clients,
             engine,
             clock,
@@ -358,7 +358,7 @@ impl World {
         let (revision, pairs) = self.backup.clone();
         let current = self.engine.current_revision();
         let start = if is_ahead {
-            MainRevision(current.0 + 500)
+            Revision(current.0 + 500)
         } else {
             revision
         };
@@ -366,7 +366,7 @@ impl World {
         let written = i64::try_from(pairs.len()).unwrap();
         let engine = Engine::builder()
             .clock(self.clock.clone())
-            .start_revision(MainRevision(start.0 - written))
+            .start_revision(Revision(start.0 - written))
             .build();
         for (key, value) in pairs {
             engine.put(key, value).unwrap();

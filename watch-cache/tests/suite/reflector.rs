@@ -8,9 +8,9 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use futures_util::stream;
 use revstore_watch_cache::{
-    EventStream, EventType, Expired, List, ListOptions, ListWatch, MainRevision, ManualClock,
-    Object, Random, Reflector, ReflectorEvent, ReflectorMode, RequestError, Scope, Scoped,
-    Selector, SharedEvent, WatchEvent, WatchOptions,
+    EventStream, EventType, Expired, List, ListOptions, ListWatch, ManualClock, Object, Random,
+    Reflector, ReflectorEvent, ReflectorMode, RequestError, Revision, Scope, Scoped, Selector,
+    SharedEvent, WatchEvent, WatchOptions,
 };
 
 use crate::support::{Fixture, poll_once};
@@ -103,7 +103,7 @@ impl ListWatch for Server {
 }
 
 fn page(objects: &[Object], revision: i64, more: bool) -> List {
-    let mut list = List::from_objects(MainRevision(revision), objects);
+    let mut list = List::from_objects(Revision(revision), objects);
     list.continue_token = more.then(|| "next".into());
     list
 }
@@ -127,7 +127,7 @@ fn added(object: &Object) -> WatchEvent {
 
 fn bookmark(revision: i64, end: bool) -> WatchEvent {
     WatchEvent::Bookmark {
-        revision: MainRevision(revision),
+        revision: Revision(revision),
         initial_events_end: end,
     }
 }
@@ -138,8 +138,8 @@ fn gone() -> RequestError {
 
 fn too_large() -> RequestError {
     RequestError::TooLarge {
-        asked: MainRevision(9),
-        current: MainRevision(1),
+        asked: Revision(9),
+        current: Revision(1),
     }
 }
 
@@ -157,7 +157,7 @@ impl Bench {
             .random(Random::seeded(1))
             .mode(mode);
         let builder = match resume {
-            Some(revision) => builder.resume_after(MainRevision(revision)),
+            Some(revision) => builder.resume_after(Revision(revision)),
             None => builder,
         };
         Self {
@@ -207,7 +207,7 @@ fn t_59_list_watch_watch_again_without_a_second_list() {
         bench.server.asked(),
         ["list \"0\" 500", "watch \"5\"", "watch \"70\""]
     );
-    assert_eq!(bench.reflector.last_revision(), Some(MainRevision(70)));
+    assert_eq!(bench.reflector.last_revision(), Some(Revision(70)));
 }
 
 #[test]

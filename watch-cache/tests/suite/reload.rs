@@ -10,9 +10,9 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use revstore_engine::Engine;
 use revstore_watch_cache::{
-    Batch, BatchStream, EngineSource, ListOptions, ListPage, ListRequest, MainRevision,
-    ManualClock, Readiness, RequestError, ResourceCache, Scope, Source, SourceError, Watch,
-    WatchCache, WatchOptions, WatchRequest, Write, WriteOutcome, block_on,
+    Batch, BatchStream, EngineSource, ListOptions, ListPage, ListRequest, ManualClock, Readiness,
+    RequestError, ResourceCache, Revision, Scope, Source, SourceError, Watch, WatchCache,
+    WatchOptions, WatchRequest, Write, WriteOutcome, block_on,
 };
 
 use crate::support::{
@@ -65,7 +65,7 @@ fn put(engine: &Engine, name: &str) -> i64 {
 /// An engine with these pods, at a revision.
 fn engine_at(revision: i64, names: &[&str]) -> Engine {
     let engine = Engine::builder()
-        .start_revision(MainRevision(revision - names.len() as i64))
+        .start_revision(Revision(revision - names.len() as i64))
         .build();
     for name in names {
         put(&engine, name);
@@ -207,7 +207,7 @@ struct Forgetful {
 }
 
 impl Source for Forgetful {
-    fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, SourceError>> {
+    fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>> {
         self.inner.current_revision()
     }
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {

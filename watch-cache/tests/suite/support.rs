@@ -15,9 +15,9 @@ use revstore_engine::Engine;
 use revstore_tests::poll;
 use revstore_watch_cache::{
     BatchStream, EngineSource, EventStream, FeederThread, Index, JsonKind, List, ListOptions,
-    ListPage, ListRequest, MainRevision, ManualClock, Object, ObjectRef, Preconditions, RawStore,
-    RequestError, ResourceCache, ResourceConfig, Scope, Selector, Source, SourceError, Storage,
-    Update, UpdateOptions, WatchCache, WatchEvent, WatchOptions, WatchRequest, WindowLimits, Write,
+    ListPage, ListRequest, ManualClock, Object, ObjectRef, Preconditions, RawStore, RequestError,
+    ResourceCache, ResourceConfig, Revision, Scope, Selector, Source, SourceError, Storage, Update,
+    UpdateOptions, WatchCache, WatchEvent, WatchOptions, WatchRequest, WindowLimits, Write,
     WriteOutcome, block_on,
 };
 
@@ -250,7 +250,7 @@ impl Fixture {
     pub(crate) fn compact(&self, revision: i64) {
         match &self.engine {
             Some(engine) => {
-                let compaction = engine.compact(MainRevision(revision));
+                let compaction = engine.compact(Revision(revision));
                 compaction.expect("a revision that can be compacted").run();
             }
             #[cfg(feature = "etcd")]
@@ -527,10 +527,10 @@ impl Fragile {
 }
 
 impl Source for Fragile {
-    fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, SourceError>> {
+    fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>> {
         Box::pin(async move { self.source().current_revision().await })
     }
-    fn oldest_revision(&self) -> Option<MainRevision> {
+    fn oldest_revision(&self) -> Option<Revision> {
         self.source().oldest_revision()
     }
     fn replacements(&self) -> u64 {

@@ -10,9 +10,9 @@ use futures_core::Stream as _;
 use futures_core::future::BoxFuture;
 use revstore_engine::Engine;
 use revstore_watch_cache::{
-    BatchStream, EngineSource, GetOptions, ListOptions, ListPage, ListRequest, MainRevision,
-    ManualClock, Readiness, RequestError, ResourceCache, ResourceConfig, Scope, Source,
-    SourceError, Watch, WatchCache, WatchOptions, WatchRequest, WindowLimits, Write, WriteOutcome,
+    BatchStream, EngineSource, GetOptions, ListOptions, ListPage, ListRequest, ManualClock,
+    Readiness, RequestError, ResourceCache, ResourceConfig, Revision, Scope, Source, SourceError,
+    Watch, WatchCache, WatchOptions, WatchRequest, WindowLimits, Write, WriteOutcome,
 };
 
 use crate::support::{
@@ -233,7 +233,7 @@ fn t_44_waits_end_at_once_later_or_after_three_seconds() {
     hand.step();
     let first = hand.put("ns/a");
     hand.step();
-    let fresh = |revision: i64| hand.pods.wait_until_fresh(MainRevision(revision));
+    let fresh = |revision: i64| hand.pods.wait_until_fresh(Revision(revision));
     assert!(poll_once(fresh(first)).is_ready(), "at once");
     let second = hand.put("ns/b");
     let mut later = Box::pin(fresh(second));
@@ -402,7 +402,7 @@ fn t_45_a_feeder_that_a_compaction_overtook_loads_again_and_ends_its_watches() {
         hand.put("ns/b");
     }
     let newest = hand.put("ns/c");
-    hand.engine.compact(MainRevision(newest)).unwrap().run();
+    hand.engine.compact(Revision(newest)).unwrap().run();
     for _ in 0..1000 {
         hand.step();
         if hand.cache.revision().0 == newest {
@@ -462,7 +462,7 @@ fn t_48_stopping_a_cache_that_cannot_load_ends_who_waits_for_it() {
         ))))
     }
     impl Source for Unreachable {
-        fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, SourceError>> {
+        fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>> {
             unreachable()
         }
         fn list(&self, _: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {
@@ -531,7 +531,7 @@ fn durations_without_an_end_are_never_over() {
     fixture.clock.advance(SECOND);
     let current = fixture.put_pod("ns/a");
     fixture.settle();
-    let future = MainRevision(current + 1);
+    let future = Revision(current + 1);
     let mut fresh = Box::pin(fixture.pods.wait_until_fresh(future));
     assert!(poll_once(&mut fresh).is_pending());
     let options = WatchOptions {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use revstore_watch_cache::{
-    Batch, BatchStream, Change, EventType, ListOptions, ListPage, ListRequest, MainRevision,
-    RawStore, Scope, Source, SourceError, Stored, WatchEvent, WatchOptions, WatchRequest,
-    WindowLimits, Write, WriteOutcome, block_on,
+    Batch, BatchStream, Change, EventType, ListOptions, ListPage, ListRequest, RawStore, Revision,
+    Scope, Source, SourceError, Stored, WatchEvent, WatchOptions, WatchRequest, WindowLimits,
+    Write, WriteOutcome, block_on,
 };
 
 use crate::support::{
@@ -407,7 +407,7 @@ struct Busy {
 }
 
 impl Source for Busy {
-    fn current_revision(&self) -> BoxFuture<'_, Result<MainRevision, SourceError>> {
+    fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>> {
         self.inner.current_revision()
     }
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {
@@ -416,11 +416,11 @@ impl Source for Busy {
     fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<BatchStream, SourceError>> {
         use futures_util::{StreamExt as _, stream};
         let batch = move |number| {
-            let revision = MainRevision(request.after.0 + 1 + number);
+            let revision = Revision(request.after.0 + 1 + number);
             let stored = Stored {
                 key: format!("{PODS}/ns/a").into(),
                 value: pod("ns/a", "", "").into(),
-                create_revision: MainRevision(1),
+                create_revision: Revision(1),
                 mod_revision: revision,
             };
             let change = Change {
@@ -863,6 +863,6 @@ fn wc_144_a_new_cache_has_the_history_that_the_engine_kept() {
     );
     assert_eq!(
         pods.metrics().resource_version,
-        MainRevision(first + 2).0.unsigned_abs()
+        Revision(first + 2).0.unsigned_abs()
     );
 }

@@ -1,0 +1,1 @@
+//! Listeners, TLS, flags, logging and metrics for servers: the parts that know neither etcd nor Kubernetes.
