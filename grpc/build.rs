@@ -1,7 +1,7 @@
 //! Generates the servers of the services that answer with key-values.
 //!
 //! The servers in `revstore-proto` answer with the generated messages; these answer with those of
-//! `src/wire.rs`, which know the engine's records. Requests are the generated ones either way.
+//! `src/encode/wire.rs`, which know the engine's records. Requests are the generated ones either way.
 
 use tonic_build::manual::{Builder, Method, MethodBuilder, Service};
 
@@ -66,6 +66,6 @@ fn method(name: &str, route: &str, request: &str, response: &str) -> MethodBuild
         .name(name)
         .route_name(route)
         .input_type(format!("revstore_proto::etcdserverpb::{request}"))
-        .output_type(format!("crate::wire::{response}"))
-        .codec_path("crate::codec::WireCodec")
+        .output_type(format!("crate::encode::wire::{response}"))
+        .codec_path("crate::encode::codec::WireCodec")
 }

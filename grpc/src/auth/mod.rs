@@ -2,6 +2,8 @@
 //!
 //! | file | noun |
 //! |---|---|
+//! | `authorize.rs` | the rule that each method is checked against |
+//! | `client_name.rs` | the name in a client's certificate |
 //! | `store.rs` | users and roles |
 //! | `permission.rs` | what the permissions of a user cover together |
 //! | `token.rs` | who is logged in |
@@ -9,6 +11,8 @@
 //!
 //! While auth is off, a request pays one atomic load for it.
 
+pub(crate) mod authorize;
+pub(crate) mod client_name;
 mod password;
 mod permission;
 mod store;
@@ -27,7 +31,7 @@ use self::permission::Grants;
 use self::store::Login;
 pub(crate) use self::store::Store;
 use self::token::Tokens;
-use crate::convert::FROM_KEY_END;
+use crate::request::convert::FROM_KEY_END;
 use crate::status::EtcdError;
 
 /// Passwords that are hashed at a time. Each takes a processor for a while, and anybody may try to

@@ -34,8 +34,8 @@ use tonic::{Status, Streaming};
 use self::answer::Lines;
 use self::objects::Objects;
 use self::routes::Route;
-use crate::limits::Limits;
-use crate::raw::RawCodec;
+use crate::encode::raw::RawCodec;
+use crate::request::limits::Limits;
 use crate::status;
 
 /// How much longer than the message that it stands for a JSON object may be: enough for base64, for

@@ -10,11 +10,12 @@ use revstore_proto::mvccpb;
 use serde_json::json;
 
 use super::bolt::{Bucket, Pairs};
-use crate::header::RAFT_TERM;
+use crate::encode::header::RAFT_TERM;
+use crate::encode::wire::{Encode, Pair};
 use crate::node::Node;
+use crate::node::version;
+use crate::service::maintenance;
 use crate::status::EtcdError;
-use crate::wire::{Encode, Pair};
-use crate::{maintenance, version};
 
 /// The positions of versions are keys of one length, those of tombstones of one more.
 const POSITION_BYTES: usize = 17;

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `bolt.rs` | the file format |
 //! | `backend.rs` | what etcd keeps in such a file, and under which names |
+//! | `hash.rs` | the hash over all versions, by which etcd compares members |
 //!
 //! So a history can be taken from here to an etcd, with `etcdctl snapshot save` and
 //! `etcdctl snapshot restore`: all kept revisions, leases, users, roles and alarms.
 
 mod backend;
 mod bolt;
+pub(crate) mod hash;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -22,8 +24,8 @@ use tonic::Status;
 
 use self::bolt::{File, PAGE_BYTES};
 use crate::node::Node;
+use crate::node::version;
 use crate::status::EtcdError;
-use crate::version;
 
 /// MT-6: the largest piece.
 const BLOB_BYTES: usize = 32 * 1024;

@@ -11,9 +11,9 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Request, Response, Status};
 
-use crate::guard;
+use crate::auth::authorize;
 use crate::node::Node;
-use crate::peer_url;
+use crate::request::peer_url;
 use crate::status::EtcdError;
 
 /// `etcdserverpb.Cluster`.
@@ -122,7 +122,7 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberRemoveRequest>,
     ) -> Result<Response<MemberRemoveResponse>, Status> {
-        self.node.guard(&request, guard::admin)?;
+        self.node.guard(&request, authorize::admin)?;
         Err(self.remove(request.get_ref().id).to_status())
     }
 
@@ -130,7 +130,7 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberUpdateRequest>,
     ) -> Result<Response<MemberUpdateResponse>, Status> {
-        self.node.guard(&request, guard::admin)?;
+        self.node.guard(&request, authorize::admin)?;
         Ok(Response::new(self.update(request.into_inner())?))
     }
 
@@ -139,7 +139,7 @@ impl Cluster for ClusterService {
         request: Request<MemberListRequest>,
     ) -> Result<Response<MemberListResponse>, Status> {
         // AU-5
-        self.node.guard(&request, guard::user)?;
+        self.node.guard(&request, authorize::user)?;
         Ok(Response::new(MemberListResponse {
             header: Some(self.header()),
             members: self.members(),
@@ -150,7 +150,7 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberPromoteRequest>,
     ) -> Result<Response<MemberPromoteResponse>, Status> {
-        self.node.guard(&request, guard::admin)?;
+        self.node.guard(&request, authorize::admin)?;
         Err(self.promote(request.get_ref().id).to_status())
     }
 }

@@ -10,16 +10,17 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Request, Response, Status};
 
-use crate::generated::Kv;
-use crate::guard;
-use crate::node::{Node, Proposal};
-use crate::range_body::LargeRange;
-use crate::range_stream::RangeStream;
-use crate::status::EtcdError;
-use crate::wire::{
+use crate::auth::authorize;
+use crate::encode::range_body::LargeRange;
+use crate::encode::wire::{
     CompactionResponse, DeleteRangeResponse, PutResponse, RangeResponse, TxnResponse,
 };
-use crate::{convert, validate};
+use crate::generated::Kv;
+use crate::node::{Node, Proposal};
+use crate::request::convert;
+use crate::request::validate;
+use crate::service::range_stream::RangeStream;
+use crate::status::EtcdError;
 
 /// Keys that a read may touch without making others wait: some hundred microseconds' worth.
 const QUICK_KEYS_MAX: i64 = 1_000;
@@ -121,7 +122,7 @@ impl Kv for KvService {
         &self,
         request: Request<RangeRequest>,
     ) -> Result<Response<RangeResponse>, Status> {
-        self.node.guard(&request, guard::range)?;
+        self.node.guard(&request, authorize::range)?;
         if !is_quick_range(request.get_ref()) {
             let_others_run().await;
         }
@@ -134,12 +135,12 @@ impl Kv for KvService {
         &self,
         request: Request<RangeRequest>,
     ) -> Result<Response<RangeStream>, Status> {
-        self.node.guard(&request, guard::range_stream)?;
+        self.node.guard(&request, authorize::range_stream)?;
         Ok(Response::new(self.range_stream(request.into_inner())?))
     }
 
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
-        self.node.guard(&request, guard::put)?;
+        self.node.guard(&request, authorize::put)?;
         Ok(Response::new(self.put(request.into_inner())?))
     }
 
@@ -147,7 +148,7 @@ impl Kv for KvService {
         &self,
         request: Request<DeleteRangeRequest>,
     ) -> Result<Response<DeleteRangeResponse>, Status> {
-        self.node.guard(&request, guard::delete_range)?;
+        self.node.guard(&request, authorize::delete_range)?;
         if !request.get_ref().range_end.is_empty() {
             let_others_run().await;
         }
@@ -155,7 +156,7 @@ impl Kv for KvService {
     }
 
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
-        self.node.guard(&request, guard::txn)?;
+        self.node.guard(&request, authorize::txn)?;
         if !is_quick_txn(request.get_ref()) {
             let_others_run().await;
         }
@@ -166,7 +167,7 @@ impl Kv for KvService {
         &self,
         request: Request<CompactionRequest>,
     ) -> Result<Response<CompactionResponse>, Status> {
-        self.node.guard(&request, guard::admin)?;
+        self.node.guard(&request, authorize::admin)?;
         Ok(Response::new(self.compact(request.into_inner()).await?))
     }
 }

@@ -21,8 +21,8 @@ use revstore_proto::etcdserverpb::{
     ResponseHeader, TxnRequest, WatchCreateRequest,
 };
 
-use crate::header;
-use crate::wire::{
+use crate::encode::header;
+use crate::encode::wire::{
     DeleteRangeResponse, Measured, PutResponse, RangeResponse, ResponseOp, TxnResponse,
 };
 

@@ -1,17 +1,28 @@
-//! The node: what all services share.
+//! The node: the state that all services share.
+//!
+//! [`Node`] holds the engine, the limits, the alarms, users and roles, counters and the shutdown
+//! signal. It admits requests that a cluster would propose to Raft, as etcd's `EtcdServer` does.
+
+pub(crate) mod alarms;
+pub(crate) mod counters;
+pub(crate) mod identity;
+pub(crate) mod raft_index;
+pub(crate) mod shutdown;
+pub(crate) mod version;
+pub(crate) mod waker;
 
 use revstore_engine::Engine;
 use revstore_proto::etcdserverpb::ResponseHeader;
 
-use crate::alarms::{Alarm, AlarmKind, Alarms};
 use crate::auth::Auth;
-use crate::header::Headers;
-use crate::identity::Identity;
-use crate::limits::Limits;
-use crate::raft_index::RaftIndex;
-use crate::shutdown::Shutdown;
+use crate::encode::header::Headers;
+use crate::node::alarms::{Alarm, AlarmKind, Alarms};
+use crate::node::counters::Counters;
+use crate::node::identity::Identity;
+use crate::node::raft_index::RaftIndex;
+use crate::node::shutdown::Shutdown;
+use crate::request::limits::Limits;
 use crate::status::EtcdError;
-use crate::tally::Counters;
 
 /// One etcd node around one engine.
 #[derive(Debug)]

@@ -18,10 +18,10 @@ use revstore_proto::v3electionpb::{
 };
 use tonic::{Request, Response, Status};
 
-use crate::candidate::{self, Candidate, Out, Place};
-use crate::guard;
+use crate::auth::authorize;
 use crate::node::Node;
-use crate::shutdown::Begun;
+use crate::node::shutdown::Begun;
+use crate::service::concurrency::wait_queue::{self, Candidate, Out, Place};
 use crate::status::{self, EtcdError};
 
 /// `v3electionpb.Election`: who has stood in line for longest leads, and shows a value.
@@ -78,7 +78,7 @@ impl ElectionService {
     }
 
     fn leader(&self, request: &LeaderRequest) -> Result<LeaderResponse, EtcdError> {
-        let (revision, leader) = candidate::front(&self.node, &candidate::line(&request.name))?;
+        let (revision, leader) = wait_queue::front(&self.node, &wait_queue::line(&request.name))?;
         let leader = leader.ok_or(EtcdError::NoElectionLeader)?;
         Ok(response(&self.node, revision, &leader))
     }
@@ -87,7 +87,7 @@ impl ElectionService {
         self.node.guard(request, |request, sender| {
             sender
                 .access()?
-                .check_read_of(&candidate::line(&request.name))
+                .check_read_of(&wait_queue::line(&request.name))
         })
     }
 
@@ -143,7 +143,7 @@ impl Election for ElectionService {
         request: Request<CampaignRequest>,
     ) -> Result<Response<CampaignResponse>, Status> {
         let guarded = self.node.guard(&request, |request, sender| {
-            candidate::guard(&request.name, request.lease, sender)
+            wait_queue::guard(&request.name, request.lease, sender)
         });
         guarded.map_err(status::of_recipe)?;
         let elected = self.campaign(request.into_inner()).await;
@@ -156,7 +156,7 @@ impl Election for ElectionService {
     ) -> Result<Response<ProclaimResponse>, Status> {
         let guarded = self.node.guard(&request, |request, sender| {
             let lease = request.leader.as_ref().map_or(0, |leader| leader.lease);
-            guard::place(leader_key(request.leader.as_ref()), lease, sender)
+            authorize::place(leader_key(request.leader.as_ref()), lease, sender)
         });
         guarded.map_err(status::of_recipe)?;
         let proclaimed = self.proclaim(request.into_inner());
@@ -179,7 +179,7 @@ impl Election for ElectionService {
         request: Request<LeaderRequest>,
     ) -> Result<Response<Observation>, Status> {
         self.guard_line(&request).map_err(status::of_recipe)?;
-        let line = candidate::line(&request.get_ref().name);
+        let line = wait_queue::line(&request.get_ref().name);
         let observation = Observation::begin(self.node.clone(), line);
         observation.map(Response::new).map_err(status::of_recipe)
     }
@@ -189,7 +189,7 @@ impl Election for ElectionService {
         request: Request<ResignRequest>,
     ) -> Result<Response<ResignResponse>, Status> {
         let guarded = self.node.guard(&request, |request, sender| {
-            guard::place(leader_key(request.leader.as_ref()), 0, sender)
+            authorize::place(leader_key(request.leader.as_ref()), 0, sender)
         });
         guarded.map_err(status::of_recipe)?;
         let resigned = self.resign(request.into_inner());
@@ -230,7 +230,7 @@ impl Observation {
 
     /// Begins at the present, leaving out what may have been before.
     fn look_afresh(&mut self) -> Result<(), EtcdError> {
-        let (revision, leader) = candidate::front(&self.node, &self.line)?;
+        let (revision, leader) = wait_queue::front(&self.node, &self.line)?;
         self.watches = self.node.engine.watch_stream();
         let line = WatchOptions::of(self.line.clone()).from(Revision(revision.0 + 1));
         self.watches.watch(line).map_err(|_| EtcdError::Internal)?;
@@ -263,7 +263,7 @@ impl Observation {
                 continue;
             }
             let revision = events[0].kv.mod_revision();
-            match candidate::front_at(&self.node, &self.line, revision) {
+            match wait_queue::front_at(&self.node, &self.line, revision) {
                 Ok((_, leader)) => self.follow(revision, leader),
                 Err(EtcdError::Compacted) => return self.look_afresh(),
                 Err(error) => return Err(error),

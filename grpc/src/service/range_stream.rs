@@ -9,10 +9,10 @@ use futures_core::Stream;
 use revstore_engine::{KeyRange, Range, RangeResult, Revision};
 use tonic::Status;
 
-use crate::convert;
+use crate::encode::wire::{Encode, Measured, RangeStreamResponse};
 use crate::node::Node;
+use crate::request::convert;
 use crate::status::EtcdError;
-use crate::wire::{Encode, Measured, RangeStreamResponse};
 
 /// Keys in the first chunk (RG-63).
 const FIRST_CHUNK_KEYS: usize = 10;

@@ -8,7 +8,7 @@ use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, EncodeBuf, Encoder};
 use tonic_prost::ProstDecoder;
 
-use crate::wire::Encode;
+use crate::encode::wire::Encode;
 
 /// What is set aside for a message before its size is known. Most requests and replies fit, and
 /// allocators are quick with blocks of up to a KiB; tonic's default of 8 KiB is beyond that.
@@ -17,7 +17,7 @@ const BUFFER_BYTES: usize = 1024;
 /// Small messages of a stream that are ready together leave in one buffer of up to this size.
 const YIELD_BYTES: usize = 32 * 1024;
 
-/// Reads generated messages, writes those of [`wire`](crate::wire).
+/// Reads generated messages, writes those of [`wire`](crate::encode::wire).
 pub(crate) struct WireCodec<R, Q>(PhantomData<(R, Q)>);
 
 /// Writes messages of one type.

@@ -8,8 +8,8 @@ use revstore_proto::v3lockpb::lock_server::Lock;
 use revstore_proto::v3lockpb::{LockRequest, LockResponse, UnlockRequest, UnlockResponse};
 use tonic::{Request, Response, Status};
 
-use crate::candidate::{self, Candidate, Out};
 use crate::node::{Node, Proposal};
+use crate::service::concurrency::wait_queue::{self, Candidate, Out};
 use crate::status::{self, EtcdError};
 
 /// `v3lockpb.Lock`: a lock is held by who has stood in line for longest.
@@ -61,7 +61,7 @@ impl LockService {
 impl Lock for LockService {
     async fn lock(&self, request: Request<LockRequest>) -> Result<Response<LockResponse>, Status> {
         let guarded = self.node.guard(&request, |request, sender| {
-            candidate::guard(&request.name, request.lease, sender)
+            wait_queue::guard(&request.name, request.lease, sender)
         });
         guarded.map_err(status::of_recipe)?;
         let locked = self.lock(request.into_inner()).await;

@@ -14,8 +14,10 @@ use revstore_engine::{Event, Events, KeyValue, LeaseId};
 use revstore_proto::etcdserverpb as pb;
 use revstore_proto::mvccpb::event::EventType;
 
-use crate::fields::{Small, bool_len, bytes_len, delimited_len, int_len, put_bool, put_int};
-use crate::header::{EventsHeader, header_len, put_header};
+use crate::encode::fields::{
+    Small, bool_len, bytes_len, delimited_len, int_len, put_bool, put_int,
+};
+use crate::encode::header::{EventsHeader, header_len, put_header};
 
 /// Room for what a message says besides its records.
 const HEAD_BYTES: usize = 128;
@@ -530,7 +532,7 @@ mod tests {
     use revstore_proto::mvccpb;
 
     use super::*;
-    use crate::header::Headers;
+    use crate::encode::header::Headers;
 
     /// Numbers of every encoded size, and none.
     fn number() -> impl Strategy<Value = i64> {

@@ -11,7 +11,7 @@ use revstore_proto::health::{HealthCheckRequest, HealthCheckResponse};
 use tonic::{Request, Response, Status};
 
 use crate::node::Node;
-use crate::shutdown::Begun;
+use crate::node::shutdown::Begun;
 use crate::status::EtcdError;
 
 /// `grpc.health.v1.Health`, of the server as a whole: no service is ill alone (HL-1).

@@ -19,7 +19,7 @@ use revstore_proto::etcdserverpb::{
 use tonic::{Request, Response, Status};
 
 use crate::auth::Store;
-use crate::guard;
+use crate::auth::authorize;
 use crate::node::Node;
 use crate::status::EtcdError;
 
@@ -36,7 +36,7 @@ impl AuthService {
 
     /// Lets a request for an administrator through that a cluster would have to agree on.
     fn admit<T: Message>(&self, request: &Request<T>) -> Result<(), EtcdError> {
-        self.node.guard(request, guard::admin)?;
+        self.node.guard(request, authorize::admin)?;
         self.propose(request.get_ref())?;
         Ok(())
     }
@@ -167,7 +167,7 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthUserGetRequest>,
     ) -> Result<Response<AuthUserGetResponse>, Status> {
-        self.node.guard(&request, guard::user_get)?;
+        self.node.guard(&request, authorize::user_get)?;
         let request = request.get_ref();
         self.propose(request)?;
         let roles = self.node.auth.look(|store| store.roles_of(&request.name))?;
@@ -240,7 +240,7 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthRoleGetRequest>,
     ) -> Result<Response<AuthRoleGetResponse>, Status> {
-        self.node.guard(&request, guard::role_get)?;
+        self.node.guard(&request, authorize::role_get)?;
         let request = request.get_ref();
         self.propose(request)?;
         let perm =

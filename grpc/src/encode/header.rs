@@ -4,7 +4,7 @@ use bytes::BufMut;
 use revstore_engine::Revision;
 use revstore_proto::etcdserverpb::ResponseHeader;
 
-use crate::fields::{Small, delimited_len, int_len};
+use crate::encode::fields::{Small, delimited_len, int_len};
 
 /// DM-12: the term of a node that never saw a second election.
 pub(crate) const RAFT_TERM: u64 = 2;

@@ -13,14 +13,14 @@ use revstore_proto::etcdserverpb::watch_request::RequestUnion;
 use revstore_proto::etcdserverpb::{WatchCreateRequest, WatchRequest};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::convert;
+use crate::auth::authorize::{self, Credentials};
+use crate::encode::wire::{self, Encode, WatchEvents, WatchResponse};
 use crate::generated::Watch;
-use crate::guard::{self, Credentials};
 use crate::node::Node;
-use crate::nudge::Nudge;
-use crate::shutdown::Begun;
+use crate::node::shutdown::Begun;
+use crate::node::waker::Nudge;
+use crate::request::convert;
 use crate::status::{self, EtcdError};
-use crate::wire::{self, Encode, WatchEvents, WatchResponse};
 
 /// The watch id that stands for the whole stream, and for a watch that was refused (WA-4, WA-53).
 const NO_WATCH: i64 = -1;
@@ -149,7 +149,7 @@ impl WatchSession {
 
     fn create(&mut self, request: WatchCreateRequest) -> WatchResponse {
         // WA-38: what was created before auth was enabled goes on.
-        if let Err(denied) = guard::watch(&self.node, &request, &self.credentials) {
+        if let Err(denied) = authorize::watch(&self.node, &request, &self.credentials) {
             return self.refuse(status::rendering(denied));
         }
         let fragment = request.fragment;
@@ -313,7 +313,7 @@ mod tests {
     use revstore_engine::{Engine, Event};
 
     use super::*;
-    use crate::header::Headers;
+    use crate::encode::header::Headers;
 
     const BYTES_MAX: usize = 1000;
 

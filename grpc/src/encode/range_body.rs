@@ -17,7 +17,7 @@ use http_body::{Body, Frame};
 use revstore_engine::KeyValue;
 use tonic::Status;
 
-use crate::wire::RangeResponse;
+use crate::encode::wire::RangeResponse;
 
 /// From how many bytes on a response counts as large.
 const LARGE_BYTES_MIN: usize = 64 * 1024;
@@ -179,7 +179,7 @@ mod tests {
     use revstore_engine::{Engine, KeyRange, Range};
 
     use super::*;
-    use crate::wire::Encode;
+    use crate::encode::wire::Encode;
 
     fn response(value_sizes: &[usize]) -> RangeResponse {
         let engine = Engine::builder().build();

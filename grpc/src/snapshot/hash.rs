@@ -6,7 +6,7 @@ use prost::Message;
 use revstore_engine::{History, KeyValue};
 use revstore_proto::mvccpb;
 
-use crate::wire::{Encode, Pair};
+use crate::encode::wire::{Encode, Pair};
 
 /// What every hash begins with: the name of the bucket that etcd keeps its keys in (HK-1).
 const BUCKET: &[u8] = b"key";

@@ -14,12 +14,12 @@ use revstore_proto::etcdserverpb::{
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::{Extensions, Request};
 
+use crate::auth::client_name::CertifiedName;
 use crate::auth::{Access, Claim};
-use crate::certified::CertifiedName;
-use crate::convert::SMALLEST_KEY;
 use crate::node::Node;
+use crate::request::convert::SMALLEST_KEY;
+use crate::request::validate;
 use crate::status::EtcdError;
-use crate::validate;
 
 /// Where a token may stand (AU-4).
 const TOKEN_NAMES: [&str; 2] = ["token", "authorization"];

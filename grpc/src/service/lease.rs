@@ -14,10 +14,10 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::convert;
-use crate::guard::{self, Credentials};
+use crate::auth::authorize::{self, Credentials};
+use crate::node::shutdown::Begun;
 use crate::node::{Node, Proposal};
-use crate::shutdown::Begun;
+use crate::request::convert;
 use crate::status::EtcdError;
 
 /// `etcdserverpb.Lease`.
@@ -96,7 +96,7 @@ impl Lease for LeaseService {
         &self,
         request: Request<LeaseGrantRequest>,
     ) -> Result<Response<LeaseGrantResponse>, Status> {
-        self.node.guard(&request, guard::user)?;
+        self.node.guard(&request, authorize::user)?;
         Ok(Response::new(self.grant(request.into_inner())?))
     }
 
@@ -105,7 +105,7 @@ impl Lease for LeaseService {
         request: Request<LeaseRevokeRequest>,
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
         self.node.guard(&request, |request, sender| {
-            guard::lease_revoke(request.id, sender)
+            authorize::lease_revoke(request.id, sender)
         })?;
         Ok(Response::new(self.revoke(request.into_inner())?))
     }
@@ -128,7 +128,7 @@ impl Lease for LeaseService {
         &self,
         request: Request<LeaseTimeToLiveRequest>,
     ) -> Result<Response<LeaseTimeToLiveResponse>, Status> {
-        self.node.guard(&request, guard::lease_time_to_live)?;
+        self.node.guard(&request, authorize::lease_time_to_live)?;
         Ok(Response::new(self.time_to_live(request.into_inner())))
     }
 
@@ -136,7 +136,7 @@ impl Lease for LeaseService {
         &self,
         request: Request<LeaseLeasesRequest>,
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
-        self.node.guard(&request, guard::lease_leases)?;
+        self.node.guard(&request, authorize::lease_leases)?;
         Ok(Response::new(self.leases()))
     }
 }
@@ -153,7 +153,7 @@ pub(crate) struct KeepAlives {
 
 impl KeepAlives {
     fn renew(&self, request: LeaseKeepAliveRequest) -> Result<LeaseKeepAliveResponse, EtcdError> {
-        guard::keep_alive(&self.node, request.id, &self.credentials)?;
+        authorize::keep_alive(&self.node, request.id, &self.credentials)?;
         // DM-26: from before the renewal.
         let header = self.node.current_header();
         let lease = LeaseId::new(request.id);

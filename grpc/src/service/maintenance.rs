@@ -14,13 +14,15 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Request, Response, Status};
 
-use crate::alarms::{Alarm, AlarmKind};
-use crate::guard;
-use crate::header::RAFT_TERM;
+use crate::auth::authorize;
+use crate::encode::header::RAFT_TERM;
 use crate::node::Node;
+use crate::node::alarms::{Alarm, AlarmKind};
+use crate::node::version;
 use crate::snapshot::SnapshotStream;
+use crate::snapshot::hash;
+use crate::status;
 use crate::status::EtcdError;
-use crate::{hash, status, version};
 
 /// HK-4: the mark of a store that was never compacted.
 const NEVER_COMPACTED: i64 = -1;
@@ -38,7 +40,7 @@ impl MaintenanceService {
 
     /// AU-6: only for administrators, and told as etcd tells it here.
     fn guard_untranslated<T>(&self, request: &Request<T>) -> Result<(), Status> {
-        let admitted = self.node.guard(request, guard::admin);
+        let admitted = self.node.guard(request, authorize::admin);
         admitted.map_err(status::untranslated)
     }
 
@@ -202,7 +204,7 @@ impl Maintenance for MaintenanceService {
         &self,
         request: Request<AlarmRequest>,
     ) -> Result<Response<AlarmResponse>, Status> {
-        self.node.guard(&request, guard::alarm)?;
+        self.node.guard(&request, authorize::alarm)?;
         Ok(Response::new(self.alarm(request.into_inner())))
     }
 
@@ -210,7 +212,7 @@ impl Maintenance for MaintenanceService {
         &self,
         request: Request<StatusRequest>,
     ) -> Result<Response<StatusResponse>, Status> {
-        self.node.guard(&request, guard::admin)?;
+        self.node.guard(&request, authorize::admin)?;
         Ok(Response::new(self.status()))
     }
 
@@ -253,7 +255,7 @@ impl Maintenance for MaintenanceService {
         &self,
         request: Request<MoveLeaderRequest>,
     ) -> Result<Response<MoveLeaderResponse>, Status> {
-        self.node.guard(&request, guard::admin)?;
+        self.node.guard(&request, authorize::admin)?;
         Ok(Response::new(
             self.move_leader(request.get_ref().target_id)?,
         ))
@@ -263,7 +265,7 @@ impl Maintenance for MaintenanceService {
         &self,
         request: Request<DowngradeRequest>,
     ) -> Result<Response<DowngradeResponse>, Status> {
-        self.node.guard(&request, guard::admin)?;
+        self.node.guard(&request, authorize::admin)?;
         Ok(Response::new(self.downgrade(request.get_ref())?))
     }
 }

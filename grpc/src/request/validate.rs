@@ -9,7 +9,7 @@ use revstore_proto::etcdserverpb::{
     DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
 };
 
-use crate::convert::FROM_KEY_END;
+use crate::request::convert::FROM_KEY_END;
 use crate::status::EtcdError;
 
 /// RG-6, RG-44, RG-45.

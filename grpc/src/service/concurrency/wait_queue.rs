@@ -14,7 +14,7 @@ use revstore_engine::{
     RECORD_OVERHEAD_BYTES, Range, Relation, Revision, SortBy, SortOrder, Txn, WatchOptions,
 };
 
-use crate::guard::{self, Sender};
+use crate::auth::authorize::{self, Sender};
 use crate::node::{Node, Proposal};
 use crate::status::EtcdError;
 
@@ -31,7 +31,7 @@ pub(crate) fn line(name: &[u8]) -> KeyRange {
 /// What it takes to stand in line under a name.
 pub(crate) fn guard(name: &[u8], lease: i64, sender: &Sender<'_>) -> Result<(), EtcdError> {
     let key = LeaseId::new(lease).map(|lease| key(name, lease));
-    guard::stand_in_line(&line(name), key.as_deref(), lease, sender)
+    authorize::stand_in_line(&line(name), key.as_deref(), lease, sender)
 }
 
 /// The one in front of a line, and the revision at which it was looked for.
