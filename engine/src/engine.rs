@@ -6,11 +6,11 @@ use bytes::Bytes;
 
 use crate::compaction::Compaction;
 use crate::error::{CompactError, LeaseError, PutError, ReadError, TxnError, WatchError};
+use crate::history::{KeyValue, LeaseId};
 use crate::key::KeyRange;
 use crate::lease::{LeaseCounts, LeaseGrant, LeaseStatus};
 use crate::options::EngineBuilder;
 use crate::read::{Range, RangeResult};
-use crate::record::{KeyValue, LeaseId};
 use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::Arc;

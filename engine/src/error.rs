@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::record::LeaseId;
+use crate::history::LeaseId;
 use crate::revision::Revision;
 
 /// Why a read has no answer.

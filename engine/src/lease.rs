@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::entry::Entry;
 use crate::error::LeaseError;
-use crate::record::LeaseId;
+use crate::history::Entry;
+use crate::history::LeaseId;
 use crate::sync::{Mutex, Rank};
 
 /// The largest time to live that may be asked for, in seconds (LE-2).

@@ -26,54 +26,52 @@
 //! the invariants in `ARCHITECTURE.md`.
 //!
 //! # Reading the source
-//! `commit.rs` is the heart: store, publish, notify. `txn.rs` decides what a commit does, `read.rs`
-//! reads without it. Below them stand `index.rs` (over `tree.rs` and `sorted.rs`), `entry.rs` (a key and its versions),
-//! `record.rs` (one version), both over `thin.rs`, and `log.rs` (all changes in order). `watch/` follows the log,
-//! `compaction.rs` shortens it, `lease.rs` and `duties.rs` act when the clock says so.
+//! `txn/commit.rs` is the heart: store, publish, notify.
+//!
+//! | folder or file | contains |
+//! |---|---|
+//! | `engine.rs`, `options.rs` | the public handle, and how it is built |
+//! | `txn/` | writes: transactions decide what changes, a commit numbers and publishes it |
+//! | `read.rs` | reads: ranges at any kept revision |
+//! | `history/` | records, the versions of a key, the log of all changes |
+//! | `index/` | the ordered map from key to versions |
+//! | `watch/` | the hub, the watch streams, the index of watched ranges |
+//! | `compaction/` | removal of history, what holds it back, automatic compaction |
+//! | `lease.rs`, `clock.rs` | leases; time |
+//! | `memory/` | the allocations behind records and entries, with nearly all unsafe code |
+//! | `sync.rs`, `fault.rs` | locks with ranks; the mutations that loom models must detect |
 
 mod clock;
-mod commit;
 mod compaction;
-mod duties;
 mod engine;
-mod entry;
 mod error;
 mod fault;
+mod history;
 mod index;
 mod key;
 mod lease;
-mod list;
-mod log;
+mod memory;
 mod options;
-mod pins;
-#[cfg_attr(loom, path = "heap.rs")]
-mod pool;
 mod read;
-mod record;
 mod revision;
-mod sequence;
-mod sorted;
 mod store;
 mod sync;
-mod thin;
-mod tree;
 mod txn;
 mod watch;
 
 #[cfg(not(loom))]
 pub use clock::SystemClock;
 pub use clock::{Clock, ManualClock, Timed};
-pub use compaction::Compaction;
-pub use duties::AutoCompaction;
+pub use compaction::{AutoCompaction, Compaction};
 pub use engine::{Engine, History, Stats};
 pub use error::{CompactError, LeaseError, PutError, ReadError, TxnError, WatchError};
 #[cfg(loom)]
 pub use fault::Fault;
+pub use history::{KeyValue, LeaseId, PUT_BYTES_MAX, RECORD_OVERHEAD_BYTES};
 pub use key::KeyRange;
 pub use lease::{LEASE_TTL_MAX_SECONDS, LeaseCounts, LeaseGrant, LeaseStatus};
 pub use options::EngineBuilder;
 pub use read::{Filter, Range, RangeResult, SortBy, SortOrder};
-pub use record::{KeyValue, LeaseId, PUT_BYTES_MAX, RECORD_OVERHEAD_BYTES};
 pub use revision::{Position, Revision};
 pub use txn::{
     Compare, CompareTarget, DeleteResult, Op, OpResult, Put, PutLease, PutResult, Relation, Txn,

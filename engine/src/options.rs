@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::duties::AutoCompaction;
+use crate::compaction::AutoCompaction;
 use crate::engine::Engine;
 use crate::fault::Faults;
 use crate::revision::Revision;

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use crate::error::ReadError;
 use crate::fault::Fault;
+use crate::history::KeyValue;
 use crate::key::KeyRange;
-use crate::record::KeyValue;
 use crate::revision::{Position, Revision};
 use crate::store::Store;
 

@@ -1,16 +1,16 @@
 //! The store: everything that the threads of one engine share.
 
 use crate::clock::Clock;
-use crate::commit::Committed;
-use crate::duties::Duties;
+use crate::compaction::Duties;
+use crate::compaction::Pins;
 use crate::fault::{Fault, Faults};
+use crate::history::Log;
 use crate::index::Index;
 use crate::lease::Lessor;
-use crate::log::Log;
 use crate::options::Options;
-use crate::pins::Pins;
 use crate::revision::{CompactedRevision, CurrentRevision};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Rank};
+use crate::txn::Committed;
 use crate::watch::Hub;
 
 #[derive(Debug)]

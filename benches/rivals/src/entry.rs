@@ -7,7 +7,7 @@ use std::fmt;
 use parking_lot::Mutex;
 use triomphe::ThinArc;
 
-use crate::sorted::Keyed;
+use crate::sorted_node::Keyed;
 
 /// Bytes in every value, and in what a version says besides.
 const VALUE_BYTES: usize = 256;

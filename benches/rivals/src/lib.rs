@@ -5,10 +5,15 @@
 
 mod entry;
 mod maps;
-#[path = "../../../engine/src/sorted.rs"]
-mod sorted;
-#[path = "../../../engine/src/tree.rs"]
+#[path = "../../../engine/src/index/sorted_node.rs"]
+mod sorted_node;
+#[path = "../../../engine/src/index/tree.rs"]
 mod tree;
+
+/// The names under which the engine's sources look for what a tree holds.
+mod history {
+    pub(crate) use crate::entry::Entry;
+}
 
 pub use entry::Entry;
 pub use maps::{ALL, Ordered};

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use crate::record::KeyValue;
+use crate::history::KeyValue;
 use crate::sync::Arc;
 
 /// Something that happened to a key.

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use super::events::Events;
-use super::ranges::{Slot, WatchedRanges};
+use super::interest::{InterestIndex, WatchIndex};
 use super::stream::{Filters, Serial};
 use crate::fault::Fault;
+use crate::history::KeyValue;
 use crate::key::KeyRange;
-use crate::record::KeyValue;
 use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::{Arc, AtomicWaker, Mutex, Rank};
@@ -37,12 +37,12 @@ pub(crate) struct Hub {
 struct State {
     dispatched: Revision,
     watches: Vec<Option<Watch>>,
-    free: Vec<Slot>,
-    ranges: WatchedRanges,
+    free: Vec<WatchIndex>,
+    ranges: InterestIndex,
     /// Watches that want to hear of progress.
     progress_watches: usize,
     /// Watches that were handed something in the revision under way.
-    touched: Vec<Slot>,
+    touched: Vec<WatchIndex>,
     /// Which of its records the last of them was handed.
     same: Vec<usize>,
     /// The records of the dispatch step under way.
@@ -117,7 +117,7 @@ pub(super) struct Lagging {
 /// What a new watch is told.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Registered {
-    pub(super) slot: Slot,
+    pub(super) slot: WatchIndex,
     /// The current revision at the moment of registration.
     pub(super) revision: Revision,
     /// Whether its reader must catch up first.
@@ -130,7 +130,7 @@ impl Hub {
             dispatched: start,
             watches: Vec::new(),
             free: Vec::new(),
-            ranges: WatchedRanges::default(),
+            ranges: InterestIndex::default(),
             progress_watches: 0,
             touched: Vec::new(),
             same: Vec::new(),
@@ -198,7 +198,7 @@ impl Hub {
 
     /// Makes a watch synced that has read the log up to but without `position`; refuses if events at
     /// or behind it were dispatched already, and are to be read from the log too.
-    pub(super) fn join(&self, store: &Store, slot: Slot, position: Revision) -> bool {
+    pub(super) fn join(&self, store: &Store, slot: WatchIndex, position: Revision) -> bool {
         let mut state = self.state.lock();
         if state.dispatched >= position && !store.faults.has(Fault::JoinBlindly) {
             return false;
@@ -210,7 +210,7 @@ impl Hub {
         true
     }
 
-    pub(super) fn remove(&self, slots: impl IntoIterator<Item = Slot>) {
+    pub(super) fn remove(&self, slots: impl IntoIterator<Item = WatchIndex>) {
         let mut state = self.state.lock();
         for slot in slots {
             if let Some(watch) = state.watches[slot].take() {
@@ -227,7 +227,7 @@ impl Hub {
         &self,
         store: &Store,
         stream: &Arc<Shared>,
-        slots: impl IntoIterator<Item = Slot>,
+        slots: impl IntoIterator<Item = WatchIndex>,
         before: Serial,
     ) {
         let mut wake = Vec::new();

@@ -12,7 +12,7 @@
 
 mod events;
 mod hub;
-mod ranges;
+mod interest;
 mod stream;
 
 pub use events::{Event, Events};

@@ -14,11 +14,11 @@ use futures_core::Stream;
 use super::WatchEnd;
 use super::events::Events;
 use super::hub::{Item, Lagging, NewWatch, Shared};
-use super::ranges::Slot;
+use super::interest::WatchIndex;
 use crate::error::WatchError;
 use crate::fault::Fault;
+use crate::history::KeyValue;
 use crate::key::KeyRange;
-use crate::record::KeyValue;
 use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::{self, Arc};
@@ -232,7 +232,7 @@ enum State {
 #[derive(Debug)]
 struct Watch {
     id: WatchId,
-    slot: Slot,
+    slot: WatchIndex,
     range: KeyRange,
     filters: Filters,
     prev_kv: bool,

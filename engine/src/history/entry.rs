@@ -8,12 +8,12 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 
-use crate::record::{Header, KeyValue};
+use super::record::{Header, KeyValue};
+use super::sequence::Sequence;
+use crate::index::Keyed;
+use crate::memory::{AtomicThin, Thin};
 use crate::revision::{Position, Revision};
-use crate::sequence::Sequence;
-use crate::sorted::Keyed;
 use crate::sync::{Mutex, MutexGuard, Rank};
-use crate::thin::{Slot, Thin};
 
 /// Versions that one cut removes at most. A key that was written often is in the log often, and so
 /// is cut again.
@@ -34,7 +34,7 @@ pub(crate) struct Entry(Thin<Shared>);
 pub(crate) struct Shared {
     /// The newest version stands apart: most reads want it, and find it without another step. Changed
     /// only with `older` locked; closed when the entry is retired.
-    newest: Slot<Header>,
+    newest: AtomicThin<Header>,
     /// Rank `Entry`. The other versions; there are none without a newest one. Held for a search, a
     /// push or a cut, never while anything is copied or freed.
     older: Mutex<Sequence>,
@@ -67,7 +67,7 @@ impl Removed {
 impl Entry {
     pub(crate) fn new(key: &[u8]) -> Self {
         let shared = Shared {
-            newest: Slot::new(),
+            newest: AtomicThin::new(),
             older: Mutex::new(Rank::Entry, Sequence::new()),
         };
         Self(Thin::new(shared, 0, [key, &[]]))
@@ -215,7 +215,7 @@ impl Entry {
         drop((self.newest_slot().take_and_close(), older));
     }
 
-    fn newest_slot(&self) -> &Slot<Header> {
+    fn newest_slot(&self) -> &AtomicThin<Header> {
         &self.0.header().newest
     }
 
@@ -285,7 +285,7 @@ impl Ord for Entry {
 #[cfg(test)]
 mod tests {
     use super::{CUT_VERSIONS_MAX, Entry, Removed};
-    use crate::record::{Draft, Guess, KeyValue};
+    use crate::history::{Guess, KeyValue, PendingRecord};
     use crate::revision::Revision;
 
     /// Puts at the positive revisions, deletions at the negated ones.
@@ -297,7 +297,7 @@ mod tests {
             entry.push(if *change < 0 {
                 KeyValue::tombstone(entry.clone(), position)
             } else {
-                let draft = Draft::new(entry.clone(), b"v", Guess::First);
+                let draft = PendingRecord::new(entry.clone(), b"v", Guess::First);
                 draft.finish(&entry, position, previous.as_ref(), None)
             });
         }

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use crate::record::KeyValue;
+use super::sequence::Sequence;
+use crate::history::KeyValue;
 use crate::revision::{Position, Revision};
-use crate::sequence::Sequence;
 use crate::sync::{Rank, RwLock};
 
 /// Records in one segment: what a slot of the pool has room for. Small under loom, so that models cross a boundary.
@@ -91,8 +91,7 @@ mod tests {
     use std::ops::ControlFlow;
 
     use super::Log;
-    use crate::entry::Entry;
-    use crate::record::KeyValue;
+    use crate::history::{Entry, KeyValue};
     use crate::revision::{Position, Revision};
 
     #[expect(clippy::cast_possible_wrap, reason = "a small constant")]

@@ -2,10 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use crate::entry::{Entry, Removed};
 use crate::error::CompactError;
 use crate::fault::Fault;
-use crate::record::KeyValue;
+use crate::history::{Entry, KeyValue, Removed};
 use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::key::KeyRange;
 
 /// Where a watch is kept in the hub.
-pub(super) type Slot = usize;
+pub(super) type WatchIndex = usize;
 
 /// The ranges of all watches.
 ///
@@ -16,8 +16,8 @@ pub(super) type Slot = usize;
 /// knows the largest end below it, so that asking costs O(log n + found) and not a look at every
 /// range. Watches of the same range share a node.
 #[derive(Debug, Default)]
-pub(super) struct WatchedRanges {
-    keys: HashMap<Bytes, Vec<Slot>>,
+pub(super) struct InterestIndex {
+    keys: HashMap<Bytes, Vec<WatchIndex>>,
     root: Link,
     /// State of the generator of priorities; any sequence will do that is not in key order.
     priority: u64,
@@ -29,7 +29,7 @@ type Link = Option<Box<Node>>;
 struct Node {
     start: Bytes,
     end: End,
-    slots: Vec<Slot>,
+    slots: Vec<WatchIndex>,
     /// The largest end in this subtree.
     max_end: End,
     priority: u64,
@@ -62,8 +62,8 @@ fn bounds(range: &KeyRange) -> Result<(&Bytes, End), &Bytes> {
     }
 }
 
-impl WatchedRanges {
-    pub(super) fn insert(&mut self, range: &KeyRange, slot: Slot) {
+impl InterestIndex {
+    pub(super) fn insert(&mut self, range: &KeyRange, slot: WatchIndex) {
         match bounds(range) {
             Err(key) => self.keys.entry(key.clone()).or_default().push(slot),
             Ok((start, end)) => {
@@ -73,7 +73,7 @@ impl WatchedRanges {
         }
     }
 
-    pub(super) fn remove(&mut self, range: &KeyRange, slot: Slot) {
+    pub(super) fn remove(&mut self, range: &KeyRange, slot: WatchIndex) {
         match bounds(range) {
             Err(key) => {
                 if let Some(slots) = self.keys.get_mut(key) {
@@ -88,7 +88,7 @@ impl WatchedRanges {
     }
 
     /// Shows each watch whose range holds `key`.
-    pub(super) fn visit(&self, key: &[u8], mut visit: impl FnMut(Slot)) {
+    pub(super) fn visit(&self, key: &[u8], mut visit: impl FnMut(WatchIndex)) {
         if !self.keys.is_empty()
             && let Some(slots) = self.keys.get(key)
         {
@@ -105,13 +105,13 @@ impl WatchedRanges {
     }
 }
 
-fn forget(slots: &mut Vec<Slot>, slot: Slot) {
+fn forget(slots: &mut Vec<WatchIndex>, slot: WatchIndex) {
     if let Some(at) = slots.iter().position(|one| *one == slot) {
         slots.swap_remove(at);
     }
 }
 
-fn visit_holding(link: &Link, key: &[u8], visit: &mut impl FnMut(Slot)) {
+fn visit_holding(link: &Link, key: &[u8], visit: &mut impl FnMut(WatchIndex)) {
     let Some(node) = link else { return };
     if !node.max_end.is_behind(key) {
         return;
@@ -125,7 +125,7 @@ fn visit_holding(link: &Link, key: &[u8], visit: &mut impl FnMut(Slot)) {
     }
 }
 
-fn insert(link: &mut Link, start: &Bytes, end: End, slot: Slot, priority: u64) {
+fn insert(link: &mut Link, start: &Bytes, end: End, slot: WatchIndex, priority: u64) {
     let Some(node) = link else {
         let (max_end, start) = (end.clone(), start.clone());
         let slots = vec![slot];
@@ -167,7 +167,7 @@ fn insert(link: &mut Link, start: &Bytes, end: End, slot: Slot, priority: u64) {
     refresh(link);
 }
 
-fn remove(link: &mut Link, start: &Bytes, end: &End, slot: Slot) {
+fn remove(link: &mut Link, start: &Bytes, end: &End, slot: WatchIndex) {
     let Some(node) = link else { return };
     match start.cmp(&node.start).then_with(|| end.cmp(&node.end)) {
         Ordering::Less => remove(&mut node.left, start, end, slot),
@@ -245,7 +245,7 @@ fn refresh(link: &mut Link) {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Link, Slot, WatchedRanges};
+    use super::{InterestIndex, Link, WatchIndex};
     use crate::key::KeyRange;
 
     fn range() -> impl Strategy<Value = KeyRange> {
@@ -271,8 +271,8 @@ mod tests {
         fn asking_finds_just_the_ranges_that_hold_the_key(
             steps in proptest::collection::vec((range(), any::<bool>()), 0..120),
         ) {
-            let mut ranges = WatchedRanges::default();
-            let mut model: Vec<(Slot, KeyRange)> = Vec::new();
+            let mut ranges = InterestIndex::default();
+            let mut model: Vec<(WatchIndex, KeyRange)> = Vec::new();
             for (slot, (range, add)) in steps.into_iter().enumerate() {
                 if add || model.is_empty() {
                     ranges.insert(&range, slot);
@@ -288,7 +288,7 @@ mod tests {
                 ranges.visit(key, |slot| found.push(slot));
                 found.sort_unstable();
                 let holding = model.iter().filter(|(_, range)| range.contains(key));
-                let mut expected: Vec<Slot> = holding.map(|(slot, _)| *slot).collect();
+                let mut expected: Vec<WatchIndex> = holding.map(|(slot, _)| *slot).collect();
                 expected.sort_unstable();
                 prop_assert_eq!(found, expected);
             }
@@ -297,12 +297,12 @@ mod tests {
 
     #[test]
     fn nested_ranges_in_order_do_not_make_a_deep_tree() {
-        let mut ranges = WatchedRanges::default();
+        let mut ranges = InterestIndex::default();
         for slot in 0..4096_u32 {
             let (start, end) = (slot.to_be_bytes(), (100_000 - slot).to_be_bytes());
             ranges.insert(
                 &KeyRange::within(start.to_vec(), end.to_vec()),
-                slot as Slot,
+                slot as WatchIndex,
             );
         }
         assert!(check_heap(&ranges.root) < 64);

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 
-use crate::commit::{PreparedPut, Writer};
+use super::commit::{PreparedPut, Writer};
+use crate::compaction::Pin;
 use crate::error::{PutError, ReadError, TxnError};
+use crate::history::{KeyValue, LeaseId, PUT_BYTES_MAX};
 use crate::key::KeyRange;
-use crate::pins::Pin;
 use crate::read::{Range, RangeResult};
-use crate::record::{KeyValue, LeaseId, PUT_BYTES_MAX};
 use crate::revision::{Position, Revision};
 use crate::store::Store;
 

@@ -2,15 +2,19 @@
 //!
 //! Everything that knows how the ordered map is made and locked is in this file and `tree.rs`.
 
+mod sorted_node;
+mod tree;
+
 use std::ops::ControlFlow;
 
-use crate::entry::{Entry, Removed};
 use crate::fault::{Fault, Faults};
+use crate::history::{Entry, KeyValue, Removed};
 use crate::key::KeyRange;
-use crate::record::KeyValue;
 use crate::revision::{Position, Revision};
 use crate::sync::{Rank, RwLock};
-use crate::tree::Tree;
+
+pub(crate) use sorted_node::Keyed;
+use tree::Tree;
 
 /// Entries that a scan looks at before it lets writers in.
 const SCAN_STEP_ENTRIES: usize = 64;
@@ -228,8 +232,8 @@ mod tests {
     use std::ops::ControlFlow;
 
     use super::{Index, SCAN_STEP_ENTRIES};
-    use crate::entry::Entry;
     use crate::fault::Faults;
+    use crate::history::Entry;
     use crate::key::KeyRange;
     use crate::revision::Revision;
 

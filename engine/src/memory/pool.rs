@@ -376,25 +376,25 @@ mod tests {
         assert_eq!(class_of(Layout::new::<u128>()), None);
     }
 
-    struct Slot {
+    struct Allocation {
         memory: NonNull<u8>,
         class: usize,
         mark: u8,
     }
 
-    fn take(pool: &Pool, bytes: usize, mark: u8) -> Slot {
+    fn take(pool: &Pool, bytes: usize, mark: u8) -> Allocation {
         let class = class_of(layout(bytes)).expect("a small size");
         let memory = pool.allocate(class, layout(bytes));
         // SAFETY: the slot is this test's alone.
         unsafe { memory.write_bytes(mark, slot_bytes(class)) };
-        Slot {
+        Allocation {
             memory,
             class,
             mark,
         }
     }
 
-    fn give_back(pool: &Pool, slot: &Slot) {
+    fn give_back(pool: &Pool, slot: &Allocation) {
         let len = slot_bytes(slot.class);
         // SAFETY: it was written whole when it was taken.
         let bytes = unsafe { std::slice::from_raw_parts(slot.memory.as_ptr(), len) };

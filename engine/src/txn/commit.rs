@@ -2,10 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use crate::entry::Entry;
 use crate::fault::Fault;
+use crate::history::{Entry, Guess, KeyValue, LeaseId, PendingRecord};
 use crate::key::KeyRange;
-use crate::record::{Draft, Guess, KeyValue, LeaseId};
 use crate::revision::{Position, Revision};
 use crate::store::Store;
 
@@ -20,7 +19,7 @@ pub(crate) struct Committed<T> {
 /// A put whose value is copied and whose key is looked up before the sequencer is locked.
 #[derive(Debug)]
 pub(crate) struct PreparedPut {
-    draft: Draft,
+    draft: PendingRecord,
     /// Whether the entry of the draft was found in the index; it may have been retired since.
     found: bool,
 }
@@ -94,7 +93,7 @@ impl Store {
             (false, false) => Guess::First,
         };
         PreparedPut {
-            draft: Draft::new(entry, value, guess),
+            draft: PendingRecord::new(entry, value, guess),
             found,
         }
     }
@@ -152,7 +151,7 @@ impl<'a> Writer<'a> {
 
     /// Where a put writes to. An entry that was retired since it was found would swallow the write, so
     /// the key then gets a new one.
-    fn entry_for(&self, draft: &Draft, found: bool) -> Entry {
+    fn entry_for(&self, draft: &PendingRecord, found: bool) -> Entry {
         let index = &self.store.index;
         if !found {
             return index.get_or_insert(draft.entry());

@@ -16,7 +16,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use crate::pool;
+use crate::memory::pool;
 use crate::sync::{AtomicPtr, Ordering, ReferenceCount, fence};
 
 /// The most bytes that one allocation can have behind its header.
@@ -204,13 +204,13 @@ impl<H: fmt::Debug> fmt::Debug for Thin<H> {
 /// A place for one handle, which can be looked at without a lock.
 ///
 /// A slot is empty, holds a handle, or is closed for good.
-pub(crate) struct Slot<H> {
-    /// Null, [`Slot::CLOSED`], or the pointer of a handle that the slot owns.
+pub(crate) struct AtomicThin<H> {
+    /// Null, [`AtomicThin::CLOSED`], or the pointer of a handle that the slot owns.
     place: AtomicPtr<Inner<H>>,
     _owned: PhantomData<Thin<H>>,
 }
 
-impl<H> Slot<H> {
+impl<H> AtomicThin<H> {
     /// No allocation is here: the pointer is aligned for `Inner` and in the page that nobody has.
     const CLOSED: *mut Inner<H> = NonNull::dangling().as_ptr();
 
@@ -224,7 +224,7 @@ impl<H> Slot<H> {
     /// What the slot holds, without counting a reference.
     ///
     /// # Safety
-    /// For as long as the caller has it, nobody may drop what [`Slot::replace`] took out of the slot
+    /// For as long as the caller has it, nobody may drop what [`AtomicThin::replace`] took out of the slot
     /// after this looked.
     pub(crate) unsafe fn peek(&self) -> Option<ManuallyDrop<Thin<H>>> {
         // Acquire: pairs with the Release in `replace`. With Relaxed the pointer could be seen before
@@ -278,15 +278,15 @@ impl<H> Slot<H> {
     }
 }
 
-impl<H> Drop for Slot<H> {
+impl<H> Drop for AtomicThin<H> {
     fn drop(&mut self) {
         drop(self.take_and_close());
     }
 }
 
-impl<H> fmt::Debug for Slot<H> {
+impl<H> fmt::Debug for AtomicThin<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot").finish_non_exhaustive()
+        f.debug_struct("AtomicThin").finish_non_exhaustive()
     }
 }
 
@@ -294,7 +294,7 @@ impl<H> fmt::Debug for Slot<H> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::{BYTES_MAX, Slot, Thin};
+    use super::{AtomicThin, BYTES_MAX, Thin};
 
     /// Counts how often it is dropped.
     struct Counted<'a>(&'a AtomicUsize);
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn a_slot_owns_what_is_in_it() {
         let drops = AtomicUsize::new(0);
-        let slot = Slot::new();
+        let slot = AtomicThin::new();
         assert!(
             slot.replace(Some(Thin::new(Counted(&drops), 0, [b"a", b""])))
                 .is_none()
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_closed_slot_is_neither_filled_nor_dropped() {
-        let slot: Slot<String> = Slot::new();
+        let slot: AtomicThin<String> = AtomicThin::new();
         slot.close();
         assert!(slot.is_closed());
         // SAFETY: nobody else has the slot.

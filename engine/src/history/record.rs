@@ -3,9 +3,9 @@
 use std::fmt;
 use std::num::NonZeroI64;
 
-use crate::entry::Entry;
+use crate::history::Entry;
+use crate::memory::{BYTES_MAX, Thin};
 use crate::revision::{Position, Revision};
-use crate::thin::{self, Thin};
 use bytes::Bytes;
 
 /// The name of a lease: any 64-bit number except 0, negative ones included (LE-3).
@@ -311,7 +311,7 @@ impl From<KeyValue> for Thin<Header> {
 }
 
 /// The most bytes that a key or a value can have: a little less than 1 GiB.
-pub const PUT_BYTES_MAX: usize = thin::BYTES_MAX - 64;
+pub const PUT_BYTES_MAX: usize = BYTES_MAX - 64;
 
 /// What each record counts for beside its key and its value: its header and numbers, and its places
 /// in the key's history and in the log.
@@ -361,7 +361,7 @@ impl AsRef<[u8]> for KeyOwner {
 /// A record that nobody else can see yet: the value is copied before the sequencer is locked, the
 /// numbers are filled in under it.
 #[derive(Debug)]
-pub(crate) struct Draft(KeyValue);
+pub(crate) struct PendingRecord(KeyValue);
 
 /// What is known of a record before it gets its numbers. A wrong guess costs a copy.
 #[derive(Clone, Copy, Debug)]
@@ -374,7 +374,7 @@ pub(crate) enum Guess {
     WithLease,
 }
 
-impl Draft {
+impl PendingRecord {
     pub(crate) fn new(entry: Entry, value: &[u8], guess: Guess) -> Self {
         let shape = match guess {
             Guess::First => Shape::First,
@@ -433,8 +433,8 @@ impl Draft {
 
 #[cfg(test)]
 mod tests {
-    use super::{Draft, Guess, KeyValue, LeaseId, Numbers, Shape};
-    use crate::entry::Entry;
+    use super::{Guess, KeyValue, LeaseId, Numbers, PendingRecord, Shape};
+    use crate::history::Entry;
     use crate::revision::{Position, Revision};
 
     fn record(
@@ -443,7 +443,7 @@ mod tests {
         previous: Option<&KeyValue>,
         lease: Option<LeaseId>,
     ) -> KeyValue {
-        let draft = Draft::new(entry.clone(), b"v", Guess::First);
+        let draft = PendingRecord::new(entry.clone(), b"v", Guess::First);
         draft.finish(entry, Revision(main).start(), previous, lease)
     }
 
@@ -498,7 +498,7 @@ mod tests {
         for guess in [Guess::First, Guess::WithoutLease, Guess::WithLease] {
             for previous in [None, Some(&first), Some(&many)] {
                 for (sub, lease) in [(0, None), (7, None), (0, LeaseId::new(-1))] {
-                    let draft = Draft::new(entry.clone(), b"value", guess);
+                    let draft = PendingRecord::new(entry.clone(), b"value", guess);
                     let record = draft.finish(&entry, revision(9, sub), previous, lease);
                     assert_eq!(record.position(), revision(9, sub));
                     assert_eq!(

@@ -1,7 +1,7 @@
 //! Sequence: records in revision order, added at the end and taken from the front.
 
-use crate::list::List;
-use crate::record::KeyValue;
+use crate::history::KeyValue;
+use crate::memory::List;
 use crate::revision::Position;
 
 /// The fewest and the most places that a full sequence gets at once; in between, an eighth of what
@@ -107,8 +107,7 @@ impl Sequence {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::Sequence;
-    use crate::entry::Entry;
-    use crate::record::KeyValue;
+    use crate::history::{Entry, KeyValue};
     use crate::revision::Revision;
 
     #[test]

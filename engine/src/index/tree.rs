@@ -13,8 +13,8 @@
 
 use std::ops::ControlFlow;
 
-use crate::entry::Entry;
-use crate::sorted::Sorted;
+use super::sorted_node::Sorted;
+use crate::history::Entry;
 
 /// Entries in one leaf: as many as the bit set of the living has bits.
 const LEAF_ENTRIES_MAX: usize = u64::BITS as usize;
@@ -410,7 +410,7 @@ mod tests {
     use std::ops::ControlFlow;
 
     use super::{Node, Tree};
-    use crate::entry::Entry;
+    use crate::history::Entry;
     use proptest::prelude::*;
 
     #[derive(Clone, Debug)]

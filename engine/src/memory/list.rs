@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use crate::pool;
+use crate::memory::pool;
 
 /// Items in the order in which they were pushed. Grows only by as much as it is told.
 pub(crate) struct List<T> {

@@ -1,0 +1,15 @@
+//! What the store keeps: records, the versions of each key, and the log of all changes.
+//!
+//! A record is one version of one key. An entry holds the versions of its key, oldest first, and is what
+//! etcd calls a `keyIndex`; the log holds the same records in revision order, in the place of etcd's
+//! bbolt bucket of revisions.
+
+mod entry;
+mod log;
+mod record;
+mod sequence;
+
+pub(crate) use entry::{Entry, Removed};
+pub(crate) use log::Log;
+pub(crate) use record::{Guess, PendingRecord};
+pub use record::{KeyValue, LeaseId, PUT_BYTES_MAX, RECORD_OVERHEAD_BYTES};
