@@ -67,73 +67,64 @@
 //! is where data comes from, `reflector/` the client's side. `metrics.rs` and `histogram.rs` hold what
 //! is counted (section H).
 
+mod api;
 mod blocking;
 mod cache;
-mod consistency;
-mod entry;
-mod feeder;
+mod encode;
 mod histogram;
-mod interest;
-mod json;
-mod keys;
-mod kind;
-mod list;
 mod metrics;
-mod options;
 mod random;
-mod raw;
-mod ready;
 mod reflector;
-mod resource;
 mod selector;
-mod signal;
 mod source;
-mod status;
-mod storage;
-mod timers;
-mod token;
-mod tree;
-mod watch;
-mod watermark;
-mod window;
-mod write;
+mod wake;
 
+// The paths that `reflector` uses until it is a crate of its own.
+use api::{keys, list, options, status, storage};
+use encode::object as entry;
+use wake::{subscriber as signal, timer_queue as timers};
+mod watch {
+    pub(crate) use crate::api::event::{EventType, WatchEvent};
+}
+
+pub use api::continue_token::ContinueToken;
+pub use api::event::{EventType, SharedEvent, WatchEvent};
+pub use api::keys::{KeyLayout, ObjectRef, Scope};
+pub use api::list::{Items, List};
+pub use api::options::{GetOptions, ListOptions, WatchOptions};
+pub use api::resource_cache::ResourceCache;
+pub use api::status::{Cause, Conflict, Details, Expired, RequestError, ResourceName, Status};
+pub use api::storage::{
+    EventStream, Preconditions, Storage, StoreStats, Update, UpdateFn, UpdateOptions, ValidateFn,
+};
+pub use api::watch::Watch;
 pub use blocking::{block_on, next_blocking};
-pub use cache::{ResourceCache, WatchCache, WatchCacheBuilder};
-pub use consistency::ConsistencyReport;
-pub use entry::{Entry, Object};
-pub use feeder::{Feeder, FeederThread};
+pub use cache::config::ResourceConfig;
+pub use cache::consistency::ConsistencyReport;
+pub use cache::feeder::{Feeder, FeederThread};
+pub use cache::objects::index::Index;
+pub use cache::readiness::Readiness;
+pub use cache::watch_cache::{WatchCache, WatchCacheBuilder};
+pub use cache::window::WindowLimits;
+pub use encode::json::JsonKind;
+pub use encode::kind::{Attributes, Kind, Notice, Splice, Undecodable};
+pub use encode::object::{Entry, Object};
 pub use histogram::Histogram;
-pub use interest::Index;
-pub use json::JsonKind;
-pub use keys::{KeyLayout, ObjectRef, Scope};
-pub use kind::{Attributes, Kind, Notice, Splice, Undecodable};
-pub use list::{Items, List};
 pub use metrics::Metrics;
-pub use options::{GetOptions, ListOptions, WatchOptions};
 pub use random::Random;
-pub use raw::RawStore;
-pub use ready::Readiness;
 pub use reflector::{
     Backoff, Delta, DeltaQueue, Handler, IndexFn, Informer, InformerBuilder, InformerHandle,
     InformerThread, ListWatch, Notification, Reflector, ReflectorBuilder, ReflectorEvent,
     ReflectorMetrics, ReflectorMode, Scoped, Store, Subscription, Tombstone,
 };
-pub use resource::ResourceConfig;
 pub use revstore_engine::{Clock, ManualClock, Revision, SystemClock};
 pub use selector::{
     FieldRequirement, FieldSelector, LabelOp, LabelRequirement, LabelSelector, Selector,
 };
 #[cfg(feature = "etcd")]
 pub use source::EtcdSource;
+pub use source::raw_store::RawStore;
 pub use source::{
     Action, Batch, BatchStream, Change, EngineSource, ListPage, ListRequest, Source, SourceError,
     Stored, WatchRequest, Write, WriteOutcome,
 };
-pub use status::{Cause, Conflict, Details, Expired, RequestError, ResourceName, Status};
-pub use storage::{
-    EventStream, Preconditions, Storage, StoreStats, Update, UpdateFn, UpdateOptions, ValidateFn,
-};
-pub use token::ContinueToken;
-pub use watch::{EventType, SharedEvent, Watch, WatchEvent};
-pub use window::WindowLimits;

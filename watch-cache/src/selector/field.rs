@@ -1,6 +1,6 @@
 //! Field selectors: `f=v`, `f==v`, `f!=v`, with commas for "and".
 
-use crate::status::RequestError;
+use crate::api::status::RequestError;
 
 /// What the fields of an object must say: all of the requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Label selectors: `k=v`, `k!=v`, `k in (..)`, `k notin (..)`, `k`, `!k`, `k>1`, `k<1`, with commas.
 
-use crate::status::RequestError;
+use crate::api::status::RequestError;
 
 /// What the labels of an object must say: all of the requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

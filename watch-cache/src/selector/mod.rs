@@ -6,10 +6,10 @@ mod label;
 pub use field::{FieldRequirement, FieldSelector};
 pub use label::{LabelOp, LabelRequirement, LabelSelector};
 
-use crate::entry::Entry;
-use crate::keys::Span;
-use crate::kind::Kind;
-use crate::status::RequestError;
+use crate::api::keys::Span;
+use crate::api::status::RequestError;
+use crate::encode::kind::Kind;
+use crate::encode::object::Entry;
 
 /// Which objects are wanted: those that pass both. The default wants everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use super::{
     Action, Batch, BatchStream, Change, ListPage, ListRequest, Source, SourceError, Stored,
     WatchRequest, Write, WriteOutcome,
 };
-use crate::timers::Timers;
+use crate::wake::timer_queue::Timers;
 
 /// Keys in one answer of etcd. How many bytes that is depends on the objects: etcd bounds neither a
 /// page nor a revision, so no limit of ours may stand in their way.
@@ -226,7 +226,7 @@ impl EtcdSource {
                 time_to_live: Some(lifetime),
                 ..
             } => {
-                let seconds = super::in_process::seconds(*lifetime);
+                let seconds = super::engine::seconds(*lifetime);
                 Some(leases.grant(seconds, None).await.map_err(failed)?.id())
             }
             _ => None,

@@ -1,12 +1,14 @@
 //! Where the cache gets its data: a trait, the in-process engine, and etcd.
 
+mod engine;
 #[cfg(feature = "etcd")]
 mod etcd;
-mod in_process;
+pub(crate) mod raw_store;
+mod write;
 
+pub use engine::EngineSource;
 #[cfg(feature = "etcd")]
 pub use etcd::EtcdSource;
-pub use in_process::EngineSource;
 
 use std::fmt;
 use std::pin::Pin;

@@ -1,224 +1,29 @@
-//! The cache: several resources over one source, and the handle on each of them.
+//! The handle on one resource of a cache: get, list, watch.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::RwLock;
-use revstore_engine::{Clock, Revision, SystemClock};
+use revstore_engine::Revision;
 
-use crate::consistency::{self, ConsistencyReport};
-use crate::entry::Object;
-use crate::feeder::Feeder;
-use crate::keys::{ObjectRef, Scope};
-use crate::list::{List, Tally, Target};
+use crate::api::event::WatchEvent;
+use crate::api::keys::{ObjectRef, Scope};
+use crate::api::list::{List, Tally, readable};
+use crate::api::options::{GetOptions, ListOptions, ListPlan, Version, WatchOptions, WatchPlan};
+use crate::api::status::{Expired, RequestError};
+use crate::api::target::Target;
+use crate::api::watch::Watch;
+use crate::cache::consistency;
+use crate::cache::consistency::ConsistencyReport;
+use crate::cache::objects::snapshot::Snapshot;
+use crate::cache::readiness::Readiness;
+use crate::cache::resource::{Begin, Resource};
+use crate::encode;
+use crate::encode::kind::written;
+
+use crate::encode::object::{Object, Reader};
 use crate::metrics::Metrics;
-use crate::options::{GetOptions, ListOptions, ListPlan, Version, WatchOptions, WatchPlan};
-use crate::random::Random;
-use crate::raw::RawStore;
-use crate::ready::Readiness;
-use crate::resource::{Begin, Core, Resource, ResourceConfig, Settings, Snapshot};
-use crate::source::{Source, SourceError};
-use crate::status::{Expired, RequestError};
-use crate::watch::{self, Watch, WatchEvent};
-
-/// The resources of a cache by the prefix of their keys.
-#[derive(Debug, Default)]
-pub(crate) struct Registry {
-    /// Held to look a resource up or to add one.
-    resources: RwLock<BTreeMap<Bytes, Arc<Resource>>>,
-}
-
-impl Registry {
-    pub(crate) fn all(&self) -> Vec<Arc<Resource>> {
-        self.resources.read().values().cloned().collect()
-    }
-
-    /// The resource that a key belongs to. Prefixes do not contain each other, so it is the last
-    /// one at or before the key, or none.
-    pub(crate) fn of_key(&self, key: &[u8]) -> Option<Arc<Resource>> {
-        let resources = self.resources.read();
-        let (prefix, resource) = resources
-            .range::<[u8], _>((Bound::Unbounded, Bound::Included(key)))
-            .next_back()?;
-        key.starts_with(prefix).then(|| resource.clone())
-    }
-
-    fn add(&self, resource: Arc<Resource>) -> Result<(), RequestError> {
-        let prefix = Bytes::copy_from_slice(resource.config.layout.prefix());
-        let mut resources = self.resources.write();
-        let overlaps =
-            |known: &Bytes| known.starts_with(&prefix) || prefix.starts_with(known.as_ref());
-        if resources.keys().any(overlaps) {
-            return Err(RequestError::Internal(format!(
-                "the keys of {} overlap with those of another resource",
-                resource.config.name
-            )));
-        }
-        resources.insert(prefix, resource);
-        Ok(())
-    }
-}
-
-/// A watch cache over a source: any number of resources that share one watermark.
-///
-/// ```
-/// use std::sync::Arc;
-/// use revstore_engine::Engine;
-/// use revstore_watch_cache::{
-///     EngineSource, JsonKind, ListOptions, ResourceConfig, Scope, WatchCache, block_on,
-/// };
-///
-/// let engine = Engine::builder().build();
-/// let (cache, feeder) = WatchCache::builder(Arc::new(EngineSource::new(engine.clone()))).build();
-/// let pods = cache.add(
-///     ResourceConfig::namespaced("", "pods", "/registry/pods").kind(JsonKind::new("v1", "Pod")),
-/// )?;
-/// let running = feeder.spawn();
-///
-/// engine.put("/registry/pods/ns/a", r#"{"metadata":{"name":"a"}}"#)?;
-/// block_on(pods.wait_until_ready())?;
-/// let list = block_on(pods.list(&Scope::All, &ListOptions::default()))?;
-/// assert_eq!(list.revision.0, 2);
-/// assert_eq!(list.into_objects()?[0].name(), "a");
-/// # drop(running);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct WatchCache {
-    core: Arc<Core>,
-    registry: Arc<Registry>,
-}
-
-/// Sets a cache up; made by [`WatchCache::builder`].
-///
-/// | option | default |
-/// |---|---|
-/// | [`clock`](Self::clock) | the machine's time |
-/// | [`random`](Self::random) | unpredictable |
-/// | [`freshness_wait`](Self::freshness_wait) | 3 s (WC-131) |
-/// | [`bookmark_period`](Self::bookmark_period) | 60 s (WC-322) |
-/// | [`future_grace`](Self::future_grace) | 10 s (WC-316) |
-/// | [`honor_limit_at_rv0`](Self::honor_limit_at_rv0) | no (WC-224) |
-/// | [`consistency_interval`](Self::consistency_interval) | 5 min, times 1 to 1.5 (WC-135) |
-#[derive(Debug)]
-#[must_use = "a cache is made by `build`"]
-pub struct WatchCacheBuilder {
-    source: Arc<dyn Source>,
-    clock: Option<Arc<dyn Clock>>,
-    random: Random,
-    settings: Settings,
-}
-
-impl WatchCacheBuilder {
-    /// The source of time.
-    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            clock: Some(clock),
-            ..self
-        }
-    }
-
-    /// The randomness of the times between checks.
-    pub fn random(self, random: Random) -> Self {
-        Self { random, ..self }
-    }
-
-    /// How long a request waits for a revision before it answers 504. Longer for slow links to the
-    /// source.
-    pub fn freshness_wait(mut self, wait: Duration) -> Self {
-        self.settings.freshness_wait = wait;
-        self
-    }
-
-    /// How often a watch gets a bookmark. Shorter than the window, or who resumes from one finds it
-    /// gone.
-    pub fn bookmark_period(mut self, period: Duration) -> Self {
-        self.settings.bookmark_period = period;
-        self
-    }
-
-    /// How long a watch from a future revision waits for it before it ends with 410; for ever if
-    /// none is given, as kube-apiserver does (WC-315).
-    pub fn future_grace(mut self, grace: Option<Duration>) -> Self {
-        self.settings.future_grace = grace;
-        self
-    }
-
-    /// Pages lists at resource version 0 too. client-go's caches then page all their lists.
-    pub fn honor_limit_at_rv0(mut self, honor: bool) -> Self {
-        self.settings.honor_limit_at_rv0 = honor;
-        self
-    }
-
-    /// How often each resource is compared with the source; never if nothing is given. It is walked
-    /// in steps between which the feed goes on. Rarer if a walk of the source is expensive.
-    pub fn consistency_interval(mut self, interval: Option<Duration>) -> Self {
-        self.settings.consistency_interval = interval;
-        self
-    }
-
-    /// Makes the cache, and the feeder that moves it.
-    pub fn build(self) -> (WatchCache, Feeder) {
-        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let core = Arc::new(Core::new(self.source, clock, self.settings));
-        let registry = Arc::new(Registry::default());
-        let feeder = Feeder::new(core.clone(), registry.clone(), self.random);
-        (WatchCache { core, registry }, feeder)
-    }
-}
-
-impl WatchCache {
-    /// Sets a cache over `source` up.
-    pub fn builder(source: Arc<dyn Source>) -> WatchCacheBuilder {
-        WatchCacheBuilder {
-            source,
-            clock: None,
-            random: Random::unpredictable(),
-            settings: Settings {
-                freshness_wait: Duration::from_secs(3),
-                bookmark_period: Duration::from_secs(60),
-                future_grace: Some(Duration::from_secs(10)),
-                honor_limit_at_rv0: false,
-                consistency_interval: Some(Duration::from_secs(300)),
-            },
-        }
-    }
-
-    /// Adds a resource; also while the cache runs (WC-402). It is loaded by the feeder. A resource
-    /// that is there when the feeder starts has a window that reaches back as far as the source's
-    /// history (WC-144), a later one begins at the present. One that is added to a stopped cache is
-    /// stopped.
-    ///
-    /// # Errors
-    /// If its keys overlap with those of another resource, or an index names an unknown field.
-    pub fn add(&self, config: ResourceConfig) -> Result<ResourceCache, RequestError> {
-        let resource = Arc::new(Resource::new(config, self.core.clone())?);
-        self.registry.add(resource.clone())?;
-        if self.core.is_stopped() {
-            // Whoever stops the cache stops what is registered by then.
-            resource.stop();
-        }
-        self.core.ask_to_load();
-        Ok(ResourceCache::new(resource))
-    }
-
-    /// How far the cache is: every resource has everything up to here (WC-107).
-    pub fn revision(&self) -> Revision {
-        self.core.watermark.load()
-    }
-
-    /// Stops the cache for good. Watches are told what is left and end behind a last bookmark
-    /// (WC-145); requests are refused (WC-104).
-    pub fn stop(&self) {
-        self.core.stop();
-        for resource in self.registry.all() {
-            resource.stop();
-        }
-    }
-}
+use crate::source::SourceError;
+use crate::source::raw_store::RawStore;
 
 /// One resource of a cache. Clones are handles on the same resource.
 ///
@@ -232,7 +37,7 @@ pub struct ResourceCache {
 }
 
 impl ResourceCache {
-    fn new(resource: Arc<Resource>) -> Self {
+    pub(crate) fn new(resource: Arc<Resource>) -> Self {
         let raw = RawStore::over(
             resource.core.source.clone(),
             resource.config.clone(),
@@ -274,13 +79,13 @@ impl ResourceCache {
 
     /// The event as bytes for a client; see [`Watch::encode`].
     pub fn encode(&self, event: &WatchEvent) -> Bytes {
-        watch::encode(&self.resource, event)
+        encode::event::encode(&self.resource, event)
     }
 
     /// The object as bytes for a client, with its resource version.
     pub fn encode_object(&self, object: &Object) -> Bytes {
         let kind = &*self.resource.config.kind;
-        let bytes = crate::kind::written(|out| kind.write_object(object, object.revision(), out));
+        let bytes = written(|out| kind.write_object(object, object.revision(), out));
         let written = bytes.len() as u64;
         self.resource.counters.bytes_written.add(written);
         bytes
@@ -323,7 +128,7 @@ impl ResourceCache {
         }
         let found = self.resource.get(&key);
         found
-            .map(|entry| crate::list::readable(entry).map(Object::new))
+            .map(|entry| readable(entry).map(Object::new))
             .transpose()
     }
 
@@ -389,7 +194,7 @@ impl ResourceCache {
     /// then read anew.
     async fn list_exact(
         &self,
-        reader: &crate::list::Reader,
+        reader: &Reader,
         target: Target,
         at: Revision,
         start: Option<&str>,
@@ -409,7 +214,7 @@ impl ResourceCache {
 
     async fn read(
         &self,
-        reader: &crate::list::Reader,
+        reader: &Reader,
         target: &Target,
         at: Option<Revision>,
         start: Option<&str>,

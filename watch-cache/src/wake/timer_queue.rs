@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use revstore_engine::{Clock, Timed};
 
-use crate::signal::Signal;
+use crate::wake::subscriber::Signal;
 
 /// All timers of a cache or a reflector, driven by its clock. Setting and clearing one costs
 /// O(log timers).

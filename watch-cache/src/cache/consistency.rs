@@ -5,10 +5,11 @@ use std::sync::Arc;
 use futures_util::future::pending;
 use revstore_engine::Revision;
 
-use crate::cache::Registry;
+use crate::cache::readiness::Readiness;
+use crate::cache::resource::Resource;
+use crate::cache::shared::Core;
+use crate::cache::watch_cache::Registry;
 use crate::random::Random;
-use crate::ready::Readiness;
-use crate::resource::{Core, Resource};
 use crate::source::{ListRequest, SourceError};
 use crate::{blocking, keys};
 

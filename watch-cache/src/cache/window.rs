@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use revstore_engine::Revision;
 
-use crate::entry::Entry;
-use crate::watch::EventType;
+use crate::api::event::EventType;
+use crate::encode::object::Entry;
 
 /// How much of the past a resource keeps for watchers (WC-110, WC-111).
 ///

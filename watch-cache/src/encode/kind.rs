@@ -6,8 +6,8 @@ use bytes::Bytes;
 use revstore_engine::Revision;
 use thiserror::Error;
 
-use crate::entry::Entry;
-use crate::watch::EventType;
+use crate::api::event::EventType;
+use crate::encode::object::Entry;
 
 /// What is read out of an object when it is loaded, and kept beside its bytes (WC-141).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub enum Notice<'a> {
         initial_events_end: bool,
     },
     /// The watch ends for this reason (WC-335).
-    Error(&'a crate::status::RequestError),
+    Error(&'a crate::api::status::RequestError),
 }
 
 /// A kind of objects: how to read what selectors need out of their bytes, and how to write them to

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use revstore_engine::Revision;
 
+use crate::api::continue_token::ContinueToken;
+use crate::api::status::{Cause, RequestError};
 use crate::selector::Selector;
-use crate::status::{Cause, RequestError};
-use crate::token::ContinueToken;
 
 /// Options of a get. `resourceVersionMatch` is none of them (C.2).
 ///

@@ -4,41 +4,10 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use crate::entry::Entry;
-use crate::selector::{FieldPlace, Filter};
-use crate::signal::Signal;
-
-/// What objects are found by besides their names (WC-126).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Index {
-    /// The value of a selectable field.
-    Field(String),
-    /// The value of a label.
-    Label(String),
-}
-
-/// An index with its place found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum IndexPlace {
-    Field(FieldPlace),
-    Label(String),
-}
-
-impl IndexPlace {
-    pub(crate) fn value<'a>(&self, entry: &'a Entry) -> Option<&'a str> {
-        match self {
-            Self::Field(place) => entry.field(*place),
-            Self::Label(key) => entry.label(key),
-        }
-    }
-
-    pub(crate) fn wanted<'a>(&self, filter: &'a Filter) -> Option<&'a str> {
-        match self {
-            Self::Field(place) => filter.wanted_field(*place),
-            Self::Label(key) => filter.wanted_label(key),
-        }
-    }
-}
+use crate::cache::objects::index::IndexPlace;
+use crate::encode::object::Entry;
+use crate::selector::Filter;
+use crate::wake::subscriber::Signal;
 
 /// The narrowest description of what a watcher wants that the cache wakes by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::signal::Signal;
-use crate::status::RequestError;
+use crate::api::status::RequestError;
+use crate::wake::subscriber::Signal;
 
 /// The states of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,187 +1,27 @@
 //! One resource type in the cache: current objects, window, watchers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use revstore_engine::{Clock, Revision};
+use revstore_engine::Revision;
 
-use crate::entry::Entry;
-use crate::interest::{Index, IndexPlace, Interests, Listed, interest_of};
-use crate::keys::KeyLayout;
-use crate::kind::Kind;
-use crate::list::{Indexed, Reader, Target};
+use crate::api::status::{Expired, RequestError};
+use crate::api::target::Target;
+use crate::cache::config::ResourceConfig;
+use crate::cache::interest::{Interests, Listed, interest_of};
+use crate::cache::objects::index::{Index, IndexPlace, Indexed};
+use crate::cache::objects::snapshot::Snapshot;
+use crate::cache::objects::tree::{Tree, Walk};
+use crate::cache::readiness::{Readiness, Ready};
+use crate::cache::shared::Core;
+use crate::cache::window::{LogEvent, Window};
+use crate::encode::object::{Entry, Reader};
 use crate::metrics::{Counters, Metrics};
-use crate::ready::{Readiness, Ready};
 use crate::selector::FieldPlace;
-use crate::signal::Signal;
-use crate::source::{Change, Source, SourceError};
-use crate::status::{Expired, RequestError, ResourceName};
-use crate::timers::Timers;
-use crate::tree::{Tree, Walk};
-use crate::watermark::Watermark;
-use crate::window::{LogEvent, Window, WindowLimits};
-
-/// A resource type: where it lies, what it is, how much of its past to keep.
-///
-/// ```
-/// use revstore_watch_cache::{Index, JsonKind, ResourceConfig};
-/// let pods = ResourceConfig::namespaced("", "pods", "/registry/pods")
-///     .kind(JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"]))
-///     .index(Index::Field("spec.nodeName".into()));
-/// # let _ = pods;
-/// ```
-#[derive(Clone, Debug)]
-pub struct ResourceConfig {
-    pub(crate) name: ResourceName,
-    pub(crate) layout: KeyLayout,
-    pub(crate) kind: Arc<dyn Kind>,
-    pub(crate) window: WindowLimits,
-    pub(crate) indexes: Vec<Index>,
-}
-
-impl ResourceConfig {
-    /// A resource whose objects live in namespaces, under `prefix` in the store. Its objects are
-    /// JSON of kind `plural` unless [`ResourceConfig::kind`] says otherwise.
-    pub fn namespaced(group: &str, plural: &str, prefix: &str) -> Self {
-        Self::new(group, plural, KeyLayout::namespaced(prefix))
-    }
-
-    /// A resource whose objects have no namespace.
-    pub fn cluster(group: &str, plural: &str, prefix: &str) -> Self {
-        Self::new(group, plural, KeyLayout::cluster(prefix))
-    }
-
-    fn new(group: &str, plural: &str, layout: KeyLayout) -> Self {
-        Self {
-            name: ResourceName::new(group, plural),
-            layout,
-            kind: Arc::new(crate::json::JsonKind::new("v1", plural)),
-            window: WindowLimits::default(),
-            indexes: Vec::new(),
-        }
-    }
-
-    /// What the objects are.
-    #[must_use]
-    pub fn kind(mut self, kind: impl Kind) -> Self {
-        self.kind = Arc::new(kind);
-        self
-    }
-
-    /// How much of the past to keep; see [`WindowLimits`] for the default.
-    #[must_use]
-    pub fn window(mut self, window: WindowLimits) -> Self {
-        self.window = window;
-        self
-    }
-
-    /// Finds objects, and wakes watchers, by a field or a label too (WC-126). Worth it where most
-    /// clients select by one value of it. Costs a second place for each object.
-    #[must_use]
-    pub fn index(mut self, index: Index) -> Self {
-        self.indexes.push(index);
-        self
-    }
-
-    pub(crate) fn reader(&self) -> Reader {
-        Reader {
-            kind: self.kind.clone(),
-            layout: self.layout.clone(),
-        }
-    }
-}
-
-/// What all resources of a cache share.
-#[derive(Debug)]
-pub(crate) struct Core {
-    pub(crate) source: Arc<dyn Source>,
-    pub(crate) timers: Arc<Timers>,
-    pub(crate) watermark: Watermark,
-    pub(crate) settings: Settings,
-    pub(crate) stopped: AtomicBool,
-    /// What the feeder sleeps on.
-    pub(crate) feeder: Signal,
-    /// Whether some resource waits to be loaded.
-    to_load: AtomicBool,
-    /// Whether the source was seen at a revision before the watermark.
-    went_back: AtomicBool,
-}
-
-/// The numbers that a cache is set up with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    pub(crate) freshness_wait: Duration,
-    pub(crate) bookmark_period: Duration,
-    pub(crate) future_grace: Option<Duration>,
-    pub(crate) honor_limit_at_rv0: bool,
-    pub(crate) consistency_interval: Option<Duration>,
-}
-
-impl Core {
-    pub(crate) fn new(source: Arc<dyn Source>, clock: Arc<dyn Clock>, settings: Settings) -> Self {
-        Self {
-            source,
-            timers: Timers::new(clock),
-            watermark: Watermark::new(),
-            settings,
-            stopped: AtomicBool::new(false),
-            feeder: Signal::new(),
-            to_load: AtomicBool::new(false),
-            went_back: AtomicBool::new(false),
-        }
-    }
-
-    /// Has the feeder load every resource that is not ready.
-    pub(crate) fn ask_to_load(&self) {
-        // Release: pairs with the Acquire in `take_to_load`; the feeder then finds the resource.
-        self.to_load.store(true, Ordering::Release);
-        self.feeder.waker.wake();
-    }
-
-    pub(crate) fn take_to_load(&self) -> bool {
-        // Acquire: pairs with the Release in `ask_to_load`.
-        self.to_load.swap(false, Ordering::Acquire)
-    }
-
-    pub(crate) fn take_went_back(&self) -> bool {
-        // Relaxed: the feeder asks the source itself.
-        self.went_back.swap(false, Ordering::Relaxed)
-    }
-
-    /// The newest revision of the source, which is what a consistent read needs (WC-132).
-    ///
-    /// A source that is behind the cache was replaced: what is cached is not its state, however
-    /// fresh. The feeder hears of it, and the request is refused.
-    pub(crate) async fn current(&self) -> Result<Revision, RequestError> {
-        // Before the question: a replacement that is noticed meanwhile moves the watermark back.
-        let known = self.watermark.load();
-        let found = self.source.current_revision().await;
-        let found = found.map_err(|error| RequestError::Internal(error.to_string()))?;
-        if found >= known {
-            return Ok(found);
-        }
-        self.went_back.store(true, Ordering::Relaxed);
-        self.feeder.waker.wake();
-        Err(RequestError::NotReady {
-            cause: Some(SourceError::Replaced { known, found }.to_string()),
-            retry_after_seconds: 1,
-        })
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        // Acquire: pairs with the Release in `stop`; what was applied before it is seen.
-        self.stopped.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn stop(&self) {
-        // Release: pairs with the Acquire in `is_stopped`.
-        self.stopped.store(true, Ordering::Release);
-        self.feeder.waker.wake();
-    }
-}
+use crate::source::Change;
+use crate::wake::subscriber::Signal;
 
 /// A resource's cache: one feeder writes, any number of readers and watchers follow.
 ///
@@ -220,33 +60,6 @@ struct State {
     loaded: Revision,
     /// The revision of the last change.
     last: Revision,
-}
-
-/// The objects of a resource at one revision (WC-130).
-#[derive(Clone, Debug)]
-pub(crate) struct Snapshot {
-    pub(crate) revision: Revision,
-    pub(crate) objects: Tree<Arc<Entry>>,
-    /// Empty for a state of the past, and where some object cannot be read: every request that would
-    /// come upon it without an index must come upon it (WC-126, T-34).
-    by_index: Vec<Tree<Indexed>>,
-}
-
-impl Snapshot {
-    /// The index that has what a target wants, and the place of its value.
-    pub(crate) fn index_for(
-        &self,
-        indexes: &[IndexPlace],
-        target: &Target,
-    ) -> Option<(&Tree<Indexed>, Bytes)> {
-        indexes
-            .iter()
-            .zip(&self.by_index)
-            .find_map(|(index, tree)| {
-                let value = index.wanted(&target.filter)?;
-                Some((tree, Indexed::place(value, b"")))
-            })
-    }
 }
 
 /// Where a new watcher begins.
@@ -699,7 +512,9 @@ mod tests {
     use revstore_engine::{Engine, ManualClock};
 
     use super::*;
-    use crate::keys::Scope;
+    use crate::api::keys::Scope;
+    use crate::cache::config::ResourceConfig;
+    use crate::cache::shared::Settings;
     use crate::selector::Selector;
     use crate::source::EngineSource;
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use revstore_engine::Revision;
 
-use crate::entry::Object;
-use crate::keys::ObjectRef;
-use crate::raw::{RawStore, internal};
+use crate::api::keys::ObjectRef;
+use crate::api::status::{Conflict, RequestError};
+use crate::api::storage::{Preconditions, Update, UpdateFn, UpdateOptions, ValidateFn};
+use crate::encode::object::Object;
+use crate::source::raw_store::{RawStore, internal};
 use crate::source::{Action, ListRequest, Stored, Write, WriteOutcome};
-use crate::status::{Conflict, RequestError};
-use crate::storage::{Preconditions, Update, UpdateFn, UpdateOptions, ValidateFn};
 
 /// Times that somebody else may be faster before a write gives up with a conflict.
 const ATTEMPTS_MAX: usize = 128;

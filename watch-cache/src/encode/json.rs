@@ -6,9 +6,9 @@ use revstore_engine::Revision;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::entry::Entry;
-use crate::kind::{Attributes, Kind, Notice, Splice, Undecodable};
-use crate::watch::EventType;
+use crate::api::event::EventType;
+use crate::encode::kind::{Attributes, Kind, Notice, Splice, Undecodable};
+use crate::encode::object::Entry;
 
 /// A kind of JSON objects with Kubernetes metadata, such as pods.
 ///
@@ -224,9 +224,9 @@ mod tests {
     use revstore_engine::Revision;
 
     use super::JsonKind;
-    use crate::entry::Entry;
-    use crate::keys::KeyLayout;
-    use crate::kind::{Kind, Notice, written};
+    use crate::api::keys::KeyLayout;
+    use crate::encode::kind::{Kind, Notice, written};
+    use crate::encode::object::Entry;
     use crate::source::Stored;
 
     fn check(stored: &'static str, served: &str) {

@@ -12,18 +12,19 @@ use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use revstore_engine::{Clock, KeyRange, Revision};
 
-use crate::entry::Object;
-use crate::keys::{ObjectRef, Scope};
-use crate::list::{Items, List, Reader, Target, readable};
-use crate::options::{GetOptions, ListOptions, ListPlan, Version, WatchOptions, WatchPlan};
-use crate::resource::ResourceConfig;
-use crate::source::{Batch, BatchStream, Change, ListRequest, Source, SourceError, WatchRequest};
-use crate::status::{Expired, RequestError};
-use crate::storage::{
+use crate::api::event::{EventType, WatchEvent, seen_through};
+use crate::api::keys::{ObjectRef, Scope};
+use crate::api::list::{Items, List, readable};
+use crate::api::options::{GetOptions, ListOptions, ListPlan, Version, WatchOptions, WatchPlan};
+use crate::api::status::{Expired, RequestError};
+use crate::api::storage::{
     EventStream, Preconditions, Storage, StoreStats, UpdateFn, UpdateOptions, ValidateFn,
 };
-use crate::timers::Timers;
-use crate::watch::{EventType, WatchEvent, seen_through};
+use crate::api::target::Target;
+use crate::cache::config::ResourceConfig;
+use crate::encode::object::{Object, Reader};
+use crate::source::{Batch, BatchStream, Change, ListRequest, Source, SourceError, WatchRequest};
+use crate::wake::timer_queue::Timers;
 
 /// The objects of one resource, straight from a source.
 ///

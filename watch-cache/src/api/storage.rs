@@ -9,13 +9,13 @@ use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use revstore_engine::Revision;
 
-use crate::cache::ResourceCache;
-use crate::entry::Object;
-use crate::keys::{ObjectRef, Scope};
-use crate::list::List;
-use crate::options::{GetOptions, ListOptions, WatchOptions};
-use crate::status::RequestError;
-use crate::watch::WatchEvent;
+use crate::api::event::WatchEvent;
+use crate::api::keys::{ObjectRef, Scope};
+use crate::api::list::List;
+use crate::api::options::{GetOptions, ListOptions, WatchOptions};
+use crate::api::resource_cache::ResourceCache;
+use crate::api::status::RequestError;
+use crate::encode::object::Object;
 
 /// A watch of either store.
 pub type EventStream = Pin<Box<dyn Stream<Item = WatchEvent> + Send>>;
@@ -201,6 +201,6 @@ impl Storage for ResourceCache {
     }
 
     fn is_ready(&self) -> bool {
-        self.readiness() == crate::ready::Readiness::Ready
+        self.readiness() == crate::cache::readiness::Readiness::Ready
     }
 }

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use revstore_engine::Revision;
 use serde::{Deserialize, Serialize};
 
-use crate::status::RequestError;
+use crate::api::status::RequestError;
 
 const VERSION: &str = "meta.k8s.io/v1";
 /// "At the latest revision" in a token.

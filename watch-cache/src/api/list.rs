@@ -6,15 +6,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use revstore_engine::{KeyRange, Revision};
 
-use crate::entry::{Entry, Object};
-use crate::keys::{KeyLayout, Scope, Span, after};
-use crate::kind::Kind;
-use crate::resource::Resource;
-use crate::selector::{FieldPlace, Filter, Selector};
+use crate::api::continue_token::ContinueToken;
+use crate::api::keys::{Span, after};
+use crate::api::status::{Expired, RequestError};
+use crate::api::target::Target;
+use crate::cache::objects::index::Indexed;
+use crate::cache::objects::tree::{Item, Walk};
+use crate::cache::resource::Resource;
+use crate::encode::object::{Entry, Object, Reader};
+use crate::selector::Filter;
 use crate::source::{ListRequest, Source, SourceError, Stored};
-use crate::status::{Expired, RequestError};
-use crate::token::ContinueToken;
-use crate::tree::{Item, Walk};
 
 /// Keys that one read of a source brings at most while a selector looks for matches.
 const SCAN_PAGE_MAX: usize = 10_000;
@@ -99,131 +100,6 @@ enum From {
         filter: Filter,
     },
     Page(std::vec::IntoIter<Arc<Entry>>),
-}
-
-/// Makes entries of stored bytes.
-#[derive(Clone, Debug)]
-pub(crate) struct Reader {
-    pub(crate) kind: Arc<dyn Kind>,
-    pub(crate) layout: KeyLayout,
-}
-
-impl Reader {
-    pub(crate) fn read(&self, stored: Stored) -> Arc<Entry> {
-        Arc::new(Entry::read(stored, &*self.kind, &self.layout))
-    }
-}
-
-impl Item for Arc<Entry> {
-    fn key(&self) -> &[u8] {
-        Entry::key(self)
-    }
-}
-
-/// An entry at its place in an index: value, a zero byte, key.
-#[derive(Clone, Debug)]
-pub(crate) struct Indexed {
-    place: Bytes,
-    pub(crate) entry: Arc<Entry>,
-}
-
-impl Indexed {
-    pub(crate) fn new(value: &str, entry: Arc<Entry>) -> Self {
-        let place = Self::place(value, entry.key());
-        Self { place, entry }
-    }
-
-    pub(crate) fn place(value: &str, key: &[u8]) -> Bytes {
-        [value.as_bytes(), &[0], key].concat().into()
-    }
-}
-
-impl Item for Indexed {
-    fn key(&self) -> &[u8] {
-        &self.place
-    }
-}
-
-/// What a request is about, once its options are read.
-#[derive(Clone, Debug)]
-pub(crate) struct Target {
-    /// What decides in the end.
-    pub(crate) filter: Filter,
-    /// The keys to look at; all that pass the filter are among them.
-    pub(crate) scan: Span,
-    /// What continue tokens are relative to.
-    pub(crate) prefix: Bytes,
-    pub(crate) namespace: Option<String>,
-    pub(crate) name: Option<String>,
-}
-
-impl Target {
-    /// Reads what scope and selector say. If `narrow`, a name or a namespace that the selector
-    /// demands narrows the keys to look at (WC-227).
-    pub(crate) fn new(
-        reader: &Reader,
-        scope: &Scope,
-        selector: &Selector,
-        narrow: bool,
-    ) -> Result<Self, RequestError> {
-        let layout = &reader.layout;
-        let span = layout.span_of(scope)?;
-        let filter = Filter::new(span.clone(), selector, &*reader.kind)?;
-        let (mut namespace, mut name) = match scope {
-            Scope::All => (None, None),
-            Scope::Namespace(namespace) => (Some(namespace.clone()), None),
-            Scope::Object(object) => (object.namespace.clone(), Some(object.name.clone())),
-        };
-        let wanted = |place| filter.wanted_field(place).map(str::to_owned);
-        if layout.is_namespaced() {
-            namespace = namespace.or_else(|| wanted(FieldPlace::Namespace));
-        }
-        name = name.or_else(|| wanted(FieldPlace::Name));
-        let narrower = match (&namespace, &name) {
-            _ if !narrow => None,
-            (Some(namespace), None) => layout.span_of(&Scope::Namespace(namespace.clone())).ok(),
-            (namespace, Some(name)) => layout
-                .span_of(&Scope::Object(crate::keys::ObjectRef {
-                    namespace: namespace.clone(),
-                    name: name.clone(),
-                }))
-                .ok(),
-            (None, None) => None,
-        };
-        Ok(Self {
-            scan: narrower.unwrap_or(span),
-            prefix: layout.request_prefix(scope)?,
-            filter,
-            namespace,
-            name,
-        })
-    }
-
-    /// The keys to look at from a continue token on. A token never widens them (WC-229).
-    pub(crate) fn scan_from(&self, start: Option<&str>) -> Span {
-        match start {
-            None => self.scan.clone(),
-            Some(start) => {
-                let start = [&self.prefix, start.as_bytes()].concat();
-                self.filter.span.from(start.into())
-            }
-        }
-    }
-
-    /// The token of the page behind `last`.
-    fn token(&self, last: &[u8], at: Option<Revision>) -> Result<String, RequestError> {
-        let start = after(last);
-        let relative = start.strip_prefix(&*self.prefix);
-        let start = relative.and_then(|start| std::str::from_utf8(start).ok());
-        let start = start.ok_or_else(|| {
-            RequestError::Internal("a key cannot be written into a continue token".into())
-        })?;
-        Ok(ContinueToken {
-            at,
-            start: start.to_owned(),
-        }
-        .encode())
-    }
 }
 
 /// The entry if it can be read, else the error that a request for it answers.

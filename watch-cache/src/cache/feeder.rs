@@ -11,14 +11,15 @@ use futures_core::Stream;
 use revstore_engine::{KeyRange, Revision};
 
 use crate::blocking::block_on;
-use crate::cache::Registry;
-use crate::consistency;
-use crate::list::Reader;
+use crate::cache::consistency;
+use crate::cache::readiness::Readiness;
+use crate::cache::resource::Resource;
+use crate::cache::shared::Core;
+use crate::cache::watch_cache::Registry;
+use crate::encode::object::Reader;
 use crate::random::Random;
-use crate::ready::Readiness;
-use crate::resource::{Core, Resource};
-use crate::signal::Signal;
 use crate::source::{Batch, BatchStream, Change, ListRequest, SourceError, Stored, WatchRequest};
+use crate::wake::subscriber::Signal;
 
 /// How long to wait after the source failed (B.1).
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -389,7 +390,7 @@ impl Feed {
             at = Some(page.revision);
             all.extend(page.items);
             match all.last() {
-                Some(last) if page.more => start = crate::keys::after(&last.key),
+                Some(last) if page.more => start = crate::api::keys::after(&last.key),
                 _ => return Ok((page.revision, all)),
             }
         }

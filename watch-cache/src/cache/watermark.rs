@@ -10,8 +10,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use revstore_engine::Revision;
 
-use crate::signal::Signal;
-use crate::timers::Timers;
+use crate::wake::subscriber::Signal;
+use crate::wake::timer_queue::Timers;
 
 /// The revision up to which every resource of the cache has all changes.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use revstore_engine::KeyRange;
 
-use crate::status::RequestError;
+use crate::api::status::RequestError;
 
 /// The keys of one resource type.
 ///

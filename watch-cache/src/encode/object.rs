@@ -7,8 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use revstore_engine::Revision;
 
-use crate::keys::KeyLayout;
-use crate::kind::{Attributes, Kind, Undecodable};
+use crate::api::keys::KeyLayout;
+use crate::cache::objects::tree::Item;
+use crate::encode::kind::{Attributes, Kind, Undecodable};
 use crate::selector::FieldPlace;
 use crate::source::Stored;
 
@@ -202,5 +203,24 @@ impl Deref for Object {
     type Target = Entry;
     fn deref(&self) -> &Entry {
         &self.entry
+    }
+}
+
+/// Makes entries of stored bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    pub(crate) kind: Arc<dyn Kind>,
+    pub(crate) layout: KeyLayout,
+}
+
+impl Reader {
+    pub(crate) fn read(&self, stored: Stored) -> Arc<Entry> {
+        Arc::new(Entry::read(stored, &*self.kind, &self.layout))
+    }
+}
+
+impl Item for Arc<Entry> {
+    fn key(&self) -> &[u8] {
+        Entry::key(self)
     }
 }
