@@ -1,1 +1,3 @@
 //! Listeners, TLS, flags, logging and metrics for servers: the parts that know neither etcd nor Kubernetes.
+
+pub mod config;

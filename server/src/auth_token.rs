@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::duration::{DurationError, GoDuration};
+use revstore_host::config::{DurationError, GoDuration};
 
 /// The kind of token that Authenticate hands out.
 #[derive(Clone, Debug, PartialEq, Eq)]

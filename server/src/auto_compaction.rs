@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{
-    byte_size::{self, ByteSizeError},
-    duration::{DurationError, GoDuration},
-};
+use revstore_host::config::{ByteSizeError, DurationError, GoDuration, byte_size};
 
 /// How often the modes that do not follow from a period run: etcd's fixed five minutes (AC-6).
 pub const DEFAULT_COMPACTION_INTERVAL: Duration = Duration::from_secs(300);

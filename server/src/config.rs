@@ -2,13 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{
-    auth_token::AuthToken,
-    auto_compaction::AutoCompaction,
-    identity,
-    listen_url::{ListenAddress, ListenUrl},
-    url::EndpointUrl,
-};
+use revstore_host::config::{EndpointUrl, ListenAddress, ListenUrl, LogOptions, TlsOptions};
+
+use crate::{auth_token::AuthToken, auto_compaction::AutoCompaction, identity};
 
 /// Everything a server needs to know before it starts.
 ///
@@ -21,6 +17,7 @@ use crate::{
 /// - `cluster.members` holds a member called `name`;
 /// - `5 * heartbeat_interval <= election_timeout <= 50 s` (FL-22).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Config {
     /// The name of this member, shown by `MemberList`. Default `default`.
     pub name: String,
@@ -46,7 +43,7 @@ pub struct Config {
     /// The members whose URLs make up the cluster id (DM-11).
     pub cluster: Cluster,
     /// Certificates and client authentication; absent if every URL is in the clear.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsOptions>,
     /// Half the election's rhythm: enters only the shortest lease (LE-1). Default 100 ms.
     pub heartbeat_interval: Duration,
     /// The other half; there are no elections to wait for. Default 1 s.
@@ -63,7 +60,7 @@ pub struct Config {
     /// Tokens and passwords.
     pub auth: Auth,
     /// What is logged, and where.
-    pub log: Log,
+    pub log: LogOptions,
     /// Whether `/debug/pprof/` answers (HT-11). Default no.
     pub enable_pprof: bool,
     /// The revision the empty store starts at; the first write gets the next one. Default 1, as in
@@ -77,6 +74,7 @@ pub struct Config {
 
 /// The cluster as the flags describe it. Only its ids matter: this server runs alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cluster {
     /// The members, sorted by name.
     pub members: Vec<Member>,
@@ -86,6 +84,7 @@ pub struct Cluster {
 
 /// One member of a [`Cluster`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Member {
     /// Its name, unique in the cluster.
     pub name: String,
@@ -147,6 +146,7 @@ impl Config {
 
 /// Bounds on what clients may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// Bytes of data beyond which writes are refused and NOSPACE is raised; `None` for no limit.
     /// Default 2 GiB.
@@ -174,6 +174,7 @@ impl Limits {
 /// to grpc-go's own defaults, which are the same 2 h and 20 s; a client's minimum of 0 becomes
 /// grpc-go's 5 minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Keepalive {
     /// A client that pings more often than this is sent away with `too_many_pings`. Default 5 s.
     pub min_time: Duration,
@@ -183,65 +184,9 @@ pub struct Keepalive {
     pub timeout: Duration,
 }
 
-/// What the TLS listeners present and demand.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
-    /// Where the server's certificate comes from.
-    pub certificate: Certificate,
-    /// Whether clients must present one too.
-    pub client_auth: Option<ClientAuth>,
-    /// The cipher suites allowed for TLS 1.2, by their IANA names; empty for the library's choice.
-    pub cipher_suites: Vec<String>,
-    /// The lowest version spoken. Default TLS 1.2.
-    pub min_version: TlsVersion,
-    /// The highest version spoken. Default TLS 1.3.
-    pub max_version: TlsVersion,
-}
-
-/// Where the server's certificate comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Certificate {
-    /// PEM files. etcd reads them again for each connection, so that they can be renewed in place.
-    Files {
-        /// The certificate chain.
-        cert_file: PathBuf,
-        /// Its private key.
-        key_file: PathBuf,
-    },
-    /// Made at the start, for the hosts of [`Config::client_hosts`] (`--auto-tls`).
-    SelfSigned {
-        /// How long it is valid. Default one year.
-        validity_years: u64,
-    },
-}
-
-/// The certificates that clients must present.
-///
-/// As in etcd, a CA file alone demands them, also without `--client-cert-auth`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientAuth {
-    /// The authorities that may have signed them; `None` for those the system trusts.
-    pub trusted_ca_file: Option<PathBuf>,
-    /// A list of revoked certificates.
-    pub crl_file: Option<PathBuf>,
-    /// Names of which a certificate must hold one; empty for any.
-    pub allowed_hostnames: Vec<String>,
-    /// Whether the common name of a certificate is the user who makes a request, while auth is
-    /// enabled and no token says otherwise (TL-2). Default with `--client-cert-auth` only.
-    pub names_users: bool,
-}
-
-/// A version of TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TlsVersion {
-    /// TLS 1.2.
-    V1_2,
-    /// TLS 1.3.
-    V1_3,
-}
-
 /// Settings of authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Auth {
     /// The kind of token. Default simple.
     pub token: AuthToken,
@@ -249,44 +194,6 @@ pub struct Auth {
     pub token_ttl: Duration,
     /// The cost of hashing a password, 4 to 31; each step doubles it. Default 10.
     pub bcrypt_cost: u32,
-}
-
-/// Settings of the log (FL-12).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
-    /// The lowest level that is written. Default info; above it the ready line is not written
-    /// (FL-13).
-    pub level: LogLevel,
-    /// Where lines go; each goes to all of them. Default stderr.
-    pub outputs: Vec<LogOutput>,
-}
-
-/// How important a log line is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    /// For finding faults in the server.
-    Debug,
-    /// What happens.
-    Info,
-    /// What should not happen.
-    Warn,
-    /// What failed.
-    Error,
-    /// What made the server panic.
-    Panic,
-    /// What made the server stop.
-    Fatal,
-}
-
-/// Where log lines go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogOutput {
-    /// Standard error.
-    Stderr,
-    /// Standard output.
-    Stdout,
-    /// The end of a file, created if need be.
-    File(PathBuf),
 }
 
 impl Default for Config {
@@ -315,7 +222,7 @@ impl Default for Config {
             auto_compaction: AutoCompaction::Off,
             watch_progress_notify_interval: DEFAULT_PROGRESS_INTERVAL,
             auth: Auth::default(),
-            log: Log::default(),
+            log: LogOptions::default(),
             enable_pprof: false,
             start_revision: 1,
         }
@@ -349,15 +256,6 @@ impl Default for Auth {
             token: AuthToken::Simple,
             token_ttl: DEFAULT_TOKEN_TTL,
             bcrypt_cost: DEFAULT_BCRYPT_COST,
-        }
-    }
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self {
-            level: LogLevel::Info,
-            outputs: vec![LogOutput::Stderr],
         }
     }
 }

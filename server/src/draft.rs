@@ -6,20 +6,21 @@ use std::{
     time::Duration,
 };
 
+use revstore_host::config::{
+    Certificate, ClientAuth, EndpointUrl, GoDuration, ListenUrl, LogLevel, LogOptions, LogOutput,
+    TlsOptions, TlsVersion, url,
+};
+
 use crate::{
     auth_token::AuthToken,
     auto_compaction::AutoCompaction,
     config::{
-        Auth, CLIENT_PORT, Certificate, ClientAuth, Cluster, Config, DEFAULT_BCRYPT_COST,
-        DEFAULT_CLUSTER_TOKEN, DEFAULT_ELECTION_MS, DEFAULT_HEARTBEAT_MS, DEFAULT_NAME,
-        DEFAULT_PROGRESS_INTERVAL, DEFAULT_QUOTA_BYTES, DEFAULT_TOKEN_TTL, Keepalive, Limits, Log,
-        LogLevel, LogOutput, Member, PEER_PORT, Tls, TlsVersion,
+        Auth, CLIENT_PORT, Cluster, Config, DEFAULT_BCRYPT_COST, DEFAULT_CLUSTER_TOKEN,
+        DEFAULT_ELECTION_MS, DEFAULT_HEARTBEAT_MS, DEFAULT_NAME, DEFAULT_PROGRESS_INTERVAL,
+        DEFAULT_QUOTA_BYTES, DEFAULT_TOKEN_TTL, Keepalive, Limits, Member, PEER_PORT,
     },
-    duration::GoDuration,
     error::ConfigError,
     flags,
-    listen_url::ListenUrl,
-    url::{self, EndpointUrl},
     warning::Warning,
 };
 
@@ -246,7 +247,7 @@ impl Draft {
         Ok(())
     }
 
-    fn log(&self, warnings: &mut Vec<Warning>) -> Result<Log, ConfigError> {
+    fn log(&self, warnings: &mut Vec<Warning>) -> Result<LogOptions, ConfigError> {
         let names: BTreeSet<&str> = split(&self.log_outputs).collect();
         if names.len() > 1 && names.contains("default") {
             return Err(ConfigError::DefaultLogOutput);
@@ -283,7 +284,10 @@ impl Draft {
                 });
             }
         };
-        Ok(Log { level, outputs })
+        let mut log = LogOptions::default();
+        log.level = level;
+        log.outputs = outputs;
+        Ok(log)
     }
 
     /// DM-11: the ids are those of `--initial-cluster`, which by default is this member alone,
@@ -420,7 +424,7 @@ impl Draft {
         client_urls: &[ListenUrl],
         metrics_urls: &[ListenUrl],
         warnings: &mut Vec<Warning>,
-    ) -> Result<Option<Tls>, ConfigError> {
+    ) -> Result<Option<TlsOptions>, ConfigError> {
         let min_version = tls_version(&self.tls_min_version)?.unwrap_or(TlsVersion::V1_2);
         let max_version = tls_version(&self.tls_max_version)?.unwrap_or(TlsVersion::V1_3);
         if min_version > max_version {
@@ -452,18 +456,19 @@ impl Draft {
             })?;
         let trusted_ca_file = path(&self.trusted_ca_file);
         let demands_certificate = self.client_cert_auth || trusted_ca_file.is_some();
-        Ok(Some(Tls {
-            certificate,
-            client_auth: demands_certificate.then(|| ClientAuth {
-                trusted_ca_file,
-                crl_file: path(&self.client_crl_file),
-                allowed_hostnames: owned(split(&self.client_allowed_hostnames)),
-                names_users: self.client_cert_auth,
-            }),
-            cipher_suites: owned(split(&self.cipher_suites)),
-            min_version,
-            max_version,
-        }))
+        let mut tls = TlsOptions::new(certificate);
+        if demands_certificate {
+            let mut client_auth = ClientAuth::default();
+            client_auth.trusted_ca_file = trusted_ca_file;
+            client_auth.crl_file = path(&self.client_crl_file);
+            client_auth.allowed_hostnames = owned(split(&self.client_allowed_hostnames));
+            client_auth.names_users = self.client_cert_auth;
+            tls.client_auth = Some(client_auth);
+        }
+        tls.cipher_suites = owned(split(&self.cipher_suites));
+        tls.min_version = min_version;
+        tls.max_version = max_version;
+        Ok(Some(tls))
     }
 
     /// The certificate the flags give, if any. Files win over `--auto-tls`.

@@ -2,12 +2,9 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{
-    auth_token::AuthTokenError,
-    auto_compaction::AutoCompactionError,
-    listen_url::ListenUrlError,
-    url::{EndpointUrl, HostPortError, UrlError},
-};
+use revstore_host::config::{EndpointUrl, HostPortError, ListenUrlError, UrlError};
+
+use crate::{auth_token::AuthTokenError, auto_compaction::AutoCompactionError};
 
 /// Everything that can be wrong with a configuration. Where etcd has a text for it, this is it.
 ///

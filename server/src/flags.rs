@@ -5,7 +5,9 @@
 //! setter that does nothing, so that its values are still checked: what etcd would refuse as a
 //! typing error is refused here too (FL-7, FL-21).
 
-use crate::{draft::Draft, duration::GoDuration, error::ValueError, go_value, url::EndpointUrl};
+use revstore_host::config::{EndpointUrl, GoDuration};
+
+use crate::{draft::Draft, error::ValueError, go_value};
 
 /// One flag.
 #[derive(Debug)]

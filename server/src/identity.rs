@@ -5,7 +5,7 @@
 
 use sha1::{Digest, Sha1};
 
-use crate::url::EndpointUrl;
+use revstore_host::config::EndpointUrl;
 
 /// The id of a member: the first 8 bytes, big-endian, of the SHA-1 over its peer URLs, sorted and
 /// concatenated, followed by the cluster token. Its name does not enter.

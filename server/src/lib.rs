@@ -40,7 +40,6 @@
 mod arguments;
 mod auth_token;
 mod auto_compaction;
-mod byte_size;
 mod calls;
 mod common_name;
 mod config;
@@ -49,7 +48,6 @@ mod connection;
 mod data_dir;
 mod dispatch;
 mod draft;
-mod duration;
 mod environment;
 mod error;
 mod flags;
@@ -59,7 +57,6 @@ mod http;
 pub mod identity;
 mod invocation;
 mod json;
-mod listen_url;
 mod listener;
 mod log;
 mod node;
@@ -74,30 +71,27 @@ mod timestamp;
 mod tls;
 mod transport;
 mod turns;
-mod url;
 mod version;
 mod warning;
 
 pub use auth_token::{AuthToken, AuthTokenError, JwtOptions};
 pub use auto_compaction::{AutoCompaction, AutoCompactionError, DEFAULT_COMPACTION_INTERVAL};
-pub use byte_size::ByteSizeError;
-pub use config::{
-    Auth, Certificate, ClientAuth, Cluster, Config, Keepalive, Limits, Log, LogLevel, LogOutput,
-    Member, Tls, TlsVersion,
-};
-pub use duration::DurationError;
+pub use config::{Auth, Cluster, Config, Keepalive, Limits, Member};
 pub use error::{ConfigError, ValueError};
 pub use invocation::{Invocation, parse};
-pub use listen_url::{ListenAddress, ListenUrl, ListenUrlError};
 pub use listener::{BindError, BoundAddress};
 /// The engine, for programs that use the store directly.
 pub use revstore_engine as engine;
+pub use revstore_host::config::{
+    ByteSizeError, Certificate, ClientAuth, DurationError, EndpointUrl, HostPortError,
+    ListenAddress, ListenUrl, ListenUrlError, LogLevel, LogOptions, LogOutput, Scheme, TlsOptions,
+    TlsVersion, UrlError,
+};
 pub use run::run;
 pub use server::{Server, ServerBuilder};
 pub use signal::StopSignal;
 pub use start_error::StartError;
 pub use tls::TlsError;
-pub use url::{EndpointUrl, HostPortError, Scheme, UrlError};
 pub use version::{ETCD_CLUSTER_VERSION, ETCD_VERSION, REVSTORE_VERSION};
 pub use warning::Warning;
 

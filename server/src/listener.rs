@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::listen_url::{ListenAddress, ListenUrl};
+use revstore_host::config::{ListenAddress, ListenUrl};
 
 /// A socket that is bound and takes connections, though nobody answers them yet.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ fn reason(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::url::EndpointUrl;
+    use revstore_host::config::EndpointUrl;
 
     fn url(text: &str) -> ListenUrl {
         EndpointUrl::parse(text).unwrap().try_into().unwrap()

@@ -13,11 +13,9 @@ use std::{
     time::SystemTime,
 };
 
-use crate::{
-    config::{Log as LogConfig, LogLevel, LogOutput},
-    json,
-    timestamp::Timestamp,
-};
+use revstore_host::config::{LogLevel, LogOptions, LogOutput};
+
+use crate::{json, timestamp::Timestamp};
 
 /// Where a server tells what happens. Clones write to the same places.
 #[derive(Clone, Debug)]
@@ -39,7 +37,7 @@ pub(crate) type Field<'a> = (&'a str, &'a dyn fmt::Display);
 
 impl Log {
     /// Opens the files of a configuration; fails with the one that cannot be opened.
-    pub(crate) fn open(config: &LogConfig) -> Result<Self, (PathBuf, io::Error)> {
+    pub(crate) fn open(config: &LogOptions) -> Result<Self, (PathBuf, io::Error)> {
         let outputs = config.outputs.iter().map(|output| match output {
             LogOutput::Stderr => Ok(Output::Stderr),
             LogOutput::Stdout => Ok(Output::Stdout),
@@ -150,11 +148,10 @@ mod tests {
     fn fl_12_lines_below_the_level_are_left_out() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
-        let log = Log::open(&LogConfig {
-            level: LogLevel::Warn,
-            outputs: vec![LogOutput::File(path.clone())],
-        })
-        .unwrap();
+        let mut options = LogOptions::default();
+        options.level = LogLevel::Warn;
+        options.outputs = vec![LogOutput::File(path.clone())];
+        let log = Log::open(&options).unwrap();
         log.info("left out", &[]);
         log.warn("written", &[]);
         let text = std::fs::read_to_string(path).unwrap();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use axum::Router;
 use revstore_engine::{Engine, EngineBuilder, Revision};
 use revstore_grpc::{AuthOptions, AuthTokens, Gateway, Identity, Services, Shutdown};
+use revstore_host::config::{EndpointUrl, ListenUrl};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -18,13 +19,11 @@ use crate::{
     connection::{Protocol, Security},
     dispatch::{Dispatch, Grpc},
     http::{self, Facts, Probes},
-    listen_url::ListenUrl,
     listener::{BindError, Listener},
     log::Log,
     serve::Port,
     start_error::StartError,
     tls::Acceptor,
-    url::EndpointUrl,
     version::ETCD_VERSION,
 };
 

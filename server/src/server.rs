@@ -10,18 +10,17 @@ use std::{
 
 use revstore_engine::{Clock, Engine, EngineBuilder};
 use revstore_grpc::Shutdown;
+use revstore_host::config::{EndpointUrl, ListenUrl, LogOptions, TlsOptions};
 use tokio::{runtime, sync::oneshot};
 
 use crate::{
     auto_compaction::AutoCompaction,
-    config::{Config, Log as LogConfig, Tls},
+    config::Config,
     data_dir,
-    listen_url::ListenUrl,
     listener::{BoundAddress, Listener},
     log::Log,
     node::{self, Node, Sockets},
     start_error::StartError,
-    url::EndpointUrl,
 };
 
 /// Threads that serve an embedded server, at most. A test has one client or a few, and there may be
@@ -116,7 +115,7 @@ pub struct ServerBuilder {
     config: Config,
     engine: EngineBuilder,
     min_lease_ttl: Option<Duration>,
-    log: Option<LogConfig>,
+    log: Option<LogOptions>,
     /// Whether clients are told of the port that the system picked, which a configuration cannot
     /// know.
     advertises_bound: bool,
@@ -250,7 +249,7 @@ impl ServerBuilder {
     }
 
     /// Serves under TLS: the client URL becomes `https`.
-    pub fn tls(mut self, tls: Tls) -> Self {
+    pub fn tls(mut self, tls: TlsOptions) -> Self {
         self.config.tls = Some(tls);
         let urls = self.config.listen_client_urls.iter_mut();
         urls.for_each(|url| *url = url.clone().under_tls());
@@ -258,7 +257,7 @@ impl ServerBuilder {
     }
 
     /// Logs like the binary.
-    pub fn log(mut self, log: LogConfig) -> Self {
+    pub fn log(mut self, log: LogOptions) -> Self {
         self.log = Some(log);
         self
     }

@@ -13,6 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use revstore_grpc::CertifiedName;
+use revstore_host::config::{Certificate, ClientAuth, TlsOptions, TlsVersion};
 use rustls::{
     DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
     SupportedCipherSuite, SupportedProtocolVersion,
@@ -32,11 +33,7 @@ use rustls::{
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 
-use crate::{
-    common_name::common_name,
-    config::{Certificate, ClientAuth, Tls, TlsVersion},
-    timestamp::Timestamp,
-};
+use crate::{common_name::common_name, timestamp::Timestamp};
 
 /// HTTP/2, the only protocol that is ever agreed on (HT-2).
 const ALPN_H2: &[u8] = b"h2";
@@ -97,7 +94,7 @@ pub enum TlsError {
 
 impl Acceptor {
     /// Reads the files of a configuration, or makes a certificate for `hosts`.
-    pub(crate) fn new(tls: &Tls, hosts: &[String]) -> Result<Self, TlsError> {
+    pub(crate) fn new(tls: &TlsOptions, hosts: &[String]) -> Result<Self, TlsError> {
         let provider = Arc::new(provider(&tls.cipher_suites)?);
         let certificate: Arc<dyn ResolvesServerCert> = match &tls.certificate {
             Certificate::Files {

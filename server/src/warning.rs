@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::url::EndpointUrl;
+use revstore_host::config::EndpointUrl;
 
 /// Something to tell the user once there is a log.
 #[derive(Clone, Debug, PartialEq, Eq)]

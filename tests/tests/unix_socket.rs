@@ -12,11 +12,9 @@ fn tl_3_etcdctl_works_over_a_unix_socket() {
     let directory = tempfile::tempdir().unwrap();
     let endpoint = format!("unix://{}/localhost:1", directory.path().display());
     let url = EndpointUrl::parse(&endpoint).unwrap();
-    let config = Config {
-        listen_client_urls: vec![url.try_into().unwrap()],
-        listen_peer_urls: Vec::new(),
-        ..Config::default()
-    };
+    let mut config = Config::default();
+    config.listen_client_urls = vec![url.try_into().unwrap()];
+    config.listen_peer_urls = Vec::new();
     let _server = Server::builder().config(config).start().unwrap();
     let ctl = Etcdctl::at(&endpoint).unwrap();
     let run = |arguments: &[&str]| {

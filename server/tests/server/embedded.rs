@@ -114,14 +114,9 @@ async fn what_the_engine_writes_clients_see_and_the_clock_is_followed() {
 #[tokio::test]
 async fn fl_20_logins_follow_the_options_and_the_clock() {
     let clock = ManualClock::new();
-    let config = Config {
-        auth: revstore::Auth {
-            token_ttl: Duration::from_secs(5),
-            bcrypt_cost: 4,
-            ..revstore::Auth::default()
-        },
-        ..Config::default()
-    };
+    let mut config = Config::default();
+    config.auth.token_ttl = Duration::from_secs(5);
+    config.auth.bcrypt_cost = 4;
     let server = Server::builder()
         .config(config)
         .clock(clock.clone())
@@ -223,11 +218,9 @@ async fn cl_1_clients_are_told_the_real_port() {
 #[test]
 fn fl_9_a_port_in_use_is_an_error() {
     let first = Server::builder().start().unwrap();
-    let config = Config {
-        listen_client_urls: vec![ListenUrl::localhost(first.address().unwrap().port())],
-        listen_peer_urls: Vec::new(),
-        ..Config::default()
-    };
+    let mut config = Config::default();
+    config.listen_client_urls = vec![ListenUrl::localhost(first.address().unwrap().port())];
+    config.listen_peer_urls = Vec::new();
     let error = Server::builder().config(config).start().unwrap_err();
     assert!(matches!(error, StartError::Bind(_)), "{error:?}");
     let text = error.to_string();

@@ -10,7 +10,7 @@ use std::{
 
 use crate::certificates::{Authority, tls, tls_channel, trusting_client};
 use crate::support::{ANY_PORT, Process, block_on, connect, display, get, http_over, put, watch};
-use revstore::{Certificate, ClientAuth, Server, Tls, TlsVersion};
+use revstore::{Certificate, ClientAuth, Server, TlsOptions};
 use revstore_proto::etcdserverpb::{
     AuthEnableRequest, AuthUserAddRequest, AuthUserGrantRoleRequest, AuthUserListRequest,
     AuthenticateRequest, MemberListRequest, auth_client::AuthClient, cluster_client::ClusterClient,
@@ -121,16 +121,11 @@ fn li_4_a_stream_too_many_waits_until_another_ends() {
 /// A server under TLS, with a certificate for its address.
 fn secure(authority: &Authority, client_auth: Option<ClientAuth>) -> (Server, SocketAddr) {
     let pair = authority.issue("server", "127.0.0.1");
-    let tls = Tls {
-        certificate: Certificate::Files {
-            cert_file: pair.cert_file,
-            key_file: pair.key_file,
-        },
-        client_auth,
-        cipher_suites: Vec::new(),
-        min_version: TlsVersion::V1_2,
-        max_version: TlsVersion::V1_3,
-    };
+    let mut tls = TlsOptions::new(Certificate::Files {
+        cert_file: pair.cert_file,
+        key_file: pair.key_file,
+    });
+    tls.client_auth = client_auth;
     let server = Server::builder().tls(tls).start().unwrap();
     let address = server.address().unwrap();
     (server, address)
@@ -173,12 +168,10 @@ fn ht_3_plain_http_to_a_tls_port_gets_no_reply() {
 }
 
 fn client_auth(authority: &Authority) -> ClientAuth {
-    ClientAuth {
-        trusted_ca_file: Some(authority.file()),
-        crl_file: None,
-        allowed_hostnames: Vec::new(),
-        names_users: true,
-    }
+    let mut auth = ClientAuth::default();
+    auth.trusted_ca_file = Some(authority.file());
+    auth.names_users = true;
+    auth
 }
 
 /// Whether a client with this certificate is served. Under TLS 1.3 the refusal comes after the
@@ -205,10 +198,8 @@ fn tl_1_client_certificates_are_demanded_with_a_client_authority() {
 #[test]
 fn tl_1_client_certificates_may_have_to_hold_a_name() {
     let authority = Authority::new();
-    let auth = ClientAuth {
-        allowed_hostnames: vec!["a.example".to_owned(), "b.example".to_owned()],
-        ..client_auth(&authority)
-    };
+    let mut auth = client_auth(&authority);
+    auth.allowed_hostnames = vec!["a.example".to_owned(), "b.example".to_owned()];
     let (_server, address) = secure(&authority, Some(auth));
     assert!(is_served(&authority, address, Some("b.example")));
     assert!(!is_served(&authority, address, Some("c.example")));

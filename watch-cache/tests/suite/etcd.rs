@@ -171,11 +171,9 @@ async fn wc_316_a_server_that_begins_anew_is_noticed_by_its_revision() {
 
 #[tokio::test]
 async fn wc_316_another_cluster_is_noticed_by_its_id_though_it_is_ahead() {
-    let mut other = revstore::Config {
-        listen_client_urls: vec![revstore::ListenUrl::localhost(0)],
-        listen_peer_urls: Vec::new(),
-        ..revstore::Config::default()
-    };
+    let mut other = revstore::Config::default();
+    other.listen_client_urls = vec![revstore::ListenUrl::localhost(0)];
+    other.listen_peer_urls = Vec::new();
     other.cluster.token = "another".into();
     let second = Server::builder()
         .config(other)

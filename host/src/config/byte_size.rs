@@ -19,7 +19,10 @@ pub enum ByteSizeError {
 
 /// Reads a whole number with an optional unit: `B`, the binary `KiB` to `TiB`, or the decimal `KB`
 /// to `TB`. Units are case-sensitive, so that `Mb` is refused rather than guessed at.
-pub(crate) fn parse(text: &str) -> Result<u64, ByteSizeError> {
+///
+/// # Errors
+/// The text is not a size.
+pub fn parse(text: &str) -> Result<u64, ByteSizeError> {
     let (digits, unit) = text.split_at(
         text.find(|c: char| !c.is_ascii_digit())
             .unwrap_or(text.len()),

@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
 };
 
-use crate::url::EndpointUrl;
+use super::EndpointUrl;
 
 /// Where a listener binds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,8 @@ impl ListenUrl {
     }
 
     /// The same address with TLS under it.
-    pub(crate) fn under_tls(&self) -> Self {
+    #[must_use]
+    pub fn under_tls(&self) -> Self {
         Self {
             url: self.url.under_tls(),
             address: self.address.clone(),

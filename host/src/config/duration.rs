@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Nanoseconds, signed and 64 bits wide, as in Go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct GoDuration(pub(crate) i64);
+pub struct GoDuration(pub i64);
 
 /// Why a text is not a duration. The texts are Go's: etcd passes them on to the user (AC-2).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,7 +37,10 @@ pub enum DurationError {
 
 impl GoDuration {
     /// Reads a sequence of decimal numbers, each with a unit, with an optional sign before all.
-    pub(crate) fn parse(text: &str) -> Result<Self, DurationError> {
+    ///
+    /// # Errors
+    /// The text is not a duration.
+    pub fn parse(text: &str) -> Result<Self, DurationError> {
         let invalid = || DurationError::Invalid {
             text: text.to_owned(),
         };
@@ -90,7 +93,7 @@ impl GoDuration {
     }
 
     /// The duration if it is above zero: etcd takes zero and below as "off" in most places.
-    pub(crate) fn positive(self) -> Option<Duration> {
+    pub fn positive(self) -> Option<Duration> {
         u64::try_from(self.0)
             .ok()
             .filter(|&ns| ns > 0)

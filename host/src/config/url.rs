@@ -122,7 +122,8 @@ impl EndpointUrl {
     }
 
     /// The same URL with TLS under it.
-    pub(crate) fn under_tls(&self) -> Self {
+    #[must_use]
+    pub fn under_tls(&self) -> Self {
         let scheme = if self.scheme.is_unix() {
             Scheme::Unixs
         } else {
@@ -236,7 +237,7 @@ impl EndpointUrl {
     }
 
     /// For a Unix socket, the name of its file: the host and the path together (TL-3).
-    pub(crate) fn socket_path(&self) -> String {
+    pub fn socket_path(&self) -> String {
         format!("{}{}", self.authority, self.path)
     }
 }
@@ -280,7 +281,7 @@ impl Ord for EndpointUrl {
 }
 
 /// URLs joined by commas, as the flags take them.
-pub(crate) fn join(urls: &[EndpointUrl]) -> String {
+pub fn join(urls: &[EndpointUrl]) -> String {
     urls.iter()
         .map(EndpointUrl::as_str)
         .collect::<Vec<_>>()

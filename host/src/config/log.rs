@@ -1,0 +1,50 @@
+//! Options of the log.
+
+use std::path::PathBuf;
+
+/// The level and the outputs of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogOptions {
+    /// The lowest level that is written. Default info.
+    pub level: LogLevel,
+    /// The outputs; each line goes to all of them. Default standard error.
+    pub outputs: Vec<LogOutput>,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            level: LogLevel::Info,
+            outputs: vec![LogOutput::Stderr],
+        }
+    }
+}
+
+/// The importance of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Details for finding faults in the server.
+    Debug,
+    /// Normal events.
+    Info,
+    /// Unexpected events that the server tolerates.
+    Warn,
+    /// Failed operations.
+    Error,
+    /// Failures that make a task of the server panic.
+    Panic,
+    /// Failures that stop the server.
+    Fatal,
+}
+
+/// A destination of log lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogOutput {
+    /// Standard error.
+    Stderr,
+    /// Standard output.
+    Stdout,
+    /// A file, to which lines are appended; created if it does not exist.
+    File(PathBuf),
+}

@@ -1,0 +1,81 @@
+//! Options of TLS listeners.
+
+use std::path::PathBuf;
+
+/// The certificate that TLS listeners present and the certificates that they require.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TlsOptions {
+    /// The source of the server's certificate.
+    pub certificate: Certificate,
+    /// The certificates that clients must present; `None` if clients need no certificate.
+    pub client_auth: Option<ClientAuth>,
+    /// The cipher suites allowed for TLS 1.2, by their IANA names; empty for the default of the
+    /// TLS library.
+    pub cipher_suites: Vec<String>,
+    /// The lowest version accepted. Default TLS 1.2.
+    pub min_version: TlsVersion,
+    /// The highest version accepted. Default TLS 1.3.
+    pub max_version: TlsVersion,
+}
+
+impl TlsOptions {
+    /// Options with this certificate and the defaults of the fields.
+    pub fn new(certificate: Certificate) -> Self {
+        Self {
+            certificate,
+            client_auth: None,
+            cipher_suites: Vec::new(),
+            min_version: TlsVersion::V1_2,
+            max_version: TlsVersion::V1_3,
+        }
+    }
+
+    /// Requires certificates of clients.
+    #[must_use]
+    pub fn client_auth(mut self, client_auth: ClientAuth) -> Self {
+        self.client_auth = Some(client_auth);
+        self
+    }
+}
+
+/// The source of a server's certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Certificate {
+    /// PEM files. A changed file takes effect with the next connection, so that a certificate can
+    /// be renewed in place.
+    Files {
+        /// The certificate chain.
+        cert_file: PathBuf,
+        /// The private key of the certificate.
+        key_file: PathBuf,
+    },
+    /// A self-signed certificate, created when the server starts.
+    SelfSigned {
+        /// The validity in years.
+        validity_years: u64,
+    },
+}
+
+/// The certificates that clients must present.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientAuth {
+    /// The authorities that sign client certificates; `None` for the authorities of the system.
+    pub trusted_ca_file: Option<PathBuf>,
+    /// A list of revoked certificates.
+    pub crl_file: Option<PathBuf>,
+    /// Names of which a certificate must contain one; empty for any name.
+    pub allowed_hostnames: Vec<String>,
+    /// Whether the common name of a certificate authenticates its client as the user of that name.
+    pub names_users: bool,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    V1_2,
+    /// TLS 1.3.
+    V1_3,
+}
