@@ -17,6 +17,7 @@
 //! | `report` | medians and Markdown |
 //! | `plot` | the same as a picture |
 //! | `scaling` | the curves |
+//! | `summary` | the table of the README |
 
 mod client;
 mod null;
@@ -25,6 +26,7 @@ mod report;
 mod scaling;
 mod scenario;
 mod server;
+mod summary;
 mod usage;
 mod watchers;
 
@@ -60,6 +62,8 @@ enum Command {
         #[arg(long)]
         listen: SocketAddr,
     },
+    /// Measure the comparison table of the README.
+    Summary(Summary),
     /// Plot what the engine's operations cost as the store grows.
     Scaling {
         /// Where the plots go.
@@ -68,20 +72,27 @@ enum Command {
     },
 }
 
+/// The servers to measure.
 #[derive(Debug, clap::Args)]
-struct Run {
+struct Binaries {
     /// revstore's binary [default: the one built beside this program].
     #[arg(long)]
     revstore: Option<PathBuf>,
-    /// The binary of another build of revstore, to compare with: mostly from before a change.
-    #[arg(long)]
-    before: Option<PathBuf>,
     /// etcd's binary, left out if there is none [default: $ETCD, then tests/.tools/bin/etcd].
     #[arg(long)]
     etcd: Option<PathBuf>,
     /// The binary of `mem_etcd`, left out if not given.
     #[arg(long)]
     mem_etcd: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct Run {
+    #[command(flatten)]
+    binaries: Binaries,
+    /// The binary of another build of revstore to compare with, usually from before a change.
+    #[arg(long)]
+    before: Option<PathBuf>,
     /// Runs to take medians of; every run starts the servers anew.
     #[arg(long, default_value_t = 3)]
     runs: usize,
@@ -93,7 +104,25 @@ struct Run {
     svg: Option<PathBuf>,
 }
 
-impl Run {
+#[derive(Debug, clap::Args)]
+struct Summary {
+    #[command(flatten)]
+    binaries: Binaries,
+    /// The binary of kine, left out if not given.
+    #[arg(long)]
+    kine: Option<PathBuf>,
+    /// Runs to take medians of; every run starts the servers anew.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Starts that are measured in each run.
+    #[arg(long, default_value_t = 5)]
+    starts: usize,
+    /// The file whose table is replaced [default: prints the table].
+    #[arg(long)]
+    write: Option<PathBuf>,
+}
+
+impl Binaries {
     fn kinds(&self) -> Result<Vec<Kind>, Failure> {
         let beside = std::env::current_exe()?.with_file_name("revstore");
         let revstore = self.revstore.clone().unwrap_or(beside);
@@ -105,19 +134,34 @@ impl Run {
             .clone()
             .or_else(|| std::env::var_os("ETCD").map(PathBuf::from));
         let etcd = named.unwrap_or_else(|| PathBuf::from("tests/.tools/bin/etcd"));
-        let mut kinds = vec![Kind::Revstore(revstore), Kind::Null];
+        let mut kinds = vec![Kind::Revstore(revstore)];
         if etcd.exists() {
             kinds.push(Kind::Etcd(etcd));
         } else {
             eprintln!("no etcd at {}: left out", etcd.display());
         }
-        kinds.extend(self.before.clone().map(Kind::Before));
         kinds.extend(self.mem_etcd.clone().map(Kind::MemEtcd));
         Ok(kinds)
     }
+}
 
+impl Summary {
     async fn run(self) -> Result<(), Failure> {
-        let mut kinds = self.kinds()?;
+        let mut kinds = self.binaries.kinds()?;
+        kinds.extend(self.kine.clone().map(Kind::Kine));
+        let table = summary::table(kinds, self.runs, self.starts).await?;
+        match &self.write {
+            Some(path) => summary::write_into(path, &table),
+            None => Ok(io::stdout().lock().write_all(table.as_bytes())?),
+        }
+    }
+}
+
+impl Run {
+    async fn run(self) -> Result<(), Failure> {
+        let mut kinds = self.binaries.kinds()?;
+        kinds.push(Kind::Null);
+        kinds.extend(self.before.clone().map(Kind::Before));
         let wanted =
             |name: &str| self.only.is_empty() || self.only.iter().any(|it| name.contains(it));
         let mut report = Report::default();
@@ -156,6 +200,7 @@ impl Run {
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Run(run) => on_threads(2, run.run()),
+        Command::Summary(summary) => on_threads(2, summary.run()),
         Command::Null { listen } => on_threads(2, null::serve(listen)),
         Command::Scaling { out } => scaling::plot(&out),
     };

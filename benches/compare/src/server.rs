@@ -34,6 +34,8 @@ pub(crate) enum Kind {
     Etcd(PathBuf),
     /// The fastest peer that we know, without its log.
     MemEtcd(PathBuf),
+    /// kine: etcd's API for kube-apiserver over `SQLite`.
+    Kine(PathBuf),
 }
 
 impl Kind {
@@ -44,6 +46,7 @@ impl Kind {
             Self::Null => "null",
             Self::Etcd(_) => "etcd",
             Self::MemEtcd(_) => "mem_etcd",
+            Self::Kine(_) => "kine",
         }
     }
 
@@ -80,6 +83,22 @@ impl Kind {
                     .arg(dir);
                 command
             }
+            Self::Kine(binary) => {
+                let mut command = Command::new(binary);
+                let database = dir.join("kine.db");
+                command
+                    .args([
+                        "--listen-address",
+                        &format!("tcp://127.0.0.1:{client_port}"),
+                    ])
+                    .args(["--metrics-bind-address", "0"])
+                    .arg("--endpoint")
+                    .arg(format!(
+                        "sqlite://{}?_journal=WAL&cache=shared",
+                        database.display()
+                    ));
+                command
+            }
             Self::Null => {
                 let mut command = Command::new(env::current_exe()?);
                 command.args(["null", "--listen", &format!("127.0.0.1:{client_port}")]);
@@ -95,6 +114,7 @@ pub(crate) struct Server {
     kind: Kind,
     process: Child,
     endpoint: String,
+    start_time: Duration,
     /// Goes with the server.
     _dir: TempDir,
 }
@@ -102,6 +122,11 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server and waits until it answers.
     pub(crate) async fn start(kind: &Kind) -> Result<Self, Failure> {
+        Self::start_polling(kind, START_PAUSE).await
+    }
+
+    /// Starts a server and tries to send it a request every `pause` until it answers one.
+    pub(crate) async fn start_polling(kind: &Kind, pause: Duration) -> Result<Self, Failure> {
         let memory = Path::new(MEMORY_DIR);
         let dir = if memory.is_dir() {
             TempDir::new_in(memory)
@@ -109,8 +134,9 @@ impl Server {
             TempDir::new()
         }?;
         let [client_port, peer_port] = free_ports()?;
-        let process = kind
-            .command(client_port, peer_port, dir.path())?
+        let mut command = kind.command(client_port, peer_port, dir.path())?;
+        let started = Instant::now();
+        let process = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -120,9 +146,10 @@ impl Server {
             kind: kind.clone(),
             process,
             endpoint: format!("http://127.0.0.1:{client_port}"),
+            start_time: Duration::ZERO,
             _dir: dir,
         };
-        let deadline = Instant::now() + START_TIMEOUT;
+        let deadline = started + START_TIMEOUT;
         while !server.answers().await {
             if let Some(status) = server.process.try_wait()? {
                 return Err(format!("{} ended at once: {status}", kind.name()).into());
@@ -130,8 +157,9 @@ impl Server {
             if Instant::now() > deadline {
                 return Err(format!("{} does not answer", kind.name()).into());
             }
-            time::sleep(START_PAUSE).await;
+            time::sleep(pause).await;
         }
+        server.start_time = started.elapsed();
         Ok(server)
     }
 
@@ -144,6 +172,11 @@ impl Server {
 
     pub(crate) fn kind(&self) -> &Kind {
         &self.kind
+    }
+
+    /// The time from starting the process to its first response.
+    pub(crate) fn start_time(&self) -> Duration {
+        self.start_time
     }
 
     pub(crate) fn endpoint(&self) -> &str {
