@@ -1,90 +1,113 @@
-# The commands of the house. `.ci/run` runs the same ones and does not need `just`: change both.
+# Short names for commands. `.ci/run` defines the steps that must pass; recipes of the same name run
+# one of them, with further arguments.
 
 # Lists the recipes.
 default:
     @just --list
 
-# Formats everything.
+# Runs everything that must pass.
+ci:
+    .ci/run
+
+# Runs the long checks.
+nightly:
+    .ci/run nightly
+
+# Formats the code.
 fmt:
     cargo fmt --all
 
-# Clippy, pedantic, warnings are errors.
-lint:
-    cargo clippy --workspace --all-targets --features revstore-watch-cache/etcd -- -D warnings
+# Runs clippy; warnings are errors.
+lint *args:
+    .ci/run lint {{args}}
 
-# All tests. Those against the real etcd say so where it is missing; see `etcd`.
+# Runs all tests. Tests against the real etcd are skipped, with a message, where it is missing.
 test *args:
     cargo test --workspace {{args}}
 
-# Loom models of the engine's protocols, in a target directory of their own: other RUSTFLAGS rebuild everything.
+# Runs the loom models of the engine's protocols.
 loom *args:
-    RUSTFLAGS="--cfg loom -C debug-assertions" LOOM_MAX_PREEMPTIONS=3 cargo test -p loom-tests --profile loom --target-dir target/loom {{args}}
+    .ci/run loom {{args}}
 
-# The documentation, warnings are errors.
-doc:
-    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --features revstore-watch-cache/etcd
+# Builds the documentation; warnings are errors.
+doc *args:
+    .ci/run doc {{args}}
 
-# Licences, advisories, sources, duplicates. Needs cargo-deny.
+# Checks licences, sources and duplicate versions. Needs cargo-deny.
 deny:
-    cargo deny check
+    .ci/run deny
 
-# Benchmarks; `just bench --save-baseline main` keeps the numbers to compare with.
+# Checks that every published crate can be packaged.
+package *args:
+    .ci/run package {{args}}
+
+# Builds a static binary and runs it in an empty root directory.
+static:
+    .ci/run static
+
+# Runs the benchmarks of the engine; `--save-baseline main` keeps the numbers to compare with.
 bench *args:
     cargo bench -p revstore-benches --bench engine -- {{args}}
 
-# Benchmarks against kept numbers.
+# Compares with kept numbers.
 bench-baseline baseline="main":
     cargo bench -p revstore-benches --bench engine -- --baseline {{baseline}}
 
-# The same load on revstore, a server that stores nothing, and etcd where there is one: a table.
+# Puts the same load on revstore, a server that stores nothing, and etcd where there is one.
 bench-compare *args:
     cargo build --release -p revstore -p revstore-compare
     cargo run --release -p revstore-compare -- run {{args}}
 
-# Plots of what operations cost as the store grows, into benches/plots.
+# Plots the cost of operations as the store grows, into benches/plots.
 bench-scaling *args:
     cargo run --release -p revstore-compare -- scaling {{args}}
 
-# Instruction counts against those written down; `just instructions --update` writes them.
+# Measures the comparison table of the README and writes it there.
+readme-table *args:
+    cargo build --release -p revstore -p revstore-compare
+    cargo run --release -p revstore-compare -- summary --write README.md {{args}}
+
+# Records the terminal session of the README, docs/session.svg.
+readme-session:
+    cargo build --release -p revstore
+    scripts/record-session.py --out docs/session.svg
+
+# Compares instruction counts with benches/instructions.txt; `--update` writes the file. Needs valgrind.
 instructions *args:
-    cargo bench -p revstore-benches --bench instructions -- {{args}}
+    .ci/run instructions {{args}}
 
-# The real etcd and etcdctl, into tests/.tools.
+# Installs the real etcd and etcdctl into tests/.tools.
 etcd:
-    scripts/install-etcd.sh
+    .ci/run etcd
 
-# The tests that compare with the real etcd; they fail where it is missing.
+# Runs the tests that compare with the real etcd; they fail where it is missing.
 conformance *args: etcd
     REVSTORE_REQUIRE_ETCD=1 cargo test -p revstore-tests {{args}}
 
-# Stock clients of other languages; `--server PATH` takes another server, names of clients only those.
+# Runs the tests of stock clients in other languages; `--server PATH` selects another server.
 clients *args:
     tests/clients/run {{args}}
 
-# Asks etcd the questions of tests/scenarios and writes down what it answers.
+# Records the scenarios of tests/scenarios anew from etcd; `--check` only compares.
 record *args:
     cargo run -p revstore-tests --bin record -- {{args}}
 
-# Which tests cite which clauses of the behaviour specifications, and which clauses none does.
+# Lists which tests cite which clauses of docs/; `--check` fails where something is missing.
 clauses *args:
     cargo run -p revstore-tests --bin clauses -- {{args}}
 
-# The watch cache over a client of etcd: to our server, and to the real one.
+# Runs the watch cache over an etcd client: against our server and a real etcd.
 cache *args: etcd
-    REVSTORE_REQUIRE_ETCD=1 cargo test -p revstore-watch-cache --features etcd --test suite {{args}}
+    REVSTORE_REQUIRE_ETCD=1 .ci/run cache {{args}}
 
-# Random operations, the same to etcd and to ours.
+# Runs random operations on etcd and on our server and compares.
 differential *args:
     cargo run --release -p revstore-tests --bin differential -- {{args}}
 
-# Random requests to every method, made by libFuzzer from what it has covered. Needs cargo-fuzz.
+# Sends random requests to every method, guided by coverage. Needs cargo-fuzz.
 fuzz *args:
     cargo fuzz run --sanitizer none requests -- {{args}}
 
-# The engine's stress tests under ThreadSanitizer; CONTRIBUTING.md says what it can tell.
+# Runs the engine's stress tests under ThreadSanitizer.
 tsan *args:
-    RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" TSAN_OPTIONS="suppressions={{justfile_directory()}}/engine/tests/stress/tsan.supp" cargo test -p revstore-engine --test stress --target x86_64-unknown-linux-gnu --target-dir target/tsan {{args}}
-
-# Everything that has to pass before a change goes in.
-ci:
-    .ci/run
+    .ci/run tsan {{args}}
