@@ -4,8 +4,8 @@
 //! valgrind twice, once with all its operations and once with none, and the difference is what they
 //! cost. `cargo bench -p revstore-benches --bench instructions` compares with
 //! `benches/instructions.txt` and fails above the tolerance, or far below it, so that a gain is
-//! written down and kept; `-- --update` writes the file. Without valgrind nothing is compared, and
-//! the output says so.
+//! written down and kept; `-- --update` writes the file. Without valgrind nothing is compared, the
+//! output says so, and with `REVSTORE_REQUIRE_VALGRIND=1` the program fails.
 
 use std::env;
 use std::fmt::Write as _;
@@ -29,6 +29,9 @@ const KEYS: u64 = 5_000;
 /// How far a count may be from the one written down, in percent. Another version of the compiler or
 /// of libc moves counts by a few.
 const TOLERANCE_PERCENT: f64 = 8.0;
+
+/// Set to `1`, as in CI, it makes the gate fail where valgrind is missing.
+const REQUIRE_VALGRIND: &str = "REVSTORE_REQUIRE_VALGRIND";
 
 /// A case: what is done how often, on an engine with [`KEYS`] keys.
 struct Case {
@@ -378,6 +381,9 @@ fn main() -> ExitCode {
     }
     if !has_valgrind() {
         eprintln!("NOT RUN: valgrind is not installed");
+        if env::var_os(REQUIRE_VALGRIND).is_some_and(|value| value == "1") {
+            return ExitCode::FAILURE;
+        }
         return ExitCode::SUCCESS;
     }
     let done = if arguments.contains(&"--update") {
