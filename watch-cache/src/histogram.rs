@@ -45,8 +45,6 @@ pub(crate) const SIZES: &[u64] = &[
     1 << 22,
     1 << 23,
 ];
-/// Items of lists.
-pub(crate) const ITEMS: &[u64] = &[1, 10, 50, 100, 250, 500, 1_000, 5_000, 10_000, 100_000];
 
 /// Values that were seen, by bounds: what a Prometheus histogram is made of.
 ///

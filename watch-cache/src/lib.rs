@@ -1,4 +1,4 @@
-//! A watch cache in the manner of kube-apiserver's, and its reflector.
+//! A watch cache in the manner of kube-apiserver's.
 //!
 //! A [`WatchCache`] follows a [`Source`] - the engine in this process, or any etcd v3 endpoint - and
 //! answers get, list and watch by resource version without asking the source. Any number of clients
@@ -64,8 +64,8 @@
 //! what it publishes. `consistency.rs` looks now and then whether all of it is true. `cache.rs`
 //! answers requests: `options.rs` decides which row of the tables one is, `list.rs` puts lists
 //! together, `watch.rs` is the cursor. `raw.rs` and `write.rs` do the same without a cache. `source/`
-//! is where data comes from, `reflector/` the client's side. `metrics.rs` and `histogram.rs` hold what
-//! is counted (section H).
+//! is where data comes from. The client's side is the crate `revstore-reflector`. `metrics.rs`
+//! and `histogram.rs` hold what is counted (section H).
 
 mod api;
 mod blocking;
@@ -74,18 +74,9 @@ mod encode;
 mod histogram;
 mod metrics;
 mod random;
-mod reflector;
 mod selector;
 mod source;
 mod wake;
-
-// The paths that `reflector` uses until it is a crate of its own.
-use api::{keys, list, options, status, storage};
-use encode::object as entry;
-use wake::{subscriber as signal, timer_queue as timers};
-mod watch {
-    pub(crate) use crate::api::event::{EventType, WatchEvent};
-}
 
 pub use api::continue_token::ContinueToken;
 pub use api::event::{EventType, SharedEvent, WatchEvent};
@@ -112,12 +103,7 @@ pub use encode::object::{Entry, Object};
 pub use histogram::Histogram;
 pub use metrics::Metrics;
 pub use random::Random;
-pub use reflector::{
-    Backoff, Delta, DeltaQueue, Handler, IndexFn, Informer, InformerBuilder, InformerHandle,
-    InformerThread, ListWatch, Notification, Reflector, ReflectorBuilder, ReflectorEvent,
-    ReflectorMetrics, ReflectorMode, Scoped, Store, Subscription, Tombstone,
-};
-pub use revstore_engine::{Clock, ManualClock, Revision, SystemClock};
+pub use revstore_engine::{Clock, ManualClock, Revision, SystemClock, Timed};
 pub use selector::{
     FieldRequirement, FieldSelector, LabelOp, LabelRequirement, LabelSelector, Selector,
 };

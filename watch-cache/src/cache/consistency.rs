@@ -5,13 +5,14 @@ use std::sync::Arc;
 use futures_util::future::pending;
 use revstore_engine::Revision;
 
+use crate::api::keys;
+use crate::blocking;
 use crate::cache::readiness::Readiness;
 use crate::cache::resource::Resource;
 use crate::cache::shared::Core;
 use crate::cache::watch_cache::Registry;
 use crate::random::Random;
 use crate::source::{ListRequest, SourceError};
-use crate::{blocking, keys};
 
 /// Keys that are compared between two moments in which others run.
 const STEP: usize = 1000;

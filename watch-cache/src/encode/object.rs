@@ -171,7 +171,7 @@ impl Object {
     }
 
     /// The same object with other bytes, which `kind` reads as it does those of the store. Key and
-    /// revisions stay. What for: [`InformerBuilder::transform`](crate::InformerBuilder::transform).
+    /// revisions stay.
     #[must_use]
     pub fn with_value(&self, value: impl Into<Bytes>, kind: &dyn Kind) -> Self {
         Self {

@@ -11,7 +11,7 @@ use revstore_engine::{Clock, Timed};
 
 use crate::wake::subscriber::Signal;
 
-/// All timers of a cache or a reflector, driven by its clock. Setting and clearing one costs
+/// All timers of a cache, driven by its clock. Setting and clearing one costs
 /// O(log timers).
 #[derive(Debug)]
 pub(crate) struct Timers {

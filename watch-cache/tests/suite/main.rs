@@ -10,7 +10,6 @@
     clippy::too_many_lines,
     clippy::needless_pass_by_value,
     clippy::default_trait_access,
-    clippy::items_after_statements,
     clippy::cast_possible_wrap,
     clippy::print_stdout,
     reason = "what the tests share is test code too, and a table is best read in one piece"
@@ -20,12 +19,8 @@ mod errors;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod get;
-mod informer;
 mod list;
 mod metrics;
-mod model;
-mod queue;
-mod reflector;
 mod reload;
 mod support;
 mod timing;

@@ -5,12 +5,9 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 
-use crate::keys::Scope;
-use crate::list::List;
-use crate::options::{ListOptions, WatchOptions};
-use crate::selector::Selector;
-use crate::status::RequestError;
-use crate::storage::{EventStream, Storage};
+use revstore_watch_cache::{
+    EventStream, List, ListOptions, RequestError, Scope, Selector, Storage, WatchOptions,
+};
 
 /// Something that can be listed and watched: one collection, or a selection of it.
 pub trait ListWatch: fmt::Debug + Send + Sync + 'static {
@@ -23,13 +20,13 @@ pub trait ListWatch: fmt::Debug + Send + Sync + 'static {
 
 /// A part of a store: a scope, and a selector within it.
 #[derive(Clone, Debug)]
-pub struct Scoped {
+pub struct StorageListWatch {
     storage: Arc<dyn Storage>,
     scope: Scope,
     selector: Selector,
 }
 
-impl Scoped {
+impl StorageListWatch {
     /// The objects of `scope` that pass `selector`.
     pub fn new(storage: Arc<dyn Storage>, scope: Scope, selector: Selector) -> Self {
         Self {
@@ -40,7 +37,7 @@ impl Scoped {
     }
 }
 
-impl ListWatch for Scoped {
+impl ListWatch for StorageListWatch {
     fn list(&self, mut options: ListOptions) -> BoxFuture<'_, Result<List, RequestError>> {
         Box::pin(async move {
             options.selector = self.selector.clone();

@@ -2,23 +2,23 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::entry::Object;
+use revstore_watch_cache::Object;
 
 /// What is left of an object that is gone.
 #[derive(Clone, Debug)]
-pub enum Tombstone {
+pub enum FinalState {
     /// Its last content.
     Known(Object),
     /// The deletion was missed: this is the last content that was seen, which may not be the last
     /// that there was (`DeletedFinalStateUnknown`).
-    FinalStateUnknown(Object),
+    Unknown(Object),
 }
 
-impl Tombstone {
+impl FinalState {
     /// The content.
     pub fn object(&self) -> &Object {
         match self {
-            Self::Known(object) | Self::FinalStateUnknown(object) => object,
+            Self::Known(object) | Self::Unknown(object) => object,
         }
     }
 
@@ -35,7 +35,7 @@ pub enum Delta {
     /// It was changed.
     Updated(Object),
     /// It is gone.
-    Deleted(Tombstone),
+    Deleted(FinalState),
     /// It is part of a new state.
     Replaced(Object),
     /// It is as it was; told again at intervals (WC-508).
@@ -49,7 +49,7 @@ impl Delta {
             | Self::Updated(object)
             | Self::Replaced(object)
             | Self::Sync(object) => object,
-            Self::Deleted(tombstone) => tombstone.object(),
+            Self::Deleted(last) => last.object(),
         }
     }
 }
@@ -60,7 +60,7 @@ impl Delta {
 /// place of one; whoever takes from it after each change, as the informer does, keeps it short.
 ///
 /// ```
-/// use revstore_watch_cache::DeltaQueue;
+/// use revstore_reflector::delta_queue::DeltaQueue;
 /// let mut queue = DeltaQueue::new();
 /// queue.replace(Vec::new(), &[]);
 /// assert!(queue.pop().is_none());
@@ -133,7 +133,7 @@ impl DeltaQueue {
             self.push(Delta::Replaced(object));
         }
         for object in gone {
-            self.push(Delta::Deleted(Tombstone::FinalStateUnknown(object)));
+            self.push(Delta::Deleted(FinalState::Unknown(object)));
         }
     }
 

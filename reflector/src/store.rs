@@ -5,9 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use revstore_engine::Revision;
-
-use crate::entry::Object;
+use revstore_watch_cache::{Object, Revision};
 
 /// Says under which values an object is found.
 pub type IndexFn = Arc<dyn Fn(&Object) -> Vec<String> + Send + Sync>;
@@ -19,7 +17,7 @@ pub type IndexFn = Arc<dyn Fn(&Object) -> Vec<String> + Send + Sync>;
 /// while it copies handles out, and never runs an index function under it.
 ///
 /// ```
-/// use revstore_watch_cache::{InformerBuilder, Object, Store};
+/// use revstore_reflector::{Object, Store, informer::InformerBuilder};
 ///
 /// fn by_app(informer: InformerBuilder) -> InformerBuilder {
 ///     informer.index("app", |object: &Object| {

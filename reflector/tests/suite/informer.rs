@@ -6,19 +6,22 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_core::Stream as _;
-use revstore_watch_cache::{
-    Handler, Informer, InformerBuilder, JsonKind, ManualClock, Notification, Object, Random,
-    Reflector, Revision, Scope, Scoped, Selector, Subscription, Tombstone, block_on, next_blocking,
+use pollster::block_on;
+use revstore_reflector::informer::InformerBuilder;
+use revstore_reflector::{
+    EventHandler, FinalState, Informer, Notification, Object, Reflector, StorageListWatch,
+    Subscription,
 };
+use revstore_watch_cache::{JsonKind, ManualClock, Revision, Scope, Selector};
 
-use crate::support::{Fixture, config, pod, poll_once, short_window};
+use crate::support::{Fixture, config, next_blocking, pod, poll_once, short_window};
 
 fn informer(fixture: &Fixture, clock: ManualClock) -> InformerBuilder {
     let storage = Arc::new(fixture.pods.clone());
-    let source = Scoped::new(storage, Scope::All, Selector::default());
+    let source = StorageListWatch::new(storage, Scope::All, Selector::default());
     let reflector = Reflector::builder(Arc::new(source))
         .clock(Arc::new(clock))
-        .random(Random::seeded(2))
+        .seed(2)
         .build();
     Informer::builder(reflector).index("node", |pod: &Object| {
         let fields = &pod.attributes().unwrap().fields;
@@ -42,8 +45,8 @@ fn word(notification: &Notification) -> String {
                 new.revision().0 - old.revision().0
             )
         }
-        Notification::Deleted(Tombstone::Known(object)) => format!("deleted {}", object.name()),
-        Notification::Deleted(Tombstone::FinalStateUnknown(object)) => {
+        Notification::Deleted(FinalState::Known(object)) => format!("deleted {}", object.name()),
+        Notification::Deleted(FinalState::Unknown(object)) => {
             format!("lost {}", object.name())
         }
     }
@@ -118,7 +121,7 @@ fn t_62_store_and_indexes_are_changed_before_handlers_hear() {
 
 #[test]
 fn t_62_what_was_missed_becomes_a_tombstone() {
-    let fixture = Fixture::with(config().window(short_window(2)), |builder| builder);
+    let fixture = Fixture::with(config().window(short_window(2)));
     fixture.put_pod("ns/a");
     let gone = fixture.put_pod("ns/gone");
     let failures = Arc::new(Mutex::new(0));
@@ -207,7 +210,7 @@ fn t_62_a_slow_handler_gets_changes_merged_per_object() {
 #[test]
 fn t_62_a_panic_of_one_handler_is_its_own() {
     struct Panics;
-    impl Handler for Panics {
+    impl EventHandler for Panics {
         fn on_add(&mut self, _: &Object, _: bool) {
             panic!("on purpose");
         }
@@ -275,7 +278,11 @@ fn t_62_an_informer_begins_with_a_state_whatever_its_reflector_knows() {
     fixture.settle();
     let source = || {
         let storage = Arc::new(fixture.pods.clone());
-        Arc::new(Scoped::new(storage, Scope::All, Selector::default()))
+        Arc::new(StorageListWatch::new(
+            storage,
+            Scope::All,
+            Selector::default(),
+        ))
     };
     let resumed = Reflector::builder(source())
         .clock(Arc::new(fixture.clock.clone()))

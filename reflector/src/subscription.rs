@@ -10,8 +10,9 @@ use futures_util::StreamExt as _;
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 
-use super::queue::Tombstone;
-use crate::entry::Object;
+use revstore_watch_cache::Object;
+
+use crate::delta_queue::FinalState;
 
 /// What a handler is told.
 #[derive(Clone, Debug)]
@@ -31,7 +32,7 @@ pub enum Notification {
         new: Object,
     },
     /// An object is gone.
-    Deleted(Tombstone),
+    Deleted(FinalState),
 }
 
 impl Notification {
@@ -39,7 +40,7 @@ impl Notification {
         match self {
             Self::Added { object, .. } => object.store_key(),
             Self::Updated { new, .. } => new.store_key(),
-            Self::Deleted(tombstone) => tombstone.object().store_key(),
+            Self::Deleted(last) => last.object().store_key(),
         }
     }
 
@@ -54,8 +55,8 @@ impl Notification {
             (Self::Updated { old, .. }, Self::Updated { new, .. }) => Self::Updated { old, new },
             (Self::Added { .. }, Self::Deleted(_)) => return None,
             // WC-515: deleted and created again may look like a change; the uid tells.
-            (Self::Deleted(tombstone), Self::Added { object, .. }) => Self::Updated {
-                old: known.unwrap_or(tombstone.object()).clone(),
+            (Self::Deleted(last), Self::Added { object, .. }) => Self::Updated {
+                old: known.unwrap_or(last.object()).clone(),
                 new: object,
             },
             (_, later) => later,
@@ -67,34 +68,34 @@ impl Notification {
 ///
 /// ```
 /// use std::sync::mpsc::{Sender, channel};
-/// use revstore_watch_cache::{Handler, InformerHandle, Object, Tombstone, block_on};
+/// use revstore_reflector::{EventHandler, FinalState, InformerHandle, Object};
 ///
 /// /// Hands keys on to whoever reconciles.
 /// struct Keys(Sender<String>);
 ///
-/// impl Handler for Keys {
+/// impl EventHandler for Keys {
 ///     fn on_add(&mut self, object: &Object, _initial: bool) {
 ///         let _ = self.0.send(object.store_key());
 ///     }
 ///     fn on_update(&mut self, _old: &Object, new: &Object) {
 ///         let _ = self.0.send(new.store_key());
 ///     }
-///     fn on_delete(&mut self, tombstone: &Tombstone) {
-///         let _ = self.0.send(tombstone.object().store_key());
+///     fn on_delete(&mut self, last: &FinalState) {
+///         let _ = self.0.send(last.object().store_key());
 ///     }
 /// }
 ///
 /// fn reconcile(informer: &InformerHandle) {
 ///     let (sender, keys) = channel();
 ///     let subscription = informer.subscribe();
-///     std::thread::spawn(move || block_on(subscription.run(Keys(sender))));
+///     std::thread::spawn(move || pollster::block_on(subscription.run(Keys(sender))));
 ///     // Ends with the informer.
 ///     for key in keys {
 ///         let _ = informer.store().get(&key);
 ///     }
 /// }
 /// ```
-pub trait Handler: Send {
+pub trait EventHandler: Send {
     /// There is an object; `initial` if it was there at first.
     fn on_add(&mut self, object: &Object, initial: bool) {
         let _ = (object, initial);
@@ -104,13 +105,13 @@ pub trait Handler: Send {
         let _ = (old, new);
     }
     /// An object is gone.
-    fn on_delete(&mut self, tombstone: &Tombstone) {
-        let _ = tombstone;
+    fn on_delete(&mut self, last: &FinalState) {
+        let _ = last;
     }
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// Held to add or to take one notification.
     queue: Mutex<Queue>,
     waker: AtomicWaker,
@@ -202,23 +203,23 @@ fn is_initial(notification: &Notification) -> bool {
 impl Shared {
     /// Queues a notification about an object that was `before` until then. Who reads is woken by
     /// [`Shared::wake`], once no lock is held (I8).
-    pub(super) fn push(&self, notification: Notification, before: Option<Object>) {
+    pub(crate) fn push(&self, notification: Notification, before: Option<Object>) {
         self.queue.lock().push(notification, before);
     }
 
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.waker.wake();
     }
 
     /// All initial objects are queued.
-    pub(super) fn end_initial(&self) {
+    pub(crate) fn end_initial(&self) {
         let mut queue = self.queue.lock();
         if queue.initial_left.is_none() {
             queue.initial_left = Some(queue.initial_queued);
         }
     }
 
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.queue.lock().closed = true;
         self.waker.wake();
     }
@@ -236,7 +237,7 @@ impl Shared {
 /// Dropping it unsubscribes. It ends when the informer does.
 #[derive(Debug)]
 pub struct Subscription {
-    pub(super) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Subscription {
@@ -261,12 +262,12 @@ impl Subscription {
     }
 
     /// Calls `handler` for each notification, until the informer ends. No lock is held meanwhile.
-    pub async fn run(mut self, mut handler: impl Handler) {
+    pub async fn run(mut self, mut handler: impl EventHandler) {
         while let Some(notification) = self.next().await {
             match &notification {
                 Notification::Added { object, initial } => handler.on_add(object, *initial),
                 Notification::Updated { old, new } => handler.on_update(old, new),
-                Notification::Deleted(tombstone) => handler.on_delete(tombstone),
+                Notification::Deleted(last) => handler.on_delete(last),
             }
         }
     }

@@ -2,25 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
-use revstore_engine::Revision;
+use pollster::block_on;
+use revstore_watch_cache::{Object, RequestError, Revision};
 
-use super::machine::{Reflector, ReflectorEvent};
-use super::metrics::{Counters, ReflectorMetrics};
-use super::queue::{Delta, DeltaQueue, Tombstone};
-use super::store::{IndexFn, Store};
-use super::subscription::{Notification, Shared as Queue, Subscription};
-use crate::blocking::block_on;
-use crate::entry::Object;
-use crate::signal::Signal;
-use crate::status::RequestError;
+use crate::delta_queue::{Delta, DeltaQueue, FinalState};
+use crate::metrics::{Counters, ReflectorMetrics};
+use crate::reflector::{Reflector, ReflectorEvent};
+use crate::store::{IndexFn, Store};
+use crate::subscription::{Notification, Shared as Queue, Subscription};
+use crate::timer::Timer;
 
 /// The shortest time between two resyncs (WC-508).
 const RESYNC_MIN: Duration = Duration::from_secs(1);
@@ -40,10 +40,11 @@ type ErrorFn = Box<dyn FnMut(&RequestError) + Send>;
 ///
 /// ```
 /// use std::sync::Arc;
+/// use pollster::block_on;
 /// use revstore_engine::Engine;
+/// use revstore_reflector::{Informer, Reflector, StorageListWatch};
 /// use revstore_watch_cache::{
-///     EngineSource, Informer, RawStore, Reflector, ResourceConfig, Scope, Scoped, Selector,
-///     SystemClock, block_on,
+///     EngineSource, RawStore, ResourceConfig, Scope, Selector, SystemClock,
 /// };
 /// let engine = Engine::builder().build();
 /// engine.put("/pods/ns/a", r#"{"metadata":{"name":"a"}}"#)?;
@@ -52,7 +53,7 @@ type ErrorFn = Box<dyn FnMut(&RequestError) + Send>;
 ///     ResourceConfig::namespaced("", "pods", "/pods"),
 ///     Arc::new(SystemClock::new()),
 /// );
-/// let source = Scoped::new(Arc::new(pods), Scope::All, Selector::default());
+/// let source = StorageListWatch::new(Arc::new(pods), Scope::All, Selector::default());
 /// let informer = Informer::builder(Reflector::builder(Arc::new(source)).build()).build();
 /// let handle = informer.handle();
 /// let running = informer.spawn();
@@ -71,6 +72,7 @@ pub struct Informer {
     on_error: Option<ErrorFn>,
     resync: Option<Duration>,
     next_resync: Option<Duration>,
+    timer: Arc<Timer>,
 }
 
 struct Shared {
@@ -81,7 +83,7 @@ struct Shared {
     synced: AtomicBool,
     stopped: AtomicBool,
     /// The task that runs the informer.
-    runner: Signal,
+    runner: AtomicWaker,
     counters: Arc<Counters>,
 }
 
@@ -91,7 +93,7 @@ struct Handlers {
     ended: bool,
     queues: Vec<Weak<Queue>>,
     /// Who waits for the first state.
-    waiting: Vec<Arc<Signal>>,
+    waiting: Vec<Arc<AtomicWaker>>,
 }
 
 /// What others hold of a running informer. Clones are handles on the same one.
@@ -154,7 +156,8 @@ impl InformerBuilder {
     /// and so do its revisions.
     ///
     /// ```
-    /// use revstore_watch_cache::{InformerBuilder, JsonKind, Object};
+    /// use revstore_reflector::informer::InformerBuilder;
+    /// use revstore_watch_cache::{JsonKind, Object};
     ///
     /// /// Nobody here looks at managed fields, which are half of many an object.
     /// fn slim(informer: InformerBuilder, kind: JsonKind) -> InformerBuilder {
@@ -189,6 +192,7 @@ impl InformerBuilder {
 
     /// Makes the informer.
     pub fn build(self) -> Informer {
+        let timer = Timer::new(self.reflector.clock().clone());
         Informer {
             queue: DeltaQueue::new(),
             incoming: Vec::new(),
@@ -197,12 +201,11 @@ impl InformerBuilder {
                 handlers: Mutex::default(),
                 synced: AtomicBool::new(false),
                 stopped: AtomicBool::new(false),
-                runner: Signal::new(),
+                runner: AtomicWaker::new(),
                 counters: self.reflector.counters().clone(),
             }),
-            next_resync: self
-                .resync
-                .map(|period| self.reflector.timers().now().saturating_add(period)),
+            next_resync: self.resync.map(|period| timer.now().saturating_add(period)),
+            timer,
             reflector: self.reflector,
             transform: self.transform,
             on_error: self.on_error,
@@ -245,7 +248,7 @@ impl Informer {
             match self.next().await {
                 Woken::Event(event) => self.take(event),
                 Woken::Resync => {
-                    let now = self.reflector.timers().now();
+                    let now = self.timer.now();
                     self.next_resync = self.resync.map(|period| now.saturating_add(period));
                     self.queue.resync(self.shared.store.list());
                     self.work_off(None);
@@ -272,19 +275,16 @@ impl Informer {
     }
 
     async fn next(&mut self) -> Woken {
-        let timers = self.reflector.timers().clone();
-        let resync = self.next_resync;
-        let mut resync = resync.map(|due| Box::pin(async move { timers.until(due).await }));
-        let shared = self.shared.clone();
-        let mut event = Box::pin(self.reflector.next());
-        poll_fn(move |context| {
-            shared.runner.waker.register(context.waker());
+        let (timer, shared, resync) = (&self.timer, &self.shared, self.next_resync);
+        let mut event = pin!(self.reflector.next());
+        poll_fn(|context| {
+            shared.runner.register(context.waker());
             // Acquire: pairs with the Release in `stop`.
             if shared.stopped.load(Ordering::Acquire) {
                 return Poll::Ready(Woken::Stopped);
             }
-            if let Some(resync) = &mut resync
-                && resync.as_mut().poll(context).is_ready()
+            if let Some(due) = resync
+                && timer.poll_until(due, context).is_ready()
             {
                 return Poll::Ready(Woken::Resync);
             }
@@ -322,11 +322,11 @@ impl Informer {
             ReflectorEvent::Delete(object) => {
                 let revision = object.revision();
                 let object = self.transformed(object);
-                self.queue.push(Delta::Deleted(Tombstone::Known(object)));
+                self.queue.push(Delta::Deleted(FinalState::Known(object)));
                 self.work_off(Some(revision));
             }
             ReflectorEvent::Bookmark(revision) => self.shared.store.set_revision(revision),
-            ReflectorEvent::Late(_) => {}
+            ReflectorEvent::BookmarkOverdue(_) => {}
             ReflectorEvent::Failed(error) => {
                 if let Some(handler) = &mut self.on_error {
                     handler(&error);
@@ -376,8 +376,8 @@ impl Informer {
         for queue in queues {
             queue.wake();
         }
-        for signal in waiting {
-            signal.waker.wake();
+        for waker in waiting {
+            waker.wake();
         }
     }
 
@@ -431,8 +431,8 @@ impl Drop for Informer {
         for queue in queues {
             queue.close();
         }
-        for signal in waiting {
-            signal.waker.wake();
+        for waker in waiting {
+            waker.wake();
         }
     }
 }
@@ -441,7 +441,7 @@ impl Drop for Informer {
 fn notification(delta: Delta, old: Option<Object>, initial: bool) -> Option<Notification> {
     Some(match (delta, old) {
         (Delta::Deleted(_), None) => return None,
-        (Delta::Deleted(tombstone), Some(_)) => Notification::Deleted(tombstone),
+        (Delta::Deleted(last), Some(_)) => Notification::Deleted(last),
         (
             Delta::Added(new) | Delta::Updated(new) | Delta::Replaced(new) | Delta::Sync(new),
             Some(old),
@@ -481,18 +481,22 @@ impl InformerHandle {
 
     /// Waits for that; `false` if the informer ends before.
     pub async fn synced(&self) -> bool {
-        let signal = Arc::new(Signal::new());
+        let waker = Arc::new(AtomicWaker::new());
         poll_fn(|context| {
-            signal.waker.register(context.waker());
+            waker.register(context.waker());
             let mut handlers = self.shared.handlers.lock();
             if self.has_synced() || handlers.ended {
                 return Poll::Ready(self.has_synced());
             }
-            if handlers.waiting.iter().all(|known| known.id != signal.id) {
+            if !handlers
+                .waiting
+                .iter()
+                .any(|known| Arc::ptr_eq(known, &waker))
+            {
                 handlers
                     .waiting
                     .retain(|known| Arc::strong_count(known) > 1);
-                handlers.waiting.push(signal.clone());
+                handlers.waiting.push(waker.clone());
             }
             Poll::Pending
         })
@@ -526,7 +530,7 @@ impl InformerHandle {
     pub fn stop(&self) {
         // Release: pairs with the Acquire in `next`.
         self.shared.stopped.store(true, Ordering::Release);
-        self.shared.runner.waker.wake();
+        self.shared.runner.wake();
     }
 }
 

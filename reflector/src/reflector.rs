@@ -1,32 +1,29 @@
 //! The reflector: list, then watch, for ever (F.1), told in the words of F.3.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use fastrand::Rng;
 use futures_core::Stream;
-use revstore_engine::{Clock, Revision, SystemClock};
+use revstore_watch_cache::{
+    Clock, EventStream, EventType, Items, ListOptions, Object, RequestError, Revision, SystemClock,
+    WatchEvent, WatchOptions,
+};
 
-use super::backoff::Backoff;
-use super::list_watch::ListWatch;
-use super::metrics::{Counters, ReflectorMetrics};
-use crate::entry::Object;
-use crate::list::Items;
-use crate::options::{ListOptions, WatchOptions};
-use crate::random::Random;
-use crate::status::RequestError;
-use crate::storage::EventStream;
-use crate::timers::Timers;
-use crate::watch::{EventType, WatchEvent};
+use crate::backoff::Backoff;
+use crate::list_watch::ListWatch;
+use crate::metrics::{Counters, ReflectorMetrics, observe_since};
+use crate::timer::Timer;
 
 /// What a reflector tells.
 ///
 /// Between `Init` and `InitDone` come all objects, each as an `InitApply`; what was there before and
 /// is not among them is gone. Another `Init` before `InitDone` starts that over.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum ReflectorEvent {
     /// A new state begins.
     Init,
@@ -42,13 +39,14 @@ pub enum ReflectorEvent {
     Bookmark(Revision),
     /// The watch of a watch-list has lived for this long, and its initial events did not end
     /// (WC-502); told every 10 s. The server may not know that it is to end them.
-    Late(Duration),
+    BookmarkOverdue(Duration),
     /// Something failed; the reflector goes on by itself (WC-501).
     Failed(RequestError),
 }
 
 /// How a reflector gets its first state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReflectorMode {
     /// A list in pages, then a watch (WC-503).
     ListWatch,
@@ -68,7 +66,7 @@ const WATCH_OVERDUE: Duration = Duration::from_secs(5);
 const LATE: Duration = Duration::from_secs(10);
 
 /// Where a reflector stands.
-enum State {
+enum Phase {
     /// Nothing is known, or what is known must be replaced. Begins a list or a watch-list.
     Empty,
     /// Objects of a page are told one by one. At its end: the next page, or `Listed`.
@@ -107,10 +105,11 @@ struct Running {
 ///
 /// ```
 /// use std::sync::Arc;
+/// use pollster::block_on;
 /// use revstore_engine::Engine;
+/// use revstore_reflector::{Reflector, ReflectorEvent, StorageListWatch};
 /// use revstore_watch_cache::{
-///     EngineSource, ManualClock, RawStore, Reflector, ReflectorEvent, ResourceConfig, Scope, Scoped,
-///     Selector, block_on,
+///     EngineSource, ManualClock, RawStore, ResourceConfig, Scope, Selector,
 /// };
 /// let engine = Engine::builder().build();
 /// engine.put("/pods/ns/a", r#"{"metadata":{"name":"a"}}"#)?;
@@ -119,7 +118,7 @@ struct Running {
 ///     ResourceConfig::namespaced("", "pods", "/pods"),
 ///     Arc::new(ManualClock::new()),
 /// );
-/// let source = Scoped::new(Arc::new(pods), Scope::All, Selector::default());
+/// let source = StorageListWatch::new(Arc::new(pods), Scope::All, Selector::default());
 /// let mut reflector = Reflector::builder(Arc::new(source)).build();
 /// assert!(matches!(block_on(reflector.next()), ReflectorEvent::Init));
 /// assert!(matches!(block_on(reflector.next()), ReflectorEvent::InitApply(pod) if pod.name() == "a"));
@@ -132,12 +131,12 @@ struct Running {
 )]
 pub struct Reflector {
     source: Arc<dyn ListWatch>,
-    timers: Arc<Timers>,
+    timer: Arc<Timer>,
     mode: ReflectorMode,
     /// Whether a watch-list is still worth a try.
     watch_list: bool,
     backoff: Backoff,
-    state: State,
+    phase: Phase,
     /// When to try again.
     pause_until: Option<Duration>,
     last_revision: Option<Revision>,
@@ -148,7 +147,7 @@ pub struct Reflector {
     /// Whether the next list must come in one piece: a page of the last one was gone.
     full_list: bool,
     /// When the first state was begun that is being told, and its objects so far.
-    telling: (Duration, u64),
+    telling: (Duration, u32),
     counters: Arc<Counters>,
 }
 
@@ -158,7 +157,7 @@ pub struct Reflector {
 pub struct ReflectorBuilder {
     source: Arc<dyn ListWatch>,
     clock: Option<Arc<dyn Clock>>,
-    random: Random,
+    random: Rng,
     mode: ReflectorMode,
     resume: Option<Revision>,
 }
@@ -172,9 +171,12 @@ impl ReflectorBuilder {
         }
     }
 
-    /// The randomness of pauses and timeouts; unpredictable if none is given.
-    pub fn random(self, random: Random) -> Self {
-        Self { random, ..self }
+    /// The seed of the random pauses and timeouts; unpredictable if none is given.
+    pub fn seed(self, seed: u64) -> Self {
+        Self {
+            random: Rng::with_seed(seed),
+            ..self
+        }
     }
 
     /// How the first state is got; by a list and a watch if nothing is said.
@@ -196,14 +198,14 @@ impl ReflectorBuilder {
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
         Reflector {
             source: self.source,
-            timers: Timers::new(clock),
+            timer: Timer::new(clock),
             mode: self.mode,
             watch_list: self.mode == ReflectorMode::WatchList,
             backoff: Backoff::new(self.random),
-            state: if self.resume.is_some() {
-                State::Listed
+            phase: if self.resume.is_some() {
+                Phase::Listed
             } else {
-                State::Empty
+                Phase::Empty
             },
             pause_until: None,
             last_revision: self.resume,
@@ -238,7 +240,7 @@ impl Reflector {
         ReflectorBuilder {
             source,
             clock: None,
-            random: Random::unpredictable(),
+            random: Rng::new(),
             mode: ReflectorMode::ListWatch,
             resume: None,
         }
@@ -255,25 +257,25 @@ impl Reflector {
         self.counters.read()
     }
 
-    pub(super) fn counters(&self) -> &Arc<Counters> {
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
-    pub(crate) fn timers(&self) -> &Arc<Timers> {
-        &self.timers
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        self.timer.clock()
     }
 
     /// Forgets what was told: a state comes next, not older than what is known.
-    pub(super) fn start_over(&mut self) {
+    pub(crate) fn start_over(&mut self) {
         self.watch_over();
-        self.state = State::Empty;
+        self.phase = Phase::Empty;
     }
 
     /// What comes next; waits for it.
     pub async fn next(&mut self) -> ReflectorEvent {
         loop {
             if let Some(due) = self.pause_until {
-                self.timers.until(due).await;
+                poll_fn(|context| self.timer.poll_until(due, context)).await;
                 self.pause_until = None;
             }
             if let Step::Tell(event) = self.step().await {
@@ -292,26 +294,26 @@ impl Reflector {
 
     /// One step. Whatever it waits for may be given up: the state changes only behind it.
     async fn step(&mut self) -> Step {
-        match &mut self.state {
-            State::Empty if self.watch_list => self.begin_watch_list().await,
-            State::Empty => self.begin_list().await,
-            State::Paging(page) => match page.items.next() {
+        match &mut self.phase {
+            Phase::Empty if self.watch_list => self.begin_watch_list().await,
+            Phase::Empty => self.begin_list().await,
+            Phase::Paging(page) => match page.items.next() {
                 Some(Ok(object)) => self.init_apply(object),
                 // Without it the state would not be complete.
                 Some(Err(error)) => {
-                    self.state = State::Empty;
+                    self.phase = Phase::Empty;
                     self.pause();
                     self.failed(error)
                 }
                 None => self.end_page().await,
             },
-            State::Listed => self.begin_watch().await,
-            State::InitialWatch(running) => {
-                let event = next_event(running, &self.timers).await;
+            Phase::Listed => self.begin_watch().await,
+            Phase::InitialWatch(running) => {
+                let event = next_event(running, &self.timer).await;
                 self.initial_event(event)
             }
-            State::Watching(running) => {
-                let event = next_event(running, &self.timers).await;
+            Phase::Watching(running) => {
+                let event = next_event(running, &self.timer).await;
                 self.watch_event(event)
             }
         }
@@ -344,7 +346,7 @@ impl Reflector {
                 if at_zero && list.continue_token.is_some() {
                     self.paginated = true;
                 }
-                self.state = State::Paging(Page {
+                self.phase = Phase::Paging(Page {
                     items: list.items,
                     revision: list.revision,
                     next: list.continue_token,
@@ -368,12 +370,12 @@ impl Reflector {
     }
 
     async fn end_page(&mut self) -> Step {
-        let State::Paging(page) = &self.state else {
+        let Phase::Paging(page) = &self.phase else {
             return Step::Go;
         };
         let Some(token) = page.next.clone() else {
             let revision = page.revision;
-            self.state = State::Listed;
+            self.phase = Phase::Listed;
             return self.init_done(revision);
         };
         let options = ListOptions {
@@ -383,7 +385,7 @@ impl Reflector {
         };
         match self.source.list(options).await {
             Ok(list) => {
-                self.state = State::Paging(Page {
+                self.phase = Phase::Paging(Page {
                     items: list.items,
                     revision: list.revision,
                     next: list.continue_token,
@@ -393,11 +395,11 @@ impl Reflector {
             Err(error) if error.is_expired() => {
                 // The list cannot be finished as it began: once more, in one piece.
                 self.full_list = true;
-                self.state = State::Empty;
+                self.phase = Phase::Empty;
                 self.failed(error)
             }
             Err(error) => {
-                self.state = State::Empty;
+                self.phase = Phase::Empty;
                 self.pause();
                 self.failed(error)
             }
@@ -405,8 +407,8 @@ impl Reflector {
     }
 
     fn init(&mut self) {
-        self.counters.lists.add(1);
-        self.telling = (self.timers.now(), 0);
+        self.counters.lists.increment();
+        self.telling = (self.timer.now(), 0);
     }
 
     fn init_apply(&mut self, object: Object) -> Step {
@@ -416,8 +418,8 @@ impl Reflector {
 
     fn init_done(&mut self, revision: Revision) -> Step {
         let (begun, items) = self.telling;
-        self.counters.list_us.since(begun, self.timers.now());
-        self.counters.items_per_list.add(items);
+        observe_since(&self.counters.list_seconds, begun, self.timer.now());
+        self.counters.items_per_list.observe(f64::from(items));
         self.unavailable = false;
         self.know(revision);
         Step::Tell(ReflectorEvent::InitDone(revision))
@@ -429,11 +431,11 @@ impl Reflector {
     }
 
     fn watch_timeout(&mut self) -> Duration {
-        WATCH_TIMEOUT_MIN.mul_f64(1.0 + self.backoff.random().unit())
+        WATCH_TIMEOUT_MIN.mul_f64(1.0 + self.backoff.random().f64())
     }
 
     fn running(&self, stream: EventStream, timeout: Duration) -> Running {
-        let begun = self.timers.now();
+        let begun = self.timer.now();
         Running {
             stream,
             begun,
@@ -454,8 +456,8 @@ impl Reflector {
         };
         match self.source.watch(options).await {
             Ok(stream) => {
-                self.counters.watches.add(1);
-                self.state = State::Watching(self.running(stream, timeout));
+                self.counters.watches.increment();
+                self.phase = Phase::Watching(self.running(stream, timeout));
                 Step::Go
             }
             Err(error) => self.watch_failed(error),
@@ -475,10 +477,10 @@ impl Reflector {
         match self.source.watch(options).await {
             Ok(stream) => {
                 self.init();
-                self.counters.watches.add(1);
+                self.counters.watches.increment();
                 let mut running = self.running(stream, timeout);
                 running.late = Some(running.begun + LATE);
-                self.state = State::InitialWatch(running);
+                self.phase = Phase::InitialWatch(running);
                 Step::Tell(ReflectorEvent::Init)
             }
             Err(error) => self.watch_list_failed(error),
@@ -488,7 +490,7 @@ impl Reflector {
     /// WC-502.
     fn watch_list_failed(&mut self, error: RequestError) -> Step {
         self.watch_over();
-        self.state = State::Empty;
+        self.phase = Phase::Empty;
         match &error {
             RequestError::NotReady { .. } | RequestError::Stopped => self.pause(),
             RequestError::Expired(_) | RequestError::TooLarge { .. } => {
@@ -505,8 +507,8 @@ impl Reflector {
     fn initial_event(&mut self, event: Heard) -> Step {
         let event = match event {
             Heard::Late(lived) => {
-                self.counters.late_initial_events.add(1);
-                return Step::Tell(ReflectorEvent::Late(lived));
+                self.counters.bookmarks_overdue.increment();
+                return Step::Tell(ReflectorEvent::BookmarkOverdue(lived));
             }
             Heard::Event(event) => Some(event),
             Heard::End => None,
@@ -524,11 +526,11 @@ impl Reflector {
                 initial_events_end: true,
             }) => {
                 // The same stream goes on.
-                if let State::InitialWatch(mut running) =
-                    std::mem::replace(&mut self.state, State::Listed)
+                if let Phase::InitialWatch(mut running) =
+                    std::mem::replace(&mut self.phase, Phase::Listed)
                 {
                     running.late = None;
-                    self.state = State::Watching(running);
+                    self.phase = Phase::Watching(running);
                 }
                 self.init_done(revision)
             }
@@ -536,7 +538,7 @@ impl Reflector {
             Some(WatchEvent::Error(error)) => self.watch_list_failed(error),
             None => {
                 self.watch_over();
-                self.state = State::Empty;
+                self.phase = Phase::Empty;
                 self.pause();
                 self.failed(RequestError::Internal(
                     "the watch ended before its initial events did".into(),
@@ -573,27 +575,27 @@ impl Reflector {
 
     /// Notes how long a watch lived that is over.
     fn watch_over(&self) {
-        if let State::InitialWatch(running) | State::Watching(running) = &self.state {
+        if let Phase::InitialWatch(running) | Phase::Watching(running) = &self.phase {
             let counters = &self.counters;
-            counters.watch_us.since(running.begun, self.timers.now());
+            observe_since(&counters.watch_seconds, running.begun, self.timer.now());
         }
     }
 
     /// WC-505: a watch that ends is begun again where it ended, unless it was too short to be true.
     fn watch_ended(&mut self) -> Step {
         self.watch_over();
-        let is_short = match &self.state {
-            State::Watching(running) => {
-                running.events == 0 && self.timers.now().saturating_sub(running.begun) < SHORT_WATCH
+        let is_short = match &self.phase {
+            Phase::Watching(running) => {
+                running.events == 0 && self.timer.now().saturating_sub(running.begun) < SHORT_WATCH
             }
             _ => false,
         };
         if !is_short {
-            self.state = State::Listed;
+            self.phase = Phase::Listed;
             return Step::Go;
         }
-        self.counters.short_watches.add(1);
-        self.state = State::Empty;
+        self.counters.short_watches.increment();
+        self.phase = Phase::Empty;
         self.pause();
         self.failed(RequestError::Internal(
             "very short watch: it ended within a second and without an event".into(),
@@ -603,23 +605,23 @@ impl Reflector {
     /// WC-506.
     fn watch_failed(&mut self, error: RequestError) -> Step {
         self.watch_over();
-        self.state = match &error {
+        self.phase = match &error {
             // The same revision again, later.
-            RequestError::NotReady { .. } | RequestError::Stopped => State::Listed,
+            RequestError::NotReady { .. } | RequestError::Stopped => Phase::Listed,
             // A new state, not older than what is known: that spares the store a quorum read.
-            _ => State::Empty,
+            _ => Phase::Empty,
         };
         self.pause();
         self.failed(error)
     }
 
     fn failed(&mut self, error: RequestError) -> Step {
-        self.counters.failures.add(1);
+        self.counters.failures.increment();
         Step::Tell(ReflectorEvent::Failed(error))
     }
 
     fn pause(&mut self) {
-        let now = self.timers.now();
+        let now = self.timer.now();
         self.pause_until = Some(now + self.backoff.next(now));
     }
 }
@@ -633,15 +635,14 @@ enum Heard {
     End,
 }
 
-async fn next_event(running: &mut Running, timers: &Timers) -> Heard {
+async fn next_event(running: &mut Running, timer: &Timer) -> Heard {
     let due = running
         .late
         .map_or(running.overdue, |late| late.min(running.overdue));
-    let mut silence = pin!(timers.until(due));
     let stream = &mut running.stream;
     let event = poll_fn(|context| match stream.as_mut().poll_next(context) {
         Poll::Ready(event) => Poll::Ready(Some(event)),
-        Poll::Pending => silence.as_mut().poll(context).map(|()| None),
+        Poll::Pending => timer.poll_until(due, context).map(|()| None),
     })
     .await;
     match event {
@@ -651,7 +652,7 @@ async fn next_event(running: &mut Running, timers: &Timers) -> Heard {
         }
         None if due < running.overdue => {
             running.late = Some(due + LATE);
-            Heard::Late(timers.now().saturating_sub(running.begun))
+            Heard::Late(timer.now().saturating_sub(running.begun))
         }
         Some(None) | None => Heard::End,
     }

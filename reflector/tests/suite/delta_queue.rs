@@ -1,8 +1,11 @@
 //! T-61: the delta queue.
 
-use revstore_watch_cache::{Delta, DeltaQueue, Object, Tombstone};
+use revstore_reflector::delta_queue::{Delta, DeltaQueue};
+use revstore_reflector::{FinalState, Object};
 
-use crate::support::{Fixture, at};
+use revstore_watch_cache::{ListOptions, Scope};
+
+use crate::support::Fixture;
 
 /// Some objects, by name.
 fn objects(names: &[&str]) -> Vec<Object> {
@@ -11,11 +14,7 @@ fn objects(names: &[&str]) -> Vec<Object> {
         fixture.put_pod(&format!("ns/{name}"));
     }
     fixture.settle();
-    let list = fixture.wait(
-        fixture
-            .pods
-            .list(&revstore_watch_cache::Scope::All, &at("0")),
-    );
+    let list = fixture.wait(fixture.pods.list(&Scope::All, &ListOptions::default()));
     list.unwrap().into_objects().unwrap()
 }
 
@@ -23,8 +22,8 @@ fn words(deltas: &[Delta]) -> Vec<String> {
     let word = |delta: &Delta| match delta {
         Delta::Added(object) => format!("added {}", object.name()),
         Delta::Updated(object) => format!("updated {}", object.name()),
-        Delta::Deleted(Tombstone::Known(object)) => format!("deleted {}", object.name()),
-        Delta::Deleted(Tombstone::FinalStateUnknown(object)) => format!("lost {}", object.name()),
+        Delta::Deleted(FinalState::Known(object)) => format!("deleted {}", object.name()),
+        Delta::Deleted(FinalState::Unknown(object)) => format!("lost {}", object.name()),
         Delta::Replaced(object) => format!("replaced {}", object.name()),
         Delta::Sync(object) => format!("sync {}", object.name()),
     };
@@ -45,8 +44,8 @@ fn t_61_keys_come_in_the_order_in_which_they_were_queued() {
     queue.push(Delta::Added(b.clone()));
     queue.push(Delta::Added(a.clone()));
     queue.push(Delta::Updated(b.clone()));
-    queue.push(Delta::Deleted(Tombstone::Known(b.clone())));
-    queue.push(Delta::Deleted(Tombstone::FinalStateUnknown(b.clone())));
+    queue.push(Delta::Deleted(FinalState::Known(b.clone())));
+    queue.push(Delta::Deleted(FinalState::Unknown(b.clone())));
     assert_eq!(queue.len(), 2);
     // Of two deletions the one that knows the content stays.
     assert_eq!(

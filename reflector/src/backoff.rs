@@ -2,20 +2,12 @@
 
 use std::time::Duration;
 
-use crate::random::Random;
+use fastrand::Rng;
 
 /// WC-507: 0.8 s, doubled up to 30 s, times 1 to 2; from the start again after 2 quiet minutes.
-///
-/// ```
-/// use std::time::Duration;
-/// use revstore_watch_cache::{Backoff, Random};
-/// let mut backoff = Backoff::new(Random::seeded(1));
-/// let first = backoff.next(Duration::ZERO);
-/// assert!(first >= Duration::from_millis(800) && first < Duration::from_millis(1600));
-/// ```
 #[derive(Clone, Debug)]
-pub struct Backoff {
-    random: Random,
+pub(crate) struct Backoff {
+    random: Rng,
     next: Duration,
     last: Option<Duration>,
 }
@@ -26,7 +18,7 @@ const QUIET: Duration = Duration::from_secs(120);
 
 impl Backoff {
     /// A backoff that has seen no failure.
-    pub fn new(random: Random) -> Self {
+    pub(crate) fn new(random: Rng) -> Self {
         Self {
             random,
             next: FIRST,
@@ -35,7 +27,7 @@ impl Backoff {
     }
 
     /// How long to wait after a failure at `now`.
-    pub fn next(&mut self, now: Duration) -> Duration {
+    pub(crate) fn next(&mut self, now: Duration) -> Duration {
         if self
             .last
             .is_some_and(|last| now.saturating_sub(last) > QUIET)
@@ -43,12 +35,12 @@ impl Backoff {
             self.next = FIRST;
         }
         self.last = Some(now);
-        let wait = self.next.mul_f64(1.0 + self.random.unit());
+        let wait = self.next.mul_f64(1.0 + self.random.f64());
         self.next = (self.next * 2).min(LONGEST);
         wait
     }
 
-    pub(crate) fn random(&mut self) -> &mut Random {
+    pub(crate) fn random(&mut self) -> &mut Rng {
         &mut self.random
     }
 }
@@ -59,7 +51,7 @@ mod tests {
 
     #[test]
     fn t_59_backoff_doubles_to_30_seconds_and_starts_again_after_two_quiet_minutes() {
-        let mut backoff = Backoff::new(Random::seeded(3));
+        let mut backoff = Backoff::new(Rng::with_seed(3));
         let mut now = Duration::ZERO;
         for base in [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0] {
             let wait = backoff.next(now).as_secs_f64();

@@ -13,16 +13,20 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
+use fastrand::Rng;
 use futures_core::future::BoxFuture;
+use pollster::block_on;
 use revstore_engine::{Engine, KeyRange, Op, Put, Range, Revision, Txn};
+use revstore_reflector::{
+    FinalState, Informer, InformerHandle, ListWatch, Notification, Reflector, ReflectorMode,
+    StorageListWatch, Subscription,
+};
 use revstore_watch_cache::{
-    EventStream, Expired, Informer, InformerHandle, List, ListOptions, ListWatch, ManualClock,
-    Notification, Random, RawStore, Reflector, ReflectorMode, RequestError, ResourceCache, Scope,
-    Scoped, Selector, SourceError, Storage, Subscription, Tombstone, WatchCache, WatchOptions,
-    block_on, next_blocking,
+    EventStream, Expired, List, ListOptions, ManualClock, Random, RawStore, RequestError,
+    ResourceCache, Scope, Selector, SourceError, Storage, WatchCache, WatchOptions,
 };
 
-use crate::support::{Fixture, Fragile, PODS, config, pod, poll_once, short_window};
+use crate::support::{Fixture, Fragile, PODS, config, next_blocking, pod, poll_once, short_window};
 
 /// What happened, and how often: a check that never met something has not checked it.
 type Coverage = BTreeMap<&'static str, u64>;
@@ -93,7 +97,7 @@ impl Copy {
             Notification::Deleted(tombstone) => {
                 let known = self.pods.remove(&tombstone.object().store_key());
                 assert!(known.is_some(), "deleted what nobody added");
-                let is_missed = matches!(tombstone, Tombstone::FinalStateUnknown(_));
+                let is_missed = matches!(tombstone, FinalState::Unknown(_));
                 self.missed_deletions += u64::from(is_missed);
             }
         }
@@ -104,7 +108,7 @@ impl Copy {
 /// apart, as they are written in one flush (WC-343).
 #[derive(Debug)]
 struct Connection {
-    inner: Scoped,
+    inner: StorageListWatch,
     /// Counts cuts; a watch of an earlier one ends.
     cuts: Arc<AtomicU64>,
     refuses: Arc<AtomicBool>,
@@ -166,7 +170,7 @@ impl Client {
     fn new(number: u64, storage: Arc<dyn Storage>, clock: &ManualClock, seed: u64) -> Self {
         let (cuts, refuses) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let connection = Connection {
-            inner: Scoped::new(storage, Scope::All, Selector::default()),
+            inner: StorageListWatch::new(storage, Scope::All, Selector::default()),
             cuts: cuts.clone(),
             refuses: refuses.clone(),
         };
@@ -177,7 +181,7 @@ impl Client {
         };
         let reflector = Reflector::builder(Arc::new(connection))
             .clock(Arc::new(clock.clone()))
-            .random(Random::seeded(seed * 100 + number))
+            .seed(seed * 100 + number)
             .mode(mode)
             .build();
         let failures = Failures::default();
@@ -200,7 +204,7 @@ impl Client {
     }
 
     fn states_told(&self) -> u64 {
-        self.handle.metrics().list_us.count()
+        self.handle.metrics().list_seconds.count
     }
 
     /// The revision of its store, if what it knows is of the present store.
@@ -225,7 +229,7 @@ impl Client {
 type Backup = (Revision, Vec<(Vec<u8>, Vec<u8>)>);
 
 struct World {
-    random: Random,
+    random: Rng,
     clock: ManualClock,
     engine: Engine,
     backup: Backup,
@@ -262,7 +266,7 @@ impl World {
         };
         let clients = (0..6).map(client).collect();
         Self {
-            random: Random::seeded(seed),
+            random: Rng::with_seed(seed),
             backup: (Revision(1000), Vec::new()),
             clients,
             engine,
@@ -284,13 +288,13 @@ impl World {
     }
 
     fn key(&mut self) -> String {
-        format!("ns{}/p{}", self.random.below(3), self.random.below(30))
+        format!("ns{}/p{}", self.random.u64(..3), self.random.u64(..30))
     }
 
     fn write(&mut self) {
         let key = self.key();
         let stored = format!("{PODS}/{key}");
-        match self.random.below(12) {
+        match self.random.u64(..12) {
             0..=2 => {
                 let deleted = self.engine.delete(&KeyRange::one(stored));
                 if !deleted.deleted.is_empty() {
@@ -435,18 +439,18 @@ impl World {
     }
 
     fn step(&mut self) {
-        let at = usize::try_from(self.random.below(self.clients.len() as u64)).unwrap();
-        match self.random.below(1000) {
+        let at = usize::try_from(self.random.u64(..self.clients.len() as u64)).unwrap();
+        match self.random.u64(..1000) {
             0..400 => self.write(),
             400..600 => self.feed(),
             600..800 => {
-                if !self.clients[at].is_slow || self.random.below(25) == 0 {
+                if !self.clients[at].is_slow || self.random.u64(..25) == 0 {
                     self.look(at);
                 }
             }
             800..870 => self.clients[at].hear(&mut self.trace),
             870..910 => {
-                let seconds = self.random.below(15);
+                let seconds = self.random.u64(..15);
                 self.advance(Duration::from_secs(seconds));
             }
             910..930 => {
@@ -560,7 +564,7 @@ fn t_64_every_informer_is_equal_to_the_engine_on_the_way_and_in_the_end() {
 #[test]
 fn t_64_on_threads_every_informer_ends_equal_to_the_engine() {
     for seed in 1..=4 {
-        let fixture = Fixture::with(config().window(short_window(60)), |builder| builder);
+        let fixture = Fixture::with(config().window(short_window(60)));
         let engine = fixture.engine().clone();
         let mut clients = Vec::new();
         // Every other handler takes nothing before all is written.
@@ -597,11 +601,11 @@ fn t_64_on_threads_every_informer_ends_equal_to_the_engine() {
             for writer in 0..3 {
                 let engine = &engine;
                 scope.spawn(move || {
-                    let mut random = Random::seeded(seed * 1000 + writer);
+                    let mut random = Rng::with_seed(seed * 1000 + writer);
                     for _ in 0..600 {
-                        let key = format!("ns{}/p{}", random.below(3), random.below(30));
+                        let key = format!("ns{}/p{}", random.u64(..3), random.u64(..30));
                         let stored = format!("{PODS}/{key}");
-                        match random.below(4) {
+                        match random.u64(..4) {
                             0 => drop(engine.delete(&KeyRange::one(stored))),
                             _ => drop(engine.put(stored, pod(&key, "", "")).unwrap()),
                         }
@@ -609,15 +613,15 @@ fn t_64_on_threads_every_informer_ends_equal_to_the_engine() {
                 });
             }
             scope.spawn(|| {
-                let mut random = Random::seeded(seed);
+                let mut random = Rng::with_seed(seed);
                 for round in 0..60 {
                     // Pauses of reflectors end, watches get bookmarks, the past is forgotten.
-                    fixture.clock.advance(Duration::from_secs(random.below(20)));
+                    fixture.clock.advance(Duration::from_secs(random.u64(..20)));
                     clients[round % clients.len()]
                         .3
                         .fetch_add(1, Ordering::Relaxed);
                     let current = engine.current_revision();
-                    if random.below(3) == 0
+                    if random.u64(..3) == 0
                         && let Ok(compaction) = engine.compact(current)
                     {
                         compaction.run();

@@ -1,0 +1,148 @@
+//! Metrics of a reflector (WC-703).
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use prometheus::core::Metric as _;
+use prometheus::{Histogram, HistogramOpts};
+use revstore_watch_cache::Revision;
+
+/// Upper bounds of the duration buckets, in seconds: 5 ms to 10 minutes.
+const DURATION_BOUNDS: [f64; 12] = [
+    0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0,
+];
+/// Upper bounds of the buckets for the number of items of a list.
+const ITEM_BOUNDS: [f64; 10] = [
+    1.0, 10.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 5_000.0, 10_000.0, 100_000.0,
+];
+
+/// A snapshot of the metrics of a reflector. The fields are read one after the other, not atomically.
+///
+/// The documentation of a field names the metric of client-go that it corresponds to. The length of a
+/// subscription's queue is [`Subscription::len`](crate::Subscription::len), the size of the store is
+/// [`Store::len`](crate::Store::len).
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ReflectorMetrics {
+    /// `reflector_lists_total`: initial states begun, by a list or by a watch-list.
+    pub lists: u64,
+    /// `reflector_list_duration_seconds`: time from the beginning of an initial state to its end.
+    pub list_seconds: HistogramSnapshot,
+    /// `reflector_items_per_list`: objects per initial state.
+    pub items_per_list: HistogramSnapshot,
+    /// `reflector_watches_total`: watches that were started.
+    pub watches: u64,
+    /// `reflector_short_watches_total`: watches that ended within 1 s without an event.
+    pub short_watches: u64,
+    /// `reflector_watch_duration_seconds`: duration of the watches that have ended.
+    pub watch_seconds: HistogramSnapshot,
+    /// `reflector_last_resource_version`: all changes up to this revision were delivered; 0 before the
+    /// first initial state.
+    pub last_revision: u64,
+    /// Requests and watches that failed.
+    pub failures: u64,
+    /// Reports that the initial events of a watch-list have not ended yet
+    /// ([`ReflectorEvent::BookmarkOverdue`](crate::ReflectorEvent::BookmarkOverdue)).
+    pub bookmarks_overdue: u64,
+}
+
+/// A snapshot of a histogram: the number of observed values, their sum, and their distribution.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct HistogramSnapshot {
+    /// Number of observed values.
+    pub count: u64,
+    /// Sum of the observed values.
+    pub sum: f64,
+    /// Upper bound of each bucket, ascending, with the number of values that are not above it.
+    pub buckets: Vec<(f64, u64)>,
+}
+
+impl HistogramSnapshot {
+    fn of(histogram: &Histogram) -> Self {
+        let metric = histogram.metric();
+        let data = metric.get_histogram();
+        let bucket =
+            |bucket: &prometheus::proto::Bucket| (bucket.upper_bound(), bucket.cumulative_count());
+        Self {
+            count: data.get_sample_count(),
+            sum: data.get_sample_sum(),
+            buckets: data.get_bucket().iter().map(bucket).collect(),
+        }
+    }
+}
+
+/// The metrics that a reflector updates.
+///
+/// All loads and stores are Relaxed: no other data depends on these numbers.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    pub(crate) lists: Count,
+    pub(crate) list_seconds: Histogram,
+    pub(crate) items_per_list: Histogram,
+    pub(crate) watches: Count,
+    pub(crate) short_watches: Count,
+    pub(crate) watch_seconds: Histogram,
+    pub(crate) failures: Count,
+    pub(crate) bookmarks_overdue: Count,
+    last_revision: AtomicI64,
+}
+
+/// A number of occurrences.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn increment(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        Self {
+            lists: Count::default(),
+            list_seconds: histogram("reflector_list_duration_seconds", &DURATION_BOUNDS),
+            items_per_list: histogram("reflector_items_per_list", &ITEM_BOUNDS),
+            watches: Count::default(),
+            short_watches: Count::default(),
+            watch_seconds: histogram("reflector_watch_duration_seconds", &DURATION_BOUNDS),
+            failures: Count::default(),
+            bookmarks_overdue: Count::default(),
+            last_revision: AtomicI64::new(0),
+        }
+    }
+
+    pub(crate) fn set_last_revision(&self, revision: Revision) {
+        self.last_revision.store(revision.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> ReflectorMetrics {
+        let last_revision = self.last_revision.load(Ordering::Relaxed);
+        ReflectorMetrics {
+            lists: self.lists.get(),
+            list_seconds: HistogramSnapshot::of(&self.list_seconds),
+            items_per_list: HistogramSnapshot::of(&self.items_per_list),
+            watches: self.watches.get(),
+            short_watches: self.short_watches.get(),
+            watch_seconds: HistogramSnapshot::of(&self.watch_seconds),
+            last_revision: u64::try_from(last_revision).unwrap_or_default(),
+            failures: self.failures.get(),
+            bookmarks_overdue: self.bookmarks_overdue.get(),
+        }
+    }
+}
+
+fn histogram(name: &str, bounds: &[f64]) -> Histogram {
+    let options = HistogramOpts::new(name, name).buckets(bounds.to_vec());
+    Histogram::with_opts(options).expect("a valid name and ascending bounds")
+}
+
+/// Records the time between `begun` and `now`.
+pub(crate) fn observe_since(histogram: &Histogram, begun: Duration, now: Duration) {
+    histogram.observe(now.saturating_sub(begun).as_secs_f64());
+}
