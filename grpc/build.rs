@@ -1,71 +1,82 @@
-//! Generates the servers of the services that answer with key-values.
+//! Generates the servers of the services whose responses carry key-values.
 //!
-//! The servers in `revstore-proto` answer with the generated messages; these answer with those of
-//! `src/encode/wire.rs`, which know the engine's records. Requests are the generated ones either way.
+//! The servers in `revstore-proto` return the generated messages; the servers made here return the
+//! messages of `src/encode/`, which hold the engine's records. Requests are the generated messages
+//! either way. The methods come from the descriptors of `revstore-proto`.
 
-use tonic_build::manual::{Builder, Method, MethodBuilder, Service};
+use std::error::Error;
+use std::{env, fs};
 
-fn main() {
+use heck::ToSnakeCase;
+use prost::Message;
+use prost_types::{FileDescriptorSet, MethodDescriptorProto, ServiceDescriptorProto};
+use tonic_build::manual::{Builder, Method, Service};
+
+/// The package of both services.
+const PACKAGE: &str = "etcdserverpb";
+
+/// The services, each with the module of its responses.
+const SERVICES: [(&str, &str); 2] = [
+    ("KV", "crate::encode::response"),
+    ("Watch", "crate::encode::watch_response"),
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
+    // The build script of `revstore-proto` reports where it wrote the descriptors.
+    println!("cargo::rerun-if-env-changed=DEP_REVSTORE_PROTO_DESCRIPTOR_SET");
+    let path = env::var("DEP_REVSTORE_PROTO_DESCRIPTOR_SET")?;
+    println!("cargo::rerun-if-changed={path}");
+    let set = FileDescriptorSet::decode(fs::read(path)?.as_slice())?;
 
-    let kv = Service::builder()
-        .package("etcdserverpb")
-        .name("KV")
-        .comment("etcd's key-value service.")
-        .method(method("range", "Range", "RangeRequest", "RangeResponse").build())
-        .method(
-            method(
-                "range_stream",
-                "RangeStream",
-                "RangeRequest",
-                "RangeStreamResponse",
-            )
-            .server_streaming()
-            .build(),
-        )
-        .method(method("put", "Put", "PutRequest", "PutResponse").build())
-        .method(
-            method(
-                "delete_range",
-                "DeleteRange",
-                "DeleteRangeRequest",
-                "DeleteRangeResponse",
-            )
-            .build(),
-        )
-        .method(method("txn", "Txn", "TxnRequest", "TxnResponse").build())
-        .method(
-            method(
-                "compact",
-                "Compact",
-                "CompactionRequest",
-                "CompactionResponse",
-            )
-            .build(),
-        )
-        .build();
-    let watch = Service::builder()
-        .package("etcdserverpb")
-        .name("Watch")
-        .comment("etcd's watch service.")
-        .method(
-            method("watch", "Watch", "WatchRequest", "WatchResponse")
-                .client_streaming()
-                .server_streaming()
-                .build(),
-        )
-        .build();
+    let mut services = Vec::new();
+    for (name, responses) in SERVICES {
+        let described = set
+            .file
+            .iter()
+            .filter(|file| file.package() == PACKAGE)
+            .flat_map(|file| &file.service)
+            .find(|service| service.name() == name)
+            .ok_or_else(|| format!("no service {PACKAGE}.{name} in the descriptors"))?;
+        services.push(service(described, responses));
+    }
     Builder::new()
         .build_client(false)
         .build_transport(false)
-        .compile(&[kv, watch]);
+        .compile(&services);
+    Ok(())
 }
 
-fn method(name: &str, route: &str, request: &str, response: &str) -> MethodBuilder {
-    Method::builder()
-        .name(name)
-        .route_name(route)
-        .input_type(format!("revstore_proto::etcdserverpb::{request}"))
-        .output_type(format!("crate::encode::wire::{response}"))
-        .codec_path("crate::encode::codec::WireCodec")
+fn service(described: &ServiceDescriptorProto, responses: &str) -> Service {
+    let mut service = Service::builder()
+        .package(PACKAGE)
+        .name(described.name())
+        .comment(format!("etcd's service {}.", described.name()));
+    for described in &described.method {
+        service = service.method(method(described, responses));
+    }
+    service.build()
+}
+
+fn method(described: &MethodDescriptorProto, responses: &str) -> Method {
+    let request = message(described.input_type());
+    let response = message(described.output_type());
+    let mut method = Method::builder()
+        .name(described.name().to_snake_case())
+        .route_name(described.name())
+        .input_type(format!("revstore_proto::{PACKAGE}::{request}"))
+        .output_type(format!("{responses}::{response}"))
+        .codec_path("crate::encode::codec::ResponseCodec");
+    if described.client_streaming() {
+        method = method.client_streaming();
+    }
+    if described.server_streaming() {
+        method = method.server_streaming();
+    }
+    method.build()
+}
+
+/// Returns the last part of a message's full name.
+fn message(full_name: &str) -> &str {
+    full_name.rsplit('.').next().unwrap_or(full_name)
 }

@@ -33,10 +33,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Comments and positions are of no use at run time, so the embedded set goes without them.
     compiler.include_source_info(false);
     let out_dir = env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?;
-    fs::write(
-        Path::new(&out_dir).join("revstore_descriptor.bin"),
-        compiler.encode_file_descriptor_set(),
-    )?;
+    let descriptor_set = Path::new(&out_dir).join("revstore_descriptor.bin");
+    fs::write(&descriptor_set, compiler.encode_file_descriptor_set())?;
+    // Build scripts of dependents find it in `DEP_REVSTORE_PROTO_DESCRIPTOR_SET`.
+    println!(
+        "cargo::metadata=descriptor_set={}",
+        descriptor_set.display()
+    );
 
     // In the generated code the comments become rustdoc.
     compiler.include_source_info(true);

@@ -41,7 +41,6 @@ mod generated {
 
 pub use auth::client_name::CertifiedName;
 pub use auth::{AuthOptions, AuthTokens};
-pub use encode::raw::RawCodec;
 pub use gateway::Gateway;
 pub use node::alarms::{Alarm, AlarmKind, Alarms};
 pub use node::counters::Tally;

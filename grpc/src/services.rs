@@ -20,8 +20,8 @@ use revstore_proto::v3lockpb::lock_server::LockServer;
 use tonic::codegen::{BoxFuture, StdError};
 
 use crate::auth::{Auth, AuthOptions};
-use crate::encode::header::Headers;
 use crate::encode::range_body::LargeRange;
+use crate::encode::response::Headers;
 use crate::generated::{KvServer, WatchServer};
 use crate::node::Node;
 use crate::node::alarms::Alarms;

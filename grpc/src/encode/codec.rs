@@ -1,50 +1,104 @@
-//! The codec of the services that answer with key-values.
+//! Encoding of response messages: the trait that they implement, the fields that they are made of,
+//! and tonic's codec over both.
+//!
+//! Field numbers are all below 16, so a number and its wire type take one byte. As in every proto3
+//! encoder, fields that are zero or empty are left out.
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Deref;
 
+use bytes::BufMut;
 use prost::Message;
+use prost::encoding::{WireType, bool, encoded_len_varint, int64};
 use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, EncodeBuf, Encoder};
 use tonic_prost::ProstDecoder;
 
-use crate::encode::wire::Encode;
-
-/// What is set aside for a message before its size is known. Most requests and replies fit, and
-/// allocators are quick with blocks of up to a KiB; tonic's default of 8 KiB is beyond that.
+/// The initial capacity of a message's buffer, before its size is known. Most requests and responses
+/// fit, and allocators are fast with blocks of up to 1 KiB; tonic's default of 8 KiB is above that.
 const BUFFER_BYTES: usize = 1024;
 
-/// Small messages of a stream that are ready together leave in one buffer of up to this size.
+/// The size up to which small messages of a stream that are ready together share one buffer.
 const YIELD_BYTES: usize = 32 * 1024;
 
-/// Reads generated messages, writes those of [`wire`](crate::encode::wire).
-pub(crate) struct WireCodec<R, Q>(PhantomData<(R, Q)>);
+/// A message that can be encoded, but not decoded.
+pub(crate) trait Encode {
+    /// Returns the number of bytes that [`Encode::encode`] writes.
+    fn encoded_len(&self) -> usize;
 
-/// Writes messages of one type.
-pub(crate) struct WireEncoder<R>(PhantomData<R>);
+    /// Returns an estimate of that number which does not visit every record. Fetching records from
+    /// memory is what makes a page expensive, so they are visited once, when they are encoded.
+    fn size_hint(&self) -> usize {
+        self.encoded_len()
+    }
+
+    /// Writes the message into a buffer that has room for it or grows. Each record is dropped right
+    /// after it is written, while it is in the processor's cache.
+    fn encode(self, buf: &mut impl BufMut);
+}
+
+/// A message inside another one with its encoded length, which every level above needs and which is
+/// computed once.
+#[derive(Debug)]
+pub(crate) struct Measured<M> {
+    message: M,
+    len: usize,
+}
+
+impl<M: Encode> Measured<M> {
+    pub(crate) fn new(message: M) -> Self {
+        let len = message.encoded_len();
+        Self { message, len }
+    }
+}
+
+impl<M> Deref for Measured<M> {
+    type Target = M;
+
+    fn deref(&self) -> &M {
+        &self.message
+    }
+}
+
+impl<M: Encode> Encode for Measured<M> {
+    fn encoded_len(&self) -> usize {
+        self.len
+    }
+
+    fn encode(self, buf: &mut impl BufMut) {
+        self.message.encode(buf);
+    }
+}
+
+/// Decodes generated request messages, encodes the responses of this module's parent.
+pub(crate) struct ResponseCodec<R, Q>(PhantomData<(R, Q)>);
+
+/// Encodes responses of one type.
+pub(crate) struct ResponseEncoder<R>(PhantomData<R>);
 
 fn buffer_settings() -> BufferSettings {
     BufferSettings::new(BUFFER_BYTES, YIELD_BYTES)
 }
 
-impl<R, Q> Default for WireCodec<R, Q> {
+impl<R, Q> Default for ResponseCodec<R, Q> {
     fn default() -> Self {
         Self(PhantomData)
     }
 }
 
-impl<R, Q> Codec for WireCodec<R, Q>
+impl<R, Q> Codec for ResponseCodec<R, Q>
 where
     R: Encode + Send + 'static,
     Q: Message + Default + 'static,
 {
     type Encode = R;
     type Decode = Q;
-    type Encoder = WireEncoder<R>;
+    type Encoder = ResponseEncoder<R>;
     type Decoder = ProstDecoder<Q>;
 
-    fn encoder(&mut self) -> WireEncoder<R> {
-        WireEncoder(PhantomData)
+    fn encoder(&mut self) -> ResponseEncoder<R> {
+        ResponseEncoder(PhantomData)
     }
 
     fn decoder(&mut self) -> ProstDecoder<Q> {
@@ -52,13 +106,13 @@ where
     }
 }
 
-impl<R: Encode> Encoder for WireEncoder<R> {
+impl<R: Encode> Encoder for ResponseEncoder<R> {
     type Item = R;
     type Error = Status;
 
-    fn encode(&mut self, reply: R, buf: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buf.reserve(reply.size_hint());
-        reply.encode(buf);
+    fn encode(&mut self, response: R, buf: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buf.reserve(response.size_hint());
+        response.encode(buf);
         Ok(())
     }
 
@@ -67,14 +121,178 @@ impl<R: Encode> Encoder for WireEncoder<R> {
     }
 }
 
-impl<R, Q> fmt::Debug for WireCodec<R, Q> {
+impl<R, Q> fmt::Debug for ResponseCodec<R, Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WireCodec").finish()
+        f.debug_struct("ResponseCodec").finish()
     }
 }
 
-impl<R> fmt::Debug for WireEncoder<R> {
+impl<R> fmt::Debug for ResponseEncoder<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WireEncoder").finish()
+        f.debug_struct("ResponseEncoder").finish()
+    }
+}
+
+/// A buffer on the stack for up to six small fields, which are then copied into the output with one
+/// call: each call to the output buffer has a cost of its own.
+pub(crate) struct FieldBuffer {
+    bytes: [u8; Self::BYTES_MAX],
+    len: usize,
+}
+
+impl FieldBuffer {
+    const FIELDS_MAX: usize = 6;
+    pub(crate) const FIELD_BYTES_MAX: usize = 11;
+    const BYTES_MAX: usize = Self::FIELDS_MAX * Self::FIELD_BYTES_MAX;
+
+    pub(crate) fn new() -> Self {
+        Self {
+            bytes: [0; Self::BYTES_MAX],
+            len: 0,
+        }
+    }
+
+    /// Appends an integer field, unless the value is zero.
+    pub(crate) fn int(&mut self, number: u8, value: i64) {
+        if value != 0 {
+            self.byte(number << 3 | WireType::Varint as u8);
+            self.varint(value.cast_unsigned());
+        }
+    }
+
+    /// Appends the tag and length of a bytes field, unless the length is zero.
+    pub(crate) fn bytes_prefix(&mut self, number: u8, len: usize) {
+        if len > 0 {
+            self.message_prefix(number, len);
+        }
+    }
+
+    /// Appends the tag and length of a message field, which is written even if it is empty.
+    pub(crate) fn message_prefix(&mut self, number: u8, len: usize) {
+        self.byte(number << 3 | WireType::LengthDelimited as u8);
+        self.varint(len as u64);
+    }
+
+    /// Appends fields that are encoded already.
+    pub(crate) fn encoded(&mut self, fields: &[u8]) {
+        self.bytes[self.len..][..fields.len()].copy_from_slice(fields);
+        self.len += fields.len();
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value > 0x7f {
+            self.byte(value.to_le_bytes()[0] | 0x80);
+            value >>= 7;
+        }
+        self.byte(value.to_le_bytes()[0]);
+    }
+
+    fn byte(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    pub(crate) fn write_to(self, buf: &mut impl BufMut) {
+        buf.put_slice(self.as_slice());
+    }
+}
+
+/// Returns the size of a bytes field.
+pub(crate) fn bytes_len(bytes: &[u8]) -> usize {
+    if bytes.is_empty() {
+        0
+    } else {
+        delimited_len(bytes.len())
+    }
+}
+
+/// Returns the size of a field with a length prefix whose contents take `len` bytes.
+pub(crate) fn delimited_len(len: usize) -> usize {
+    1 + encoded_len_varint(len as u64) + len
+}
+
+/// Returns the size of a message field.
+pub(crate) fn message_len(message: &impl Encode) -> usize {
+    delimited_len(message.encoded_len())
+}
+
+/// Returns the size of an integer field.
+pub(crate) fn int_len(value: i64) -> usize {
+    if value == 0 {
+        0
+    } else {
+        int64::encoded_len(1, &value)
+    }
+}
+
+/// Returns the size of a bool field.
+pub(crate) fn bool_len(value: bool) -> usize {
+    if value {
+        bool::encoded_len(1, &value)
+    } else {
+        0
+    }
+}
+
+pub(crate) fn write_int(number: u8, value: i64, buf: &mut impl BufMut) {
+    if value != 0 {
+        let mut fields = FieldBuffer::new();
+        fields.int(number, value);
+        fields.write_to(buf);
+    }
+}
+
+pub(crate) fn write_bool(number: u32, value: bool, buf: &mut impl BufMut) {
+    if value {
+        bool::encode(number, &value, buf);
+    }
+}
+
+pub(crate) fn write_message(number: u8, message: impl Encode, buf: &mut impl BufMut) {
+    let mut fields = FieldBuffer::new();
+    fields.message_prefix(number, message.encoded_len());
+    fields.write_to(buf);
+    message.encode(buf);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_int(value: i64) {
+        let mut expected = Vec::new();
+        if value != 0 {
+            int64::encode(15, &value, &mut expected);
+        }
+        let mut written = Vec::new();
+        write_int(15, value, &mut written);
+        assert_eq!(written, expected, "{value}");
+        assert_eq!(written.len(), int_len(value), "{value}");
+    }
+
+    #[test]
+    fn integers_of_every_length_are_written_as_prost_writes_them() {
+        check_int(0);
+        for bits in 0..64 {
+            let power = 1_i64 << bits;
+            for value in [power, power.wrapping_sub(1), !power] {
+                check_int(value);
+            }
+        }
+    }
+
+    #[test]
+    fn six_fields_of_the_greatest_length_fit() {
+        let mut fields = FieldBuffer::new();
+        for number in 1..=6 {
+            fields.int(number, -1);
+        }
+        let mut written = Vec::new();
+        fields.write_to(&mut written);
+        assert_eq!(written.len(), FieldBuffer::BYTES_MAX);
     }
 }

@@ -17,7 +17,7 @@ use http_body::{Body, Frame};
 use revstore_engine::KeyValue;
 use tonic::Status;
 
-use crate::encode::wire::RangeResponse;
+use crate::encode::response::RangeResponse;
 
 /// From how many bytes on a response counts as large.
 const LARGE_BYTES_MIN: usize = 64 * 1024;
@@ -47,7 +47,7 @@ impl LargeRange {
         mut response: RangeResponse,
         kvs_len: usize,
     ) -> tonic::Response<RangeResponse> {
-        let len = response.len_around_kvs() + kvs_len;
+        let len = response.envelope_len() + kvs_len;
         // A single record is written at once anyway.
         let is_large = len >= LARGE_BYTES_MIN && response.kvs.len() > 1;
         let len = match u32::try_from(len) {
@@ -99,7 +99,7 @@ impl RangeBody {
         waiting.put_u8(0);
         waiting.put_u32(len);
         debug_assert_eq!(waiting.len(), PREFIX_BYTES);
-        response.put_head(&mut waiting);
+        response.write_head(&mut waiting);
         Self {
             kvs: mem::take(&mut response.kvs).into_iter(),
             response,
@@ -112,11 +112,11 @@ impl RangeBody {
     fn chunk(&mut self) -> Option<Bytes> {
         while self.waiting.len() < CHUNK_BYTES {
             if let Some(kv) = self.kvs.next() {
-                self.response.put_kv(&kv, &mut self.waiting);
+                self.response.write_kv(&kv, &mut self.waiting);
                 continue;
             }
             if matches!(self.next, Next::Tail) {
-                self.response.put_tail(&mut self.waiting);
+                self.response.write_tail(&mut self.waiting);
                 self.next = Next::Trailers;
                 continue;
             }
@@ -179,7 +179,7 @@ mod tests {
     use revstore_engine::{Engine, KeyRange, Range};
 
     use super::*;
-    use crate::encode::wire::Encode;
+    use crate::encode::codec::Encode;
 
     fn response(value_sizes: &[usize]) -> RangeResponse {
         let engine = Engine::builder().build();

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `routes.rs` | which path is which method |
 //! | `objects.rs` | the JSON objects of a request body |
+//! | `raw_codec.rs` | a codec that leaves messages encoded |
 //! | `transcode.rs` | JSON ↔ protobuf, by the descriptors |
 //! | `answer.rs` | what goes back: one object, a line for each, or an error |
 //!
@@ -13,6 +14,7 @@
 
 mod answer;
 mod objects;
+mod raw_codec;
 mod routes;
 mod transcode;
 
@@ -33,8 +35,8 @@ use tonic::{Status, Streaming};
 
 use self::answer::Lines;
 use self::objects::Objects;
+use self::raw_codec::RawCodec;
 use self::routes::Route;
-use crate::encode::raw::RawCodec;
 use crate::request::limits::Limits;
 use crate::status;
 

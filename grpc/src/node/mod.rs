@@ -15,7 +15,7 @@ use revstore_engine::Engine;
 use revstore_proto::etcdserverpb::ResponseHeader;
 
 use crate::auth::Auth;
-use crate::encode::header::Headers;
+use crate::encode::response::Headers;
 use crate::node::alarms::{Alarm, AlarmKind, Alarms};
 use crate::node::counters::Counters;
 use crate::node::identity::Identity;

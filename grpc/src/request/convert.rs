@@ -6,9 +6,8 @@ use std::mem;
 
 use bytes::Bytes;
 use revstore_engine::{
-    Compare, CompareTarget, DeleteResult, Filter, KeyRange, LeaseId, Op, OpResult, Put, PutLease,
-    PutResult, Range, RangeResult, Relation, Revision, SortBy, SortOrder, Txn, TxnResult, WatchId,
-    WatchOptions,
+    Compare, CompareTarget, Filter, KeyRange, LeaseId, Op, Put, PutLease, Range, Relation,
+    Revision, SortBy, SortOrder, Txn, WatchId, WatchOptions,
 };
 use revstore_proto::etcdserverpb::compare::{
     CompareResult, CompareTarget as WireTarget, TargetUnion,
@@ -17,13 +16,8 @@ use revstore_proto::etcdserverpb::range_request::{SortOrder as WireOrder, SortTa
 use revstore_proto::etcdserverpb::request_op::Request;
 use revstore_proto::etcdserverpb::watch_create_request::FilterType;
 use revstore_proto::etcdserverpb::{
-    Compare as WireCompare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp,
-    ResponseHeader, TxnRequest, WatchCreateRequest,
-};
-
-use crate::encode::header;
-use crate::encode::wire::{
-    DeleteRangeResponse, Measured, PutResponse, RangeResponse, ResponseOp, TxnResponse,
+    Compare as WireCompare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
+    WatchCreateRequest,
 };
 
 /// RG-3: the end of a range that has none.
@@ -213,106 +207,6 @@ pub(crate) fn watch(mut request: WatchCreateRequest) -> WatchOptions {
         id: (request.watch_id != 0).then_some(WatchId(request.watch_id)),
         ..WatchOptions::of(keys(&mut request.key, &mut request.range_end))
     }
-}
-
-/// What a read found; `keys_only` leaves the values out (RG-24) and the rest in (RG-25).
-pub(crate) fn range_response(
-    found: RangeResult,
-    keys_only: bool,
-    header: Option<ResponseHeader>,
-) -> RangeResponse {
-    RangeResponse {
-        header,
-        kvs: found.kvs,
-        keys_only,
-        more: found.more,
-        count: count(found.count),
-    }
-}
-
-/// What a put did.
-pub(crate) fn put_response(done: PutResult, prev_kv: bool, header: ResponseHeader) -> PutResponse {
-    PutResponse {
-        header,
-        prev_kv: done.previous.filter(|_| prev_kv),
-    }
-}
-
-/// What a deletion did.
-pub(crate) fn delete_response(
-    done: DeleteResult,
-    prev_kv: bool,
-    header: ResponseHeader,
-) -> DeleteRangeResponse {
-    DeleteRangeResponse {
-        header,
-        deleted: count(done.deleted.len()),
-        prev_kvs: if prev_kv { done.deleted } else { Vec::new() },
-    }
-}
-
-/// What a transaction did; the request tells what its operations wanted to know.
-pub(crate) fn txn_response(
-    done: TxnResult,
-    request: &TxnRequest,
-    header: ResponseHeader,
-) -> TxnResponse {
-    let branch = if done.succeeded {
-        &request.success
-    } else {
-        &request.failure
-    };
-    // TXN-26: one result for each operation.
-    let responses = done.results.into_iter().zip(branch);
-    TxnResponse {
-        header,
-        succeeded: done.succeeded,
-        responses: responses
-            .map(|(result, op)| Measured::new(op_response(result, op)))
-            .collect(),
-    }
-}
-
-fn op_response(result: OpResult, op: &RequestOp) -> ResponseOp {
-    let request = op.request.as_ref();
-    match result {
-        OpResult::Range(found) => {
-            let keys_only =
-                matches!(request, Some(Request::RequestRange(range)) if range.keys_only);
-            let header = header::of_operation(found.revision);
-            ResponseOp::Range(Measured::new(range_response(
-                found,
-                keys_only,
-                Some(header),
-            )))
-        }
-        OpResult::Put(done) => {
-            let prev_kv = matches!(request, Some(Request::RequestPut(put)) if put.prev_kv);
-            let header = header::of_operation(done.revision);
-            ResponseOp::Put(Measured::new(put_response(done, prev_kv, header)))
-        }
-        OpResult::Delete(done) => {
-            let prev_kv =
-                matches!(request, Some(Request::RequestDeleteRange(delete)) if delete.prev_kv);
-            let header = header::of_operation(done.revision);
-            ResponseOp::DeleteRange(Measured::new(delete_response(done, prev_kv, header)))
-        }
-        OpResult::Txn(done) => {
-            let nothing = TxnRequest::default();
-            let request = match request {
-                Some(Request::RequestTxn(request)) => request,
-                _ => &nothing,
-            };
-            // DM-24
-            let header = ResponseHeader::default();
-            ResponseOp::Txn(Measured::new(txn_response(done, request, header)))
-        }
-    }
-}
-
-/// A number of keys.
-pub(crate) fn count(keys: usize) -> i64 {
-    i64::try_from(keys).unwrap_or(i64::MAX)
 }
 
 /// Whole seconds: what is left of one counts as none (LE-10).

@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status};
 
 use crate::auth::authorize;
 use crate::encode::range_body::LargeRange;
-use crate::encode::wire::{
+use crate::encode::response::{
     CompactionResponse, DeleteRangeResponse, PutResponse, RangeResponse, TxnResponse,
 };
 use crate::generated::Kv;
@@ -46,7 +46,7 @@ impl KvService {
         let measure = |kv: &_| RangeResponse::kv_len(kv, keys_only);
         let (found, kvs_len) = self.node.engine.range_measured(&range, measure)?;
         let header = self.node.headers.at(found.revision);
-        let response = convert::range_response(found, keys_only, Some(header));
+        let response = RangeResponse::new(found, keys_only, Some(header));
         Ok(LargeRange::answer(response, kvs_len))
     }
 
@@ -64,7 +64,7 @@ impl KvService {
         })?;
         let done = self.node.engine.put_with(&convert::put(&mut request))?;
         let header = self.node.headers.at(done.revision);
-        Ok(convert::put_response(done, request.prev_kv, header))
+        Ok(PutResponse::new(done, request.prev_kv, header))
     }
 
     fn delete_range(
@@ -78,7 +78,7 @@ impl KvService {
         })?;
         let done = self.node.engine.delete(&convert::delete(&mut request));
         let header = self.node.headers.at(done.revision);
-        Ok(convert::delete_response(done, request.prev_kv, header))
+        Ok(DeleteRangeResponse::new(done, request.prev_kv, header))
     }
 
     fn txn(&self, mut request: TxnRequest) -> Result<TxnResponse, EtcdError> {
@@ -97,7 +97,7 @@ impl KvService {
             .txn(&convert::txn(&mut request, never_compacted))?;
         node.counters.add_txn(&done);
         let header = node.headers.at(done.revision);
-        Ok(convert::txn_response(done, &request, header))
+        Ok(TxnResponse::new(done, &request, header))
     }
 
     async fn compact(&self, request: CompactionRequest) -> Result<CompactionResponse, EtcdError> {

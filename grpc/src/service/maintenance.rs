@@ -15,7 +15,7 @@ use revstore_proto::etcdserverpb::{
 use tonic::{Request, Response, Status};
 
 use crate::auth::authorize;
-use crate::encode::header::RAFT_TERM;
+use crate::encode::response::RAFT_TERM;
 use crate::node::Node;
 use crate::node::alarms::{Alarm, AlarmKind};
 use crate::node::version;

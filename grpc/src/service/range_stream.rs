@@ -9,9 +9,9 @@ use futures_core::Stream;
 use revstore_engine::{KeyRange, Range, RangeResult, Revision};
 use tonic::Status;
 
-use crate::encode::wire::{Encode, Measured, RangeStreamResponse};
+use crate::encode::codec::{Encode, Measured};
+use crate::encode::response::{RangeResponse, RangeStreamResponse};
 use crate::node::Node;
-use crate::request::convert;
 use crate::status::EtcdError;
 
 /// Keys in the first chunk (RG-63).
@@ -89,7 +89,7 @@ impl RangeStream {
             count: if last { self.summary.count } else { 0 },
             ..chunk
         };
-        let response = convert::range_response(chunk, self.keys_only, header);
+        let response = RangeResponse::new(chunk, self.keys_only, header);
         let range_response = Measured::new(response);
         if !last {
             self.resize(range_response.encoded_len());

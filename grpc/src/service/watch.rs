@@ -14,7 +14,8 @@ use revstore_proto::etcdserverpb::{WatchCreateRequest, WatchRequest};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::auth::authorize::{self, Credentials};
-use crate::encode::wire::{self, Encode, WatchEvents, WatchResponse};
+use crate::encode::codec::{self, Encode};
+use crate::encode::watch_response::{WatchEvents, WatchResponse};
 use crate::generated::Watch;
 use crate::node::Node;
 use crate::node::shutdown::Begun;
@@ -286,19 +287,19 @@ fn fragments(response: WatchEvents, bytes_max: usize) -> (WatchEvents, VecDeque<
     if response.encoded_len() < bytes_max {
         return (response, others);
     }
-    let around = response.piece(0..0, true).len_around_events();
+    let around = response.fragment(0..0, true).envelope_len();
     let mut start = 0;
     let mut piece_bytes = around;
     for (at, event) in response.events().iter().enumerate() {
-        let event_bytes = wire::message_len(&event);
+        let event_bytes = codec::message_len(&event);
         if at > start && piece_bytes + event_bytes >= bytes_max {
-            others.push_back(response.piece(start..at, true));
+            others.push_back(response.fragment(start..at, true));
             start = at;
             piece_bytes = around;
         }
         piece_bytes += event_bytes;
     }
-    let last = response.piece(start..response.events().len(), false);
+    let last = response.fragment(start..response.events().len(), false);
     match others.pop_front() {
         Some(first) => {
             others.push_back(last);
@@ -313,7 +314,7 @@ mod tests {
     use revstore_engine::{Engine, Event};
 
     use super::*;
-    use crate::encode::header::Headers;
+    use crate::encode::response::Headers;
 
     const BYTES_MAX: usize = 1000;
 

@@ -10,8 +10,9 @@ use revstore_proto::mvccpb;
 use serde_json::json;
 
 use super::bolt::{Bucket, Pairs};
-use crate::encode::header::RAFT_TERM;
-use crate::encode::wire::{Encode, Pair};
+use crate::encode::codec::Encode;
+use crate::encode::response::KeyValueMessage;
+use crate::encode::response::RAFT_TERM;
 use crate::node::Node;
 use crate::node::version;
 use crate::service::maintenance;
@@ -80,7 +81,7 @@ impl Pairs for Versions {
         if version.is_tombstone() {
             tombstone(version).encoded_len()
         } else {
-            Pair::from(version).encoded_len()
+            KeyValueMessage::from(version).encoded_len()
         }
     }
 
@@ -98,7 +99,7 @@ impl Pairs for Versions {
         if version.is_tombstone() {
             tombstone(version).encode_raw(buffer);
         } else {
-            Pair::from(version).encode(buffer);
+            KeyValueMessage::from(version).encode(buffer);
         }
     }
 }

@@ -6,7 +6,8 @@ use prost::Message;
 use revstore_engine::{History, KeyValue};
 use revstore_proto::mvccpb;
 
-use crate::encode::wire::{Encode, Pair};
+use crate::encode::codec::Encode;
+use crate::encode::response::KeyValueMessage;
 
 /// What every hash begins with: the name of the bucket that etcd keeps its keys in (HK-1).
 const BUCKET: &[u8] = b"key";
@@ -85,7 +86,7 @@ fn encode(version: &KeyValue, buffer: &mut Vec<u8>) {
         };
         deleted.encode_raw(buffer);
     } else {
-        Pair::from(version).encode(buffer);
+        KeyValueMessage::from(version).encode(buffer);
     }
 }
 

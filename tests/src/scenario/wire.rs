@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Buf, BufMut, Bytes};
 use http::uri::PathAndQuery;
 use prost_reflect::{DescriptorPool, MethodDescriptor};
-use revstore_grpc::{RawCodec, Services};
+use revstore_grpc::Services;
 use tonic::body::Body;
 use tonic::client::Grpc;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::{BoxFuture, StdError};
 use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
@@ -178,5 +179,43 @@ mod tests {
         );
         assert!(Method::of_name("Watch").unwrap().is_streaming());
         assert_eq!(Method::of_name("Push"), None);
+    }
+}
+
+/// A codec that leaves messages encoded.
+#[derive(Clone, Copy, Debug)]
+struct RawCodec;
+
+impl Codec for RawCodec {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for RawCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for RawCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
     }
 }

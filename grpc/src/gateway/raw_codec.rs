@@ -1,13 +1,13 @@
-//! The codec of who knows a message by its bytes alone: the JSON gateway, and tests.
+//! A codec that leaves messages encoded.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Sends and receives messages as the bytes that they are, to call methods whose types are only known
-/// by name. Copies a message once each way.
+/// Sends and receives messages as their bytes, to call methods whose message types are known by
+/// their descriptors only. Copies each message once in each direction.
 #[derive(Clone, Copy, Debug)]
-pub struct RawCodec;
+pub(super) struct RawCodec;
 
 impl Codec for RawCodec {
     type Encode = Bytes;
