@@ -1,15 +1,15 @@
-//! Plays what the fuzzer finds as `grpc/tests/requests` plays what a seed makes: any requests to any
-//! method, through everything but the network.
+//! Runs the scripts that libFuzzer generates: any requests to any method, through everything except the
+//! network. `grpc/tests/requests` runs scripts from a fixed seed with the same code.
 
 #![no_main]
 
-#[path = "../../grpc/tests/requests/exchange.rs"]
-mod exchange;
-#[path = "../../grpc/tests/requests/node.rs"]
-mod node;
+#[path = "../../grpc/tests/requests/consistency.rs"]
+mod consistency;
+#[path = "../../grpc/tests/requests/open_call.rs"]
+mod open_call;
+#[path = "../../grpc/tests/requests/runner.rs"]
+mod runner;
 #[path = "../../grpc/tests/requests/script.rs"]
 mod script;
-#[path = "../../grpc/tests/requests/whole.rs"]
-mod whole;
 
-libfuzzer_sys::fuzz_target!(|script: &[u8]| node::play(script));
+libfuzzer_sys::fuzz_target!(|script: &[u8]| runner::run(script));

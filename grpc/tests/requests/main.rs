@@ -1,24 +1,25 @@
-//! Requests that nobody would send, to every method: the node answers each, or waits as it should, and
-//! keeps its store whole.
+//! Generated requests to every method, valid and invalid: every call gets a response or waits where the
+//! method may wait, and the store stays consistent.
 //!
-//! | file | does |
+//! | file | contents |
 //! |---|---|
-//! | `script.rs` | turns bytes into steps: calls, time, streams that go on or break off |
-//! | `exchange.rs` | one call, from its request to the last message of its answer |
-//! | `node.rs` | plays the steps against the services and judges each |
-//! | `whole.rs` | reads everything back and judges the store |
+//! | `script.rs` | decodes bytes into steps: calls, clock advances, messages and ends of open streams |
+//! | `open_call.rs` | one call, from its request to the last message of its response |
+//! | `runner.rs` | runs the steps against the services and checks the result of each |
+//! | `consistency.rs` | reads the whole store back and checks its invariants |
 //!
-//! The test here plays bytes that a fixed seed makes. `fuzz/` plays those that a fuzzer finds.
+//! The test in this file runs scripts that proptest generates from a fixed seed. `fuzz/` runs scripts
+//! that libFuzzer generates.
 
 #![expect(
     clippy::unwrap_used,
-    reason = "clippy only knows tests, and not what helps them"
+    reason = "clippy allows unwrap in tests only, not in their helpers"
 )]
 
-mod exchange;
-mod node;
+mod consistency;
+mod open_call;
+mod runner;
 mod script;
-mod whole;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -32,9 +33,9 @@ proptest! {
         ..ProptestConfig::default()
     })]
     #[test]
-    fn every_request_is_answered_and_the_store_stays_whole(
+    fn every_request_gets_a_response_and_the_store_stays_consistent(
         script in prop::collection::vec(any::<u8>(), 0..1200),
     ) {
-        node::play(&script);
+        runner::run(&script);
     }
 }

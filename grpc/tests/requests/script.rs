@@ -1,8 +1,8 @@
-//! Scripts: what is done to a node, made from bytes.
+//! Scripts: sequences of steps against a node, decoded from bytes.
 //!
-//! The same bytes make the same script, and fewer bytes a shorter one, so that a fuzzer can learn and
-//! a failure can be made small. Messages are made from their descriptors: a method or a field that is
-//! added to the `.proto` files is called and filled without a word here.
+//! The same bytes give the same script, and fewer bytes give a shorter script. A fuzzer can therefore learn
+//! from coverage, and a failing input can be shrunk. Messages are generated from their descriptors: a method
+//! or field that is added to the `.proto` files is called and set without a change in this file.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use prost_reflect::{
     ServiceDescriptor, Value,
 };
 
-/// Steps in one script.
+/// The most steps in one script.
 const STEPS_MAX: usize = 40;
 
-/// How deep messages hold each other: a transaction in one in one, and what it does.
+/// The deepest nesting of messages: enough for an operation in three nested transactions.
 const DEPTH_MAX: usize = 8;
 
-/// Keys, range ends, names of locks and elections, values.
+/// Values of `bytes` fields: keys, range ends, names of locks and elections, values.
 const BYTES: &[&[u8]] = &[
     b"a",
     b"b",
@@ -39,7 +39,7 @@ const BYTES: &[&[u8]] = &[
     b"\x00\x00",
 ];
 
-/// Users, roles, passwords, versions.
+/// Values of `string` fields: users, roles, passwords, versions, URLs.
 const STRINGS: &[&str] = &[
     "root",
     "u",
@@ -52,7 +52,7 @@ const STRINGS: &[&str] = &[
     "\u{10ffff}",
 ];
 
-/// Numbers at which something might break.
+/// Numbers at the limits of their types and units.
 const NUMBERS: &[i64] = &[
     i64::MAX,
     i64::MIN,
@@ -65,58 +65,60 @@ const NUMBERS: &[i64] = &[
     9_000_000_000,
 ];
 
-/// What a script is played against.
+/// The state of the node before the first step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
-    /// Limits so low that scripts run into them.
+    /// Limits so low that scripts reach them.
     pub(crate) small_limits: bool,
-    /// Users, roles, and that they matter.
+    /// Auth enabled, with users and roles.
     pub(crate) auth: bool,
-    /// Keys, leases and a compaction.
+    /// Existing keys, leases and a compacted revision.
     pub(crate) history: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Call(Call),
-    /// More of the request of an open call.
-    Say {
+    /// Sends more request data on an open call.
+    Send {
         call: usize,
         data: Vec<Bytes>,
     },
-    /// The end of the request of an open call.
+    /// Half-closes an open call.
     HalfClose {
         call: usize,
     },
-    /// The client goes away.
-    HangUp {
+    /// Cancels an open call, as when the client disconnects.
+    Cancel {
         call: usize,
     },
-    /// The answers of all open calls are read as far as they go.
-    Listen,
+    /// Reads what is ready of the responses to all open calls.
+    PollOpen,
+    /// Advances the clock.
     Advance(Duration),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: MethodDescriptor,
-    /// The body, as it comes off the connection.
+    /// The request body, in the pieces in which it is received.
     pub(crate) data: Vec<Bytes>,
-    /// Whether the body is what a correct client could have sent.
-    pub(crate) intact: bool,
-    /// Whether the client leaves its side open.
+    /// Whether a correct client could have sent this body.
+    pub(crate) well_formed: bool,
+    /// Whether the client does not half-close the call after `data`.
     pub(crate) stays_open: bool,
-    /// Who it says that it is: one of those who have logged in.
-    pub(crate) sender: Option<usize>,
+    /// The token that the call carries: an index into the tokens issued so far.
+    pub(crate) token: Option<usize>,
 }
 
-/// A script that is still being made.
+/// An iterator over the steps of a script.
 pub(crate) struct Script<'a> {
+    /// The undecoded rest of the bytes.
     choices: Unstructured<'a>,
-    left: usize,
+    steps_left: usize,
 }
 
-/// All methods of all services.
+/// Returns all methods of all services.
 pub(crate) fn methods() -> &'static [MethodDescriptor] {
     static METHODS: LazyLock<Vec<MethodDescriptor>> = LazyLock::new(|| {
         let pool = DescriptorPool::decode(revstore_proto::FILE_DESCRIPTOR_SET).unwrap();
@@ -129,7 +131,7 @@ pub(crate) fn methods() -> &'static [MethodDescriptor] {
     &METHODS
 }
 
-/// The method of that name; a service's if several have one.
+/// Returns the method `name` of `service`.
 pub(crate) fn method(service: &str, name: &str) -> &'static MethodDescriptor {
     let mut methods = methods().iter();
     methods
@@ -137,12 +139,13 @@ pub(crate) fn method(service: &str, name: &str) -> &'static MethodDescriptor {
         .unwrap()
 }
 
-/// One message as it goes over the wire.
+/// Encodes an uncompressed message as a gRPC frame.
 pub(crate) fn frame(message: &[u8]) -> Bytes {
-    framed(0, u32::try_from(message.len()).unwrap(), message)
+    frame_with(0, u32::try_from(message.len()).unwrap(), message)
 }
 
-fn framed(flag: u8, length: u32, message: &[u8]) -> Bytes {
+/// Encodes a gRPC frame with a prefix that need not match the message.
+fn frame_with(flag: u8, length: u32, message: &[u8]) -> Bytes {
     let mut frame = BytesMut::new();
     frame.put_u8(flag);
     frame.put_u32(length);
@@ -151,27 +154,27 @@ fn framed(flag: u8, length: u32, message: &[u8]) -> Bytes {
 }
 
 impl<'a> Script<'a> {
-    /// The script that some bytes make.
-    pub(crate) fn of(bytes: &'a [u8]) -> (Setup, Self) {
+    /// Decodes the setup. The steps are decoded by [`Iterator::next`].
+    pub(crate) fn decode(bytes: &'a [u8]) -> (Setup, Self) {
         let mut script = Self {
             choices: Unstructured::new(bytes),
-            left: STEPS_MAX,
+            steps_left: STEPS_MAX,
         };
         let setup = Setup {
-            small_limits: script.once_in(4),
-            auth: script.once_in(4),
-            history: script.once_in(2),
+            small_limits: script.one_in(4),
+            auth: script.one_in(4),
+            history: script.one_in(2),
         };
         (setup, script)
     }
 
-    /// A number below `bound`; 0 when the bytes have run out.
+    /// Returns a number below `bound`; 0 after the last byte.
     fn below(&mut self, bound: usize) -> usize {
         self.choices.int_in_range(0..=bound - 1).unwrap_or(0)
     }
 
-    /// Not when the bytes have run out.
-    fn once_in(&mut self, times: usize) -> bool {
+    /// Returns `true` in one of `times` cases; `false` after the last byte.
+    fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == times - 1
     }
 
@@ -179,8 +182,9 @@ impl<'a> Script<'a> {
         all[self.below(all.len())]
     }
 
-    fn raw(&mut self, most: usize) -> Vec<u8> {
-        let count = self.below(most + 1).min(self.choices.len());
+    /// Returns up to `max` arbitrary bytes.
+    fn raw(&mut self, max: usize) -> Vec<u8> {
+        let count = self.below(max + 1).min(self.choices.len());
         self.choices.bytes(count).unwrap_or_default().to_vec()
     }
 
@@ -199,37 +203,37 @@ impl<'a> Script<'a> {
         let streams = method.is_client_streaming();
         let count = if streams {
             self.below(5)
-        } else if self.once_in(24) {
+        } else if self.one_in(24) {
             self.one_of(&[0, 2])
         } else {
             1
         };
-        let (data, whole) = self.messages(method, count);
+        let (data, well_formed) = self.messages(method, count);
         Call {
             method: method.clone(),
             data,
-            intact: whole && (streams || count == 1),
-            stays_open: streams && !self.once_in(4),
-            sender: (!self.once_in(6)).then(|| self.below(3)),
+            well_formed: well_formed && (streams || count == 1),
+            stays_open: streams && !self.one_in(4),
+            token: (!self.one_in(6)).then(|| self.below(3)),
         }
     }
 
-    /// Messages as they come off the connection, and whether all are whole.
+    /// Returns `count` messages as received data, and whether all of them are well-formed.
     fn messages(&mut self, method: &MethodDescriptor, count: usize) -> (Vec<Bytes>, bool) {
         let mut data = Vec::new();
-        let mut whole = true;
+        let mut well_formed = true;
         for _ in 0..count {
             let mut message = self.message(&method.input(), DEPTH_MAX).encode_to_vec();
-            if self.once_in(16) {
-                whole = false;
+            if self.one_in(16) {
+                well_formed = false;
                 message = self.raw(64);
-            } else if self.once_in(12) {
-                whole = false;
-                self.spoil(&mut message);
+            } else if self.one_in(12) {
+                well_formed = false;
+                self.corrupt(&mut message);
             }
             let length = u32::try_from(message.len()).unwrap();
-            if self.once_in(24) {
-                whole = false;
+            if self.one_in(24) {
+                well_formed = false;
                 let flag = self.one_of(&[0, 1, 2, 255]);
                 let length = self.one_of(&[
                     0,
@@ -239,22 +243,22 @@ impl<'a> Script<'a> {
                     1 << 20,
                     u32::MAX,
                 ]);
-                data.push(framed(flag, length, &message));
+                data.push(frame_with(flag, length, &message));
             } else {
                 data.push(frame(&message));
             }
-            if self.once_in(6)
+            if self.one_in(6)
                 && let Some(last) = data.last_mut()
             {
                 let end = last.split_off(self.below(last.len() + 1));
                 data.push(end);
             }
         }
-        (data, whole)
+        (data, well_formed)
     }
 
-    /// What bad memory or a bad client makes of a message.
-    fn spoil(&mut self, message: &mut Vec<u8>) {
+    /// Truncates the message, inserts bytes or flips bits.
+    fn corrupt(&mut self, message: &mut Vec<u8>) {
         for _ in 0..=self.below(4) {
             let at = self.below(message.len() + 1);
             match self.below(3) {
@@ -273,9 +277,9 @@ impl<'a> Script<'a> {
     fn message(&mut self, kind: &MessageDescriptor, depth: usize) -> DynamicMessage {
         let mut message = DynamicMessage::new(kind.clone());
         for field in kind.fields() {
-            // Most numbers and flags make a request do less, and all of them together nothing.
-            let often = matches!(field.kind(), Kind::Bytes | Kind::String | Kind::Message(_));
-            let left_out = self.below(if often { 4 } else { 2 }) == 0;
+            // Most numbers and flags restrict a request. A request with all of them set has no effect.
+            let usually_set = matches!(field.kind(), Kind::Bytes | Kind::String | Kind::Message(_));
+            let left_out = self.below(if usually_set { 4 } else { 2 }) == 0;
             if field.containing_oneof().is_none() && !left_out {
                 self.fill(&mut message, &field, depth);
             }
@@ -292,7 +296,7 @@ impl<'a> Script<'a> {
 
     fn fill(&mut self, message: &mut DynamicMessage, field: &FieldDescriptor, depth: usize) {
         let value = if field.is_list() {
-            let count = if self.once_in(40) { 150 } else { self.below(4) };
+            let count = if self.one_in(40) { 150 } else { self.below(4) };
             (0..count)
                 .map(|_| self.value(field, depth))
                 .collect::<Option<_>>()
@@ -307,7 +311,7 @@ impl<'a> Script<'a> {
 
     fn value(&mut self, field: &FieldDescriptor, depth: usize) -> Option<Value> {
         Some(match field.kind() {
-            Kind::Bool => Value::Bool(self.once_in(2)),
+            Kind::Bool => Value::Bool(self.one_in(2)),
             Kind::Int64 => Value::I64(self.number()),
             Kind::Uint64 => Value::U64(self.number().cast_unsigned()),
             Kind::Uint32 => Value::U32(u32::try_from(self.number()).unwrap_or(u32::MAX)),
@@ -329,7 +333,8 @@ impl<'a> Script<'a> {
         })
     }
 
-    /// Mostly one that leases, revisions, versions, watches and limits of a short script have.
+    /// Returns a number, mostly from the range in which the lease ids, revisions, versions, watch ids and
+    /// limits of a short script lie.
     fn number(&mut self) -> i64 {
         match self.below(8) {
             7 => self.one_of(NUMBERS),
@@ -359,12 +364,12 @@ impl Iterator for Script<'_> {
         if self.choices.is_empty() {
             return None;
         }
-        self.left = self.left.checked_sub(1)?;
+        self.steps_left = self.steps_left.checked_sub(1)?;
         let call = self.below(4);
         Some(match self.below(16) {
-            15 => Step::HangUp { call },
+            15 => Step::Cancel { call },
             14 => Step::HalfClose { call },
-            13 => Step::Listen,
+            13 => Step::PollOpen,
             12 => Step::Advance(Duration::from_secs(
                 self.one_of(&[1, 2, 5, 61, 3600, 90_000]),
             )),
@@ -373,7 +378,7 @@ impl Iterator for Script<'_> {
                 let (service, name) =
                     self.one_of(&[("Watch", "Watch"), ("Lease", "LeaseKeepAlive")]);
                 let (data, _) = self.messages(method(service, name), count);
-                Step::Say { call, data }
+                Step::Send { call, data }
             }
             _ => Step::Call(self.call()),
         })

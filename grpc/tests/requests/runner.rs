@@ -1,4 +1,4 @@
-//! A node that a script is played against.
+//! Runs a script against a node and checks every result.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -16,55 +16,58 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Code, Status};
 
-use crate::exchange::Exchange;
+use crate::consistency;
+use crate::open_call::OpenCall;
 use crate::script::{Call, Script, Setup, Step, frame, method};
-use crate::whole;
 
-/// Calls that are open at a time; the oldest is broken off for one more.
-const OPEN_MAX: usize = 6;
+/// The most calls that are open at a time. One more cancels the oldest.
+const OPEN_CALLS_MAX: usize = 6;
 
-/// Real time that a call may take which waits for nobody; hashing on a busy machine is the slowest.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The most wall-clock time for a call that does not wait for other calls. Hashing a password on a busy
+/// machine is the slowest.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Polls that an open call gets between two steps: it may need a second to see what the first did.
-const POLLS: usize = 3;
+/// How often an open call is polled between two steps: a poll may only change what the next poll sees.
+const POLLS_PER_STEP: usize = 3;
 
-/// The most revisions that somebody makes who stands in line: the place, a value for it, and its end.
-const LINE_REVISIONS_MAX: i64 = 3;
+/// The most revisions that a waiting lock or campaign call adds in one step: its key, a new value of the
+/// key, and the deletion of the key.
+const WAITER_REVISIONS_MAX: i64 = 3;
 
-struct Node {
+struct Runner {
     clock: ManualClock,
     engine: Engine,
     services: Services,
     shutdown: Shutdown,
-    open: Vec<Exchange>,
+    open: Vec<OpenCall>,
+    /// Auth tokens, in the order in which they were issued.
     tokens: Vec<String>,
     /// The revision after the last step.
     revision: i64,
 }
 
-/// Plays the script that some bytes make, and judges what comes of it.
-pub(crate) fn play(script: &[u8]) {
+/// Decodes `script` into steps, runs them and checks each result and the final store.
+pub(crate) fn run(script: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
         .unwrap();
-    let (setup, script) = Script::of(script);
+    let (setup, steps) = Script::decode(script);
     runtime.block_on(async {
-        let mut node = Node::new(setup).await;
-        for step in script {
-            node.step(step).await;
+        let mut runner = Runner::new(setup).await;
+        for step in steps {
+            runner.step(step).await;
         }
-        node.end().await;
+        runner.finish().await;
     });
 }
 
-impl Node {
+impl Runner {
     async fn new(setup: Setup) -> Self {
         let clock = ManualClock::new();
         let engine = Engine::builder().clock(clock.clone()).build();
         let shutdown = Shutdown::new();
-        let limits = Limits {
+        let small = Limits {
             request_bytes_max: 2000,
             txn_ops_max: 3,
             quota_bytes: Some(8000),
@@ -78,7 +81,7 @@ impl Node {
                 client_urls: vec!["http://localhost:2379".into()],
             })
             .limits(if setup.small_limits {
-                limits
+                small
             } else {
                 Limits::default()
             })
@@ -87,7 +90,7 @@ impl Node {
                 ..AuthOptions::default()
             })
             .shutdown(shutdown.clone());
-        let mut node = Self {
+        let mut runner = Self {
             clock,
             services: services.build(),
             shutdown,
@@ -97,17 +100,18 @@ impl Node {
             engine,
         };
         if setup.history {
-            node.write_history().await;
+            runner.write_history().await;
         }
         if setup.auth {
-            node.enable_auth().await;
+            runner.enable_auth().await;
         }
-        node
+        runner
     }
 
+    /// Grants leases, writes keys and compacts.
     async fn write_history(&mut self) {
         for id in 1..4 {
-            self.expect("Lease", "LeaseGrant", LeaseGrantRequest { ttl: 60, id })
+            self.call_ok("Lease", "LeaseGrant", LeaseGrantRequest { ttl: 60, id })
                 .await;
         }
         for (key, lease) in [("a", 1), ("b", 2), ("a", 0), ("a/1", 1), ("c", 3), ("b", 2)] {
@@ -117,10 +121,10 @@ impl Node {
                 lease,
                 ..PutRequest::default()
             };
-            self.expect("KV", "Put", put).await;
+            self.call_ok("KV", "Put", put).await;
         }
         let revision = 4;
-        self.expect(
+        self.call_ok(
             "KV",
             "Compact",
             CompactionRequest {
@@ -131,10 +135,11 @@ impl Node {
         .await;
     }
 
-    /// `root` may do all, `u` what the role `r` may.
+    /// Enables auth with the users `root` and `u`. `u` has the role `r`, which grants access to the keys
+    /// from `a` up to `b`. Logs both users in.
     async fn enable_auth(&mut self) {
         for role in ["root", "r"] {
-            self.expect("Auth", "RoleAdd", AuthRoleAddRequest { name: role.into() })
+            self.call_ok("Auth", "RoleAdd", AuthRoleAddRequest { name: role.into() })
                 .await;
         }
         let grant = AuthRoleGrantPermissionRequest {
@@ -145,39 +150,39 @@ impl Node {
                 range_end: "b".into(),
             }),
         };
-        self.expect("Auth", "RoleGrantPermission", grant).await;
+        self.call_ok("Auth", "RoleGrantPermission", grant).await;
         for (user, role) in [("root", "root"), ("u", "r")] {
             let add = AuthUserAddRequest {
                 name: user.into(),
                 password: "p".into(),
                 ..AuthUserAddRequest::default()
             };
-            self.expect("Auth", "UserAdd", add).await;
+            self.call_ok("Auth", "UserAdd", add).await;
             let grant = AuthUserGrantRoleRequest {
                 user: user.into(),
                 role: role.into(),
             };
-            self.expect("Auth", "UserGrantRole", grant).await;
+            self.call_ok("Auth", "UserGrantRole", grant).await;
         }
-        self.expect("Auth", "AuthEnable", AuthEnableRequest {})
+        self.call_ok("Auth", "AuthEnable", AuthEnableRequest {})
             .await;
         for user in ["root", "u"] {
             let login = AuthenticateRequest {
                 name: user.into(),
                 password: "p".into(),
             };
-            self.expect("Auth", "Authenticate", login).await;
+            self.call_ok("Auth", "Authenticate", login).await;
         }
     }
 
-    /// Makes a call that succeeds.
-    async fn expect(&mut self, service: &str, name: &str, request: impl Message) {
+    /// Makes a unary call and asserts that it succeeds.
+    async fn call_ok(&mut self, service: &str, name: &str, request: impl Message) {
         let call = Call {
             method: method(service, name).clone(),
             data: vec![frame(&request.encode_to_vec())],
-            intact: true,
+            well_formed: true,
             stays_open: false,
-            sender: None,
+            token: None,
         };
         let status = self.call(&call).await;
         assert_eq!(status.map(|status| status.code()), Some(Code::Ok), "{name}");
@@ -188,27 +193,27 @@ impl Node {
             Step::Call(call) => {
                 self.call(&call).await;
             }
-            Step::Say { call, data } => {
+            Step::Send { call, data } => {
                 if let Some(open) = self.open.get(call) {
-                    open.say(&data);
-                    self.listen(call).await;
+                    open.send(&data);
+                    self.poll_open(call).await;
                 }
             }
             Step::HalfClose { call } => {
                 if let Some(open) = self.open.get_mut(call) {
                     open.half_close();
-                    self.listen(call).await;
+                    self.poll_open(call).await;
                 }
             }
-            Step::HangUp { call } => {
+            Step::Cancel { call } => {
                 if call < self.open.len() {
                     drop(self.open.remove(call));
-                    self.check_growth(LINE_REVISIONS_MAX);
+                    self.check_growth(WAITER_REVISIONS_MAX);
                 }
             }
-            Step::Listen => {
+            Step::PollOpen => {
                 for call in (0..self.open.len()).rev() {
-                    self.listen(call).await;
+                    self.poll_open(call).await;
                 }
             }
             Step::Advance(by) => {
@@ -219,96 +224,98 @@ impl Node {
         }
     }
 
-    /// Makes a call; returns how it ended, if it did.
+    /// Makes a call. Returns its status if it has ended; otherwise keeps it open.
     async fn call(&mut self, call: &Call) -> Option<Status> {
-        let token = call.sender.and_then(|sender| self.tokens.get(sender));
-        let mut exchange = Exchange::begin(&self.services, call, token.map(String::as_str));
-        let status = if exchange.may_wait() {
-            let status = poll_some(&mut exchange).await;
-            self.check_growth(LINE_REVISIONS_MAX);
+        let token = call.token.and_then(|index| self.tokens.get(index));
+        let mut open = OpenCall::new(&self.services, call, token.map(String::as_str));
+        let status = if open.may_wait() {
+            let status = poll_some(&mut open).await;
+            self.check_growth(WAITER_REVISIONS_MAX);
             status
         } else {
-            let ended = poll_fn(|context| exchange.poll(context));
-            let ended = tokio::time::timeout(PATIENCE, ended).await;
-            let status = ended.unwrap_or_else(|_| panic!("no end to {call:?}"));
+            let ended = poll_fn(|context| open.poll(context));
+            let ended = tokio::time::timeout(CALL_TIMEOUT, ended).await;
+            let status =
+                ended.unwrap_or_else(|_| panic!("no response within {CALL_TIMEOUT:?} to {call:?}"));
             self.check_growth(i64::from(writes(call.method.full_name())));
             Some(status)
         };
         let Some(status) = status else {
-            self.open.push(exchange);
-            if self.open.len() > OPEN_MAX {
+            self.open.push(open);
+            if self.open.len() > OPEN_CALLS_MAX {
                 drop(self.open.remove(0));
-                self.check_growth(LINE_REVISIONS_MAX);
+                self.check_growth(WAITER_REVISIONS_MAX);
             }
             return None;
         };
-        self.check_answer(call, &exchange, &status);
-        if let Some(token) = exchange.messages.first().and_then(token_of) {
+        self.check_response(call, &open, &status);
+        if let Some(token) = open.messages.first().and_then(token_of) {
             self.tokens.push(token);
         }
         Some(status)
     }
 
-    fn check_answer(&self, call: &Call, exchange: &Exchange, status: &Status) {
+    /// Checks the number of messages, the status and the revision of a call that has ended.
+    fn check_response(&self, call: &Call, ended: &OpenCall, status: &Status) {
         assert!(
-            !call.intact || status.code() != Code::Internal,
+            !call.well_formed || status.code() != Code::Internal,
             "{status:?} to {call:?}"
         );
         if call.method.is_server_streaming() {
             return;
         }
         let expected = usize::from(status.code() == Code::Ok);
-        assert_eq!(exchange.messages.len(), expected, "{status:?} to {call:?}");
-        // Everything happens on this thread: what the answer tells is what is.
-        if let Some(revision) = exchange.messages.first().and_then(header_revision) {
-            assert!((0..=self.revision).contains(&revision), "{exchange:?}");
+        assert_eq!(ended.messages.len(), expected, "{status:?} to {call:?}");
+        // All steps run on this thread, so the store has not changed since the response was made.
+        if let Some(revision) = ended.messages.first().and_then(header_revision) {
+            assert!((0..=self.revision).contains(&revision), "{ended:?}");
             if call.method.parent_service().name() == "KV" {
-                assert_eq!(revision, self.revision, "{exchange:?}");
+                assert_eq!(revision, self.revision, "{ended:?}");
             }
         }
     }
 
-    /// Reads the answer of an open call as far as it goes.
-    async fn listen(&mut self, call: usize) {
+    /// Reads what is ready of the response to an open call. Removes the call if it has ended.
+    async fn poll_open(&mut self, call: usize) {
         let ended = poll_some(&mut self.open[call]).await;
         if ended.is_some() {
             drop(self.open.remove(call));
         }
-        self.check_growth(LINE_REVISIONS_MAX);
+        self.check_growth(WAITER_REVISIONS_MAX);
     }
 
-    /// DM-1: no revision is lost, and none is made that nobody asked for.
-    fn check_growth(&mut self, most: i64) {
-        let now = self.engine.current_revision().0;
+    /// DM-1: asserts that the last step added between 0 and `max` revisions.
+    fn check_growth(&mut self, max: i64) {
+        let current = self.engine.current_revision().0;
         assert!(
-            (0..=most).contains(&(now - self.revision)),
-            "from revision {} to {now}, where {most} more are the most",
+            (0..=max).contains(&(current - self.revision)),
+            "from revision {} to {current}, where at most {max} more are allowed",
             self.revision
         );
-        self.revision = now;
+        self.revision = current;
     }
 
-    /// Looks whether the store is whole, and whether the node can go down.
-    async fn end(mut self) {
-        whole::check(&self.engine);
+    /// Checks the store, shuts the node down, and checks that all open calls end.
+    async fn finish(mut self) {
+        consistency::check(&self.engine);
         self.shutdown.begin();
         for open in &mut self.open {
             let ended = poll_some(open).await;
             assert!(
                 ended.is_some(),
-                "FL-15: goes on after the shutdown: {open:?}"
+                "FL-15: still open after the shutdown: {open:?}"
             );
         }
         self.open.clear();
-        self.check_growth(i64::try_from(OPEN_MAX).unwrap() * LINE_REVISIONS_MAX);
-        whole::check(&self.engine);
+        self.check_growth(i64::try_from(OPEN_CALLS_MAX).unwrap() * WAITER_REVISIONS_MAX);
+        consistency::check(&self.engine);
     }
 }
 
-/// Polls a call as long as it may have more to say.
-async fn poll_some(exchange: &mut Exchange) -> Option<Status> {
-    for _ in 0..POLLS {
-        let polled = poll_fn(|context| Poll::Ready(exchange.poll(context)));
+/// Polls a call [`POLLS_PER_STEP`] times. Returns its status if it has ended.
+async fn poll_some(call: &mut OpenCall) -> Option<Status> {
+    for _ in 0..POLLS_PER_STEP {
+        let polled = poll_fn(|context| Poll::Ready(call.poll(context)));
         if let Poll::Ready(status) = polled.await {
             return Some(status);
         }
@@ -317,7 +324,8 @@ async fn poll_some(exchange: &mut Exchange) -> Option<Status> {
     None
 }
 
-/// Whether a method that waits for nobody may make a revision; it makes one at most (I1).
+/// Returns whether a call of `method`, which does not wait for other calls, may add a revision. It adds at
+/// most one (I1).
 fn writes(method: &str) -> bool {
     matches!(
         method,

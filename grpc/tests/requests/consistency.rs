@@ -1,4 +1,4 @@
-//! Whether a store is whole: everything is read back, in every way there is, and compared.
+//! Consistency of a store: reads all keys, events and leases back in several ways and compares them.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,13 @@ use revstore_engine::{
     Engine, KeyRange, KeyValue, LeaseId, Range, Revision, WatchOptions, WatchResponse,
 };
 
-/// Revisions that are read one by one, the oldest; a script makes fewer.
-const REVISIONS_MAX: usize = 100;
+/// How many revisions, from the oldest on, are each read as a whole. A script makes fewer.
+const REVISIONS_READ_MAX: usize = 100;
 
-type Keys = BTreeMap<Bytes, KeyValue>;
+/// The key-value pairs at one revision, by key.
+type Pairs = BTreeMap<Bytes, KeyValue>;
 
-/// Judges a store that nobody changes meanwhile.
+/// Checks a store that has no concurrent writers.
 pub(crate) fn check(engine: &Engine) {
     let current = engine.current_revision();
     let oldest = engine
@@ -20,8 +21,8 @@ pub(crate) fn check(engine: &Engine) {
         .unwrap_or(Revision::FIRST)
         .max(Revision::FIRST);
     check_keys(engine, &at(engine, current));
-    // From the oldest state that can be read, events lead to every later one.
-    let mut keys = at(engine, oldest);
+    // Applied to the pairs at the oldest readable revision, the events give the pairs at every later one.
+    let mut pairs = at(engine, oldest);
     let mut revisions = BTreeMap::<Revision, Vec<KeyValue>>::new();
     for event in events(engine, oldest.next()) {
         revisions
@@ -38,31 +39,31 @@ pub(crate) fn check(engine: &Engine) {
         for (sub, event) in events.into_iter().enumerate() {
             assert_eq!(event.position().sub as usize, sub, "I1");
             let key = event.key_bytes();
-            let before = keys.remove(&key);
+            let previous = pairs.remove(&key);
             if event.is_tombstone() {
-                assert!(before.is_some(), "a deletion of nothing: {event:?}");
+                assert!(previous.is_some(), "a deletion of an absent key: {event:?}");
                 continue;
             }
-            let (created, version) = before.map_or((revision, 0), |before| {
-                (before.create_revision(), before.version())
+            let (created, version) = previous.map_or((revision, 0), |previous| {
+                (previous.create_revision(), previous.version())
             });
             assert_eq!(
                 (event.create_revision(), event.version()),
                 (created, version + 1),
                 "DM-3"
             );
-            keys.insert(key, event);
+            pairs.insert(key, event);
         }
-        if step < REVISIONS_MAX {
-            assert_eq!(keys, at(engine, revision), "at {revision}");
+        if step < REVISIONS_READ_MAX {
+            assert_eq!(pairs, at(engine, revision), "at {revision}");
         }
     }
-    assert_eq!(keys, at(engine, current), "what the events lead to");
-    check_goes_on(engine);
+    assert_eq!(pairs, at(engine, current), "the pairs after all events");
+    check_accepts_writes(engine);
 }
 
-/// All keys as of a revision.
-fn at(engine: &Engine, revision: Revision) -> Keys {
+/// Returns all pairs at `revision`.
+fn at(engine: &Engine, revision: Revision) -> Pairs {
     let all = Range::of(KeyRange::all()).at(revision);
     let found = engine.range(&all).unwrap();
     assert!(
@@ -79,29 +80,32 @@ fn at(engine: &Engine, revision: Revision) -> Keys {
         .collect()
 }
 
-/// All changes from a revision on.
+/// Returns all events from revision `from` on.
 fn events(engine: &Engine, from: Revision) -> Vec<KeyValue> {
     let mut stream = engine.watch_stream();
     stream
         .watch(WatchOptions::of(KeyRange::all()).from(from))
         .unwrap();
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     while let Some(response) = stream.try_next() {
         match response {
             WatchResponse::Events { events, .. } => {
-                told.extend(events.iter().map(|event| event.kv.clone()));
+                received.extend(events.iter().map(|event| event.kv.clone()));
             }
             other => panic!("{other:?}"),
         }
     }
-    assert!(told.is_sorted_by(|a, b| a.position() < b.position()), "I5");
-    told
+    assert!(
+        received.is_sorted_by(|a, b| a.position() < b.position()),
+        "I5"
+    );
+    received
 }
 
-/// Each key is found by itself, and by the lease that it is attached to.
-fn check_keys(engine: &Engine, keys: &Keys) {
+/// Checks that each pair is found by its key, and each attached key by its lease.
+fn check_keys(engine: &Engine, pairs: &Pairs) {
     let mut attached = BTreeMap::<LeaseId, Vec<Bytes>>::new();
-    for (key, kv) in keys {
+    for (key, kv) in pairs {
         assert!(!key.is_empty(), "DM-9");
         assert_eq!(engine.get(key).as_ref(), Some(kv));
         if let Some(lease) = kv.lease() {
@@ -116,11 +120,15 @@ fn check_keys(engine: &Engine, keys: &Keys) {
             "{lease}"
         );
     }
-    assert_eq!(attached, BTreeMap::new(), "keys of leases that have ended");
+    assert_eq!(
+        attached,
+        BTreeMap::new(),
+        "keys attached to leases that do not exist"
+    );
 }
 
-/// The store still takes a write, and gives it back.
-fn check_goes_on(engine: &Engine) {
+/// Checks that the store accepts a write and returns it.
+fn check_accepts_writes(engine: &Engine) {
     let before = engine.current_revision();
     let after = engine.put("\u{10ffff}", "").unwrap().revision;
     assert_eq!(after, before.next(), "I1");

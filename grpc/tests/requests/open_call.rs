@@ -1,4 +1,4 @@
-//! One call, from the first byte of its request to the end of its answer.
+//! One call, from the first byte of its request to the status that ends its response.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -16,31 +16,34 @@ use tower_service::Service;
 
 use crate::script::Call;
 
-/// Messages of one answer. Scripts are short, and so is all that can be told of them.
-const MESSAGES_MAX: usize = 10_000;
+/// The most messages in one response. A script has few steps, so a longer response is a loop.
+const RESPONSE_MESSAGES_MAX: usize = 10_000;
 
-/// A call that goes on.
-pub(crate) struct Exchange {
+/// A call whose status has not been received yet.
+pub(crate) struct OpenCall {
     pub(crate) method: MethodDescriptor,
-    /// None once the client has closed its side.
+    /// The sender of the request body; `None` after the client has half-closed the call.
     request: Option<UnboundedSender<Bytes>>,
     state: State,
-    /// Bytes of the answer that are not a whole message yet.
-    rest: BytesMut,
-    /// What was answered so far.
+    /// Received bytes that do not form a complete message yet.
+    partial: BytesMut,
+    /// The messages received so far.
     pub(crate) messages: Vec<DynamicMessage>,
 }
 
 enum State {
-    Called(ResponseFuture),
-    Answers(tonic::body::Body),
+    /// The response headers have not been received.
+    AwaitingHeaders(ResponseFuture),
+    /// The response body is being read.
+    ReadingBody(tonic::body::Body),
+    /// The status has been received.
     Ended(Status),
 }
 
-/// A request body that goes on for as long as somebody may send.
-struct Sent(UnboundedReceiver<Bytes>);
+/// A request body that ends when its sender is dropped.
+struct RequestBody(UnboundedReceiver<Bytes>);
 
-impl Body for Sent {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -53,11 +56,11 @@ impl Body for Sent {
     }
 }
 
-impl Exchange {
-    /// Makes a call, which goes nowhere until it is polled.
-    pub(crate) fn begin(services: &Services, call: &Call, token: Option<&str>) -> Self {
+impl OpenCall {
+    /// Creates a call. The services do nothing for it before its first poll.
+    pub(crate) fn new(services: &Services, call: &Call, token: Option<&str>) -> Self {
         let method = call.method.clone();
-        let (request, sent) = unbounded_channel();
+        let (request, body) = unbounded_channel();
         for data in &call.data {
             request.send(data.clone()).unwrap();
         }
@@ -69,18 +72,19 @@ impl Exchange {
         if let Some(token) = token {
             http = http.header("token", token);
         }
-        let called = services.clone().call(http.body(Sent(sent)).unwrap());
+        let response = services.clone().call(http.body(RequestBody(body)).unwrap());
         Self {
             method,
             request: call.stays_open.then_some(request),
-            state: State::Called(called),
-            rest: BytesMut::new(),
+            state: State::AwaitingHeaders(response),
+            partial: BytesMut::new(),
             messages: Vec::new(),
         }
     }
 
-    /// Sends more, unless the client has closed its side, or the server has.
-    pub(crate) fn say(&self, data: &[Bytes]) {
+    /// Sends more request data. Does nothing if the client has half-closed the call or the server has
+    /// dropped the request body.
+    pub(crate) fn send(&self, data: &[Bytes]) {
         if let Some(request) = &self.request {
             for data in data {
                 let _ = request.send(data.clone());
@@ -92,7 +96,7 @@ impl Exchange {
         self.request = None;
     }
 
-    /// Whether the method may have nothing to say for a while, and not be stuck.
+    /// Returns whether the method may wait for another client or for an event before it responds.
     pub(crate) fn may_wait(&self) -> bool {
         matches!(
             self.method.full_name(),
@@ -105,27 +109,30 @@ impl Exchange {
         )
     }
 
-    /// Reads the answer as far as it goes.
+    /// Reads the response until its status or until no more of it is ready.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Status> {
         loop {
             match &mut self.state {
-                State::Called(answering) => {
-                    let Ok(response) = ready!(Pin::new(answering).poll(context));
+                State::AwaitingHeaders(response) => {
+                    let Ok(response) = ready!(Pin::new(response).poll(context));
                     assert_eq!(response.status(), 200);
                     self.state = match Status::from_header_map(response.headers()) {
                         Some(status) => State::Ended(status),
-                        None => State::Answers(response.into_body()),
+                        None => State::ReadingBody(response.into_body()),
                     };
                 }
-                State::Answers(body) => {
+                State::ReadingBody(body) => {
                     let frame = ready!(Pin::new(body).poll_frame(context));
-                    let frame = frame.expect("an answer ends in a status").unwrap();
+                    let frame = frame.expect("a response ends with a status").unwrap();
                     if let Some(trailers) = frame.trailers_ref() {
                         let status = Status::from_header_map(trailers).unwrap();
-                        assert!(self.rest.is_empty(), "the answer broke off: {self:?}");
+                        assert!(
+                            self.partial.is_empty(),
+                            "the response ends within a message: {self:?}"
+                        );
                         self.state = State::Ended(status);
                     } else {
-                        self.take(&frame.into_data().unwrap());
+                        self.decode(&frame.into_data().unwrap());
                     }
                 }
                 State::Ended(status) => return Poll::Ready(status.clone()),
@@ -133,29 +140,36 @@ impl Exchange {
         }
     }
 
-    fn take(&mut self, data: &[u8]) {
-        self.rest.extend_from_slice(data);
-        while let Some((prefix, behind)) = self.rest.split_first_chunk::<5>() {
+    /// Adds received bytes and decodes the messages that they complete.
+    fn decode(&mut self, data: &[u8]) {
+        self.partial.extend_from_slice(data);
+        while let Some((prefix, payload)) = self.partial.split_first_chunk::<5>() {
             let [flag, length @ ..] = *prefix;
-            assert_eq!(flag, 0, "nobody asked for compression");
+            assert_eq!(
+                flag, 0,
+                "the response is compressed, and no compression was negotiated"
+            );
             let length = usize::try_from(u32::from_be_bytes(length)).unwrap();
-            if behind.len() < length {
+            if payload.len() < length {
                 break;
             }
-            self.rest.advance(prefix.len());
-            let message = self.rest.split_to(length).freeze();
+            self.partial.advance(prefix.len());
+            let message = self.partial.split_to(length).freeze();
             let message = DynamicMessage::decode(self.method.output(), message).unwrap();
-            // A field that is not in the descriptor is one that nobody can read.
+            // An unknown field would be a field number that is not in the `.proto` files.
             assert_eq!(message.unknown_fields().count(), 0, "{message:?}");
             self.messages.push(message);
-            assert!(self.messages.len() < MESSAGES_MAX, "an answer without end");
+            assert!(
+                self.messages.len() < RESPONSE_MESSAGES_MAX,
+                "a response with too many messages"
+            );
         }
     }
 }
 
-impl fmt::Debug for Exchange {
+impl fmt::Debug for OpenCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exchange")
+        f.debug_struct("OpenCall")
             .field("method", &self.method.full_name())
             .field("messages", &self.messages)
             .finish_non_exhaustive()
