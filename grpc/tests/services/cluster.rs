@@ -1,4 +1,4 @@
-//! The cluster of one, and its health: CL and HL clauses.
+//! The Cluster service of a single member, and the Health service: CL and HL clauses.
 
 use revstore_proto::etcdserverpb::{
     Member, MemberAddRequest, MemberListRequest, MemberPromoteRequest, MemberRemoveRequest,
@@ -9,11 +9,11 @@ use revstore_proto::health::health_check_response::ServingStatus;
 use tokio_stream::StreamExt;
 use tonic::Code;
 
-use crate::support::{MEMBER_ID, Node, STOPPED, check_refused, header};
+use crate::support::{MEMBER_ID, STOPPED, TestNode, assert_error, header};
 
 const NOT_FOUND: (Code, &str) = (Code::NotFound, "etcdserver: member not found");
 
-async fn members(node: &Node) -> Vec<Member> {
+async fn members(node: &TestNode) -> Vec<Member> {
     let request = MemberListRequest { linearizable: true };
     let listed = node
         .cluster()
@@ -26,8 +26,8 @@ async fn members(node: &Node) -> Vec<Member> {
 }
 
 #[tokio::test]
-async fn cl_1_the_list_has_one_member() {
-    let node = Node::new();
+async fn cl_1_member_list_returns_one_member() {
+    let node = TestNode::new();
     node.fill(["k"]);
     let only = Member {
         id: MEMBER_ID,
@@ -40,8 +40,8 @@ async fn cl_1_the_list_has_one_member() {
 }
 
 #[tokio::test]
-async fn cl_2_cl_3_nobody_joins() {
-    let node = Node::new();
+async fn cl_2_cl_3_member_add_is_rejected() {
+    let node = TestNode::new();
     let add = async |urls: &[&str], is_learner| {
         let request = MemberAddRequest {
             peer_ur_ls: urls.iter().map(ToString::to_string).collect(),
@@ -53,31 +53,31 @@ async fn cl_2_cl_3_nobody_joins() {
         Code::InvalidArgument,
         "etcdserver: given member URLs are invalid",
     );
-    check_refused(add(&[], false).await, invalid);
-    check_refused(add(&["http://a"], true).await, invalid);
-    check_refused(add(&["http://localhost:2380", "?"], false).await, invalid);
+    assert_error(add(&[], false).await, invalid);
+    assert_error(add(&["http://a"], true).await, invalid);
+    assert_error(add(&["http://localhost:2380", "?"], false).await, invalid);
     let known = (
         Code::FailedPrecondition,
         "etcdserver: Peer URLs already exists",
     );
     let urls = ["http://a:1", "http://localhost:2380"];
-    check_refused(add(&urls, false).await, known);
+    assert_error(add(&urls, false).await, known);
     let learners = (
         Code::FailedPrecondition,
         "etcdserver: too many learner members in cluster",
     );
-    check_refused(add(&["http://a:1"], true).await, learners);
+    assert_error(add(&["http://a:1"], true).await, learners);
     let quorum = (
         Code::FailedPrecondition,
         "etcdserver: re-configuration failed due to not enough started members",
     );
-    check_refused(add(&["http://a:1"], false).await, quorum);
+    assert_error(add(&["http://a:1"], false).await, quorum);
     assert_eq!(members(&node).await.len(), 1);
 }
 
 #[tokio::test]
-async fn cl_4_cl_5_the_only_member_stays_and_votes() {
-    let node = Node::new();
+async fn cl_4_cl_5_the_only_member_cannot_be_removed_or_promoted() {
+    let node = TestNode::new();
     let remove = async |id| {
         let request = MemberRemoveRequest { id };
         node.cluster().member_remove(request).await
@@ -86,18 +86,18 @@ async fn cl_4_cl_5_the_only_member_stays_and_votes() {
         let request = MemberPromoteRequest { id };
         node.cluster().member_promote(request).await
     };
-    check_refused(remove(5).await, NOT_FOUND);
-    check_refused(promote(0).await, NOT_FOUND);
+    assert_error(remove(5).await, NOT_FOUND);
+    assert_error(promote(0).await, NOT_FOUND);
     let quorum = "etcdserver: re-configuration failed due to not enough started members";
-    check_refused(remove(MEMBER_ID).await, (Code::Unknown, quorum));
+    assert_error(remove(MEMBER_ID).await, (Code::Unknown, quorum));
     let votes = "etcdserver: can only promote a learner member";
-    check_refused(promote(MEMBER_ID).await, (Code::FailedPrecondition, votes));
+    assert_error(promote(MEMBER_ID).await, (Code::FailedPrecondition, votes));
 }
 
-/// As etcd 3.5.16 does.
+/// As in etcd 3.5.16.
 #[tokio::test]
-async fn cl_4_the_only_member_may_move() {
-    let node = Node::new();
+async fn cl_4_member_update_changes_the_peer_urls() {
+    let node = TestNode::new();
     let update = async |id| {
         let request = MemberUpdateRequest {
             id,
@@ -105,7 +105,7 @@ async fn cl_4_the_only_member_may_move() {
         };
         node.cluster().member_update(request).await
     };
-    check_refused(update(5).await, NOT_FOUND);
+    assert_error(update(5).await, NOT_FOUND);
     let updated = update(MEMBER_ID).await.unwrap().into_inner();
     assert_eq!(
         (updated.header, updated.members),
@@ -124,8 +124,8 @@ fn health_of(service: &str) -> HealthCheckRequest {
 }
 
 #[tokio::test]
-async fn hl_1_the_server_as_a_whole_serves() {
-    let node = Node::new();
+async fn hl_1_the_overall_health_is_serving() {
+    let node = TestNode::new();
     let health = node
         .health()
         .check(health_of(""))
@@ -134,15 +134,15 @@ async fn hl_1_the_server_as_a_whole_serves() {
         .into_inner();
     assert_eq!(health.status(), ServingStatus::Serving);
     let unknown = (Code::NotFound, "unknown service");
-    check_refused(
+    assert_error(
         node.health().check(health_of("etcdserverpb.KV")).await,
         unknown,
     );
 }
 
 #[tokio::test]
-async fn hl_1_who_watches_the_health_hears_of_the_end() {
-    let node = Node::new();
+async fn hl_1_a_shutdown_ends_health_watches() {
+    let node = TestNode::new();
     let mut health = node
         .health()
         .watch(health_of(""))
@@ -152,5 +152,5 @@ async fn hl_1_who_watches_the_health_hears_of_the_end() {
     let first = health.next().await.unwrap().unwrap();
     assert_eq!(first.status(), ServingStatus::Serving);
     node.shutdown.begin();
-    check_refused(health.next().await.unwrap(), STOPPED);
+    assert_error(health.next().await.unwrap(), STOPPED);
 }

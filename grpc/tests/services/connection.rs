@@ -1,5 +1,4 @@
-//! The services at the end of an HTTP/2 connection, where clients are slow, vanish, or send what is
-//! too large.
+//! The services behind an HTTP/2 connection: slow clients, disconnecting clients, too large messages.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -21,17 +20,17 @@ use tonic::body::Body;
 use tonic::{Code, Streaming};
 use tower_service::Service;
 
-use crate::support::{Node, STOPPED, check_refused, get, put, watch_of};
+use crate::support::{STOPPED, TestNode, assert_error, get, put, watch_of};
 
-/// The client's end of a connection.
+/// The client side of a connection.
 #[derive(Clone, Debug)]
-struct Connection {
+struct ClientConnection {
     requests: SendRequest<Body>,
 }
 
-impl Connection {
-    /// Connects to a node; the client takes in this many bytes of a response that nobody reads.
-    async fn open(node: &Node, window_bytes: u32) -> Self {
+impl ClientConnection {
+    /// Connects to a node. The client accepts `window_bytes` of a response that the test does not read.
+    async fn open(node: &TestNode, window_bytes: u32) -> Self {
         let (client_end, server_end) = tokio::io::duplex(16 * 1024);
         let services = TowerToHyperService::new(node.services.clone());
         let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
@@ -51,7 +50,8 @@ impl Connection {
         KvClient::with_origin(self.clone(), "http://node".parse().unwrap())
     }
 
-    /// A stream with one watch on everything, whose reply was read, and what keeps it open.
+    /// Opens a stream with one watch on all keys and reads the created response. Returns the response stream
+    /// and the sender that keeps the request stream open.
     async fn watch(&self) -> (Streaming<WatchResponse>, UnboundedSender<WatchRequest>) {
         let (requests, to_send) = unbounded_channel();
         let create = WatchRequest {
@@ -67,7 +67,7 @@ impl Connection {
     }
 }
 
-impl Service<http::Request<Body>> for Connection {
+impl Service<http::Request<Body>> for ClientConnection {
     type Response = http::Response<Incoming>;
     type Error = hyper::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
@@ -81,46 +81,49 @@ impl Service<http::Request<Body>> for Connection {
     }
 }
 
-/// What servers may need to know of the services.
+/// A server needs these bounds to run the services on any thread and connection.
 #[test]
-fn services_can_be_put_on_any_thread_and_connection() {
+fn services_are_clone_send_and_sync() {
     fn check<S>(_: &S)
     where
         S: Service<http::Request<Incoming>, Error = Infallible> + Clone + Send + Sync + 'static,
         S::Future: Send,
     {
     }
-    check(&Node::new().services);
+    check(&TestNode::new().services);
 }
 
 #[tokio::test]
-async fn calls_and_watches_share_a_connection() {
-    let node = Node::new();
-    let connection = Connection::open(&node, 65_535).await;
+async fn unary_calls_and_watches_share_a_connection() {
+    let node = TestNode::new();
+    let connection = ClientConnection::open(&node, 65_535).await;
     let (mut watch, _open) = connection.watch().await;
     connection.kv().put(put("k", "v")).await.unwrap();
-    let told = watch.next().await.unwrap().unwrap();
-    assert_eq!(told.events[0].kv.as_ref().unwrap().value, "v");
+    let response = watch.next().await.unwrap().unwrap();
+    assert_eq!(response.events[0].kv.as_ref().unwrap().value, "v");
     let found = connection.kv().range(get("k")).await.unwrap().into_inner();
     assert_eq!(found.count, 1);
 }
 
 #[tokio::test]
-async fn wa_43_a_client_that_does_not_read_holds_nobody_else_up() {
+async fn wa_43_a_slow_watch_client_does_not_delay_other_watches() {
     const WRITES: i64 = 400;
-    let node = Node::new();
-    let connection = Connection::open(&node, 20_000).await;
+    let node = TestNode::new();
+    let connection = ClientConnection::open(&node, 20_000).await;
     let (mut slow, _open) = connection.watch().await;
-    let (mut quick, _open_too) = connection.watch().await;
+    let (mut quick, _second_open) = connection.watch().await;
     for expected in 2..WRITES + 2 {
         node.engine.put("k", vec![b'v'; 100_000]).unwrap();
-        let told = quick.next().await.unwrap().unwrap();
-        assert_eq!(told.events[0].kv.as_ref().unwrap().mod_revision, expected);
+        let response = quick.next().await.unwrap().unwrap();
+        assert_eq!(
+            response.events[0].kv.as_ref().unwrap().mod_revision,
+            expected
+        );
     }
     assert_eq!(
         node.engine.stats().unsynced_watches,
         1,
-        "only the slow one is behind"
+        "only the slow watch is unsynced"
     );
     let mut expected = 2;
     while expected < WRITES + 2 {
@@ -132,9 +135,9 @@ async fn wa_43_a_client_that_does_not_read_holds_nobody_else_up() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_takes_its_watches_along() {
-    let node = Node::new();
-    let connection = Connection::open(&node, 65_535).await;
+async fn a_client_that_closes_its_stream_unregisters_its_watches() {
+    let node = TestNode::new();
+    let connection = ClientConnection::open(&node, 65_535).await;
     let (watch, open) = connection.watch().await;
     assert_eq!(node.engine.stats().watches, 1);
     drop((watch, open));
@@ -146,24 +149,24 @@ async fn a_client_that_leaves_takes_its_watches_along() {
 
 #[tokio::test]
 async fn fl_15_a_shutdown_ends_open_watches_at_once() {
-    let node = Node::new();
-    let connection = Connection::open(&node, 65_535).await;
+    let node = TestNode::new();
+    let connection = ClientConnection::open(&node, 65_535).await;
     let (mut watch, _open) = connection.watch().await;
     node.shutdown.begin();
-    check_refused(watch.next().await.unwrap(), STOPPED);
+    assert_error(watch.next().await.unwrap(), STOPPED);
 }
 
 #[tokio::test]
-async fn li_2_a_message_that_is_too_large_ends_its_call_and_nothing_else() {
-    let node = Node::new();
-    let connection = Connection::open(&node, 65_535).await;
+async fn li_2_a_too_large_message_fails_its_call_and_keeps_the_connection() {
+    let node = TestNode::new();
+    let connection = ClientConnection::open(&node, 65_535).await;
     let large = PutRequest {
         value: vec![b'v'; 3_000_000].into(),
         ..put("k", "")
     };
     let text = "grpc: received message larger than max (3000008 vs. 2097152)";
     let refused = connection.kv().put(large).await;
-    check_refused(refused, (Code::ResourceExhausted, text));
+    assert_error(refused, (Code::ResourceExhausted, text));
     connection.kv().put(put("k", "v")).await.unwrap();
     assert_eq!(node.revision(), 2);
 }

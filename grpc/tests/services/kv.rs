@@ -1,4 +1,4 @@
-//! Range, `RangeStream`, Put, `DeleteRange` and Compact: sections A to C.
+//! The KV service without transactions: sections A to C.
 
 use revstore_grpc::Limits;
 use revstore_proto::etcdserverpb::range_request::{SortOrder, SortTarget};
@@ -14,23 +14,23 @@ use tonic::metadata::MetadataValue;
 use tonic::{Code, Request, Status};
 
 use crate::support::{
-    CLUSTER_ID, COMPACTED, FUTURE, KEY_NOT_FOUND, LEASE_NOT_FOUND, MEMBER_ID, Node, check_refused,
-    delete, from_key, get, header, keys, op_get, put, txn_of, watch_of, within,
+    CLUSTER_ID, COMPACTED, FUTURE, KEY_NOT_FOUND, LEASE_NOT_FOUND, MEMBER_ID, TestNode,
+    assert_error, delete, from_key, get, header, keys, op_get, put, txn_of, watch_of, within,
 };
 
 #[tokio::test]
-async fn dm_1_dm_20_a_fresh_node_stands_at_revision_1() {
-    let found = Node::new().range(get("k")).await.unwrap();
-    let nothing = RangeResponse {
+async fn dm_1_dm_20_a_new_store_is_at_revision_1() {
+    let found = TestNode::new().range(get("k")).await.unwrap();
+    let expected = RangeResponse {
         header: header(1),
         ..RangeResponse::default()
     };
-    assert_eq!(found, nothing);
+    assert_eq!(found, expected);
 }
 
 #[tokio::test]
-async fn dm_10_dm_12_headers_name_cluster_member_and_term() {
-    let node = Node::new();
+async fn dm_10_dm_12_headers_contain_cluster_member_revision_and_term() {
+    let node = TestNode::new();
     let written = node.put(put("k", "v")).await.unwrap().header;
     let read = node.range(get("k")).await.unwrap().header;
     let decided = node.txn(txn_of(vec![])).await.unwrap().header;
@@ -58,11 +58,14 @@ async fn dm_10_dm_12_headers_name_cluster_member_and_term() {
 }
 
 #[tokio::test]
-async fn dm_3_dm_21_a_key_tells_when_and_how_often_it_was_written() {
-    let node = Node::new();
+async fn dm_3_dm_21_put_updates_mod_revision_and_version() {
+    let node = TestNode::new();
     for (value, revision) in [("1", 2), ("1", 3)] {
-        let done = node.put(put("k", value)).await.unwrap();
-        assert_eq!((done.header, done.prev_kv), (header(revision), None));
+        let response = node.put(put("k", value)).await.unwrap();
+        assert_eq!(
+            (response.header, response.prev_kv),
+            (header(revision), None)
+        );
     }
     let found = node.range(get("k")).await.unwrap();
     let kv = KeyValue {
@@ -77,8 +80,8 @@ async fn dm_3_dm_21_a_key_tells_when_and_how_often_it_was_written() {
 }
 
 #[tokio::test]
-async fn rg_1_to_5_keys_are_named_in_three_ways() {
-    let node = Node::new();
+async fn rg_1_to_5_a_range_is_one_key_an_interval_or_all_keys_from_a_start() {
+    let node = TestNode::new();
     node.fill(["a", "b", "c"]);
     for (request, expected) in [
         (get("b"), &["b"][..]),
@@ -95,8 +98,8 @@ async fn rg_1_to_5_keys_are_named_in_three_ways() {
 }
 
 #[tokio::test]
-async fn rg_10_to_13_revisions_reach_from_the_mark_to_the_present() {
-    let node = Node::new();
+async fn rg_10_to_13_revisions_from_compacted_to_current_are_readable() {
+    let node = TestNode::new();
     for value in ["1", "2", "3"] {
         node.put(put("k", value)).await.unwrap();
     }
@@ -110,20 +113,20 @@ async fn rg_10_to_13_revisions_reach_from_the_mark_to_the_present() {
         assert_eq!(found.header, header(4), "DM-20");
         assert_eq!(found.kvs[0].value, expected);
     }
-    check_refused(node.range(at(2)).await, COMPACTED);
-    check_refused(node.range(at(5)).await, FUTURE);
-    check_refused(node.range(at(i64::MAX)).await, FUTURE);
+    assert_error(node.range(at(2)).await, COMPACTED);
+    assert_error(node.range(at(5)).await, FUTURE);
+    assert_error(node.range(at(i64::MAX)).await, FUTURE);
     let count = RangeRequest {
         count_only: true,
         revision: 1,
         ..get("never")
     };
-    check_refused(node.range(count).await, COMPACTED);
+    assert_error(node.range(count).await, COMPACTED);
 }
 
 #[tokio::test]
-async fn rg_20_to_24_limits_cut_what_is_returned_and_not_what_is_counted() {
-    let node = Node::new();
+async fn rg_20_to_24_limit_applies_to_the_returned_pairs_and_not_to_count() {
+    let node = TestNode::new();
     node.fill(["a", "b", "c"]);
     for (limit, expected, more) in [
         (0, 3, false),
@@ -164,7 +167,7 @@ async fn rg_20_to_24_limits_cut_what_is_returned_and_not_what_is_counted() {
 
 #[tokio::test]
 async fn rg_25_keys_only_keeps_the_lease() {
-    let node = Node::new();
+    let node = TestNode::new();
     let lease = node.engine.grant(None, 60).unwrap().id.get();
     let attached = PutRequest {
         lease,
@@ -180,8 +183,8 @@ async fn rg_25_keys_only_keeps_the_lease() {
 }
 
 #[tokio::test]
-async fn rg_30_rg_40_to_42_sorts_and_filters_come_before_the_limit() {
-    let node = Node::new();
+async fn rg_30_rg_40_to_42_sorting_and_filters_apply_before_the_limit() {
+    let node = TestNode::new();
     for (key, value) in [("a", "2"), ("b", "3"), ("c", "1")] {
         node.put(put(key, value)).await.unwrap();
     }
@@ -253,8 +256,11 @@ async fn rg_30_rg_40_to_42_sorts_and_filters_come_before_the_limit() {
     }
 }
 
-/// All messages of a stream, and the status that ended it.
-async fn stream(node: &Node, request: RangeRequest) -> (Vec<RangeResponse>, Result<(), Status>) {
+/// Returns all messages of a stream and its status.
+async fn stream(
+    node: &TestNode,
+    request: RangeRequest,
+) -> (Vec<RangeResponse>, Result<(), Status>) {
     let mut stream = match node.kv().range_stream(request).await {
         Ok(response) => response.into_inner(),
         Err(status) => return (Vec::new(), Err(status)),
@@ -270,8 +276,8 @@ async fn stream(node: &Node, request: RangeRequest) -> (Vec<RangeResponse>, Resu
 }
 
 #[tokio::test]
-async fn rg_60_to_64_the_chunks_of_a_stream_make_up_the_range() {
-    let node = Node::new();
+async fn rg_60_to_64_the_chunks_of_a_stream_add_up_to_the_range_response() {
+    let node = TestNode::new();
     node.fill((0..500).map(|number| format!("k{number:03}")));
     for request in [
         from_key("k"),
@@ -326,9 +332,9 @@ async fn rg_60_to_64_the_chunks_of_a_stream_make_up_the_range() {
 }
 
 #[tokio::test]
-async fn rg_62_writes_in_the_middle_of_a_stream_do_not_show() {
-    let node = Node::new();
-    // Values too large for the transport to read ahead.
+async fn rg_62_a_stream_does_not_include_later_writes() {
+    let node = TestNode::new();
+    // Values so large that the transport does not read ahead of the client.
     for key in 0..100 {
         node.engine
             .put(format!("k{key:02}"), vec![b'v'; 10_000])
@@ -360,8 +366,8 @@ async fn rg_62_writes_in_the_middle_of_a_stream_do_not_show() {
 }
 
 #[tokio::test]
-async fn rg_63_chunks_of_large_values_get_smaller() {
-    let node = Node::with_limits(Limits {
+async fn rg_63_chunks_of_large_values_contain_fewer_pairs() {
+    let node = TestNode::with_limits(Limits {
         request_bytes_max: 10_000,
         ..Limits::default()
     });
@@ -378,8 +384,8 @@ async fn rg_63_chunks_of_large_values_get_smaller() {
 }
 
 #[tokio::test]
-async fn rg_65_streams_are_neither_sorted_nor_filtered() {
-    let node = Node::new();
+async fn rg_65_streams_with_a_sort_order_or_filter_are_rejected() {
+    let node = TestNode::new();
     let sorted = RangeRequest {
         sort_order: SortOrder::Descend.into(),
         ..get("k")
@@ -390,20 +396,20 @@ async fn rg_65_streams_are_neither_sorted_nor_filtered() {
     };
     let sorting = "RangeStream does not support custom sort orders";
     let filtering = "RangeStream does not support revision filters";
-    check_refused(
+    assert_error(
         stream(&node, sorted).await.1,
         (Code::Unimplemented, sorting),
     );
-    check_refused(
+    assert_error(
         stream(&node, filtered).await.1,
         (Code::Unimplemented, filtering),
     );
 }
 
 #[tokio::test]
-async fn rg_66_a_compaction_that_passes_a_stream_ends_it() {
-    let node = Node::new();
-    // Values too large for the transport to read ahead.
+async fn rg_66_a_compaction_above_its_revision_ends_a_stream() {
+    let node = TestNode::new();
+    // Values so large that the transport does not read ahead of the client.
     for key in 0..100 {
         node.engine
             .put(format!("k{key:02}"), vec![b'v'; 10_000])
@@ -422,31 +428,31 @@ async fn rg_66_a_compaction_that_passes_a_stream_ends_it() {
     while let Some(chunk) = chunks.next().await {
         refused = chunk.err();
     }
-    check_refused(refused.map_or(Ok(()), Err), COMPACTED);
+    assert_error(refused.map_or(Ok(()), Err), COMPACTED);
 }
 
 #[tokio::test]
-async fn put_2_the_former_pair_is_shown_if_there_was_one() {
-    let node = Node::new();
+async fn put_2_prev_kv_returns_the_previous_pair() {
+    let node = TestNode::new();
     let with_prev = |value| PutRequest {
         prev_kv: true,
         ..put("k", value)
     };
     assert_eq!(node.put(with_prev("1")).await.unwrap().prev_kv, None);
-    let former = node.put(with_prev("2")).await.unwrap().prev_kv.unwrap();
-    assert_eq!((&former.value[..], former.mod_revision), (&b"1"[..], 2));
+    let previous = node.put(with_prev("2")).await.unwrap().prev_kv.unwrap();
+    assert_eq!((&previous.value[..], previous.mod_revision), (&b"1"[..], 2));
     assert_eq!(node.put(put("k", "3")).await.unwrap().prev_kv, None);
 }
 
 #[tokio::test]
-async fn put_4_put_5_what_is_ignored_is_kept() {
-    let node = Node::new();
+async fn put_4_put_5_ignore_flags_keep_the_value_and_the_lease() {
+    let node = TestNode::new();
     let touch = |key| PutRequest {
         ignore_value: true,
         ignore_lease: true,
         ..put(key, "")
     };
-    check_refused(node.put(touch("k")).await, KEY_NOT_FOUND);
+    assert_error(node.put(touch("k")).await, KEY_NOT_FOUND);
     let lease = node.engine.grant(None, 60).unwrap().id.get();
     let attached = PutRequest {
         lease,
@@ -460,86 +466,90 @@ async fn put_4_put_5_what_is_ignored_is_kept() {
 }
 
 #[tokio::test]
-async fn put_6_unknown_leases_come_before_absent_keys() {
-    let node = Node::new();
+async fn put_6_an_unknown_lease_is_reported_before_an_absent_key() {
+    let node = TestNode::new();
     for lease in [77, -3, i64::MIN] {
         let request = PutRequest {
             lease,
             ignore_value: true,
             ..put("k", "")
         };
-        check_refused(node.put(request).await, LEASE_NOT_FOUND);
+        assert_error(node.put(request).await, LEASE_NOT_FOUND);
     }
     assert_eq!(node.revision(), 1);
 }
 
 #[tokio::test]
-async fn del_1_del_2_a_range_goes_at_one_revision() {
-    let node = Node::new();
+async fn del_1_del_2_a_range_is_deleted_at_one_revision() {
+    let node = TestNode::new();
     node.fill(["a", "b", "c"]);
     let with_prev = DeleteRangeRequest {
         prev_kv: true,
         ..delete("a", "c")
     };
-    let done = node
+    let response = node
         .kv()
         .delete_range(with_prev)
         .await
         .unwrap()
         .into_inner();
-    let gone: Vec<_> = done.prev_kvs.iter().map(|kv| &kv.key[..]).collect();
-    assert_eq!((done.deleted, done.header), (2, header(5)));
-    assert_eq!(gone, [b"a", b"b"]);
+    let deleted: Vec<_> = response.prev_kvs.iter().map(|kv| &kv.key[..]).collect();
+    assert_eq!((response.deleted, response.header), (2, header(5)));
+    assert_eq!(deleted, [b"a", b"b"]);
     for request in [delete("a", "c"), delete("z", "a")] {
-        let done = node.kv().delete_range(request).await.unwrap().into_inner();
-        assert_eq!((done.deleted, done.header), (0, header(5)), "DM-8, RG-5");
+        let response = node.kv().delete_range(request).await.unwrap().into_inner();
+        assert_eq!(
+            (response.deleted, response.header),
+            (0, header(5)),
+            "DM-8, RG-5"
+        );
     }
-    let done = node
+    let response = node
         .kv()
         .delete_range(delete("\0", "\0"))
         .await
         .unwrap()
         .into_inner();
     assert_eq!(
-        (done.deleted, done.prev_kvs.len(), done.header),
+        (response.deleted, response.prev_kvs.len(), response.header),
         (1, 0, header(6))
     );
 }
 
-async fn compact(node: &Node, revision: i64, physical: bool) -> Result<(), Status> {
+async fn compact(node: &TestNode, revision: i64, physical: bool) -> Result<(), Status> {
     let request = CompactionRequest { revision, physical };
-    let done = node.kv().compact(request).await?.into_inner();
-    assert_eq!(done.header, header(node.revision()), "DM-25");
+    let response = node.kv().compact(request).await?.into_inner();
+    assert_eq!(response.header, header(node.revision()), "DM-25");
     Ok(())
 }
 
 #[tokio::test]
-async fn co_1_to_3_the_mark_moves_up_to_the_present() {
-    let node = Node::new();
-    check_refused(compact(&node, 2, false).await, FUTURE);
-    check_refused(compact(&node, -1, false).await, COMPACTED);
+async fn co_1_to_3_compaction_moves_forward_up_to_the_current_revision() {
+    let node = TestNode::new();
+    assert_error(compact(&node, 2, false).await, FUTURE);
+    assert_error(compact(&node, -1, false).await, COMPACTED);
     compact(&node, 0, false).await.unwrap();
-    check_refused(compact(&node, 0, false).await, COMPACTED);
+    assert_error(compact(&node, 0, false).await, COMPACTED);
     compact(&node, 1, false).await.unwrap();
     node.fill(["a", "b"]);
     compact(&node, 3, false).await.unwrap();
     for revision in [3, 2, 0, -1, i64::MIN] {
-        check_refused(compact(&node, revision, true).await, COMPACTED);
+        assert_error(compact(&node, revision, true).await, COMPACTED);
     }
-    check_refused(compact(&node, i64::MAX, true).await, FUTURE);
+    assert_error(compact(&node, i64::MAX, true).await, FUTURE);
     assert_eq!(node.revision(), 3, "CO-7");
 }
 
 #[tokio::test]
-async fn co_6_a_physical_compaction_returns_when_the_memory_is_back() {
-    let node = Node::new();
+async fn co_6_a_physical_compaction_returns_after_the_memory_is_reclaimed() {
+    let node = TestNode::new();
     node.fill(["k"; 100]);
     let before = node.engine.stats().history_bytes;
     compact(&node, node.revision(), true).await.unwrap();
     assert_eq!(node.engine.stats().history_bytes, before / 100);
 }
 
-/// Stock clients send both with each request, also where nobody asks for a leader.
+/// Stock clients send both metadata keys with each request, also for methods that do not need a leader.
 #[tokio::test]
 async fn li_8_metadata_of_stock_clients_is_accepted() {
     fn as_stock<T>(message: T) -> Request<T> {
@@ -549,7 +559,7 @@ async fn li_8_metadata_of_stock_clients_is_accepted() {
         metadata.insert("client-api-version", MetadataValue::from_static("3.5"));
         request
     }
-    let node = Node::new();
+    let node = TestNode::new();
     node.kv().put(as_stock(put("k", "v"))).await.unwrap();
     node.kv().range(as_stock(get("k"))).await.unwrap();
     let grant = LeaseGrantRequest { id: 7, ttl: 60 };
@@ -566,8 +576,8 @@ async fn li_8_metadata_of_stock_clients_is_accepted() {
 }
 
 #[tokio::test]
-async fn li_3_values_of_any_size_come_back_whole() {
-    let node = Node::new();
+async fn li_3_values_of_any_size_are_returned_unchanged() {
+    let node = TestNode::new();
     for length in [0, 1, 1024, 1025, 1_000_000] {
         let value = vec![b'v'; length];
         let request = PutRequest {
@@ -580,11 +590,11 @@ async fn li_3_values_of_any_size_come_back_whole() {
     }
 }
 
-/// Together far above what a request may have, and above what many clients take unless they are told to.
+/// The response is larger than the request size limit and than the default limit of many clients.
 #[tokio::test]
-async fn li_3_answers_have_no_limit() {
+async fn li_3_responses_have_no_size_limit() {
     const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-    let node = Node::new();
+    let node = TestNode::new();
     for key in KEYS {
         let request = PutRequest {
             key: key.into(),
@@ -594,15 +604,15 @@ async fn li_3_answers_have_no_limit() {
         node.put(request).await.unwrap();
     }
     let all = || within("a", "z");
-    let whole = |kvs: &[KeyValue]| {
+    let complete = |kvs: &[KeyValue]| {
         let bytes: usize = kvs.iter().map(|kv| kv.value.len()).sum();
         (kvs.len(), bytes) == (KEYS.len(), 6_000_000)
     };
-    assert!(whole(&node.range(all()).await.unwrap().kvs));
-    let mut done = node.txn(txn_of(vec![op_get(all())])).await.unwrap();
-    let found = done.responses.remove(0).response;
+    assert!(complete(&node.range(all()).await.unwrap().kvs));
+    let mut response = node.txn(txn_of(vec![op_get(all())])).await.unwrap();
+    let found = response.responses.remove(0).response;
     let Some(response_op::Response::ResponseRange(found)) = found else {
         panic!("{found:?}");
     };
-    assert!(whole(&found.kvs));
+    assert!(complete(&found.kvs));
 }

@@ -1,4 +1,4 @@
-//! Leases: section F.
+//! The Lease service: section F.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Code, Response, Status, Streaming};
 
-use crate::support::{LEASE_NOT_FOUND, Node, STOPPED, check_refused, get, header, put};
+use crate::support::{LEASE_NOT_FOUND, STOPPED, TestNode, assert_error, get, header, put};
 
-async fn grant(node: &Node, id: i64, ttl: i64) -> Result<LeaseGrantResponse, Status> {
+async fn grant(node: &TestNode, id: i64, ttl: i64) -> Result<LeaseGrantResponse, Status> {
     let request = LeaseGrantRequest { id, ttl };
     node.lease()
         .lease_grant(request)
@@ -24,19 +24,19 @@ async fn grant(node: &Node, id: i64, ttl: i64) -> Result<LeaseGrantResponse, Sta
         .map(Response::into_inner)
 }
 
-async fn revoke(node: &Node, id: i64) -> Result<i64, Status> {
+async fn revoke(node: &TestNode, id: i64) -> Result<i64, Status> {
     let request = LeaseRevokeRequest { id };
-    let done = node.lease().lease_revoke(request).await?.into_inner();
-    Ok(done.header.unwrap().revision)
+    let response = node.lease().lease_revoke(request).await?.into_inner();
+    Ok(response.header.unwrap().revision)
 }
 
-async fn time_to_live(node: &Node, id: i64, keys: bool) -> LeaseTimeToLiveResponse {
+async fn time_to_live(node: &TestNode, id: i64, keys: bool) -> LeaseTimeToLiveResponse {
     let request = LeaseTimeToLiveRequest { id, keys };
     let reply = node.lease().lease_time_to_live(request).await;
     reply.unwrap().into_inner()
 }
 
-async fn attach(node: &Node, key: &'static str, lease: i64) {
+async fn attach(node: &TestNode, key: &'static str, lease: i64) {
     let request = PutRequest {
         lease,
         ..put(key, "v")
@@ -45,9 +45,9 @@ async fn attach(node: &Node, key: &'static str, lease: i64) {
 }
 
 #[tokio::test]
-async fn le_1_le_2_times_to_live_are_raised_to_the_minimum_and_bounded() {
-    let node = Node::new();
-    for (asked, granted) in [
+async fn le_1_le_2_ttl_is_raised_to_the_minimum_and_rejected_above_the_maximum() {
+    let node = TestNode::new();
+    for (requested, granted) in [
         (10, 10),
         (2, 2),
         (1, 2),
@@ -56,32 +56,32 @@ async fn le_1_le_2_times_to_live_are_raised_to_the_minimum_and_bounded() {
         (i64::MIN, 2),
         (LEASE_TTL_MAX_SECONDS, LEASE_TTL_MAX_SECONDS),
     ] {
-        let done = grant(&node, 0, asked).await.unwrap();
+        let response = grant(&node, 0, requested).await.unwrap();
         assert_eq!(
-            (done.ttl, done.header, &*done.error),
+            (response.ttl, response.header, &*response.error),
             (granted, header(1), "")
         );
     }
     let too_large = (Code::OutOfRange, "etcdserver: too large lease TTL");
-    for asked in [LEASE_TTL_MAX_SECONDS + 1, i64::MAX] {
-        check_refused(grant(&node, 0, asked).await, too_large);
+    for requested in [LEASE_TTL_MAX_SECONDS + 1, i64::MAX] {
+        assert_error(grant(&node, 0, requested).await, too_large);
     }
 }
 
 #[tokio::test]
-async fn le_3_ids_are_picked_or_taken_as_given() {
-    let node = Node::new();
+async fn le_3_lease_ids_are_generated_or_taken_from_the_request() {
+    let node = TestNode::new();
     assert!(grant(&node, 0, 10).await.unwrap().id > 0);
     for id in [7, -7, i64::MIN, i64::MAX] {
         assert_eq!(grant(&node, id, 10).await.unwrap().id, id);
     }
     let exists = (Code::FailedPrecondition, "etcdserver: lease already exists");
-    check_refused(grant(&node, 7, 10).await, exists);
+    assert_error(grant(&node, 7, 10).await, exists);
 }
 
 #[tokio::test]
-async fn le_5_a_revoke_deletes_the_keys_at_one_revision() {
-    let node = Node::new();
+async fn le_5_revoke_deletes_the_attached_keys_at_one_revision() {
+    let node = TestNode::new();
     grant(&node, 7, 10).await.unwrap();
     grant(&node, 8, 10).await.unwrap();
     attach(&node, "a", 7).await;
@@ -90,13 +90,13 @@ async fn le_5_a_revoke_deletes_the_keys_at_one_revision() {
     assert_eq!(revoke(&node, 8).await.unwrap(), 4);
     assert_eq!(node.range(get("a")).await.unwrap().count, 0);
     for unknown in [7, 0, -1] {
-        check_refused(revoke(&node, unknown).await, LEASE_NOT_FOUND);
+        assert_error(revoke(&node, unknown).await, LEASE_NOT_FOUND);
     }
 }
 
 #[tokio::test]
-async fn le_6_le_7_keys_go_with_the_lease_that_they_hang_on() {
-    let node = Node::new();
+async fn le_6_le_7_expiry_deletes_the_keys_that_are_still_attached() {
+    let node = TestNode::new();
     grant(&node, 7, 10).await.unwrap();
     grant(&node, 8, 100).await.unwrap();
     for key in ["stays", "moves", "goes"] {
@@ -111,15 +111,18 @@ async fn le_6_le_7_keys_go_with_the_lease_that_they_hang_on() {
 }
 
 #[tokio::test]
-async fn le_10_what_is_left_is_told_in_whole_seconds() {
-    let node = Node::new();
+async fn le_10_the_remaining_ttl_is_reported_in_whole_seconds() {
+    let node = TestNode::new();
     grant(&node, 7, 10).await.unwrap();
     attach(&node, "b", 7).await;
     attach(&node, "a", 7).await;
     node.clock.advance(Duration::from_millis(1));
-    let told = time_to_live(&node, 7, true).await;
-    assert_eq!((told.id, told.ttl, told.granted_ttl), (7, 9, 10));
-    assert_eq!(told.keys, ["a", "b"]);
+    let response = time_to_live(&node, 7, true).await;
+    assert_eq!(
+        (response.id, response.ttl, response.granted_ttl),
+        (7, 9, 10)
+    );
+    assert_eq!(response.keys, ["a", "b"]);
     assert!(time_to_live(&node, 7, false).await.keys.is_empty());
     node.clock.advance(Duration::from_millis(9500));
     assert_eq!(time_to_live(&node, 7, false).await.ttl, 0);
@@ -135,8 +138,8 @@ async fn le_10_what_is_left_is_told_in_whole_seconds() {
 }
 
 #[tokio::test]
-async fn le_11_leases_are_listed_by_what_is_left() {
-    let node = Node::new();
+async fn le_11_leases_are_listed_by_remaining_ttl() {
+    let node = TestNode::new();
     for (id, ttl) in [(1, 30), (2, 10), (3, 20)] {
         grant(&node, id, ttl).await.unwrap();
     }
@@ -146,14 +149,14 @@ async fn le_11_leases_are_listed_by_what_is_left() {
     assert_eq!((ids, listed.header), (vec![2, 3, 1], header(1)));
 }
 
-/// A stream of renewals.
-struct KeepAlive {
+/// An open call of the `LeaseKeepAlive` method.
+struct KeepAliveCall {
     requests: Option<UnboundedSender<LeaseKeepAliveRequest>>,
     replies: Streaming<LeaseKeepAliveResponse>,
 }
 
-impl KeepAlive {
-    async fn open(node: &Node) -> Self {
+impl KeepAliveCall {
+    async fn open(node: &TestNode) -> Self {
         let (requests, to_send) = unbounded_channel();
         let requests_stream = UnboundedReceiverStream::new(to_send);
         let stream = node.lease().lease_keep_alive(requests_stream).await;
@@ -170,11 +173,11 @@ impl KeepAlive {
 }
 
 #[tokio::test]
-async fn le_8_renewals_are_answered_in_order_known_or_not() {
-    let node = Node::new();
+async fn le_8_keep_alives_of_known_and_unknown_leases_are_answered_in_order() {
+    let node = TestNode::new();
     grant(&node, 7, 10).await.unwrap();
     grant(&node, -8, 20).await.unwrap();
-    let mut keep_alive = KeepAlive::open(&node).await;
+    let mut keep_alive = KeepAliveCall::open(&node).await;
     node.fill(["k"]);
     let expected = [(7, 10), (99, 0), (0, 0), (-8, 20), (7, 10)];
     for (id, _) in expected {
@@ -188,31 +191,31 @@ async fn le_8_renewals_are_answered_in_order_known_or_not() {
     keep_alive.requests = None;
     assert!(
         keep_alive.replies.next().await.is_none(),
-        "half-close ends it"
+        "a half-close ends the stream"
     );
 }
 
 #[tokio::test]
-async fn le_8_le_9_renewals_save_what_is_not_over_yet() {
-    let node = Node::new();
+async fn le_8_le_9_keep_alive_renews_a_lease_that_has_not_expired() {
+    let node = TestNode::new();
     grant(&node, 7, 10).await.unwrap();
-    let mut keep_alive = KeepAlive::open(&node).await;
-    for (ttl, then_wait) in [(10, 9), (10, 10), (0, 0)] {
+    let mut keep_alive = KeepAliveCall::open(&node).await;
+    for (ttl, seconds_after) in [(10, 9), (10, 10), (0, 0)] {
         keep_alive.send(7);
         let reply = keep_alive.replies.next().await.unwrap().unwrap();
         assert_eq!(reply.ttl, ttl);
-        node.clock.advance(Duration::from_secs(then_wait));
+        node.clock.advance(Duration::from_secs(seconds_after));
     }
     assert!(node.engine.lease(LeaseId::new(7).unwrap(), false).is_err());
 }
 
 #[tokio::test]
-async fn fl_15_a_shutdown_ends_renewals_at_once() {
-    let node = Node::new();
-    let mut keep_alive = KeepAlive::open(&node).await;
+async fn fl_15_a_shutdown_ends_keep_alive_streams_at_once() {
+    let node = TestNode::new();
+    let mut keep_alive = KeepAliveCall::open(&node).await;
     assert!(keep_alive.replies.next().now_or_never().is_none());
     let waiting = tokio::spawn(async move { keep_alive.replies.next().await });
     tokio::task::yield_now().await;
     node.shutdown.begin();
-    check_refused(waiting.await.unwrap().unwrap(), STOPPED);
+    assert_error(waiting.await.unwrap().unwrap(), STOPPED);
 }

@@ -1,10 +1,11 @@
-//! The services as clients meet them. Most tests put generated clients right on top of the services,
-//! where everything that follows from a call has happened when it returns; `connection` goes through
-//! HTTP/2.
+//! The behaviour of the etcd services towards clients.
+//!
+//! Most tests call the services through the generated clients without a connection, so that all effects of a
+//! call are visible when it returns. The tests in `connection` go through HTTP/2.
 
 #![expect(
     clippy::unwrap_used,
-    reason = "clippy only knows tests, and not what helps them"
+    reason = "clippy allows unwrap in tests only, not in their helpers"
 )]
 
 mod auth;

@@ -1,4 +1,4 @@
-//! Maintenance: section G and HK clauses.
+//! The Maintenance service: section G and HK clauses.
 
 use revstore_engine::{KeyRange, Revision};
 use revstore_grpc::{AlarmKind, Limits};
@@ -14,17 +14,17 @@ use tokio_stream::StreamExt;
 use tonic::{Code, Response, Status};
 
 use crate::support::{
-    COMPACTED, CORRUPT, FUTURE, MEMBER_ID, NO_SPACE, Node, check_refused, delete, get, header,
+    COMPACTED, CORRUPT, FUTURE, MEMBER_ID, NO_SPACE, TestNode, assert_error, delete, get, header,
     op_delete, op_get, op_put, op_txn, put, txn_of,
 };
 
-async fn status(node: &Node) -> StatusResponse {
+async fn status(node: &TestNode) -> StatusResponse {
     let status = node.maintenance().status(StatusRequest {}).await;
     status.unwrap().into_inner()
 }
 
 async fn alarm(
-    node: &Node,
+    node: &TestNode,
     action: AlarmAction,
     member_id: u64,
     kind: AlarmType,
@@ -41,41 +41,45 @@ async fn alarm(
         .unwrap()
         .into_inner();
     assert_eq!(reply.header, header(node.revision()), "DM-25");
-    let shown = |alarm: &AlarmMember| (alarm.member_id, alarm.alarm());
-    reply.alarms.iter().map(shown).collect()
+    let pair = |alarm: &AlarmMember| (alarm.member_id, alarm.alarm());
+    reply.alarms.iter().map(pair).collect()
 }
 
 #[tokio::test]
-async fn mt_1_mt_2_status_tells_of_a_node_that_leads_itself() {
-    let node = Node::with(|builder| builder.version("3.5.99"));
+async fn mt_1_mt_2_status_reports_the_node_as_the_leader() {
+    let node = TestNode::with(|builder| builder.version("3.5.99"));
     node.fill(["k"]);
-    let told = status(&node).await;
-    assert_eq!(told.header, header(2));
-    assert_eq!((&*told.version, told.leader), ("3.5.99", MEMBER_ID));
+    let status = status(&node).await;
+    assert_eq!(status.header, header(2));
+    assert_eq!((&*status.version, status.leader), ("3.5.99", MEMBER_ID));
     assert_eq!(
-        (told.raft_term, told.raft_index, told.raft_applied_index),
+        (
+            status.raft_term,
+            status.raft_index,
+            status.raft_applied_index
+        ),
         (2, 4, 4)
     );
     let held = i64::try_from(node.engine.stats().history_bytes).unwrap();
     assert_eq!(
-        (told.db_size, told.db_size_in_use, told.is_learner),
+        (status.db_size, status.db_size_in_use, status.is_learner),
         (held, held, false)
     );
-    assert!(told.errors.is_empty() && told.storage_version.is_empty());
+    assert!(status.errors.is_empty() && status.storage_version.is_empty());
 }
 
-/// From this version on kube-apiserver asks for progress notifications.
+/// kube-apiserver requests progress notifications from etcd 3.5.13 on.
 #[tokio::test]
 async fn mt_2_the_version_is_not_below_3_5_13() {
-    let told = status(&Node::new()).await.version;
-    let numbers: Vec<u32> = told.split('.').map(|it| it.parse().unwrap()).collect();
-    assert!(numbers >= vec![3, 5, 13], "{told}");
+    let status = status(&TestNode::new()).await.version;
+    let numbers: Vec<u32> = status.split('.').map(|it| it.parse().unwrap()).collect();
+    assert!(numbers >= vec![3, 5, 13], "{status}");
 }
 
-/// All of these were put to etcd 3.5.16.
+/// Each count was measured on etcd 3.5.16.
 #[tokio::test]
-async fn dm_13_proposals_count_and_the_failed_ones_too() {
-    let node = Node::new();
+async fn dm_13_the_raft_index_counts_proposals_including_failed_ones() {
+    let node = TestNode::new();
     let index = async || status(&node).await.raft_index;
     assert_eq!(index().await, 4);
     node.put(put("k", "v")).await.unwrap();
@@ -113,9 +117,9 @@ async fn dm_13_proposals_count_and_the_failed_ones_too() {
 }
 
 #[tokio::test]
-async fn mt_3_mt_7_mt_8_alarms_belong_to_members() {
+async fn mt_3_mt_7_mt_8_alarms_are_raised_and_cleared_per_member() {
     use {AlarmAction as Do, AlarmType as Kind};
-    let node = Node::new();
+    let node = TestNode::new();
     let corrupt = [(5, Kind::Corrupt)];
     assert_eq!(alarm(&node, Do::Activate, 5, Kind::Corrupt).await, corrupt);
     assert_eq!(alarm(&node, Do::Activate, 5, Kind::Corrupt).await, corrupt);
@@ -151,7 +155,7 @@ async fn mt_3_mt_7_mt_8_alarms_belong_to_members() {
 
 #[tokio::test]
 async fn unknown_alarms_and_actions_do_nothing() {
-    let node = Node::new();
+    let node = TestNode::new();
     for (action, kind) in [(1, 99), (2, -1), (77, 1)] {
         let request = AlarmRequest {
             action,
@@ -164,19 +168,19 @@ async fn unknown_alarms_and_actions_do_nothing() {
     assert!(node.services.alarms().list(None).is_empty());
 }
 
-async fn grant(node: &Node) -> Result<(), Status> {
+async fn grant(node: &TestNode) -> Result<(), Status> {
     let request = LeaseGrantRequest { id: 0, ttl: 9 };
     node.lease().lease_grant(request).await.map(drop)
 }
 
-async fn revoke(node: &Node, id: i64) -> Result<(), Status> {
+async fn revoke(node: &TestNode, id: i64) -> Result<(), Status> {
     node.lease()
         .lease_revoke(LeaseRevokeRequest { id })
         .await
         .map(drop)
 }
 
-async fn compact(node: &Node, revision: i64) -> Result<(), Status> {
+async fn compact(node: &TestNode, revision: i64) -> Result<(), Status> {
     let request = CompactionRequest {
         revision,
         physical: true,
@@ -185,22 +189,22 @@ async fn compact(node: &Node, revision: i64) -> Result<(), Status> {
 }
 
 #[tokio::test]
-async fn mt_9_without_space_nothing_grows() {
-    let node = Node::new();
+async fn mt_9_the_nospace_alarm_rejects_requests_that_add_data() {
+    let node = TestNode::new();
     node.fill(["k"]);
     node.engine
         .grant(revstore_engine::LeaseId::new(7), 9)
         .unwrap();
     alarm(&node, AlarmAction::Activate, 5, AlarmType::Nospace).await;
-    check_refused(node.put(put("k", "v")).await, NO_SPACE);
-    check_refused(grant(&node).await, NO_SPACE);
+    assert_error(node.put(put("k", "v")).await, NO_SPACE);
+    assert_error(grant(&node).await, NO_SPACE);
     let puts_if_not = TxnRequest {
         failure: vec![op_put(put("k", "v"))],
         ..TxnRequest::default()
     };
-    check_refused(node.txn(puts_if_not).await, NO_SPACE);
+    assert_error(node.txn(puts_if_not).await, NO_SPACE);
     let nested = txn_of(vec![op_txn(txn_of(vec![op_put(put("k", "v"))]))]);
-    check_refused(node.txn(nested).await, NO_SPACE);
+    assert_error(node.txn(nested).await, NO_SPACE);
     assert_eq!(node.revision(), 2);
     node.range(get("k")).await.unwrap();
     node.txn(txn_of(vec![op_delete(delete("none", ""))]))
@@ -218,32 +222,32 @@ async fn mt_9_without_space_nothing_grows() {
 }
 
 #[tokio::test]
-async fn mt_10_a_corrupt_node_only_reads() {
-    let node = Node::new();
+async fn mt_10_the_corrupt_alarm_rejects_all_writes() {
+    let node = TestNode::new();
     node.fill(["k"]);
     node.engine
         .grant(revstore_engine::LeaseId::new(7), 9)
         .unwrap();
     alarm(&node, AlarmAction::Activate, 5, AlarmType::Corrupt).await;
-    check_refused(node.put(put("k", "v")).await, CORRUPT);
-    check_refused(node.kv().delete_range(delete("k", "")).await, CORRUPT);
-    check_refused(compact(&node, 2).await, CORRUPT);
-    check_refused(grant(&node).await, CORRUPT);
-    check_refused(revoke(&node, 7).await, CORRUPT);
+    assert_error(node.put(put("k", "v")).await, CORRUPT);
+    assert_error(node.kv().delete_range(delete("k", "")).await, CORRUPT);
+    assert_error(compact(&node, 2).await, CORRUPT);
+    assert_error(grant(&node).await, CORRUPT);
+    assert_error(revoke(&node, 7).await, CORRUPT);
     let other_branch_writes = TxnRequest {
         success: vec![op_get(get("k"))],
         failure: vec![op_delete(delete("k", ""))],
         ..TxnRequest::default()
     };
-    check_refused(node.txn(other_branch_writes).await, CORRUPT);
+    assert_error(node.txn(other_branch_writes).await, CORRUPT);
     node.range(get("k")).await.unwrap();
     node.txn(txn_of(vec![op_get(get("k"))])).await.unwrap();
     assert_eq!(node.revision(), 2);
 }
 
 #[tokio::test]
-async fn mt_11_the_quota_raises_the_alarm_and_freeing_does_not_clear_it() {
-    let node = Node::with_limits(Limits {
+async fn mt_11_exceeding_the_quota_raises_nospace_and_compaction_does_not_clear_it() {
+    let node = TestNode::with_limits(Limits {
         quota_bytes: Some(10_000),
         ..Limits::default()
     });
@@ -254,11 +258,11 @@ async fn mt_11_the_quota_raises_the_alarm_and_freeing_does_not_clear_it() {
     };
     node.put(large()).await.unwrap();
     node.put(large()).await.unwrap();
-    check_refused(node.put(large()).await, NO_SPACE);
+    assert_error(node.put(large()).await, NO_SPACE);
     assert!(node.engine.stats().history_bytes <= 10_000);
     assert_eq!(status(&node).await.errors.len(), 1);
     compact(&node, node.revision()).await.unwrap();
-    check_refused(node.put(put("k", "v")).await, NO_SPACE);
+    assert_error(node.put(put("k", "v")).await, NO_SPACE);
     alarm(
         &node,
         AlarmAction::Deactivate,
@@ -267,7 +271,7 @@ async fn mt_11_the_quota_raises_the_alarm_and_freeing_does_not_clear_it() {
     )
     .await;
     node.put(large()).await.unwrap();
-    let without = Node::with_limits(Limits {
+    let without = TestNode::with_limits(Limits {
         quota_bytes: None,
         ..Limits::default()
     });
@@ -275,7 +279,7 @@ async fn mt_11_the_quota_raises_the_alarm_and_freeing_does_not_clear_it() {
     assert_eq!(status(&without).await.db_size_quota, 0);
 }
 
-async fn hash_kv(node: &Node, revision: i64) -> Result<HashKvResponse, Status> {
+async fn hash_kv(node: &TestNode, revision: i64) -> Result<HashKvResponse, Status> {
     let request = HashKvRequest { revision };
     node.maintenance()
         .hash_kv(request)
@@ -284,8 +288,8 @@ async fn hash_kv(node: &Node, revision: i64) -> Result<HashKvResponse, Status> {
 }
 
 #[tokio::test]
-async fn hk_2_to_hk_4_hashes_are_of_a_revision() {
-    let node = Node::new();
+async fn hk_2_to_hk_4_hash_kv_hashes_the_store_at_a_revision() {
+    let node = TestNode::new();
     let empty = hash_kv(&node, 0).await.unwrap();
     let known = HashKvResponse {
         header: header(1),
@@ -298,21 +302,24 @@ async fn hk_2_to_hk_4_hashes_are_of_a_revision() {
     let before = hash_kv(&node, 3).await.unwrap();
     node.engine.delete(&KeyRange::one("a"));
     assert_eq!(hash_kv(&node, 3).await.unwrap().hash, before.hash);
-    let now = hash_kv(&node, 0).await.unwrap();
-    assert_eq!((now.hash != before.hash, now.hash_revision), (true, 4));
+    let current = hash_kv(&node, 0).await.unwrap();
+    assert_eq!(
+        (current.hash != before.hash, current.hash_revision),
+        (true, 4)
+    );
     for nothing in [-1, i64::MIN] {
         assert_eq!(hash_kv(&node, nothing).await.unwrap().hash, known.hash);
     }
-    check_refused(hash_kv(&node, 5).await, FUTURE);
-    check_refused(hash_kv(&node, i64::MAX).await, FUTURE);
+    assert_error(hash_kv(&node, 5).await, FUTURE);
+    assert_error(hash_kv(&node, i64::MAX).await, FUTURE);
     node.engine.compact(Revision(3)).unwrap().run();
-    check_refused(hash_kv(&node, 2).await, COMPACTED);
+    assert_error(hash_kv(&node, 2).await, COMPACTED);
     assert_eq!(hash_kv(&node, 0).await.unwrap().compact_revision, 3);
 }
 
 #[tokio::test]
-async fn mt_4_the_hash_of_the_backend_is_stable() {
-    let node = Node::new();
+async fn mt_4_hash_changes_only_with_the_store() {
+    let node = TestNode::new();
     node.fill(["a"]);
     let hash = async || {
         let reply = node.maintenance().hash(HashRequest {}).await.unwrap();
@@ -326,8 +333,8 @@ async fn mt_4_the_hash_of_the_backend_is_stable() {
 }
 
 #[tokio::test]
-async fn mt_5_mt_12_dm_28_defragment_and_move_leader_answer_without_a_header() {
-    let node = Node::new();
+async fn mt_5_mt_12_dm_28_defragment_and_move_leader_return_no_header() {
+    let node = TestNode::new();
     let done = node
         .maintenance()
         .defragment(DefragmentRequest {})
@@ -344,13 +351,13 @@ async fn mt_5_mt_12_dm_28_defragment_and_move_leader_answer_without_a_header() {
         "etcdserver: bad leader transferee",
     );
     for other in [0, 5, u64::MAX] {
-        check_refused(move_to(other).await, refusal);
+        assert_error(move_to(other).await, refusal);
     }
 }
 
 #[tokio::test]
-async fn mt_13_downgrades_can_be_asked_about() {
-    let node = Node::new();
+async fn mt_13_downgrade_validates_versions_and_cannot_be_enabled() {
+    let node = TestNode::new();
     let downgrade = async |action: i32, version: &str| {
         let request = DowngradeRequest {
             action,
@@ -407,38 +414,38 @@ async fn mt_13_downgrades_can_be_asked_about() {
         ),
         (7, "3.4", (Code::Unknown, "etcdserver: unknown method")),
     ] {
-        check_refused(downgrade(action, version).await, refusal);
+        assert_error(downgrade(action, version).await, refusal);
     }
 }
 
 #[tokio::test]
-async fn mt_6_a_snapshot_comes_in_pieces_and_ends_with_its_hash() {
-    let node = Node::new();
+async fn mt_6_a_snapshot_is_sent_in_chunks_and_ends_with_its_sha_256() {
+    let node = TestNode::new();
     node.engine.put("large", vec![b'x'; 100_000]).unwrap();
     let snapshot = node.maintenance().snapshot(SnapshotRequest {}).await;
-    let mut pieces = snapshot.unwrap().into_inner();
+    let mut chunks = snapshot.unwrap().into_inner();
     let mut file = Vec::new();
     let mut remaining = None;
     loop {
-        let piece = pieces.next().await.unwrap().unwrap();
+        let chunk = chunks.next().await.unwrap().unwrap();
         // DM-29
-        assert_eq!(piece.header, None);
+        assert_eq!(chunk.header, None);
         if remaining == Some(0) {
-            assert_eq!(piece.remaining_bytes, 0);
-            assert_eq!(&*piece.blob, &*Sha256::digest(&file));
+            assert_eq!(chunk.remaining_bytes, 0);
+            assert_eq!(&*chunk.blob, &*Sha256::digest(&file));
             break;
         }
-        assert!(piece.blob.len() <= 32 * 1024);
-        file.extend_from_slice(&piece.blob);
-        let whole = file.len() as u64 + piece.remaining_bytes;
+        assert!(chunk.blob.len() <= 32 * 1024);
+        file.extend_from_slice(&chunk.blob);
+        let total = file.len() as u64 + chunk.remaining_bytes;
         if let Some(remaining) = remaining {
             assert_eq!(
-                whole,
-                file.len() as u64 - piece.blob.len() as u64 + remaining
+                total,
+                file.len() as u64 - chunk.blob.len() as u64 + remaining
             );
         }
-        remaining = Some(piece.remaining_bytes);
+        remaining = Some(chunk.remaining_bytes);
     }
-    assert!(pieces.next().await.is_none());
+    assert!(chunks.next().await.is_none());
     assert!(file.len() > 100_000 && file.len().is_multiple_of(512));
 }

@@ -1,4 +1,4 @@
-//! A node to talk to, and short ways to say things to it.
+//! A node for tests, and functions that build requests for it and check responses from it.
 
 use std::time::Duration;
 
@@ -27,38 +27,41 @@ pub(crate) const CLUSTER_ID: u64 = 14_841_639_068_965_178_418;
 pub(crate) const MEMBER_ID: u64 = 10_276_657_743_932_975_437;
 pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The errors that most tests meet, as code and text.
-pub(crate) type Refusal = (Code, &'static str);
-pub(crate) const EMPTY_KEY: Refusal = (Code::InvalidArgument, "etcdserver: key is not provided");
-pub(crate) const KEY_NOT_FOUND: Refusal = (Code::InvalidArgument, "etcdserver: key not found");
-pub(crate) const LEASE_NOT_FOUND: Refusal =
+/// The code and message of an expected error.
+pub(crate) type ExpectedError = (Code, &'static str);
+pub(crate) const EMPTY_KEY: ExpectedError =
+    (Code::InvalidArgument, "etcdserver: key is not provided");
+pub(crate) const KEY_NOT_FOUND: ExpectedError =
+    (Code::InvalidArgument, "etcdserver: key not found");
+pub(crate) const LEASE_NOT_FOUND: ExpectedError =
     (Code::NotFound, "etcdserver: requested lease not found");
-pub(crate) const COMPACTED: Refusal = (
+pub(crate) const COMPACTED: ExpectedError = (
     Code::OutOfRange,
     "etcdserver: mvcc: required revision has been compacted",
 );
-pub(crate) const FUTURE: Refusal = (
+pub(crate) const FUTURE: ExpectedError = (
     Code::OutOfRange,
     "etcdserver: mvcc: required revision is a future revision",
 );
-pub(crate) const NO_SPACE: Refusal = (
+pub(crate) const NO_SPACE: ExpectedError = (
     Code::ResourceExhausted,
     "etcdserver: mvcc: database space exceeded",
 );
-pub(crate) const CORRUPT: Refusal = (Code::DataLoss, "etcdserver: corrupt cluster");
-pub(crate) const TOO_LARGE: Refusal = (Code::InvalidArgument, "etcdserver: request is too large");
-pub(crate) const STOPPED: Refusal = (Code::Unavailable, "etcdserver: server stopped");
+pub(crate) const CORRUPT: ExpectedError = (Code::DataLoss, "etcdserver: corrupt cluster");
+pub(crate) const TOO_LARGE: ExpectedError =
+    (Code::InvalidArgument, "etcdserver: request is too large");
+pub(crate) const STOPPED: ExpectedError = (Code::Unavailable, "etcdserver: server stopped");
 
-/// A node whose time stands still until the test moves it.
+/// A node whose clock advances only when the test advances it.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct TestNode {
     pub(crate) engine: Engine,
     pub(crate) clock: ManualClock,
     pub(crate) services: Services,
     pub(crate) shutdown: Shutdown,
 }
 
-impl Node {
+impl TestNode {
     pub(crate) fn new() -> Self {
         Self::with(|builder| builder)
     }
@@ -67,7 +70,7 @@ impl Node {
         Self::with(|builder| builder.limits(limits))
     }
 
-    pub(crate) fn with(set_up: impl FnOnce(ServicesBuilder) -> ServicesBuilder) -> Self {
+    pub(crate) fn with(configure: impl FnOnce(ServicesBuilder) -> ServicesBuilder) -> Self {
         let clock = ManualClock::new();
         let engine = Engine::builder()
             .clock(clock.clone())
@@ -86,7 +89,7 @@ impl Node {
         Self {
             engine,
             clock,
-            services: set_up(builder).build(),
+            services: configure(builder).build(),
             shutdown,
         }
     }
@@ -111,12 +114,12 @@ impl Node {
         HealthClient::new(self.services.clone())
     }
 
-    pub(crate) async fn watch(&self) -> Watch {
+    pub(crate) async fn watch(&self) -> WatchCall {
         let (requests, to_send) = unbounded_channel();
         let mut client =
             WatchClient::new(self.services.clone()).max_decoding_message_size(usize::MAX);
         let stream = client.watch(UnboundedReceiverStream::new(to_send)).await;
-        Watch {
+        WatchCall {
             requests: Some(requests),
             responses: stream.unwrap().into_inner(),
         }
@@ -138,7 +141,7 @@ impl Node {
         self.engine.current_revision().0
     }
 
-    /// Writes keys behind the services' back, one revision each.
+    /// Writes keys directly into the engine, each in a revision of its own.
     pub(crate) fn fill(&self, keys: impl IntoIterator<Item = impl Into<String>>) {
         for key in keys {
             self.engine.put(key.into(), "v").unwrap();
@@ -146,14 +149,14 @@ impl Node {
     }
 }
 
-/// A watch stream.
+/// An open call of the `Watch` method.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct WatchCall {
     requests: Option<UnboundedSender<WatchRequest>>,
     pub(crate) responses: Streaming<WatchResponse>,
 }
 
-impl Watch {
+impl WatchCall {
     pub(crate) fn send(&self, request: RequestUnion) {
         let request = WatchRequest {
             request_union: Some(request),
@@ -161,11 +164,12 @@ impl Watch {
         self.requests.as_ref().unwrap().send(request).unwrap();
     }
 
-    pub(crate) fn send_nothing(&self) {
-        let nothing = WatchRequest {
+    /// Sends a request whose union is not set.
+    pub(crate) fn send_empty(&self) {
+        let empty = WatchRequest {
             request_union: None,
         };
-        self.requests.as_ref().unwrap().send(nothing).unwrap();
+        self.requests.as_ref().unwrap().send(empty).unwrap();
     }
 
     pub(crate) fn send_create(&self, request: WatchCreateRequest) {
@@ -184,33 +188,34 @@ impl Watch {
         self.requests = None;
     }
 
-    /// Sends a create request and returns the reply, which must come first.
+    /// Sends a create request and returns its response, which must be the next one.
     pub(crate) async fn create(&mut self, request: WatchCreateRequest) -> WatchResponse {
         self.send_create(request);
-        let reply = self.next().await;
-        assert!(reply.created, "{reply:?}");
-        reply
+        let response = self.next().await;
+        assert!(response.created, "{response:?}");
+        response
     }
 
     pub(crate) async fn next(&mut self) -> WatchResponse {
         self.responses.next().await.unwrap().unwrap()
     }
 
-    /// Asserts that the service has nothing to say now.
-    pub(crate) fn assert_silent(&mut self) {
-        if let Some(said) = self.responses.next().now_or_never() {
-            panic!("the stream should be silent, but said {said:?}");
+    /// Asserts that no response is ready.
+    pub(crate) fn assert_no_response(&mut self) {
+        if let Some(response) = self.responses.next().now_or_never() {
+            panic!("unexpected response: {response:?}");
         }
     }
 }
 
-pub(crate) fn check_refused<T: std::fmt::Debug>(result: Result<T, Status>, expected: Refusal) {
-    let refused = result.expect_err("the request should be refused");
-    assert_eq!((refused.code(), refused.message()), expected);
+/// Asserts that a call failed with the expected code and message.
+pub(crate) fn assert_error<T: std::fmt::Debug>(result: Result<T, Status>, expected: ExpectedError) {
+    let status = result.expect_err("the call should fail");
+    assert_eq!((status.code(), status.message()), expected);
 }
 
-/// DM-10: the header of most replies.
-#[expect(clippy::unnecessary_wraps, reason = "as replies have it")]
+/// DM-10: returns the header of most responses.
+#[expect(clippy::unnecessary_wraps, reason = "the type of the response field")]
 pub(crate) fn header(revision: i64) -> Option<ResponseHeader> {
     Some(ResponseHeader {
         cluster_id: CLUSTER_ID,
@@ -220,8 +225,8 @@ pub(crate) fn header(revision: i64) -> Option<ResponseHeader> {
     })
 }
 
-/// DM-23: the header of an operation inside a transaction.
-#[expect(clippy::unnecessary_wraps, reason = "as replies have it")]
+/// DM-23: returns the header of an operation inside a transaction.
+#[expect(clippy::unnecessary_wraps, reason = "the type of the response field")]
 pub(crate) fn op_header(revision: i64) -> Option<ResponseHeader> {
     Some(ResponseHeader {
         revision,
@@ -293,7 +298,7 @@ pub(crate) fn op_txn(request: TxnRequest) -> RequestOp {
     op(OpRequest::RequestTxn(request))
 }
 
-/// A transaction without compares, which therefore succeeds.
+/// Returns a transaction without compares, which therefore executes `success`.
 pub(crate) fn txn_of(success: Vec<RequestOp>) -> TxnRequest {
     TxnRequest {
         success,
@@ -301,7 +306,7 @@ pub(crate) fn txn_of(success: Vec<RequestOp>) -> TxnRequest {
     }
 }
 
-/// The keys of a reply.
+/// Returns the keys of a response.
 pub(crate) fn keys(response: &RangeResponse) -> Vec<&str> {
     let keys = response.kvs.iter().map(|kv| std::str::from_utf8(&kv.key));
     keys.map(Result::unwrap).collect()

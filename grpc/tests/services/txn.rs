@@ -1,5 +1,5 @@
-//! Transactions: TXN and CMP clauses that need a store. What the request alone decides is tested
-//! beside the checks.
+//! Transactions: the TXN and CMP clauses that need a store. Checks of the request itself are unit tests of
+//! the validation.
 
 use revstore_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use revstore_proto::etcdserverpb::response_op::Response;
@@ -9,8 +9,8 @@ use revstore_proto::etcdserverpb::{
 use tonic::Code;
 
 use crate::support::{
-    COMPACTED, FUTURE, KEY_NOT_FOUND, LEASE_NOT_FOUND, Node, check_refused, delete, from_key, get,
-    header, op_delete, op_get, op_header, op_put, op_txn, put, txn_of,
+    COMPACTED, FUTURE, KEY_NOT_FOUND, LEASE_NOT_FOUND, TestNode, assert_error, delete, from_key,
+    get, header, op_delete, op_get, op_header, op_put, op_txn, put, txn_of,
 };
 
 fn version_is(key: &'static str, version: i64) -> Compare {
@@ -21,8 +21,9 @@ fn version_is(key: &'static str, version: i64) -> Compare {
     }
 }
 
-fn responses(done: TxnResponse) -> Vec<Response> {
-    done.responses
+fn responses(response: TxnResponse) -> Vec<Response> {
+    response
+        .responses
         .into_iter()
         .map(|op| op.response.unwrap())
         .collect()
@@ -30,18 +31,18 @@ fn responses(done: TxnResponse) -> Vec<Response> {
 
 #[tokio::test]
 async fn txn_27_dm_22_an_empty_transaction_succeeds_and_changes_nothing() {
-    let done = Node::new().txn(TxnRequest::default()).await.unwrap();
-    let nothing = TxnResponse {
+    let response = TestNode::new().txn(TxnRequest::default()).await.unwrap();
+    let expected = TxnResponse {
         header: header(1),
         succeeded: true,
         responses: Vec::new(),
     };
-    assert_eq!(done, nothing);
+    assert_eq!(response, expected);
 }
 
 #[tokio::test]
-async fn txn_20_txn_26_compares_choose_the_branch_that_answers() {
-    let node = Node::new();
+async fn txn_20_txn_26_compares_select_the_branch_to_execute() {
+    let node = TestNode::new();
     let create = || TxnRequest {
         compare: vec![version_is("k", 0)],
         success: vec![op_put(put("k", "v"))],
@@ -65,10 +66,10 @@ async fn txn_20_txn_26_compares_choose_the_branch_that_answers() {
 }
 
 #[tokio::test]
-async fn dm_23_dm_24_operations_have_headers_of_their_own() {
-    let node = Node::new();
+async fn dm_23_dm_24_each_operation_has_its_own_header() {
+    let node = TestNode::new();
     node.fill(["a"]);
-    let done = node
+    let response = node
         .txn(txn_of(vec![
             op_get(get("a")),
             op_put(PutRequest {
@@ -83,8 +84,8 @@ async fn dm_23_dm_24_operations_have_headers_of_their_own() {
         ]))
         .await
         .unwrap();
-    assert_eq!(done.header, header(3));
-    match &responses(done)[..] {
+    assert_eq!(response.header, header(3));
+    match &responses(response)[..] {
         [
             Response::ResponseRange(before),
             Response::ResponsePut(written),
@@ -115,10 +116,10 @@ async fn dm_23_dm_24_operations_have_headers_of_their_own() {
 }
 
 #[tokio::test]
-async fn operations_are_asked_and_answered_as_outside_of_a_transaction() {
-    let node = Node::new();
+async fn operations_of_a_transaction_behave_like_single_requests() {
+    let node = TestNode::new();
     node.fill(["a", "b"]);
-    let done = node
+    let response = node
         .txn(txn_of(vec![
             op_get(RangeRequest {
                 keys_only: true,
@@ -133,7 +134,7 @@ async fn operations_are_asked_and_answered_as_outside_of_a_transaction() {
         ]))
         .await
         .unwrap();
-    match &responses(done)[..] {
+    match &responses(response)[..] {
         [
             Response::ResponseRange(found),
             Response::ResponseDeleteRange(first),
@@ -148,12 +149,12 @@ async fn operations_are_asked_and_answered_as_outside_of_a_transaction() {
 }
 
 #[tokio::test]
-async fn txn_7_txn_8_keys_may_change_twice_through_etcds_gaps() {
-    let node = Node::new();
+async fn txn_7_txn_8_the_duplicate_check_has_the_gaps_of_etcd() {
+    let node = TestNode::new();
     node.fill(["z"]);
     let gap = txn_of(vec![op_delete(delete("y", "\0")), op_put(put("z", "new"))]);
-    let done = node.txn(gap).await.unwrap();
-    assert_eq!(done.header, header(3));
+    let response = node.txn(gap).await.unwrap();
+    assert_eq!(response.header, header(3));
     assert_eq!(node.range(get("z")).await.unwrap().kvs[0].version, 1);
     let siblings = txn_of(vec![
         op_txn(txn_of(vec![op_put(put("z", "newer"))])),
@@ -165,17 +166,17 @@ async fn txn_7_txn_8_keys_may_change_twice_through_etcds_gaps() {
 }
 
 #[tokio::test]
-async fn txn_10_a_kept_value_that_the_transaction_deletes_is_an_error_and_no_panic() {
-    let node = Node::new();
+async fn txn_10_ignore_flags_for_a_key_that_the_transaction_deletes_return_an_error() {
+    let node = TestNode::new();
     node.fill(["b"]);
     for (ignore_value, ignore_lease) in [(true, false), (false, true)] {
-        let keep = PutRequest {
+        let ignoring = PutRequest {
             ignore_value,
             ignore_lease,
             ..put("b", "")
         };
-        let trap = txn_of(vec![op_delete(delete("a", "\0")), op_put(keep)]);
-        check_refused(node.txn(trap).await, KEY_NOT_FOUND);
+        let request = txn_of(vec![op_delete(delete("a", "\0")), op_put(ignoring)]);
+        assert_error(node.txn(request).await, KEY_NOT_FOUND);
     }
     assert_eq!(
         (node.revision(), node.range(get("b")).await.unwrap().count),
@@ -184,20 +185,20 @@ async fn txn_10_a_kept_value_that_the_transaction_deletes_is_an_error_and_no_pan
 }
 
 #[tokio::test]
-async fn txn_22_to_25_what_cannot_run_fails_the_whole_transaction() {
-    let node = Node::new();
+async fn txn_22_to_25_a_failing_operation_fails_the_whole_transaction() {
+    let node = TestNode::new();
     node.fill(["a"]);
     let with = |op| txn_of(vec![op_put(put("b", "v")), op]);
-    let keep = PutRequest {
+    let ignoring = PutRequest {
         ignore_value: true,
         ..put("c", "")
     };
-    check_refused(node.txn(with(op_put(keep))).await, KEY_NOT_FOUND);
+    assert_error(node.txn(with(op_put(ignoring))).await, KEY_NOT_FOUND);
     let attached = PutRequest {
         lease: 77,
         ..put("c", "v")
     };
-    check_refused(
+    assert_error(
         node.txn(with(op_put(attached.clone()))).await,
         LEASE_NOT_FOUND,
     );
@@ -207,13 +208,13 @@ async fn txn_22_to_25_what_cannot_run_fails_the_whole_transaction() {
             ..get("a")
         })
     };
-    check_refused(node.txn(with(at(3))).await, FUTURE);
-    check_refused(node.txn(with(at(i64::MAX))).await, FUTURE);
+    assert_error(node.txn(with(at(3))).await, FUTURE);
+    assert_error(node.txn(with(at(i64::MAX))).await, FUTURE);
     assert_eq!(
         (node.revision(), node.range(get("b")).await.unwrap().count),
         (2, 0)
     );
-    // TXN-23: what will not run does not matter.
+    // TXN-23: operations of the branch that is not executed do not fail the transaction.
     let other_branch = TxnRequest {
         compare: vec![version_is("a", 9)],
         success: vec![op_put(attached)],
@@ -223,8 +224,8 @@ async fn txn_22_to_25_what_cannot_run_fails_the_whole_transaction() {
 }
 
 #[tokio::test]
-async fn rg_14_negative_revisions_lie_below_the_mark() {
-    let node = Node::new();
+async fn rg_14_negative_revisions_in_a_transaction_are_compacted() {
+    let node = TestNode::new();
     node.fill(["a"]);
     let at = |revision| {
         txn_of(vec![op_get(RangeRequest {
@@ -236,19 +237,19 @@ async fn rg_14_negative_revisions_lie_below_the_mark() {
         let found = responses(node.txn(at(revision)).await.unwrap()).remove(0);
         assert!(matches!(found, Response::ResponseRange(found) if found.count == 1));
     }
-    check_refused(node.txn(at(-2)).await, COMPACTED);
-    check_refused(node.txn(at(i64::MIN)).await, COMPACTED);
+    assert_error(node.txn(at(-2)).await, COMPACTED);
+    assert_error(node.txn(at(i64::MIN)).await, COMPACTED);
     node.engine
         .compact(node.engine.current_revision())
         .unwrap()
         .run();
-    check_refused(node.txn(at(-1)).await, COMPACTED);
-    check_refused(node.txn(at(1)).await, COMPACTED);
+    assert_error(node.txn(at(-1)).await, COMPACTED);
+    assert_error(node.txn(at(1)).await, COMPACTED);
 }
 
 #[tokio::test]
-async fn cmp_1_cmp_2_absent_keys_are_zero_and_have_no_value() {
-    let node = Node::new();
+async fn cmp_1_cmp_2_absent_keys_compare_as_zero_and_have_no_value() {
+    let node = TestNode::new();
     let compare = |target: CompareTarget, result: CompareResult, operand| Compare {
         key: "absent".into(),
         target: target.into(),
@@ -319,7 +320,7 @@ async fn cmp_1_cmp_2_absent_keys_are_zero_and_have_no_value() {
 
 #[tokio::test]
 async fn cmp_3_every_key_of_a_range_must_satisfy_the_compare() {
-    let node = Node::new();
+    let node = TestNode::new();
     node.fill(["a", "b", "b"]);
     let all_of_version = |version| TxnRequest {
         compare: vec![Compare {
@@ -334,13 +335,13 @@ async fn cmp_3_every_key_of_a_range_must_satisfy_the_compare() {
 }
 
 #[tokio::test]
-async fn txn_1_the_limit_can_be_set() {
-    let node = Node::with_limits(revstore_grpc::Limits {
+async fn txn_1_the_operation_limit_is_configurable() {
+    let node = TestNode::with_limits(revstore_grpc::Limits {
         txn_ops_max: 2,
         ..revstore_grpc::Limits::default()
     });
     let gets = |count| txn_of(vec![op_get(get("k")); count]);
     node.txn(gets(2)).await.unwrap();
     let text = "etcdserver: too many operations in txn request";
-    check_refused(node.txn(gets(3)).await, (Code::InvalidArgument, text));
+    assert_error(node.txn(gets(3)).await, (Code::InvalidArgument, text));
 }

@@ -1,4 +1,4 @@
-//! Watches: section E.
+//! The Watch service: section E.
 
 use std::sync::Arc;
 use std::thread;
@@ -12,13 +12,13 @@ use revstore_proto::mvccpb::event::EventType;
 use tokio_stream::StreamExt;
 
 use crate::support::{
-    Node, PROGRESS_INTERVAL, STOPPED, Watch, check_refused, delete, header, op_delete, op_put, put,
-    txn_of, watch_of,
+    PROGRESS_INTERVAL, STOPPED, TestNode, WatchCall, assert_error, delete, header, op_delete,
+    op_put, put, txn_of, watch_of,
 };
 
 const DUPLICATE_ID: &str = "mvcc: duplicate watch ID provided on the WatchStream";
 
-/// Kind, key and mod revision of each event.
+/// Returns the type, key and mod revision of each event.
 fn events(response: &WatchResponse) -> Vec<(EventType, &str, i64)> {
     let events = response.events.iter().map(|event| {
         let kv = event.kv.as_ref().unwrap();
@@ -35,10 +35,10 @@ fn from_revision(start_revision: i64) -> WatchCreateRequest {
     }
 }
 
-async fn assert_refused(watch: &mut Watch, request: WatchCreateRequest, reason: &str) {
+async fn assert_create_rejected(watch: &mut WatchCall, request: WatchCreateRequest, reason: &str) {
     let revision = 1;
-    let reply = watch.create(request).await;
-    let refusal = WatchResponse {
+    let response = watch.create(request).await;
+    let rejection = WatchResponse {
         header: header(revision),
         watch_id: -1,
         created: true,
@@ -46,12 +46,12 @@ async fn assert_refused(watch: &mut Watch, request: WatchCreateRequest, reason: 
         cancel_reason: reason.to_owned(),
         ..WatchResponse::default()
     };
-    assert_eq!(reply, refusal);
+    assert_eq!(response, rejection);
 }
 
 #[tokio::test]
-async fn wa_1_wa_2_replies_come_in_order_and_ids_count_from_0() {
-    let node = Node::new();
+async fn wa_1_wa_2_watches_are_created_in_order_with_ids_from_0() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     for _ in 0..3 {
         watch.send_create(watch_of("k", ""));
@@ -62,20 +62,20 @@ async fn wa_1_wa_2_replies_come_in_order_and_ids_count_from_0() {
     });
     watch.send_create(watch_of("k", ""));
     for expected in [0, 1, 2, -7, 3] {
-        let reply = watch.next().await;
+        let response = watch.next().await;
         let created = WatchResponse {
             header: header(1),
             watch_id: expected,
             created: true,
             ..WatchResponse::default()
         };
-        assert_eq!(reply, created);
+        assert_eq!(response, created);
     }
 }
 
 #[tokio::test]
-async fn wa_2_wa_21_ids_are_picked_around_those_in_use_and_can_be_chosen_again() {
-    let node = Node::new();
+async fn wa_2_wa_21_generated_ids_skip_ids_in_use_and_cancelled_ids_are_free() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     let with_id = |watch_id| WatchCreateRequest {
         watch_id,
@@ -91,59 +91,59 @@ async fn wa_2_wa_21_ids_are_picked_around_those_in_use_and_can_be_chosen_again()
 }
 
 #[tokio::test]
-async fn wa_4_5_7_14_refusals_name_no_watch_and_leave_the_stream_alone() {
-    let node = Node::new();
+async fn wa_4_5_7_14_a_rejected_create_has_no_watch_id_and_does_not_end_the_stream() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     let with_id = |watch_id| WatchCreateRequest {
         watch_id,
         ..watch_of("k", "")
     };
     assert_eq!(watch.create(with_id(5)).await.watch_id, 5);
-    assert_refused(&mut watch, with_id(5), DUPLICATE_ID).await;
-    assert_refused(&mut watch, with_id(-1), DUPLICATE_ID).await;
+    assert_create_rejected(&mut watch, with_id(5), DUPLICATE_ID).await;
+    assert_create_rejected(&mut watch, with_id(-1), DUPLICATE_ID).await;
     let compacted = "etcdserver: mvcc: required revision has been compacted";
-    assert_refused(&mut watch, from_revision(-1), compacted).await;
-    assert_refused(&mut watch, from_revision(i64::MIN), compacted).await;
+    assert_create_rejected(&mut watch, from_revision(-1), compacted).await;
+    assert_create_rejected(&mut watch, from_revision(i64::MIN), compacted).await;
     let empty = "mvcc: watcher range is empty";
-    assert_refused(&mut watch, watch_of("b", "a"), empty).await;
-    assert_refused(&mut watch, watch_of("b", "b"), empty).await;
+    assert_create_rejected(&mut watch, watch_of("b", "a"), empty).await;
+    assert_create_rejected(&mut watch, watch_of("b", "b"), empty).await;
     node.fill(["k"]);
     assert_eq!(watch.next().await.watch_id, 5);
 }
 
 #[tokio::test]
-async fn wa_6_a_watch_begins_at_its_revision() {
-    let node = Node::new();
+async fn wa_6_a_watch_starts_at_its_start_revision() {
+    let node = TestNode::new();
     node.fill(["a", "b"]);
-    let mut now = node.watch().await;
-    assert_eq!(now.create(from_revision(0)).await.header, header(3));
+    let mut current = node.watch().await;
+    assert_eq!(current.create(from_revision(0)).await.header, header(3));
     let mut past = node.watch().await;
     past.create(from_revision(3)).await;
     let mut future = node.watch().await;
     future.create(from_revision(5)).await;
     let mut never = node.watch().await;
     never.create(from_revision(i64::MAX)).await;
-    now.assert_silent();
+    current.assert_no_response();
     assert_eq!(events(&past.next().await), [(EventType::Put, "b", 3)]);
     node.fill(["c"]);
-    assert_eq!(events(&now.next().await), [(EventType::Put, "c", 4)]);
+    assert_eq!(events(&current.next().await), [(EventType::Put, "c", 4)]);
     assert_eq!(events(&past.next().await), [(EventType::Put, "c", 4)]);
-    future.assert_silent();
+    future.assert_no_response();
     node.fill(["d"]);
     assert_eq!(events(&future.next().await), [(EventType::Put, "d", 5)]);
-    never.assert_silent();
+    never.assert_no_response();
 }
 
-/// A client that resumes from the revision of the reply must miss nothing and see nothing twice.
+/// A client that resumes from the revision of the created response must receive every event exactly once.
 #[tokio::test]
-async fn wa_8_the_first_event_is_of_the_revision_after_that_of_the_reply() {
+async fn wa_8_the_first_event_follows_the_revision_of_the_created_response() {
     const WATCHES: usize = 200;
-    let node = Node::new();
-    let going_on = Arc::new(());
+    let node = TestNode::new();
+    let running = Arc::new(());
     let writer = thread::spawn({
-        let (engine, going_on) = (node.engine.clone(), Arc::downgrade(&going_on));
+        let (engine, running) = (node.engine.clone(), Arc::downgrade(&running));
         move || {
-            while going_on.strong_count() > 0 {
+            while running.strong_count() > 0 {
                 engine.put("k", "v").unwrap();
             }
         }
@@ -151,24 +151,24 @@ async fn wa_8_the_first_event_is_of_the_revision_after_that_of_the_reply() {
     for _ in 0..WATCHES {
         let mut watch = node.watch().await;
         let created = watch.create(watch_of("k", "")).await.header.unwrap();
-        let told = watch.next().await;
+        let received = watch.next().await;
         assert_eq!(
-            events(&told)[0],
+            events(&received)[0],
             (EventType::Put, "k", created.revision + 1)
         );
     }
-    drop(going_on);
+    drop(running);
     writer.join().unwrap();
 }
 
 #[tokio::test]
-async fn wa_9_the_empty_key_is_the_smallest_one() {
-    let node = Node::new();
+async fn wa_9_the_empty_key_is_the_smallest_key() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     watch.create(watch_of("", "")).await;
     watch.create(watch_of("", "\0")).await;
     watch.create(watch_of("", "b")).await;
-    let mut told = |key: &'static [u8]| {
+    let mut ids_for = |key: &'static [u8]| {
         node.engine.put(key, "v").unwrap();
         let mut ids = Vec::new();
         while let Some(Some(response)) = watch.responses.next().now_or_never() {
@@ -177,59 +177,59 @@ async fn wa_9_the_empty_key_is_the_smallest_one() {
         ids.sort_unstable();
         ids
     };
-    assert_eq!(told(b"\0"), [0, 1, 2]);
-    assert_eq!(told(b"a"), [1, 2]);
-    assert_eq!(told(b"b"), [1]);
+    assert_eq!(ids_for(b"\0"), [0, 1, 2]);
+    assert_eq!(ids_for(b"a"), [1, 2]);
+    assert_eq!(ids_for(b"b"), [1]);
 }
 
 #[tokio::test]
-async fn wa_15_a_request_with_nothing_set_is_ignored() {
-    let node = Node::new();
+async fn wa_15_an_empty_request_is_ignored() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
-    watch.send_nothing();
+    watch.send_empty();
     assert_eq!(watch.create(watch_of("k", "")).await.watch_id, 0);
-    watch.assert_silent();
+    watch.assert_no_response();
 }
 
 #[tokio::test]
-async fn wa_16_events_keep_coming_after_a_half_close() {
-    let node = Node::new();
+async fn wa_16_events_are_delivered_after_a_half_close() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     watch.create(watch_of("k", "")).await;
     watch.half_close();
-    watch.assert_silent();
+    watch.assert_no_response();
     node.fill(["k"]);
     assert_eq!(events(&watch.next().await), [(EventType::Put, "k", 2)]);
-    watch.assert_silent();
+    watch.assert_no_response();
 }
 
 #[tokio::test]
-async fn wa_17_a_shutdown_ends_streams_at_once_and_before_anything_else() {
-    let node = Node::new();
+async fn wa_17_a_shutdown_ends_streams_before_pending_events() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     watch.create(watch_of("k", "")).await;
     node.fill(["k"]);
     node.shutdown.begin();
-    check_refused(watch.responses.next().await.unwrap(), STOPPED);
+    assert_error(watch.responses.next().await.unwrap(), STOPPED);
     assert!(watch.responses.next().await.is_none());
-    let mut late = node.watch().await;
-    check_refused(late.responses.next().await.unwrap(), STOPPED);
+    let mut second = node.watch().await;
+    assert_error(second.responses.next().await.unwrap(), STOPPED);
 }
 
 #[tokio::test]
-async fn wa_17_a_shutdown_wakes_who_waits() {
-    let node = Node::new();
+async fn wa_17_a_shutdown_wakes_waiting_streams() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     watch.create(watch_of("k", "")).await;
     let waiting = tokio::spawn(async move { watch.responses.next().await });
     tokio::task::yield_now().await;
     node.shutdown.begin();
-    check_refused(waiting.await.unwrap().unwrap(), STOPPED);
+    assert_error(waiting.await.unwrap().unwrap(), STOPPED);
 }
 
 #[tokio::test]
-async fn a_stream_that_is_dropped_takes_its_watches_along() {
-    let node = Node::new();
+async fn dropping_a_stream_unregisters_its_watches() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     watch.create(watch_of("k", "")).await;
     watch.create(from_revision(1)).await;
@@ -239,8 +239,8 @@ async fn a_stream_that_is_dropped_takes_its_watches_along() {
 }
 
 #[tokio::test]
-async fn wa_20_a_cancel_is_answered_once() {
-    let node = Node::new();
+async fn wa_20_a_cancelled_watch_gets_one_response_and_no_more_events() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     watch.create(watch_of("k", "")).await;
     node.fill(["k"]);
@@ -248,10 +248,10 @@ async fn wa_20_a_cancel_is_answered_once() {
     watch.send_cancel(0);
     watch.send_cancel(99);
     watch.send_cancel(-1);
-    // What was queued when the request came in may be told before the reply, and nothing behind it.
-    let mut reply = watch.next().await;
-    if !reply.events.is_empty() {
-        reply = watch.next().await;
+    // An event that was queued before the request may be sent before the response, and none after it.
+    let mut response = watch.next().await;
+    if !response.events.is_empty() {
+        response = watch.next().await;
     }
     let canceled = WatchResponse {
         header: header(2),
@@ -259,14 +259,14 @@ async fn wa_20_a_cancel_is_answered_once() {
         canceled: true,
         ..WatchResponse::default()
     };
-    assert_eq!(reply, canceled);
+    assert_eq!(response, canceled);
     node.fill(["k"]);
-    watch.assert_silent();
+    watch.assert_no_response();
 }
 
 #[tokio::test]
-async fn wa_30_to_32_live_events_come_a_revision_at_a_time() {
-    let node = Node::new();
+async fn wa_30_to_32_a_synced_watch_gets_one_response_per_revision() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     watch.create(watch_of("a", "z")).await;
     let request = txn_of(vec![
@@ -299,8 +299,8 @@ async fn wa_30_to_32_live_events_come_a_revision_at_a_time() {
 }
 
 #[tokio::test]
-async fn wa_31_wa_34_history_comes_in_whole_revisions_a_thousand_at_most() {
-    let node = Node::new();
+async fn wa_31_wa_34_a_response_has_whole_revisions_and_at_most_1000_of_them() {
+    let node = TestNode::new();
     for number in 0..1500 {
         let (a, b) = (format!("a{number}"), format!("b{number}"));
         let both = Txn {
@@ -315,20 +315,24 @@ async fn wa_31_wa_34_history_comes_in_whole_revisions_a_thousand_at_most() {
     while next < 1502 {
         let response = watch.next().await;
         assert_eq!(response.header, header(1501), "WA-32");
-        let told = events(&response);
-        assert_eq!(told.len() % 2, 0, "a revision was torn apart");
-        assert!(told.len() <= 2000);
-        for pair in told.chunks(2) {
+        let received = events(&response);
+        assert_eq!(
+            received.len() % 2,
+            0,
+            "a response contains a part of a revision"
+        );
+        assert!(received.len() <= 2000);
+        for pair in received.chunks(2) {
             assert_eq!((pair[0].2, pair[1].2), (next, next));
             next += 1;
         }
     }
-    watch.assert_silent();
+    watch.assert_no_response();
 }
 
 #[tokio::test]
-async fn wa_33_previous_pairs_are_those_before_the_transaction() {
-    let node = Node::new();
+async fn wa_33_prev_kv_is_the_pair_before_the_transaction() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     let with_prev = WatchCreateRequest {
         prev_kv: true,
@@ -346,13 +350,13 @@ async fn wa_33_previous_pairs_are_those_before_the_transaction() {
         previous.extend(of_event.map(|kv| kv.map(|kv| kv.value)));
     }
     let value = |text: &'static str| Some(text.into());
-    // The last is a creation: the key was deleted before it (TXN-7).
+    // The last put creates the key, which the delete before it removed (TXN-7).
     assert_eq!(previous, [None, value("1"), value("2"), None]);
 }
 
 #[tokio::test]
-async fn wa_35_filters_leave_out_what_nobody_wants() {
-    let node = Node::new();
+async fn wa_35_filters_suppress_puts_or_deletes() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     let without = |filters: &[i32]| WatchCreateRequest {
         filters: filters.to_vec(),
@@ -374,12 +378,12 @@ async fn wa_35_filters_leave_out_what_nobody_wants() {
         (second.watch_id, events(&second)),
         (0, vec![(EventType::Delete, "k", 3)])
     );
-    watch.assert_silent();
+    watch.assert_no_response();
 }
 
 #[tokio::test]
-async fn wa_36_large_responses_are_split_if_that_was_asked() {
-    let node = Node::with_limits(Limits {
+async fn wa_36_large_responses_are_fragmented_on_request() {
+    let node = TestNode::with_limits(Limits {
         request_bytes_max: 1_000_000,
         ..Limits::default()
     });
@@ -390,7 +394,7 @@ async fn wa_36_large_responses_are_split_if_that_was_asked() {
         start_revision: 2,
         ..watch_of("a", "z")
     };
-    // One revision, which the engine never splits.
+    // One revision: the engine delivers it as a whole.
     let puts = ["a", "b", "c", "d"].map(|key| Op::Put(Put::new(key, vec![b'v'; 700_000])));
     let txn = Txn {
         success: puts.into(),
@@ -398,28 +402,39 @@ async fn wa_36_large_responses_are_split_if_that_was_asked() {
     };
     node.engine.txn(&txn).unwrap();
     watch.create(request(true)).await;
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     loop {
-        let piece = watch.next().await;
-        assert_eq!((piece.watch_id, &piece.header), (0, &header(2)));
-        told.extend(events(&piece).iter().map(|(_, key, _)| (*key).to_owned()));
-        if !piece.fragment {
+        let fragment_response = watch.next().await;
+        assert_eq!(
+            (fragment_response.watch_id, &fragment_response.header),
+            (0, &header(2))
+        );
+        received.extend(
+            events(&fragment_response)
+                .iter()
+                .map(|(_, key, _)| (*key).to_owned()),
+        );
+        if !fragment_response.fragment {
             break;
         }
     }
-    assert_eq!(told, ["a", "b", "c", "d"]);
-    watch.assert_silent();
+    assert_eq!(received, ["a", "b", "c", "d"]);
+    watch.assert_no_response();
     watch.create(request(false)).await;
-    let whole = watch.next().await;
+    let unfragmented = watch.next().await;
     assert_eq!(
-        (whole.watch_id, whole.fragment, whole.events.len()),
+        (
+            unfragmented.watch_id,
+            unfragmented.fragment,
+            unfragmented.events.len()
+        ),
         (1, false, 4)
     );
 }
 
 #[tokio::test]
-async fn wa_36_nothing_comes_between_the_pieces_of_a_response() {
-    let node = Node::with_limits(Limits {
+async fn wa_36_no_response_comes_between_the_fragments_of_another() {
+    let node = TestNode::with_limits(Limits {
         request_bytes_max: 100_000,
         ..Limits::default()
     });
@@ -442,28 +457,28 @@ async fn wa_36_nothing_comes_between_the_pieces_of_a_response() {
 }
 
 #[tokio::test]
-async fn wa_40_wa_41_a_watch_behind_the_mark_is_created_and_then_ended() {
-    let node = Node::new();
+async fn wa_40_wa_41_a_watch_below_the_compacted_revision_is_created_and_cancelled() {
+    let node = TestNode::new();
     node.fill(["k"; 5]);
     node.engine.compact(Revision(4)).unwrap().run();
     let mut watch = node.watch().await;
     assert_eq!(watch.create(from_revision(3)).await.header, header(6));
-    let ended = WatchResponse {
+    let compacted = WatchResponse {
         header: header(0),
         watch_id: 0,
         canceled: true,
         compact_revision: 4,
         ..WatchResponse::default()
     };
-    assert_eq!(watch.next().await, ended);
+    assert_eq!(watch.next().await, compacted);
     watch.create(from_revision(4)).await;
-    let told = watch.next().await;
-    assert_eq!(events(&told)[0], (EventType::Put, "k", 4));
+    let received = watch.next().await;
+    assert_eq!(events(&received)[0], (EventType::Put, "k", 4));
 }
 
 #[tokio::test]
-async fn wa_42_the_id_stays_taken_until_it_is_cancelled_too() {
-    let node = Node::new();
+async fn wa_42_the_id_of_a_compacted_watch_is_in_use_until_its_cancel_request() {
+    let node = TestNode::new();
     node.fill(["k"; 5]);
     node.engine.compact(Revision(4)).unwrap().run();
     let mut watch = node.watch().await;
@@ -475,18 +490,22 @@ async fn wa_42_the_id_stays_taken_until_it_is_cancelled_too() {
     assert_eq!(watch.next().await.compact_revision, 4);
     assert_eq!(watch.create(create(4)).await.cancel_reason, DUPLICATE_ID);
     watch.send_cancel(9);
-    let reply = watch.next().await;
+    let response = watch.next().await;
     assert_eq!(
-        (reply.watch_id, reply.canceled, reply.compact_revision),
+        (
+            response.watch_id,
+            response.canceled,
+            response.compact_revision
+        ),
         (9, true, 0)
     );
     assert_eq!(watch.create(create(4)).await.watch_id, 9);
 }
 
 #[tokio::test]
-async fn wa_43_a_slow_client_gets_all_without_a_gap_or_learns_where_it_was_lost() {
+async fn wa_43_a_slow_client_gets_events_without_a_gap_or_the_compact_revision() {
     const WRITES: i64 = 40_000;
-    let node = Node::new();
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     watch.create(watch_of("k", "")).await;
     for _ in 0..WRITES {
@@ -517,19 +536,19 @@ async fn wa_43_a_slow_client_gets_all_without_a_gap_or_learns_where_it_was_lost(
             next += 1;
         }
     }
-    watch.assert_silent();
+    watch.assert_no_response();
 }
 
 #[tokio::test]
-async fn wa_50_to_52_quiet_watches_hear_of_progress_at_intervals() {
-    let node = Node::new();
+async fn wa_50_to_52_idle_watches_get_progress_notifications_at_intervals() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     watch.create(watch_of("other", "")).await;
-    let asked = WatchCreateRequest {
+    let with_progress = WatchCreateRequest {
         progress_notify: true,
         ..watch_of("k", "")
     };
-    watch.create(asked).await;
+    watch.create(with_progress).await;
     node.fill(["a"]);
     node.clock.advance(PROGRESS_INTERVAL * 2);
     let progress = WatchResponse {
@@ -541,11 +560,11 @@ async fn wa_50_to_52_quiet_watches_hear_of_progress_at_intervals() {
 }
 
 #[tokio::test]
-async fn wa_53_progress_of_the_stream_comes_when_all_of_it_is_caught_up() {
-    let node = Node::new();
+async fn wa_53_requested_progress_is_sent_when_all_watches_are_synced() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     watch.send_progress();
-    watch.assert_silent();
+    watch.assert_no_response();
     watch.create(watch_of("k", "")).await;
     node.fill(["a"]);
     watch.send_progress();
@@ -555,52 +574,52 @@ async fn wa_53_progress_of_the_stream_comes_when_all_of_it_is_caught_up() {
         ..WatchResponse::default()
     };
     assert_eq!(watch.next().await, progress);
-    // WA-19: one that waits for the future silences the stream.
+    // WA-19: a watch with a future start revision is not synced, so no progress is sent.
     watch.create(from_revision(99)).await;
     watch.send_progress();
-    watch.assert_silent();
+    watch.assert_no_response();
 }
 
 #[tokio::test]
-async fn wa_55_progress_comes_behind_what_it_covers() {
-    let node = Node::new();
+async fn wa_55_progress_is_sent_after_the_events_that_it_covers() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     watch.create(watch_of("k", "")).await;
     node.fill(["k"; 3]);
     watch.send_progress();
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     loop {
         let response = watch.next().await;
         if response.watch_id == -1 {
             assert_eq!(response.header, header(4));
             break;
         }
-        told.extend(events(&response).iter().map(|(_, _, revision)| *revision));
+        received.extend(events(&response).iter().map(|(_, _, revision)| *revision));
     }
-    assert_eq!(told, [2, 3, 4]);
+    assert_eq!(received, [2, 3, 4]);
 }
 
 #[tokio::test]
-async fn wa_54_progress_that_cannot_be_told_is_dropped() {
-    let node = Node::new();
+async fn wa_54_a_progress_request_is_dropped_while_a_watch_is_unsynced() {
+    let node = TestNode::new();
     node.fill(vec!["k"; 3000]);
     let mut watch = node.watch().await;
     watch.send_create(from_revision(1));
     watch.send_progress();
-    let mut told = 0;
-    while told < 3000 {
+    let mut received = 0;
+    while received < 3000 {
         let response = watch.next().await;
-        assert_ne!(response.watch_id, -1, "told too early");
-        told += response.events.len();
+        assert_ne!(response.watch_id, -1, "progress before the watch is synced");
+        received += response.events.len();
     }
-    watch.assert_silent();
+    watch.assert_no_response();
     watch.send_progress();
     assert_eq!(watch.next().await.watch_id, -1);
 }
 
 #[tokio::test]
-async fn requests_are_served_between_events_without_end() {
-    let node = Node::new();
+async fn requests_are_served_while_past_events_are_sent() {
+    let node = TestNode::new();
     node.fill(vec!["k"; 5000]);
     let mut watch = node.watch().await;
     watch.create(from_revision(1)).await;
@@ -608,23 +627,26 @@ async fn requests_are_served_between_events_without_end() {
         watch.send_create(watch_of("other", ""));
     }
     let mut created = 0;
-    let mut told = 0;
+    let mut received = 0;
     while created < 5 {
         let response = watch.next().await;
         created += usize::from(response.created);
-        told += response.events.len();
+        received += response.events.len();
     }
-    assert!(told < 5000, "the replies waited for all of the history");
+    assert!(
+        received < 5000,
+        "the responses to the requests waited for all past events"
+    );
 }
 
 #[tokio::test]
-async fn many_requests_without_a_reply_do_not_hold_anything_up() {
-    let node = Node::new();
+async fn many_requests_without_a_response_do_not_delay_events() {
+    let node = TestNode::new();
     let mut watch = node.watch().await;
     watch.create(watch_of("k", "")).await;
     for _ in 0..1000 {
         watch.send_cancel(77);
-        watch.send_nothing();
+        watch.send_empty();
     }
     node.fill(["k"]);
     assert_eq!(events(&watch.next().await), [(EventType::Put, "k", 2)]);

@@ -1,4 +1,4 @@
-//! Auth: AU-1 to AU-13, WA-38, WA-60, and what section J says of it.
+//! The Auth service and authorization: AU-1 to AU-13, WA-38, WA-60, and section J.
 
 use std::time::Duration;
 
@@ -13,26 +13,27 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Code, Request, Response, Status};
 
-use crate::support::{Node, Refusal, get, header};
+use crate::support::{ExpectedError, TestNode, get, header};
 
-const USER_EMPTY: Refusal = (Code::InvalidArgument, "etcdserver: user name is empty");
-const BAD_TOKEN: Refusal = (Code::Unauthenticated, "etcdserver: invalid auth token");
-const DENIED: Refusal = (Code::PermissionDenied, "etcdserver: permission denied");
-const NOT_ENABLED: Refusal = (
+const USER_EMPTY: ExpectedError = (Code::InvalidArgument, "etcdserver: user name is empty");
+const INVALID_TOKEN: ExpectedError = (Code::Unauthenticated, "etcdserver: invalid auth token");
+const DENIED: ExpectedError = (Code::PermissionDenied, "etcdserver: permission denied");
+const NOT_ENABLED: ExpectedError = (
     Code::FailedPrecondition,
     "etcdserver: authentication is not enabled",
 );
-const AUTH_FAILED: Refusal = (
+const AUTH_FAILED: ExpectedError = (
     Code::InvalidArgument,
     "etcdserver: authentication failed, invalid user ID or password",
 );
-const BAD_MANAGEMENT: Refusal = (Code::InvalidArgument, "etcdserver: invalid auth management");
-const USER_NOT_FOUND: Refusal = (Code::FailedPrecondition, "etcdserver: user name not found");
-const ROLE_NOT_FOUND: Refusal = (Code::FailedPrecondition, "etcdserver: role name not found");
+const INVALID_MANAGEMENT: ExpectedError =
+    (Code::InvalidArgument, "etcdserver: invalid auth management");
+const USER_NOT_FOUND: ExpectedError = (Code::FailedPrecondition, "etcdserver: user name not found");
+const ROLE_NOT_FOUND: ExpectedError = (Code::FailedPrecondition, "etcdserver: role name not found");
 
 const TTL: Duration = Duration::from_secs(300);
 
-/// Sends a request with a token, if there is one.
+/// Sends a request with a token, or without one if it is [`NO_TOKEN`].
 macro_rules! call {
     ($client:expr, $method:ident, $token:expr, $request:expr) => {
         $client
@@ -42,7 +43,7 @@ macro_rules! call {
     };
 }
 
-// Behind the macro that they use.
+// Declared after the macro that they use.
 mod permissions;
 mod roles;
 mod tokens;
@@ -57,15 +58,15 @@ fn with_token<T>(token: &str, request: T) -> Request<T> {
     request
 }
 
-/// No token.
-const NONE: &str = "";
+/// Stands for a request without a token.
+const NO_TOKEN: &str = "";
 
-fn node() -> Node {
+fn node() -> TestNode {
     node_with(AuthTokens::Simple { ttl: TTL })
 }
 
-fn node_with(tokens: AuthTokens) -> Node {
-    Node::with(|builder| {
+fn node_with(tokens: AuthTokens) -> TestNode {
+    TestNode::with(|builder| {
         builder.auth(AuthOptions {
             tokens,
             bcrypt_cost: 4,
@@ -73,11 +74,11 @@ fn node_with(tokens: AuthTokens) -> Node {
     })
 }
 
-fn auth(node: &Node) -> AuthClient<Services> {
+fn auth(node: &TestNode) -> AuthClient<Services> {
     AuthClient::new(node.services.clone())
 }
 
-async fn add_user(node: &Node, token: &str, name: &str, password: &str) -> Result<(), Status> {
+async fn add_user(node: &TestNode, token: &str, name: &str, password: &str) -> Result<(), Status> {
     let request = AuthUserAddRequest {
         name: name.into(),
         password: password.into(),
@@ -86,12 +87,12 @@ async fn add_user(node: &Node, token: &str, name: &str, password: &str) -> Resul
     call!(auth(node), user_add, token, request).map(drop)
 }
 
-async fn add_role(node: &Node, token: &str, name: &str) -> Result<(), Status> {
+async fn add_role(node: &TestNode, token: &str, name: &str) -> Result<(), Status> {
     let request = AuthRoleAddRequest { name: name.into() };
     call!(auth(node), role_add, token, request).map(drop)
 }
 
-async fn grant_role(node: &Node, token: &str, user: &str, role: &str) -> Result<(), Status> {
+async fn grant_role(node: &TestNode, token: &str, user: &str, role: &str) -> Result<(), Status> {
     let request = AuthUserGrantRoleRequest {
         user: user.into(),
         role: role.into(),
@@ -99,7 +100,7 @@ async fn grant_role(node: &Node, token: &str, user: &str, role: &str) -> Result<
     call!(auth(node), user_grant_role, token, request).map(drop)
 }
 
-async fn revoke_role(node: &Node, token: &str, name: &str, role: &str) -> Result<(), Status> {
+async fn revoke_role(node: &TestNode, token: &str, name: &str, role: &str) -> Result<(), Status> {
     let request = AuthUserRevokeRoleRequest {
         name: name.into(),
         role: role.into(),
@@ -108,7 +109,7 @@ async fn revoke_role(node: &Node, token: &str, name: &str, role: &str) -> Result
 }
 
 async fn grant_permission(
-    node: &Node,
+    node: &TestNode,
     token: &str,
     role: &str,
     permission: impl Into<Option<Permission>>,
@@ -128,53 +129,55 @@ fn permission(kind: Type, key: &'static str, range_end: &'static str) -> Permiss
     }
 }
 
-async fn enable(node: &Node, token: &str) -> Result<(), Status> {
+async fn enable(node: &TestNode, token: &str) -> Result<(), Status> {
     call!(auth(node), auth_enable, token, AuthEnableRequest {}).map(drop)
 }
 
-async fn disable(node: &Node, token: &str) -> Result<(), Status> {
+async fn disable(node: &TestNode, token: &str) -> Result<(), Status> {
     call!(auth(node), auth_disable, token, AuthDisableRequest {}).map(drop)
 }
 
-async fn log_in(node: &Node, name: &str, password: &str) -> Result<String, Status> {
+async fn authenticate(node: &TestNode, name: &str, password: &str) -> Result<String, Status> {
     let request = AuthenticateRequest {
         name: name.into(),
         password: password.into(),
     };
-    Ok(call!(auth(node), authenticate, NONE, request)?.token)
+    Ok(call!(auth(node), authenticate, NO_TOKEN, request)?.token)
 }
 
-/// Whether auth is on, and its revision.
-async fn status(node: &Node, token: &str) -> Result<(bool, u64), Status> {
+/// Returns whether auth is enabled, and the auth revision.
+async fn status(node: &TestNode, token: &str) -> Result<(bool, u64), Status> {
     let status = call!(auth(node), auth_status, token, AuthStatusRequest {})?;
     assert_eq!(status.header, header(node.revision()));
     Ok((status.enabled, status.auth_revision))
 }
 
-async fn read(node: &Node, token: &str, key: &'static str) -> Result<(), Status> {
+async fn read(node: &TestNode, token: &str, key: &'static str) -> Result<(), Status> {
     call!(node.kv(), range, token, get(key)).map(drop)
 }
 
-/// A node where auth is on, with the tokens of `root` and of `u`. Role `r` of the latter may read
-/// `read` and below, write `write` and below, and do both in `both` and below.
-async fn enabled() -> (Node, String, String) {
+/// Returns a node with auth enabled, and the tokens of the users `root` and `u`. The role `r` of `u` grants
+/// read permission for the prefix `read`, write permission for `write`, and both for `both`.
+async fn node_with_auth() -> (TestNode, String, String) {
     let node = node();
     for (user, role) in [("root", "root"), ("u", "r")] {
         if role != "root" {
-            add_role(&node, NONE, role).await.unwrap();
+            add_role(&node, NO_TOKEN, role).await.unwrap();
         }
-        add_user(&node, NONE, user, user).await.unwrap();
-        grant_role(&node, NONE, user, role).await.unwrap();
+        add_user(&node, NO_TOKEN, user, user).await.unwrap();
+        grant_role(&node, NO_TOKEN, user, role).await.unwrap();
     }
     for granted in [
         permission(Type::Read, "read", "reae"),
         permission(Type::Write, "write", "writf"),
         permission(Type::Readwrite, "both", "boti"),
     ] {
-        grant_permission(&node, NONE, "r", granted).await.unwrap();
+        grant_permission(&node, NO_TOKEN, "r", granted)
+            .await
+            .unwrap();
     }
-    enable(&node, NONE).await.unwrap();
-    let root = log_in(&node, "root", "root").await.unwrap();
-    let user = log_in(&node, "u", "u").await.unwrap();
+    enable(&node, NO_TOKEN).await.unwrap();
+    let root = authenticate(&node, "root", "root").await.unwrap();
+    let user = authenticate(&node, "u", "u").await.unwrap();
     (node, root, user)
 }

@@ -1,4 +1,4 @@
-//! Permissions: who may do what (AU-7, AU-8), also where it is asked on the way (WA-38, WA-60, EL-4).
+//! Authorization of requests (AU-7, AU-8), also within streams, locks and elections (WA-38, WA-60, EL-4).
 
 use futures_util::FutureExt;
 use revstore_engine::LeaseId;
@@ -25,21 +25,21 @@ use tokio_stream::StreamExt;
 use tonic::{Code, Response, Status};
 
 use super::{
-    BAD_TOKEN, DENIED, NONE, USER_EMPTY, add_user, auth, enable, enabled, grant_role, node,
-    with_token,
+    DENIED, INVALID_TOKEN, NO_TOKEN, USER_EMPTY, add_user, auth, enable, grant_role, node,
+    node_with_auth, with_token,
 };
 use crate::support::{
-    LEASE_NOT_FOUND, Node, check_refused, delete, get, header, op_delete, op_get, op_put, op_txn,
-    put, txn_of, watch_of, within,
+    LEASE_NOT_FOUND, TestNode, assert_error, delete, get, header, op_delete, op_get, op_put,
+    op_txn, put, txn_of, watch_of, within,
 };
 
 #[tokio::test]
 async fn au_7_reads_and_writes_need_permission_for_every_key() {
-    let (node, root, user) = enabled().await;
+    let (node, root, user) = node_with_auth().await;
     let check = async |token: &str, request: RequestOp, allowed: bool| {
         use revstore_proto::etcdserverpb::request_op::Request as Op;
-        let shown = format!("{request:?}");
-        let alone = match request.request.clone().unwrap() {
+        let description = format!("{request:?}");
+        let single = match request.request.clone().unwrap() {
             Op::RequestRange(request) => call!(node.kv(), range, token, request).map(drop),
             Op::RequestPut(request) => call!(node.kv(), put, token, request).map(drop),
             Op::RequestDeleteRange(request) => {
@@ -47,21 +47,21 @@ async fn au_7_reads_and_writes_need_permission_for_every_key() {
             }
             Op::RequestTxn(request) => call!(node.kv(), txn, token, request).map(drop),
         };
-        // The same holds on both branches of a transaction, and at any depth.
+        // The same permissions are needed in both branches of a transaction, and in nested transactions.
         let failure = TxnRequest {
             failure: vec![request.clone()],
             ..TxnRequest::default()
         };
         let nested = txn_of(vec![op_txn(failure.clone())]);
-        let mut outcomes = vec![alone];
+        let mut outcomes = vec![single];
         for txn in [txn_of(vec![request]), failure, nested] {
             outcomes.push(call!(node.kv(), txn, token, txn).map(drop));
         }
         for outcome in outcomes {
             if allowed {
-                assert!(outcome.is_ok(), "{shown}: {outcome:?}");
+                assert!(outcome.is_ok(), "{description}: {outcome:?}");
             } else {
-                check_refused(outcome, DENIED);
+                assert_error(outcome, DENIED);
             }
         }
     };
@@ -104,15 +104,21 @@ async fn au_7_reads_and_writes_need_permission_for_every_key() {
     check(&user, op_txn(compare("write")), false).await;
     let mut streamed = call!(node.kv(), range_stream, &user, get("read")).unwrap();
     assert!(streamed.next().await.unwrap().is_ok());
-    check_refused(call!(node.kv(), range_stream, &user, get("x")), DENIED);
+    assert_error(call!(node.kv(), range_stream, &user, get("x")), DENIED);
 }
 
 #[tokio::test]
-async fn au_7_a_lease_is_as_protected_as_the_keys_on_it() {
-    let (node, root, user) = enabled().await;
+async fn au_7_lease_requests_need_permission_for_the_attached_keys() {
+    let (node, root, user) = node_with_auth().await;
     let grant = |id| LeaseGrantRequest { id, ttl: 60 };
-    check_refused(call!(node.lease(), lease_grant, NONE, grant(7)), USER_EMPTY);
-    check_refused(call!(node.lease(), lease_grant, "x.1", grant(7)), BAD_TOKEN);
+    assert_error(
+        call!(node.lease(), lease_grant, NO_TOKEN, grant(7)),
+        USER_EMPTY,
+    );
+    assert_error(
+        call!(node.lease(), lease_grant, "x.1", grant(7)),
+        INVALID_TOKEN,
+    );
     for id in [7, 8, 9] {
         call!(node.lease(), lease_grant, &user, grant(id)).unwrap();
     }
@@ -123,16 +129,16 @@ async fn au_7_a_lease_is_as_protected_as_the_keys_on_it() {
     call!(node.kv(), put, &root, put_on("secret", 7)).unwrap();
     call!(node.kv(), put, &user, put_on("both", 8)).unwrap();
 
-    // Attaching: alone and in a transaction.
-    check_refused(call!(node.kv(), put, &user, put_on("write", 7)), DENIED);
+    // Attach a key to the lease, in a single put and in a transaction.
+    assert_error(call!(node.kv(), put, &user, put_on("write", 7)), DENIED);
     let attach = txn_of(vec![op_put(put_on("write", 7))]);
-    check_refused(call!(node.kv(), txn, &user, attach), DENIED);
+    assert_error(call!(node.kv(), txn, &user, attach), DENIED);
     call!(node.kv(), put, &user, put_on("write", 8)).unwrap();
     let unknown = call!(node.kv(), put, &user, put_on("write", 99));
-    check_refused(unknown, LEASE_NOT_FOUND);
+    assert_error(unknown, LEASE_NOT_FOUND);
 
-    // Looking: who may not read `secret` is not told of it, nor of `write`.
-    let look = |id, keys| LeaseTimeToLiveRequest { id, keys };
+    // The keys of a lease are returned only to users that may read all of them.
+    let time_to_live = |id, keys| LeaseTimeToLiveRequest { id, keys };
     for (id, keys, expected) in [
         (7, false, Ok(())),
         (7, true, Err(DENIED)),
@@ -140,28 +146,41 @@ async fn au_7_a_lease_is_as_protected_as_the_keys_on_it() {
         (9, true, Ok(())),
         (99, true, Ok(())),
     ] {
-        let told = call!(node.lease(), lease_time_to_live, &user, look(id, keys));
+        let response = call!(
+            node.lease(),
+            lease_time_to_live,
+            &user,
+            time_to_live(id, keys)
+        );
         match expected {
-            Ok(()) => drop(told.unwrap()),
-            Err(refusal) => check_refused(told, refusal),
+            Ok(()) => drop(response.unwrap()),
+            Err(expected) => assert_error(response, expected),
         }
     }
-    let unnamed = call!(node.lease(), lease_time_to_live, NONE, look(7, false));
-    check_refused(unnamed, USER_EMPTY);
+    let unauthenticated = call!(
+        node.lease(),
+        lease_time_to_live,
+        NO_TOKEN,
+        time_to_live(7, false)
+    );
+    assert_error(unauthenticated, USER_EMPTY);
     let list = || LeaseLeasesRequest {};
-    check_refused(call!(node.lease(), lease_leases, NONE, list()), USER_EMPTY);
-    check_refused(call!(node.lease(), lease_leases, &user, list()), DENIED);
+    assert_error(
+        call!(node.lease(), lease_leases, NO_TOKEN, list()),
+        USER_EMPTY,
+    );
+    assert_error(call!(node.lease(), lease_leases, &user, list()), DENIED);
     let all = call!(node.lease(), lease_leases, &root, list()).unwrap();
     assert_eq!(all.leases.len(), 3);
 
-    // Ending.
+    // Revoke.
     let revoke = |id| LeaseRevokeRequest { id };
-    check_refused(
-        call!(node.lease(), lease_revoke, NONE, revoke(7)),
+    assert_error(
+        call!(node.lease(), lease_revoke, NO_TOKEN, revoke(7)),
         USER_EMPTY,
     );
-    check_refused(call!(node.lease(), lease_revoke, &user, revoke(7)), DENIED);
-    check_refused(
+    assert_error(call!(node.lease(), lease_revoke, &user, revoke(7)), DENIED);
+    assert_error(
         call!(node.lease(), lease_revoke, &user, revoke(99)),
         LEASE_NOT_FOUND,
     );
@@ -171,8 +190,8 @@ async fn au_7_a_lease_is_as_protected_as_the_keys_on_it() {
 }
 
 #[tokio::test]
-async fn au_7_renewals_are_checked_one_by_one() {
-    let (node, _, user) = enabled().await;
+async fn au_7_each_keep_alive_of_a_stream_is_authorized() {
+    let (node, _, user) = node_with_auth().await;
     for id in [7, 8] {
         node.engine.grant(LeaseId::new(id), 60).unwrap();
     }
@@ -193,26 +212,29 @@ async fn au_7_renewals_are_checked_one_by_one() {
     let mut replies = renew(&user, &[7, 99, 8, 7]).await.into_iter();
     assert_eq!(replies.next().unwrap().unwrap(), 60);
     assert_eq!(replies.next().unwrap().unwrap(), 0);
-    check_refused(replies.next().unwrap(), DENIED);
-    assert!(replies.next().is_none(), "a refusal ends the stream");
-    for (token, expected) in [(NONE, USER_EMPTY), ("x.1", BAD_TOKEN)] {
-        check_refused(renew(token, &[7]).await.remove(0), expected);
+    assert_error(replies.next().unwrap(), DENIED);
+    assert!(
+        replies.next().is_none(),
+        "a denied keep-alive ends the stream"
+    );
+    for (token, expected) in [(NO_TOKEN, USER_EMPTY), ("x.1", INVALID_TOKEN)] {
+        assert_error(renew(token, &[7]).await.remove(0), expected);
     }
 }
 
 #[tokio::test]
-async fn au_8_administration_is_for_administrators() {
-    let (node, root, user) = enabled().await;
+async fn au_8_administrative_methods_need_the_root_role() {
+    let (node, root, user) = node_with_auth().await;
     macro_rules! check_admin_only {
         ($($client:ident.$method:ident($request:expr);)*) => {$(
-            check_refused(call!($client(&node), $method, NONE, $request), USER_EMPTY);
-            check_refused(call!($client(&node), $method, "x.1", $request), BAD_TOKEN);
-            check_refused(call!($client(&node), $method, &user, $request), DENIED);
+            assert_error(call!($client(&node), $method, NO_TOKEN, $request), USER_EMPTY);
+            assert_error(call!($client(&node), $method, "x.1", $request), INVALID_TOKEN);
+            assert_error(call!($client(&node), $method, &user, $request), DENIED);
         )*};
     }
-    let maintenance = |node: &Node| node.maintenance();
-    let cluster = |node: &Node| node.cluster();
-    let kv = |node: &Node| node.kv();
+    let maintenance = |node: &TestNode| node.maintenance();
+    let cluster = |node: &TestNode| node.cluster();
+    let kv = |node: &TestNode| node.kv();
     let alarm = |action| AlarmRequest {
         action,
         ..AlarmRequest::default()
@@ -252,26 +274,32 @@ async fn au_8_administration_is_for_administrators() {
         auth.role_revoke_permission(AuthRoleRevokePermissionRequest::default());
     }
     call!(node.maintenance(), status, &root, StatusRequest {}).unwrap();
-    // Any user may look at alarms, at itself and at its roles.
+    // Any user may list alarms and get itself and its roles.
     call!(node.maintenance(), alarm, &user, alarm(0)).unwrap();
-    check_refused(call!(node.maintenance(), alarm, NONE, alarm(0)), USER_EMPTY);
+    assert_error(
+        call!(node.maintenance(), alarm, NO_TOKEN, alarm(0)),
+        USER_EMPTY,
+    );
     let itself = AuthUserGetRequest { name: "u".into() };
-    let told = call!(auth(&node), user_get, &user, itself).unwrap();
-    assert_eq!((told.roles, told.header), (vec!["r".into()], header(1)));
+    let response = call!(auth(&node), user_get, &user, itself).unwrap();
+    assert_eq!(
+        (response.roles, response.header),
+        (vec!["r".into()], header(1))
+    );
     let own_role = AuthRoleGetRequest { role: "r".into() };
-    let told = call!(auth(&node), role_get, &user, own_role).unwrap();
-    let starts: Vec<_> = told.perm.iter().map(|perm| &*perm.key).collect();
+    let response = call!(auth(&node), role_get, &user, own_role).unwrap();
+    let starts: Vec<_> = response.perm.iter().map(|perm| &*perm.key).collect();
     assert_eq!(starts, [&b"both"[..], b"read", b"write"]);
 }
 
 #[tokio::test]
-async fn wa_38_watches_go_on_when_auth_is_enabled() {
+async fn wa_38_existing_watches_continue_when_auth_is_enabled() {
     let node = node();
-    add_user(&node, NONE, "root", "root").await.unwrap();
-    grant_role(&node, NONE, "root", "root").await.unwrap();
+    add_user(&node, NO_TOKEN, "root", "root").await.unwrap();
+    grant_role(&node, NO_TOKEN, "root", "root").await.unwrap();
     let mut watch = node.watch().await;
     watch.create(watch_of("k", "")).await;
-    enable(&node, NONE).await.unwrap();
+    enable(&node, NO_TOKEN).await.unwrap();
     let refused = watch.create(watch_of("k", "")).await;
     assert!(refused.canceled);
     node.fill(["k"]);
@@ -279,14 +307,14 @@ async fn wa_38_watches_go_on_when_auth_is_enabled() {
 }
 
 #[tokio::test]
-async fn wa_60_a_denied_watch_leaves_the_stream_alone() {
-    let (node, _, user) = enabled().await;
+async fn wa_60_a_denied_watch_does_not_end_the_stream() {
+    let (node, _, user) = node_with_auth().await;
     let create = |key, range_end| WatchRequest {
         request_union: Some(RequestUnion::CreateRequest(watch_of(key, range_end))),
     };
     for (token, request, expected) in [
         (
-            NONE,
+            NO_TOKEN,
             create("read", ""),
             "rpc error: code = InvalidArgument desc = etcdserver: user name is empty",
         ),
@@ -302,13 +330,13 @@ async fn wa_60_a_denied_watch_leaves_the_stream_alone() {
         ),
         (
             &user,
-            // WA-9: an empty key is the smallest one.
+            // WA-9: an empty key is the smallest key.
             create("", "reae"),
             "rpc error: code = PermissionDenied desc = etcdserver: permission denied",
         ),
-        // What makes no sense comes second here.
+        // In watches, authorization comes before validation.
         (
-            NONE,
+            NO_TOKEN,
             create("read", "read"),
             "rpc error: code = InvalidArgument desc = etcdserver: user name is empty",
         ),
@@ -334,8 +362,8 @@ async fn wa_60_a_denied_watch_leaves_the_stream_alone() {
 }
 
 #[tokio::test]
-async fn el_4_locks_and_elections_ask_like_the_requests_they_are_made_of() {
-    let (node, root, user) = enabled().await;
+async fn el_4_lock_and_election_methods_need_the_permissions_of_their_requests() {
+    let (node, root, user) = node_with_auth().await;
     for id in [7, 8] {
         node.engine.grant(LeaseId::new(id), 60).unwrap();
     }
@@ -365,32 +393,34 @@ async fn el_4_locks_and_elections_ask_like_the_requests_they_are_made_of() {
     let resign = |of| ResignRequest { leader: key(of) };
     let unlock = |key: &'static str| UnlockRequest { key: key.into() };
     for (token, text) in [
-        (NONE, "etcdserver: user name is empty"),
+        (NO_TOKEN, "etcdserver: user name is empty"),
         ("x.1", "etcdserver: invalid auth token"),
         (&user, "etcdserver: permission denied"),
     ] {
         let expected = (Code::Unknown, text);
         for name in ["x", "read", "write"] {
-            check_refused(call!(locks, lock, token, lock(name, 7)), expected);
-            check_refused(call!(locks, lock, token, lock(name, 0)), expected);
-            check_refused(call!(elections, campaign, token, campaign(name)), expected);
+            assert_error(call!(locks, lock, token, lock(name, 7)), expected);
+            assert_error(call!(locks, lock, token, lock(name, 0)), expected);
+            assert_error(call!(elections, campaign, token, campaign(name)), expected);
         }
-        check_refused(call!(locks, unlock, token, unlock("x/7")), expected);
-        check_refused(call!(elections, leader, token, leader("x")), expected);
-        check_refused(call!(elections, observe, token, leader("x")), expected);
-        check_refused(call!(elections, proclaim, token, proclaim("x/7")), expected);
-        check_refused(call!(elections, resign, token, resign("x/7")), expected);
+        assert_error(call!(locks, unlock, token, unlock("x/7")), expected);
+        assert_error(call!(elections, leader, token, leader("x")), expected);
+        assert_error(call!(elections, observe, token, leader("x")), expected);
+        assert_error(call!(elections, proclaim, token, proclaim("x/7")), expected);
+        assert_error(call!(elections, resign, token, resign("x/7")), expected);
     }
     assert_eq!((node.revision(), node.engine.leases().len()), (1, 2));
     for token in [&user, &root] {
         for lease in [7, 0] {
-            let held = call!(locks, lock, token, lock("both", lease)).unwrap();
-            let request = UnlockRequest { key: held.key };
+            let response = call!(locks, lock, token, lock("both", lease)).unwrap();
+            let request = UnlockRequest { key: response.key };
             call!(locks, unlock, token, request).unwrap();
         }
-        let won = call!(elections, campaign, token, campaign("both")).unwrap();
+        let response = call!(elections, campaign, token, campaign("both")).unwrap();
         call!(elections, leader, token, leader("both")).unwrap();
-        let request = ResignRequest { leader: won.leader };
+        let request = ResignRequest {
+            leader: response.leader,
+        };
         call!(elections, resign, token, request).unwrap();
     }
 }
