@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use revstore_host::config::{EndpointUrl, ListenAddress, ListenUrl, LogOptions, TlsOptions};
+use revstore_host::{
+    config::{EndpointUrl, ListenAddress, ListenUrl, LogOptions, TlsOptions},
+    net::Keepalive,
+};
 
 use crate::{auth_token::AuthToken, auto_compaction::AutoCompaction, identity};
 
@@ -168,22 +171,6 @@ impl Limits {
     }
 }
 
-/// Pings in both directions (LI-5, LI-7).
-///
-/// Always on: etcd's help says that 0 disables the server's pings, but what is 0 there falls back
-/// to grpc-go's own defaults, which are the same 2 h and 20 s; a client's minimum of 0 becomes
-/// grpc-go's 5 minutes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Keepalive {
-    /// A client that pings more often than this is sent away with `too_many_pings`. Default 5 s.
-    pub min_time: Duration,
-    /// After how long without activity the server pings. Default 2 h.
-    pub interval: Duration,
-    /// How long it waits for the answer before it closes the connection. Default 20 s.
-    pub timeout: Duration,
-}
-
 /// Settings of authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -236,16 +223,6 @@ impl Default for Limits {
             max_txn_ops: 128,
             max_request_bytes: 1_572_864,
             max_concurrent_streams: None,
-        }
-    }
-}
-
-impl Default for Keepalive {
-    fn default() -> Self {
-        Self {
-            min_time: Duration::from_secs(5),
-            interval: Duration::from_secs(7_200),
-            timeout: Duration::from_secs(20),
         }
     }
 }

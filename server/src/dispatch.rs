@@ -14,16 +14,18 @@ use http::{Request, Response, StatusCode, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use revstore_grpc::{CertifiedName, ResponseFuture, Services};
+use revstore_host::net::{ClientIdentity, MakeService};
 use tower_service::Service;
 
 use crate::calls::{Call, Calls, Received, Sent};
 
-/// Sends requests where they belong. Made once for a kind of port; connections have clones.
+/// Sends requests to the gRPC services or to the HTTP endpoints. Created once for each kind of port;
+/// connections have clones.
 #[derive(Clone)]
 pub(crate) struct Dispatch {
     grpc: Option<Grpc>,
     http: Option<Router>,
-    /// Whose connection it is.
+    /// The user in the certificate of the connection's client.
     user: Option<CertifiedName>,
 }
 
@@ -61,14 +63,23 @@ impl Dispatch {
         Self { grpc, http, user }
     }
 
-    /// The same for a connection whose client has shown who it is.
-    pub(crate) fn of_user(self, user: Option<CertifiedName>) -> Self {
-        Self { user, ..self }
-    }
-
     /// Whether all else is turned away (HT-13).
     pub(crate) fn is_only_grpc(&self) -> bool {
         self.http.is_none()
+    }
+}
+
+impl MakeService for Dispatch {
+    type Body = AnswerBody;
+    type Future = Answer;
+    type Error = Infallible;
+    type Service = Self;
+
+    fn make_service(&self, client: ClientIdentity) -> Self {
+        Self {
+            user: client.common_name.map(CertifiedName::new),
+            ..self.clone()
+        }
     }
 }
 

@@ -6,9 +6,12 @@ use std::{
     time::Duration,
 };
 
-use revstore_host::config::{
-    Certificate, ClientAuth, EndpointUrl, GoDuration, ListenUrl, LogLevel, LogOptions, LogOutput,
-    TlsOptions, TlsVersion, url,
+use revstore_host::{
+    config::{
+        Certificate, ClientAuth, EndpointUrl, GoDuration, ListenUrl, LogLevel, LogOptions,
+        LogOutput, TlsOptions, TlsVersion, url,
+    },
+    net::Keepalive,
 };
 
 use crate::{
@@ -17,7 +20,7 @@ use crate::{
     config::{
         Auth, CLIENT_PORT, Cluster, Config, DEFAULT_BCRYPT_COST, DEFAULT_CLUSTER_TOKEN,
         DEFAULT_ELECTION_MS, DEFAULT_HEARTBEAT_MS, DEFAULT_NAME, DEFAULT_PROGRESS_INTERVAL,
-        DEFAULT_QUOTA_BYTES, DEFAULT_TOKEN_TTL, Keepalive, Limits, Member, PEER_PORT,
+        DEFAULT_QUOTA_BYTES, DEFAULT_TOKEN_TTL, Limits, Member, PEER_PORT,
     },
     error::ConfigError,
     flags,
@@ -348,26 +351,22 @@ impl Draft {
         }
     }
 
-    /// What is not above zero falls back to grpc-go's defaults: see [`Keepalive`].
+    /// Returns the keepalive settings (LI-5, LI-7). A value of 0 or less falls back to grpc-go's own
+    /// default, as in etcd: 5 minutes between the pings of a client, and pings of the server after 2 h
+    /// with a timeout of 20 s. So 0 does not disable the server's pings, contrary to etcd's help.
     fn keepalive(&self) -> Keepalive {
         const GRPC_GO_MIN_TIME: Duration = Duration::from_secs(300);
         let min_time = self
             .keepalive_min_time
             .positive()
             .unwrap_or(GRPC_GO_MIN_TIME);
+        let keepalive = Keepalive::default().min_time(min_time);
         match (
             self.keepalive_interval.positive(),
             self.keepalive_timeout.positive(),
         ) {
-            (Some(interval), Some(timeout)) => Keepalive {
-                min_time,
-                interval,
-                timeout,
-            },
-            _ => Keepalive {
-                min_time,
-                ..Keepalive::default()
-            },
+            (Some(interval), Some(timeout)) => keepalive.interval(interval).timeout(timeout),
+            _ => keepalive,
         }
     }
 

@@ -18,11 +18,9 @@
 //! | `run`, `signal` | the life of the process |
 //! | `server` | a server inside a program |
 //! | `node` | both from here on: from a configuration to ports |
-//! | `listener`, `serve`, `connection`, `turns`, `outbox`, `pings`, `transport`, `tls`, `common_name` | sockets, from the port down to the bytes |
 //! | `dispatch` | gRPC or HTTP |
 //! | `calls` | counters of gRPC calls |
 //! | `http` | health, version, metrics and the like |
-//! | `log`, `json`, `timestamp` | telling what happens |
 //! | `start_error` | why a server does not start |
 //!
 //! # Differences from etcd
@@ -41,10 +39,8 @@ mod arguments;
 mod auth_token;
 mod auto_compaction;
 mod calls;
-mod common_name;
 mod config;
 mod config_file;
-mod connection;
 mod data_dir;
 mod dispatch;
 mod draft;
@@ -56,30 +52,19 @@ mod help;
 mod http;
 pub mod identity;
 mod invocation;
-mod json;
-mod listener;
-mod log;
 mod node;
-mod outbox;
-mod pings;
 mod run;
-mod serve;
 mod server;
 mod signal;
 mod start_error;
-mod timestamp;
-mod tls;
-mod transport;
-mod turns;
 mod version;
 mod warning;
 
 pub use auth_token::{AuthToken, AuthTokenError, JwtOptions};
 pub use auto_compaction::{AutoCompaction, AutoCompactionError, DEFAULT_COMPACTION_INTERVAL};
-pub use config::{Auth, Cluster, Config, Keepalive, Limits, Member};
+pub use config::{Auth, Cluster, Config, Limits, Member};
 pub use error::{ConfigError, ValueError};
 pub use invocation::{Invocation, parse};
-pub use listener::{BindError, BoundAddress};
 /// The engine, for programs that use the store directly.
 pub use revstore_engine as engine;
 pub use revstore_host::config::{
@@ -87,11 +72,11 @@ pub use revstore_host::config::{
     ListenAddress, ListenUrl, ListenUrlError, LogLevel, LogOptions, LogOutput, Scheme, TlsOptions,
     TlsVersion, UrlError,
 };
+pub use revstore_host::net::{BindError, BoundAddress, Keepalive, TlsError};
 pub use run::run;
 pub use server::{Server, ServerBuilder};
 pub use signal::StopSignal;
 pub use start_error::StartError;
-pub use tls::TlsError;
 pub use version::{ETCD_CLUSTER_VERSION, ETCD_VERSION, REVSTORE_VERSION};
 pub use warning::Warning;
 

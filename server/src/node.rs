@@ -1,14 +1,18 @@
-//! The node: from a configuration to ports that serve.
+//! A node: an engine with its services on bound sockets.
 //!
-//! Two steps: [`Sockets::bind`] does all that can go wrong, then [`Node::new`] puts a server on what
-//! was bound. In between, the addresses are known.
+//! [`Sockets::bind`] does everything that can fail, and [`Node::new`] builds the services. Between the
+//! two, the addresses that the system chose are known.
 
 use std::sync::Arc;
 
 use axum::Router;
 use revstore_engine::{Engine, EngineBuilder, Revision};
 use revstore_grpc::{AuthOptions, AuthTokens, Gateway, Identity, Services, Shutdown};
-use revstore_host::config::{EndpointUrl, ListenUrl};
+use revstore_host::{
+    config::{EndpointUrl, ListenUrl},
+    logging::Log,
+    net::{BindError, HttpOptions, Listener, TlsAcceptor},
+};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -16,34 +20,29 @@ use crate::{
     auto_compaction::AutoCompaction,
     calls::Calls,
     config::Config,
-    connection::{Protocol, Security},
     dispatch::{Dispatch, Grpc},
     http::{self, Facts, Probes},
-    listener::{BindError, Listener},
-    log::Log,
-    serve::Port,
     start_error::StartError,
-    tls::Acceptor,
     version::ETCD_VERSION,
 };
 
-/// All sockets of a server, bound: clients can connect, though nobody answers yet.
+/// The bound sockets of a server. The system queues connections; nothing accepts them yet.
 #[derive(Debug)]
 pub(crate) struct Sockets {
     clients: Vec<Listener>,
     client_http: Vec<Listener>,
     metrics: Vec<Listener>,
     peers: Vec<Listener>,
-    tls: Option<Acceptor>,
-    /// No socket, but what else may turn out not to be had.
+    tls: Option<TlsAcceptor>,
+    /// Not a socket, but checked at the same time because it can be refused too.
     auth: AuthOptions,
 }
 
 impl Sockets {
-    /// Binds every URL; those of peers first, as etcd does.
+    /// Binds every URL; those for peers first, as etcd does.
     pub(crate) fn bind(config: &Config) -> Result<Self, StartError> {
         let tls = config.tls.as_ref();
-        let tls = tls.map(|tls| Acceptor::new(tls, &config.client_hosts()));
+        let tls = tls.map(|tls| TlsAcceptor::new(tls, &config.client_hosts()));
         Ok(Self {
             auth: auth(config)?,
             tls: tls.transpose()?,
@@ -54,7 +53,7 @@ impl Sockets {
         })
     }
 
-    /// Where clients connect.
+    /// Returns the listeners of the client URLs.
     pub(crate) fn clients(&self) -> &[Listener] {
         &self.clients
     }
@@ -72,8 +71,17 @@ pub(crate) struct Node {
     log: Log,
 }
 
+/// A listener with the requests that it accepts.
+#[derive(Debug)]
+struct Port {
+    listener: Listener,
+    options: HttpOptions,
+    tls: Option<TlsAcceptor>,
+    dispatch: Dispatch,
+}
+
 impl Node {
-    /// Must run inside the runtime that is to serve.
+    /// Builds the services. Must run inside the runtime that is to serve.
     pub(crate) fn new(config: &Config, sockets: Sockets, engine: Engine, log: Log) -> Self {
         let shutdown = Shutdown::new();
         let identity = identity(config);
@@ -94,7 +102,7 @@ impl Node {
             enable_pprof: config.enable_pprof,
             probes: Probes::default(),
         });
-        log_traffic(&log, &sockets);
+        log_addresses(&log, &sockets);
         Self {
             ports: ports(config, sockets, &Grpc { services, calls }, &facts),
             shutdown,
@@ -102,21 +110,30 @@ impl Node {
         }
     }
 
-    /// The signal that stops the node.
+    /// Returns the signal that stops the node.
     pub(crate) fn shutdown(&self) -> Shutdown {
         self.shutdown.clone()
     }
 
-    /// Serves until the signal is given and the last connection is over, or
-    /// [`GRACE`](crate::serve::GRACE) has passed. Clones of `open` are dropped as ports are closed.
+    /// Serves until the signal is given and the last connection has ended, or
+    /// [`GRACE_PERIOD`](revstore_host::net::GRACE_PERIOD) has passed. Each port drops a clone of
+    /// `open` when it is closed.
     pub(crate) async fn serve<T: Clone + Send + 'static>(self, open: T) {
         let mut serving = JoinSet::new();
         for port in self.ports {
-            serving.spawn(port.serve(self.shutdown.clone(), open.clone(), self.log.clone()));
+            let (shutdown, open) = (self.shutdown.clone(), open.clone());
+            serving.spawn(port.listener.serve(
+                port.options,
+                port.tls,
+                port.dispatch,
+                move || shutdown.begun(),
+                move || drop(open),
+                self.log.clone(),
+            ));
         }
         drop(open);
-        // FL-13: harnesses wait for these words. The sockets have been accepting since they were
-        // bound, and answer from here on.
+        // FL-13: test harnesses wait for this line. Connections have been queued since the sockets
+        // were bound, and are served from now on.
         self.log.info("ready to serve client requests", &[]);
         while let Some(served) = serving.join_next().await {
             match served {
@@ -128,8 +145,9 @@ impl Node {
     }
 }
 
-/// FL-10: the only place where the system's choice of a port can be read.
-fn log_traffic(log: &Log, sockets: &Sockets) {
+/// Logs the bound addresses (FL-10): the only place where an operator finds a port that the system
+/// chose.
+fn log_addresses(log: &Log, sockets: &Sockets) {
     let Sockets {
         clients,
         client_http,
@@ -157,18 +175,19 @@ fn log_traffic(log: &Log, sockets: &Sockets) {
     }
 }
 
+/// Assigns to each listener the requests that it accepts.
 fn ports(config: &Config, sockets: Sockets, grpc: &Grpc, facts: &Arc<Facts>) -> Vec<Port> {
     let gateway = Gateway::new(grpc.clone(), &limits(config));
     let http = http::client_routes(facts, &gateway);
     let only_http = |routes: Router| Dispatch::new(None, Some(routes));
-    let is_http_elsewhere = config.has_separate_http();
+    let client_http = (!config.has_separate_http()).then(|| http.clone());
+    let options = HttpOptions::new()
+        .max_concurrent_streams(config.limits.max_concurrent_streams)
+        .keepalive(config.keepalive);
     let kinds = [
         (
             sockets.clients,
-            Dispatch::new(
-                Some(grpc.clone()),
-                (!is_http_elsewhere).then(|| http.clone()),
-            ),
+            Dispatch::new(Some(grpc.clone()), client_http),
         ),
         (sockets.client_http, only_http(http)),
         (sockets.metrics, only_http(http::metrics_routes(facts))),
@@ -176,21 +195,19 @@ fn ports(config: &Config, sockets: Sockets, grpc: &Grpc, facts: &Arc<Facts>) -> 
     ];
     let mut ports = Vec::new();
     for (listeners, dispatch) in kinds {
+        let options = if dispatch.is_only_grpc() {
+            // HT-13.
+            options.http2_only()
+        } else {
+            options
+        };
         for listener in listeners {
-            // Client and metrics URLs ask for TLS only where there is some, as `Config` promises.
-            // A peer's may ask without: it is bound, and whoever comes is sent away.
-            let security = match &sockets.tls {
-                _ if !listener.is_tls() => Security::Plain,
-                Some(acceptor) => Security::Tls(acceptor.clone()),
-                None => Security::Closed,
-            };
-            let mut protocol = Protocol::new(&config.limits, &config.keepalive, security);
-            if dispatch.is_only_grpc() {
-                protocol = protocol.http2_only();
-            }
             ports.push(Port {
                 listener,
-                protocol: Arc::new(protocol),
+                options,
+                // `Config` promises that there is a certificate if a client or metrics URL demands
+                // TLS. A peer URL may demand it without one: its connections are closed.
+                tls: sockets.tls.clone(),
                 dispatch: dispatch.clone(),
             });
         }
@@ -198,7 +215,7 @@ fn ports(config: &Config, sockets: Sockets, grpc: &Grpc, facts: &Arc<Facts>) -> 
     ports
 }
 
-/// Adds what a configuration says to what was set on an engine by hand.
+/// Adds the settings of a configuration to those of an engine builder.
 pub(crate) fn configure(engine: EngineBuilder, config: &Config) -> EngineBuilder {
     let engine = engine
         .start_revision(Revision(config.start_revision))

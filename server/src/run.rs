@@ -1,12 +1,12 @@
 //! The life of the `revstore` process between its configuration and its end.
 
 use revstore_engine::Engine;
+use revstore_host::logging::Log;
 use tokio::runtime;
 
 use crate::{
     config::Config,
     data_dir,
-    log::Log,
     node::{self, Node, Sockets},
     signal::{Signals, StopSignal},
     start_error::StartError,

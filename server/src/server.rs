@@ -10,15 +10,17 @@ use std::{
 
 use revstore_engine::{Clock, Engine, EngineBuilder};
 use revstore_grpc::Shutdown;
-use revstore_host::config::{EndpointUrl, ListenUrl, LogOptions, TlsOptions};
+use revstore_host::{
+    config::{EndpointUrl, ListenUrl, LogOptions, TlsOptions},
+    logging::Log,
+    net::{BoundAddress, Listener},
+};
 use tokio::{runtime, sync::oneshot};
 
 use crate::{
     auto_compaction::AutoCompaction,
     config::Config,
     data_dir,
-    listener::{BoundAddress, Listener},
-    log::Log,
     node::{self, Node, Sockets},
     start_error::StartError,
 };

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{listener::BindError, tls::TlsError};
+use revstore_host::net::{BindError, TlsError};
 
 /// Something the server needs from the system is not to be had.
 #[derive(Debug, thiserror::Error)]

@@ -12,6 +12,27 @@ pub struct LogOptions {
     pub outputs: Vec<LogOutput>,
 }
 
+impl LogOptions {
+    /// Returns the defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the lowest level that is written.
+    #[must_use]
+    pub fn level(mut self, level: LogLevel) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// Sets the outputs.
+    #[must_use]
+    pub fn outputs(mut self, outputs: impl IntoIterator<Item = LogOutput>) -> Self {
+        self.outputs = outputs.into_iter().collect();
+        self
+    }
+}
+
 impl Default for LogOptions {
     fn default() -> Self {
         Self {

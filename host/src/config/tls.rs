@@ -37,6 +37,21 @@ impl TlsOptions {
         self.client_auth = Some(client_auth);
         self
     }
+
+    /// Restricts the cipher suites of TLS 1.2 to those with these IANA names. The suites of TLS 1.3
+    /// cannot be chosen, as in Go. Unknown names are ignored if at least one is known.
+    #[must_use]
+    pub fn cipher_suites(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.cipher_suites = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the lowest and the highest version.
+    #[must_use]
+    pub fn versions(mut self, min: TlsVersion, max: TlsVersion) -> Self {
+        (self.min_version, self.max_version) = (min, max);
+        self
+    }
 }
 
 /// The source of a server's certificate.
@@ -69,6 +84,37 @@ pub struct ClientAuth {
     pub allowed_hostnames: Vec<String>,
     /// Whether the common name of a certificate authenticates its client as the user of that name.
     pub names_users: bool,
+}
+
+impl ClientAuth {
+    /// Requires certificates signed by an authority in a PEM file.
+    pub fn new(trusted_ca_file: impl Into<PathBuf>) -> Self {
+        Self {
+            trusted_ca_file: Some(trusted_ca_file.into()),
+            ..Self::default()
+        }
+    }
+
+    /// Refuses the certificates in a list of revoked certificates, in PEM or DER.
+    #[must_use]
+    pub fn crl_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.crl_file = Some(path.into());
+        self
+    }
+
+    /// Requires that a certificate contains at least one of these names.
+    #[must_use]
+    pub fn allowed_hostnames(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.allowed_hostnames = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets whether the common name of a certificate authenticates its client as a user.
+    #[must_use]
+    pub fn names_users(mut self, names_users: bool) -> Self {
+        self.names_users = names_users;
+        self
+    }
 }
 
 /// A version of TLS.

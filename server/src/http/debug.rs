@@ -4,8 +4,9 @@ use std::{env, sync::Arc};
 
 use axum::{Router, middleware, response::Response, routing::any};
 
+use serde_json::json;
+
 use super::{Facts, json_answer, only_get, text};
-use crate::json;
 
 pub(super) fn routes(enable_pprof: bool) -> Router<Arc<Facts>> {
     let vars = Router::new().route("/debug/vars", any(vars));
@@ -19,7 +20,7 @@ pub(super) fn routes(enable_pprof: bool) -> Router<Arc<Facts>> {
 }
 
 async fn vars() -> Response {
-    let command_line = json::Texts(&command_line()).to_string();
+    let command_line = json!(command_line());
     json_answer(format!("{{\n\"cmdline\": {command_line}\n}}\n"))
 }
 

@@ -8,20 +8,17 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use prometheus::{
-    Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    TextEncoder, core::Collector, proto::MetricFamily,
-};
 use revstore_engine::{Engine, KeyRange, LeaseCounts, Range};
+use revstore_host::metrics::{
+    CONTENT_TYPE, Exposition,
+    prometheus::{self, Histogram, HistogramOpts, IntCounterVec, IntGaugeVec, Opts},
+};
 
-use super::{Facts, answer, health, process::Process};
+use super::{Facts, answer, health};
 use crate::{
     calls::{CODES, Calls, Method},
     version::{ETCD_CLUSTER_VERSION, ETCD_VERSION},
 };
-
-/// The version of the text format, and its alphabet.
-const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) async fn show(State(facts): State<Arc<Facts>>) -> Response {
     answer(
@@ -32,16 +29,15 @@ pub(super) async fn show(State(facts): State<Arc<Facts>>) -> Response {
 }
 
 fn render(facts: &Facts) -> prometheus::Result<String> {
-    let mut page = Page::default();
+    let mut page = Exposition::new();
     server(&mut page, facts)?;
     store(&mut page, facts)?;
     calls(&mut page, &facts.calls)?;
-    process(&mut page, &Process::read())?;
-    page.0.sort_by(|a, b| a.name().cmp(b.name()));
-    TextEncoder::new().encode_to_string(&page.0)
+    page.process()?;
+    page.encode()
 }
 
-fn server(page: &mut Page, facts: &Facts) -> prometheus::Result<()> {
+fn server(page: &mut Exposition, facts: &Facts) -> prometheus::Result<()> {
     let proposals = facts.services.raft_index();
     let (successes, failures) = facts.probes.counts();
     let minor_version = ETCD_CLUSTER_VERSION
@@ -52,14 +48,14 @@ fn server(page: &mut Page, facts: &Facts) -> prometheus::Result<()> {
     page.gauge("etcd_server_has_leader", "There is a leader: 1.", 1)?;
     page.gauge("etcd_server_is_leader", "This member leads: 1.", 1)?;
     page.gauge("etcd_server_is_learner", "This member only learns: 0.", 0)?;
-    page.label("etcd_server_id", "The member id.", "server_id", &id)?;
-    page.label(
+    page.info("etcd_server_id", "The member id.", "server_id", &id)?;
+    page.info(
         "etcd_server_version",
         "The version of etcd this server behaves like.",
         "server_version",
         ETCD_VERSION,
     )?;
-    page.label(
+    page.info(
         "etcd_cluster_version",
         "The version of the cluster.",
         "cluster_version",
@@ -74,12 +70,12 @@ fn server(page: &mut Page, facts: &Facts) -> prometheus::Result<()> {
     page.gauge(
         "etcd_server_proposals_committed_total",
         "The index of the last proposal.",
-        clamp(proposals),
+        proposals,
     )?;
     page.gauge(
         "etcd_server_proposals_applied_total",
         "The index of the last proposal.",
-        clamp(proposals),
+        proposals,
     )?;
     page.gauge(
         "etcd_server_proposals_pending",
@@ -99,7 +95,7 @@ fn server(page: &mut Page, facts: &Facts) -> prometheus::Result<()> {
     page.gauge(
         "etcd_server_quota_backend_bytes",
         "The size at which writes are refused; 0 for no limit.",
-        clamp(facts.quota_bytes.unwrap_or(0)),
+        facts.quota_bytes.unwrap_or(0),
     )?;
     page.counter(
         "etcd_server_health_success",
@@ -130,13 +126,13 @@ fn server(page: &mut Page, facts: &Facts) -> prometheus::Result<()> {
     Ok(())
 }
 
-fn store(page: &mut Page, facts: &Facts) -> prometheus::Result<()> {
+fn store(page: &mut Exposition, facts: &Facts) -> prometheus::Result<()> {
     let stats = facts.engine.stats();
     let tally = facts.services.tally();
     let calls = &facts.calls;
 
     let help = "Bytes of all kept versions.";
-    let bytes = clamp(stats.history_bytes);
+    let bytes = stats.history_bytes;
     page.gauge("etcd_mvcc_db_total_size_in_bytes", help, bytes)?;
     page.gauge("etcd_mvcc_db_total_size_in_use_in_bytes", help, bytes)?;
     for (name, path, in_txns) in [
@@ -171,7 +167,7 @@ fn store(page: &mut Page, facts: &Facts) -> prometheus::Result<()> {
     page.gauge(
         "etcd_debugging_mvcc_watch_stream_total",
         "Open watch streams.",
-        clamp(watch.started.saturating_sub(watch.handled.iter().sum())),
+        watch.started.saturating_sub(watch.handled.iter().sum()),
     )?;
     page.counter(
         "etcd_debugging_mvcc_events_total",
@@ -186,17 +182,17 @@ fn store(page: &mut Page, facts: &Facts) -> prometheus::Result<()> {
     page.gauge(
         "etcd_debugging_mvcc_keys_total",
         "Living keys.",
-        clamp(living_keys(&facts.engine)),
+        living_keys(&facts.engine),
     )?;
     page.gauge(
         "etcd_debugging_mvcc_watcher_total",
         "Watches.",
-        clamp(stats.watches as u64),
+        stats.watches,
     )?;
     page.gauge(
         "etcd_debugging_mvcc_slow_watcher_total",
         "Watches that are not caught up.",
-        clamp(stats.unsynced_watches as u64),
+        stats.unsynced_watches,
     )?;
     page.gauge(
         "etcd_debugging_mvcc_current_revision",
@@ -218,7 +214,7 @@ fn store(page: &mut Page, facts: &Facts) -> prometheus::Result<()> {
     leases(page, stats.lease_counts)
 }
 
-fn leases(page: &mut Page, counts: LeaseCounts) -> prometheus::Result<()> {
+fn leases(page: &mut Exposition, counts: LeaseCounts) -> prometheus::Result<()> {
     for (name, help, count) in [
         (
             "etcd_debugging_lease_granted_total",
@@ -248,7 +244,7 @@ fn living_keys(engine: &Engine) -> u64 {
     engine.range(&all).map_or(0, |found| found.count as u64)
 }
 
-fn calls(page: &mut Page, calls: &Calls) -> prometheus::Result<()> {
+fn calls(page: &mut Exposition, calls: &Calls) -> prometheus::Result<()> {
     const LABELS: [&str; 3] = ["grpc_type", "grpc_service", "grpc_method"];
     const WITH_CODE: [&str; 4] = ["grpc_type", "grpc_service", "grpc_method", "grpc_code"];
     let family = |name, help| IntCounterVec::new(Opts::new(name, help), &LABELS);
@@ -293,82 +289,4 @@ fn calls(page: &mut Page, calls: &Calls) -> prometheus::Result<()> {
         "Bytes of messages to clients.",
         sent,
     )
-}
-
-fn process(page: &mut Page, process: &Process) -> prometheus::Result<()> {
-    if let Some(seconds) = process.cpu_seconds {
-        let help = "Processor time used.";
-        let total = prometheus::Counter::new("process_cpu_seconds_total", help)?;
-        total.inc_by(seconds);
-        page.add(&total);
-    }
-    if let Some(seconds) = process.start_time_seconds {
-        let help = "When the process started, since 1970.";
-        let start = Gauge::new("process_start_time_seconds", help)?;
-        start.set(seconds);
-        page.add(&start);
-    }
-    for (name, help, value) in [
-        (
-            "process_resident_memory_bytes",
-            "Memory that is in use.",
-            process.resident_bytes,
-        ),
-        (
-            "process_virtual_memory_bytes",
-            "Memory that is reserved.",
-            process.virtual_bytes,
-        ),
-        (
-            "process_open_fds",
-            "Open file descriptors.",
-            process.open_files,
-        ),
-        (
-            "process_max_fds",
-            "File descriptors that may be open.",
-            process.open_files_max,
-        ),
-    ] {
-        if let Some(value) = value {
-            page.gauge(name, help, clamp(value))?;
-        }
-    }
-    Ok(())
-}
-
-/// The families of a page, in the order in which they were added.
-#[derive(Default)]
-struct Page(Vec<MetricFamily>);
-
-impl Page {
-    fn add(&mut self, metric: &impl Collector) {
-        self.0.extend(metric.collect());
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: i64) -> prometheus::Result<()> {
-        let gauge = IntGauge::new(name, help)?;
-        gauge.set(value);
-        self.add(&gauge);
-        Ok(())
-    }
-
-    fn counter(&mut self, name: &str, help: &str, value: u64) -> prometheus::Result<()> {
-        let counter = IntCounter::new(name, help)?;
-        counter.inc_by(value);
-        self.add(&counter);
-        Ok(())
-    }
-
-    /// A gauge that is always 1 and whose label is what it says.
-    fn label(&mut self, name: &str, help: &str, key: &str, value: &str) -> prometheus::Result<()> {
-        let gauge = IntGaugeVec::new(Opts::new(name, help), &[key])?;
-        gauge.get_metric_with_label_values(&[value])?.set(1);
-        self.add(&gauge);
-        Ok(())
-    }
-}
-
-fn clamp(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }

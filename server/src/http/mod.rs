@@ -5,7 +5,6 @@
 mod debug;
 mod health;
 mod metrics;
-mod process;
 
 use std::sync::{
     Arc,
@@ -29,11 +28,11 @@ use axum::{
 };
 use revstore_engine::Engine;
 use revstore_grpc::{CertifiedName, Gateway, Identity, Services};
+use serde_json::json;
 
 use crate::{
     calls::Calls,
     dispatch::Grpc,
-    json,
     version::{ETCD_CLUSTER_VERSION, ETCD_VERSION},
 };
 
@@ -154,9 +153,9 @@ async fn members(State(facts): State<Arc<Facts>>) -> Response {
     let mut answer = json_answer(format!(
         "[{{\"id\":{},\"peerURLs\":{},\"name\":{},\"clientURLs\":{}}}]\n",
         identity.member_id,
-        json::Texts(&identity.peer_urls),
-        json::Text(&identity.name),
-        json::Texts(&identity.client_urls),
+        json!(identity.peer_urls),
+        json!(identity.name),
+        json!(identity.client_urls),
     ));
     if let Ok(id) = HeaderValue::try_from(format!("{:x}", identity.cluster_id)) {
         let name = HeaderName::from_static("x-etcd-cluster-id");

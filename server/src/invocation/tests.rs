@@ -247,11 +247,10 @@ fn limits_that_nobody_sets() {
     check(
         "",
         |config| config.keepalive,
-        crate::Keepalive {
-            min_time: Duration::from_secs(5),
-            interval: Duration::from_secs(2 * 60 * 60),
-            timeout: Duration::from_secs(20),
-        },
+        crate::Keepalive::default()
+            .min_time(Duration::from_secs(5))
+            .interval(Duration::from_secs(2 * 60 * 60))
+            .timeout(Duration::from_secs(20)),
     );
     check("", |config| config.auth.token_ttl, Duration::from_secs(300));
 }
@@ -288,19 +287,15 @@ fn limits() {
         // LI-5 and LI-7.
         "--grpc-keepalive-min-time=1s --grpc-keepalive-interval=10s --grpc-keepalive-timeout=3s",
         |config| config.keepalive,
-        crate::Keepalive {
-            min_time: Duration::from_secs(1),
-            interval: Duration::from_secs(10),
-            timeout: Duration::from_secs(3),
-        },
+        crate::Keepalive::default()
+            .min_time(Duration::from_secs(1))
+            .interval(Duration::from_secs(10))
+            .timeout(Duration::from_secs(3)),
     );
     check(
         "--grpc-keepalive-min-time=0 --grpc-keepalive-interval=0",
         |config| config.keepalive,
-        crate::Keepalive {
-            min_time: Duration::from_secs(300),
-            ..crate::Keepalive::default()
-        },
+        crate::Keepalive::default().min_time(Duration::from_secs(300)),
     );
 }
 

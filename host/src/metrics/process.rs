@@ -1,15 +1,15 @@
-//! What the system knows about this process, for `process_*` metrics.
+//! Resources that this process uses, from `/proc`.
 //!
-//! Read from `/proc` by hand: a few numbers from three files, where a crate for it would bring four.
-//! On other systems there is nothing to read, and the metrics are left out.
+//! Read without a library: six numbers from four files and a directory, for which the `procfs` crate
+//! would bring four dependencies. On other systems all values are `None`.
 
 use std::{fs, time::Duration};
 
-/// Numbers about the process, as far as they are known.
+/// Resources of the process; `None` where the system does not report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Process {
     pub(super) cpu_seconds: Option<f64>,
-    /// Since 1970.
+    /// The start time, since 1970.
     pub(super) start_time_seconds: Option<f64>,
     pub(super) resident_bytes: Option<u64>,
     pub(super) virtual_bytes: Option<u64>,
@@ -17,11 +17,12 @@ pub(super) struct Process {
     pub(super) open_files_max: Option<u64>,
 }
 
-/// Clock ticks per second in `/proc`: 100 on every Linux that Rust runs on, whatever the kernel's
-/// own rate.
+/// Clock ticks per second in `/proc`: 100 on every Linux that Rust supports, independent of the
+/// kernel's timer frequency.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 impl Process {
+    /// Reads the current values.
     pub(super) fn read() -> Self {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -46,19 +47,20 @@ impl Process {
     }
 }
 
-/// Fields of `/proc/self/stat`, counted from 0 behind the name, which may hold anything but ends
-/// with the last parenthesis.
+// Fields of `/proc/self/stat`, counted from 0 after the name of the process. The name may contain
+// any character; it ends at the last parenthesis.
 const USER_TIME: usize = 11;
 const SYSTEM_TIME: usize = 12;
 const START_TIME: usize = 19;
 
+/// Returns a field of `/proc/self/stat` that counts clock ticks.
 fn ticks(stat: &str, field: usize) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks: f64 = fields.split_whitespace().nth(field)?.parse().ok()?;
     Duration::try_from_secs_f64(ticks / TICKS_PER_SECOND).ok()
 }
 
-/// The number behind a label at the start of a line.
+/// Returns the number after a label at the start of a line.
 fn number_after(text: &str, label: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(label))?;
     rest.split_whitespace().next()?.parse().ok()
@@ -69,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_found_behind_odd_names() {
+    fn fields_are_found_after_any_process_name() {
         let stat = "1 (a) b) S 0 0 0 0 -1 0 0 0 0 0 250 50 0 0 20 0 3 0 1000 0";
         assert_eq!(ticks(stat, USER_TIME), Some(Duration::from_millis(2_500)));
         assert_eq!(ticks(stat, SYSTEM_TIME), Some(Duration::from_millis(500)));
@@ -82,7 +84,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn this_process_is_known() {
+    fn values_of_this_process_are_read() {
         let process = Process::read();
         assert!(process.resident_bytes.unwrap() > 0);
         assert!(process.open_files.unwrap() > 2);

@@ -1,8 +1,5 @@
-//! The log: one JSON object a line, with etcd's keys `level`, `ts` and `msg` (FL-12).
-//!
-//! A handle that is passed to who has something to say, not a global: several servers in one
-//! process have a log each, and an embedded one is silent unless asked. Not `tracing`: a server in
-//! a test logs a dozen lines in its life, and none on the way of a request.
+//! Logs: one JSON object per line, in the shape of etcd's logger zap: `level`, `ts`, `msg`, then the
+//! fields (FL-12).
 
 use std::{
     fmt::{self, Write as _},
@@ -13,13 +10,26 @@ use std::{
     time::SystemTime,
 };
 
-use revstore_host::config::{LogLevel, LogOptions, LogOutput};
+use time::{
+    UtcDateTime,
+    format_description::well_known::{
+        Iso8601,
+        iso8601::{Config, EncodedConfig, TimePrecision},
+    },
+};
 
-use crate::{json, timestamp::Timestamp};
+use crate::config::{LogLevel, LogOptions, LogOutput};
+
+/// RFC 3339 with microseconds.
+const TIMESTAMP: EncodedConfig = Config::DEFAULT
+    .set_time_precision(TimePrecision::Second {
+        decimal_digits: std::num::NonZeroU8::new(6),
+    })
+    .encode();
 
 /// Where a server tells what happens. Clones write to the same places.
 #[derive(Clone, Debug)]
-pub(crate) struct Log {
+pub struct Log {
     level: LogLevel,
     outputs: Arc<[Output]>,
 }
@@ -33,11 +43,11 @@ enum Output {
 }
 
 /// A key and its value. All values are written as strings.
-pub(crate) type Field<'a> = (&'a str, &'a dyn fmt::Display);
+pub type Field<'a> = (&'a str, &'a dyn fmt::Display);
 
 impl Log {
     /// Opens the files of a configuration; fails with the one that cannot be opened.
-    pub(crate) fn open(config: &LogOptions) -> Result<Self, (PathBuf, io::Error)> {
+    pub fn open(config: &LogOptions) -> Result<Self, (PathBuf, io::Error)> {
         let outputs = config.outputs.iter().map(|output| match output {
             LogOutput::Stderr => Ok(Output::Stderr),
             LogOutput::Stdout => Ok(Output::Stdout),
@@ -55,7 +65,7 @@ impl Log {
     }
 
     /// A log that nobody reads.
-    pub(crate) fn silent() -> Self {
+    pub fn silent() -> Self {
         Self {
             level: LogLevel::Fatal,
             outputs: Arc::new([]),
@@ -63,22 +73,22 @@ impl Log {
     }
 
     /// For finding faults in the server.
-    pub(crate) fn debug(&self, message: &str, fields: &[Field<'_>]) {
+    pub fn debug(&self, message: &str, fields: &[Field<'_>]) {
         self.write(LogLevel::Debug, message, fields);
     }
 
     /// What happens.
-    pub(crate) fn info(&self, message: &str, fields: &[Field<'_>]) {
+    pub fn info(&self, message: &str, fields: &[Field<'_>]) {
         self.write(LogLevel::Info, message, fields);
     }
 
     /// What should not happen.
-    pub(crate) fn warn(&self, message: &str, fields: &[Field<'_>]) {
+    pub fn warn(&self, message: &str, fields: &[Field<'_>]) {
         self.write(LogLevel::Warn, message, fields);
     }
 
     /// What failed.
-    pub(crate) fn error(&self, message: &str, fields: &[Field<'_>]) {
+    pub fn error(&self, message: &str, fields: &[Field<'_>]) {
         self.write(LogLevel::Error, message, fields);
     }
 
@@ -102,16 +112,28 @@ fn line(time: SystemTime, level: LogLevel, message: &str, fields: &[Field<'_>]) 
     let mut line = format!(
         r#"{{"level":"{}","ts":"{}","msg":{}"#,
         name(level),
-        Timestamp::from(time),
-        json::Text(message)
+        timestamp(time),
+        serde_json::Value::from(message)
     );
     for (key, value) in fields {
         // Writing to a String cannot fail.
         let value = value.to_string();
-        let _ = write!(line, ",{}:{}", json::Text(key), json::Text(&value));
+        let _ = write!(
+            line,
+            ",{}:{}",
+            serde_json::Value::from(*key),
+            serde_json::Value::from(value)
+        );
     }
     line.push_str("}\n");
     line
+}
+
+/// Returns a time in UTC with microseconds; empty for a year that RFC 3339 cannot express.
+fn timestamp(time: SystemTime) -> String {
+    UtcDateTime::from(time)
+        .format(&Iso8601::<TIMESTAMP>)
+        .unwrap_or_default()
 }
 
 fn name(level: LogLevel) -> &'static str {
@@ -148,14 +170,30 @@ mod tests {
     fn fl_12_lines_below_the_level_are_left_out() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
-        let mut options = LogOptions::default();
-        options.level = LogLevel::Warn;
-        options.outputs = vec![LogOutput::File(path.clone())];
-        let log = Log::open(&options).unwrap();
+        let log = Log::open(
+            &LogOptions::new()
+                .level(LogLevel::Warn)
+                .outputs([LogOutput::File(path.clone())]),
+        )
+        .unwrap();
         log.info("left out", &[]);
         log.warn("written", &[]);
         let text = std::fs::read_to_string(path).unwrap();
         assert!(!text.contains("left out"), "{text}");
         assert!(text.ends_with("\"msg\":\"written\"}\n"), "{text}");
+    }
+
+    #[test]
+    fn timestamps_have_microseconds() {
+        let check = |microseconds, expected: &str| {
+            let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_micros(microseconds);
+            assert_eq!(timestamp(time), expected);
+        };
+        check(0, "1970-01-01T00:00:00.000000Z");
+        check(951_782_399_000_001, "2000-02-28T23:59:59.000001Z");
+        check(951_782_400_000_000, "2000-02-29T00:00:00.000000Z");
+        check(1_735_689_599_999_999, "2024-12-31T23:59:59.999999Z");
+        check(1_735_689_600_000_000, "2025-01-01T00:00:00.000000Z");
+        check(4_107_542_400_000_000, "2100-03-01T00:00:00.000000Z");
     }
 }

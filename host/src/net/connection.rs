@@ -1,0 +1,603 @@
+//! One connection: the TLS handshake, HTTP/1.1 or HTTP/2, and graceful shutdown.
+//!
+//! All settings that decide what a connection costs are made in [`Serving::http`].
+//!
+//! # How requests run
+//! An HTTP server usually spawns a task for each request of an HTTP/2 connection. That costs an
+//! allocation, an entry in the task lists of the runtime and, most of all, a system call whenever
+//! another thread is woken to help. Requests that take a microsecond or two run faster where they
+//! were read. A [`ConnectionDriver`] therefore works in rounds: it reads the bytes that have arrived,
+//! runs the requests in them, and writes all their responses with one system call. A request that
+//! has to wait is moved into a task of its own.
+
+use std::{
+    fmt,
+    future::Future,
+    io, mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+use http::{Request, Response};
+use http_body::Body;
+use hyper::{body::Incoming, rt::Executor, service::Service};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use parking_lot::Mutex;
+
+use crate::net::{
+    ping_limit::PingLimit,
+    tls::TlsAcceptor,
+    transport::{Transport, WriteBuffer},
+};
+
+/// The HTTP/2 window of a stream: the bytes that a client may send before the server has read any
+/// of them. Larger than most requests, so that they never wait for a window update.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+
+/// The HTTP/2 window of a connection, for all its streams together.
+const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+
+/// Streams that a client may open and reset before the server has accepted them. A client that
+/// cancels many watches at once is no attacker; hyper's default of 20 would close its connection.
+const PENDING_RESET_STREAMS_MAX: usize = 1_024;
+
+/// How long a TLS handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The first byte of every TLS connection: the record type `handshake`.
+const TLS_RECORD_HANDSHAKE: u8 = 22;
+
+/// Rounds that a connection takes before it yields to other tasks.
+const ROUNDS_MAX: usize = 16;
+
+/// HTTP settings of a listener's connections.
+///
+/// | setting | default |
+/// |---|---|
+/// | [`max_concurrent_streams`](Self::max_concurrent_streams) | no limit |
+/// | [`keepalive`](Self::keepalive) | see [`Keepalive`] |
+/// | [`http2_only`](Self::http2_only) | HTTP/1.1 and HTTP/2 on one port, told apart by the first bytes |
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HttpOptions {
+    max_concurrent_streams: Option<u32>,
+    keepalive: Keepalive,
+    http2_only: bool,
+}
+
+/// HTTP/2 keepalive: the pings of the server, and how often a client may ping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Keepalive {
+    /// The least time between two pings of a client. The connection of a client that pings more
+    /// often is closed with the GOAWAY code `ENHANCE_YOUR_CALM`. Default 5 s.
+    pub min_time: Duration,
+    /// The time without activity after which the server pings. Default 2 h.
+    pub interval: Duration,
+    /// The time that a client has to answer a ping before its connection is closed. Default 20 s.
+    pub timeout: Duration,
+}
+
+/// What a connection starts with, before HTTP.
+#[derive(Clone, Debug)]
+pub(crate) enum Security {
+    /// HTTP in the clear.
+    Plain,
+    /// A TLS handshake.
+    Tls(TlsAcceptor),
+    /// Nothing more: it is closed, because TLS is required and the server has no certificate.
+    Closed,
+}
+
+/// The identity that a client proved in its TLS handshake.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientIdentity {
+    /// The common name of the client's certificate, which is empty if the certificate has none.
+    /// `None` if there is no certificate, or the listener does not
+    /// [authenticate users](crate::config::ClientAuth::names_users) by it.
+    pub common_name: Option<String>,
+}
+
+/// Creates the HTTP service of each connection.
+///
+/// The types are known at compile time: a request passes no dynamic call on its way to the service.
+pub trait MakeService: Send + Sync + 'static {
+    /// The body of responses.
+    type Body: Body<Data: Send, Error: Into<BoxError>> + Send + 'static;
+    /// The future of a response.
+    type Future: Future<Output = Result<Response<Self::Body>, Self::Error>> + Send + 'static;
+    /// A failure that ends the connection.
+    type Error: Into<BoxError>;
+    /// The service of one connection.
+    type Service: Service<
+            Request<Incoming>,
+            Response = Response<Self::Body>,
+            Error = Self::Error,
+            Future = Self::Future,
+        > + Send;
+
+    /// Returns the service of a connection whose client is `client`.
+    fn make_service(&self, client: ClientIdentity) -> Self::Service;
+}
+
+/// An error of any type.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+impl HttpOptions {
+    /// Returns the defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how many streams an HTTP/2 connection may have open at a time; `None` for no limit. A
+    /// client waits with further ones.
+    #[must_use]
+    pub fn max_concurrent_streams(self, streams: Option<u32>) -> Self {
+        Self {
+            max_concurrent_streams: streams,
+            ..self
+        }
+    }
+
+    /// Sets the HTTP/2 keepalive.
+    #[must_use]
+    pub fn keepalive(self, keepalive: Keepalive) -> Self {
+        Self { keepalive, ..self }
+    }
+
+    /// Accepts HTTP/2 only.
+    #[must_use]
+    pub fn http2_only(self) -> Self {
+        Self {
+            http2_only: true,
+            ..self
+        }
+    }
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self {
+            min_time: Duration::from_secs(5),
+            interval: Duration::from_secs(7_200),
+            timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+impl Keepalive {
+    /// Sets [`min_time`](Self::min_time).
+    #[must_use]
+    pub fn min_time(self, min_time: Duration) -> Self {
+        Self { min_time, ..self }
+    }
+
+    /// Sets [`interval`](Self::interval).
+    #[must_use]
+    pub fn interval(self, interval: Duration) -> Self {
+        Self { interval, ..self }
+    }
+
+    /// Sets [`timeout`](Self::timeout).
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+}
+
+/// What the connections of a listener share.
+#[derive(Debug)]
+pub(crate) struct Serving<M> {
+    pub(crate) options: HttpOptions,
+    pub(crate) security: Security,
+    pub(crate) make_service: M,
+}
+
+impl<M> Serving<M> {
+    /// Returns the HTTP settings of one connection, whose requests run on `executor`.
+    fn http(&self, executor: RequestExecutor) -> auto::Builder<RequestExecutor> {
+        let HttpOptions {
+            max_concurrent_streams,
+            keepalive,
+            http2_only,
+        } = self.options;
+        let mut http = auto::Builder::new(executor);
+        http.http1().timer(TokioTimer::new());
+        http.http2()
+            .timer(TokioTimer::new())
+            // gRPC clients do not read a date header.
+            .auto_date_header(false)
+            // LI-7.
+            .keep_alive_interval(keepalive.interval)
+            .keep_alive_timeout(keepalive.timeout)
+            // LI-4: `None` removes the limit; hyper's default is 200.
+            .max_concurrent_streams(max_concurrent_streams)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_pending_accept_reset_streams(PENDING_RESET_STREAMS_MAX);
+        if http2_only { http.http2_only() } else { http }
+    }
+}
+
+/// Serves a connection until the client closes it or, after `shutdown` completes, until the requests
+/// in flight are answered. Dropping the future closes the connection.
+///
+/// # Errors
+/// The handshake or the connection failed. No other connection is affected.
+pub(crate) async fn serve<M: MakeService>(
+    transport: Transport,
+    serving: Arc<Serving<M>>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ConnectionError> {
+    let mut shutdown = pin!(shutdown);
+    let (transport, client) = match &serving.security {
+        Security::Plain => (transport, ClientIdentity::default()),
+        Security::Closed => return Ok(()),
+        Security::Tls(acceptor) => tokio::select! {
+            biased;
+            () = &mut shutdown => return Ok(()),
+            secured = handshake(transport, acceptor) => secured?,
+        },
+    };
+    let transport = PingLimit::new(transport, serving.options.keepalive.min_time);
+    let (write_buffer, executor) = (WriteBuffer::new(transport), RequestExecutor::default());
+    let http = serving.http(executor.clone());
+    let service = serving.make_service.make_service(client);
+    let io = TokioIo::new(write_buffer.transport());
+    let connection = pin!(http.serve_connection(io, service));
+    let mut driver = ConnectionDriver::new(connection, executor, write_buffer);
+    tokio::select! {
+        biased;
+        served = &mut driver => return served.map_err(ConnectionError::Http),
+        () = &mut shutdown => driver.connection().graceful_shutdown(),
+    }
+    driver.await.map_err(ConnectionError::Http)
+}
+
+/// A connection failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectionError {
+    #[error("TLS handshake: {0}")]
+    Handshake(io::Error),
+    #[error("the client did not start a TLS handshake")]
+    NotTls,
+    #[error("{0}")]
+    Http(BoxError),
+}
+
+/// Performs the TLS handshake.
+async fn handshake(
+    transport: Transport,
+    acceptor: &TlsAcceptor,
+) -> Result<(Transport, ClientIdentity), ConnectionError> {
+    let handshake = async {
+        if let Transport::Tcp(tcp) = &transport {
+            let mut first = [0];
+            let peeked = tcp.peek(&mut first).await;
+            // A connection that was closed is left to the acceptor, which reports it.
+            if peeked.map_err(ConnectionError::Handshake)? == 1 && first != [TLS_RECORD_HANDSHAKE] {
+                // HT-3: no reply, not even an alert. The bytes that arrived are read, because closing
+                // a socket with unread bytes resets the connection.
+                let _ = tcp.try_read(&mut [0; 4_096]);
+                return Err(ConnectionError::NotTls);
+            }
+        }
+        let accepted = acceptor.accept(transport).await;
+        accepted.map_err(ConnectionError::Handshake)
+    };
+    match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
+        Ok(accepted) => {
+            let stream = accepted?;
+            let client = acceptor.client(&stream);
+            Ok((Transport::Boxed(Box::new(stream)), client))
+        }
+        Err(_) => Err(ConnectionError::Handshake(io::ErrorKind::TimedOut.into())),
+    }
+}
+
+/// A request that is being answered.
+type RequestFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Collects the requests that hyper reads from a connection. The [`ConnectionDriver`] of the
+/// connection runs them.
+#[derive(Clone, Default)]
+struct RequestExecutor {
+    /// Requests that have not been polled yet. A leaf lock that only the task of the connection
+    /// takes; it exists because the handles are shared. The list is bounded by the requests in 128
+    /// reads from the socket, after which the runtime makes a task yield.
+    queued: Arc<Mutex<Vec<RequestFuture>>>,
+}
+
+impl RequestExecutor {
+    /// Polls each queued request once, and spawns those that have to wait. Returns whether there
+    /// were any.
+    fn run(&self, context: &mut Context<'_>) -> bool {
+        let queued = mem::take(&mut *self.queued.lock());
+        let any = !queued.is_empty();
+        for mut request in queued {
+            // A panic ends one request only, as it would in a task of its own: the future is dropped,
+            // which resets its stream, and nothing else looks at its state.
+            let polled = catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(context)));
+            if let Ok(Poll::Pending) = polled {
+                // The new task polls again and registers its own waker.
+                tokio::spawn(request);
+            }
+        }
+        any
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for RequestExecutor {
+    fn execute(&self, request: F) {
+        self.queued.lock().push(Box::pin(request));
+    }
+}
+
+impl fmt::Debug for RequestExecutor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestExecutor").finish_non_exhaustive()
+    }
+}
+
+/// A connection, the requests on it and its write buffer, as one future.
+#[derive(Debug)]
+struct ConnectionDriver<'a, C> {
+    connection: Pin<&'a mut C>,
+    executor: RequestExecutor,
+    write_buffer: WriteBuffer,
+    task: Arc<TaskWaker>,
+    waker: Waker,
+}
+
+impl<'a, C: Future> ConnectionDriver<'a, C> {
+    /// Drives `connection`, which writes into `write_buffer` and executes its requests on
+    /// `executor`.
+    fn new(
+        connection: Pin<&'a mut C>,
+        executor: RequestExecutor,
+        write_buffer: WriteBuffer,
+    ) -> Self {
+        let task = Arc::new(TaskWaker::default());
+        Self {
+            connection,
+            executor,
+            write_buffer,
+            waker: Waker::from(task.clone()),
+            task,
+        }
+    }
+
+    fn connection(&mut self) -> Pin<&mut C> {
+        self.connection.as_mut()
+    }
+}
+
+impl<C: Future> Future for ConnectionDriver<'_, C> {
+    type Output = C::Output;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<C::Output> {
+        let driver = self.get_mut();
+        driver.task.register(task.waker());
+        let mut context = Context::from_waker(&driver.waker);
+        for _ in 0..ROUNDS_MAX {
+            driver.task.start_round();
+            if let Poll::Ready(end) = driver.connection.as_mut().poll(&mut context) {
+                // The last bytes, if the connection has not closed the transport itself.
+                driver.write_buffer.flush(&mut context);
+                return Poll::Ready(end);
+            }
+            if driver.executor.run(&mut context) {
+                // The next round encodes their responses.
+                continue;
+            }
+            driver.write_buffer.flush(&mut context);
+            if driver.task.sleep() {
+                return Poll::Pending;
+            }
+        }
+        driver.write_buffer.flush(&mut context);
+        task.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// Wakes the task of a connection, unless it is running: most wake-ups come from requests that the
+/// task itself runs, and only start another round.
+#[derive(Debug, Default)]
+struct TaskWaker {
+    state: AtomicU8,
+    /// The waker of the task. A leaf lock: held to copy a waker, never while one is called.
+    task: Mutex<Option<Waker>>,
+}
+
+/// The task sleeps, or the runtime is about to poll it.
+const SLEEPING: u8 = 0;
+/// The task runs, and nothing has woken it in this round.
+const RUNNING: u8 = 1;
+/// The task was woken while it ran, and has to take another round.
+const WOKEN: u8 = 2;
+
+impl TaskWaker {
+    fn register(&self, waker: &Waker) {
+        let mut task = self.task.lock();
+        if !task.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *task = Some(waker.clone());
+        }
+    }
+
+    /// Forgets earlier wake-ups: the round that starts sees what they announced.
+    fn start_round(&self) {
+        // Acquire: pairs with the Release in `wake_by_ref`. The round sees everything that was done
+        // before a wake-up that is forgotten here.
+        self.state.swap(RUNNING, Ordering::Acquire);
+    }
+
+    /// Lets the task sleep and returns true, unless it was woken during this round.
+    fn sleep(&self) -> bool {
+        // Release: pairs with the Acquire in `wake_by_ref`, which then finds the waker. After a
+        // failure, `start_round` comes next and acquires.
+        self.state
+            .compare_exchange(RUNNING, SLEEPING, Ordering::Release, Ordering::Relaxed)
+            .is_ok()
+    }
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.state.swap(WOKEN, Ordering::AcqRel) == SLEEPING {
+            let task = self.task.lock().clone();
+            if let Some(task) = task {
+                task.wake();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::{pending, poll_fn, ready},
+        sync::atomic::AtomicUsize,
+    };
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Count {
+        fn get(&self) -> usize {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    fn write_buffer() -> WriteBuffer {
+        let (server, _client) = tokio::io::duplex(64);
+        let transport = Transport::Boxed(Box::new(server));
+        WriteBuffer::new(PingLimit::new(transport, Duration::ZERO))
+    }
+
+    /// Polls the driver of a connection once. The connection queues `requests` at its first poll;
+    /// the check is how often the connection is polled.
+    fn check_polls(requests: Vec<RequestFuture>, expected: usize) {
+        let executor = RequestExecutor::default();
+        let polls = AtomicUsize::new(0);
+        let mut requests = Some(requests);
+        let connection = pin!(poll_fn(|_| -> Poll<()> {
+            polls.fetch_add(1, Ordering::Relaxed);
+            for request in requests.take().into_iter().flatten() {
+                executor.execute(request);
+            }
+            Poll::Pending
+        }));
+        let wake_ups = Arc::new(Count::default());
+        let waker = Waker::from(wake_ups.clone());
+        let driver = pin!(ConnectionDriver::new(
+            connection,
+            executor.clone(),
+            write_buffer()
+        ));
+        assert!(driver.poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(polls.load(Ordering::Relaxed), expected);
+        assert_eq!(wake_ups.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_polled_again_after_its_requests() {
+        check_polls(Vec::new(), 1);
+        check_polls(vec![Box::pin(ready(())), Box::pin(ready(()))], 2);
+        // The second runs although the first panics.
+        let (done, seen) = oneshot::channel();
+        let second = async move { done.send(()).unwrap() };
+        check_polls(
+            vec![Box::pin(async { panic!("on purpose") }), Box::pin(second)],
+            2,
+        );
+        seen.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_request_that_waits_continues_in_a_task_of_its_own() {
+        let (start, started) = oneshot::channel::<()>();
+        let (done, seen) = oneshot::channel();
+        let waits = async move {
+            started.await.unwrap();
+            done.send(()).unwrap();
+        };
+        check_polls(vec![Box::pin(waits), Box::pin(pending())], 2);
+        start.send(()).unwrap();
+        seen.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_wake_up_wakes_a_sleeping_task_and_starts_a_round_of_a_running_one() {
+        let wake_ups = Arc::new(Count::default());
+        let waker = Waker::from(wake_ups.clone());
+        let mut context = Context::from_waker(&waker);
+        let (mut polls, mut inner) = (0, None);
+        let connection = pin!(poll_fn(|context: &mut Context<'_>| -> Poll<()> {
+            polls += 1;
+            inner = Some(context.waker().clone());
+            if polls == 1 {
+                context.waker().wake_by_ref();
+            }
+            Poll::Pending
+        }));
+        {
+            let mut driver = pin!(ConnectionDriver::new(
+                connection,
+                RequestExecutor::default(),
+                write_buffer()
+            ));
+            assert!(driver.as_mut().poll(&mut context).is_pending());
+            assert_eq!(wake_ups.get(), 0);
+            driver.waker.wake_by_ref();
+            driver.waker.wake_by_ref();
+            // Two wake-ups of a sleeping task wake it once.
+            assert_eq!(wake_ups.get(), 1);
+            assert!(driver.as_mut().poll(&mut context).is_pending());
+        }
+        assert_eq!(polls, 3);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_always_ready_yields_to_other_tasks() {
+        let wake_ups = Arc::new(Count::default());
+        let waker = Waker::from(wake_ups.clone());
+        let mut polls = 0;
+        let connection = pin!(poll_fn(|context: &mut Context<'_>| -> Poll<()> {
+            polls += 1;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }));
+        let driver = pin!(ConnectionDriver::new(
+            connection,
+            RequestExecutor::default(),
+            write_buffer()
+        ));
+        let polled = driver.poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        assert_eq!((polls, wake_ups.get()), (ROUNDS_MAX, 1));
+    }
+}

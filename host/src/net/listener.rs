@@ -1,0 +1,354 @@
+//! Listening sockets: binding them, accepting connections, and draining them on shutdown.
+//!
+//! Binding is synchronous and separate from serving, so that a program reports the first address it
+//! cannot bind before it starts anything else.
+
+use std::{
+    fmt, fs, io,
+    net::SocketAddr,
+    os::unix::fs::FileTypeExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    net::{TcpListener, UnixListener},
+    task::JoinSet,
+    time,
+};
+
+use crate::{
+    config::{ListenAddress, ListenUrl},
+    logging::Log,
+    net::{
+        HttpOptions, MakeService, TlsAcceptor,
+        connection::{self, Security, Serving},
+        transport::Transport,
+    },
+};
+
+/// How long a stopping [`Listener`] waits for requests in flight before it drops their connections.
+pub const GRACE_PERIOD: Duration = Duration::from_secs(1);
+
+/// The delay before the next `accept` after one that failed, for example because the process has no
+/// file descriptors left.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+
+/// The address that a [`Listener`] is bound to, with the port that the system chose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BoundAddress {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// The path of a Unix socket file.
+    Unix(PathBuf),
+}
+
+/// An address could not be bound.
+///
+/// The text is the one that Go programs print, because users search for it:
+/// `listen tcp 127.0.0.1:2379: bind: address already in use`.
+#[derive(Debug, thiserror::Error)]
+#[error("listen {address}: bind: {}", go_reason(source))]
+pub struct BindError {
+    address: GoAddress,
+    source: io::Error,
+}
+
+/// A bound socket. The system queues connections from the moment it is bound; they are accepted
+/// when [`serve`](Self::serve) runs.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    address: BoundAddress,
+    url: ListenUrl,
+}
+
+/// A bound socket that is not registered with a runtime yet.
+#[derive(Debug)]
+enum Socket {
+    Tcp(std::net::TcpListener),
+    Unix(std::os::unix::net::UnixListener, SocketFile),
+}
+
+/// A Unix socket file, which is removed when this value is dropped.
+#[derive(Debug)]
+struct SocketFile(PathBuf);
+
+impl Listener {
+    /// Binds the address of a URL. A socket file that an earlier process left behind is replaced.
+    ///
+    /// # Errors
+    /// The system refuses the address.
+    pub fn bind(url: &ListenUrl) -> Result<Self, BindError> {
+        Self::try_bind(url).map_err(|source| BindError {
+            address: GoAddress(url.address().clone()),
+            source,
+        })
+    }
+
+    fn try_bind(url: &ListenUrl) -> io::Result<Self> {
+        let (socket, address) = match url.address() {
+            ListenAddress::Tcp(address) => {
+                let socket = std::net::TcpListener::bind(address)?;
+                socket.set_nonblocking(true)?;
+                let address = BoundAddress::Tcp(socket.local_addr()?);
+                (Socket::Tcp(socket), address)
+            }
+            ListenAddress::Unix(path) => {
+                remove_stale_socket(path)?;
+                let socket = std::os::unix::net::UnixListener::bind(path)?;
+                let file = SocketFile(path.clone());
+                socket.set_nonblocking(true)?;
+                (Socket::Unix(socket, file), BoundAddress::Unix(path.clone()))
+            }
+        };
+        Ok(Self {
+            socket,
+            address,
+            url: url.clone(),
+        })
+    }
+
+    /// Returns the address that clients connect to.
+    pub fn address(&self) -> &BoundAddress {
+        &self.address
+    }
+
+    /// Returns whether connections start with a TLS handshake.
+    pub fn is_tls(&self) -> bool {
+        self.url.is_tls()
+    }
+
+    /// Returns the URL that clients connect to. With TLS it has the host of the configured URL, which
+    /// is the one in the certificate; otherwise it has the bound address.
+    pub fn endpoint(&self) -> String {
+        let scheme = self.url.url().scheme().as_str();
+        match &self.address {
+            BoundAddress::Unix(path) => format!("{scheme}:{}", path.display()),
+            BoundAddress::Tcp(address) => match self.url.url().host_and_port() {
+                Ok((host, _)) if self.is_tls() && !host.contains(':') => {
+                    format!("{scheme}://{host}:{}", address.port())
+                }
+                _ => format!("{scheme}://{address}"),
+            },
+        }
+    }
+
+    /// Accepts connections and serves each in a task of its own, until `shutdown` completes.
+    ///
+    /// Then the socket is closed, `on_closed` is called, idle connections are closed, and the
+    /// future completes when the requests in flight are answered, or drops their connections after
+    /// [`GRACE_PERIOD`].
+    ///
+    /// If the URL demands TLS, connections are handed to `tls`; without an acceptor they are closed at
+    /// once.
+    ///
+    /// `shutdown` is called once for the listener and once for each connection, and returns a
+    /// future that completes when the program shuts down.
+    ///
+    /// # Errors
+    /// The socket cannot be registered with the runtime.
+    pub async fn serve<M, S>(
+        self,
+        options: HttpOptions,
+        tls: Option<TlsAcceptor>,
+        make_service: M,
+        shutdown: impl Fn() -> S,
+        on_closed: impl FnOnce(),
+        log: Log,
+    ) -> io::Result<()>
+    where
+        M: MakeService,
+        S: Future<Output = ()> + Send + 'static,
+    {
+        let security = match tls {
+            _ if !self.is_tls() => Security::Plain,
+            Some(acceptor) => Security::Tls(acceptor),
+            None => Security::Closed,
+        };
+        let address = self.address;
+        let socket = AsyncSocket::new(self.socket)?;
+        let serving = Arc::new(Serving {
+            options,
+            security,
+            make_service,
+        });
+        let mut connections = JoinSet::new();
+        let mut stop = std::pin::pin!(shutdown());
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+                accepted = socket.accept() => match accepted {
+                    Ok(transport) => {
+                        let connection =
+                            connection::serve(transport, serving.clone(), shutdown());
+                        let log = log.clone();
+                        connections.spawn(async move {
+                            if let Err(error) = connection.await {
+                                log.debug("connection failed", &[("error", &error)]);
+                            }
+                        });
+                    }
+                    Err(error) => {
+                        log.warn("failed to accept a connection", &[("error", &error)]);
+                        time::sleep(ACCEPT_RETRY_DELAY).await;
+                    }
+                },
+            }
+        }
+        drop(socket);
+        on_closed();
+        let drained = async { while connections.join_next().await.is_some() {} };
+        if time::timeout(GRACE_PERIOD, drained).await.is_err() {
+            // The connections end when the set is dropped.
+            let count = connections.len();
+            log.warn(
+                "cutting connections off",
+                &[("address", &address), ("count", &count)],
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A socket that is registered with the runtime.
+enum AsyncSocket {
+    Tcp(TcpListener),
+    Unix {
+        listener: UnixListener,
+        /// Removed when the socket is closed.
+        _file: SocketFile,
+    },
+}
+
+impl AsyncSocket {
+    fn new(socket: Socket) -> io::Result<Self> {
+        Ok(match socket {
+            Socket::Tcp(socket) => Self::Tcp(TcpListener::from_std(socket)?),
+            Socket::Unix(socket, file) => Self::Unix {
+                listener: UnixListener::from_std(socket)?,
+                _file: file,
+            },
+        })
+    }
+
+    async fn accept(&self) -> io::Result<Transport> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                // Small responses must leave without delay. If the option cannot be set, they are
+                // only slower.
+                let _ = stream.set_nodelay(true);
+                Ok(Transport::Tcp(stream))
+            }
+            Self::Unix { listener, .. } => {
+                let (stream, _) = listener.accept().await?;
+                Ok(Transport::Boxed(Box::new(stream)))
+            }
+        }
+    }
+}
+
+/// Removes a socket file that a killed process left behind. A file of another kind is kept, and
+/// binding then fails.
+fn remove_stale_socket(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.file_type().is_socket() => fs::remove_file(path),
+        _ => Ok(()),
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // An error means that the file has been removed already.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl fmt::Display for BoundAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// An address with the name of its network in front, as in Go's errors.
+#[derive(Debug)]
+struct GoAddress(ListenAddress);
+
+impl fmt::Display for GoAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            ListenAddress::Tcp(address) => write!(f, "tcp {address}"),
+            ListenAddress::Unix(path) => write!(f, "unix {}", path.display()),
+        }
+    }
+}
+
+/// Returns the system's text for the common errors, without the error number that Rust adds.
+fn go_reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "address already in use".to_owned(),
+        io::ErrorKind::AddrNotAvailable => "cannot assign requested address".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::EndpointUrl;
+
+    fn url(text: &str) -> ListenUrl {
+        EndpointUrl::parse(text).unwrap().try_into().unwrap()
+    }
+
+    #[test]
+    fn fl_10_port_0_is_replaced_by_the_port_of_the_system() {
+        let listener = Listener::bind(&url("http://127.0.0.1:0")).unwrap();
+        let BoundAddress::Tcp(address) = listener.address() else {
+            panic!("{listener:?}");
+        };
+        assert_ne!(address.port(), 0);
+    }
+
+    #[test]
+    fn fl_9_a_port_in_use_is_reported_as_by_go() {
+        let first = Listener::bind(&url("http://127.0.0.1:0")).unwrap();
+        let second = Listener::bind(&url(&format!("http://{}", first.address()))).unwrap_err();
+        assert_eq!(
+            second.to_string(),
+            format!(
+                "listen tcp {}: bind: address already in use",
+                first.address()
+            )
+        );
+    }
+
+    #[test]
+    fn tl_3_a_stale_socket_file_is_replaced_and_other_files_are_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let url = url(&format!("unix://{}", path.display()));
+        std::mem::forget(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let listener = Listener::bind(&url).unwrap();
+        assert!(path.exists());
+        drop(listener);
+        assert!(!path.exists());
+
+        fs::write(&path, "data").unwrap();
+        let refused = Listener::bind(&url).unwrap_err().to_string();
+        assert!(
+            refused.ends_with("bind: address already in use"),
+            "{refused}"
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), "data");
+    }
+}

@@ -1,0 +1,470 @@
+//! Limits how often clients may send HTTP/2 pings (LI-5, LI-6): the keepalive enforcement policy of
+//! grpc-go.
+//!
+//! A connection with too many pings is closed with a GOAWAY frame: code `ENHANCE_YOUR_CALM`, debug
+//! data `too_many_pings`. The HTTP/2 library answers pings itself and does not report them, so this
+//! layer reads the frame headers that pass between the socket and the library. It neither changes nor
+//! copies their bytes.
+//!
+//! The rules are grpc-go's. A ping that follows the previous one within the minimum time is a strike;
+//! while no stream is open, the minimum is two hours. The first ping after the server has sent headers
+//! or data is always accepted and resets the strikes, because clients use such pings to estimate the
+//! bandwidth.
+
+use std::{
+    collections::HashSet,
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Instant,
+};
+
+/// Strikes after which the connection is still kept.
+const STRIKES_MAX: u32 = 2;
+
+/// The least time between two pings of a client without an open stream.
+const IDLE_MIN_TIME: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// The first bytes of an HTTP/2 client.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The length of a frame header.
+const HEADER_BYTES: usize = 9;
+
+// Frame types.
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+
+/// The flag on the last frame that one side sends on a stream.
+const END_STREAM: u8 = 1;
+
+/// The flag on the response to a ping.
+const ACK: u8 = 1;
+
+/// The error code and the debug data of the GOAWAY frame, which clients recognize.
+const ENHANCE_YOUR_CALM: u32 = 11;
+const TOO_MANY_PINGS: [u8; 14] = *b"too_many_pings";
+
+/// The length of the payload of the GOAWAY frame: last stream, error code, debug data.
+const GOAWAY_PAYLOAD_BYTES: u8 = 4 + 4 + 14;
+
+/// A transport that is closed with GOAWAY when the client sends too many pings.
+#[derive(Debug)]
+pub(crate) struct PingLimit<T> {
+    transport: T,
+    protocol: Protocol,
+    received: FrameParser,
+    sent: FrameParser,
+    pings: PingCounter,
+    /// The bytes of the GOAWAY frame that are still to be written. `None` while the client keeps the
+    /// limit.
+    goaway: Option<Vec<u8>>,
+}
+
+/// The protocol that the client speaks.
+#[derive(Debug)]
+enum Protocol {
+    /// HTTP/2 if these last bytes of the preface follow.
+    Unknown(&'static [u8]),
+    Http2,
+    /// A protocol without pings.
+    Other,
+}
+
+impl<T> PingLimit<T> {
+    /// Allows one ping per `min_time` while the client has a stream open.
+    pub(crate) fn new(transport: T, min_time: Duration) -> Self {
+        Self {
+            transport,
+            protocol: Protocol::Unknown(PREFACE),
+            received: FrameParser::default(),
+            sent: FrameParser::default(),
+            pings: PingCounter::new(min_time),
+            goaway: None,
+        }
+    }
+
+    fn inspect_received(&mut self, mut bytes: &[u8]) {
+        if let Protocol::Unknown(missing) = self.protocol {
+            let length = missing.len().min(bytes.len());
+            let (seen, rest) = bytes.split_at(length);
+            bytes = rest;
+            self.protocol = match missing.strip_prefix(seen) {
+                None => Protocol::Other,
+                Some([]) => Protocol::Http2,
+                Some(missing) => Protocol::Unknown(missing),
+            };
+        }
+        if !matches!(self.protocol, Protocol::Http2) || self.goaway.is_some() {
+            return;
+        }
+        let (pings, mut too_many) = (&mut self.pings, false);
+        self.received
+            .parse(bytes, |header| too_many |= pings.received(header));
+        if too_many {
+            self.goaway = Some(self.pings.goaway());
+        }
+    }
+
+    fn inspect_sent(&mut self, bytes: &[u8]) {
+        if matches!(self.protocol, Protocol::Http2) {
+            let pings = &mut self.pings;
+            self.sent.parse(bytes, |header| pings.sent(header));
+        }
+    }
+}
+
+impl<T: AsyncWrite + Unpin> PingLimit<T> {
+    /// Writes the GOAWAY frame and closes the transport. The error that it returns ends the
+    /// connection.
+    fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        let transport = &mut self.transport;
+        while let Some(rest) = self.goaway.as_mut().filter(|rest| !rest.is_empty()) {
+            match ready!(Pin::new(&mut *transport).poll_write(context, rest)) {
+                Ok(0) => return Poll::Ready(io::ErrorKind::WriteZero.into()),
+                Ok(written) => drop(rest.drain(..written)),
+                Err(error) => return Poll::Ready(error),
+            }
+        }
+        let closed = ready!(Pin::new(transport).poll_shutdown(context));
+        Poll::Ready(
+            closed.err().unwrap_or_else(|| {
+                io::Error::new(io::ErrorKind::ConnectionAborted, "too many pings")
+            }),
+        )
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for PingLimit<T> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut this.transport).poll_read(context, buffer))?;
+        this.inspect_received(&buffer.filled()[before..]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for PingLimit<T> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.goaway.is_some() {
+            // The GOAWAY frame can only follow a complete frame.
+            let rest = this.sent.rest();
+            if rest == 0 {
+                return this.poll_close(context).map(Err);
+            }
+            data = &data[..data.len().min(rest)];
+        }
+        let written = ready!(Pin::new(&mut this.transport).poll_write(context, data))?;
+        this.inspect_sent(&data[..written]);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.goaway.is_some() {
+            let first = slices.iter().find(|slice| !slice.is_empty());
+            return self.poll_write(context, first.map_or(&[], |slice| slice));
+        }
+        let this = self.get_mut();
+        let written = ready!(Pin::new(&mut this.transport).poll_write_vectored(context, slices))?;
+        let mut left = written;
+        for slice in slices {
+            let taken = slice.len().min(left);
+            this.inspect_sent(&slice[..taken]);
+            left -= taken;
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.transport.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().transport).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().transport).poll_shutdown(context)
+    }
+}
+
+/// The position of one direction of a connection in its sequence of frames.
+#[derive(Debug, Default)]
+struct FrameParser {
+    header: [u8; HEADER_BYTES],
+    /// Bytes of `header` that have arrived.
+    header_length: usize,
+    /// Bytes of the current frame's payload that are still to come.
+    payload: usize,
+}
+
+/// The parts of a frame header that the ping limit needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FrameHeader {
+    kind: u8,
+    flags: u8,
+    stream: u32,
+}
+
+impl FrameParser {
+    /// Advances over `bytes` and calls `on_header` with each frame header that they complete.
+    fn parse(&mut self, mut bytes: &[u8], mut on_header: impl FnMut(FrameHeader)) {
+        while !bytes.is_empty() {
+            let skipped = self.payload.min(bytes.len());
+            self.payload -= skipped;
+            bytes = &bytes[skipped..];
+            let taken = bytes.len().min(HEADER_BYTES - self.header_length);
+            let (header, rest) = bytes.split_at(taken);
+            self.header[self.header_length..][..taken].copy_from_slice(header);
+            self.header_length += taken;
+            bytes = rest;
+            if self.header_length == HEADER_BYTES {
+                let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = self.header;
+                self.payload = u32::from_be_bytes([0, l0, l1, l2]) as usize;
+                self.header_length = 0;
+                // The highest bit of the stream id is reserved.
+                let stream = u32::from_be_bytes([s0, s1, s2, s3]) & (u32::MAX >> 1);
+                on_header(FrameHeader {
+                    kind,
+                    flags,
+                    stream,
+                });
+            }
+        }
+    }
+
+    /// Returns the number of bytes, as far as it is known, until the next frame begins.
+    fn rest(&self) -> usize {
+        match self.header_length {
+            0 => self.payload,
+            taken => HEADER_BYTES - taken,
+        }
+    }
+}
+
+/// Counts the pings of a client that came too soon.
+#[derive(Debug)]
+struct PingCounter {
+    min_time: Duration,
+    /// When the last ping was received.
+    last: Option<Instant>,
+    strikes: u32,
+    /// Whether the server has sent headers or data since the last ping.
+    responded: bool,
+    /// The open streams: neither side has ended them.
+    streams: HashSet<u32>,
+    last_stream: u32,
+}
+
+impl PingCounter {
+    fn new(min_time: Duration) -> Self {
+        Self {
+            min_time,
+            last: None,
+            strikes: 0,
+            responded: false,
+            streams: HashSet::new(),
+            last_stream: 0,
+        }
+    }
+
+    /// Records a frame of the client. Returns true if there were too many pings.
+    fn received(&mut self, header: FrameHeader) -> bool {
+        match header.kind {
+            HEADERS if header.stream > self.last_stream => {
+                self.last_stream = header.stream;
+                self.streams.insert(header.stream);
+            }
+            RST_STREAM => {
+                self.streams.remove(&header.stream);
+            }
+            PING if header.flags & ACK == 0 => return self.received_ping(Instant::now()),
+            _ => {}
+        }
+        false
+    }
+
+    /// Records a frame of the server.
+    fn sent(&mut self, header: FrameHeader) {
+        let of_stream = matches!(header.kind, DATA | HEADERS);
+        self.responded |= of_stream;
+        if header.kind == RST_STREAM || of_stream && header.flags & END_STREAM != 0 {
+            self.streams.remove(&header.stream);
+        }
+    }
+
+    /// Records a ping. Returns true if there were too many.
+    fn received_ping(&mut self, now: Instant) -> bool {
+        let previous = self.last.replace(now);
+        if std::mem::take(&mut self.responded) {
+            self.strikes = 0;
+            return false;
+        }
+        let min_time = if self.streams.is_empty() {
+            IDLE_MIN_TIME
+        } else {
+            self.min_time
+        };
+        let too_soon = previous.is_some_and(|previous| now.duration_since(previous) < min_time);
+        self.strikes += u32::from(too_soon);
+        self.strikes > STRIKES_MAX
+    }
+
+    /// Returns the GOAWAY frame.
+    fn goaway(&self) -> Vec<u8> {
+        let mut frame = vec![0, 0, GOAWAY_PAYLOAD_BYTES, GOAWAY, 0, 0, 0, 0, 0];
+        frame.extend(self.last_stream.to_be_bytes());
+        frame.extend(ENHANCE_YOUR_CALM.to_be_bytes());
+        frame.extend(TOO_MANY_PINGS);
+        frame
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn header(kind: u8, flags: u8, stream: u32) -> FrameHeader {
+        FrameHeader {
+            kind,
+            flags,
+            stream,
+        }
+    }
+
+    /// Sends pings at equal distances. Returns the index of the ping that exceeds the limit.
+    fn limit_reached(pings: &mut PingCounter, distance: Duration, times: u32) -> Option<u32> {
+        let start = Instant::now();
+        (0..times).find(|time| pings.received_ping(start + distance * *time))
+    }
+
+    #[test]
+    fn li_5_pings_with_an_open_stream_keep_the_minimum_time() {
+        let open = || {
+            let mut pings = PingCounter::new(5 * SECOND);
+            pings.received(header(HEADERS, 0, 1));
+            pings
+        };
+        assert_eq!(limit_reached(&mut open(), SECOND, 9), Some(3));
+        assert_eq!(limit_reached(&mut open(), 5 * SECOND, 9), None);
+    }
+
+    #[test]
+    fn li_5_pings_without_an_open_stream_keep_two_hours() {
+        let mut pings = PingCounter::new(5 * SECOND);
+        assert_eq!(limit_reached(&mut pings, 60 * SECOND, 9), Some(3));
+        assert_eq!(
+            limit_reached(&mut PingCounter::new(SECOND), IDLE_MIN_TIME, 9),
+            None
+        );
+        // A stream is closed when the server has ended it, or either side has reset it.
+        let mut pings = PingCounter::new(SECOND);
+        for stream in [1, 3, 5, 7] {
+            pings.received(header(HEADERS, END_STREAM, stream));
+        }
+        pings.sent(header(HEADERS, END_STREAM, 1));
+        pings.sent(header(DATA, END_STREAM, 3));
+        pings.sent(header(RST_STREAM, 0, 5));
+        assert_eq!(pings.streams.len(), 1);
+        pings.received(header(RST_STREAM, 0, 7));
+        // The first ping is accepted because of the responses.
+        assert_eq!(limit_reached(&mut pings, 60 * SECOND, 9), Some(3));
+    }
+
+    #[test]
+    fn li_5_pings_after_responses_do_not_count() {
+        let mut pings = PingCounter::new(5 * SECOND);
+        pings.received(header(HEADERS, 0, 1));
+        for _ in 0..100 {
+            assert!(!pings.received(header(PING, 0, 0)));
+            assert!(!pings.received(header(PING, 0, 0)));
+            assert!(!pings.received(header(PING, ACK, 0)));
+            pings.sent(header(DATA, 0, 1));
+        }
+    }
+
+    #[test]
+    fn frames_are_parsed_from_pieces_of_any_size() {
+        let bytes = [
+            &[0, 0, 0, 4, 0, 0, 0, 0, 0][..],
+            &[0, 0, 3, DATA, END_STREAM, 0x80, 0, 0, 1],
+            b"abc",
+            &[0, 0, 8, PING, ACK, 0, 0, 0, 0],
+            b"12345678",
+        ]
+        .concat();
+        let expected = [
+            header(4, 0, 0),
+            header(DATA, END_STREAM, 1),
+            header(PING, ACK, 0),
+        ];
+        for size in 1..=bytes.len() {
+            let (mut frames, mut headers) = (FrameParser::default(), Vec::new());
+            for piece in bytes.chunks(size) {
+                frames.parse(piece, |header| headers.push(header));
+            }
+            assert_eq!(headers, expected, "in pieces of {size}");
+            assert_eq!(frames.rest(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn goaway_follows_a_complete_frame_and_is_the_last_one() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let (mut client, server) = tokio::io::duplex(64 * 1024);
+        let mut server = PingLimit::new(server, SECOND);
+        let ping = [&[0, 0, 8, PING, 0, 0, 0, 0, 0][..], b"12345678"].concat();
+        client.write_all(PREFACE).await.unwrap();
+        let mut read = vec![0; PREFACE.len() + 4 * ping.len()];
+        server.read_exact(&mut read[..PREFACE.len()]).await.unwrap();
+        // Half of a frame has been written when the last ping arrives.
+        let data = [&[0, 0, 6, 4, 0, 0, 0, 0, 0][..], b"abcdef"].concat();
+        server.write_all(&data[..11]).await.unwrap();
+        client.write_all(&ping.repeat(4)).await.unwrap();
+        server.read_exact(&mut read[PREFACE.len()..]).await.unwrap();
+        let more = [&data[11..], &data].concat();
+        let refused = server.write_all(&more).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionAborted);
+        let mut written = Vec::new();
+        client.read_to_end(&mut written).await.unwrap();
+        let goaway = PingCounter::new(SECOND).goaway();
+        assert_eq!(written, [data, goaway].concat());
+    }
+
+    #[tokio::test]
+    async fn what_is_not_http_2_passes() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let (mut client, server) = tokio::io::duplex(1024);
+        let mut server = PingLimit::new(server, SECOND);
+        client.write_all(b"PRINT /health").await.unwrap();
+        let mut read = [0; 13];
+        server.read_exact(&mut read).await.unwrap();
+        assert!(matches!(server.protocol, Protocol::Other));
+        server.write_all(&[0; 100]).await.unwrap();
+        assert_eq!(server.sent.rest(), 0);
+    }
+}

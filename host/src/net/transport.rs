@@ -1,0 +1,406 @@
+//! The byte stream under HTTP, and the buffer that gathers writes to it.
+//!
+//! The HTTP/2 library writes each frame of more than a few hundred bytes as soon as it is encoded,
+//! with a system call. Most of the cost of a write is the same for a small frame and for a hundred of
+//! them. A [`WriteBuffer`] copies small frames together and writes them when the connection has
+//! nothing more to encode. Large frames, of which a page of a large response has many, are written at
+//! once and without a copy.
+
+use std::{
+    fmt,
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+use crate::net::ping_limit::PingLimit;
+
+/// Bytes that a write buffer holds before it is written in the middle of a round.
+const BUFFERED_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes from which a write is not copied: a frame that is nearly full. A copy of so many bytes costs
+/// more than another system call.
+const DIRECT_BYTES_MIN: usize = 12 * 1024;
+
+/// Slices of one direct write: the buffered bytes, and usually the header and payload of one frame.
+const DIRECT_SLICES_MAX: usize = 8;
+
+/// The capacity that an empty write buffer keeps, unless the last write was larger.
+const IDLE_CAPACITY_MAX: usize = 16 * 1024;
+
+/// Both directions of a connection.
+///
+/// One type for all kinds, so that HTTP is compiled once. Plain TCP, which benchmarks measure, costs
+/// a branch; Unix sockets and TLS cost a dynamic call.
+#[derive(Debug)]
+pub(crate) enum Transport {
+    Tcp(TcpStream),
+    Boxed(Box<dyn Duplex>),
+}
+
+/// A byte stream in both directions.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin> Duplex for T {}
+
+impl AsyncRead for Transport {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_read(context, buffer),
+            Self::Boxed(boxed) => Pin::new(boxed).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_write(context, data),
+            Self::Boxed(boxed) => Pin::new(boxed).poll_write(context, data),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(context, slices),
+            Self::Boxed(boxed) => Pin::new(boxed).poll_write_vectored(context, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Tcp(tcp) => tcp.is_write_vectored(),
+            Self::Boxed(boxed) => boxed.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_flush(context),
+            Self::Boxed(boxed) => Pin::new(boxed).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(context),
+            Self::Boxed(boxed) => Pin::new(boxed).poll_shutdown(context),
+        }
+    }
+}
+
+/// A transport whose writes are buffered until [`WriteBuffer::flush`].
+#[derive(Debug)]
+pub(crate) struct BufferedTransport(WriteBuffer);
+
+/// The write buffer of a connection: the handle that flushes what was written to the
+/// [`BufferedTransport`].
+#[derive(Clone, Debug)]
+pub(crate) struct WriteBuffer {
+    /// A leaf lock that only the task of the connection takes, so it is never contended.
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    transport: PingLimit<Transport>,
+    buffered: Vec<u8>,
+    /// Bytes at the front of `buffered` that are written already.
+    written: usize,
+    /// Whether the transport itself may hold bytes that it has not passed on, as TLS does.
+    needs_flush: bool,
+    /// The failure of a flush, until a read or write reports it.
+    failure: Option<io::Error>,
+}
+
+impl WriteBuffer {
+    /// Creates a write buffer in front of a transport.
+    pub(crate) fn new(transport: PingLimit<Transport>) -> Self {
+        let inner = Inner {
+            transport,
+            buffered: Vec::new(),
+            written: 0,
+            needs_flush: false,
+            failure: None,
+        };
+        Self {
+            inner: Arc::new(Mutex::new(inner)),
+        }
+    }
+
+    /// Returns the transport that writes into this buffer.
+    pub(crate) fn transport(&self) -> BufferedTransport {
+        BufferedTransport(self.clone())
+    }
+
+    /// Writes the buffered bytes as far as the transport takes them; the task is woken to write the
+    /// rest. After a failure the task is woken, and the next read or write returns the error.
+    pub(crate) fn flush(&self, context: &mut Context<'_>) {
+        let mut inner = self.inner.lock();
+        if let Poll::Ready(Err(failure)) = inner.poll_flush(context) {
+            inner.failure = Some(failure);
+            context.waker().wake_by_ref();
+        }
+    }
+}
+
+impl Inner {
+    fn check_failure(&mut self) -> io::Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Writes the buffered bytes and flushes the transport.
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.buffered.is_empty() {
+            ready!(self.poll_write_buffered(context))?;
+        }
+        if self.needs_flush {
+            ready!(Pin::new(&mut self.transport).poll_flush(context))?;
+            self.needs_flush = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes the buffered bytes to the transport.
+    fn poll_write_buffered(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.needs_flush = true;
+        while self.written < self.buffered.len() {
+            let transport = Pin::new(&mut self.transport);
+            let count = ready!(transport.poll_write(context, &self.buffered[self.written..]))?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.written += count;
+        }
+        let was_small = self.written <= IDLE_CAPACITY_MAX;
+        self.written = 0;
+        self.buffered.clear();
+        if was_small {
+            self.buffered.shrink_to(IDLE_CAPACITY_MAX);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes the buffered bytes and then the slices, without copying them. Returns how many bytes of
+    /// the slices were written.
+    fn poll_write_direct(
+        &mut self,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.needs_flush = true;
+        loop {
+            let mut all = [IoSlice::new(&[]); DIRECT_SLICES_MAX];
+            all[0] = IoSlice::new(&self.buffered[self.written..]);
+            let used = slices.len().min(DIRECT_SLICES_MAX - 1);
+            all[1..=used].copy_from_slice(&slices[..used]);
+            let buffered = all[0].len();
+            let transport = Pin::new(&mut self.transport);
+            let count = ready!(transport.poll_write_vectored(context, &all[..=used]))?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            if count < buffered {
+                self.written += count;
+                continue;
+            }
+            self.written = 0;
+            self.buffered.clear();
+            if count > buffered {
+                return Poll::Ready(Ok(count - buffered));
+            }
+        }
+    }
+
+    /// Buffers the slices, or writes them directly if they are large.
+    fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.check_failure()?;
+        let bytes = slices.iter().map(|slice| slice.len()).sum::<usize>();
+        if bytes >= DIRECT_BYTES_MIN {
+            return self.poll_write_direct(context, slices);
+        }
+        if self.buffered.len() + bytes > BUFFERED_BYTES_MAX {
+            ready!(self.poll_write_buffered(context))?;
+        }
+        for slice in slices {
+            self.buffered.extend_from_slice(slice);
+        }
+        Poll::Ready(Ok(bytes))
+    }
+}
+
+impl AsyncRead for BufferedTransport {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut inner = self.0.inner.lock();
+        inner.check_failure()?;
+        Pin::new(&mut inner.transport).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for BufferedTransport {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(data)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.0.inner.lock().poll_write(context, slices)
+    }
+
+    /// Lets the HTTP library pass its slices as they are, which avoids a copy.
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// Does nothing: the connection's driver calls [`WriteBuffer::flush`].
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut inner = self.0.inner.lock();
+        inner.check_failure()?;
+        ready!(inner.poll_flush(context))?;
+        Pin::new(&mut inner.transport).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::poll_fn, task::Waker, time::Duration};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+    use super::*;
+
+    fn pair(bytes_max: usize) -> (WriteBuffer, BufferedTransport, DuplexStream) {
+        let (server, client) = tokio::io::duplex(bytes_max);
+        let server = Transport::Boxed(Box::new(server));
+        let buffer = WriteBuffer::new(PingLimit::new(server, Duration::ZERO));
+        let transport = buffer.transport();
+        (buffer, transport, client)
+    }
+
+    #[tokio::test]
+    async fn buffered_writes_leave_together() {
+        let (buffer, mut transport, mut client) = pair(1024);
+        transport.write_all(b"one ").await.unwrap();
+        transport.flush().await.unwrap();
+        transport.write_all(b"two").await.unwrap();
+        let mut bytes = [0; 16];
+        let mut context = Context::from_waker(Waker::noop());
+        let early = Pin::new(&mut client).poll_read(&mut context, &mut ReadBuf::new(&mut bytes));
+        assert!(early.is_pending());
+        buffer.flush(&mut context);
+        let read = client.read(&mut bytes).await.unwrap();
+        assert_eq!(&bytes[..read], b"one two");
+    }
+
+    #[tokio::test]
+    async fn bytes_for_a_slow_client_are_bounded_and_arrive_in_order() {
+        let (buffer, mut transport, mut client) = pair(1000);
+        let data: Vec<u8> = (0..300_000_u32)
+            .map(|number| number.to_le_bytes()[1])
+            .collect();
+        let expected = data.clone();
+        let writing = tokio::spawn(async move {
+            for chunk in data.chunks(10_000) {
+                transport.write_all(chunk).await.unwrap();
+                assert!(transport.0.inner.lock().buffered.len() <= BUFFERED_BYTES_MAX);
+            }
+            transport
+                .write_all(&data[..=BUFFERED_BYTES_MAX])
+                .await
+                .unwrap();
+            transport.write_all(b"end").await.unwrap();
+            transport.shutdown().await.unwrap();
+        });
+        let mut read = Vec::new();
+        client.read_to_end(&mut read).await.unwrap();
+        writing.await.unwrap();
+        assert!(read[..expected.len()] == expected);
+        let rest = &read[expected.len()..];
+        assert!(rest == [&expected[..=BUFFERED_BYTES_MAX], b"end"].concat());
+        assert!(buffer.inner.lock().buffered.capacity() <= IDLE_CAPACITY_MAX);
+    }
+
+    #[tokio::test]
+    async fn a_transport_with_a_buffer_of_its_own_is_flushed() {
+        // As TLS does, this transport accepts more bytes than the client has room for.
+        let (server, mut client) = tokio::io::duplex(1000);
+        let server = tokio::io::BufWriter::with_capacity(BUFFERED_BYTES_MAX, server);
+        let buffer = WriteBuffer::new(PingLimit::new(
+            Transport::Boxed(Box::new(server)),
+            Duration::ZERO,
+        ));
+        let mut transport = buffer.transport();
+        transport.write_all(b"small").await.unwrap();
+        transport.write_all(&[7; DIRECT_BYTES_MIN]).await.unwrap();
+        // `flush` alone writes everything when it is called at each wake-up.
+        let mut read = Vec::new();
+        let sending = poll_fn(|context| -> Poll<()> {
+            buffer.flush(context);
+            Poll::Pending
+        });
+        let reading = async {
+            let mut piece = [0; 100];
+            while read.len() < 5 + DIRECT_BYTES_MIN {
+                let count = client.read(&mut piece).await.unwrap();
+                read.extend_from_slice(&piece[..count]);
+            }
+        };
+        tokio::select! {
+            () = sending => unreachable!(),
+            () = reading => {}
+        }
+        assert!(read == [&b"small"[..], &[7; DIRECT_BYTES_MIN]].concat());
+    }
+
+    #[tokio::test]
+    async fn a_failed_flush_is_reported_by_the_next_read() {
+        let (buffer, mut transport, client) = pair(1000);
+        transport.write_all(b"lost").await.unwrap();
+        drop(client);
+        poll_fn(|context| {
+            buffer.flush(context);
+            Poll::Ready(())
+        })
+        .await;
+        let failure = transport.read(&mut [0; 8]).await.unwrap_err();
+        assert_eq!(failure.kind(), io::ErrorKind::BrokenPipe);
+    }
+}
