@@ -8,13 +8,14 @@ use crate::compaction::Compaction;
 use crate::error::{CompactError, LeaseError, PutError, ReadError, TxnError, WatchError};
 use crate::history::{KeyValue, LeaseId};
 use crate::key::KeyRange;
-use crate::lease::{LeaseCounts, LeaseGrant, LeaseStatus};
+use crate::lease::{self, LeaseCounts, LeaseGrant, LeaseStatus};
 use crate::options::EngineBuilder;
 use crate::read::{Range, RangeResult};
 use crate::revision::Revision;
+use crate::schedule;
 use crate::store::Store;
 use crate::sync::Arc;
-use crate::txn::{DeleteResult, Put, PutResult, Txn, TxnResult};
+use crate::txn::{self, DeleteResult, Put, PutResult, Txn, TxnResult};
 use crate::watch::{WatchOptions, WatchStream, Watcher};
 
 /// A revision-ordered store of keys in memory. Clones are handles on the same store.
@@ -100,7 +101,7 @@ impl Engine {
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<KeyValue> {
         // What is found was the newest at that moment, whatever was compacted since (I7).
         let now = self.store.current.load().end();
-        self.store.get(key.as_ref(), now).or_else(|| {
+        self.store.index.read(key.as_ref(), now).or_else(|| {
             // Absent then, or overtaken by a compaction that took the version of that moment.
             let range = Range::of(KeyRange::One(Bytes::copy_from_slice(key.as_ref())));
             self.store.range(&range).ok()?.kvs.pop()
@@ -158,12 +159,12 @@ impl Engine {
     /// # Errors
     /// If the key is empty, the lease is unknown, or there is nothing to keep.
     pub fn put_with(&self, put: &Put) -> Result<PutResult, PutError> {
-        self.store.put(put)
+        txn::put(&self.store, put)
     }
 
     /// Deletes all living keys of a range, at one revision (DEL-2).
     pub fn delete(&self, keys: &KeyRange) -> DeleteResult {
-        self.store.delete(keys)
+        txn::delete(&self.store, keys)
     }
 
     /// Runs a transaction.
@@ -171,7 +172,7 @@ impl Engine {
     /// # Errors
     /// If an operation that would run cannot; then nothing is changed (TXN-22).
     pub fn txn(&self, txn: &Txn) -> Result<TxnResult, TxnError> {
-        self.store.txn(txn)
+        txn::txn(&self.store, txn)
     }
 
     /// Makes everything below a revision unreadable; [`Compaction::run`] then gives its memory back.
@@ -179,13 +180,12 @@ impl Engine {
     /// # Errors
     /// If the revision is compacted already or in the future (CO-1).
     pub fn compact(&self, revision: Revision) -> Result<Compaction, CompactError> {
-        self.store.announce_compaction(revision)?;
-        Ok(Compaction::new(self.store.clone(), revision))
+        Compaction::announce(&self.store, revision)
     }
 
     /// Lets the policy of automatic compaction take a look now instead of when it is due (AC-7).
     pub fn auto_compact(&self) {
-        self.store.auto_compact();
+        schedule::auto_compact(&self.store);
     }
 
     /// All kept versions up to a revision: what a hash of the store is made over. Walks the store.
@@ -233,7 +233,7 @@ impl Engine {
     /// # Errors
     /// If there is no such lease.
     pub fn revoke(&self, lease: LeaseId) -> Result<Revision, LeaseError> {
-        self.store.revoke(lease).map(|committed| committed.revision)
+        lease::revoke(&self.store, lease)
     }
 
     /// Starts the time to live of a lease anew; returns it.
@@ -275,33 +275,5 @@ impl Engine {
             watches,
             unsynced_watches,
         }
-    }
-}
-
-impl Store {
-    fn history(&self, through: Option<Revision>) -> Result<History, ReadError> {
-        // Under the sequencer only to pin: a compaction then waits for the walk.
-        let (_pin, revision, compacted) = {
-            let _sequencer = self.sequencer.lock();
-            let current = self.current.load();
-            let revision = through.unwrap_or(current);
-            self.check_readable(revision, current)?;
-            (
-                self.pins.pin(revision.end()),
-                revision,
-                self.compacted.load(),
-            )
-        };
-        let mut versions = Vec::new();
-        self.index.scan(&KeyRange::all(), |found| {
-            versions.extend(found.entry().versions(revision));
-            std::ops::ControlFlow::Continue(())
-        });
-        versions.sort_unstable_by_key(KeyValue::position);
-        Ok(History {
-            revision,
-            compacted,
-            versions,
-        })
     }
 }

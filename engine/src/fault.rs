@@ -1,45 +1,47 @@
-//! Faults: the broken twins of the engine's protocols, for model checking only.
+//! Mutations of the engine's protocols, for the broken twins of the loom models.
 //!
-//! A model that cannot fail proves nothing. Under `--cfg loom` an engine can be built with one of
-//! these mistakes in it, each made at the very place where the right order matters; the model beside
-//! it must then fail. In every other build the question is answered at compile time, with no.
+//! A model that cannot fail proves nothing. Under `--cfg loom` an engine can be built with one
+//! [`Fault`]: the step that the fault names is left out, repeated or moved, and the model of that protocol must
+//! then fail. The engine contains one line per fault, at the step itself. Without `--cfg loom` the
+//! compiler removes these lines.
 
-/// One mistake in one protocol.
+/// One mutation of one protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     not(loom),
     expect(unreachable_pub, reason = "models choose one under loom")
 )]
 pub enum Fault {
-    /// The revision is published before its versions are linked (I3).
+    /// A revision is published before its versions are stored (I3).
     PublishFirst,
-    /// The next revision is read before the sequencer is locked (I1).
+    /// The sequencer is released between numbering a revision and storing its versions (I1).
     NumberOutsideSequencer,
-    /// A writer trusts the entry it found earlier, retired or not (I7).
+    /// A put uses the entry that it found before it took the sequencer, even if it is retired (I7).
     TrustFoundEntry,
-    /// A read does not look at the compacted revision again when it is done (I7).
+    /// A read does not check the compacted revision again at its end (I7).
     ReadLooksOnce,
-    /// A watch that catches up does not look at the compacted revision again (I7).
+    /// A watch that catches up does not check the compacted revision again (I7).
     CatchUpLooksOnce,
     /// Compaction does not wait for ranges that transactions have yet to read (I7).
     IgnorePins,
-    /// A new watch reads the current revision before the hub is locked (I5).
+    /// The hub is released between reading the current revision and registering a watch (I5).
     RegisterEarly,
-    /// A watch that caught up joins without asking what was dispatched meanwhile (I5).
+    /// A watch that has caught up becomes synced even if later events were dispatched in the
+    /// meantime (I5).
     JoinBlindly,
-    /// A reader looks for the last time before it says whom to wake (I4).
+    /// A reader does not look at its queue again after it has registered its waker (I4).
     WakerLate,
-    /// The keys of a lease are taken before the sequencer is locked (LE-7).
+    /// The sequencer is released between taking the keys of a lease and deleting them (LE-7).
     RevokeEarly,
-    /// What is still queued for a cancelled watch is told (WA-20).
+    /// Queued events of a cancelled watch are delivered (WA-20).
     TellCancelled,
-    /// Removal begins before published events were dispatched (I5).
+    /// Removal starts before published events are dispatched (I5).
     RemoveUndispatched,
-    /// What compaction removed is freed while reads may look at it (I2).
+    /// Removed versions are freed while reads may still look at them (I2).
     FreeAtOnce,
 }
 
-/// Which fault an engine was built with.
+/// The fault that an engine was built with, if any.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     #[cfg(loom)]
@@ -54,16 +56,36 @@ impl Faults {
         }
     }
 
-    /// Whether this mistake is to be made.
+    /// Returns whether the engine was built with `fault`.
     #[cfg(loom)]
     pub(crate) fn has(self, fault: Fault) -> bool {
         self.chosen == Some(fault)
     }
 
-    /// Whether this mistake is to be made: never.
+    /// Returns whether the engine was built with the fault: it never is without loom.
     #[cfg(not(loom))]
     #[expect(clippy::unused_self, reason = "the same call in both builds")]
     pub(crate) const fn has(self, _: Fault) -> bool {
         false
     }
 }
+
+/// `unless_fault!(faults, Name, step)` runs a step, which the fault leaves out.
+macro_rules! unless_fault {
+    ($faults:expr, $fault:ident, $step:expr) => {
+        if !$faults.has($crate::fault::Fault::$fault) {
+            $step;
+        }
+    };
+}
+
+/// `on_fault!(faults, Name, step)` runs a step only if the engine was built with the fault.
+macro_rules! on_fault {
+    ($faults:expr, $fault:ident, $step:expr) => {
+        if $faults.has($crate::fault::Fault::$fault) {
+            $step;
+        }
+    };
+}
+
+pub(crate) use {on_fault, unless_fault};

@@ -8,9 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::error::LeaseError;
+use crate::fault::on_fault;
 use crate::history::Entry;
 use crate::history::LeaseId;
+use crate::key::KeyRange;
+use crate::revision::Revision;
+use crate::store::Store;
 use crate::sync::{Mutex, Rank};
+use crate::txn::Writer;
 
 /// The largest time to live that may be asked for, in seconds (LE-2).
 pub const LEASE_TTL_MAX_SECONDS: i64 = 9_000_000_000;
@@ -215,6 +220,23 @@ impl Lessor {
             .filter(|(expiry, _)| *expiry <= now)
             .map(|(_, id)| *id)
     }
+}
+
+/// Ends a lease: deletes its keys, in key order and at one revision (LE-5, LE-6). Returns the revision
+/// afterwards.
+pub(crate) fn revoke(store: &Store, lease: LeaseId) -> Result<Revision, LeaseError> {
+    let mut writer = Writer::begin(store);
+    // LE-7: under the sequencer, so that a put that moves a key to another lease comes either before
+    // or after both steps.
+    let keys = store.lessor.remove(lease)?;
+    on_fault!(store.faults, RevokeEarly, {
+        drop(writer);
+        writer = Writer::begin(store);
+    });
+    for key in keys {
+        writer.delete(&KeyRange::One(Bytes::copy_from_slice(key.key())));
+    }
+    Ok(writer.commit())
 }
 
 impl Leases {

@@ -54,6 +54,7 @@ mod memory;
 mod options;
 mod read;
 mod revision;
+mod schedule;
 mod store;
 mod sync;
 mod txn;
@@ -79,5 +80,5 @@ pub use txn::{
 };
 pub use watch::{
     Event, Events, WatchBatch, WatchCreated, WatchEnd, WatchId, WatchOptions, WatchResponse,
-    WatchStream, Watcher,
+    WatchStream, Watcher, WatcherIter,
 };

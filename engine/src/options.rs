@@ -26,6 +26,18 @@ pub(crate) struct Options {
     pub(crate) faults: Faults,
 }
 
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            start_revision: Revision::FIRST,
+            lease_ttl_min: LEASE_TTL_MIN,
+            progress_interval: PROGRESS_INTERVAL,
+            auto_compaction: None,
+            faults: Faults::default(),
+        }
+    }
+}
+
 /// Sets an engine up; made by [`Engine::builder`].
 ///
 /// | option | default |
@@ -44,15 +56,8 @@ pub struct EngineBuilder {
 
 impl EngineBuilder {
     pub(crate) fn new() -> Self {
-        let options = Options {
-            start_revision: Revision::FIRST,
-            lease_ttl_min: LEASE_TTL_MIN,
-            progress_interval: PROGRESS_INTERVAL,
-            auto_compaction: None,
-            faults: Faults::default(),
-        };
         Self {
-            options,
+            options: Options::default(),
             clock: None,
         }
     }

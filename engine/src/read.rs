@@ -3,8 +3,9 @@
 use std::cmp::{Ordering, Reverse};
 use std::ops::ControlFlow;
 
+use crate::engine::History;
 use crate::error::ReadError;
-use crate::fault::Fault;
+use crate::fault::unless_fault;
 use crate::history::KeyValue;
 use crate::key::KeyRange;
 use crate::revision::{Position, Revision};
@@ -190,9 +191,7 @@ impl Store {
             self.check_readable(requested, current)?;
             let result = self.range_measured_at(request, requested.end(), current, measure);
             // I7: the compaction may have run in the middle of the read.
-            if !self.faults.has(Fault::ReadLooksOnce) {
-                self.check_kept(requested)?;
-            }
+            unless_fault!(self.faults, ReadLooksOnce, self.check_kept(requested)?);
             return Ok(result);
         }
         for _ in 0..OVERTAKEN_MAX {
@@ -211,9 +210,31 @@ impl Store {
         Ok(self.range_measured_at(request, current.end(), current, measure))
     }
 
-    /// The newest value of one key. One descent of the index.
-    pub(crate) fn get(&self, key: &[u8], at: Position) -> Option<KeyValue> {
-        self.index.read(key, at)
+    /// Returns all kept versions up to a revision.
+    pub(crate) fn history(&self, through: Option<Revision>) -> Result<History, ReadError> {
+        // Under the sequencer only to pin: a compaction then waits for the walk.
+        let (_pin, revision, compacted) = {
+            let _sequencer = self.sequencer.lock();
+            let current = self.current.load();
+            let revision = through.unwrap_or(current);
+            self.check_readable(revision, current)?;
+            (
+                self.pins.pin(revision.end()),
+                revision,
+                self.compacted.load(),
+            )
+        };
+        let mut versions = Vec::new();
+        self.index.scan(&KeyRange::all(), |found| {
+            versions.extend(found.entry().versions(revision));
+            ControlFlow::Continue(())
+        });
+        versions.sort_unstable_by_key(KeyValue::position);
+        Ok(History {
+            revision,
+            compacted,
+            versions,
+        })
     }
 
     /// RG-11, RG-12: whether a read at `requested` has an answer while the store stands at `current`.
@@ -257,7 +278,7 @@ impl Store {
         measure: impl Fn(&KeyValue) -> usize,
     ) -> (RangeResult, usize) {
         if let KeyRange::One(key) = &request.keys {
-            let found = self.get(key, at);
+            let found = self.index.read(key, at);
             let count = usize::from(found.is_some());
             let result = finish(request, found.into_iter().collect(), count, revision);
             let measured = result.kvs.iter().map(measure).sum();
@@ -331,12 +352,12 @@ impl Store {
         }
         let counted = self.index.count(keys);
         if counted.through <= at {
-            return counted.alive;
+            return counted.live;
         }
         let mut records_max = COUNT_RECORDS_FIRST;
         loop {
             if let Some(change) = self.living_since(keys, at, counted.through, records_max) {
-                return counted.alive.saturating_add_signed(-change);
+                return counted.live.saturating_add_signed(-change);
             }
             if let Some(count) = self.living_at(keys, at, records_max / LOG_RECORDS_PER_KEY) {
                 return count;

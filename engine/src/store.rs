@@ -1,35 +1,34 @@
-//! The store: everything that the threads of one engine share.
+//! The store: the state that all handles and threads of one engine share.
 
 use crate::clock::Clock;
-use crate::compaction::Duties;
-use crate::compaction::Pins;
-use crate::fault::{Fault, Faults};
+use crate::compaction::{Compactor, Pins};
+use crate::fault::{Faults, on_fault};
 use crate::history::Log;
 use crate::index::Index;
 use crate::lease::Lessor;
 use crate::options::Options;
-use crate::revision::{CompactedRevision, CurrentRevision};
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Rank};
-use crate::txn::Committed;
+use crate::revision::{CompactedRevision, CurrentRevision, Revision};
+use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, Rank};
 use crate::watch::Hub;
 
+/// Everything that the threads of one engine share; etcd's mvcc `store` and `watchableStore`.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) current: CurrentRevision,
     pub(crate) compacted: CompactedRevision,
     pub(crate) index: Index,
     pub(crate) log: Log,
-    /// Rank `Sequencer`. Guards the right to change the store: numbering, linking, publishing. Held
-    /// for the compares and writes of one transaction, never while values are copied or what a
-    /// client asked for is read.
+    /// Rank `Sequencer`. Guards the right to change the store: to number, store and publish. Held
+    /// for the compares and writes of one transaction, never while a value is copied or a range
+    /// for a client is read.
     pub(crate) sequencer: Mutex<()>,
     pub(crate) pins: Pins,
-    /// Rank `Compaction`. One removal at a time.
+    /// Rank `Compaction`. Guards the right to remove history.
     pub(crate) compaction: Mutex<()>,
     pub(crate) lessor: Lessor,
     pub(crate) hub: Hub,
-    pub(crate) duties: Duties,
-    pub(crate) history_bytes: Tally,
+    pub(crate) compactor: Compactor,
+    pub(crate) history_bytes: ByteCounter,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) faults: Faults,
 }
@@ -46,49 +45,49 @@ impl Store {
             pins: Pins::new(),
             compaction: Mutex::new(Rank::Compaction, ()),
             lessor: Lessor::new(options.lease_ttl_min),
-            hub: Hub::new(options.start_revision),
-            duties: Duties::new(&options, now),
-            history_bytes: Tally::new(),
+            hub: Hub::new(options.start_revision, options.progress_interval),
+            compactor: Compactor::new(options.auto_compaction, now),
+            history_bytes: ByteCounter::new(),
             clock,
             faults: options.faults,
         }
     }
 
-    /// Ends a lease: deletes its keys, in key order and at one revision (LE-5, LE-6).
-    pub(crate) fn revoke(&self, lease: crate::LeaseId) -> Result<Committed<()>, crate::LeaseError> {
-        let early = self
-            .faults
-            .has(Fault::RevokeEarly)
-            .then(|| self.lessor.remove(lease));
-        self.commit(|writer| {
-            // Under the sequencer, so that a put that moves a key to another lease comes before or
-            // after as a whole (LE-7).
-            for key in early.unwrap_or_else(|| self.lessor.remove(lease))? {
-                writer.delete(&crate::KeyRange::One(bytes::Bytes::copy_from_slice(
-                    key.key(),
-                )));
-            }
-            Ok(())
-        })
+    /// Locks the sequencer; returns the current revision, which the holder continues from.
+    pub(crate) fn lock_sequencer(&self) -> (MutexGuard<'_, ()>, Revision) {
+        let mut sequencer = self.sequencer.lock();
+        // I1: read under the lock, so that no two writers continue from the same revision.
+        let current = self.current.load();
+        on_fault!(self.faults, NumberOutsideSequencer, {
+            drop(sequencer);
+            sequencer = self.sequencer.lock();
+        });
+        on_fault!(
+            self.faults,
+            PublishFirst,
+            self.current.publish(current.next())
+        );
+        (sequencer, current)
     }
 }
 
-/// A number that is only added to and taken from.
+/// A number of bytes that many threads add to and subtract from.
 #[derive(Debug)]
-pub(crate) struct Tally(AtomicU64);
+pub(crate) struct ByteCounter(AtomicU64);
 
-impl Tally {
+impl ByteCounter {
     fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    // Relaxed: the number orders nothing; whoever acts on it takes a lock first.
-    pub(crate) fn add(&self, amount: u64) {
-        self.0.fetch_add(amount, Ordering::Relaxed);
+    // Relaxed in all three: the number orders nothing; a thread that acts on it takes a lock first.
+
+    pub(crate) fn add(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn subtract(&self, amount: u64) {
-        self.0.fetch_sub(amount, Ordering::Relaxed);
+    pub(crate) fn subtract(&self, bytes: u64) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self) -> u64 {

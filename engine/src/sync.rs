@@ -107,6 +107,8 @@ mod imp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Rank {
+    /// The check of a policy of automatic compaction.
+    Compactor,
     /// One compaction removes at a time.
     Compaction,
     /// Numbers and links the versions of one transaction.

@@ -82,19 +82,19 @@ impl Ordered for RwLock<Tree> {
     fn create(&self, entry: Entry) {
         let mut tree = self.write();
         tree.insert(entry.clone());
-        tree.set_alive(entry.key(), true);
+        tree.set_live(entry.key(), true);
     }
 
     fn delete(&self, key: &[u8]) {
         let mut tree = self.write();
-        tree.set_alive(key, false);
+        tree.set_live(key, false);
         tree.remove(key);
     }
 
     fn count_below(&self, key: &[u8]) -> Option<usize> {
         let tree = self.read();
-        debug_assert!(tree.alive() <= tree.len());
-        Some(tree.alive_below(key))
+        debug_assert!(tree.live() <= tree.len());
+        Some(tree.live_below(key))
     }
 }
 

@@ -1,13 +1,17 @@
-//! Compaction: dropping history that no reader may ask for any more.
+//! Compaction: removal of history that no reader can ask for any more.
 //!
-//! `removal` announces a compaction and frees what it drops, `pins` holds it back while a transaction still
-//! reads, and `auto` decides when the store compacts itself (etcd's `compactor` package).
+//! `removal` announces a compaction and frees the history below it; `pins` makes it wait for transactions that still
+//! read. `auto` holds the policies of automatic compaction and the compactor that asks them, one file
+//! per policy: `periodic`, `revisions`, `size` (etcd: `mvcc.kvstore_compaction` and the package `compactor`).
 
 mod auto;
+mod periodic;
 mod pins;
 mod removal;
+mod revisions;
+mod size;
 
 pub use auto::AutoCompaction;
-pub(crate) use auto::Duties;
-pub(crate) use pins::{Pin, Pins};
+pub(crate) use auto::Compactor;
+pub(crate) use pins::Pins;
 pub use removal::Compaction;

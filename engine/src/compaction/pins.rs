@@ -1,74 +1,77 @@
-//! Pins: positions that transactions are still reading at, so that compaction waits for them.
+//! Pins: positions at which transactions still read, and for which compaction waits.
 
 use std::collections::BTreeMap;
 
 use crate::revision::{Position, Revision};
 use crate::sync::{Condvar, Mutex, Rank};
 
-/// The pinned positions.
+/// The pinned positions of a store.
 ///
-/// A pin is taken under the sequencer, at a position that is readable then, and a compaction
-/// publishes its mark under the sequencer too. So once the pins that a published mark would harm are
-/// gone, none can come back, and the removal needs no further look at them.
+/// A pin is taken under the sequencer, at a position that is readable at that time; a compaction publishes
+/// its revision under the sequencer too. When all pins that existed at that time and need removed history have
+/// been dropped, no new one can need it, so the removal checks them only once.
 #[derive(Debug)]
 pub(crate) struct Pins {
-    /// Rank `Pins`. Readers by the lowest mark that would take something from them. Held to count up
-    /// or down, and by a compaction that waits.
-    readers: Mutex<BTreeMap<Revision, usize>>,
-    drained: Condvar,
+    /// Rank `Pins`. The number of pins, by the lowest compacted revision whose removal affects them.
+    /// Held to change a count, and by a compaction that waits.
+    counts: Mutex<BTreeMap<Revision, usize>>,
+    dropped: Condvar,
 }
 
-/// Keeps the history that a read at one position needs from being removed, until dropped.
+/// Keeps the history that a read at one position needs, until the pin is dropped.
 #[derive(Debug)]
 #[must_use = "the pin ends when it is dropped"]
 pub(crate) struct Pin<'a> {
     pins: &'a Pins,
-    harmful_mark: Revision,
+    /// The lowest compacted revision whose removal affects the read.
+    affected_from: Revision,
 }
 
 impl Pins {
     pub(crate) fn new() -> Self {
         Self {
-            readers: Mutex::new(Rank::Pins, BTreeMap::new()),
-            drained: Condvar::new(),
+            counts: Mutex::new(Rank::Pins, BTreeMap::new()),
+            dropped: Condvar::new(),
         }
     }
 
-    /// Pins what reads at `oldest` and later positions need. Only the holder of the sequencer may.
+    /// Pins the history that reads at `oldest` and later positions need. The caller must hold the
+    /// sequencer.
     pub(crate) fn pin(&self, oldest: Position) -> Pin<'_> {
-        // A mark at r keeps what a read at the end of r finds, but not what lies inside r.
-        let harmful_mark = if oldest == oldest.revision.end() {
+        // A compaction at r keeps the versions visible at the end of r, but not those visible only between
+        // two changes of r.
+        let affected_from = if oldest == oldest.revision.end() {
             oldest.revision.next()
         } else {
             oldest.revision
         };
-        *self.readers.lock().entry(harmful_mark).or_insert(0) += 1;
+        *self.counts.lock().entry(affected_from).or_insert(0) += 1;
         Pin {
             pins: self,
-            harmful_mark,
+            affected_from,
         }
     }
 
-    /// Waits until a removal below `mark` harms nobody.
-    pub(crate) fn wait_until_harmless(&self, mark: Revision) {
-        let mut readers = self.readers.lock();
-        while readers
+    /// Waits until no pin needs history that a compaction at `compacted` removes.
+    pub(crate) fn wait_until_unaffected(&self, compacted: Revision) {
+        let mut counts = self.counts.lock();
+        while counts
             .first_key_value()
-            .is_some_and(|(harmful, _)| *harmful <= mark)
+            .is_some_and(|(affected_from, _)| *affected_from <= compacted)
         {
-            readers = self.drained.wait(readers);
+            counts = self.dropped.wait(counts);
         }
     }
 }
 
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
-        let mut readers = self.pins.readers.lock();
-        if let Some(count) = readers.get_mut(&self.harmful_mark) {
+        let mut counts = self.pins.counts.lock();
+        if let Some(count) = counts.get_mut(&self.affected_from) {
             *count -= 1;
             if *count == 0 {
-                readers.remove(&self.harmful_mark);
-                self.pins.drained.notify_all();
+                counts.remove(&self.affected_from);
+                self.pins.dropped.notify_all();
             }
         }
     }

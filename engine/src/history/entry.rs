@@ -285,7 +285,7 @@ impl Ord for Entry {
 #[cfg(test)]
 mod tests {
     use super::{CUT_VERSIONS_MAX, Entry, Removed};
-    use crate::history::{Guess, KeyValue, PendingRecord};
+    use crate::history::{KeyValue, PendingRecord};
     use crate::revision::Revision;
 
     /// Puts at the positive revisions, deletions at the negated ones.
@@ -297,8 +297,8 @@ mod tests {
             entry.push(if *change < 0 {
                 KeyValue::tombstone(entry.clone(), position)
             } else {
-                let draft = PendingRecord::new(entry.clone(), b"v", Guess::First);
-                draft.finish(&entry, position, previous.as_ref(), None)
+                let pending = PendingRecord::for_entry(entry.clone(), b"v", false);
+                pending.finish(&entry, position, previous.as_ref(), None)
             });
         }
         entry

@@ -41,7 +41,7 @@ impl fmt::Display for LeaseId {
 #[derive(Debug)]
 pub(crate) struct Header {
     entry: Entry,
-    main: Revision,
+    revision: Revision,
 }
 
 /// The numbers of a record besides its main revision.
@@ -91,7 +91,7 @@ impl Shape {
     }
 
     /// The smallest that holds these numbers of a living key's record.
-    fn for_numbers(numbers: &Numbers, main: Revision) -> Self {
+    fn for_numbers(numbers: &Numbers, revision: Revision) -> Self {
         let Numbers {
             sub,
             create_revision,
@@ -100,7 +100,7 @@ impl Shape {
         } = *numbers;
         if lease.is_some() || u32::try_from(version).is_err() {
             Self::Full
-        } else if (sub, create_revision, version) == (0, main, 1) {
+        } else if (sub, create_revision, version) == (0, revision, 1) {
             Self::First
         } else {
             Self::Short
@@ -111,12 +111,12 @@ impl Shape {
 impl Numbers {
     /// Inlined, so that whoever wants one of the numbers reads one.
     #[inline]
-    fn read(shape: Shape, main: Revision, bytes: &[u8]) -> Self {
+    fn read(shape: Shape, revision: Revision, bytes: &[u8]) -> Self {
         let mut fields = Fields(&bytes[..shape.len()]);
         match shape {
             Shape::First => Self {
                 sub: 0,
-                create_revision: main,
+                create_revision: revision,
                 version: 1,
                 lease: None,
             },
@@ -234,7 +234,7 @@ impl KeyValue {
     /// The revision that wrote this version.
     #[inline]
     pub fn mod_revision(&self) -> Revision {
-        self.0.header().main
+        self.0.header().revision
     }
 
     /// The position of the write: its revision, and its place inside it.
@@ -278,7 +278,7 @@ impl KeyValue {
     pub(crate) fn tombstone(entry: Entry, position: Position) -> Self {
         let header = Header {
             entry,
-            main: position.revision,
+            revision: position.revision,
         };
         Self::new(header, Shape::Tombstone, &position.sub.to_ne_bytes(), &[])
     }
@@ -358,49 +358,64 @@ impl AsRef<[u8]> for KeyOwner {
     }
 }
 
-/// A record that nobody else can see yet: the value is copied before the sequencer is locked, the
-/// numbers are filled in under it.
+/// A record that no reader can see yet: its value is copied before the sequencer is locked, its numbers
+/// are filled in under it.
 #[derive(Debug)]
-pub(crate) struct PendingRecord(KeyValue);
-
-/// What is known of a record before it gets its numbers. A wrong guess costs a copy.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Guess {
-    /// It creates its key, alone and without a lease.
-    First,
-    /// It has no lease.
-    WithoutLease,
-    /// It may have a lease.
-    WithLease,
+pub(crate) struct PendingRecord {
+    record: KeyValue,
+    entry_found: bool,
 }
 
 impl PendingRecord {
-    pub(crate) fn new(entry: Entry, value: &[u8], guess: Guess) -> Self {
-        let shape = match guess {
-            Guess::First => Shape::First,
-            Guess::WithoutLease => Shape::Short,
-            Guess::WithLease => Shape::Full,
+    /// Creates a record for a key whose entry is in the index. `with_lease` says whether to leave room
+    /// for a lease.
+    pub(crate) fn for_entry(entry: Entry, value: &[u8], with_lease: bool) -> Self {
+        let shape = if with_lease {
+            Shape::Full
+        } else {
+            Shape::Short
         };
-        Self::with_room(entry, value, shape)
+        Self {
+            record: Self::unnumbered(entry, value, shape),
+            entry_found: true,
+        }
     }
 
-    fn with_room(entry: Entry, value: &[u8], shape: Shape) -> Self {
+    /// Creates a record, with a new entry, for a key that is not in the index.
+    pub(crate) fn for_new_key(key: &[u8], value: &[u8], with_lease: bool) -> Self {
+        let shape = if with_lease {
+            Shape::Full
+        } else {
+            Shape::First
+        };
+        Self {
+            record: Self::unnumbered(Entry::new(key), value, shape),
+            entry_found: false,
+        }
+    }
+
+    fn unnumbered(entry: Entry, value: &[u8], shape: Shape) -> KeyValue {
         const ROOM: [u8; 28] = [0; 28];
         let header = Header {
             entry,
-            main: Revision(0),
+            revision: Revision(0),
         };
-        let room = &ROOM[..shape.len()];
-        Self(KeyValue::new(header, shape, room, value))
+        KeyValue::new(header, shape, &ROOM[..shape.len()], value)
     }
 
-    /// The entry that the record was made for.
+    /// Returns whether the entry was in the index when the record was created.
+    pub(crate) fn entry_found(&self) -> bool {
+        self.entry_found
+    }
+
+    /// Returns the entry that the record was created for.
     pub(crate) fn entry(&self) -> &Entry {
-        self.0.entry()
+        self.record.entry()
     }
 
-    /// Numbers the record and gives it to `entry`, which has the same key: `previous` is the version
-    /// that it follows, if the key is alive.
+    /// Numbers the record and makes it one of `entry`, which has the same key. `previous` is the version that
+    /// it replaces, if the key is live. If the numbers need more room than there is, the value is
+    /// copied again.
     pub(crate) fn finish(
         self,
         entry: &Entry,
@@ -415,17 +430,17 @@ impl PendingRecord {
             lease,
         };
         let needed = Shape::for_numbers(&numbers, position.revision);
-        let Self(mut record) = self;
+        let mut record = self.record;
         if record.shape() < needed {
-            Self(record) = Self::with_room(entry.clone(), record.value(), needed);
+            record = Self::unnumbered(entry.clone(), record.value(), needed);
         }
         let shape = record.shape();
-        // A draft is never cloned, so this is the only handle (I2 begins after it).
-        let (header, bytes) = record.0.get_mut().expect("I2: a draft has one owner");
+        let only_handle = record.0.get_mut();
+        let (header, bytes) = only_handle.expect("I2: a pending record is never cloned");
         if !header.entry.is(entry) {
             header.entry = entry.clone();
         }
-        header.main = position.revision;
+        header.revision = position.revision;
         numbers.write(shape, bytes);
         record
     }
@@ -433,18 +448,25 @@ impl PendingRecord {
 
 #[cfg(test)]
 mod tests {
-    use super::{Guess, KeyValue, LeaseId, Numbers, PendingRecord, Shape};
+    use super::{KeyValue, LeaseId, Numbers, PendingRecord, Shape};
     use crate::history::Entry;
     use crate::revision::{Position, Revision};
 
+    fn pending(entry: &Entry, value: &[u8], shape: Shape) -> PendingRecord {
+        PendingRecord {
+            record: PendingRecord::unnumbered(entry.clone(), value, shape),
+            entry_found: true,
+        }
+    }
+
     fn record(
         entry: &Entry,
-        main: i64,
+        revision: i64,
         previous: Option<&KeyValue>,
         lease: Option<LeaseId>,
     ) -> KeyValue {
-        let draft = PendingRecord::new(entry.clone(), b"v", Guess::First);
-        draft.finish(entry, Revision(main).start(), previous, lease)
+        let pending = pending(entry, b"v", Shape::First);
+        pending.finish(entry, Revision(revision).start(), previous, lease)
     }
 
     #[test]
@@ -479,10 +501,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_guess_changes_nothing_that_can_be_read() {
+    fn numbers_are_the_same_whatever_room_was_left_for_them() {
         let entry = Entry::new(b"k");
-        let revision = |main, sub| Position {
-            revision: Revision(main),
+        let position = |revision, sub| Position {
+            revision: Revision(revision),
             sub,
         };
         let many = {
@@ -495,12 +517,12 @@ mod tests {
         };
         let first = record(&entry, 3, None, None);
         assert_eq!(first.shape(), Shape::First);
-        for guess in [Guess::First, Guess::WithoutLease, Guess::WithLease] {
+        for shape in [Shape::First, Shape::Short, Shape::Full] {
             for previous in [None, Some(&first), Some(&many)] {
                 for (sub, lease) in [(0, None), (7, None), (0, LeaseId::new(-1))] {
-                    let draft = PendingRecord::new(entry.clone(), b"value", guess);
-                    let record = draft.finish(&entry, revision(9, sub), previous, lease);
-                    assert_eq!(record.position(), revision(9, sub));
+                    let pending = pending(&entry, b"value", shape);
+                    let record = pending.finish(&entry, position(9, sub), previous, lease);
+                    assert_eq!(record.position(), position(9, sub));
                     assert_eq!(
                         record.numbers(),
                         Numbers {

@@ -1,4 +1,4 @@
-//! The index: which keys there are, in order, and how many of them are alive.
+//! The index: which keys there are, in order, and how many of them are live.
 //!
 //! Everything that knows how the ordered map is made and locked is in this file and `tree.rs`.
 
@@ -7,8 +7,8 @@ mod tree;
 
 use std::ops::ControlFlow;
 
-use crate::fault::{Fault, Faults};
-use crate::history::{Entry, KeyValue, Removed};
+use crate::fault::{Fault, Faults, unless_fault};
+use crate::history::{Entry, KeyValue, PendingRecord, Removed};
 use crate::key::KeyRange;
 use crate::revision::{Position, Revision};
 use crate::sync::{Rank, RwLock};
@@ -59,14 +59,14 @@ impl Found<'_> {
 #[derive(Debug)]
 struct Keys {
     tree: Tree,
-    /// The last change that made a key alive or dead: the counts hold all up to it, nothing later.
+    /// The last change that made a key live or dead: the counts hold all up to it, nothing later.
     counted_through: Position,
 }
 
-/// How many keys of a range were alive, and when.
+/// How many keys of a range were live, and when.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Count {
-    pub(crate) alive: usize,
+    pub(crate) live: usize,
     pub(crate) through: Position,
 }
 
@@ -85,7 +85,7 @@ impl Index {
         }
     }
 
-    /// The version of a key that was newest at `at`, if the key was alive. One descent.
+    /// The version of a key that was newest at `at`, if the key was live. One descent.
     pub(crate) fn read(&self, key: &[u8], at: Position) -> Option<KeyValue> {
         let keys = self.keys.read();
         keys.tree.get(key).and_then(|entry| Found(entry).read(at))
@@ -95,8 +95,22 @@ impl Index {
         self.keys.read().tree.get(key).cloned()
     }
 
-    /// The entry of the key of `new`, which becomes it if there was none. Only the holder of the
-    /// sequencer may.
+    /// Returns the entry that a pending record is to be added to. An entry that was retired since the
+    /// record was created is no longer in the index, so its key gets a new one (I7). The caller must hold
+    /// the sequencer.
+    pub(crate) fn entry_for(&self, pending: &PendingRecord) -> Entry {
+        let entry = pending.entry();
+        if !pending.entry_found() {
+            return self.get_or_insert(entry);
+        }
+        if entry.is_retired() && !self.faults.has(Fault::TrustFoundEntry) {
+            return self.get_or_insert(&Entry::new(entry.key()));
+        }
+        entry.clone()
+    }
+
+    /// Returns the entry with the key of `new`; inserts `new` if there is none. The caller must hold
+    /// the sequencer.
     pub(crate) fn get_or_insert(&self, new: &Entry) -> Entry {
         let mut keys = self.keys.write();
         if let Some(entry) = keys.tree.get(new.key()) {
@@ -107,9 +121,9 @@ impl Index {
     }
 
     /// Counts a key in or out. Only the holder of the sequencer may, in revision order.
-    pub(crate) fn set_alive(&self, key: &[u8], alive: bool, revision: Position) {
+    pub(crate) fn set_live(&self, key: &[u8], live: bool, revision: Position) {
         let mut keys = self.keys.write();
-        keys.tree.set_alive(key, alive);
+        keys.tree.set_live(key, live);
         keys.counted_through = revision;
     }
 
@@ -123,32 +137,29 @@ impl Index {
         if removed.is_empty() {
             return;
         }
-        if !self.faults.has(Fault::FreeAtOnce) {
-            // Reads that began before the removal hold the lock; those that begin later do not meet
-            // what was removed.
-            drop(self.keys.write());
-        }
+        // Reads that began before the removal hold the lock; later ones do not find the versions.
+        unless_fault!(self.faults, FreeAtOnce, drop(self.keys.write()));
         // SAFETY: just waited for all reads that began before.
         drop(unsafe { removed.into_freeable() });
     }
 
-    /// Living keys in the range as of the last change that made one alive or dead. Logarithmic.
+    /// Living keys in the range as of the last change that made one live or dead. Logarithmic.
     pub(crate) fn count(&self, range: &KeyRange) -> Count {
         let keys = self.keys.read();
         let tree = &keys.tree;
-        let alive = match range {
+        let live = match range {
             KeyRange::One(key) => {
                 let mut behind = key.to_vec();
                 behind.push(0);
-                tree.alive_below(&behind) - tree.alive_below(key)
+                tree.live_below(&behind) - tree.live_below(key)
             }
-            KeyRange::Within { start, end } => tree
-                .alive_below(end)
-                .saturating_sub(tree.alive_below(start)),
-            KeyRange::From(start) => tree.alive() - tree.alive_below(start),
+            KeyRange::Within { start, end } => {
+                tree.live_below(end).saturating_sub(tree.live_below(start))
+            }
+            KeyRange::From(start) => tree.live() - tree.live_below(start),
         };
         Count {
-            alive,
+            live,
             through: keys.counted_through,
         }
     }
@@ -263,13 +274,13 @@ mod tests {
         let index = Index::new(Faults::default());
         for (main, key) in [(2, "a"), (3, "b"), (4, "c")] {
             index.get_or_insert(&Entry::new(key.as_bytes()));
-            index.set_alive(key.as_bytes(), true, Revision(main).start());
+            index.set_live(key.as_bytes(), true, Revision(main).start());
         }
-        index.set_alive(b"b", false, Revision(9).start());
+        index.set_live(b"b", false, Revision(9).start());
         let counted = |range: KeyRange| {
             let count = index.count(&range);
             assert_eq!(count.through, Revision(9).start());
-            count.alive
+            count.live
         };
         assert_eq!(counted(KeyRange::all()), 2);
         assert_eq!(counted(KeyRange::one("b")), 0);

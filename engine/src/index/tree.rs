@@ -3,12 +3,12 @@
 //!
 //! ```text
 //!            inner   separators    "g"      "p"
-//!                    alive       3      4       2
+//!                    live       3      4       2
 //!                    children    │      │       │
-//!            leaf  [a c e f]  [g h k m]  [p q z]     each with a bit per key: alive or not
+//!            leaf  [a c e f]  [g h k m]  [p q z]     each with a bit per key: live or not
 //! ```
 //!
-//! A key that was deleted stays in the tree, not alive, until compaction drops its last version.
+//! A key that was deleted stays in the tree, not live, until compaction drops its last version.
 //! Lookup, insertion, removal and *counting a range* are logarithmic; a scan walks leaves.
 
 use std::ops::ControlFlow;
@@ -38,8 +38,8 @@ enum Node {
 #[derive(Debug)]
 struct Leaf {
     entries: Sorted<Entry>,
-    /// Bit i: whether entry i is alive.
-    alive: u64,
+    /// Bit i: whether entry i is live.
+    live: u64,
 }
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ struct Inner {
     separators: Sorted<Entry>,
     children: Vec<Node>,
     /// Living keys below each child.
-    alive: Vec<usize>,
+    live: Vec<usize>,
 }
 
 /// What an insertion pushes up: the new right neighbour and its lowest possible key.
@@ -65,7 +65,7 @@ impl Tree {
         }
     }
 
-    /// Keys in the tree, alive or not.
+    /// Keys in the tree, live or not.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -78,16 +78,16 @@ impl Tree {
             .map(|at| &leaf.entries.as_slice()[at])
     }
 
-    /// Adds an entry whose key is not in the tree yet; it does not count as alive.
+    /// Adds an entry whose key is not in the tree yet; it does not count as live.
     pub(crate) fn insert(&mut self, entry: Entry) {
         self.len += 1;
         if let Some(Split { separator, right }) = self.root.insert(entry) {
             let left = std::mem::replace(&mut self.root, Node::empty());
-            let alive = vec![left.alive(), right.alive()];
+            let live = vec![left.live(), right.live()];
             let root = Inner {
                 separators: Sorted::one(separator),
                 children: vec![left, right],
-                alive,
+                live,
             };
             self.root = Node::Inner(Box::new(root));
         }
@@ -107,29 +107,29 @@ impl Tree {
     }
 
     /// Notes that a key came to life or died.
-    pub(crate) fn set_alive(&mut self, key: &[u8], alive: bool) {
-        self.root.set_alive(key, alive);
+    pub(crate) fn set_live(&mut self, key: &[u8], live: bool) {
+        self.root.set_live(key, live);
     }
 
     /// Living keys.
-    pub(crate) fn alive(&self) -> usize {
-        self.root.alive()
+    pub(crate) fn live(&self) -> usize {
+        self.root.live()
     }
 
     /// Living keys below `key`.
-    pub(crate) fn alive_below(&self, key: &[u8]) -> usize {
+    pub(crate) fn live_below(&self, key: &[u8]) -> usize {
         let mut below = 0;
         let mut node = &self.root;
         loop {
             match node {
                 Node::Inner(inner) => {
                     let child = inner.child_of(key);
-                    below += inner.alive[..child].iter().sum::<usize>();
+                    below += inner.live[..child].iter().sum::<usize>();
                     node = &inner.children[child];
                 }
                 Node::Leaf(leaf) => {
                     let (Ok(at) | Err(at)) = leaf.entries.find(key);
-                    return below + (leaf.alive & low_bits(at)).count_ones() as usize;
+                    return below + (leaf.live & low_bits(at)).count_ones() as usize;
                 }
             }
         }
@@ -152,7 +152,7 @@ impl Node {
     fn empty() -> Self {
         Self::Leaf(Box::new(Leaf {
             entries: Sorted::new(),
-            alive: 0,
+            live: 0,
         }))
     }
 
@@ -166,10 +166,10 @@ impl Node {
         }
     }
 
-    fn alive(&self) -> usize {
+    fn live(&self) -> usize {
         match self {
-            Node::Leaf(leaf) => leaf.alive.count_ones() as usize,
-            Node::Inner(inner) => inner.alive.iter().sum(),
+            Node::Leaf(leaf) => leaf.live.count_ones() as usize,
+            Node::Inner(inner) => inner.live.iter().sum(),
         }
     }
 
@@ -195,13 +195,13 @@ impl Node {
     }
 
     /// Returns how the number of living keys changed: -1, 0 or 1.
-    fn set_alive(&mut self, key: &[u8], alive: bool) -> isize {
+    fn set_live(&mut self, key: &[u8], live: bool) -> isize {
         match self {
-            Node::Leaf(leaf) => leaf.set_alive(key, alive),
+            Node::Leaf(leaf) => leaf.set_live(key, live),
             Node::Inner(inner) => {
                 let child = inner.child_of(key);
-                let change = inner.children[child].set_alive(key, alive);
-                inner.alive[child] = inner.alive[child].saturating_add_signed(change);
+                let change = inner.children[child].set_live(key, live);
+                inner.live[child] = inner.live[child].saturating_add_signed(change);
                 change
             }
         }
@@ -242,14 +242,14 @@ impl Node {
     fn join(&mut self, separator: Entry, right: Node) {
         match (self, right) {
             (Node::Leaf(left), Node::Leaf(right)) => {
-                left.alive |= right.alive << left.entries.len();
+                left.live |= right.live << left.entries.len();
                 left.entries.append(right.entries);
             }
             (Node::Inner(left), Node::Inner(mut right)) => {
                 left.separators.insert(left.separators.len(), separator);
                 left.separators.append(right.separators);
                 left.children.append(&mut right.children);
-                left.alive.append(&mut right.alive);
+                left.live.append(&mut right.live);
             }
             _ => unreachable!("neighbours have the same height"),
         }
@@ -271,13 +271,13 @@ impl Leaf {
         };
         let mut right = Leaf {
             entries: self.entries.split_off(middle),
-            alive: if middle < LEAF_ENTRIES_MAX {
-                self.alive >> middle
+            live: if middle < LEAF_ENTRIES_MAX {
+                self.live >> middle
             } else {
                 0
             },
         };
-        self.alive &= low_bits(middle);
+        self.live &= low_bits(middle);
         if at < middle {
             self.insert_at(at, entry);
         } else {
@@ -292,7 +292,7 @@ impl Leaf {
 
     fn insert_at(&mut self, at: usize, entry: Entry) {
         let low = low_bits(at);
-        self.alive = (self.alive & low) | ((self.alive & !low) << 1);
+        self.live = (self.live & low) | ((self.live & !low) << 1);
         self.entries.insert(at, entry);
     }
 
@@ -302,22 +302,22 @@ impl Leaf {
         };
         self.entries.remove(at);
         let low = low_bits(at);
-        self.alive = (self.alive & low) | ((self.alive >> 1) & !low);
+        self.live = (self.live & low) | ((self.live >> 1) & !low);
         true
     }
 
-    fn set_alive(&mut self, key: &[u8], alive: bool) -> isize {
+    fn set_live(&mut self, key: &[u8], live: bool) -> isize {
         let Ok(at) = self.entries.find(key) else {
             return 0;
         };
         let bit = 1 << at;
-        match (self.alive & bit != 0, alive) {
+        match (self.live & bit != 0, live) {
             (false, true) => {
-                self.alive |= bit;
+                self.live |= bit;
                 1
             }
             (true, false) => {
-                self.alive &= !bit;
+                self.live &= !bit;
                 -1
             }
             _ => 0,
@@ -336,8 +336,8 @@ impl Inner {
     fn insert(&mut self, entry: Entry) -> Option<Split> {
         let child = self.child_of(entry.key());
         let Split { separator, right } = self.children[child].insert(entry)?;
-        self.alive[child] = self.children[child].alive();
-        self.alive.insert(child + 1, right.alive());
+        self.live[child] = self.children[child].live();
+        self.live.insert(child + 1, right.live());
         self.separators.insert(child, separator);
         self.children.insert(child + 1, right);
         if self.children.len() <= CHILDREN_MAX {
@@ -351,7 +351,7 @@ impl Inner {
         let right = Inner {
             separators,
             children: self.children.split_off(middle),
-            alive: self.alive.split_off(middle),
+            live: self.live.split_off(middle),
         };
         Some(Split {
             separator,
@@ -364,11 +364,11 @@ impl Inner {
         if !self.children[child].remove(key) {
             return false;
         }
-        self.alive[child] = self.children[child].alive();
+        self.live[child] = self.children[child].live();
         let fill = self.children[child].fill();
         if fill == 0 {
             self.children.remove(child);
-            self.alive.remove(child);
+            self.live.remove(child);
             if self.separators.len() > 0 {
                 self.separators.remove(child.saturating_sub(1));
             }
@@ -390,7 +390,7 @@ impl Inner {
         }
         let right = self.children.remove(left + 1);
         let separator = self.separators.remove(left);
-        self.alive[left] += self.alive.remove(left + 1);
+        self.live[left] += self.live.remove(left + 1);
         self.children[left].join(separator, right);
     }
 }
@@ -417,7 +417,7 @@ mod tests {
     enum Step {
         Insert(u16),
         Remove(u16),
-        SetAlive(u16, bool),
+        SetLive(u16, bool),
     }
 
     fn bytes(number: u16) -> Vec<u8> {
@@ -428,7 +428,7 @@ mod tests {
         let step = prop_oneof![
             4 => (0..3000_u16).prop_map(Step::Insert),
             2 => (0..3000_u16).prop_map(Step::Remove),
-            3 => ((0..3000_u16), any::<bool>()).prop_map(|(key, alive)| Step::SetAlive(key, alive)),
+            3 => ((0..3000_u16), any::<bool>()).prop_map(|(key, live)| Step::SetLive(key, live)),
         ];
         proptest::collection::vec(step, 0..3000)
     }
@@ -458,7 +458,7 @@ mod tests {
                     };
                     let high = inner.separators.as_slice().get(at).or(high);
                     heights.push(check_shape(child, low, high, false));
-                    assert_eq!(inner.alive[at], child.alive());
+                    assert_eq!(inner.live[at], child.live());
                 }
                 assert!(heights.windows(2).all(|pair| pair[0] == pair[1]));
                 heights[0] + 1
@@ -483,11 +483,11 @@ mod tests {
                     model.remove(&bytes(*number));
                     tree.remove(&bytes(*number));
                 }
-                Step::SetAlive(number, alive) => {
+                Step::SetLive(number, live) => {
                     if let Some(state) = model.get_mut(&bytes(*number)) {
-                        *state = *alive;
+                        *state = *live;
                     }
-                    tree.set_alive(&bytes(*number), *alive);
+                    tree.set_live(&bytes(*number), *live);
                 }
             }
         }
@@ -497,9 +497,9 @@ mod tests {
             let probe = bytes(probe);
             let below = model
                 .range(..probe.clone())
-                .filter(|(_, alive)| **alive)
+                .filter(|(_, live)| **live)
                 .count();
-            assert_eq!(tree.alive_below(&probe), below);
+            assert_eq!(tree.live_below(&probe), below);
             assert_eq!(tree.get(&probe).is_some(), model.contains_key(&probe));
             let mut seen = Vec::new();
             tree.visit_from(&probe, |entries| {
@@ -518,7 +518,7 @@ mod tests {
                 .collect();
             assert_eq!(seen, expected);
         }
-        assert_eq!(tree.alive(), model.values().filter(|alive| **alive).count());
+        assert_eq!(tree.live(), model.values().filter(|live| **live).count());
     }
 
     proptest! {
@@ -533,7 +533,7 @@ mod tests {
     fn growing_in_order_and_shrinking_to_nothing_keeps_the_shape() {
         let all = 0..3000;
         let mut steps: Vec<Step> = all.clone().map(Step::Insert).collect();
-        steps.extend(all.clone().map(|key| Step::SetAlive(key, key % 3 == 0)));
+        steps.extend(all.clone().map(|key| Step::SetLive(key, key % 3 == 0)));
         check(&steps);
         steps.extend(all.rev().map(Step::Remove));
         check(&steps);

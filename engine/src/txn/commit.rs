@@ -1,222 +1,163 @@
-//! The heart: how a transaction becomes a revision.
+//! Commits: how the changes of one transaction become a revision. **Store, publish, notify.**
+//!
+//! | step | function | afterwards |
+//! |---|---|---|
+//! | store | [`Writer::put`], [`Writer::delete`] | records are in the index and the log, but no reader looks at them |
+//! | publish | [`Writer::commit`] | reads see all of them, or, at earlier revisions, none (I3) |
+//! | notify | [`Writer::commit`] | every synced watch has its events (I4) |
 
 use std::ops::ControlFlow;
 
-use crate::fault::Fault;
-use crate::history::{Entry, Guess, KeyValue, LeaseId, PendingRecord};
+use crate::history::{Entry, KeyValue, LeaseId, PendingRecord};
 use crate::key::KeyRange;
 use crate::revision::{Position, Revision};
 use crate::store::Store;
+use crate::sync::MutexGuard;
 
-/// What a commit made of its work.
-#[derive(Debug)]
-pub(crate) struct Committed<T> {
-    pub(crate) value: T,
-    /// The new revision if anything changed, else the current one (DM-8, DM-22).
-    pub(crate) revision: Revision,
-}
-
-/// A put whose value is copied and whose key is looked up before the sequencer is locked.
-#[derive(Debug)]
-pub(crate) struct PreparedPut {
-    draft: PendingRecord,
-    /// Whether the entry of the draft was found in the index; it may have been retired since.
-    found: bool,
-}
-
-/// The right to change the store: held with the sequencer, by one thread at a time.
-#[derive(Debug)]
+/// The exclusive right to change the store: one transaction that holds the sequencer.
+///
+/// A writer that is dropped without [`Writer::commit`] must not have changed anything (I1). So all checks
+/// that can fail take `&Writer`, and run before the first change.
+#[must_use = "changes are published by `commit`"]
 pub(crate) struct Writer<'a> {
     store: &'a Store,
-    /// The revision that the changes will have.
-    main: Revision,
-    /// Changes so far; the next one's `sub`.
+    sequencer: MutexGuard<'a, ()>,
+    /// The revision of the changes.
+    revision: Revision,
+    /// The number of changes so far, which is the `sub` of the next one.
     changes: u32,
 }
 
-impl Store {
-    /// Runs `work` alone: **store, publish, notify**.
-    ///
-    /// What `work` links is invisible until the revision is published, and then visible as a whole
-    /// (I1, I3). When this returns, every synced watcher has the events (I4). `work` must find out
-    /// whether it fails before its first change.
-    pub(crate) fn commit<T, E>(
-        &self,
-        work: impl FnOnce(&mut Writer<'_>) -> Result<T, E>,
-    ) -> Result<Committed<T>, E> {
-        let early = self
-            .faults
-            .has(Fault::NumberOutsideSequencer)
-            .then(|| self.current.load());
-        let sequencer = self.sequencer.lock();
-        let current = early.unwrap_or_else(|| self.current.load());
-        if self.faults.has(Fault::PublishFirst) {
-            self.current.publish(current.next());
-        }
-        let mut writer = Writer {
-            store: self,
-            main: current.next(),
-            changes: 0,
-        };
-        let result = work(&mut writer);
-        let Writer { main, changes, .. } = writer;
-        assert!(
-            result.is_ok() || changes == 0,
-            "I1: a failed transaction changed something"
-        );
-        if changes > 0 {
-            self.current.publish(main);
-        }
-        drop(sequencer);
-        let value = result?;
-        if changes == 0 {
-            return Ok(Committed {
-                value,
-                revision: current,
-            });
-        }
-        self.hub.dispatch(self);
-        Ok(Committed {
-            value,
-            revision: main,
-        })
-    }
-
-    /// Copies the value and looks the key up, before any lock of the commit is taken.
-    pub(crate) fn prepare_put(&self, key: &[u8], value: &[u8], with_lease: bool) -> PreparedPut {
-        let entry = self.index.get(key);
-        let found = entry.is_some();
-        let entry = entry.unwrap_or_else(|| Entry::new(key));
-        let guess = match (with_lease, found) {
-            (true, _) => Guess::WithLease,
-            (false, true) => Guess::WithoutLease,
-            (false, false) => Guess::First,
-        };
-        PreparedPut {
-            draft: PendingRecord::new(entry, value, guess),
-            found,
-        }
-    }
-}
-
 impl<'a> Writer<'a> {
-    pub(crate) fn store(&self) -> &'a Store {
-        self.store
-    }
-
-    /// Whether anything has changed yet.
-    pub(crate) fn has_changed(&self) -> bool {
-        self.changes > 0
-    }
-
-    /// The revision that a header inside the transaction reports now (DM-23).
-    pub(crate) fn revision(&self) -> Revision {
-        if self.has_changed() {
-            self.main
-        } else {
-            self.main.previous()
+    /// Waits for the sequencer and begins a transaction.
+    pub(crate) fn begin(store: &'a Store) -> Self {
+        let (sequencer, current) = store.lock_sequencer();
+        Self {
+            store,
+            sequencer,
+            revision: current.next(),
+            changes: 0,
         }
     }
 
-    /// The position that sees all changes made so far, and none that come later.
-    pub(crate) fn position(&self) -> Position {
-        match self.changes.checked_sub(1) {
-            Some(sub) => Position {
-                revision: self.main,
-                sub,
-            },
-            None => self.main.previous().end(),
-        }
-    }
-
-    /// The value of a key as this transaction sees it.
-    pub(crate) fn get(&self, key: &[u8]) -> Option<KeyValue> {
-        self.store.get(key, self.main.end())
-    }
-
-    /// Writes a version; returns the one it follows, if the key was alive.
-    pub(crate) fn put(&mut self, put: PreparedPut, lease: Option<LeaseId>) -> Option<KeyValue> {
-        let PreparedPut { draft, found } = put;
-        let entry = self.entry_for(&draft, found);
+    /// Writes a version; returns the one that it replaces, if the key is live.
+    pub(crate) fn put(
+        &mut self,
+        pending: PendingRecord,
+        lease: Option<LeaseId>,
+    ) -> Option<KeyValue> {
+        let entry = self.store.index.entry_for(&pending);
         let previous = entry.newest().filter(|newest| !newest.is_tombstone());
-        let record = draft.finish(&entry, self.next_position(), previous.as_ref(), lease);
-        self.move_lease(previous.as_ref(), &record);
+        let record = pending.finish(&entry, self.next_position(), previous.as_ref(), lease);
         let position = record.position();
-        self.link(&entry, record);
+        self.link(&entry, record, previous.as_ref());
         if previous.is_none() {
-            self.store.index.set_alive(entry.key(), true, position);
+            self.store.index.set_live(entry.key(), true, position);
         }
         previous
     }
 
-    /// Where a put writes to. An entry that was retired since it was found would swallow the write, so
-    /// the key then gets a new one.
-    fn entry_for(&self, draft: &PendingRecord, found: bool) -> Entry {
-        let index = &self.store.index;
-        if !found {
-            return index.get_or_insert(draft.entry());
-        }
-        if draft.entry().is_retired() && !self.store.faults.has(Fault::TrustFoundEntry) {
-            return index.get_or_insert(&Entry::new(draft.entry().key()));
-        }
-        draft.entry().clone()
-    }
-
-    /// Deletes the living keys of a range; returns what they were, in key order.
+    /// Deletes the live keys of a range; returns their last versions, in key order.
     pub(crate) fn delete(&mut self, range: &KeyRange) -> Vec<KeyValue> {
-        let mut doomed: Vec<(Entry, KeyValue)> = Vec::new();
-        let now = self.main.end();
-        match range {
-            KeyRange::One(key) => {
-                if let Some(entry) = self.store.index.get(key)
-                    && let Some(newest) = entry.read_locked(now)
-                {
-                    doomed.push((entry, newest));
-                }
-            }
-            range if range.is_empty() => {}
-            range => self.store.index.scan(range, |found| {
-                let newest = found.read(now);
-                doomed.extend(newest.map(|newest| (found.entry().clone(), newest)));
-                ControlFlow::Continue(())
-            }),
-        }
-        let mut deleted = Vec::with_capacity(doomed.len());
-        for (entry, previous) in doomed {
+        let live = self.live_entries(range);
+        let mut deleted = Vec::with_capacity(live.len());
+        for (entry, last) in live {
             let tombstone = KeyValue::tombstone(entry.clone(), self.next_position());
             let position = tombstone.position();
-            self.move_lease(Some(&previous), &tombstone);
-            self.link(&entry, tombstone);
-            self.store.index.set_alive(entry.key(), false, position);
-            deleted.push(previous);
+            self.link(&entry, tombstone, Some(&last));
+            self.store.index.set_live(entry.key(), false, position);
+            deleted.push(last);
         }
         deleted
     }
 
-    /// The place of the next change (I1).
+    /// Publishes the changes and notifies the watches. Returns the new revision, or the current one if
+    /// nothing has changed (DM-8, DM-22).
+    pub(crate) fn commit(self) -> Revision {
+        if self.changes == 0 {
+            return self.revision.previous();
+        }
+        // I3: all changes are stored. Readers see them from here on.
+        self.store.current.publish(self.revision);
+        drop(self.sequencer);
+        // I4: published, so a watch that is woken finds its events.
+        self.store.hub.dispatch(self.store);
+        self.revision
+    }
+
+    pub(crate) fn store(&self) -> &'a Store {
+        self.store
+    }
+
+    /// Returns the revision that a response header inside the transaction reports at this point:
+    /// the previous one before the first change, the new one after it (DM-23).
+    pub(crate) fn revision(&self) -> Revision {
+        if self.changes > 0 {
+            self.revision
+        } else {
+            self.revision.previous()
+        }
+    }
+
+    /// Returns the position that sees all changes made so far, and none that come later.
+    pub(crate) fn position(&self) -> Position {
+        match self.changes.checked_sub(1) {
+            Some(sub) => Position {
+                revision: self.revision,
+                sub,
+            },
+            None => self.revision.previous().end(),
+        }
+    }
+
+    /// Returns the newest version of a key, including changes of this transaction.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<KeyValue> {
+        self.store.index.read(key, self.revision.end())
+    }
+
+    /// Returns the position of the next change (I1).
     fn next_position(&mut self) -> Position {
         let position = Position {
-            revision: self.main,
+            revision: self.revision,
             sub: self.changes,
         };
         self.changes += 1;
         position
     }
 
-    /// Puts a record where readers and followers find it once it is published. The log comes before
-    /// the index counts the change, so that whoever corrects a count finds the reason for it.
-    fn link(&self, entry: &Entry, record: KeyValue) {
+    /// Stores a record in the history of its key and in the log, and attaches the key to the lease of
+    /// this newest version (LE-7, PUT-7).
+    ///
+    /// The record is in the log before the index counts the change, so that a reader that corrects a
+    /// count by the log finds each counted change there.
+    fn link(&self, entry: &Entry, record: KeyValue, previous: Option<&KeyValue>) {
+        let (from, to) = (previous.and_then(KeyValue::lease), record.lease());
+        if from != to {
+            self.store.lessor.move_key(entry, from, to);
+        }
         self.store.history_bytes.add(record.size_bytes());
         self.store.log.append(record.clone());
         entry.push(record);
     }
 
-    /// A key is attached to the lease of its newest version, or to none (LE-7, PUT-7).
-    fn move_lease(&self, previous: Option<&KeyValue>, next: &KeyValue) {
-        let from = previous.and_then(KeyValue::lease);
-        let to = next.lease();
-        if from != to {
-            self.store.lessor.move_key(next.entry(), from, to);
+    /// Returns the live keys of a range with their newest versions, in key order.
+    fn live_entries(&self, range: &KeyRange) -> Vec<(Entry, KeyValue)> {
+        let mut live = Vec::new();
+        let newest = self.revision.end();
+        match range {
+            KeyRange::One(key) => {
+                if let Some(entry) = self.store.index.get(key)
+                    && let Some(kv) = entry.read_locked(newest)
+                {
+                    live.push((entry, kv));
+                }
+            }
+            range if range.is_empty() => {}
+            range => self.store.index.scan(range, |found| {
+                live.extend(found.read(newest).map(|kv| (found.entry().clone(), kv)));
+                ControlFlow::Continue(())
+            }),
         }
+        live
     }
 }

@@ -1,14 +1,16 @@
 //! Writes: single puts, deletions and transactions.
 //!
-//! `transaction` checks a request, evaluates its compares and decides which operations run; `commit` numbers
-//! what they write, publishes the revision and notifies the watches. In etcd both are parts of mvcc's
-//! `watchableStoreTxnWrite` and the `apply` package.
+//! `request` holds the requests and results. `transaction` decides which operations run and whether they can;
+//! `commit` numbers and stores what they write, publishes the revision and notifies the watches. Together they
+//! correspond to etcd's `server/etcdserver/txn` and mvcc's `watchableStoreTxnWrite`.
 
 mod commit;
+mod request;
 mod transaction;
 
-pub(crate) use commit::Committed;
-pub use transaction::{
+pub(crate) use commit::Writer;
+pub use request::{
     Compare, CompareTarget, DeleteResult, Op, OpResult, Put, PutLease, PutResult, Relation, Txn,
     TxnResult,
 };
+pub(crate) use transaction::{delete, put, txn};

@@ -1,8 +1,6 @@
-//! The reader's side: streams of watches.
+//! Watch streams: any number of watches with one reader, and how an unsynced watch reads the log.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
-use std::fmt;
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::ControlFlow;
@@ -11,185 +9,47 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use super::WatchEnd;
 use super::events::Events;
-use super::hub::{Item, Lagging, NewWatch, Shared};
+use super::hub::NewWatch;
 use super::interest::WatchIndex;
+use super::options::{
+    EventFilter, RESERVED_ID, WatchCreated, WatchId, WatchOptions, WatchResponse,
+};
+use super::queue::{Channel, QueueItem, UnsyncedWatch, WatchSerial};
 use crate::error::WatchError;
-use crate::fault::Fault;
+use crate::fault::{on_fault, unless_fault};
 use crate::history::KeyValue;
 use crate::key::KeyRange;
 use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::{self, Arc};
 
-/// Records that one catch-up step looks at, rounded up to whole revisions. It bounds the
-/// revisions in one response too, which etcd's clients expect to be 1000 at most (WA-34).
+/// Records that one catch-up step visits, rounded up to whole revisions. It also bounds the revisions
+/// in one response, which etcd's clients expect to be at most 1000 (WA-34).
 const CATCH_UP_STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 512 };
-/// Bytes of events that one catch-up step hands over, rounded up to whole revisions: a slow reader of
-/// large values gets them in pieces that it can take (LI-3).
+/// Bytes of events that one catch-up step returns, rounded up to whole revisions, so that a slow reader
+/// of large values gets them in portions (LI-3).
 const CATCH_UP_STEP_BYTES: u64 = 1024 * 1024;
-/// Catch-up steps without a result that one poll takes before it lets others run.
+/// Steps without a response that one poll takes before it yields to other tasks.
 const POLL_STEPS_MAX: usize = 64;
-
-/// The name of a watch on its stream: what the client chose, or a number from 0 on (WA-2, WA-3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WatchId(pub i64);
-
-/// Stands for "the whole stream" in the progress replies of etcd; names no watch (WA-5).
-const RESERVED_ID: WatchId = WatchId(-1);
-
-impl fmt::Display for WatchId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// What names a watch between hub and stream: never used twice on a stream, unlike ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Serial(u64);
-
-/// Spreads serials, which are looked up for every event and which no client chooses.
-#[derive(Debug, Default)]
-struct SerialHasher(u64);
-
-impl Hasher for SerialHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-/// Kinds of events that a watch does not want (WA-35).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Filters {
-    no_put: bool,
-    no_delete: bool,
-}
-
-impl Filters {
-    pub(super) fn pass(self, record: &KeyValue) -> bool {
-        if record.is_tombstone() {
-            !self.no_delete
-        } else {
-            !self.no_put
-        }
-    }
-}
-
-/// What to watch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "four independent switches of etcd's request"
-)]
-pub struct WatchOptions {
-    /// The keys.
-    pub range: KeyRange,
-    /// The first revision to see events of; the next one if none is given (WA-6).
-    pub start: Option<Revision>,
-    /// Leave out writes (WA-35).
-    pub no_put: bool,
-    /// Leave out deletions (WA-35).
-    pub no_delete: bool,
-    /// Add the version before each event (WA-33). Costs one read per event.
-    pub prev_kv: bool,
-    /// Hear of progress at intervals, while nothing happens (WA-50).
-    pub progress_notify: bool,
-    /// The id on the stream; the stream picks one if none is given (WA-2, WA-3).
-    pub id: Option<WatchId>,
-}
-
-impl WatchOptions {
-    /// All that happens to `range` from now on.
-    pub fn of(range: KeyRange) -> Self {
-        Self {
-            range,
-            start: None,
-            no_put: false,
-            no_delete: false,
-            prev_kv: false,
-            progress_notify: false,
-            id: None,
-        }
-    }
-
-    /// Begins with the events of `revision`, past or future.
-    #[must_use]
-    pub fn from(self, revision: Revision) -> Self {
-        Self {
-            start: Some(revision),
-            ..self
-        }
-    }
-
-    /// Adds the version before each event.
-    #[must_use]
-    pub fn with_prev_kv(self) -> Self {
-        Self {
-            prev_kv: true,
-            ..self
-        }
-    }
-}
-
-/// What a stream tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WatchResponse {
-    /// Events of one watch, in order; all of a revision are in one response (WA-31).
-    Events {
-        /// The watch.
-        id: WatchId,
-        /// The revision of the events if they are live; the current one if they were caught up
-        /// with, which is higher than that of events still to come (WA-32).
-        revision: Revision,
-        /// The events; at least one.
-        events: Events,
-    },
-    /// Everything up to a revision was told (I6).
-    Progress {
-        /// The watch that asked for it at intervals, or nothing: all watches of the stream (WA-53).
-        id: Option<WatchId>,
-        /// How far.
-        revision: Revision,
-    },
-    /// The end of a watch whose next events were compacted (WA-40). Its id stays in use until it is
-    /// cancelled (WA-42).
-    Compacted {
-        /// The watch.
-        id: WatchId,
-        /// The oldest revision that can still be watched.
-        compacted: Revision,
-    },
-}
-
-/// A watch that was created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WatchCreated {
-    /// Its id.
-    pub id: WatchId,
-    /// The current revision when it was registered: a watch without a start revision sees just the
-    /// events behind it (WA-8).
-    pub revision: Revision,
-}
 
 /// Any number of watches with one reader.
 ///
-/// Guarantees, per watch: events in revision order and whole revisions, each once, none missing
-/// from the start revision on; or [`WatchResponse::Compacted`], which says from where (I5). Between the
-/// watches of a stream no order is defined (WA-37), except that progress of the whole stream comes
-/// behind all it covers (I6).
+/// # Guarantees
+/// - Each watch delivers its events in revision order, whole revisions, each event once and none missing from
+///   the start revision on, or it ends with [`WatchResponse::Compacted`], which reports the revision up
+///   to which events are lost.
+/// - Events of different watches are in no particular order. A progress response of the whole stream
+///   comes after all events that it covers.
+/// - When a write has returned, its events can be taken from every synced watch.
+/// - The queue of a stream holds at most 16 Ki events and 16 MiB. When it is full, its watches read from
+///   the store's log instead; writers and other streams do not wait.
 ///
-/// Dropping the stream ends its watches. Creating and cancelling cost O(log watches).
+/// Dropping the stream ends its watches.
+///
+/// # Costs
+/// Creating and cancelling a watch takes time logarithmic in the number of watches of the engine, and so
+/// does finding the watches that an event matches.
 ///
 /// ```
 /// # use revstore_engine::{Engine, KeyRange, WatchOptions, WatchResponse};
@@ -208,40 +68,44 @@ pub struct WatchCreated {
 #[derive(Debug)]
 pub struct WatchStream {
     store: Arc<Store>,
-    shared: Arc<Shared>,
-    /// Every id in use, and what became of its watch.
-    ids: HashMap<WatchId, State>,
-    watches: HashMap<Serial, Watch, BuildHasherDefault<SerialHasher>>,
-    /// Responses that creating a watch came across.
+    channel: Arc<Channel>,
+    /// Every id in use, and the state of its watch.
+    ids: HashMap<WatchId, WatchState>,
+    watches: HashMap<WatchSerial, StreamWatch, BuildHasherDefault<SerialHasher>>,
+    /// Responses that were found while a watch was created.
     ready: VecDeque<WatchResponse>,
     next_id: i64,
     next_serial: u64,
-    /// The newest watch that began in the past.
-    newest_behind: Option<Serial>,
-    /// Whose turn it is: a queued item, or a watch that lags.
-    lagging_first: bool,
+    /// The newest watch that started in the past.
+    newest_from_past: Option<WatchSerial>,
+    /// Whether the next step serves an unsynced watch before a queued item.
+    unsynced_first: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
-    Living(Serial),
-    /// Ended by compaction, and not yet cancelled (WA-42).
+enum WatchState {
+    /// Delivers events.
+    Active(WatchSerial),
+    /// Was ended by a compaction and is not cancelled yet (WA-42).
     Ended,
 }
 
 #[derive(Debug)]
-struct Watch {
+struct StreamWatch {
     id: WatchId,
-    slot: WatchIndex,
+    index: WatchIndex,
     range: KeyRange,
-    filters: Filters,
+    filter: EventFilter,
     prev_kv: bool,
 }
 
-/// What one step of reading came to.
+/// The result of one step of reading.
 enum Step {
+    /// A response to return.
     Response(WatchResponse),
+    /// Nothing to return, but there may be more to do.
     Worked,
+    /// Nothing to do.
     Idle,
 }
 
@@ -249,21 +113,23 @@ impl WatchStream {
     pub(crate) fn new(store: Arc<Store>) -> Self {
         Self {
             store,
-            shared: Arc::new(Shared::new()),
+            channel: Arc::new(Channel::new()),
             ids: HashMap::new(),
             watches: HashMap::default(),
             ready: VecDeque::new(),
             next_id: 0,
             next_serial: 0,
-            newest_behind: None,
-            lagging_first: false,
+            newest_from_past: None,
+            unsynced_first: false,
         }
     }
 
     /// Adds a watch.
     ///
     /// # Errors
-    /// If the range is empty, the id is in use, or the start revision is negative.
+    /// If the range is empty, the id is in use or reserved, or the start revision is negative. A start
+    /// revision that is compacted is no error here: the watch then ends with
+    /// [`WatchResponse::Compacted`].
     pub fn watch(&mut self, options: WatchOptions) -> Result<WatchCreated, WatchError> {
         if options.range.is_empty() {
             return Err(WatchError::EmptyRange);
@@ -276,96 +142,89 @@ impl WatchStream {
                 return Err(WatchError::DuplicateId);
             }
             Some(id) => id,
-            None => self.pick_id(),
+            None => self.assign_id(),
         };
-        let serial = Serial(self.next_serial);
+        let serial = WatchSerial(self.next_serial);
         self.next_serial += 1;
-        let filters = Filters {
-            no_put: options.no_put,
-            no_delete: options.no_delete,
-        };
+        let filter = options.filter();
         let new = NewWatch {
             serial,
-            stream: &self.shared,
+            channel: &self.channel,
             range: &options.range,
-            filters,
+            filter,
             progress_notify: options.progress_notify,
         };
         let registered = self.store.hub.register(&self.store, &new, options.start);
-        let (slot, revision) = (registered.slot, registered.revision);
-        let WatchOptions { range, prev_kv, .. } = options;
-        self.watches.insert(
-            serial,
-            Watch {
-                id,
-                slot,
-                range,
-                filters,
-                prev_kv,
-            },
-        );
-        self.ids.insert(id, State::Living(serial));
+        let watch = StreamWatch {
+            id,
+            index: registered.index,
+            range: options.range,
+            filter,
+            prev_kv: options.prev_kv,
+        };
+        self.watches.insert(serial, watch);
+        self.ids.insert(id, WatchState::Active(serial));
         if options.progress_notify {
             self.store.clock.recheck();
         }
+        let revision = registered.revision;
         if registered.unsynced {
             let position = options.start.unwrap_or(revision);
-            self.shared.queue.lock().start_behind(serial, position);
-            self.newest_behind = Some(serial);
+            self.channel.queue.lock().push_from_past(serial, position);
+            self.newest_from_past = Some(serial);
             self.catch_up_early();
         }
         Ok(WatchCreated { id, revision })
     }
 
-    /// Ends a watch; what is queued for it is not delivered any more. Says whether the id was in
-    /// use (WA-20).
+    /// Cancels a watch; its queued events are not delivered any more. Returns whether the id was in use.
     pub fn cancel(&mut self, id: WatchId) -> bool {
         let Some(state) = self.ids.remove(&id) else {
             return false;
         };
-        match state {
-            State::Living(_) if self.store.faults.has(Fault::TellCancelled) => {}
-            State::Living(serial) => self.forget(serial),
-            State::Ended => {}
+        // WA-20.
+        if let WatchState::Active(serial) = state {
+            unless_fault!(self.store.faults, TellCancelled, self.remove(serial));
         }
-        let of_this = |response: &WatchResponse| match response {
+        let is_of_watch = |response: &WatchResponse| match response {
             WatchResponse::Events { id: of, .. } | WatchResponse::Compacted { id: of, .. } => {
                 *of == id
             }
             WatchResponse::Progress { id: of, .. } => *of == Some(id),
         };
-        self.ready.retain(|response| !of_this(response));
+        self.ready.retain(|response| !is_of_watch(response));
         true
     }
 
-    /// Asks how far the stream is. The answer is a [`WatchResponse::Progress`] without an id behind
-    /// all that it covers, or none at all if some watch is not caught up, or waits for a revision
-    /// of the future, or if there is no watch (WA-53). A watch of the past that is added before the
-    /// answer was read takes it back.
+    /// Requests a progress response of the whole stream: [`WatchResponse::Progress`] without an id, after
+    /// all events that it covers.
+    ///
+    /// There is no response if a watch is unsynced or starts at a later revision, or if the stream has no
+    /// watches. A response that was not read yet is dropped if a watch that starts in the past is
+    /// added.
     pub fn request_progress(&mut self) {
         self.catch_up_early();
+        // WA-53.
         if self.ready.is_empty() {
-            let slots = self.watches.values().map(|watch| watch.slot);
-            self.store.hub.request_progress(
-                &self.store,
-                &self.shared,
-                slots,
-                Serial(self.next_serial),
-            );
+            let indexes = self.watches.values().map(|watch| watch.index);
+            let before = WatchSerial(self.next_serial);
+            self.store
+                .hub
+                .request_progress(&self.store, &self.channel, indexes, before);
         }
     }
 
-    /// Living watches.
+    /// Returns the number of active watches.
     pub fn len(&self) -> usize {
         self.watches.len()
     }
 
-    /// Whether no watch is alive.
+    /// Returns whether the stream has no active watch.
     pub fn is_empty(&self) -> bool {
         self.watches.is_empty()
     }
 
-    /// The next response, if there is one now. Right after a write returned, its events are here.
+    /// Returns the next response if it is available now. When a write has returned, its events are.
     pub fn try_next(&mut self) -> Option<WatchResponse> {
         loop {
             match self.step() {
@@ -376,12 +235,12 @@ impl WatchStream {
         }
     }
 
-    /// The next response; the thread sleeps until there is one.
+    /// Returns the next response; blocks the thread until there is one.
     pub fn next_blocking(&mut self) -> WatchResponse {
         sync::block_on(poll_fn(|context| self.poll_response(context)))
     }
 
-    /// Completes with the next response.
+    /// Polls for the next response.
     pub fn poll_response(&mut self, context: &mut Context<'_>) -> Poll<WatchResponse> {
         let mut registered = false;
         for _ in 0..POLL_STEPS_MAX {
@@ -389,13 +248,11 @@ impl WatchStream {
                 Step::Response(response) => return Poll::Ready(response),
                 Step::Worked => {}
                 Step::Idle if registered => return Poll::Pending,
-                Step::Idle if self.store.faults.has(Fault::WakerLate) => {
-                    self.shared.waker.register(context.waker());
-                    return Poll::Pending;
-                }
                 Step::Idle => {
-                    // Registered before the last look: what comes after that look wakes us.
-                    self.shared.waker.register(context.waker());
+                    // Registered before the last look at the queue: an item that is pushed after that
+                    // look wakes the reader.
+                    self.channel.waker.register(context.waker());
+                    on_fault!(self.store.faults, WakerLate, return Poll::Pending);
                     registered = true;
                 }
             }
@@ -404,7 +261,7 @@ impl WatchStream {
         Poll::Pending
     }
 
-    fn pick_id(&mut self) -> WatchId {
+    fn assign_id(&mut self) -> WatchId {
         loop {
             let id = WatchId(self.next_id);
             self.next_id = self.next_id.wrapping_add(1);
@@ -414,22 +271,22 @@ impl WatchStream {
         }
     }
 
-    fn forget(&mut self, serial: Serial) {
+    fn remove(&mut self, serial: WatchSerial) {
         if let Some(watch) = self.watches.remove(&serial) {
-            self.store.hub.remove([watch.slot]);
+            self.store.hub.remove([watch.index]);
         }
     }
 
-    /// Lets watches that lag look at the log, until one has something to tell, so that a watch whose
-    /// history holds nothing for it is synced at once (WA-18).
+    /// Reads the log for unsynced watches until one has a response, so that a watch without events in
+    /// its past is synced at once (WA-18).
     fn catch_up_early(&mut self) {
         for _ in 0..POLL_STEPS_MAX {
             if !self.ready.is_empty() {
                 return;
             }
-            let lagging = self.shared.queue.lock().pop_lagging();
-            let Some(lagging) = lagging else { return };
-            if let Step::Response(response) = self.catch_up(lagging) {
+            let unsynced = self.channel.queue.lock().pop_unsynced();
+            let Some(unsynced) = unsynced else { return };
+            if let Step::Response(response) = self.catch_up(unsynced) {
                 self.ready.push_back(response);
             }
         }
@@ -439,53 +296,57 @@ impl WatchStream {
         if let Some(response) = self.ready.pop_front() {
             return Step::Response(response);
         }
-        let (item, lagging) = {
-            let mut queue = self.shared.queue.lock();
-            let mut lagging = if self.lagging_first {
-                queue.pop_lagging()
+        let (item, unsynced) = {
+            let mut queue = self.channel.queue.lock();
+            let mut unsynced = if self.unsynced_first {
+                queue.pop_unsynced()
             } else {
                 None
             };
-            let item = if lagging.is_none() { queue.pop() } else { None };
-            if item.is_none() && lagging.is_none() {
-                lagging = queue.pop_lagging();
+            let item = if unsynced.is_none() {
+                queue.pop()
+            } else {
+                None
+            };
+            if item.is_none() && unsynced.is_none() {
+                unsynced = queue.pop_unsynced();
             }
-            (item, lagging)
+            (item, unsynced)
         };
-        // In turns, so that neither a busy queue nor a long history starves the other.
-        self.lagging_first = lagging.is_none();
-        match (item, lagging) {
-            (Some(item), _) => self.tell(item),
-            (None, Some(lagging)) => self.catch_up(lagging),
+        // Alternates, so that neither a busy queue nor a long history starves the other.
+        self.unsynced_first = unsynced.is_none();
+        match (item, unsynced) {
+            (Some(item), _) => self.deliver(item),
+            (None, Some(unsynced)) => self.catch_up(unsynced),
             (None, None) => Step::Idle,
         }
     }
 
-    fn tell(&self, item: Item) -> Step {
+    fn deliver(&self, item: QueueItem) -> Step {
         let response = match item {
-            Item::Events {
+            QueueItem::Events {
                 watch,
                 revision,
                 events,
             } => {
-                // A watch that was cancelled meanwhile has nothing to say.
+                // No response if the watch was cancelled in the meantime.
                 let Some(watch) = self.watches.get(&watch) else {
                     return Step::Worked;
                 };
                 WatchResponse::Events {
                     id: watch.id,
                     revision,
-                    events: self.events(watch, events),
+                    events: self.with_previous(watch, events),
                 }
             }
-            Item::StreamProgress { revision, before } => {
-                // I6: not true of a watch that came later and has yet to read what lies below.
-                if self.newest_behind >= Some(before) {
+            QueueItem::StreamProgress { revision, before } => {
+                // I6: does not hold for a watch that was added later and has yet to read the log.
+                if self.newest_from_past >= Some(before) {
                     return Step::Worked;
                 }
                 WatchResponse::Progress { id: None, revision }
             }
-            Item::WatchProgress { watch, revision } => {
+            QueueItem::WatchProgress { watch, revision } => {
                 let Some(watch) = self.watches.get(&watch) else {
                     return Step::Worked;
                 };
@@ -498,67 +359,50 @@ impl WatchStream {
         Step::Response(response)
     }
 
-    /// Reads the next stretch of the log for a watch, and makes it synced at the end of it.
-    fn catch_up(&mut self, mut lagging: Lagging) -> Step {
-        let Some(watch) = self.watches.get(&lagging.watch) else {
+    /// Reads the next part of the log for an unsynced watch, and makes the watch synced if it has reached the
+    /// end: etcd's `syncWatchers`, for one watch.
+    fn catch_up(&mut self, mut unsynced: UnsyncedWatch) -> Step {
+        let Some(watch) = self.watches.get(&unsynced.watch) else {
             return Step::Worked;
         };
         let store = &self.store;
         let current = store.current.load();
-        let mut records: Vec<KeyValue> = Vec::new();
-        let mut next = lagging.position;
-        let mut overtaken = store.compacted.has_dropped(lagging.position);
-        if !overtaken && next <= current {
-            let mut left = CATCH_UP_STEP_RECORDS;
-            let mut bytes_left = CATCH_UP_STEP_BYTES;
-            let mut last = next.previous();
-            let stopped = store.log.visit(next.start(), current.end(), |record| {
-                let main = record.mod_revision();
-                if (left == 0 || bytes_left == 0) && main > last {
-                    return ControlFlow::Break(());
-                }
-                left = left.saturating_sub(1);
-                last = main;
-                if watch.range.contains(record.key()) && watch.filters.pass(record) {
-                    bytes_left = bytes_left.saturating_sub(record.size_bytes());
-                    records.push(record.clone());
-                }
-                ControlFlow::Continue(())
-            });
-            next = if stopped.is_some() {
-                last.next()
-            } else {
-                current.next()
-            };
+        let mut records = Vec::new();
+        let mut next = unsynced.position;
+        let mut compacted = store.compacted.has_dropped(unsynced.position);
+        if !compacted && next <= current {
+            (records, next) = read_log(store, watch, next, current);
         }
-        // I7: also if the mark overtook the reading.
-        if !store.faults.has(Fault::CatchUpLooksOnce) {
-            overtaken = store.compacted.has_dropped(lagging.position);
-        }
-        if overtaken {
+        // I7: also if the compaction was announced while the log was read.
+        unless_fault!(
+            store.faults,
+            CatchUpLooksOnce,
+            compacted = store.compacted.has_dropped(unsynced.position)
+        );
+        if compacted {
             let compacted = store.compacted.load().unwrap_or(current);
             let id = watch.id;
-            self.forget(lagging.watch);
-            self.ids.insert(id, State::Ended);
+            self.remove(unsynced.watch);
+            self.ids.insert(id, WatchState::Ended);
             return Step::Response(WatchResponse::Compacted { id, compacted });
         }
-        lagging.position = next;
-        let joined = next > current && store.hub.join(store, watch.slot, next);
+        unsynced.position = next;
+        let joined = next > current && store.hub.join(store, watch.index, next);
         if !joined {
-            self.shared.queue.lock().stay_behind(lagging);
+            self.channel.queue.lock().push_unsynced(unsynced);
         }
         if records.is_empty() {
             return Step::Worked;
         }
-        let (id, revision) = (watch.id, store.current.load());
         Step::Response(WatchResponse::Events {
-            id,
-            revision,
-            events: self.events(watch, Events::of(records)),
+            id: watch.id,
+            revision: store.current.load(),
+            events: self.with_previous(watch, Events::of(records)),
         })
     }
 
-    fn events(&self, watch: &Watch, events: Events) -> Events {
+    /// Adds the previous versions if the watch has asked for them.
+    fn with_previous(&self, watch: &StreamWatch, events: Events) -> Events {
         if watch.prev_kv {
             events.with_previous(|kv| self.previous(kv))
         } else {
@@ -566,125 +410,79 @@ impl WatchStream {
         }
     }
 
-    /// WA-33: what the key was before the transaction; nothing for a creation, also where the same
-    /// transaction has deleted the key before (TXN-7).
+    /// Returns the version of the key before the transaction that wrote `kv` (WA-33); `None` for a
+    /// creation, also if the same transaction has deleted the key before (TXN-7).
     fn previous(&self, kv: &KeyValue) -> Option<KeyValue> {
         if !kv.is_tombstone() && kv.create_revision() == kv.mod_revision() {
             return None;
         }
         let before = kv.mod_revision().previous();
-        let previous = self.store.get(kv.key(), before.end());
+        let previous = self.store.index.read(kv.key(), before.end());
         previous.filter(|_| !self.store.compacted.has_dropped(before))
     }
+}
+
+/// Returns the records from `from` on that match a watch, and the revision to continue from.
+fn read_log(
+    store: &Store,
+    watch: &StreamWatch,
+    from: Revision,
+    current: Revision,
+) -> (Vec<KeyValue>, Revision) {
+    let mut records: Vec<KeyValue> = Vec::new();
+    let mut records_left = CATCH_UP_STEP_RECORDS;
+    let mut bytes_left = CATCH_UP_STEP_BYTES;
+    let mut last = from.previous();
+    let stopped = store.log.visit(from.start(), current.end(), |record| {
+        let revision = record.mod_revision();
+        if (records_left == 0 || bytes_left == 0) && revision > last {
+            return ControlFlow::Break(());
+        }
+        records_left = records_left.saturating_sub(1);
+        last = revision;
+        if watch.range.contains(record.key()) && watch.filter.passes(record) {
+            bytes_left = bytes_left.saturating_sub(record.size_bytes());
+            records.push(record.clone());
+        }
+        ControlFlow::Continue(())
+    });
+    let next = if stopped.is_some() { last } else { current };
+    (records, next.next())
 }
 
 impl Drop for WatchStream {
     fn drop(&mut self) {
         self.store
             .hub
-            .remove(self.watches.drain().map(|(_, watch)| watch.slot));
+            .remove(self.watches.drain().map(|(_, watch)| watch.index));
     }
 }
 
 impl Stream for WatchStream {
     type Item = WatchResponse;
 
-    /// Never ends: a stream without watches waits for its first.
+    /// Never ends: a stream without watches is pending until it has one.
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<WatchResponse>> {
         self.get_mut().poll_response(context).map(Some)
     }
 }
 
-/// Events of one watch that belong together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WatchBatch {
-    /// As in [`WatchResponse::Events`].
-    pub revision: Revision,
-    /// The events; none at all if this is progress: everything up to `revision` was delivered.
-    pub events: Events,
-}
+/// A hash function for serials, which are looked up for every event and not chosen by clients.
+#[derive(Debug, Default)]
+struct SerialHasher(u64);
 
-/// One watch, with a reader of its own: an iterator of batches for a thread, a stream for a task.
-///
-/// Guarantees and costs are those of [`WatchStream`].
-///
-/// ```
-/// # use revstore_engine::{Engine, KeyRange, Revision, WatchOptions};
-/// let engine = Engine::builder().build();
-/// engine.put("a", "1")?;
-/// let mut watcher = engine.watch(WatchOptions::of(KeyRange::all()).from(Revision(2)))?;
-/// engine.put("b", "2")?;
-/// let mut keys = Vec::new();
-/// while let Some(batch) = watcher.try_next() {
-///     keys.extend(batch?.events.into_iter().map(|event| event.kv.key().to_vec()));
-/// }
-/// assert_eq!(keys, [b"a", b"b"]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct Watcher {
-    stream: WatchStream,
-    /// The end was told.
-    ended: bool,
-}
-
-impl Watcher {
-    pub(crate) fn new(mut stream: WatchStream, options: WatchOptions) -> Result<Self, WatchError> {
-        stream.watch(options)?;
-        Ok(Self {
-            stream,
-            ended: false,
-        })
-    }
-
-    /// The next batch, if there is one now.
-    pub fn try_next(&mut self) -> Option<Result<WatchBatch, WatchEnd>> {
-        let response = self.stream.try_next()?;
-        Some(self.take(response))
-    }
-
-    /// The next batch; the thread sleeps until there is one. Nothing after the end.
-    pub fn next_blocking(&mut self) -> Option<Result<WatchBatch, WatchEnd>> {
-        if self.ended {
-            return None;
-        }
-        let response = self.stream.next_blocking();
-        Some(self.take(response))
-    }
-
-    /// Asks how far the watch is; see [`WatchStream::request_progress`].
-    pub fn request_progress(&mut self) {
-        self.stream.request_progress();
-    }
-
-    fn take(&mut self, response: WatchResponse) -> Result<WatchBatch, WatchEnd> {
-        match response {
-            WatchResponse::Events {
-                revision, events, ..
-            } => Ok(WatchBatch { revision, events }),
-            WatchResponse::Progress { revision, .. } => Ok(WatchBatch {
-                revision,
-                events: Events::default(),
-            }),
-            WatchResponse::Compacted { compacted, .. } => {
-                self.ended = true;
-                Err(WatchEnd::Compacted { compacted })
-            }
+impl Hasher for SerialHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
         }
     }
-}
 
-impl Stream for Watcher {
-    type Item = Result<WatchBatch, WatchEnd>;
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let watcher = self.get_mut();
-        if watcher.ended {
-            return Poll::Ready(None);
-        }
-        watcher
-            .stream
-            .poll_response(context)
-            .map(|response| Some(watcher.take(response)))
+    fn finish(&self) -> u64 {
+        self.0
     }
 }

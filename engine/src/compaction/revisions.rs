@@ -1,0 +1,43 @@
+//! The policy that keeps a number of revisions; etcd's `compactor.Revision`.
+
+use std::time::Duration;
+
+use super::auto::{Check, Policy};
+use crate::revision::Revision;
+
+/// Compacts `keep` revisions below the current one (AC-6).
+#[derive(Debug)]
+pub(super) struct Revisions {
+    pub(super) keep: u64,
+    pub(super) every: Duration,
+}
+
+impl Policy for Revisions {
+    fn interval(&self) -> Duration {
+        self.every
+    }
+
+    fn decide(&self, check: &Check<'_>) -> Option<Revision> {
+        let keep = i64::try_from(self.keep).unwrap_or(i64::MAX);
+        let revision = check.current.0.saturating_sub(keep);
+        (revision > 0).then_some(Revision(revision))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::AutoCompaction;
+    use crate::compaction::auto::tests::run;
+
+    #[test]
+    fn ac_6_a_number_of_revisions_is_kept() {
+        let policy = |keep| AutoCompaction::Revisions {
+            keep,
+            every: Duration::from_secs(300),
+        };
+        assert_eq!(run(policy(100), 700), [(300, 200), (600, 500)]);
+        assert_eq!(run(policy(1000), 700), []);
+    }
+}

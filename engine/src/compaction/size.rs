@@ -1,0 +1,94 @@
+//! The policy that keeps the history within a number of bytes. etcd has none like it.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use super::auto::{Check, Policy};
+use crate::history::KeyValue;
+use crate::revision::{Position, Revision};
+use crate::store::Store;
+
+/// Records that are copied from the log under its lock at a time.
+const STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 128 };
+
+/// Compacts at the lowest revision that brings the history down to `bytes_max`.
+#[derive(Debug)]
+pub(super) struct Size {
+    pub(super) bytes_max: u64,
+    pub(super) every: Duration,
+}
+
+impl Policy for Size {
+    fn interval(&self) -> Duration {
+        self.every
+    }
+
+    fn decide(&self, check: &Check<'_>) -> Option<Revision> {
+        let excess = check
+            .store
+            .history_bytes
+            .get()
+            .checked_sub(self.bytes_max)?;
+        (excess > 0).then(|| lowest_revision_that_frees(check.store, excess, check.current))
+    }
+}
+
+/// Returns the lowest revision at which a compaction frees `excess` bytes, or `current` if no
+/// compaction frees as much. Walks the log from the compacted revision up to the result.
+///
+/// A compaction at revision r frees, of each key, the versions that a version at or below r replaced, and
+/// the tombstones below r (CO-5: a tombstone exactly at r stays).
+fn lowest_revision_that_frees(store: &Store, excess: u64, current: Revision) -> Revision {
+    let mut revision = store.compacted.load().unwrap_or(Revision(0));
+    // Bytes that a compaction at `revision` frees, and the tombstones at `revision`, which only a
+    // compaction above it frees.
+    let mut freed = 0;
+    let mut tombstones = 0;
+    let mut next = revision.start();
+    loop {
+        let step = log_step(store, next, current);
+        let Some(last) = step.last() else {
+            return current.min(revision.next());
+        };
+        next = last.position();
+        next.sub += 1;
+        for record in &step {
+            if record.mod_revision() > revision {
+                freed += std::mem::take(&mut tombstones);
+                if freed >= excess {
+                    return revision.next();
+                }
+                revision = record.mod_revision();
+            }
+            match record.entry().version_before(record.position()) {
+                Some(previous) if !previous.is_tombstone() => freed += previous.size_bytes(),
+                // A tombstone that the same revision replaces is freed at this revision already.
+                Some(previous) if previous.mod_revision() == revision => {
+                    tombstones -= previous.size_bytes();
+                    freed += previous.size_bytes();
+                }
+                Some(_) | None => {}
+            }
+            if freed >= excess {
+                return revision;
+            }
+            if record.is_tombstone() {
+                tombstones += record.size_bytes();
+            }
+        }
+    }
+}
+
+/// Returns up to [`STEP_RECORDS`] records of the log from `from` on.
+fn log_step(store: &Store, from: Position, current: Revision) -> Vec<KeyValue> {
+    let mut step = Vec::new();
+    store.log.visit(from, current.end(), |record| {
+        step.push(record.clone());
+        if step.len() < STEP_RECORDS {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    });
+    step
+}

@@ -1,0 +1,49 @@
+//! The schedule of an engine: the duties that it performs because time passes.
+//!
+//! The clock asks for the time of the next duty and calls [`Timed::run_due`] when it has come.
+
+use std::time::Duration;
+
+use crate::clock::Timed;
+use crate::compaction::Compaction;
+use crate::lease;
+use crate::revision::Revision;
+use crate::store::Store;
+use crate::sync::Arc;
+
+impl Timed for Store {
+    fn next_due(&self) -> Option<Duration> {
+        let duties = [
+            self.lessor.next_expiry(),
+            self.hub.progress_due(),
+            self.compactor.next_check(),
+        ];
+        duties.into_iter().flatten().min()
+    }
+
+    fn run_due(self: Arc<Self>) {
+        let now = self.clock.now();
+        while let Some(lease) = self.lessor.expired(now) {
+            // An error means that the lease was revoked in the meantime.
+            let _ = lease::revoke(&self, lease);
+        }
+        self.hub.notify_progress(&self, now);
+        let revision = self.compactor.check_if_due(&self, now);
+        compact_at(&self, revision);
+    }
+}
+
+/// Lets the policy of automatic compaction check the store now (AC-7).
+pub(crate) fn auto_compact(store: &Arc<Store>) {
+    let revision = store.compactor.check(store, store.clock.now());
+    compact_at(store, revision);
+}
+
+fn compact_at(store: &Arc<Store>, revision: Option<Revision>) {
+    // AC-5: an error means that the revision is compacted already, so nothing is left to do.
+    if let Some(revision) = revision
+        && let Ok(compaction) = Compaction::announce(store, revision)
+    {
+        compaction.run();
+    }
+}
