@@ -45,7 +45,7 @@ fn ht_4_an_upgrade_to_http_2_is_ignored() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
 }
 
-/// In `tests/differences.md`: etcd would answer 415.
+/// In `docs/differences.md`: etcd would answer 415.
 #[test]
 fn ht_4_the_endpoints_answer_over_http_2_too() {
     let server = Server::builder().start().unwrap();

@@ -11,14 +11,12 @@
 //! The files of [`OURS`] hold what our services answer to the questions of another file, and are
 //! recorded from them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::{env, fs, thread};
 
-use revstore_tests::clauses::citation::Id;
-use revstore_tests::clauses::list::List;
 use revstore_tests::scenario::families::FAMILIES;
 use revstore_tests::scenario::library::{differences, load, names, path, run_all};
 use revstore_tests::scenario::target::Kind;
@@ -26,9 +24,6 @@ use revstore_tests::scenario::text::{File, Scenario};
 
 /// Files that hold our own answers, and the files whose questions those answer.
 const OURS: [(&str, &str); 1] = [("known_differences_ours", "known_differences")];
-
-/// The sections that scenarios can show best: requests and their answers.
-const COUNTED: [char; 5] = ['B', 'C', 'E', 'F', 'J'];
 
 /// What the command line asks for.
 #[derive(Debug, Default)]
@@ -44,7 +39,6 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     for name in &arguments.names {
         different += record(name, &arguments)?;
     }
-    count()?;
     Ok(ExitCode::from(u8::from(arguments.check && different > 0)))
 }
 
@@ -107,39 +101,6 @@ fn record(name: &str, arguments: &Arguments) -> Result<usize, Box<dyn Error>> {
         differences.len(),
     )?;
     Ok(differences.len())
-}
-
-/// Says how many scenarios are recorded from a real etcd, and of which sections of the specification.
-fn count() -> Result<(), Box<dyn Error>> {
-    let list = List::load()?;
-    let mut sections = BTreeMap::<_, usize>::new();
-    let (mut all, mut wanted) = (0, 0);
-    for name in names()? {
-        if origin(&name).is_some() {
-            continue;
-        }
-        for scenario in load(&name)?.scenarios {
-            let ids = scenario
-                .clauses
-                .iter()
-                .filter_map(|clause| Id::parse(clause));
-            let letters: BTreeSet<_> = ids.filter_map(|id| list.letter_of(&id)).collect();
-            all += 1;
-            wanted += usize::from(letters.iter().any(|letter| COUNTED.contains(letter)));
-            for letter in letters {
-                *sections.entry(letter).or_default() += 1;
-            }
-        }
-    }
-    let sections = sections
-        .iter()
-        .map(|(letter, count)| format!("{letter} {count}"));
-    writeln!(
-        io::stdout(),
-        "{all} scenarios are recorded from etcd, {wanted} of them of sections B, C, E, F and J ({})",
-        sections.collect::<Vec<_>>().join(", "),
-    )?;
-    Ok(())
 }
 
 /// The file whose questions this one answers, if it has none of its own.
