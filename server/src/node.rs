@@ -10,10 +10,10 @@ use revstore_engine::{Engine, EngineBuilder, Revision};
 use revstore_grpc::{AuthOptions, AuthTokens, Gateway, Identity, Services, Shutdown};
 use revstore_host::{
     config::{EndpointUrl, ListenUrl},
-    logging::Log,
     net::{BindError, HttpOptions, Listener, TlsAcceptor},
 };
 use tokio::task::JoinSet;
+use tracing::{error, info};
 
 use crate::{
     auth_token::AuthToken,
@@ -68,7 +68,6 @@ fn bind_all(urls: &[ListenUrl]) -> Result<Vec<Listener>, BindError> {
 pub(crate) struct Node {
     ports: Vec<Port>,
     shutdown: Shutdown,
-    log: Log,
 }
 
 /// A listener with the requests that it accepts.
@@ -82,7 +81,7 @@ struct Port {
 
 impl Node {
     /// Builds the services. Must run inside the runtime that is to serve.
-    pub(crate) fn new(config: &Config, sockets: Sockets, engine: Engine, log: Log) -> Self {
+    pub(crate) fn new(config: &Config, sockets: Sockets, engine: Engine) -> Self {
         let shutdown = Shutdown::new();
         let identity = identity(config);
         let services = Services::builder(engine.clone())
@@ -102,11 +101,10 @@ impl Node {
             enable_pprof: config.enable_pprof,
             probes: Probes::default(),
         });
-        log_addresses(&log, &sockets);
+        log_addresses(&sockets);
         Self {
             ports: ports(config, sockets, &Grpc { services, calls }, &facts),
             shutdown,
-            log,
         }
     }
 
@@ -128,18 +126,17 @@ impl Node {
                 port.dispatch,
                 move || shutdown.begun(),
                 move || drop(open),
-                self.log.clone(),
             ));
         }
         drop(open);
         // FL-13: test harnesses wait for this line. Connections have been queued since the sockets
         // were bound, and are served from now on.
-        self.log.info("ready to serve client requests", &[]);
+        info!("ready to serve client requests");
         while let Some(served) = serving.join_next().await {
             match served {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => self.log.error("cannot serve a port", &[("error", &error)]),
-                Err(error) => self.log.error("a port failed", &[("error", &error)]),
+                Ok(Err(error)) => error!(%error, "cannot serve a port"),
+                Err(error) => error!(%error, "a port failed"),
             }
         }
     }
@@ -147,7 +144,7 @@ impl Node {
 
 /// Logs the bound addresses (FL-10): the only place where an operator finds a port that the system
 /// chose.
-fn log_addresses(log: &Log, sockets: &Sockets) {
+fn log_addresses(sockets: &Sockets) {
     let Sockets {
         clients,
         client_http,
@@ -169,8 +166,7 @@ fn log_addresses(log: &Log, sockets: &Sockets) {
             } else {
                 "in the clear"
             };
-            let message = format!("serving {kind} traffic {how}");
-            log.info(&message, &[("address", listener.address())]);
+            info!(address = %listener.address(), "serving {kind} traffic {how}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use revstore_engine::Engine;
 use revstore_host::logging::Log;
 use tokio::runtime;
+use tracing::{info, warn};
 
 use crate::{
     config::Config,
@@ -23,17 +24,16 @@ use crate::{
 /// # Errors
 /// Something the server needs from the system is not to be had.
 pub fn run(config: &Config, warnings: &[Warning]) -> Result<StopSignal, StartError> {
-    let log = Log::open(&config.log).map_err(|(path, source)| StartError::Log { path, source })?;
-    log.info(
-        "starting revstore",
-        &[
-            ("version", &REVSTORE_VERSION),
-            ("etcd-version", &ETCD_VERSION),
-            ("name", &config.name),
-        ],
+    let log = Log::open(&config.log)?;
+    let _guard = log.install();
+    info!(
+        version = REVSTORE_VERSION,
+        "etcd-version" = ETCD_VERSION,
+        name = config.name,
+        "starting revstore"
     );
     for warning in warnings {
-        log.warn(&warning.to_string(), &[]);
+        warn!("{warning}");
     }
     if let Some(path) = &config.data_dir {
         data_dir::create(path).map_err(|source| StartError::DataDir {
@@ -41,24 +41,26 @@ pub fn run(config: &Config, warnings: &[Warning]) -> Result<StopSignal, StartErr
             source,
         })?;
     }
-    let runtime = runtime::Builder::new_multi_thread()
+    let mut runtime = runtime::Builder::new_multi_thread();
+    log.install_on_runtime(&mut runtime);
+    let runtime = runtime
         .enable_all()
         .thread_name("revstore-worker")
         .build()
         .map_err(StartError::Runtime)?;
-    let stopped = runtime.block_on(serve(config, &log));
+    let stopped = runtime.block_on(serve(config));
     // Nobody waits for a compaction that is still at work.
     runtime.shutdown_background();
     let stopped = stopped?;
-    log.info("stopped", &[]);
+    info!("stopped");
     Ok(stopped)
 }
 
-async fn serve(config: &Config, log: &Log) -> Result<StopSignal, StartError> {
+async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     let mut signals = Signals::listen().map_err(StartError::Signals)?;
     let sockets = Sockets::bind(config)?;
     let engine = node::configure(Engine::builder(), config).build();
-    let node = Node::new(config, sockets, engine, log.clone());
+    let node = Node::new(config, sockets, engine);
     let shutdown = node.shutdown();
     let mut serving = std::pin::pin!(node.serve(()));
     let signal = tokio::select! {
@@ -66,7 +68,7 @@ async fn serve(config: &Config, log: &Log) -> Result<StopSignal, StartError> {
         () = &mut serving => return Ok(signals.next().await),
         signal = signals.next() => signal,
     };
-    log.info("stopping", &[("signal", &format_args!("{signal:?}"))]);
+    info!(?signal, "stopping");
     shutdown.begin();
     serving.await;
     Ok(signal)

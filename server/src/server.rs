@@ -109,7 +109,7 @@ struct Running {
 /// | [`max_request_bytes`](Self::max_request_bytes) | 1.5 MiB (LI-1) |
 /// | [`quota_bytes`](Self::quota_bytes) | 2 GiB (MT-11) |
 /// | [`tls`](Self::tls) | none |
-/// | [`log`](Self::log) | nothing is logged |
+/// | [`log`](Self::log) | `tracing` events, to the subscriber of the program |
 /// | [`config`](Self::config) | a free port of the loopback interface, no peer port |
 #[derive(Clone, Debug)]
 #[must_use = "a server is started by `start`"]
@@ -258,7 +258,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Logs like the binary.
+    /// Logs as the binary does. By default the server emits `tracing` events to the global subscriber
+    /// of the program, if there is one.
     pub fn log(mut self, log: LogOptions) -> Self {
         self.log = Some(log);
         self
@@ -286,12 +287,8 @@ impl ServerBuilder {
             log,
             advertises_bound,
         } = self;
-        let log = match &log {
-            None => Log::silent(),
-            Some(log) => {
-                Log::open(log).map_err(|(path, source)| StartError::Log { path, source })?
-            }
-        };
+        let log = log.as_ref().map(Log::open).transpose()?;
+        let guard = log.as_ref().map(Log::install);
         if let Some(path) = &config.data_dir {
             data_dir::create(path).map_err(|source| StartError::DataDir {
                 path: path.clone(),
@@ -316,7 +313,8 @@ impl ServerBuilder {
         }
         let engine = engine.build();
 
-        let node = Node::new(&config, sockets, engine.clone(), log);
+        let node = Node::new(&config, sockets, engine.clone());
+        drop(guard);
         let shutdown = node.shutdown();
         let (started, start) = mpsc::channel();
         let (open, ports_open) = mpsc::channel();
@@ -326,7 +324,8 @@ impl ServerBuilder {
         let thread = thread::Builder::new()
             .name("revstore-server".to_owned())
             .spawn(move || {
-                let runtime = match embedded_runtime() {
+                let _guard = log.as_ref().map(Log::install);
+                let runtime = match embedded_runtime(log.as_ref()) {
                     Ok(runtime) => runtime,
                     Err(error) => return drop(started.send(error)),
                 };
@@ -354,9 +353,13 @@ impl ServerBuilder {
     }
 }
 
-fn embedded_runtime() -> io::Result<runtime::Runtime> {
+fn embedded_runtime(log: Option<&Log>) -> io::Result<runtime::Runtime> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    runtime::Builder::new_multi_thread()
+    let mut runtime = runtime::Builder::new_multi_thread();
+    if let Some(log) = log {
+        log.install_on_runtime(&mut runtime);
+    }
+    runtime
         .worker_threads(cores.min(WORKERS_MAX))
         .enable_all()
         .thread_name("revstore-worker")

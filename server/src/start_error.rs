@@ -2,7 +2,10 @@
 
 use std::{io, path::PathBuf};
 
-use revstore_host::net::{BindError, TlsError};
+use revstore_host::{
+    logging::LogOpenError,
+    net::{BindError, TlsError},
+};
 
 /// Something the server needs from the system is not to be had.
 #[derive(Debug, thiserror::Error)]
@@ -16,13 +19,8 @@ pub enum StartError {
         source: io::Error,
     },
     /// A file of `--log-outputs` cannot be opened.
-    #[error("cannot open the log {}: {source}", path.display())]
-    Log {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Log(#[from] LogOpenError),
     /// A URL cannot be listened on (FL-9).
     #[error(transparent)]
     Bind(#[from] BindError),

@@ -1,149 +1,145 @@
-//! Logs: one JSON object per line, in the shape of etcd's logger zap: `level`, `ts`, `msg`, then the
-//! fields (FL-12).
+//! Logs: `tracing` events as JSON lines, in the shape of zap, the logger of etcd (FL-12).
+//!
+//! Code logs with the macros of `tracing`. A [`Log`] writes the events of the threads that it is
+//! installed on; see [`Log::install`]. Several servers in one process can have a log each.
+
+mod format;
 
 use std::{
-    fmt::{self, Write as _},
+    cell::RefCell,
     fs::{File, OpenOptions},
-    io::{self, Write as _},
+    io::{self, Write},
     path::PathBuf,
     sync::Arc,
-    time::SystemTime,
 };
 
-use time::{
-    UtcDateTime,
-    format_description::well_known::{
-        Iso8601,
-        iso8601::{Config, EncodedConfig, TimePrecision},
-    },
+use tracing::{
+    Dispatch,
+    dispatcher::{self, DefaultGuard},
+    level_filters::LevelFilter,
 };
+use tracing_subscriber::{filter::Targets, layer::SubscriberExt};
 
 use crate::config::{LogLevel, LogOptions, LogOutput};
 
-/// RFC 3339 with microseconds.
-const TIMESTAMP: EncodedConfig = Config::DEFAULT
-    .set_time_precision(TimePrecision::Second {
-        decimal_digits: std::num::NonZeroU8::new(6),
-    })
-    .encode();
+/// The prefix of the targets (module paths) whose events are written. Events of libraries such as
+/// hyper and h2 are left out at every level.
+const TARGET: &str = "revstore";
 
-/// Where a server tells what happens. Clones write to the same places.
+/// A log that is open for writing. Clones write to the same outputs.
+///
+/// ```
+/// use revstore_host::{config::LogOptions, logging::Log};
+///
+/// let log = Log::open(&LogOptions::new())?;
+/// let _guard = log.install();
+/// // {"level":"info","ts":"2026-01-31T12:00:00.000000Z","msg":"listening","port":"2379"}
+/// tracing::info!(target: "revstore", port = 2379, "listening");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Log {
-    level: LogLevel,
-    outputs: Arc<[Output]>,
+    dispatch: Dispatch,
 }
 
-#[derive(Debug)]
-enum Output {
-    Stderr,
-    Stdout,
-    /// Opened for appending, so that each line lands whole at the end without a lock.
-    File(File),
+/// A log file could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open the log {}: {source}", path.display())]
+pub struct LogOpenError {
+    path: PathBuf,
+    source: io::Error,
 }
-
-/// A key and its value. All values are written as strings.
-pub type Field<'a> = (&'a str, &'a dyn fmt::Display);
 
 impl Log {
-    /// Opens the files of a configuration; fails with the one that cannot be opened.
-    pub fn open(config: &LogOptions) -> Result<Self, (PathBuf, io::Error)> {
-        let outputs = config.outputs.iter().map(|output| match output {
-            LogOutput::Stderr => Ok(Output::Stderr),
-            LogOutput::Stdout => Ok(Output::Stdout),
-            LogOutput::File(path) => OpenOptions::new()
-                .append(true)
-                .create(true)
-                .open(path)
-                .map(Output::File)
-                .map_err(|error| (path.clone(), error)),
-        });
+    /// Opens the outputs.
+    ///
+    /// # Errors
+    /// A file cannot be opened.
+    pub fn open(options: &LogOptions) -> Result<Self, LogOpenError> {
+        let outputs = options.outputs.iter().map(Output::open);
+        let outputs = Outputs(outputs.collect::<Result<_, _>>()?);
+        let level = match options.level {
+            LogLevel::Debug => LevelFilter::DEBUG,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Error => LevelFilter::ERROR,
+            // Nothing logs at these levels.
+            LogLevel::Panic | LogLevel::Fatal => LevelFilter::OFF,
+        };
+        let lines = tracing_subscriber::fmt::layer()
+            .event_format(format::JsonLine)
+            .with_writer(Arc::new(outputs))
+            // An output that fails has nowhere to report it.
+            .log_internal_errors(false);
+        let filter = Targets::new().with_target(TARGET, level);
+        let subscriber = tracing_subscriber::registry().with(filter).with(lines);
         Ok(Self {
-            level: config.level,
-            outputs: outputs.collect::<Result<_, _>>()?,
+            dispatch: Dispatch::new(subscriber),
         })
     }
 
-    /// A log that nobody reads.
-    pub fn silent() -> Self {
-        Self {
-            level: LogLevel::Fatal,
-            outputs: Arc::new([]),
+    /// Writes the events of the current thread to this log, until the guard is dropped.
+    #[must_use = "the log is removed from the thread when the guard is dropped"]
+    pub fn install(&self) -> DefaultGuard {
+        dispatcher::set_default(&self.dispatch)
+    }
+
+    /// Writes the events of a runtime's threads to this log. The thread that calls `block_on` is not
+    /// one of them.
+    ///
+    /// A request costs nothing more: the log is looked up when an event is written.
+    pub fn install_on_runtime(&self, runtime: &mut tokio::runtime::Builder) {
+        thread_local! {
+            static GUARD: RefCell<Option<DefaultGuard>> = const { RefCell::new(None) };
         }
+        let log = self.clone();
+        runtime
+            .on_thread_start(move || GUARD.set(Some(log.install())))
+            .on_thread_stop(|| drop(GUARD.take()));
     }
+}
 
-    /// For finding faults in the server.
-    pub fn debug(&self, message: &str, fields: &[Field<'_>]) {
-        self.write(LogLevel::Debug, message, fields);
+/// The outputs of a log. Each write is one line.
+struct Outputs(Vec<Output>);
+
+enum Output {
+    Stderr,
+    Stdout,
+    /// Opened for appending: the system puts each line at the end as a whole, without a lock here.
+    File(File),
+}
+
+impl Output {
+    fn open(output: &LogOutput) -> Result<Self, LogOpenError> {
+        Ok(match output {
+            LogOutput::Stderr => Self::Stderr,
+            LogOutput::Stdout => Self::Stdout,
+            LogOutput::File(path) => {
+                let file = OpenOptions::new().append(true).create(true).open(path);
+                Self::File(file.map_err(|source| LogOpenError {
+                    path: path.clone(),
+                    source,
+                })?)
+            }
+        })
     }
+}
 
-    /// What happens.
-    pub fn info(&self, message: &str, fields: &[Field<'_>]) {
-        self.write(LogLevel::Info, message, fields);
-    }
-
-    /// What should not happen.
-    pub fn warn(&self, message: &str, fields: &[Field<'_>]) {
-        self.write(LogLevel::Warn, message, fields);
-    }
-
-    /// What failed.
-    pub fn error(&self, message: &str, fields: &[Field<'_>]) {
-        self.write(LogLevel::Error, message, fields);
-    }
-
-    fn write(&self, level: LogLevel, message: &str, fields: &[Field<'_>]) {
-        if level < self.level || self.outputs.is_empty() {
-            return;
-        }
-        let line = line(SystemTime::now(), level, message, fields);
-        for output in &*self.outputs {
-            // Whoever closed an output does not want to know; there is nobody else to tell.
+impl Write for &Outputs {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        for output in &self.0 {
+            // A failure, such as a closed pipe, must not keep the line from the other outputs.
             let _ = match output {
-                Output::Stderr => io::stderr().lock().write_all(line.as_bytes()),
-                Output::Stdout => io::stdout().lock().write_all(line.as_bytes()),
-                Output::File(file) => (&*file).write_all(line.as_bytes()),
+                Output::Stderr => io::stderr().lock().write_all(line),
+                Output::Stdout => io::stdout().lock().write_all(line),
+                Output::File(file) => (&*file).write_all(line),
             };
         }
+        Ok(line.len())
     }
-}
 
-fn line(time: SystemTime, level: LogLevel, message: &str, fields: &[Field<'_>]) -> String {
-    let mut line = format!(
-        r#"{{"level":"{}","ts":"{}","msg":{}"#,
-        name(level),
-        timestamp(time),
-        serde_json::Value::from(message)
-    );
-    for (key, value) in fields {
-        // Writing to a String cannot fail.
-        let value = value.to_string();
-        let _ = write!(
-            line,
-            ",{}:{}",
-            serde_json::Value::from(*key),
-            serde_json::Value::from(value)
-        );
-    }
-    line.push_str("}\n");
-    line
-}
-
-/// Returns a time in UTC with microseconds; empty for a year that RFC 3339 cannot express.
-fn timestamp(time: SystemTime) -> String {
-    UtcDateTime::from(time)
-        .format(&Iso8601::<TIMESTAMP>)
-        .unwrap_or_default()
-}
-
-fn name(level: LogLevel) -> &'static str {
-    match level {
-        LogLevel::Debug => "debug",
-        LogLevel::Info => "info",
-        LogLevel::Warn => "warn",
-        LogLevel::Error => "error",
-        LogLevel::Panic => "panic",
-        LogLevel::Fatal => "fatal",
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -151,49 +147,46 @@ fn name(level: LogLevel) -> &'static str {
 mod tests {
     use super::*;
 
+    /// Returns the lines that `events` writes at a level.
+    fn written(level: LogLevel, events: impl FnOnce()) -> String {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let options = LogOptions::new()
+            .level(level)
+            .outputs([LogOutput::File(path.clone())]);
+        let log = Log::open(&options).unwrap();
+        let guard = log.install();
+        events();
+        drop(guard);
+        std::fs::read_to_string(path).unwrap()
+    }
+
     #[test]
     fn fl_12_lines_are_json_objects() {
-        let line = line(
-            SystemTime::UNIX_EPOCH,
-            LogLevel::Info,
-            "a \"b\"\n",
-            &[("address", &"[::]:1"), ("path", &"C:\\")],
-        );
+        let line = written(LogLevel::Info, || {
+            tracing::info!(address = %"[::]:1", path = "C:\\", "kept-alive" = 3, "a \"b\"\n");
+        });
+        let (start, end) = line.split_once("Z\"").unwrap();
         assert_eq!(
-            line,
-            "{\"level\":\"info\",\"ts\":\"1970-01-01T00:00:00.000000Z\",\"msg\":\"a \\\"b\\\"\\n\",\
-             \"address\":\"[::]:1\",\"path\":\"C:\\\\\"}\n"
+            start.len(),
+            r#"{"level":"info","ts":"1970-01-01T00:00:00.000000"#.len()
+        );
+        assert!(start.starts_with(r#"{"level":"info","ts":""#), "{start}");
+        assert_eq!(
+            end,
+            ",\"msg\":\"a \\\"b\\\"\\n\",\
+             \"address\":\"[::]:1\",\"path\":\"C:\\\\\",\"kept-alive\":\"3\"}\n"
         );
     }
 
     #[test]
     fn fl_12_lines_below_the_level_are_left_out() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("log");
-        let log = Log::open(
-            &LogOptions::new()
-                .level(LogLevel::Warn)
-                .outputs([LogOutput::File(path.clone())]),
-        )
-        .unwrap();
-        log.info("left out", &[]);
-        log.warn("written", &[]);
-        let text = std::fs::read_to_string(path).unwrap();
+        let text = written(LogLevel::Warn, || {
+            tracing::info!("left out");
+            tracing::warn!("written");
+            tracing::error!(target: "hyper", "left out");
+        });
         assert!(!text.contains("left out"), "{text}");
         assert!(text.ends_with("\"msg\":\"written\"}\n"), "{text}");
-    }
-
-    #[test]
-    fn timestamps_have_microseconds() {
-        let check = |microseconds, expected: &str| {
-            let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_micros(microseconds);
-            assert_eq!(timestamp(time), expected);
-        };
-        check(0, "1970-01-01T00:00:00.000000Z");
-        check(951_782_399_000_001, "2000-02-28T23:59:59.000001Z");
-        check(951_782_400_000_000, "2000-02-29T00:00:00.000000Z");
-        check(1_735_689_599_999_999, "2024-12-31T23:59:59.999999Z");
-        check(1_735_689_600_000_000, "2025-01-01T00:00:00.000000Z");
-        check(4_107_542_400_000_000, "2100-03-01T00:00:00.000000Z");
     }
 }

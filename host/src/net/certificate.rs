@@ -19,12 +19,15 @@ use rustls::{
     sign::CertifiedKey,
 };
 use time::OffsetDateTime;
-use yasna::{ASN1Result, BERReaderSeq, Tag, models::ObjectIdentifier};
+use x509_cert::{
+    certificate::{CertificateInner, Raw},
+    der::{Decode, oid::ObjectIdentifier},
+};
 
 use crate::net::TlsError;
 
 /// The object identifier `id-at-commonName`.
-const COMMON_NAME: [u64; 4] = [2, 5, 4, 3];
+const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
 /// The last year that the dates of a certificate can express.
 const LAST_CERTIFICATE_YEAR: i32 = 9999;
@@ -160,58 +163,13 @@ pub(super) fn self_signed(
 /// Returns the common name of a certificate's subject: the last one if there are several, as in Go.
 /// Returns `None` if there is none, or if it is not UTF-8.
 pub(super) fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
-    let name = yasna::parse_der(certificate, |reader| {
-        reader.read_sequence(|certificate| {
-            let name = certificate.next().read_sequence(of_tbs)?;
-            skip_rest(certificate)?;
-            Ok(name)
-        })
-    });
-    name.ok().flatten()
-}
-
-/// Returns the common name in a `TBSCertificate`.
-#[expect(
-    clippy::redundant_closure_for_method_calls,
-    reason = "the path of the method is bound to one lifetime"
-)]
-fn of_tbs(tbs: &mut BERReaderSeq<'_, '_>) -> ASN1Result<Option<String>> {
-    let _version = tbs
-        .read_optional(|reader| reader.read_tagged(Tag::context(0), |reader| reader.read_der()))?;
-    let (_serial, _signature) = (tbs.next().read_der()?, tbs.next().read_der()?);
-    let (_issuer, _validity) = (tbs.next().read_der()?, tbs.next().read_der()?);
-    let mut name = None;
-    tbs.next().read_sequence_of(|names| {
-        names.read_set_of(|attribute| {
-            if let Some(found) = attribute.read_sequence(of_attribute)? {
-                name = Some(found);
-            }
-            Ok(())
-        })
-    })?;
-    skip_rest(tbs)?;
-    Ok(name)
-}
-
-fn of_attribute(attribute: &mut BERReaderSeq<'_, '_>) -> ASN1Result<Option<String>> {
-    let kind = attribute.next().read_oid()?;
-    let text = attribute.next().read_tagged_der()?;
-    let is_name = kind == ObjectIdentifier::from_slice(&COMMON_NAME);
-    Ok(is_name
-        .then(|| String::from_utf8(text.value().to_vec()).ok())
-        .flatten())
-}
-
-#[expect(
-    clippy::redundant_closure_for_method_calls,
-    reason = "the path of the method is bound to one lifetime"
-)]
-fn skip_rest(sequence: &mut BERReaderSeq<'_, '_>) -> ASN1Result<()> {
-    while sequence
-        .read_optional(|reader| reader.read_der())?
-        .is_some()
-    {}
-    Ok(())
+    // The handshake has verified the certificate: `Raw` does not check it again.
+    let certificate = CertificateInner::<Raw>::from_der(certificate).ok()?;
+    let attributes = certificate.tbs_certificate().subject().iter();
+    let names = attributes.filter(|attribute| attribute.oid == COMMON_NAME);
+    names
+        .filter_map(|name| String::from_utf8(name.value.value().to_vec()).ok())
+        .last()
 }
 
 #[cfg(test)]

@@ -17,10 +17,10 @@ use tokio::{
     task::JoinSet,
     time,
 };
+use tracing::{debug, warn};
 
 use crate::{
     config::{ListenAddress, ListenUrl},
-    logging::Log,
     net::{
         HttpOptions, MakeService, TlsAcceptor,
         connection::{self, Security, Serving},
@@ -156,7 +156,6 @@ impl Listener {
         make_service: M,
         shutdown: impl Fn() -> S,
         on_closed: impl FnOnce(),
-        log: Log,
     ) -> io::Result<()>
     where
         M: MakeService,
@@ -185,15 +184,14 @@ impl Listener {
                     Ok(transport) => {
                         let connection =
                             connection::serve(transport, serving.clone(), shutdown());
-                        let log = log.clone();
                         connections.spawn(async move {
                             if let Err(error) = connection.await {
-                                log.debug("connection failed", &[("error", &error)]);
+                                debug!(%error, "connection failed");
                             }
                         });
                     }
                     Err(error) => {
-                        log.warn("failed to accept a connection", &[("error", &error)]);
+                        warn!(%error, "failed to accept a connection");
                         time::sleep(ACCEPT_RETRY_DELAY).await;
                     }
                 },
@@ -205,10 +203,7 @@ impl Listener {
         if time::timeout(GRACE_PERIOD, drained).await.is_err() {
             // The connections end when the set is dropped.
             let count = connections.len();
-            log.warn(
-                "cutting connections off",
-                &[("address", &address), ("count", &count)],
-            );
+            warn!(%address, count, "cutting connections off");
         }
         Ok(())
     }
