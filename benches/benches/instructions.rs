@@ -1,11 +1,12 @@
-//! How many instructions operations take: the gate against getting slower by accident.
+//! Instruction counts of operations, checked against recorded counts to detect unintended slowdowns.
 //!
-//! Time depends on the machine and its neighbours, instructions hardly do. Each case runs under
-//! valgrind twice, once with all its operations and once with none, and the difference is what they
-//! cost. `cargo bench -p revstore-benches --bench instructions` compares with
-//! `benches/instructions.txt` and fails above the tolerance, or far below it, so that a gain is
-//! written down and kept; `-- --update` writes the file. Without valgrind nothing is compared, the
-//! output says so, and with `REVSTORE_REQUIRE_VALGRIND=1` the program fails.
+//! Times depend on the machine and its load; instruction counts hardly do. Each case runs under valgrind twice,
+//! once with all its operations and once with none. The difference is the count of its operations.
+//!
+//! `cargo bench -p revstore-benches --bench instructions` compares the counts with `benches/instructions.txt`
+//! and fails if one differs by more than the tolerance. A lower count fails too, so that improvements are
+//! recorded. `-- --update` writes the file. Without valgrind the program prints that nothing was compared; with
+//! `REVSTORE_REQUIRE_VALGRIND=1` it fails then.
 
 use std::env;
 use std::fmt::Write as _;
@@ -14,7 +15,7 @@ use std::hint::black_box;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-use revstore_benches::{filled, key, shuffled, value};
+use revstore_benches::{filled_engine, key, pseudo_random, value};
 use revstore_engine::{Compare, CompareTarget, Op, Relation};
 use revstore_engine::{Engine, KeyRange, Put, Range, Txn, WatchOptions};
 use revstore_grpc::Services;
@@ -23,17 +24,17 @@ use revstore_proto::etcdserverpb::kv_client::KvClient;
 use revstore_proto::etcdserverpb::watch_client::WatchClient;
 use tokio::runtime;
 
-/// Keys in the store: few, since valgrind fills it some fifty times slower than the processor.
+/// The number of keys in the store. It is small because a program runs about 50 times slower under valgrind.
 const KEYS: u64 = 5_000;
 
-/// How far a count may be from the one written down, in percent. Another version of the compiler or
-/// of libc moves counts by a few.
+/// The allowed difference from the recorded count, in percent. Another version of the compiler or of libc
+/// changes counts by a few percent.
 const TOLERANCE_PERCENT: f64 = 8.0;
 
-/// Set to `1`, as in CI, it makes the gate fail where valgrind is missing.
+/// The environment variable that makes the program fail without valgrind if it is `1`, as in CI.
 const REQUIRE_VALGRIND: &str = "REVSTORE_REQUIRE_VALGRIND";
 
-/// A case: what is done how often, on an engine with [`KEYS`] keys.
+/// An operation and how often it is repeated on an engine with [`KEYS`] keys.
 struct Case {
     name: &'static str,
     operations: u64,
@@ -99,14 +100,14 @@ const CASES: &[Case] = &[
 ];
 
 fn engine_put(engine: &Engine, operations: u64) {
-    let mut next = shuffled(KEYS);
+    let mut next = pseudo_random(KEYS);
     for _ in 0..operations {
-        engine.put(key(next()), value()).expect("a legal put");
+        engine.put(key(next()), value()).expect("a valid put");
     }
 }
 
 fn engine_get(engine: &Engine, operations: u64) {
-    let mut next = shuffled(KEYS);
+    let mut next = pseudo_random(KEYS);
     for _ in 0..operations {
         black_box(engine.get(key(next())));
     }
@@ -117,27 +118,27 @@ fn page(number: u64) -> KeyRange {
 }
 
 fn engine_page(engine: &Engine, operations: u64) {
-    let mut next = shuffled(KEYS - 500);
+    let mut next = pseudo_random(KEYS - 500);
     for _ in 0..operations {
-        black_box(engine.range(&Range::of(page(next())).limit(500))).expect("a legal range");
+        black_box(engine.range(&Range::of(page(next())).limit(500))).expect("a valid range");
     }
 }
 
 fn engine_txn(engine: &Engine, operations: u64) {
-    let mut next = shuffled(KEYS);
+    let mut next = pseudo_random(KEYS);
     for _ in 0..operations {
         let key = key(next());
-        let known = engine.get(&key).map_or(0, |kv| kv.mod_revision().0);
+        let mod_revision = engine.get(&key).map_or(0, |kv| kv.mod_revision().0);
         let txn = Txn {
             compares: vec![Compare {
                 keys: KeyRange::one(key.clone()),
-                target: CompareTarget::ModRevision(known),
+                target: CompareTarget::ModRevision(mod_revision),
                 relation: Relation::Equal,
             }],
             success: vec![Op::Put(Put::new(key.clone(), value()))],
             failure: vec![Op::Range(Range::of(KeyRange::one(key)))],
         };
-        black_box(engine.txn(&txn)).expect("a legal transaction");
+        black_box(engine.txn(&txn)).expect("a valid transaction");
     }
 }
 
@@ -147,19 +148,19 @@ fn engine_other_watches(engine: &Engine, operations: u64) {
         let other = KeyRange::one(format!("/registry/leases/{number}"));
         stream
             .watch(WatchOptions::of(other))
-            .expect("a legal watch");
+            .expect("a valid watch");
     }
     engine_put(engine, operations);
     black_box(stream.try_next());
 }
 
-/// One event for one of ten watches that it concerns: ten puts make a hundred.
+/// Delivers events to ten watches of all keys. An operation is one event of one watch.
 fn engine_event(engine: &Engine, operations: u64) {
     const WATCHES: u64 = 10;
     let mut streams: Vec<_> = (0..WATCHES).map(|_| engine.watch_stream()).collect();
     for stream in &mut streams {
         let all = WatchOptions::of(KeyRange::prefix("/registry/"));
-        stream.watch(all).expect("a legal watch");
+        stream.watch(all).expect("a valid watch");
     }
     for _ in 0..operations / WATCHES {
         engine_put(engine, 1);
@@ -169,8 +170,8 @@ fn engine_event(engine: &Engine, operations: u64) {
     }
 }
 
-/// Runs requests one after the other. Their client is in the count, but no connection.
-fn served(engine: &Engine, requests: impl AsyncFnOnce(Services)) {
+/// Runs requests one after the other. The count includes the client, and no connection.
+fn with_services(engine: &Engine, requests: impl AsyncFnOnce(Services)) {
     let runtime = runtime::Builder::new_current_thread()
         .build()
         .expect("a runtime");
@@ -187,32 +188,32 @@ fn put_request(number: u64) -> pb::PutRequest {
 }
 
 fn grpc_put(engine: &Engine, operations: u64) {
-    let mut next = shuffled(KEYS);
-    served(engine, async |services| {
+    let mut next = pseudo_random(KEYS);
+    with_services(engine, async |services| {
         let mut client = KvClient::new(services);
         for _ in 0..operations {
-            client.put(put_request(next())).await.expect("a legal put");
+            client.put(put_request(next())).await.expect("a valid put");
         }
     });
 }
 
 fn grpc_get(engine: &Engine, operations: u64) {
-    let mut next = shuffled(KEYS);
-    served(engine, async |services| {
+    let mut next = pseudo_random(KEYS);
+    with_services(engine, async |services| {
         let mut client = KvClient::new(services);
         for _ in 0..operations {
             let request = pb::RangeRequest {
                 key: key(next()).into(),
                 ..pb::RangeRequest::default()
             };
-            client.range(request).await.expect("a legal range");
+            client.range(request).await.expect("a valid range");
         }
     });
 }
 
 fn grpc_page(engine: &Engine, operations: u64) {
-    let mut next = shuffled(KEYS - 500);
-    served(engine, async |services| {
+    let mut next = pseudo_random(KEYS - 500);
+    with_services(engine, async |services| {
         let mut client = KvClient::new(services);
         for _ in 0..operations {
             let request = pb::RangeRequest {
@@ -221,22 +222,22 @@ fn grpc_page(engine: &Engine, operations: u64) {
                 limit: 500,
                 ..pb::RangeRequest::default()
             };
-            client.range(request).await.expect("a legal range");
+            client.range(request).await.expect("a valid range");
         }
     });
 }
 
 fn grpc_txn(engine: &Engine, operations: u64) {
-    let mut next = shuffled(KEYS);
-    served(engine, async |services| {
+    let mut next = pseudo_random(KEYS);
+    with_services(engine, async |services| {
         let mut client = KvClient::new(services);
         for _ in 0..operations {
             let put = put_request(next());
-            let known = engine.get(&put.key).map_or(0, |kv| kv.mod_revision().0);
+            let mod_revision = engine.get(&put.key).map_or(0, |kv| kv.mod_revision().0);
             let compare = pb::Compare {
                 key: put.key.clone(),
                 target: pb::compare::CompareTarget::Mod.into(),
-                target_union: Some(pb::compare::TargetUnion::ModRevision(known)),
+                target_union: Some(pb::compare::TargetUnion::ModRevision(mod_revision)),
                 ..pb::Compare::default()
             };
             let request = pb::TxnRequest {
@@ -246,16 +247,19 @@ fn grpc_txn(engine: &Engine, operations: u64) {
                 }],
                 failure: Vec::new(),
             };
-            let done = client.txn(request).await.expect("a legal transaction");
-            assert!(done.into_inner().succeeded, "nobody else writes");
+            let response = client.txn(request).await.expect("a valid transaction");
+            assert!(
+                response.into_inner().succeeded,
+                "there are no other writers"
+            );
         }
     });
 }
 
-/// One event for one of twenty watches of a stream.
+/// Delivers events to 20 watches of one stream. An operation is one event of one watch.
 fn grpc_event(engine: &Engine, operations: u64) {
     const WATCHES: u64 = 20;
-    served(engine, async |services| {
+    with_services(engine, async |services| {
         let create = pb::WatchCreateRequest {
             key: "/registry/".into(),
             range_end: "/registry0".into(),
@@ -266,7 +270,7 @@ fn grpc_event(engine: &Engine, operations: u64) {
             request_union: Some(union),
         };
         let requests = vec![request; usize::try_from(WATCHES).expect("a small number")];
-        // The client's half ends after its requests, which does not end the stream (WA-16).
+        // The client half-closes the call after its requests, which does not end the stream (WA-16).
         let requests = tokio_stream::iter(requests);
         let mut client = WatchClient::new(services);
         let mut responses = client.watch(requests).await.expect("a stream").into_inner();
@@ -277,14 +281,14 @@ fn grpc_event(engine: &Engine, operations: u64) {
         for _ in 0..operations / WATCHES {
             engine_put(engine, 1);
             for _ in 0..WATCHES {
-                let told = responses.message().await.expect("a response");
-                assert_eq!(told.expect("an event").events.len(), 1);
+                let response = responses.message().await.expect("a response");
+                assert_eq!(response.expect("an event").events.len(), 1);
             }
         }
     });
 }
 
-/// Instructions that this program takes for some operations of a case.
+/// Runs this program under valgrind and returns the number of instructions it executed.
 fn instructions(case: &Case, operations: u64) -> Result<f64, String> {
     let this = env::current_exe().map_err(|error| error.to_string())?;
     let run = Command::new("valgrind")
@@ -298,8 +302,8 @@ fn instructions(case: &Case, operations: u64) -> Result<f64, String> {
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("valgrind: {error}"))?;
-    let told = String::from_utf8_lossy(&run.stderr);
-    let count = told
+    let output = String::from_utf8_lossy(&run.stderr);
+    let count = output
         .lines()
         .find_map(|line| {
             line.split_once("I   refs:")
@@ -308,10 +312,11 @@ fn instructions(case: &Case, operations: u64) -> Result<f64, String> {
         .and_then(|(_, count)| count.trim().replace(',', "").parse().ok());
     match count {
         Some(count) if run.status.success() => Ok(count),
-        _ => Err(format!("valgrind cannot run {}:\n{told}", case.name)),
+        _ => Err(format!("valgrind failed to run {}:\n{output}", case.name)),
     }
 }
 
+/// Returns the instructions per operation.
 fn measure(case: &Case) -> Result<f64, String> {
     let difference = instructions(case, case.operations)? - instructions(case, 0)?;
     #[expect(clippy::cast_precision_loss, reason = "some thousands")]
@@ -326,7 +331,7 @@ fn recorded_path() -> PathBuf {
 fn recorded(text: &str, name: &str) -> Option<f64> {
     text.lines()
         .filter_map(|line| line.split_once(' '))
-        .find(|(of, _)| *of == name)
+        .find(|(case, _)| *case == name)
         .and_then(|(_, count)| count.trim().parse().ok())
 }
 
@@ -342,24 +347,24 @@ fn update() -> Result<(), String> {
 
 fn check() -> Result<(), String> {
     let text = fs::read_to_string(recorded_path()).map_err(|error| error.to_string())?;
-    let mut strayed = Vec::new();
+    let mut changed = Vec::new();
     for case in CASES {
         let expected = recorded(&text, case.name);
-        let expected = expected.ok_or_else(|| format!("nothing recorded for {}", case.name))?;
+        let expected = expected.ok_or_else(|| format!("no count recorded for {}", case.name))?;
         let count = measure(case)?;
         let change = (count / expected - 1.0) * 100.0;
         eprintln!("{:<40} {count:>9} {change:>+6.1} %", case.name);
         if change.abs() > TOLERANCE_PERCENT {
-            strayed.push(case.name);
+            changed.push(case.name);
         }
     }
-    if strayed.is_empty() {
+    if changed.is_empty() {
         return Ok(());
     }
     Err(format!(
         "more than {TOLERANCE_PERCENT} % from benches/instructions.txt: {}.\n\
-         If that is as it should be, record it: just instructions --update",
-        strayed.join(", ")
+         Record an intended change with: just instructions --update",
+        changed.join(", ")
     ))
 }
 
@@ -376,7 +381,7 @@ fn main() -> ExitCode {
         let (Some(case), Ok(operations)) = (case, operations.parse()) else {
             return ExitCode::FAILURE;
         };
-        (case.run)(&filled(KEYS), operations);
+        (case.run)(&filled_engine(KEYS), operations);
         return ExitCode::SUCCESS;
     }
     if !has_valgrind() {
@@ -386,13 +391,13 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let done = if arguments.contains(&"--update") {
+    let result = if arguments.contains(&"--update") {
         update()
     } else {
         check()
     };
-    if let Err(failure) = done {
-        eprintln!("{failure}");
+    if let Err(error) = result {
+        eprintln!("{error}");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS

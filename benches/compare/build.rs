@@ -1,5 +1,5 @@
-//! Generates a watch server whose responses are bytes, so that the null server can encode an event
-//! once for all who watch it.
+//! Generates a watch service whose responses are bytes, so that the null server encodes an event once for all
+//! its watches.
 
 use tonic_build::manual::{Builder, Method, Service};
 
@@ -9,8 +9,8 @@ fn main() {
         .name("watch")
         .route_name("Watch")
         .input_type("revstore_proto::etcdserverpb::WatchRequest")
-        .output_type("crate::null::Told")
-        .codec_path("crate::null::TellCodec")
+        .output_type("crate::null::SplitResponse")
+        .codec_path("crate::null::SplitCodec")
         .client_streaming()
         .server_streaming()
         .build();

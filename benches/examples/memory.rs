@@ -1,7 +1,7 @@
-//! What a store takes of the machine's memory, each store in a process of its own:
+//! The resident memory of stores of several sizes, each measured in its own process:
 //! `cargo run --release -p revstore-benches --example memory`.
 //!
-//! Resident bytes are read from `/proc`, so this needs Linux.
+//! The program reads `/proc` and therefore needs Linux.
 
 use std::env;
 use std::error::Error;
@@ -12,12 +12,12 @@ use std::process::Command;
 use revstore_benches::{key, value};
 use revstore_engine::{Engine, ManualClock};
 
-/// How the keys of a store are written.
+/// The orders in which keys are written.
 const ORDERS: [&str; 2] = ["in order", "shuffled"];
 
-type Failure = Box<dyn Error>;
+type BoxError = Box<dyn Error>;
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), BoxError> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match &arguments[..] {
         [] => report(),
@@ -34,8 +34,8 @@ fn main() -> Result<(), Failure> {
     }
 }
 
-/// Runs all stores and prints what they took.
-fn report() -> Result<(), Failure> {
+/// Measures all stores and prints a report.
+fn report() -> Result<(), BoxError> {
     let mut out = io::stdout();
     writeln!(
         out,
@@ -45,19 +45,19 @@ fn report() -> Result<(), Failure> {
     )?;
     for order in ORDERS {
         writeln!(out, "written {order}:")?;
-        let of = |keys, revisions| in_a_process(order, keys, revisions, "kept");
+        let of = |keys, revisions| measure_in_process(order, keys, revisions, "kept");
         let million = of(1_000_000, 1)?;
         let per_key = million / 1_000_000;
-        writeln!(out, "  1 M keys: {per_key} bytes a key")?;
+        writeln!(out, "  1 M keys: {per_key} bytes per key")?;
         let hundred = of(100_000, 1)?;
         for revisions in [2, 3, 5, 20] {
             let further = (of(100_000, revisions)? - hundred) / (100_000 * (revisions - 1));
             writeln!(
                 out,
-                "  100 k keys, {revisions} revisions: {further} bytes a further one"
+                "  100 k keys, {revisions} revisions: {further} bytes per additional revision"
             )?;
         }
-        let compacted = in_a_process(order, 100_000, 20, "compacted")?;
+        let compacted = measure_in_process(order, 100_000, 20, "compacted")?;
         let percent = compacted * 100 / hundred;
         writeln!(
             out,
@@ -67,7 +67,12 @@ fn report() -> Result<(), Failure> {
     Ok(())
 }
 
-fn in_a_process(order: &str, keys: u64, revisions: u64, compact: &str) -> Result<u64, Failure> {
+fn measure_in_process(
+    order: &str,
+    keys: u64,
+    revisions: u64,
+    compact: &str,
+) -> Result<u64, BoxError> {
     let (keys, revisions) = (keys.to_string(), revisions.to_string());
     let run = Command::new(env::current_exe()?)
         .args([order, &keys, &revisions, compact])
@@ -78,12 +83,12 @@ fn in_a_process(order: &str, keys: u64, revisions: u64, compact: &str) -> Result
     Ok(String::from_utf8(run.stdout)?.trim().parse()?)
 }
 
-/// Fills a store and says how much more is resident than before.
-fn measure(order: &str, keys: u64, revisions: u64, compact: bool) -> Result<u64, Failure> {
+/// Fills a store and returns by how many bytes the resident memory grew.
+fn measure(order: &str, keys: u64, revisions: u64, compact: bool) -> Result<u64, BoxError> {
     let engine = Engine::builder().clock(ManualClock::new()).build();
     let before = resident_bytes()?;
     for _ in 0..revisions {
-        // An odd factor hits every number below a power of two once.
+        // Modulo a power of two, multiplication by an odd factor is a permutation.
         let bound = keys.next_power_of_two();
         let factor = if order == ORDERS[0] { 1 } else { 2_654_435_761 };
         for number in (0..bound).map(|number| number.wrapping_mul(factor) % bound) {
@@ -99,7 +104,7 @@ fn measure(order: &str, keys: u64, revisions: u64, compact: bool) -> Result<u64,
     Ok(resident_bytes()?.saturating_sub(before))
 }
 
-fn resident_bytes() -> Result<u64, Failure> {
+fn resident_bytes() -> Result<u64, BoxError> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));

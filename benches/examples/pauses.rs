@@ -1,7 +1,7 @@
-//! How long a put takes at worst while a large compaction runs, and while none does:
+//! Latency of puts while a large compaction runs, and without one:
 //! `cargo run --release -p revstore-benches --example pauses`.
 //!
-//! Puts are sent at a fixed rate from a thread of their own, timed from when they are sent.
+//! A separate thread makes puts at a fixed rate and measures the time of each.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use revstore_benches::{key, shuffled, value};
+use revstore_benches::{key, pseudo_random, value};
 use revstore_engine::{Engine, ManualClock};
 
 const KEYS: u64 = 100_000;
-/// Revisions that each compaction drops.
-const DROPPED: u64 = 200_000;
+/// The revisions that each compaction removes.
+const COMPACTED_REVISIONS: u64 = 200_000;
 const ROUNDS: usize = 7;
-const PUT_EVERY: Duration = Duration::from_micros(500);
+const PUT_INTERVAL: Duration = Duration::from_micros(500);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let engine = Engine::builder().clock(ManualClock::new()).build();
@@ -25,12 +25,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut out = io::stdout();
     for _ in 0..ROUNDS {
-        for number in 0..DROPPED {
+        for number in 0..COMPACTED_REVISIONS {
             engine.put(key(number % KEYS), value())?;
         }
-        let mark = engine.current_revision();
+        let current = engine.current_revision();
         let started = Instant::now();
-        let compaction = engine.compact(mark)?;
+        let compaction = engine.compact(current)?;
         let with = puts_during(&engine, || compaction.run());
         let took = started.elapsed();
         let without = puts_during(&engine, || thread::sleep(took));
@@ -42,31 +42,36 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Puts at a fixed rate from another thread for as long as `work` takes.
+/// Makes puts at a fixed rate from another thread while `work` runs. Returns the quantiles of their latency.
 fn puts_during(engine: &Engine, work: impl FnOnce()) -> String {
-    let done = AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     let mut latencies = thread::scope(|scope| {
-        let putting = scope.spawn(|| {
-            let mut next = shuffled(KEYS);
+        let writer = scope.spawn(|| {
+            let mut next = pseudo_random(KEYS);
             let mut latencies = Vec::new();
             let mut due = Instant::now();
-            while !done.load(Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) {
                 while Instant::now() < due {
                     std::hint::spin_loop();
                 }
-                due = Instant::now() + PUT_EVERY;
+                due = Instant::now() + PUT_INTERVAL;
                 let (key, value) = (key(next()), value());
-                let sent = Instant::now();
-                engine.put(key, value).expect("a legal put");
-                latencies.push(sent.elapsed());
+                let started = Instant::now();
+                engine.put(key, value).expect("a valid put");
+                latencies.push(started.elapsed());
             }
             latencies
         });
         work();
-        done.store(true, Ordering::Relaxed);
-        putting.join().expect("a thread that puts")
+        stop.store(true, Ordering::Relaxed);
+        writer.join().expect("the writer does not panic")
     });
     latencies.sort_unstable();
-    let at = |share: usize| latencies[(latencies.len() - 1) * share / 1000];
-    format!("p50 {:?} p99 {:?} max {:?}", at(500), at(990), at(1000))
+    let quantile = |per_mille: usize| latencies[(latencies.len() - 1) * per_mille / 1000];
+    format!(
+        "p50 {:?} p99 {:?} max {:?}",
+        quantile(500),
+        quantile(990),
+        quantile(1000)
+    )
 }

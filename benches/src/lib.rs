@@ -1,28 +1,28 @@
-//! Benchmarks of the engine: fixed data, and a naive store to compare with.
+//! Fixed data for the benchmarks of the engine, and a naive store as a baseline.
 //!
 //! Run them with `cargo bench -p revstore-benches`. Names are `engine/operation/shape`, and
-//! `naive/operation/shape` for the same work on a [`Naive`] store.
+//! `naive/operation/shape` for the same work on a [`NaiveStore`].
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
 use revstore_engine::{Engine, ManualClock};
 
-/// Bytes in every value.
+/// The length of every value.
 pub const VALUE_BYTES: usize = 256;
 
-/// The key of a number: 33 bytes that share 24, as object keys of Kubernetes do.
+/// Returns the key with a number: 33 bytes with a common prefix of 24, like the object keys of Kubernetes.
 pub fn key(number: u64) -> Vec<u8> {
     format!("/registry/pods/default/k{number:09}").into_bytes()
 }
 
-/// A value.
+/// Returns a value.
 pub fn value() -> Vec<u8> {
     vec![7; VALUE_BYTES]
 }
 
-/// Numbers below `bound` in an order that looks random and is the same in every run.
-pub fn shuffled(bound: u64) -> impl FnMut() -> u64 {
+/// Returns a generator of pseudo-random numbers below `bound`. The sequence is the same in every run.
+pub fn pseudo_random(bound: u64) -> impl FnMut() -> u64 {
     let mut state = 1_u64;
     move || {
         state = state
@@ -32,14 +32,14 @@ pub fn shuffled(bound: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// An engine whose time stands still, with `keys` keys of one version each.
+/// Returns an engine with a stopped clock and `keys` keys of one version each.
 ///
 /// # Panics
-/// If the engine refuses a legal put.
-pub fn filled(keys: u64) -> Engine {
+/// If the engine rejects a valid put.
+pub fn filled_engine(keys: u64) -> Engine {
     let engine = Engine::builder().clock(ManualClock::new()).build();
     for number in 0..keys {
-        engine.put(key(number), value()).expect("a legal put");
+        engine.put(key(number), value()).expect("a valid put");
     }
     engine
 }
@@ -47,10 +47,10 @@ pub fn filled(keys: u64) -> Engine {
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// The store that one would write in ten minutes: all versions of all keys in one map behind one
-/// lock. It has no watches, no leases and no compaction.
+/// The simplest store with versions: all versions of all keys in one map under one lock. It has no watches,
+/// leases or compaction.
 #[derive(Debug, Default)]
-pub struct Naive {
+pub struct NaiveStore {
     state: RwLock<NaiveState>,
 }
 
@@ -60,8 +60,8 @@ struct NaiveState {
     keys: BTreeMap<Vec<u8>, Vec<(u64, Vec<u8>)>>,
 }
 
-impl Naive {
-    /// A store with `keys` keys of one version each.
+impl NaiveStore {
+    /// Creates a store with `keys` keys of one version each.
     pub fn filled(keys: u64) -> Self {
         let naive = Self::default();
         for number in 0..keys {
@@ -70,7 +70,7 @@ impl Naive {
         naive
     }
 
-    /// Writes a version.
+    /// Writes a new version of a key.
     pub fn put(&self, key: Vec<u8>, value: Vec<u8>) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.revision += 1;
@@ -78,7 +78,7 @@ impl Naive {
         state.keys.entry(key).or_default().push((revision, value));
     }
 
-    /// Copies the newest value of a key.
+    /// Returns a copy of the newest value of a key.
     pub fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state
@@ -88,7 +88,8 @@ impl Naive {
             .map(|(_, value)| value.clone())
     }
 
-    /// Copies the newest values of `limit` keys, and counts all keys from `start` on.
+    /// Returns copies of up to `limit` keys from `start` on with their newest values, and the number of all
+    /// keys from `start` on.
     pub fn range(&self, start: &[u8], limit: usize) -> (Vec<Pair>, usize) {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let mut page = Vec::new();

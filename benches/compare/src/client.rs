@@ -10,15 +10,15 @@ use revstore_proto::etcdserverpb::{PutRequest, RangeRequest};
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::Failure;
+use crate::BoxError;
 
-/// Bytes in every value.
+/// The length of every value.
 const VALUE_BYTES: usize = 256;
 
-/// No load lasts longer, however slow the server is.
+/// The longest time of a load with a fixed number of operations.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Windows that a client with much to read would ask for.
+/// HTTP/2 windows for clients that read much data.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 
@@ -29,7 +29,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    pub(crate) async fn connect(endpoint: &str, connections: usize) -> Result<Self, Failure> {
+    pub(crate) async fn connect(endpoint: &str, connections: usize) -> Result<Self, BoxError> {
         let endpoint = Endpoint::from_shared(endpoint.to_owned())?
             .tcp_nodelay(true)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -41,7 +41,7 @@ impl Clients {
         Ok(Self { channels })
     }
 
-    /// A connection for each number, in turns.
+    /// Returns the connection for a number, which distributes consecutive numbers over all connections.
     pub(crate) fn channel(&self, number: usize) -> Channel {
         self.channels[number % self.channels.len()].clone()
     }
@@ -50,7 +50,7 @@ impl Clients {
         KvClient::new(self.channel(number)).max_decoding_message_size(usize::MAX)
     }
 
-    /// The current revision.
+    /// Returns the current revision.
     pub(crate) async fn revision(&self) -> Result<i64, Status> {
         let request = RangeRequest {
             key: key("", 0),
@@ -70,12 +70,12 @@ impl Clients {
     }
 }
 
-/// The key of a number among those of a group: 33 bytes as object keys of Kubernetes have them.
+/// Returns the key with a number in a group of keys: 33 bytes, like the object keys of Kubernetes.
 pub(crate) fn key(group: &str, number: u64) -> Bytes {
     format!("/registry/pods/default{group}/k{number:09}").into()
 }
 
-/// The end of the range of a group's keys.
+/// Returns the end of the range of the keys of a group.
 pub(crate) fn end(group: &str) -> Bytes {
     format!("/registry/pods/default{group}/l").into()
 }
@@ -92,7 +92,7 @@ pub(crate) fn put(group: &str, number: u64) -> PutRequest {
     }
 }
 
-/// A number below `bound` that looks random and depends on nothing but `number`.
+/// Returns a pseudo-random number below `bound` that depends only on `number`.
 pub(crate) fn scattered(number: u64, bound: u64) -> u64 {
     let mut mixed = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -100,59 +100,65 @@ pub(crate) fn scattered(number: u64, bound: u64) -> u64 {
     (mixed ^ (mixed >> 31)) % bound
 }
 
-/// What came of a load.
+/// The latencies and the duration of a load.
 #[derive(Debug, Default)]
-pub(crate) struct Done {
-    /// Ascending.
+pub(crate) struct LoadResult {
+    /// The latencies of all operations, ascending.
     pub(crate) latencies: Vec<Duration>,
-    pub(crate) took: Duration,
+    pub(crate) duration: Duration,
 }
 
-impl Done {
+impl LoadResult {
     pub(crate) fn operations(&self) -> usize {
         self.latencies.len()
     }
 
-    /// The latency that a share of the operations stays below.
+    /// Returns the latency that `per_mille` of the operations do not exceed.
     pub(crate) fn quantile(&self, per_mille: usize) -> Duration {
-        let at =
+        let index =
             (self.latencies.len() * per_mille / 1_000).min(self.latencies.len().saturating_sub(1));
-        self.latencies.get(at).copied().unwrap_or_default()
+        self.latencies.get(index).copied().unwrap_or_default()
     }
 }
 
-/// When a load is over, and how it is spread.
+/// The number, concurrency and duration of operations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) in_flight: usize,
-    /// Operations, or none at all to go on for the whole time.
+    /// The number of operations, or `None` for as many as `time_limit` allows.
     pub(crate) operations: Option<u64>,
-    /// How long it goes on at most.
-    pub(crate) lasts: Duration,
+    /// The time after which no operation is started.
+    pub(crate) time_limit: Duration,
 }
 
 impl Load {
-    /// So many operations.
+    /// Creates a load with a fixed number of operations.
     pub(crate) fn of(in_flight: usize, operations: u64) -> Self {
         Self {
             in_flight,
             operations: Some(operations),
-            lasts: LOAD_TIMEOUT,
+            time_limit: LOAD_TIMEOUT,
         }
     }
 
-    /// As many operations as there is time for.
-    pub(crate) fn during(in_flight: usize, lasts: Duration) -> Self {
+    /// Creates a load with a fixed duration.
+    pub(crate) fn during(in_flight: usize, time_limit: Duration) -> Self {
         Self {
             in_flight,
             operations: None,
-            lasts,
+            time_limit,
         }
     }
 
-    /// Keeps `in_flight` operations going, which are numbered from 0 on. The first that fails ends
-    /// the load.
-    pub(crate) async fn run<F, O>(self, clients: &Clients, operation: F) -> Result<Done, Failure>
+    /// Keeps `in_flight` operations in progress. They are numbered from 0 on.
+    ///
+    /// # Errors
+    /// Returns the error of the first operation that fails.
+    pub(crate) async fn run<F, O>(
+        self,
+        clients: &Clients,
+        operation: F,
+    ) -> Result<LoadResult, BoxError>
     where
         F: Fn(KvClient<Channel>, u64) -> O + Clone + Send + 'static,
         O: Future<Output = Result<(), Status>> + Send,
@@ -166,24 +172,24 @@ impl Load {
                     let mut latencies = Vec::new();
                     loop {
                         let number = next.fetch_add(1, Ordering::Relaxed);
-                        let begun = Instant::now();
-                        if self.operations.is_some_and(|all| number >= all)
-                            || begun - started > self.lasts
+                        let sent = Instant::now();
+                        if self.operations.is_some_and(|count| number >= count)
+                            || sent - started > self.time_limit
                         {
                             return Ok::<_, Status>(latencies);
                         }
                         operation(kv.clone(), number).await?;
-                        latencies.push(begun.elapsed());
+                        latencies.push(sent.elapsed());
                     }
                 })
             })
             .collect();
-        let mut done = Done::default();
+        let mut result = LoadResult::default();
         for worker in workers {
-            done.latencies.extend(worker.await??);
+            result.latencies.extend(worker.await??);
         }
-        done.took = started.elapsed();
-        done.latencies.sort_unstable();
-        Ok(done)
+        result.duration = started.elapsed();
+        result.latencies.sort_unstable();
+        Ok(result)
     }
 }

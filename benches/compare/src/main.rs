@@ -1,25 +1,26 @@
-//! What serving costs: revstore next to a real etcd, to `mem_etcd`, and to a server that stores
-//! nothing and so shows what the transport alone takes.
+//! A comparison of revstore with etcd, `mem_etcd`, and a server that stores nothing and therefore shows the cost
+//! of the transport alone.
 //!
-//! `run` starts the servers that it finds, puts the same load on each in turn, and prints the server's
-//! CPU time per operation as Markdown. That is the figure to compare where client and server share a
-//! machine; rates and latencies are told beside it. `scaling` plots what the engine's operations cost
-//! among ever more keys, watches and revisions.
+//! `run` starts the servers whose binaries exist, puts the same load on each, and prints the CPU time of the
+//! server per operation as Markdown. CPU time is the figure to compare where client and server share a machine;
+//! rates and latencies are printed too. `scaling` plots the cost of the engine's operations by the number of
+//! keys, watches and revisions.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
-//! | `server` | a server under test, from its port to its end |
+//! | `server` | a server under test: start, readiness, stop |
 //! | `null` | the server that stores nothing |
 //! | `client` | connections, and requests in a closed loop |
-//! | `watchers` | streams that count the events they are told |
-//! | `usage` | the CPU time that a process took |
+//! | `watchers` | watch streams that count the received events |
+//! | `cpu_time` | the CPU time of a process |
 //! | `scenario` | the rows of the table: load, unit and target |
-//! | `report` | medians and Markdown |
-//! | `plot` | the same as a picture |
-//! | `scaling` | the curves |
+//! | `report` | medians as Markdown tables |
+//! | `plot` | medians and curves as SVG |
+//! | `scaling` | measurements of the engine by its size |
 //! | `summary` | the table of the README |
 
 mod client;
+mod cpu_time;
 mod null;
 mod plot;
 mod report;
@@ -27,7 +28,6 @@ mod scaling;
 mod scenario;
 mod server;
 mod summary;
-mod usage;
 mod watchers;
 
 use std::error::Error;
@@ -41,13 +41,13 @@ use tokio::runtime;
 
 use crate::report::Report;
 use crate::scenario::SCENARIOS;
-use crate::server::{Kind, Server};
+use crate::server::{Server, ServerKind};
 
-/// What goes wrong is told as text; nobody decides anything by it.
-type Failure = Box<dyn Error + Send + Sync>;
+/// An error that is only printed.
+type BoxError = Box<dyn Error + Send + Sync>;
 
 #[derive(Debug, Parser)]
-#[command(about = "What serving costs, next to etcd, mem_etcd and a server that stores nothing")]
+#[command(about = "Compares revstore with etcd, mem_etcd and a server that stores nothing")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -57,16 +57,16 @@ struct Arguments {
 enum Command {
     /// Compare the servers.
     Run(Run),
-    /// Be the server that stores nothing.
+    /// Run the server that stores nothing.
     Null {
         #[arg(long)]
         listen: SocketAddr,
     },
     /// Measure the comparison table of the README.
     Summary(Summary),
-    /// Plot what the engine's operations cost as the store grows.
+    /// Plot the cost of the engine's operations by the size of the store.
     Scaling {
-        /// Where the plots go.
+        /// The directory for the plots.
         #[arg(long, default_value = "benches/plots")]
         out: PathBuf,
     },
@@ -75,10 +75,10 @@ enum Command {
 /// The servers to measure.
 #[derive(Debug, clap::Args)]
 struct Binaries {
-    /// revstore's binary [default: the one built beside this program].
+    /// The binary of revstore [default: the one in the directory of this program].
     #[arg(long)]
     revstore: Option<PathBuf>,
-    /// etcd's binary, left out if there is none [default: $ETCD, then tests/.tools/bin/etcd].
+    /// The binary of etcd, left out if it does not exist [default: $ETCD, then tests/.tools/bin/etcd].
     #[arg(long)]
     etcd: Option<PathBuf>,
     /// The binary of `mem_etcd`, left out if not given.
@@ -90,16 +90,16 @@ struct Binaries {
 struct Run {
     #[command(flatten)]
     binaries: Binaries,
-    /// The binary of another build of revstore to compare with, usually from before a change.
+    /// The binary of another build of revstore, usually from before a change.
     #[arg(long)]
     before: Option<PathBuf>,
-    /// Runs to take medians of; every run starts the servers anew.
+    /// The number of runs, each with newly started servers; the report shows medians.
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// Only scenarios whose names contain one of these.
+    /// Run only scenarios whose names contain one of these texts.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Where to draw the plot.
+    /// The file for the plot [default: no plot].
     #[arg(long)]
     svg: Option<PathBuf>,
 }
@@ -111,10 +111,10 @@ struct Summary {
     /// The binary of kine, left out if not given.
     #[arg(long)]
     kine: Option<PathBuf>,
-    /// Runs to take medians of; every run starts the servers anew.
+    /// The number of runs, each with newly started servers; the report shows medians.
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// Starts that are measured in each run.
+    /// The number of starts that are measured in each run.
     #[arg(long, default_value_t = 5)]
     starts: usize,
     /// The file whose table is replaced [default: prints the table].
@@ -123,32 +123,32 @@ struct Summary {
 }
 
 impl Binaries {
-    fn kinds(&self) -> Result<Vec<Kind>, Failure> {
-        let beside = std::env::current_exe()?.with_file_name("revstore");
-        let revstore = self.revstore.clone().unwrap_or(beside);
+    fn kinds(&self) -> Result<Vec<ServerKind>, BoxError> {
+        let default = std::env::current_exe()?.with_file_name("revstore");
+        let revstore = self.revstore.clone().unwrap_or(default);
         if !revstore.exists() {
-            return Err(format!("there is no {}: build it first", revstore.display()).into());
+            return Err(format!("{} does not exist: build it first", revstore.display()).into());
         }
-        let named = self
+        let chosen = self
             .etcd
             .clone()
             .or_else(|| std::env::var_os("ETCD").map(PathBuf::from));
-        let etcd = named.unwrap_or_else(|| PathBuf::from("tests/.tools/bin/etcd"));
-        let mut kinds = vec![Kind::Revstore(revstore)];
+        let etcd = chosen.unwrap_or_else(|| PathBuf::from("tests/.tools/bin/etcd"));
+        let mut kinds = vec![ServerKind::Revstore(revstore)];
         if etcd.exists() {
-            kinds.push(Kind::Etcd(etcd));
+            kinds.push(ServerKind::Etcd(etcd));
         } else {
-            eprintln!("no etcd at {}: left out", etcd.display());
+            eprintln!("{} does not exist: etcd is left out", etcd.display());
         }
-        kinds.extend(self.mem_etcd.clone().map(Kind::MemEtcd));
+        kinds.extend(self.mem_etcd.clone().map(ServerKind::MemEtcd));
         Ok(kinds)
     }
 }
 
 impl Summary {
-    async fn run(self) -> Result<(), Failure> {
+    async fn run(self) -> Result<(), BoxError> {
         let mut kinds = self.binaries.kinds()?;
-        kinds.extend(self.kine.clone().map(Kind::Kine));
+        kinds.extend(self.kine.clone().map(ServerKind::Kine));
         let table = summary::table(kinds, self.runs, self.starts).await?;
         match &self.write {
             Some(path) => summary::write_into(path, &table),
@@ -158,15 +158,15 @@ impl Summary {
 }
 
 impl Run {
-    async fn run(self) -> Result<(), Failure> {
+    async fn run(self) -> Result<(), BoxError> {
         let mut kinds = self.binaries.kinds()?;
-        kinds.push(Kind::Null);
-        kinds.extend(self.before.clone().map(Kind::Before));
-        let wanted =
+        kinds.push(ServerKind::Null);
+        kinds.extend(self.before.clone().map(ServerKind::Before));
+        let selected =
             |name: &str| self.only.is_empty() || self.only.iter().any(|it| name.contains(it));
         let mut report = Report::default();
         for run in 1..=self.runs {
-            // Another server comes first in every run.
+            // Changes the order of the servers in every run.
             kinds.rotate_left(1);
             let mut servers = Vec::new();
             for kind in &kinds {
@@ -174,14 +174,14 @@ impl Run {
                 scenario::fill(&server).await?;
                 servers.push(server);
             }
-            for scenario in SCENARIOS.iter().filter(|it| wanted(it.name)) {
+            for scenario in SCENARIOS.iter().filter(|it| selected(it.name)) {
                 eprintln!("run {run} of {}: {}", self.runs, scenario.name);
-                for server in servers.iter().filter(|it| scenario.suits(it.kind())) {
+                for server in servers.iter().filter(|it| scenario.supports(it.kind())) {
                     match scenario.run(server).await {
                         Ok(measured) => report.add(scenario, server.kind(), measured),
-                        // One row less is better than no table.
-                        Err(failure) => {
-                            eprintln!("{} on {}: {failure}", scenario.name, server.kind().name());
+                        // The table is printed without this measurement.
+                        Err(error) => {
+                            eprintln!("{} on {}: {error}", scenario.name, server.kind().name());
                         }
                     }
                 }
@@ -198,25 +198,22 @@ impl Run {
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
-        Command::Run(run) => on_threads(2, run.run()),
-        Command::Summary(summary) => on_threads(2, summary.run()),
-        Command::Null { listen } => on_threads(2, null::serve(listen)),
+    let result = match Arguments::parse().command {
+        Command::Run(run) => block_on(run.run()),
+        Command::Summary(summary) => block_on(summary.run()),
+        Command::Null { listen } => block_on(null::serve(listen)),
         Command::Scaling { out } => scaling::plot(&out),
     };
-    if let Err(failure) = done {
-        eprintln!("{failure}");
+    if let Err(error) = result {
+        eprintln!("{error}");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
 }
 
-fn on_threads(
-    threads: usize,
-    work: impl Future<Output = Result<(), Failure>>,
-) -> Result<(), Failure> {
+fn block_on(work: impl Future<Output = Result<(), BoxError>>) -> Result<(), BoxError> {
     runtime::Builder::new_multi_thread()
-        .worker_threads(threads)
+        .worker_threads(2)
         .enable_all()
         .build()?
         .block_on(work)

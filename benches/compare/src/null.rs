@@ -1,7 +1,7 @@
-//! The server that stores nothing: what tonic, as it comes, takes for the same messages.
+//! The server that stores nothing. It shows the cost of tonic without changes for the same messages.
 //!
-//! Reads of one key find nothing. A page holds as many copies of one pair as the limit allows. Every
-//! put becomes an event for every watch, encoded once.
+//! A read of one key finds no pair. A page contains as many copies of one pair as the limit allows. Every put is
+//! an event for every watch, and is encoded once.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::Failure;
+use crate::BoxError;
 use crate::client::{key, value};
 
 #[allow(
@@ -29,20 +29,20 @@ use crate::client::{key, value};
     missing_debug_implementations,
     clippy::all,
     clippy::pedantic,
-    reason = "generated code; which lints it trips changes with the generator"
+    reason = "generated code; the lints that it violates change with the generator"
 )]
 mod generated {
     tonic::include_proto!("etcdserverpb.Watch");
 }
 
-/// Events that a stream may be behind.
+/// The most events that are buffered for a lagging stream.
 const EVENTS_MAX: usize = 64 * 1024;
 
-/// Responses that wait for a connection.
+/// The most encoded responses that are buffered for a stream.
 const RESPONSES_MAX: usize = 1024;
 
-/// Serves until it is killed.
-pub(crate) async fn serve(address: SocketAddr) -> Result<(), Failure> {
+/// Serves until the process is killed.
+pub(crate) async fn serve(address: SocketAddr) -> Result<(), BoxError> {
     let null = Null {
         revision: Arc::new(AtomicI64::new(1)),
         events: broadcast::channel(EVENTS_MAX).0,
@@ -59,7 +59,7 @@ pub(crate) async fn serve(address: SocketAddr) -> Result<(), Failure> {
 #[derive(Clone, Debug)]
 struct Null {
     revision: Arc<AtomicI64>,
-    /// Responses with one event, encoded but for header and watch id.
+    /// Responses with one event each, encoded without header and watch id.
     events: broadcast::Sender<Bytes>,
 }
 
@@ -85,11 +85,11 @@ fn pair(key: Bytes, value: Bytes, revision: i64) -> mvccpb::KeyValue {
     }
 }
 
-type Answer<T> = Result<Response<T>, Status>;
+type RpcResult<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl Kv for Null {
-    async fn range(&self, request: Request<pb::RangeRequest>) -> Answer<pb::RangeResponse> {
+    async fn range(&self, request: Request<pb::RangeRequest>) -> RpcResult<pb::RangeResponse> {
         let copies = usize::try_from(request.get_ref().limit).unwrap_or_default();
         Ok(Response::new(pb::RangeResponse {
             header: Some(self.header()),
@@ -99,7 +99,7 @@ impl Kv for Null {
         }))
     }
 
-    async fn put(&self, request: Request<pb::PutRequest>) -> Answer<pb::PutResponse> {
+    async fn put(&self, request: Request<pb::PutRequest>) -> RpcResult<pb::PutResponse> {
         let put = request.into_inner();
         let revision = self.revision.fetch_add(1, Ordering::Relaxed) + 1;
         if self.events.receiver_count() > 0 {
@@ -111,7 +111,7 @@ impl Kv for Null {
                 events: vec![event],
                 ..pb::WatchResponse::default()
             };
-            // They may all have left meanwhile.
+            // All watches may have ended since the check.
             let _ = self.events.send(response.encode_to_vec().into());
         }
         Ok(Response::new(pb::PutResponse {
@@ -120,7 +120,7 @@ impl Kv for Null {
         }))
     }
 
-    async fn txn(&self, _: Request<pb::TxnRequest>) -> Answer<pb::TxnResponse> {
+    async fn txn(&self, _: Request<pb::TxnRequest>) -> RpcResult<pb::TxnResponse> {
         self.revision.fetch_add(1, Ordering::Relaxed);
         let put = pb::PutResponse {
             header: Some(self.header()),
@@ -138,53 +138,59 @@ impl Kv for Null {
     async fn delete_range(
         &self,
         _: Request<pb::DeleteRangeRequest>,
-    ) -> Answer<pb::DeleteRangeResponse> {
+    ) -> RpcResult<pb::DeleteRangeResponse> {
         Err(Status::unimplemented("nothing is stored"))
     }
 
-    async fn compact(&self, _: Request<pb::CompactionRequest>) -> Answer<pb::CompactionResponse> {
+    async fn compact(
+        &self,
+        _: Request<pb::CompactionRequest>,
+    ) -> RpcResult<pb::CompactionResponse> {
         Err(Status::unimplemented("nothing is stored"))
     }
 
     type RangeStreamStream = tokio_stream::Empty<Result<pb::RangeStreamResponse, Status>>;
 
-    async fn range_stream(&self, _: Request<pb::RangeRequest>) -> Answer<Self::RangeStreamStream> {
+    async fn range_stream(
+        &self,
+        _: Request<pb::RangeRequest>,
+    ) -> RpcResult<Self::RangeStreamStream> {
         Err(Status::unimplemented("nothing is stored"))
     }
 }
 
-/// A watch response in two parts, of which all who are told share the second.
+/// An encoded watch response in two parts. The second part is shared by all watches.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct SplitResponse {
     head: Vec<u8>,
     shared: Bytes,
 }
 
 #[tonic::async_trait]
 impl generated::watch_server::Watch for Null {
-    type WatchStream = Pin<Box<dyn Stream<Item = Result<Told, Status>> + Send>>;
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<SplitResponse, Status>> + Send>>;
 
     async fn watch(
         &self,
         request: Request<Streaming<pb::WatchRequest>>,
-    ) -> Answer<Self::WatchStream> {
-        let (responses, told) = mpsc::channel(RESPONSES_MAX);
+    ) -> RpcResult<Self::WatchStream> {
+        let (responses, receiver) = mpsc::channel(RESPONSES_MAX);
         tokio::spawn(watch(self.clone(), request.into_inner(), responses));
-        Ok(Response::new(Box::pin(ReceiverStream::new(told))))
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 }
 
 async fn watch(
     null: Null,
     mut requests: Streaming<pb::WatchRequest>,
-    responses: mpsc::Sender<Result<Told, Status>>,
+    responses: mpsc::Sender<Result<SplitResponse, Status>>,
 ) {
     let mut events = null.events.subscribe();
     let mut watches = 0;
-    let mut asked = true;
+    let mut requests_open = true;
     loop {
         tokio::select! {
-            request = requests.message(), if asked => match request {
+            request = requests.message(), if requests_open => match request {
                 Ok(Some(request)) => {
                     if !matches!(request.request_union, Some(RequestUnion::CreateRequest(_))) {
                         continue;
@@ -196,16 +202,16 @@ async fn watch(
                         ..pb::WatchResponse::default()
                     };
                     watches += 1;
-                    let told = Told { head: created.encode_to_vec(), shared: Bytes::new() };
-                    if responses.send(Ok(told)).await.is_err() {
+                    let response = SplitResponse { head: created.encode_to_vec(), shared: Bytes::new() };
+                    if responses.send(Ok(response)).await.is_err() {
                         return;
                     }
                 }
-                Ok(None) => asked = false,
+                Ok(None) => requests_open = false,
                 Err(_) => return,
             },
             event = events.recv() => {
-                // What was missed is missed.
+                // A lagging stream loses events.
                 let Ok(shared) = event else { continue };
                 for watch_id in 0..watches {
                     let head = pb::WatchResponse {
@@ -213,8 +219,8 @@ async fn watch(
                         watch_id,
                         ..pb::WatchResponse::default()
                     };
-                    let told = Told { head: head.encode_to_vec(), shared: shared.clone() };
-                    if responses.send(Ok(told)).await.is_err() {
+                    let response = SplitResponse { head: head.encode_to_vec(), shared: shared.clone() };
+                    if responses.send(Ok(response)).await.is_err() {
                         return;
                     }
                 }
@@ -223,26 +229,26 @@ async fn watch(
     }
 }
 
-/// Reads requests and writes [`Told`].
+/// A codec of watch requests and [`SplitResponse`].
 #[derive(Debug, Default)]
-pub(crate) struct TellCodec(());
+pub(crate) struct SplitCodec(());
 
-/// Writes [`Told`].
+/// The encoder of [`SplitCodec`].
 #[derive(Debug)]
-pub(crate) struct TellEncoder;
+pub(crate) struct SplitEncoder;
 
-/// Reads requests.
+/// The decoder of [`SplitCodec`].
 #[derive(Debug)]
 pub(crate) struct RequestDecoder;
 
-impl Codec for TellCodec {
-    type Encode = Told;
+impl Codec for SplitCodec {
+    type Encode = SplitResponse;
     type Decode = pb::WatchRequest;
-    type Encoder = TellEncoder;
+    type Encoder = SplitEncoder;
     type Decoder = RequestDecoder;
 
-    fn encoder(&mut self) -> TellEncoder {
-        TellEncoder
+    fn encoder(&mut self) -> SplitEncoder {
+        SplitEncoder
     }
 
     fn decoder(&mut self) -> RequestDecoder {
@@ -250,15 +256,15 @@ impl Codec for TellCodec {
     }
 }
 
-impl Encoder for TellEncoder {
-    type Item = Told;
+impl Encoder for SplitEncoder {
+    type Item = SplitResponse;
     type Error = Status;
 
-    fn encode(&mut self, told: Told, buf: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        // Fields of a message that follow each other are one message.
-        buf.reserve(told.head.len() + told.shared.len());
-        buf.put_slice(&told.head);
-        buf.put_slice(&told.shared);
+    fn encode(&mut self, response: SplitResponse, buf: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        // Concatenated encodings of the parts of a message are an encoding of the message.
+        buf.reserve(response.head.len() + response.shared.len());
+        buf.put_slice(&response.head);
+        buf.put_slice(&response.shared);
         Ok(())
     }
 }

@@ -1,18 +1,18 @@
-//! What was measured, as pictures.
+//! Plots of the measurements as SVG.
 
 use std::path::Path;
 
 use plotters::prelude::*;
 
-use crate::Failure;
+use crate::BoxError;
 use crate::report::Report;
 use crate::scaling::Curve;
 use crate::scenario::Unit;
 
 const FONT: &str = "sans-serif";
 
-/// Bars: how much CPU time each server takes, as a multiple of what the null server does.
-pub(crate) fn comparison(report: &Report, path: &Path) -> Result<(), Failure> {
+/// Draws the CPU time of each server as bars, as a multiple of the CPU time of the null server.
+pub(crate) fn comparison(report: &Report, path: &Path) -> Result<(), BoxError> {
     const ROW_PIXELS: u32 = 46;
     let rows: Vec<_> = report
         .scenarios()
@@ -29,7 +29,7 @@ pub(crate) fn comparison(report: &Report, path: &Path) -> Result<(), Failure> {
         .into_iter()
         .filter(|it| *it != "null")
         .collect();
-    let most = rows
+    let max = rows
         .iter()
         .flat_map(|(name, null)| {
             servers
@@ -49,7 +49,7 @@ pub(crate) fn comparison(report: &Report, path: &Path) -> Result<(), Failure> {
         .margin(8)
         .x_label_area_size(30)
         .y_label_area_size(230)
-        .build_cartesian_2d((0.3..most * 1.2).log_scale(), rows_end..0.0)?;
+        .build_cartesian_2d((0.3..max * 1.2).log_scale(), rows_end..0.0)?;
     chart
         .configure_mesh()
         .disable_y_mesh()
@@ -62,11 +62,11 @@ pub(crate) fn comparison(report: &Report, path: &Path) -> Result<(), Failure> {
         let style = (FONT, 13).into_font().color(&BLACK);
         area.draw(&Text::new(*name, (x - 222, y - 7), style))?;
     }
-    for (at, server) in (0_u32..).zip(&servers) {
+    for (index, server) in (0_u32..).zip(&servers) {
         let color = color_of(server);
         let height = 0.8 / f64::from(u32::try_from(servers.len())?);
         let bars = (0_u32..).zip(&rows).filter_map(|(row, (name, null))| {
-            let top = f64::from(row) + 0.1 + height * f64::from(at);
+            let top = f64::from(row) + 0.1 + height * f64::from(index);
             let times = report.value(name, server)? / null;
             Some(Rectangle::new(
                 [(0.3, top), (times, top + height)],
@@ -98,13 +98,13 @@ fn color_of(server: &str) -> RGBColor {
     }
 }
 
-/// Lines over logarithmic axes.
+/// Draws curves over logarithmic axes.
 pub(crate) fn curves(
     title: &str,
     x_label: &str,
     curves: &[Curve],
     path: &Path,
-) -> Result<(), Failure> {
+) -> Result<(), BoxError> {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let (mut right, mut low, mut high) = (1.0_f64, f64::MAX, 0.0_f64);
     let mut left = f64::MAX;
@@ -130,8 +130,8 @@ pub(crate) fn curves(
         .x_label_formatter(&|x| format!("{x}"))
         .y_label_formatter(&|y| format!("{y}"))
         .draw()?;
-    for (at, curve) in curves.iter().enumerate() {
-        let color = Palette99::pick(at).to_rgba();
+    for (index, curve) in curves.iter().enumerate() {
+        let color = Palette99::pick(index).to_rgba();
         chart
             .draw_series(
                 LineSeries::new(curve.points.iter().copied(), color.stroke_width(2)).point_size(3),

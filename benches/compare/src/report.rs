@@ -1,42 +1,42 @@
-//! Medians of all runs, as Markdown.
+//! Medians of all runs as Markdown tables.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::scenario::{Measured, SCENARIOS, Scenario, Target, Unit};
-use crate::server::Kind;
+use crate::scenario::{Measurement, SCENARIOS, Scenario, Target, Unit};
+use crate::server::ServerKind;
 
-/// Columns, as far as there is something in them.
+/// The columns. A server that was not measured has none.
 const SERVERS: [&str; 5] = ["etcd", "mem_etcd", "null", "before", "revstore"];
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// By the names of scenario and server.
-    runs: BTreeMap<(&'static str, &'static str), Vec<Measured>>,
+    /// The measurements of all runs, by the names of scenario and server.
+    runs: BTreeMap<(&'static str, &'static str), Vec<Measurement>>,
 }
 
 impl Report {
-    pub(crate) fn add(&mut self, scenario: &Scenario, kind: &Kind, measured: Measured) {
+    pub(crate) fn add(&mut self, scenario: &Scenario, kind: &ServerKind, measured: Measurement) {
         let runs = self.runs.entry((scenario.name, kind.name())).or_default();
         runs.push(measured);
     }
 
-    /// Servers of which something is known, in the order of [`SERVERS`].
+    /// Returns the measured servers in the order of [`SERVERS`].
     pub(crate) fn servers(&self) -> Vec<&'static str> {
-        let known = |name: &str| self.runs.keys().any(|(_, server)| *server == name);
-        SERVERS.into_iter().filter(|name| known(name)).collect()
+        let measured = |name: &str| self.runs.keys().any(|(_, server)| *server == name);
+        SERVERS.into_iter().filter(|name| measured(name)).collect()
     }
 
-    /// Scenarios of which something is known.
+    /// Returns the measured scenarios.
     pub(crate) fn scenarios(&self) -> impl Iterator<Item = &'static Scenario> {
         SCENARIOS
             .iter()
             .filter(|it| self.runs.keys().any(|(name, _)| *name == it.name))
     }
 
-    /// The median of all runs in the scenario's unit.
+    /// Returns the median of all runs, in the unit of the scenario.
     pub(crate) fn value(&self, scenario: &str, server: &str) -> Option<f64> {
         self.median_of(scenario, server, |run| run.value)
     }
@@ -45,7 +45,7 @@ impl Report {
         &self,
         scenario: &str,
         server: &str,
-        of: impl Fn(&Measured) -> f64,
+        of: impl Fn(&Measurement) -> f64,
     ) -> Option<f64> {
         let runs = self.runs.iter();
         let mut values: Vec<f64> = runs
@@ -56,7 +56,7 @@ impl Report {
         values.get(values.len() / 2).copied()
     }
 
-    /// What revstore is held to, in the scenario's unit.
+    /// Returns the target for revstore, in the unit of the scenario.
     fn limit(&self, scenario: &Scenario) -> Option<f64> {
         match scenario.target {
             Target::OfNull(times) => Some(times * self.value(scenario.name, "null")?),
@@ -65,28 +65,28 @@ impl Report {
         }
     }
 
-    /// Two tables: what the server spends, and what the client sees.
+    /// Returns two tables: the CPU time of the servers, and rates and latencies at the client.
     pub(crate) fn markdown(&self) -> String {
         let mut text = String::new();
-        // Writing to a string does not fail.
+        // Writing to a `String` does not fail.
         let _ = self.write_costs(&mut text);
         let _ = self.write_latencies(&mut text);
         text
     }
 
-    fn write_head(&self, text: &mut String, more: &str) -> std::fmt::Result {
+    fn write_head(&self, text: &mut String, more_columns: &str) -> std::fmt::Result {
         let servers = self.servers();
-        writeln!(text, "| load | {} |{more}", servers.join(" | "))?;
-        let columns = 1 + servers.len() + more.matches('|').count();
+        writeln!(text, "| load | {} |{more_columns}", servers.join(" | "))?;
+        let columns = 1 + servers.len() + more_columns.matches('|').count();
         writeln!(text, "|{}", "---|".repeat(columns))
     }
 
     fn write_costs(&self, text: &mut String) -> std::fmt::Result {
         writeln!(
             text,
-            "Server CPU time, microseconds for each operation or event; medians.\n"
+            "Server CPU time in microseconds per operation or event; medians.\n"
         )?;
-        self.write_head(text, " revstore / null | at most | |")?;
+        self.write_head(text, " revstore / null | limit | |")?;
         for scenario in self.scenarios() {
             write!(text, "| {} |", scenario.name)?;
             for server in self.servers() {
@@ -118,20 +118,20 @@ impl Report {
     fn write_latencies(&self, text: &mut String) -> std::fmt::Result {
         writeln!(
             text,
-            "\nOperations or events a second; latency of requests, median / 99th percentile in \
+            "\nOperations or events per second; latency of requests, median / 99th percentile in \
              milliseconds.\n"
         )?;
         self.write_head(text, "")?;
         for scenario in self.scenarios() {
             write!(text, "| {} |", scenario.name)?;
             for server in self.servers() {
-                let of = |of: fn(&Measured) -> f64| self.median_of(scenario.name, server, of);
+                let of = |of: fn(&Measurement) -> f64| self.median_of(scenario.name, server, of);
                 let rate = of(|run| run.rate);
                 let median = of(|run| milliseconds(run.median));
-                let slow = of(|run| milliseconds(run.slow));
-                match (rate, median, slow) {
-                    (Some(rate), Some(median), Some(slow)) => {
-                        write!(text, " {rate:.0}; {median:.2} / {slow:.2} |")?;
+                let p99 = of(|run| milliseconds(run.p99));
+                match (rate, median, p99) {
+                    (Some(rate), Some(median), Some(p99)) => {
+                        write!(text, " {rate:.0}; {median:.2} / {p99:.2} |")?;
                     }
                     _ => write!(text, " |")?,
                 }
@@ -159,25 +159,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_stand_beside_their_limits() {
+    fn the_table_shows_medians_and_limits() {
         let mut report = Report::default();
         let get = SCENARIOS.iter().find(|it| it.name == "get").unwrap();
-        let mut add = |kind: &Kind, values: [f64; 3]| {
+        let mut add = |kind: &ServerKind, values: [f64; 3]| {
             for value in values {
-                let measured = Measured {
+                let measured = Measurement {
                     value,
                     rate: 1000.0,
                     median: Duration::from_millis(1),
-                    slow: Duration::from_millis(2),
+                    p99: Duration::from_millis(2),
                 };
                 report.add(get, kind, measured);
             }
         };
-        add(&Kind::Null, [10.0, 90.0, 20.0]);
-        add(&Kind::Revstore("revstore".into()), [22.0, 1.0, 25.0]);
+        add(&ServerKind::Null, [10.0, 90.0, 20.0]);
+        add(&ServerKind::Revstore("revstore".into()), [22.0, 1.0, 25.0]);
         let text = report.markdown();
         assert!(
-            text.contains("| load | null | revstore | revstore / null | at most | |\n"),
+            text.contains("| load | null | revstore | revstore / null | limit | |\n"),
             "{text}"
         );
         assert!(

@@ -1,5 +1,4 @@
-//! What the engine's operations cost as the store grows: among more keys, with more watches, over a
-//! longer history.
+//! Time of the engine's operations by the number of keys, watches and revisions.
 
 use std::fs;
 use std::hint::black_box;
@@ -9,16 +8,15 @@ use std::time::{Duration, Instant};
 use revstore_engine::{Engine, KeyRange, ManualClock, Range, Revision, WatchOptions};
 
 use crate::client::{end, key, scattered, value};
-use crate::{Failure, plot};
+use crate::{BoxError, plot};
 
-/// Measurements of one point, of which the quickest counts: nothing makes work quicker than it is, and
-/// neighbours on the machine make it slower.
+/// The samples of one point. The fastest is used, because other load on the machine only adds time.
 const SAMPLES: usize = 7;
 
-/// How long each lasts.
+/// The duration of one sample.
 const SAMPLE_TIME: Duration = Duration::from_millis(40);
 
-/// Keys under watch, or with a long history.
+/// The number of keys in the measurements of watches and of revisions.
 const FEW_KEYS: u64 = 1_000;
 
 /// A named line of a plot.
@@ -37,8 +35,8 @@ impl Curve {
     }
 }
 
-/// Measures everything and draws `keys.svg`, `watches.svg` and `history.svg` into a directory.
-pub(crate) fn plot(out: &Path) -> Result<(), Failure> {
+/// Measures all curves and draws `keys.svg`, `watches.svg` and `history.svg` into a directory.
+pub(crate) fn plot(out: &Path) -> Result<(), BoxError> {
     fs::create_dir_all(out)?;
     let draw = |name: &str, title: &str, x_label: &str, curves: &[Curve]| {
         for curve in curves {
@@ -48,16 +46,16 @@ pub(crate) fn plot(out: &Path) -> Result<(), Failure> {
         }
         plot::curves(title, x_label, curves, &out.join(name))
     };
-    draw("keys.svg", "Cost among ever more keys", "keys", &by_keys()?)?;
+    draw("keys.svg", "Cost by number of keys", "keys", &by_keys()?)?;
     draw(
         "watches.svg",
-        "Cost of a put with ever more watches",
+        "Cost of a put by number of watches",
         "watches",
         &by_watches()?,
     )?;
     draw(
         "history.svg",
-        "Cost over ever more revisions of 1,000 keys",
+        "Cost by number of revisions of 1,000 keys",
         "revisions",
         &by_history()?,
     )
@@ -67,14 +65,14 @@ fn engine() -> Engine {
     Engine::builder().clock(ManualClock::new()).build()
 }
 
-/// Nanoseconds that an operation takes; `operation` is told how many came before it.
+/// Returns the time of an operation in nanoseconds. `operation` gets the number of operations before it.
 fn cost(mut operation: impl FnMut(u64)) -> f64 {
     let mut number = 0;
-    let mut best = f64::MAX;
+    let mut fastest = f64::MAX;
     for _ in 0..SAMPLES {
         let started = Instant::now();
         let mut operations = 0.0;
-        // The clock is looked at now and then: it costs as much as a quick operation.
+        // Reads the clock once per eight operations, because it takes as long as a fast operation.
         while started.elapsed() < SAMPLE_TIME {
             for _ in 0..8 {
                 operation(number);
@@ -82,9 +80,9 @@ fn cost(mut operation: impl FnMut(u64)) -> f64 {
                 operations += 1.0;
             }
         }
-        best = f64::min(best, started.elapsed().as_secs_f64() * 1e9 / operations);
+        fastest = f64::min(fastest, started.elapsed().as_secs_f64() * 1e9 / operations);
     }
-    best
+    fastest
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a million at most")]
@@ -92,7 +90,7 @@ fn x(count: u64) -> f64 {
     count as f64
 }
 
-fn by_keys() -> Result<Vec<Curve>, Failure> {
+fn by_keys() -> Result<Vec<Curve>, BoxError> {
     let mut curves = ["get", "put", "page of 500", "count"].map(Curve::new);
     let engine = engine();
     let mut filled = 0;
@@ -104,7 +102,7 @@ fn by_keys() -> Result<Vec<Curve>, Failure> {
         let from = |number| KeyRange::within(key("", scattered(number, keys - 500)), end(""));
         let costs = [
             cost(|number| drop(black_box(engine.get(key("", scattered(number, keys)))))),
-            // Of a key that has a version already: the store does not grow by keys.
+            // Updates an existing key, so that the number of keys stays the same.
             cost(|number| {
                 let put = engine.put(key("", scattered(number, keys)), value());
                 drop(black_box(put));
@@ -119,16 +117,16 @@ fn by_keys() -> Result<Vec<Curve>, Failure> {
         for (curve, cost) in curves.iter_mut().zip(costs) {
             curve.points.push((x(keys), cost));
         }
-        // What the puts left is not to weigh on the next point.
+        // Removes the versions that the puts added, so that they do not affect the next point.
         engine.compact(engine.current_revision())?.run();
     }
     Ok(curves.into())
 }
 
-fn by_watches() -> Result<Vec<Curve>, Failure> {
-    let mut all = Curve::new("all of the key, each read at once");
-    let mut others = Curve::new("all of other keys");
-    let mut ranges = Curve::new("all of other ranges");
+fn by_watches() -> Result<Vec<Curve>, BoxError> {
+    let mut matching = Curve::new("all on the written key, each event read at once");
+    let mut others = Curve::new("all on other keys");
+    let mut ranges = Curve::new("all on other ranges");
     for watches in [1, 10, 100, 1_000, 10_000] {
         let put = |engine: &Engine, number| {
             let put = engine.put(key("", scattered(number, FEW_KEYS)), value());
@@ -142,16 +140,16 @@ fn by_watches() -> Result<Vec<Curve>, Failure> {
                 stream.watch(WatchOptions::of(range(number)))?;
                 streams.push(stream);
             }
-            Ok::<_, Failure>((engine, streams))
+            Ok::<_, BoxError>((engine, streams))
         };
         let (engine, mut streams) = with(&|_| KeyRange::prefix("/registry/"))?;
-        let cost_of_all = cost(|number| {
+        let cost_of_matching = cost(|number| {
             put(&engine, number);
             for stream in &mut streams {
                 black_box(stream.try_next());
             }
         });
-        all.points.push((x(watches), cost_of_all));
+        matching.points.push((x(watches), cost_of_matching));
         let (engine, _streams) = with(&|number| KeyRange::one(key("-other", number)))?;
         let cost_of_others = cost(|number| put(&engine, number));
         others.points.push((x(watches), cost_of_others));
@@ -160,15 +158,15 @@ fn by_watches() -> Result<Vec<Curve>, Failure> {
         let cost_of_ranges = cost(|number| put(&engine, number));
         ranges.points.push((x(watches), cost_of_ranges));
     }
-    Ok(vec![all, others, ranges])
+    Ok(vec![matching, others, ranges])
 }
 
-fn by_history() -> Result<Vec<Curve>, Failure> {
+fn by_history() -> Result<Vec<Curve>, BoxError> {
     let names = [
-        "get, newest",
-        "get, in the middle",
-        "page of 500, newest",
-        "page of 500, in the middle",
+        "get, current revision",
+        "get, middle revision",
+        "page of 500, current revision",
+        "page of 500, middle revision",
     ];
     let mut curves = names.map(Curve::new);
     let engine = engine();
@@ -188,7 +186,7 @@ fn by_history() -> Result<Vec<Curve>, Failure> {
             let first = key("", scattered(number, FEW_KEYS - 500));
             Range::of(KeyRange::within(first, end(""))).limit(500)
         };
-        // The last revisions of the shortest histories are not there yet.
+        // With one or ten revisions, the middle may be above the current revision.
         let middle = middle.min(engine.current_revision());
         let costs = [
             cost(|number| drop(black_box(engine.range(&one(number))))),

@@ -1,5 +1,4 @@
-//! The rows of the table: what is asked of a server, what it is counted by, and what revstore is
-//! held to.
+//! The rows of the table: the load on a server, the unit of the measurement, and the target for revstore.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,64 +9,64 @@ use revstore_proto::etcdserverpb::compare::{CompareResult, CompareTarget, Target
 use revstore_proto::etcdserverpb::request_op::Request;
 use tokio::time;
 
-use crate::Failure;
-use crate::client::{Clients, Done, Load, end, key, put, scattered};
-use crate::server::{Kind, Server};
-use crate::usage::cpu_time;
+use crate::BoxError;
+use crate::client::{Clients, Load, LoadResult, end, key, put, scattered};
+use crate::cpu_time::cpu_time;
+use crate::server::{Server, ServerKind};
 use crate::watchers::Watchers;
 
-/// Keys that every server is filled with.
+/// The number of keys in every server.
 const KEYS: u64 = 100_000;
 
-/// Connections that requests are spread over.
+/// The number of connections over which requests are distributed.
 const CONNECTIONS: usize = 4;
 
-/// Keys that watched writes go to.
+/// The number of keys that are written under watches.
 const WATCHED_KEYS: u64 = 10_000;
 
-/// How long a load with watches lasts.
+/// The duration of a load with watches.
 const WATCH_TIME: Duration = Duration::from_secs(3);
 
-/// How long puts go on without compactions, and then with them.
+/// The duration of the puts without compactions, and of the puts with them.
 const COMPACTION_TIME: Duration = Duration::from_secs(5);
 
-/// Between two compactions.
-const COMPACTION_PAUSE: Duration = Duration::from_secs(1);
+/// The time between two compactions.
+const COMPACTION_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Revisions that a compaction leaves.
+/// The number of revisions that a compaction keeps.
 const COMPACTION_KEEPS: i64 = 1_000;
 
-/// A row.
+/// A row of the table.
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) unit: Unit,
     pub(crate) target: Target,
-    work: Work,
+    workload: Workload,
 }
 
-/// What a measured value counts.
+/// The unit of a measured value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Microseconds of the server's CPU time for each operation or event.
+    /// Microseconds of CPU time of the server per operation or event.
     CpuMicroseconds,
-    /// The largest latency with something, divided by the largest without it.
+    /// The largest latency with a disturbance, divided by the largest latency without it.
     Times,
 }
 
-/// What revstore is held to.
+/// The largest value that revstore should have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target {
-    /// So many times what the null server takes.
+    /// A multiple of the value of the null server.
     OfNull(f64),
-    /// So many times what revstore takes for a get.
+    /// A multiple of the value of revstore in the scenario `get`.
     OfGet(f64),
-    /// So much.
+    /// A fixed value.
     Value(f64),
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Work {
+enum Workload {
     Put {
         in_flight: usize,
         puts: u64,
@@ -79,32 +78,32 @@ enum Work {
     GuardedUpdate {
         updates: u64,
     },
-    Page(Page),
+    Page(PageLoad),
     Count {
         counts: u64,
     },
-    /// Every event goes to every watch.
+    /// Puts whose events go to every watch.
     FanOut {
         watches: usize,
         per_stream: usize,
     },
-    /// Puts to keys that nobody watches, while watches of single keys stand by.
-    StandBy {
+    /// Puts to keys without watches, while watches of other keys exist.
+    IdleWatches {
         watches: usize,
     },
     Compactions,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Page {
+struct PageLoad {
     from_first: bool,
-    /// At the revision before all updates.
+    /// Whether the page is read at the revision before all updates.
     old: bool,
     limit: i64,
     pages: u64,
 }
 
-/// All rows. Those that read come first, while the history is still as the filling left it.
+/// All rows. Rows with reads come first, because later rows add revisions.
 pub(crate) const SCENARIOS: &[Scenario] = &[
     row("first page, limit 500", 1.6, page(true, false, 500, 600)),
     row(
@@ -112,12 +111,16 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         1.6,
         page(false, false, 500, 800),
     ),
-    row("the same, older revision", 1.6, page(false, true, 500, 800)),
+    row(
+        "page in the middle, older revision",
+        1.6,
+        page(false, true, 500, 800),
+    ),
     row("limit 10,000", 1.3, page(false, false, 10_000, 60)),
     row(
         "get",
         1.15,
-        Work::Get {
+        Workload::Get {
             in_flight: 64,
             gets: 60_000,
         },
@@ -125,7 +128,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     row(
         "get, 4 in flight",
         1.15,
-        Work::Get {
+        Workload::Get {
             in_flight: 4,
             gets: 20_000,
         },
@@ -134,12 +137,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "count, 4 in flight",
         unit: Unit::CpuMicroseconds,
         target: Target::OfGet(2.0),
-        work: Work::Count { counts: 4_000 },
+        workload: Workload::Count { counts: 4_000 },
     },
     row(
         "put, 64 in flight",
         1.15,
-        Work::Put {
+        Workload::Put {
             in_flight: 64,
             puts: 60_000,
         },
@@ -147,7 +150,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     row(
         "put, one in flight",
         1.10,
-        Work::Put {
+        Workload::Put {
             in_flight: 1,
             puts: 20_000,
         },
@@ -155,12 +158,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     row(
         "update transaction",
         1.20,
-        Work::GuardedUpdate { updates: 40_000 },
+        Workload::GuardedUpdate { updates: 40_000 },
     ),
     row(
         "event, 100 watches on 100 streams",
         1.1,
-        Work::FanOut {
+        Workload::FanOut {
             watches: 100,
             per_stream: 1,
         },
@@ -168,35 +171,35 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     row(
         "event, 100 watches on 5 streams",
         1.1,
-        Work::FanOut {
+        Workload::FanOut {
             watches: 100,
             per_stream: 20,
         },
     ),
     row(
-        "put beside 1,000 watches",
+        "put with 1,000 idle watches",
         1.25,
-        Work::StandBy { watches: 1_000 },
+        Workload::IdleWatches { watches: 1_000 },
     ),
     Scenario {
         name: "largest put latency under compaction",
         unit: Unit::Times,
         target: Target::Value(2.0),
-        work: Work::Compactions,
+        workload: Workload::Compactions,
     },
 ];
 
-const fn row(name: &'static str, of_null: f64, work: Work) -> Scenario {
+const fn row(name: &'static str, of_null: f64, workload: Workload) -> Scenario {
     Scenario {
         name,
         unit: Unit::CpuMicroseconds,
         target: Target::OfNull(of_null),
-        work,
+        workload,
     }
 }
 
-const fn page(from_first: bool, old: bool, limit: i64, pages: u64) -> Work {
-    Work::Page(Page {
+const fn page(from_first: bool, old: bool, limit: i64, pages: u64) -> Workload {
+    Workload::Page(PageLoad {
         from_first,
         old,
         limit,
@@ -204,19 +207,21 @@ const fn page(from_first: bool, old: bool, limit: i64, pages: u64) -> Work {
     })
 }
 
-/// What one run of a scenario gave.
+/// The result of one run of a scenario.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Measured {
-    /// In the unit of the scenario.
+pub(crate) struct Measurement {
+    /// The value in the unit of the scenario.
     pub(crate) value: f64,
-    /// Operations or events in a second.
+    /// Operations or events per second.
     pub(crate) rate: f64,
+    /// The median latency.
     pub(crate) median: Duration,
-    pub(crate) slow: Duration,
+    /// The 99th percentile of the latency.
+    pub(crate) p99: Duration,
 }
 
-/// Gives a server [`KEYS`] keys of two versions each.
-pub(crate) async fn fill(server: &Server) -> Result<(), Failure> {
+/// Writes [`KEYS`] keys with two versions each.
+pub(crate) async fn fill(server: &Server) -> Result<(), BoxError> {
     let clients = Clients::connect(server.endpoint(), CONNECTIONS).await?;
     for _ in 0..2 {
         let load = Load::of(64, KEYS);
@@ -229,23 +234,25 @@ pub(crate) async fn fill(server: &Server) -> Result<(), Failure> {
 }
 
 impl Scenario {
-    /// Whether the server has what it takes.
-    pub(crate) fn suits(&self, kind: &Kind) -> bool {
-        match self.work {
-            // It has no history.
-            Work::Compactions => !matches!(kind, Kind::Null),
-            // It takes one watch on a stream.
-            Work::FanOut { per_stream, .. } => per_stream == 1 || !matches!(kind, Kind::MemEtcd(_)),
+    /// Returns whether a server supports the scenario.
+    pub(crate) fn supports(&self, kind: &ServerKind) -> bool {
+        match self.workload {
+            // The null server has no history.
+            Workload::Compactions => !matches!(kind, ServerKind::Null),
+            // mem_etcd supports one watch per stream.
+            Workload::FanOut { per_stream, .. } => {
+                per_stream == 1 || !matches!(kind, ServerKind::MemEtcd(_))
+            }
             _ => true,
         }
     }
 
-    /// Puts the load on a server that was [filled](fill).
-    pub(crate) async fn run(&self, server: &Server) -> Result<Measured, Failure> {
+    /// Puts the load on a server that was [filled](fill), and measures it.
+    pub(crate) async fn run(&self, server: &Server) -> Result<Measurement, BoxError> {
         let clients = Clients::connect(server.endpoint(), CONNECTIONS).await?;
-        match self.work {
-            Work::Compactions => under_compaction(&clients).await,
-            Work::FanOut {
+        match self.workload {
+            Workload::Compactions => under_compaction(&clients).await,
+            Workload::FanOut {
                 watches,
                 per_stream,
             } => {
@@ -254,43 +261,47 @@ impl Scenario {
                 let watchers = Watchers::start(server.endpoint(), watches, per_stream, all).await?;
                 let mut events = 0;
                 let before = cpu(server)?;
-                let done = puts(&clients, group, Load::during(4, WATCH_TIME)).await?;
-                events += done.operations() * watches;
+                let result = puts(&clients, group, Load::during(4, WATCH_TIME)).await?;
+                events += result.operations() * watches;
                 watchers.wait_for(events as u64).await?;
-                Ok(measured(cpu(server)?.saturating_sub(before), events, &done))
+                Ok(measured(
+                    cpu(server)?.saturating_sub(before),
+                    events,
+                    &result,
+                ))
             }
-            Work::StandBy { watches } => {
-                let group = "-stand-by";
-                // Watches of the null server are told everything; it shows a put alone.
-                let _watchers = if matches!(server.kind(), Kind::Null) {
+            Workload::IdleWatches { watches } => {
+                let group = "-idle-watch";
+                // The null server sends every event to every watch, so it is measured without watches.
+                let _watchers = if matches!(server.kind(), ServerKind::Null) {
                     None
                 } else {
                     let one = |number| (key("-elsewhere", number), "".into());
                     Some(Watchers::start(server.endpoint(), watches, 1, one).await?)
                 };
                 let before = cpu(server)?;
-                let done = puts(&clients, group, Load::during(16, WATCH_TIME)).await?;
+                let result = puts(&clients, group, Load::during(16, WATCH_TIME)).await?;
                 Ok(measured(
                     cpu(server)?.saturating_sub(before),
-                    done.operations(),
-                    &done,
+                    result.operations(),
+                    &result,
                 ))
             }
-            work => {
+            workload => {
                 let before = cpu(server)?;
-                let done = work.requests(&clients).await?;
+                let result = workload.requests(&clients).await?;
                 Ok(measured(
                     cpu(server)?.saturating_sub(before),
-                    done.operations(),
-                    &done,
+                    result.operations(),
+                    &result,
                 ))
             }
         }
     }
 }
 
-impl Work {
-    async fn requests(self, clients: &Clients) -> Result<Done, Failure> {
+impl Workload {
+    async fn requests(self, clients: &Clients) -> Result<LoadResult, BoxError> {
         match self {
             Self::Put { in_flight, puts } => {
                 let load = Load::of(in_flight, puts);
@@ -325,16 +336,16 @@ impl Work {
                 })
                 .await
             }
-            Self::FanOut { .. } | Self::StandBy { .. } | Self::Compactions => {
-                Err("not requests alone".into())
+            Self::FanOut { .. } | Self::IdleWatches { .. } | Self::Compactions => {
+                Err("the load needs more than requests".into())
             }
         }
     }
 }
 
-impl Page {
-    async fn requests(self, clients: &Clients) -> Result<Done, Failure> {
-        // Filling made as many revisions again after the one in the middle.
+impl PageLoad {
+    async fn requests(self, clients: &Clients) -> Result<LoadResult, BoxError> {
+        // The first version of each key was written before this revision, the second after it.
         let old = clients.revision().await? - KEYS.cast_signed();
         let revision = if self.old { old } else { 0 };
         let first_max = KEYS.saturating_sub(self.limit.cast_unsigned()).max(1);
@@ -358,7 +369,7 @@ impl Page {
     }
 }
 
-async fn puts(clients: &Clients, group: &'static str, load: Load) -> Result<Done, Failure> {
+async fn puts(clients: &Clients, group: &'static str, load: Load) -> Result<LoadResult, BoxError> {
     load.run(clients, move |mut kv, number| async move {
         kv.put(put(group, scattered(number, WATCHED_KEYS)))
             .await
@@ -367,9 +378,9 @@ async fn puts(clients: &Clients, group: &'static str, load: Load) -> Result<Done
     .await
 }
 
-/// What kube-apiserver sends to update an object: a put if the object is as it was last seen, or else
-/// a look at it.
-async fn guarded_updates(clients: &Clients, updates: u64) -> Result<Done, Failure> {
+/// Runs the transaction with which kube-apiserver updates an object: a put if the object is unchanged since it
+/// was last read, otherwise a get.
+async fn guarded_updates(clients: &Clients, updates: u64) -> Result<LoadResult, BoxError> {
     const GROUP: &str = "-guarded";
     let seen: Arc<Vec<AtomicI64>> = Arc::new((0..updates / 2).map(|_| AtomicI64::new(0)).collect());
     let load = Load::of(64, updates);
@@ -385,7 +396,7 @@ async fn guarded_updates(clients: &Clients, updates: u64) -> Result<Done, Failur
                 target_union: Some(TargetUnion::ModRevision(seen.load(Ordering::Relaxed))),
                 ..pb::Compare::default()
             };
-            let look = pb::RangeRequest {
+            let get = pb::RangeRequest {
                 key: key(GROUP, number),
                 ..pb::RangeRequest::default()
             };
@@ -395,7 +406,7 @@ async fn guarded_updates(clients: &Clients, updates: u64) -> Result<Done, Failur
             let request = pb::TxnRequest {
                 compare: vec![compare],
                 success: vec![op(Request::RequestPut(put(GROUP, number)))],
-                failure: vec![op(Request::RequestRange(look))],
+                failure: vec![op(Request::RequestRange(get))],
             };
             let response = kv.txn(request).await?.into_inner();
             if response.succeeded {
@@ -408,43 +419,43 @@ async fn guarded_updates(clients: &Clients, updates: u64) -> Result<Done, Failur
     .await
 }
 
-/// Puts, first alone and then with a compaction every second.
-async fn under_compaction(clients: &Clients) -> Result<Measured, Failure> {
+/// Measures puts without compactions, and then with one every second.
+async fn under_compaction(clients: &Clients) -> Result<Measurement, BoxError> {
     let load = Load::during(4, COMPACTION_TIME);
-    let alone = puts(clients, "-compacted", load).await?;
+    let undisturbed = puts(clients, "-compacted", load).await?;
     let compactor = {
         let clients = clients.clone();
         tokio::spawn(async move {
             loop {
-                time::sleep(COMPACTION_PAUSE).await;
+                time::sleep(COMPACTION_INTERVAL).await;
                 let revision = clients.revision().await?;
                 clients.compact(revision - COMPACTION_KEEPS).await?;
             }
-            #[expect(unreachable_code, reason = "it says what kind of error may come")]
+            #[expect(unreachable_code, reason = "gives the block its error type")]
             Ok::<(), tonic::Status>(())
         })
     };
     let disturbed = puts(clients, "-compacted", load).await;
     compactor.abort();
     let disturbed = disturbed?;
-    let largest = |done: &Done| done.quantile(1_000).as_secs_f64();
-    Ok(Measured {
-        value: largest(&disturbed) / largest(&alone),
+    let largest = |result: &LoadResult| result.quantile(1_000).as_secs_f64();
+    Ok(Measurement {
+        value: largest(&disturbed) / largest(&undisturbed),
         ..measured(Duration::ZERO, disturbed.operations(), &disturbed)
     })
 }
 
-fn cpu(server: &Server) -> Result<Duration, Failure> {
-    cpu_time(server.pid()).ok_or_else(|| format!("{} is gone", server.kind().name()).into())
+fn cpu(server: &Server) -> Result<Duration, BoxError> {
+    cpu_time(server.pid()).ok_or_else(|| format!("{} has ended", server.kind().name()).into())
 }
 
-fn measured(cpu: Duration, operations: usize, done: &Done) -> Measured {
+fn measured(cpu: Duration, operations: usize, result: &LoadResult) -> Measurement {
     #[expect(clippy::cast_precision_loss, reason = "some millions")]
     let operations = operations.max(1) as f64;
-    Measured {
+    Measurement {
         value: cpu.as_secs_f64() * 1e6 / operations,
-        rate: operations / done.took.as_secs_f64(),
-        median: done.quantile(500),
-        slow: done.quantile(990),
+        rate: operations / result.duration.as_secs_f64(),
+        median: result.quantile(500),
+        p99: result.quantile(990),
     }
 }

@@ -1,4 +1,4 @@
-//! A server under test: started on free ports, stopped when it is dropped.
+//! A server under test: started on free ports, killed on drop.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -9,36 +9,36 @@ use std::{env, io};
 use tempfile::TempDir;
 use tokio::time::{self, Instant};
 
-use crate::Failure;
+use crate::BoxError;
 use crate::client::Clients;
 
-/// How long a server may take to answer its first request.
+/// The longest time until a server answers its first request.
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Between two looks whether it does.
-const START_PAUSE: Duration = Duration::from_millis(20);
+/// The time between two attempts to send the first request.
+const START_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Where files live in memory, so that no disk is measured.
+/// A file system in memory, so that disks do not affect the measurements.
 const MEMORY_DIR: &str = "/dev/shm";
 
-/// Which server.
+/// An implementation of the server, with the path of its binary.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
-    /// Ours.
+pub(crate) enum ServerKind {
+    /// revstore.
     Revstore(PathBuf),
-    /// Ours, as another build.
+    /// Another build of revstore.
     Before(PathBuf),
-    /// The one that stores nothing.
+    /// The server that stores nothing: this program.
     Null,
-    /// The real one, with its data in memory and without waiting for it.
+    /// etcd with its data in memory and without `fsync`.
     Etcd(PathBuf),
-    /// The fastest peer that we know, without its log.
+    /// `mem_etcd` without its write-ahead log.
     MemEtcd(PathBuf),
     /// kine: etcd's API for kube-apiserver over `SQLite`.
     Kine(PathBuf),
 }
 
-impl Kind {
+impl ServerKind {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Revstore(_) => "revstore",
@@ -53,7 +53,7 @@ impl Kind {
     fn command(&self, client_port: u16, peer_port: u16, dir: &Path) -> io::Result<Command> {
         let client_url = format!("http://127.0.0.1:{client_port}");
         let peer_url = format!("http://127.0.0.1:{peer_port}");
-        let like_etcd = |binary: &Path| {
+        let with_etcd_flags = |binary: &Path| {
             let mut command = Command::new(binary);
             command
                 .args(["--name", "bench", "--log-level", "error"])
@@ -68,9 +68,9 @@ impl Kind {
             command
         };
         Ok(match self {
-            Self::Revstore(binary) | Self::Before(binary) => like_etcd(binary),
+            Self::Revstore(binary) | Self::Before(binary) => with_etcd_flags(binary),
             Self::Etcd(binary) => {
-                let mut command = like_etcd(binary);
+                let mut command = with_etcd_flags(binary);
                 command.arg("--unsafe-no-fsync");
                 command
             }
@@ -111,22 +111,25 @@ impl Kind {
 /// A running server.
 #[derive(Debug)]
 pub(crate) struct Server {
-    kind: Kind,
+    kind: ServerKind,
     process: Child,
     endpoint: String,
     start_time: Duration,
-    /// Goes with the server.
+    /// The data directory, removed on drop.
     _dir: TempDir,
 }
 
 impl Server {
-    /// Starts a server and waits until it answers.
-    pub(crate) async fn start(kind: &Kind) -> Result<Self, Failure> {
-        Self::start_polling(kind, START_PAUSE).await
+    /// Starts a server and waits until it answers a request.
+    pub(crate) async fn start(kind: &ServerKind) -> Result<Self, BoxError> {
+        Self::start_polling(kind, START_POLL_INTERVAL).await
     }
 
     /// Starts a server and tries to send it a request every `pause` until it answers one.
-    pub(crate) async fn start_polling(kind: &Kind, pause: Duration) -> Result<Self, Failure> {
+    pub(crate) async fn start_polling(
+        kind: &ServerKind,
+        pause: Duration,
+    ) -> Result<Self, BoxError> {
         let memory = Path::new(MEMORY_DIR);
         let dir = if memory.is_dir() {
             TempDir::new_in(memory)
@@ -152,10 +155,10 @@ impl Server {
         let deadline = started + START_TIMEOUT;
         while !server.answers().await {
             if let Some(status) = server.process.try_wait()? {
-                return Err(format!("{} ended at once: {status}", kind.name()).into());
+                return Err(format!("{} ended at start: {status}", kind.name()).into());
             }
             if Instant::now() > deadline {
-                return Err(format!("{} does not answer", kind.name()).into());
+                return Err(format!("{} does not answer requests", kind.name()).into());
             }
             time::sleep(pause).await;
         }
@@ -170,11 +173,11 @@ impl Server {
         }
     }
 
-    pub(crate) fn kind(&self) -> &Kind {
+    pub(crate) fn kind(&self) -> &ServerKind {
         &self.kind
     }
 
-    /// The time from starting the process to its first response.
+    /// Returns the time from the start of the process to its first response.
     pub(crate) fn start_time(&self) -> Duration {
         self.start_time
     }
@@ -190,13 +193,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to end.
+        // Both fail if the process has already ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Ports that were free a moment ago. If somebody takes one meanwhile, the server says so and ends.
+/// Returns two free ports. If another program takes one of them first, the server fails to start.
 fn free_ports() -> io::Result<[u16; 2]> {
     let sockets = [
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?,

@@ -1,4 +1,4 @@
-//! The table of the README: start time, CPU time and memory beside the servers that revstore stands in for.
+//! The table of the README: start time, CPU time and memory, compared with the servers that revstore replaces.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,10 +9,10 @@ use revstore_proto::etcdserverpb as pb;
 use revstore_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use revstore_proto::etcdserverpb::request_op::Request;
 
-use crate::Failure;
+use crate::BoxError;
 use crate::client::{Clients, Load, key, put};
 use crate::scenario::{self, SCENARIOS};
-use crate::server::{Kind, Server};
+use crate::server::{Server, ServerKind};
 
 /// The lines between which the table is written.
 const BEGIN: &str = "<!-- table: just readme-table -->";
@@ -31,13 +31,13 @@ const SCENARIO_ROWS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Keys that are written to measure memory.
+/// The number of keys that are written to measure memory.
 const MEMORY_KEYS: u64 = 100_000;
 
-/// Between two attempts to connect to a server that is starting.
-const START_POLL: Duration = Duration::from_micros(200);
+/// The time between two attempts to send the first request.
+const START_POLL_INTERVAL: Duration = Duration::from_micros(200);
 
-/// What is measured in each run.
+/// The measurements of one server in all runs.
 #[derive(Debug, Default)]
 struct Samples {
     start: Vec<f64>,
@@ -45,12 +45,12 @@ struct Samples {
     cpu: [Vec<f64>; SCENARIO_ROWS.len()],
 }
 
-/// Measures all servers `runs` times, another one first in each run, and returns the table as Markdown.
+/// Measures all servers `runs` times, in an order that changes with every run, and returns the table as Markdown.
 pub(crate) async fn table(
-    mut kinds: Vec<Kind>,
+    mut kinds: Vec<ServerKind>,
     runs: usize,
     starts: usize,
-) -> Result<String, Failure> {
+) -> Result<String, BoxError> {
     let mut columns: Vec<(&'static str, Samples)> = kinds
         .iter()
         .map(|kind| (kind.name(), Samples::default()))
@@ -62,7 +62,7 @@ pub(crate) async fn table(
             let samples = columns.iter_mut().find(|(name, _)| *name == kind.name());
             let (_, samples) = samples.ok_or("a server without a column")?;
             for _ in 0..starts {
-                let server = Server::start_polling(kind, START_POLL).await?;
+                let server = Server::start_polling(kind, START_POLL_INTERVAL).await?;
                 samples.start.push(server.start_time().as_secs_f64() * 1e3);
             }
             let server = Server::start(kind).await?;
@@ -72,14 +72,14 @@ pub(crate) async fn table(
         }
     }
     let mut table = String::new();
-    // Writing to a string does not fail.
+    // Writing to a `String` does not fail.
     let _ = write_table(&mut table, &columns);
     Ok(table)
 }
 
 /// Adds the CPU time of each scenario that the server supports.
-async fn measure_cpu(kind: &Kind, samples: &mut Samples) -> Result<(), Failure> {
-    if matches!(kind, Kind::Kine(_)) {
+async fn measure_cpu(kind: &ServerKind, samples: &mut Samples) -> Result<(), BoxError> {
+    if matches!(kind, ServerKind::Kine(_)) {
         // It rejects every write but the transactions that kube-apiserver sends.
         return Ok(());
     }
@@ -94,7 +94,7 @@ async fn measure_cpu(kind: &Kind, samples: &mut Samples) -> Result<(), Failure> 
 }
 
 /// Creates [`MEMORY_KEYS`] keys and returns the growth of the resident memory in bytes per key.
-async fn memory_per_key(server: &Server) -> Result<f64, Failure> {
+async fn memory_per_key(server: &Server) -> Result<f64, BoxError> {
     let clients = Clients::connect(server.endpoint(), 4).await?;
     let before = resident_bytes(server.pid())?;
     let load = Load::of(16, MEMORY_KEYS);
@@ -107,7 +107,7 @@ async fn memory_per_key(server: &Server) -> Result<f64, Failure> {
     Ok(grown as f64 / MEMORY_KEYS as f64)
 }
 
-/// The transaction with which kube-apiserver creates an object: every server here accepts it.
+/// Returns the transaction with which kube-apiserver creates an object. All measured servers accept it.
 fn create(number: u64) -> pb::TxnRequest {
     pb::TxnRequest {
         compare: vec![pb::Compare {
@@ -124,8 +124,8 @@ fn create(number: u64) -> pb::TxnRequest {
     }
 }
 
-/// The resident memory of a process, without pages of files.
-fn resident_bytes(pid: u32) -> Result<u64, Failure> {
+/// Returns the resident memory of a process.
+fn resident_bytes(pid: u32) -> Result<u64, BoxError> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -188,7 +188,7 @@ fn number(value: f64) -> String {
 }
 
 /// Replaces the table in a Markdown file.
-pub(crate) fn write_into(path: &Path, table: &str) -> Result<(), Failure> {
+pub(crate) fn write_into(path: &Path, table: &str) -> Result<(), BoxError> {
     let text = fs::read_to_string(path)?;
     let replaced = replaced(&text, table)
         .ok_or_else(|| format!("{} has no lines {BEGIN} and {END}", path.display()))?;

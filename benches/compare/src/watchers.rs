@@ -1,4 +1,4 @@
-//! Streams of watches that count the events they are told.
+//! Watch streams that count the received events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,42 +13,42 @@ use tokio::task::JoinSet;
 use tokio::time::{self, Instant};
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::Failure;
+use crate::BoxError;
 use crate::client::Clients;
 
-/// Streams on one connection: some servers allow no more than a hundred.
+/// The streams on one connection. Some servers allow at most 100.
 const STREAMS_PER_CONNECTION: usize = 80;
 
-/// How long watches may take to be created.
+/// The longest time until all watches are created.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long events may fail to come before they count as lost.
+/// The time without an event after which missing events count as lost.
 const QUIET_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Between two looks at how many came.
-const DRAIN_PAUSE: Duration = Duration::from_millis(5);
+/// The time between two checks of the number of events.
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Watches on several streams. They end when this is dropped.
+/// Watches on several streams. Dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct Watchers {
-    told: Arc<AtomicU64>,
+    received: Arc<AtomicU64>,
     _readers: JoinSet<()>,
-    /// Streams end when the client's half does.
+    /// Keeps the streams open: some servers end a stream when the client half-closes it.
     _requests: Vec<mpsc::Sender<WatchRequest>>,
 }
 
 impl Watchers {
-    /// Creates `watches` of the range that `range` names for each number, `per_stream` on a stream.
+    /// Creates `watches` watches, `per_stream` on each stream. `range` returns the key and range end of each.
     pub(crate) async fn start(
         endpoint: &str,
         watches: usize,
         per_stream: usize,
         range: impl Fn(u64) -> (Bytes, Bytes),
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, BoxError> {
         let streams = watches.div_ceil(per_stream);
         let connections = streams.div_ceil(STREAMS_PER_CONNECTION);
         let clients = Clients::connect(endpoint, connections).await?;
-        let told = Arc::new(AtomicU64::new(0));
+        let received = Arc::new(AtomicU64::new(0));
         let (created, mut creations) = mpsc::unbounded_channel();
         let mut readers = JoinSet::new();
         let mut senders = Vec::new();
@@ -68,7 +68,7 @@ impl Watchers {
             senders.push(sender);
             let mut client =
                 WatchClient::new(clients.channel(stream)).max_decoding_message_size(usize::MAX);
-            let (told, created) = (told.clone(), created.clone());
+            let (received, created) = (received.clone(), created.clone());
             readers.spawn(async move {
                 let requests = ReceiverStream::new(requests);
                 let Ok(responses) = client.watch(requests).await else {
@@ -77,10 +77,10 @@ impl Watchers {
                 let mut responses = responses.into_inner();
                 while let Ok(Some(response)) = responses.message().await {
                     if response.created {
-                        // Whoever waits has given up otherwise.
+                        // The receiver is dropped after the timeout.
                         let _ = created.send(());
                     }
-                    told.fetch_add(response.events.len() as u64, Ordering::Relaxed);
+                    received.fetch_add(response.events.len() as u64, Ordering::Relaxed);
                 }
             });
         }
@@ -89,30 +89,30 @@ impl Watchers {
             for _ in 0..watches {
                 creations.recv().await.ok_or("a watch stream ended")?;
             }
-            Ok::<_, Failure>(())
+            Ok::<_, BoxError>(())
         };
         time::timeout(SETUP_TIMEOUT, all).await??;
         Ok(Self {
-            told,
+            received,
             _readers: readers,
             _requests: senders,
         })
     }
 
-    /// Waits until all watches together were told of `events`.
-    pub(crate) async fn wait_for(&self, events: u64) -> Result<(), Failure> {
+    /// Waits until all watches together have received `events` events.
+    pub(crate) async fn wait_for(&self, events: u64) -> Result<(), BoxError> {
         let mut last = (0, Instant::now());
         loop {
-            let told = self.told.load(Ordering::Relaxed);
-            if told >= events {
+            let received = self.received.load(Ordering::Relaxed);
+            if received >= events {
                 return Ok(());
             }
-            if told > last.0 {
-                last = (told, Instant::now());
+            if received > last.0 {
+                last = (received, Instant::now());
             } else if last.1.elapsed() > QUIET_TIMEOUT {
-                return Err(format!("{told} of {events} events came").into());
+                return Err(format!("received {received} of {events} events").into());
             }
-            time::sleep(DRAIN_PAUSE).await;
+            time::sleep(DRAIN_POLL_INTERVAL).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the maps hold.
+//! The entries of the maps.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -9,18 +9,19 @@ use triomphe::ThinArc;
 
 use crate::sorted_node::Keyed;
 
-/// Bytes in every value, and in what a version says besides.
+/// The length of every value.
 const VALUE_BYTES: usize = 256;
+/// The length of the other fields of a version.
 const VERSION_BYTES: usize = 48;
 
 type Version = ThinArc<[u8; VERSION_BYTES], u8>;
 
-/// A key and its newest version; a handle on it.
+/// A reference-counted key with its newest version.
 #[derive(Clone)]
 pub struct Entry(ThinArc<Mutex<Version>, u8>);
 
 impl Entry {
-    /// An entry with a version.
+    /// Creates an entry with one version.
     pub fn new(key: &[u8]) -> Self {
         Self(ThinArc::from_header_and_slice(Mutex::new(version()), key))
     }
@@ -29,17 +30,18 @@ impl Entry {
         &self.0.slice
     }
 
-    /// Reads the newest version.
+    /// Reads the newest version and returns the length of its value.
     pub fn read(&self) -> usize {
         let version = self.0.header.header.lock().clone();
         version.slice.len()
     }
 
-    /// Writes a version.
+    /// Replaces the version.
     pub fn write(&self) {
         let version = version();
-        let before = std::mem::replace(&mut *self.0.header.header.lock(), version);
-        drop(before);
+        let previous = std::mem::replace(&mut *self.0.header.header.lock(), version);
+        // Freed after the lock is released.
+        drop(previous);
     }
 }
 

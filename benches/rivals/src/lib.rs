@@ -1,7 +1,7 @@
-//! The engine's index beside the ordered maps that it could have been.
+//! A comparison of the engine's index with other ordered maps.
 //!
-//! All hold the same entries, which are shaped as the engine's: a key and what is known of it, in one
-//! allocation behind a pointer. The counted tree is the engine's own source.
+//! All maps contain the same entries. An entry has the layout of the engine's: a key and its state in one
+//! allocation behind a pointer. The counted B-tree is the source of the engine's index.
 
 mod entry;
 mod maps;
@@ -10,30 +10,30 @@ mod sorted_node;
 #[path = "../../../engine/src/index/tree.rs"]
 mod tree;
 
-/// The names under which the engine's sources look for what a tree holds.
+/// The path under which the source of the tree imports the type of its entries.
 mod history {
     pub(crate) use crate::entry::Entry;
 }
 
 pub use entry::Entry;
-pub use maps::{ALL, Ordered};
+pub use maps::{ALL, OrderedMap};
 
-/// Keys in every map.
+/// The number of keys in every map.
 pub const KEYS: u64 = 1_000_000;
 
-/// Keys that one scan shows.
-pub const SCANNED: usize = 100;
+/// The number of keys that one scan reads.
+pub const SCAN_KEYS: usize = 100;
 
-/// The key of a number: 64 bytes, of which neighbours share all but the last few, as object keys of
-/// Kubernetes do.
+/// Returns the key with a number: 64 bytes, where neighbouring keys differ only in the last few, like the object
+/// keys of Kubernetes.
 pub fn key(number: u64) -> Vec<u8> {
     let namespace = number / 20_000;
     format!("/registry/pods/default-namespace-{namespace:03}/web-frontend-7d4b9-{number:08}")
         .into_bytes()
 }
 
-/// Numbers below `bound` in an order that looks random and follows from `seed`.
-pub fn shuffled(seed: u64, bound: u64) -> impl FnMut() -> u64 {
+/// Returns a generator of pseudo-random numbers below `bound`, determined by `seed`.
+pub fn pseudo_random(seed: u64, bound: u64) -> impl FnMut() -> u64 {
     let mut state = seed;
     move || {
         state = state
@@ -43,8 +43,9 @@ pub fn shuffled(seed: u64, bound: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// Puts every second number below twice [`KEYS`] in, in order, so that there is room in between.
-pub fn fill(map: &dyn Ordered) {
+/// Creates the keys with even numbers below twice [`KEYS`], in order. Keys with odd numbers can be created
+/// between them.
+pub fn fill(map: &dyn OrderedMap) {
     for number in 0..KEYS {
         map.create(Entry::new(&key(number * 2)));
     }

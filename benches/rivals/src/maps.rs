@@ -1,4 +1,4 @@
-//! The maps, behind what the engine asks of its index.
+//! The maps, behind a trait with the operations that the engine needs from its index.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
@@ -11,31 +11,31 @@ use scc::{Guard, TreeIndex};
 use crate::entry::Entry;
 use crate::tree::Tree;
 
-/// Entries that a scan sees before a lock lets writers in, as in the engine.
-const STEP: usize = 64;
+/// The number of entries that a scan reads before it releases the lock, as in the engine.
+const SCAN_STEP: usize = 64;
 
-/// What the engine asks of its index. Only one thread at a time creates and deletes.
-pub trait Ordered: Send + Sync {
+/// The operations that the engine needs from its index. Only one thread at a time creates and deletes.
+pub trait OrderedMap: Send + Sync {
     /// Reads one key.
     fn get(&self, key: &[u8]) -> Option<Entry>;
 
-    /// Reads `count` keys from `start` on; returns how many there were.
+    /// Reads up to `count` keys from `start` on. Returns how many it has read.
     fn scan(&self, start: &[u8], count: usize) -> usize;
 
-    /// Adds a key that is not there.
+    /// Adds a key that is absent.
     fn create(&self, entry: Entry);
 
-    /// Takes a key out.
+    /// Removes a key.
     fn delete(&self, key: &[u8]);
 
-    /// How many keys are below this one, where the map knows.
+    /// Returns the number of keys below `key`, if the map has this operation.
     fn count_below(&self, _key: &[u8]) -> Option<usize> {
         None
     }
 }
 
-/// Every map, by name.
-pub const ALL: [(&str, fn() -> Box<dyn Ordered>); 5] = [
+/// All maps with their names.
+pub const ALL: [(&str, fn() -> Box<dyn OrderedMap>); 5] = [
     ("counted B-tree, RwLock", || {
         Box::new(RwLock::new(Tree::new()))
     }),
@@ -47,24 +47,24 @@ pub const ALL: [(&str, fn() -> Box<dyn Ordered>); 5] = [
     ("masstree", || Box::new(MassTree15::new())),
 ];
 
-impl Ordered for RwLock<Tree> {
+impl OrderedMap for RwLock<Tree> {
     fn get(&self, key: &[u8]) -> Option<Entry> {
         self.read().get(key).cloned()
     }
 
     fn scan(&self, start: &[u8], count: usize) -> usize {
-        let mut seen = 0;
-        let mut behind: Option<Entry> = None;
-        while seen < count {
-            let mut left = STEP.min(count - seen);
-            let from = behind.as_ref().map_or(start, Entry::key);
+        let mut visited = 0;
+        let mut previous: Option<Entry> = None;
+        while visited < count {
+            let mut left = SCAN_STEP.min(count - visited);
+            let from = previous.as_ref().map_or(start, Entry::key);
             let last = self.read().visit_from(from, |entries| {
-                let entries = match (entries, &behind) {
-                    ([first, rest @ ..], Some(behind)) if first == behind => rest,
+                let entries = match (entries, &previous) {
+                    ([first, rest @ ..], Some(previous)) if first == previous => rest,
                     _ => entries,
                 };
                 let entries = &entries[..entries.len().min(left)];
-                seen += entries.iter().filter(|entry| entry.read() > 0).count();
+                visited += entries.iter().filter(|entry| entry.read() > 0).count();
                 left -= entries.len();
                 match entries.last() {
                     Some(last) if left == 0 => ControlFlow::Break(last.clone()),
@@ -74,9 +74,9 @@ impl Ordered for RwLock<Tree> {
             if last.is_none() {
                 break;
             }
-            behind = last;
+            previous = last;
         }
-        seen
+        visited
     }
 
     fn create(&self, entry: Entry) {
@@ -98,34 +98,34 @@ impl Ordered for RwLock<Tree> {
     }
 }
 
-impl Ordered for RwLock<BTreeSet<Entry>> {
+impl OrderedMap for RwLock<BTreeSet<Entry>> {
     fn get(&self, key: &[u8]) -> Option<Entry> {
         self.read().get(key).cloned()
     }
 
     fn scan(&self, start: &[u8], count: usize) -> usize {
-        let mut seen = 0;
-        let mut behind: Option<Entry> = None;
-        while seen < count {
-            let from = match &behind {
-                Some(behind) => Bound::Excluded(behind.key()),
+        let mut visited = 0;
+        let mut previous: Option<Entry> = None;
+        while visited < count {
+            let from = match &previous {
+                Some(previous) => Bound::Excluded(previous.key()),
                 None => Bound::Included(start),
             };
             let keys = self.read();
             let mut last = None;
             for entry in keys
                 .range::<[u8], _>((from, Bound::Unbounded))
-                .take(STEP.min(count - seen))
+                .take(SCAN_STEP.min(count - visited))
             {
-                seen += usize::from(entry.read() > 0);
+                visited += usize::from(entry.read() > 0);
                 last = Some(entry);
             }
-            behind = last.cloned();
-            if behind.is_none() {
+            previous = last.cloned();
+            if previous.is_none() {
                 break;
             }
         }
-        seen
+        visited
     }
 
     fn create(&self, entry: Entry) {
@@ -137,7 +137,7 @@ impl Ordered for RwLock<BTreeSet<Entry>> {
     }
 }
 
-impl Ordered for SkipSet<Entry> {
+impl OrderedMap for SkipSet<Entry> {
     fn get(&self, key: &[u8]) -> Option<Entry> {
         self.get(key).map(|found| found.value().clone())
     }
@@ -157,7 +157,7 @@ impl Ordered for SkipSet<Entry> {
     }
 }
 
-impl Ordered for TreeIndex<Entry, ()> {
+impl OrderedMap for TreeIndex<Entry, ()> {
     fn get(&self, key: &[u8]) -> Option<Entry> {
         self.peek_with(key, |entry, ()| entry.clone())
     }
@@ -180,7 +180,7 @@ impl Ordered for TreeIndex<Entry, ()> {
     }
 }
 
-impl Ordered for MassTree15<Entry> {
+impl OrderedMap for MassTree15<Entry> {
     fn get(&self, key: &[u8]) -> Option<Entry> {
         let guard = self.guard();
         self.get_ref(key, &guard).map(|found| found.clone())
@@ -188,11 +188,11 @@ impl Ordered for MassTree15<Entry> {
 
     fn scan(&self, start: &[u8], count: usize) -> usize {
         let guard = self.guard();
-        let mut seen = 0;
+        let mut visited = 0;
         let visit =
             |_: &[u8], entry: <masstree::BoxPolicy<Entry> as masstree::LeafPolicy>::Output| {
-                seen += usize::from(entry.read() > 0);
-                seen < count
+                visited += usize::from(entry.read() > 0);
+                visited < count
             };
         self.scan(
             RangeBound::Included(start),
@@ -200,7 +200,7 @@ impl Ordered for MassTree15<Entry> {
             visit,
             &guard,
         );
-        seen
+        visited
     }
 
     fn create(&self, entry: Entry) {

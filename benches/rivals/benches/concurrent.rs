@@ -1,10 +1,12 @@
-//! A writer that creates, updates and deletes, beside no, one and two readers; and how much memory a
-//! key takes.
+//! The time of operations of a writer and of zero, one and two concurrent readers, and the memory per key.
 //!
-//! The maps take turns, round after round. Prints median, 99th percentile and mean of single operations
-//! in nanoseconds over all rounds, as rows of a table.
+//! Each round measures all maps, in an order that changes with every round. The program prints median, 99th
+//! percentile and mean of single operations in nanoseconds over all rounds, as rows of a table.
 
-#![allow(clippy::print_stdout, reason = "the table is what it is for")]
+#![allow(
+    clippy::print_stdout,
+    reason = "the table is the output of the program"
+)]
 
 use std::fs;
 use std::hint::black_box;
@@ -13,15 +15,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use revstore_rivals::{ALL, Entry, KEYS, Ordered, SCANNED, fill, key, shuffled};
+use revstore_rivals::{ALL, Entry, KEYS, OrderedMap, SCAN_KEYS, fill, key, pseudo_random};
 
 const ROUNDS: usize = 5;
-const ROUND: Duration = Duration::from_secs(1);
-/// Longer operations count as this long: a minute.
-const LONGEST_NS: u64 = 60_000_000_000;
+const ROUND_TIME: Duration = Duration::from_secs(1);
+/// The largest recorded time, one minute. Longer times are recorded as this value.
+const RECORDED_NS_MAX: u64 = 60_000_000_000;
 const READERS: [usize; 3] = [0, 1, 2];
 
-/// How long operations took, in nanoseconds.
+/// The times of operations in nanoseconds.
 struct Times {
     create: Histogram<u64>,
     update: Histogram<u64>,
@@ -32,7 +34,7 @@ struct Times {
 
 impl Times {
     fn new() -> Self {
-        let new = || Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("legal bounds");
+        let new = || Histogram::new_with_bounds(1, RECORDED_NS_MAX, 3).expect("valid bounds");
         Self {
             create: new(),
             update: new(),
@@ -53,8 +55,8 @@ impl Times {
     }
 
     fn add(&mut self, mut other: Self) {
-        for (mine, others) in self.all().into_iter().zip(other.all()) {
-            mine.add(&*others).expect("of one kind");
+        for (ours, theirs) in self.all().into_iter().zip(other.all()) {
+            ours.add(&*theirs).expect("the same bounds");
         }
     }
 }
@@ -66,9 +68,9 @@ fn timed(times: &mut Histogram<u64>, run: impl FnOnce()) {
     times.saturating_record(nanoseconds);
 }
 
-fn write(map: &dyn Ordered, seed: u64, stop: &AtomicBool) -> Times {
+fn write(map: &dyn OrderedMap, seed: u64, stop: &AtomicBool) -> Times {
     let mut times = Times::new();
-    let mut next = shuffled(seed, KEYS);
+    let mut next = pseudo_random(seed, KEYS);
     while !stop.load(Ordering::Relaxed) {
         let created = key(next() * 2 + 1);
         let updated = key(next() * 2);
@@ -83,23 +85,23 @@ fn write(map: &dyn Ordered, seed: u64, stop: &AtomicBool) -> Times {
     times
 }
 
-fn read(map: &dyn Ordered, seed: u64, stop: &AtomicBool) -> Times {
+fn read(map: &dyn OrderedMap, seed: u64, stop: &AtomicBool) -> Times {
     let mut times = Times::new();
-    let mut next = shuffled(seed, KEYS - SCANNED as u64);
+    let mut next = pseudo_random(seed, KEYS - SCAN_KEYS as u64);
     while !stop.load(Ordering::Relaxed) {
         let (one, first) = (key(next() * 2), key(next() * 2));
         timed(&mut times.get, || {
             black_box(map.get(&one).map(|entry| entry.read()));
         });
         timed(&mut times.scan, || {
-            black_box(map.scan(&first, SCANNED));
+            black_box(map.scan(&first, SCAN_KEYS));
         });
     }
     times
 }
 
-/// What is timed in one go. Where nobody reads beside the writer, somebody reads alone behind it.
-fn round(map: &dyn Ordered, readers: usize, seed: u64) -> Times {
+/// Runs one round. Without concurrent readers, a single reader runs after the writer.
+fn round(map: &dyn OrderedMap, readers: usize, seed: u64) -> Times {
     let mut times = run(map, true, readers, seed);
     if readers == 0 {
         times.add(run(map, false, 1, seed));
@@ -107,7 +109,7 @@ fn round(map: &dyn Ordered, readers: usize, seed: u64) -> Times {
     times
 }
 
-fn run(map: &dyn Ordered, writes: bool, readers: usize, seed: u64) -> Times {
+fn run(map: &dyn OrderedMap, writes: bool, readers: usize, seed: u64) -> Times {
     let stop = AtomicBool::new(false);
     let mut times = Times::new();
     thread::scope(|scope| {
@@ -119,51 +121,50 @@ fn run(map: &dyn Ordered, writes: bool, readers: usize, seed: u64) -> Times {
         for reader in 1..=readers as u64 {
             threads.push(scope.spawn(move || read(map, seed + reader * 1000, stop)));
         }
-        thread::sleep(ROUND);
+        thread::sleep(ROUND_TIME);
         stop.store(true, Ordering::Relaxed);
         for thread in threads {
-            times.add(thread.join().expect("nobody panics"));
+            times.add(thread.join().expect("the thread does not panic"));
         }
     });
     times
 }
 
-/// Resident bytes of this process.
-fn resident() -> u64 {
-    let statm = fs::read_to_string("/proc/self/statm").expect("this is Linux");
+/// Returns the resident memory of this process.
+fn resident_bytes() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").expect("/proc exists on Linux");
     let pages = statm
         .split(' ')
         .nth(1)
         .and_then(|pages| pages.parse::<u64>().ok());
-    pages.expect("statm tells pages") * 4096
+    pages.expect("statm contains the resident pages") * 4096
 }
 
 fn main() {
     println!("| map | bytes per key |\n|---|---|");
     let maps = ALL.map(|(name, new)| {
-        let before = resident();
+        let before = resident_bytes();
         let map = new();
         fill(&*map);
-        println!("| {name} | {} |", (resident() - before) / KEYS);
+        println!("| {name} | {} |", (resident_bytes() - before) / KEYS);
         (name, map)
     });
     let mut times = maps.each_ref().map(|_| READERS.map(|_| Times::new()));
     for number in 0..ROUNDS {
-        for turn in 0..maps.len() {
-            let turn = (turn + number) % maps.len();
-            for (place, readers) in READERS.into_iter().enumerate() {
-                let seed = (number * READERS.len() + place) as u64 + 1;
-                times[turn][place].add(round(&*maps[turn].1, readers, seed));
+        for position in 0..maps.len() {
+            let map = (position + number) % maps.len();
+            for (column, readers) in READERS.into_iter().enumerate() {
+                let seed = (number * READERS.len() + column) as u64 + 1;
+                times[map][column].add(round(&*maps[map].1, readers, seed));
             }
         }
     }
-    for (place, readers) in READERS.into_iter().enumerate() {
-        println!(
-            "\n| beside {readers} readers | get | scan of {SCANNED} | update | create | delete |"
-        );
+    for (column, readers) in READERS.into_iter().enumerate() {
+        let noun = if readers == 1 { "reader" } else { "readers" };
+        println!("\n| {readers} {noun} | get | scan of {SCAN_KEYS} | update | create | delete |");
         println!("|---|---|---|---|---|---|");
         for ((name, _), times) in maps.iter().zip(&mut times) {
-            let cells = times[place].all().map(|times| {
+            let cells = times[column].all().map(|times| {
                 let at = |percentile| times.value_at_percentile(percentile);
                 format!("{} / {} / {:.0}", at(50.0), at(99.0), times.mean())
             });

@@ -1,35 +1,35 @@
-//! One thread, one operation at a time.
+//! The time of operations on one thread.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use revstore_rivals::{ALL, Entry, KEYS, Ordered, SCANNED, fill, key, shuffled};
+use revstore_rivals::{ALL, Entry, KEYS, OrderedMap, SCAN_KEYS, fill, key, pseudo_random};
 
-/// Keys that are created, or deleted, in one go.
+/// The number of keys that are created and then deleted in one batch.
 const BATCH: u64 = 10_000;
 
-fn alone(c: &mut Criterion) {
+fn sequential(c: &mut Criterion) {
     let maps = ALL.map(|(name, new)| {
         let map = new();
         fill(&*map);
         (name, map)
     });
-    // The maps take turns within each operation, so that what else the machine does meets all.
-    each(c, &maps, "get", 1, |map, key| {
+    // Each operation is measured on all maps in sequence, so that other load on the machine affects all of them.
+    bench_each(c, &maps, "get", 1, |map, key| {
         black_box(map.get(key).map(|entry| entry.read()));
     });
-    each(c, &maps, "update", 1, |map, key| {
+    bench_each(c, &maps, "update", 1, |map, key| {
         if let Some(entry) = map.get(key) {
             entry.write();
         }
     });
-    each(c, &maps, "scan", SCANNED as u64, |map, key| {
-        black_box(map.scan(key, SCANNED));
+    bench_each(c, &maps, "scan", SCAN_KEYS as u64, |map, key| {
+        black_box(map.scan(key, SCAN_KEYS));
     });
-    change(c, &maps, "create", true);
-    change(c, &maps, "delete", false);
-    let mut next = shuffled(1, KEYS);
+    bench_change(c, &maps, "create", true);
+    bench_change(c, &maps, "delete", false);
+    let mut next = pseudo_random(1, KEYS);
     let mut group = c.benchmark_group("count");
     for (name, map) in &maps {
         if map.count_below(b"").is_some() {
@@ -38,25 +38,31 @@ fn alone(c: &mut Criterion) {
     }
 }
 
-fn each(
+fn bench_each(
     c: &mut Criterion,
-    maps: &[(&str, Box<dyn Ordered>)],
+    maps: &[(&str, Box<dyn OrderedMap>)],
     operation: &str,
     keys: u64,
-    run: impl Fn(&dyn Ordered, &[u8]),
+    run: impl Fn(&dyn OrderedMap, &[u8]),
 ) {
     let mut group = c.benchmark_group(operation);
     group.throughput(Throughput::Elements(keys));
     for (name, map) in maps {
-        let mut next = shuffled(1, KEYS - SCANNED as u64);
+        let mut next = pseudo_random(1, KEYS - SCAN_KEYS as u64);
         group.bench_function(BenchmarkId::from_parameter(name), |b| {
             b.iter(|| run(&**map, &key(next() * 2)));
         });
     }
 }
 
-/// Creates keys between the others and deletes them again; only one of both is timed.
-fn change(c: &mut Criterion, maps: &[(&str, Box<dyn Ordered>)], operation: &str, create: bool) {
+/// Creates keys between the others and deletes them again. Measures the time of the creates if `create`,
+/// otherwise of the deletes.
+fn bench_change(
+    c: &mut Criterion,
+    maps: &[(&str, Box<dyn OrderedMap>)],
+    operation: &str,
+    create: bool,
+) {
     let mut group = c.benchmark_group(operation);
     for (name, map) in maps {
         group.bench_function(BenchmarkId::from_parameter(name), |b| {
@@ -66,7 +72,7 @@ fn change(c: &mut Criterion, maps: &[(&str, Box<dyn Ordered>)], operation: &str,
                 while left > 0 {
                     let batch = left.min(BATCH);
                     left -= batch;
-                    // No number twice: the step and the number of keys have no common divisor.
+                    // All numbers are different, because the step and the number of keys are coprime.
                     let numbers = (0..batch).map(|number| (number * 618_033 % KEYS) * 2 + 1);
                     let keys: Vec<_> = numbers.map(key).collect();
                     let started = Instant::now();
@@ -88,6 +94,6 @@ criterion_group! {
         .sample_size(20)
         .warm_up_time(Duration::from_millis(500))
         .measurement_time(Duration::from_secs(2));
-    targets = alone
+    targets = sequential
 }
 criterion_main!(benches);

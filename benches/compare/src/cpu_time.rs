@@ -1,9 +1,11 @@
-//! The CPU time that a process took, as Linux counts it.
+//! The CPU time of a process, as Linux measures it.
 
 use std::time::Duration;
 
-/// User and system time of a process with all its threads, those that ended included: to the
-/// nanosecond, where `/proc/PID/stat` has steps of 10 ms.
+/// Returns the user and system time of a process, including its threads that have ended.
+///
+/// The resolution is 1 ns, while `/proc/PID/stat` has steps of 10 ms. Returns `None` if the process does not
+/// exist.
 #[cfg(target_os = "linux")]
 pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
     use nix::{time::clock_getcpuclockid, unistd::Pid};
@@ -13,7 +15,7 @@ pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
     Some(clock.now().ok()?.into())
 }
 
-/// Other systems do not tell of another process.
+/// Returns `None`: other systems have no clock for the CPU time of another process.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn cpu_time(_: u32) -> Option<Duration> {
     None
@@ -26,12 +28,12 @@ mod tests {
     use super::cpu_time;
 
     #[test]
-    fn work_takes_time() {
+    fn cpu_time_grows_with_work() {
         let before = cpu_time(process::id()).unwrap();
         while cpu_time(process::id()).unwrap() == before {
             std::hint::spin_loop();
         }
-        // The first number that Linux gives no process.
+        // The smallest number that Linux does not use as a process id.
         assert!(cpu_time(1 << 22).is_none());
         assert!(cpu_time(u32::MAX).is_none());
     }
