@@ -7,14 +7,8 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | `invocation` | what a process is asked to do; the order of the sources |
-//! | `arguments`, `environment`, `config_file` | the three sources |
-//! | `flags` | the table of flags, shared by the three and by `help` |
-//! | `draft` | what the sources say, before it is checked as a whole |
-//! | `config` | what comes out: typed and checked |
-//! | `url`, `listen_url`, `duration`, `byte_size`, `go_value`, `auth_token`, `auto_compaction` | values of flags |
+//! | `config` | etcd's flags, and the configuration that they make |
 //! | `identity` | member and cluster ids |
-//! | `error`, `warning` | what is wrong, and what is odd |
 //! | `run`, `signal` | the life of the process |
 //! | `server` | a server inside a program |
 //! | `node` | both from here on: from a configuration to ports |
@@ -35,42 +29,26 @@
 //! - Hosts are not resolved, nor is `0.0.0.0` replaced by an address of the machine, so that ids
 //!   depend on the configuration alone.
 
-mod arguments;
-mod auth_token;
-mod auto_compaction;
 mod calls;
 mod config;
-mod config_file;
 mod data_dir;
 mod dispatch;
-mod draft;
-mod environment;
-mod error;
-mod flags;
-mod go_value;
-mod help;
 mod http;
 pub mod identity;
-mod invocation;
 mod node;
 mod run;
 mod server;
 mod signal;
 mod start_error;
 mod version;
-mod warning;
 
-pub use auth_token::{AuthToken, AuthTokenError, JwtOptions};
-pub use auto_compaction::{AutoCompaction, AutoCompactionError, DEFAULT_COMPACTION_INTERVAL};
-pub use config::{Auth, Cluster, Config, Limits, Member};
-pub use error::{ConfigError, ValueError};
-pub use invocation::{Invocation, parse};
+pub use config::{Auth, AuthToken, Cluster, Config, Invocation, JwtOptions, Member, parse};
 /// The engine, for programs that use the store directly.
 pub use revstore_engine as engine;
+pub use revstore_grpc::Limits;
 pub use revstore_host::config::{
-    ByteSizeError, Certificate, ClientAuth, DurationError, EndpointUrl, HostPortError,
-    ListenAddress, ListenUrl, ListenUrlError, LogLevel, LogOptions, LogOutput, Scheme, TlsOptions,
-    TlsVersion, UrlError,
+    Certificate, ClientAuth, ConfigError, EndpointUrl, ListenAddress, ListenUrl, LogLevel,
+    LogOptions, LogOutput, Scheme, TlsOptions, TlsVersion, ValueError, Warning,
 };
 pub use revstore_host::net::{BindError, BoundAddress, Keepalive, TlsError};
 pub use run::run;
@@ -78,7 +56,6 @@ pub use server::{Server, ServerBuilder};
 pub use signal::StopSignal;
 pub use start_error::StartError;
 pub use version::{ETCD_CLUSTER_VERSION, ETCD_VERSION, REVSTORE_VERSION};
-pub use warning::Warning;
 
 /// Keeps the examples of the README compiling.
 #[cfg(doctest)]

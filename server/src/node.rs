@@ -16,10 +16,8 @@ use tokio::task::JoinSet;
 use tracing::{error, info};
 
 use crate::{
-    auth_token::AuthToken,
-    auto_compaction::AutoCompaction,
     calls::Calls,
-    config::Config,
+    config::{AuthToken, Config},
     dispatch::{Dispatch, Grpc},
     http::{self, Facts, Probes},
     start_error::StartError,
@@ -87,7 +85,7 @@ impl Node {
         let services = Services::builder(engine.clone())
             .identity(identity.clone())
             .version(ETCD_VERSION)
-            .limits(limits(config))
+            .limits(config.limits)
             .auth(sockets.auth)
             .shutdown(shutdown.clone())
             .build();
@@ -97,7 +95,7 @@ impl Node {
             services: services.clone(),
             calls: calls.clone(),
             identity,
-            quota_bytes: config.limits.quota_backend_bytes,
+            quota_bytes: config.limits.quota_bytes,
             enable_pprof: config.enable_pprof,
             probes: Probes::default(),
         });
@@ -173,12 +171,12 @@ fn log_addresses(sockets: &Sockets) {
 
 /// Assigns to each listener the requests that it accepts.
 fn ports(config: &Config, sockets: Sockets, grpc: &Grpc, facts: &Arc<Facts>) -> Vec<Port> {
-    let gateway = Gateway::new(grpc.clone(), &limits(config));
+    let gateway = Gateway::new(grpc.clone(), &config.limits);
     let http = http::client_routes(facts, &gateway);
     let only_http = |routes: Router| Dispatch::new(None, Some(routes));
     let client_http = (!config.has_separate_http()).then(|| http.clone());
     let options = HttpOptions::new()
-        .max_concurrent_streams(config.limits.max_concurrent_streams)
+        .max_concurrent_streams(config.max_concurrent_streams)
         .keepalive(config.keepalive);
     let kinds = [
         (
@@ -217,39 +215,9 @@ pub(crate) fn configure(engine: EngineBuilder, config: &Config) -> EngineBuilder
         .start_revision(Revision(config.start_revision))
         .lease_ttl_min(config.min_lease_ttl())
         .progress_interval(config.watch_progress_notify_interval);
-    match auto_compaction(config.auto_compaction) {
+    match config.auto_compaction {
         Some(policy) => engine.auto_compaction(policy),
         None => engine,
-    }
-}
-
-fn auto_compaction(configured: AutoCompaction) -> Option<revstore_engine::AutoCompaction> {
-    use revstore_engine::AutoCompaction as Policy;
-    Some(match configured {
-        AutoCompaction::Off => return None,
-        AutoCompaction::Periodic { retention } => Policy::Periodic { period: retention },
-        AutoCompaction::Revisions {
-            retention,
-            interval,
-        } => Policy::Revisions {
-            keep: retention,
-            every: interval,
-        },
-        AutoCompaction::Size {
-            retention,
-            interval,
-        } => Policy::Size {
-            bytes_max: retention,
-            every: interval,
-        },
-    })
-}
-
-fn limits(config: &Config) -> revstore_grpc::Limits {
-    revstore_grpc::Limits {
-        request_bytes_max: config.limits.max_request_bytes,
-        txn_ops_max: config.limits.max_txn_ops,
-        quota_bytes: config.limits.quota_backend_bytes,
     }
 }
 
@@ -275,43 +243,5 @@ fn identity(config: &Config) -> Identity {
         name: config.name.clone(),
         peer_urls: texts(&config.advertise_peer_urls),
         client_urls: texts(&config.advertise_client_urls),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn ac_1_policies_of_flags_become_policies_of_the_engine() {
-        use revstore_engine::AutoCompaction as Policy;
-        let time = Duration::from_secs(7);
-        assert_eq!(auto_compaction(AutoCompaction::Off), None);
-        assert_eq!(
-            auto_compaction(AutoCompaction::Periodic { retention: time }),
-            Some(Policy::Periodic { period: time })
-        );
-        assert_eq!(
-            auto_compaction(AutoCompaction::Revisions {
-                retention: 5,
-                interval: time
-            }),
-            Some(Policy::Revisions {
-                keep: 5,
-                every: time
-            })
-        );
-        assert_eq!(
-            auto_compaction(AutoCompaction::Size {
-                retention: 5,
-                interval: time
-            }),
-            Some(Policy::Size {
-                bytes_max: 5,
-                every: time
-            })
-        );
     }
 }

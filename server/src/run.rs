@@ -1,7 +1,7 @@
 //! The life of the `revstore` process between its configuration and its end.
 
 use revstore_engine::Engine;
-use revstore_host::logging::Log;
+use revstore_host::{config::Warning, logging::Log};
 use tokio::runtime;
 use tracing::{info, warn};
 
@@ -12,7 +12,6 @@ use crate::{
     signal::{Signals, StopSignal},
     start_error::StartError,
     version::{ETCD_VERSION, REVSTORE_VERSION},
-    warning::Warning,
 };
 
 /// Runs a server until a signal tells it to stop, beginning with what is odd about its

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use revstore_engine::{Clock, Engine, EngineBuilder};
+use revstore_engine::{AutoCompaction, Clock, Engine, EngineBuilder};
 use revstore_grpc::Shutdown;
 use revstore_host::{
     config::{EndpointUrl, ListenUrl, LogOptions, TlsOptions},
@@ -18,7 +18,6 @@ use revstore_host::{
 use tokio::{runtime, sync::oneshot};
 
 use crate::{
-    auto_compaction::AutoCompaction,
     config::Config,
     data_dir,
     node::{self, Node, Sockets},
@@ -228,25 +227,25 @@ impl ServerBuilder {
 
     /// When history is dropped without being asked.
     pub fn auto_compaction(mut self, policy: AutoCompaction) -> Self {
-        self.config.auto_compaction = policy;
+        self.config.auto_compaction = Some(policy);
         self
     }
 
     /// Operations in each list of a transaction (TXN-1).
     pub fn max_txn_ops(mut self, operations: usize) -> Self {
-        self.config.limits.max_txn_ops = operations;
+        self.config.limits.txn_ops_max = operations;
         self
     }
 
     /// Bytes of one write (LI-1).
     pub fn max_request_bytes(mut self, bytes: usize) -> Self {
-        self.config.limits.max_request_bytes = bytes;
+        self.config.limits.request_bytes_max = bytes;
         self
     }
 
     /// Bytes of history beyond which nothing is written any more (MT-11); `None` for no limit.
     pub fn quota_bytes(mut self, bytes: Option<u64>) -> Self {
-        self.config.limits.quota_backend_bytes = bytes;
+        self.config.limits.quota_bytes = bytes;
         self
     }
 

@@ -40,8 +40,9 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The largest message on the wire (LI-2).
-    pub(crate) fn message_bytes_max(&self) -> usize {
+    /// The largest message on the wire: 512 KiB more than [`Limits::request_bytes_max`].
+    // LI-2.
+    pub fn message_bytes_max(&self) -> usize {
         self.request_bytes_max
             .saturating_add(MESSAGE_ALLOWANCE_BYTES)
     }

@@ -4,8 +4,8 @@ use std::{net::TcpStream, time::Duration};
 
 use crate::support::{block_on, connect, get, put, watch};
 use revstore::{
-    AutoCompaction, Config, ListenUrl, Server, StartError,
-    engine::{ManualClock, Put, Revision},
+    Config, ListenUrl, Server, StartError,
+    engine::{AutoCompaction, ManualClock, Put, Revision},
 };
 use revstore_proto::etcdserverpb::{
     AuthEnableRequest, AuthUserAddRequest, AuthUserGrantRoleRequest, AuthenticateRequest,
@@ -162,8 +162,8 @@ fn options_reach_the_engine() {
         .clock(clock.clone())
         .start_revision(100)
         .auto_compaction(AutoCompaction::Revisions {
-            retention: 1,
-            interval: Duration::from_secs(60),
+            keep: 1,
+            every: Duration::from_secs(60),
         })
         .start()
         .unwrap();

@@ -1,45 +1,32 @@
-//! What `--auth-token` asks for.
+//! The kinds of authentication tokens and their options.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, str::FromStr, time::Duration};
 
-use revstore_host::config::{DurationError, GoDuration};
+use revstore_host::config::{GoDuration, ValueError};
 
-/// The kind of token that Authenticate hands out.
+/// The kind of token that Authenticate returns, as `--auth-token` selects it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthToken {
-    /// Random tokens that the server remembers. The default.
+    /// Random tokens that the server stores. The default.
     Simple,
-    /// Signed tokens.
+    /// Signed tokens. This server does not start with them.
     Jwt(JwtOptions),
-    /// None: an empty `--auth-token=`.
+    /// No tokens: an empty `--auth-token=`.
     Disabled,
 }
 
-/// The options behind `--auth-token=jwt,...`. The key files are not read here.
+/// The options of `--auth-token=jwt,...`. The files are not read here.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct JwtOptions {
     /// The signing method, such as `RS256`.
     pub sign_method: String,
-    /// The file of the public key, to verify with.
+    /// The file of the public key, which verifies signatures.
     pub public_key: Option<PathBuf>,
-    /// The file of the private key, to sign with.
+    /// The file of the private key, which signs.
     pub private_key: Option<PathBuf>,
-    /// How long a token is valid; default 5 minutes.
+    /// The time to live of a token. Default 5 minutes.
     pub ttl: Duration,
-}
-
-/// Why a text is not an [`AuthToken`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AuthTokenError {
-    /// An unknown kind, or options that are not `name=value`, each once.
-    #[error("auth: invalid auth options")]
-    Options,
-    /// No signing method, or an unknown one.
-    #[error("auth: invalid auth signature method")]
-    SignMethod,
-    /// A lifetime that is no duration.
-    #[error(transparent)]
-    Ttl(#[from] DurationError),
 }
 
 const SIGN_METHODS: [&str; 12] = [
@@ -49,52 +36,50 @@ const SIGN_METHODS: [&str; 12] = [
 
 const DEFAULT_JWT_TTL: Duration = Duration::from_secs(300);
 
-impl AuthToken {
-    pub(crate) fn parse(text: &str) -> Result<Self, AuthTokenError> {
+impl FromStr for AuthToken {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let invalid = || ValueError::new("auth: invalid auth options");
         let mut parts = text.split(',');
         let kind = parts.next().unwrap_or_default();
         let mut options: Vec<(&str, &str)> = Vec::new();
         for part in parts {
-            match part.split_once('=') {
-                Some((name, value))
-                    if !value.contains('=') && options.iter().all(|(seen, _)| *seen != name) =>
-                {
-                    options.push((name, value));
-                }
-                _ => return Err(AuthTokenError::Options),
+            let (name, value) = part.split_once('=').ok_or_else(invalid)?;
+            if value.contains('=') || options.iter().any(|(other, _)| *other == name) {
+                return Err(invalid());
             }
+            options.push((name, value));
         }
         match kind {
             "" => Ok(Self::Disabled),
             "simple" => Ok(Self::Simple),
             "jwt" => JwtOptions::from_options(&options).map(Self::Jwt),
-            _ => Err(AuthTokenError::Options),
+            _ => Err(invalid()),
         }
     }
 }
 
 impl JwtOptions {
-    /// Unknown options are ignored, as in etcd.
-    fn from_options(options: &[(&str, &str)]) -> Result<Self, AuthTokenError> {
+    /// Ignores unknown options, as etcd does.
+    fn from_options(options: &[(&str, &str)]) -> Result<Self, ValueError> {
         let option = |name| {
-            let found = options.iter().find(|(known, _)| *known == name);
+            let found = options.iter().find(|(other, _)| *other == name);
             found
                 .map(|(_, value)| *value)
                 .filter(|value| !value.is_empty())
         };
-        let sign_method = option("sign-method")
-            .filter(|method| SIGN_METHODS.contains(method))
-            .ok_or(AuthTokenError::SignMethod)?;
-        let ttl = match option("ttl") {
-            // A lifetime of zero or below gives tokens that have expired already; we keep that.
-            Some(ttl) => GoDuration::parse(ttl)?.positive().unwrap_or_default(),
-            None => DEFAULT_JWT_TTL,
-        };
+        let sign_method = option("sign-method").filter(|method| SIGN_METHODS.contains(method));
+        let invalid = || ValueError::new("auth: invalid auth signature method");
         Ok(Self {
-            sign_method: sign_method.to_owned(),
+            sign_method: sign_method.ok_or_else(invalid)?.to_owned(),
             public_key: option("pub-key").map(PathBuf::from),
             private_key: option("priv-key").map(PathBuf::from),
-            ttl,
+            // Tokens with a time to live of zero or below have expired from the start, as in etcd.
+            ttl: match option("ttl") {
+                Some(ttl) => GoDuration::parse(ttl)?.positive().unwrap_or_default(),
+                None => DEFAULT_JWT_TTL,
+            },
         })
     }
 }
@@ -104,7 +89,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: Result<AuthToken, &str>) {
-        let actual = AuthToken::parse(text).map_err(|error| error.to_string());
+        let actual = text.parse::<AuthToken>().map_err(|error| error.to_string());
         assert_eq!(actual, expected.map_err(str::to_owned), "{text:?}");
     }
 

@@ -1,28 +1,29 @@
-//! URLs as etcd's flags take them: a scheme, a host and a port, and nothing more.
+//! URLs of endpoints: a scheme, a host and a port.
 //!
-//! Not the `url` crate: it follows the WHATWG rules, which drop a default port and add a slash,
-//! and the text of a URL is hashed into the member id (DM-11) and shown to clients (`MemberList`).
+//! The `url` crate follows the WHATWG rules, which drop a default port and add a slash. The text of
+//! an endpoint must stay as it is given: clients see it, and etcd hashes it into member ids.
 
-use std::{cmp::Ordering, fmt};
+use std::fmt;
+
+use crate::config::ValueError;
 
 /// The scheme of an [`EndpointUrl`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scheme {
-    /// TCP, in the clear.
+    /// TCP without TLS.
     Http,
-    /// TCP under TLS.
+    /// TCP with TLS.
     Https,
-    /// A Unix socket, in the clear.
+    /// A Unix socket without TLS.
     Unix,
-    /// A Unix socket under TLS.
+    /// A Unix socket with TLS.
     Unixs,
 }
 
 impl Scheme {
     fn parse(text: &str) -> Option<Self> {
-        [Self::Http, Self::Https, Self::Unix, Self::Unixs]
-            .into_iter()
-            .find(|scheme| text.eq_ignore_ascii_case(scheme.as_str()))
+        let mut schemes = [Self::Http, Self::Https, Self::Unix, Self::Unixs].into_iter();
+        schemes.find(|scheme| text.eq_ignore_ascii_case(scheme.as_str()))
     }
 
     /// The scheme as it is written in a URL.
@@ -35,124 +36,78 @@ impl Scheme {
         }
     }
 
-    /// Whether connections to such a URL speak TLS.
+    /// Whether connections use TLS.
     pub fn is_tls(self) -> bool {
         matches!(self, Self::Https | Self::Unixs)
     }
 
-    /// Whether such a URL names a socket file rather than an address.
+    /// Whether the URL names a socket file rather than an address.
     pub fn is_unix(self) -> bool {
         matches!(self, Self::Unix | Self::Unixs)
     }
 }
 
-/// A URL under which a member is, or says that it is, reachable.
+/// The URL of an endpoint of a server. Equality and order are those of the text.
 ///
-/// Invariants: with `http` and `https` there is a host (perhaps empty) and a port (perhaps empty),
-/// and no path. Ordered and compared by its text, as etcd does.
-#[derive(Clone, Debug)]
+/// - With `http` and `https` it has a host, a port (each of which may be empty) and no path.
+/// - With `unix` and `unixs`, host and path together name the socket file.
+// Comparison looks at the fields in order, and `text` determines the others.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EndpointUrl {
-    scheme: Scheme,
     text: String,
+    scheme: Scheme,
     authority: String,
     path: String,
 }
 
-/// Why a text is not an [`EndpointUrl`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UrlError {
-    /// No scheme, or another one.
-    #[error("URL scheme must be http, https, unix, or unixs: {url}")]
-    Scheme {
-        /// The URL as given.
-        url: String,
-    },
-    /// An `http` or `https` URL without a port.
-    #[error("URL address does not have the form \"host:port\": {url}")]
-    NoPort {
-        /// The URL as given.
-        url: String,
-    },
-    /// An `http` or `https` URL with a path, even a lone slash.
-    #[error("URL must not contain a path: {url}")]
-    Path {
-        /// The URL as given.
-        url: String,
-    },
-    /// A port that is not a number.
-    #[error("parse {url:?}: invalid port {port:?} after host")]
-    Port {
-        /// The URL as given.
-        url: String,
-        /// What stands where the port should.
-        port: String,
-    },
-    /// A character that no URL may contain.
-    #[error("parse {url:?}: invalid character in URL")]
-    Character {
-        /// The URL as given.
-        url: String,
-    },
-}
-
-/// Why the address of a URL is not `host:port`. The texts are Go's, since etcd passes them on.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HostPortError {
-    /// Nothing after a last colon, or no colon at all.
-    #[error("missing port in address")]
-    MissingPort,
-    /// No host before the colon.
-    #[error("unexpected empty host ({url})")]
-    EmptyHost {
-        /// The URL as given.
-        url: String,
-    },
-}
-
 impl EndpointUrl {
-    /// `http://localhost:port`, where clients of one machine meet.
+    /// `http://localhost:port`.
     pub fn localhost(port: u16) -> Self {
         let authority = format!("localhost:{port}");
         Self {
-            scheme: Scheme::Http,
             text: format!("http://{authority}"),
+            scheme: Scheme::Http,
             authority,
             path: String::new(),
         }
     }
 
-    /// The same URL with TLS under it.
+    /// The same URL with TLS.
     #[must_use]
     pub fn under_tls(&self) -> Self {
-        let scheme = if self.scheme.is_unix() {
+        let is_unix = self.scheme.is_unix();
+        let scheme = if is_unix {
             Scheme::Unixs
         } else {
             Scheme::Https
         };
         let rest = self.text.split_once(':').map_or("", |(_, rest)| rest);
         Self {
-            scheme,
             text: format!("{}:{rest}", scheme.as_str()),
+            scheme,
             ..self.clone()
         }
     }
 
-    /// Reads one URL; blanks around it are dropped.
+    /// Parses a URL; blanks around it are dropped.
     ///
     /// # Errors
-    /// Anything but a scheme of [`Scheme`] with what that scheme needs.
-    pub fn parse(text: &str) -> Result<Self, UrlError> {
+    /// The text is not a URL as described for this type.
+    pub fn parse(text: &str) -> Result<Self, ValueError> {
         let text = text.trim();
-        let url = || text.to_owned();
+        let error = |message| Err(ValueError::new(message));
         if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
-            return Err(UrlError::Character { url: url() });
+            return error(format!("parse {text:?}: invalid character in URL"));
         }
-        let (scheme, rest) = text
-            .split_once(':')
-            .and_then(|(scheme, rest)| Some((Scheme::parse(scheme)?, rest)))
-            .ok_or_else(|| UrlError::Scheme { url: url() })?;
-        // Without the slashes Go sees neither host nor path; with them, the host ends where a
-        // path, a query or a fragment begins.
+        let split = text.split_once(':');
+        let known = split.and_then(|(scheme, rest)| Some((Scheme::parse(scheme)?, rest)));
+        let Some((scheme, rest)) = known else {
+            return error(format!(
+                "URL scheme must be http, https, unix, or unixs: {text}"
+            ));
+        };
+        // As in Go, a URL without the slashes has neither host nor path; with them, the host ends
+        // where a path, a query or a fragment begins.
         let (authority, tail) = rest.strip_prefix("//").map_or(("", ""), |rest| {
             rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
         });
@@ -162,39 +117,34 @@ impl EndpointUrl {
         let path = tail.split(['?', '#']).next().unwrap_or_default();
 
         let port = port_of(authority);
-        if let Some(port) = port
-            && !port.bytes().all(|b| b.is_ascii_digit())
-        {
-            return Err(UrlError::Port {
-                url: url(),
-                port: format!(":{port}"),
-            });
+        if let Some(port) = port.filter(|port| !port.bytes().all(|b| b.is_ascii_digit())) {
+            return error(format!(
+                "parse {text:?}: invalid port \":{port}\" after host"
+            ));
         }
-        if !scheme.is_unix() {
-            if port.is_none() {
-                return Err(UrlError::NoPort { url: url() });
-            }
-            if !path.is_empty() {
-                return Err(UrlError::Path { url: url() });
-            }
+        if !scheme.is_unix() && port.is_none() {
+            return error(format!(
+                "URL address does not have the form \"host:port\": {text}"
+            ));
+        }
+        if !scheme.is_unix() && !path.is_empty() {
+            return error(format!("URL must not contain a path: {text}"));
         }
         Ok(Self {
-            scheme,
             text: format!("{}:{rest}", scheme.as_str()),
+            scheme,
             authority: authority.to_owned(),
             path: path.to_owned(),
         })
     }
 
-    /// Reads a comma-separated list, sorts it and drops repetitions, as etcd does (FL-11).
+    /// Parses a comma-separated list, sorts it and removes duplicates.
     ///
     /// # Errors
-    /// Those of [`EndpointUrl::parse`], for the first URL that has one; an empty list is one too.
-    pub fn parse_list(text: &str) -> Result<Vec<Self>, UrlError> {
-        let mut urls = text
-            .split(',')
-            .map(Self::parse)
-            .collect::<Result<Vec<_>, _>>()?;
+    /// Those of [`EndpointUrl::parse`], for the first URL that has one. An empty list is an error.
+    pub fn parse_list(text: &str) -> Result<Vec<Self>, ValueError> {
+        let urls: Result<Vec<_>, _> = text.split(',').map(Self::parse).collect();
+        let mut urls = urls?;
         urls.sort();
         urls.dedup();
         Ok(urls)
@@ -213,9 +163,10 @@ impl EndpointUrl {
     /// Host and port, the host without the brackets of an IPv6 address.
     ///
     /// # Errors
-    /// [`HostPortError::MissingPort`], possible only for Unix sockets (TL-3).
-    pub fn host_and_port(&self) -> Result<(&str, &str), HostPortError> {
-        let port = port_of(&self.authority).ok_or(HostPortError::MissingPort)?;
+    /// The URL has no port, which is possible only for Unix sockets.
+    pub fn host_and_port(&self) -> Result<(&str, &str), ValueError> {
+        let missing = || ValueError::new("missing port in address");
+        let port = port_of(&self.authority).ok_or_else(missing)?;
         let host = &self.authority[..self.authority.len() - port.len() - 1];
         let bare = host
             .strip_prefix('[')
@@ -223,35 +174,32 @@ impl EndpointUrl {
         Ok((bare.unwrap_or(host), port))
     }
 
-    /// Checks that a client could dial the URL.
+    /// Checks that a client can connect to the URL.
     ///
     /// # Errors
-    /// No port, or no host.
-    pub fn check_dialable(&self) -> Result<(), HostPortError> {
+    /// The URL has no port or no host.
+    pub fn check_dialable(&self) -> Result<(), ValueError> {
         match self.host_and_port()? {
-            ("", _) => Err(HostPortError::EmptyHost {
-                url: self.text.clone(),
-            }),
+            ("", _) => Err(ValueError::new(format!("unexpected empty host ({self})"))),
             _ => Ok(()),
         }
     }
 
-    /// For a Unix socket, the name of its file: the host and the path together (TL-3).
+    /// The name of a Unix socket's file: the host and the path together.
     pub fn socket_path(&self) -> String {
         format!("{}{}", self.authority, self.path)
     }
 }
 
-/// What follows the colon after the host; `None` without such a colon. A bracketed IPv6 address
-/// has colons of its own.
+/// The text after the colon that follows the host; `None` without such a colon. A bracketed IPv6
+/// address contains colons itself.
 fn port_of(authority: &str) -> Option<&str> {
-    let after_brackets = if authority.starts_with('[') {
-        authority.find(']')? + 1
-    } else {
-        0
+    let host_end = match authority.strip_prefix('[') {
+        Some(rest) => rest.find(']')? + 2,
+        None => 0,
     };
-    let rest = &authority[after_brackets..];
-    rest.find(':').map(|colon| &rest[colon + 1..])
+    let (_, port) = authority[host_end..].split_once(':')?;
+    Some(port)
 }
 
 impl fmt::Display for EndpointUrl {
@@ -260,32 +208,10 @@ impl fmt::Display for EndpointUrl {
     }
 }
 
-impl PartialEq for EndpointUrl {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
-    }
-}
-
-impl Eq for EndpointUrl {}
-
-impl PartialOrd for EndpointUrl {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for EndpointUrl {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.text.cmp(&other.text)
-    }
-}
-
-/// URLs joined by commas, as the flags take them.
-pub fn join(urls: &[EndpointUrl]) -> String {
-    urls.iter()
-        .map(EndpointUrl::as_str)
-        .collect::<Vec<_>>()
-        .join(",")
+/// Joins URLs by commas, as flags take them.
+pub fn join_urls(urls: &[EndpointUrl]) -> String {
+    let texts: Vec<&str> = urls.iter().map(EndpointUrl::as_str).collect();
+    texts.join(",")
 }
 
 #[cfg(test)]
@@ -371,21 +297,22 @@ mod tests {
     #[test]
     fn fl_11_lists_are_sorted_and_unique() {
         let urls = EndpointUrl::parse_list("http://b:1, http://a:1,http://b:1").unwrap();
-        assert_eq!(join(&urls), "http://a:1,http://b:1");
+        assert_eq!(join_urls(&urls), "http://a:1,http://b:1");
         assert!(EndpointUrl::parse_list("http://a:1,").is_err());
     }
 
     #[test]
     fn tl_3_an_absolute_socket_path_cannot_be_dialled() {
         let url = EndpointUrl::parse("unix:///run/etcd.sock").unwrap();
-        assert_eq!(url.check_dialable(), Err(HostPortError::MissingPort));
+        assert_eq!(
+            url.check_dialable().unwrap_err().to_string(),
+            "missing port in address"
+        );
         assert_eq!(url.socket_path(), "/run/etcd.sock");
         let url = EndpointUrl::parse("http://:2379").unwrap();
         assert_eq!(
-            url.check_dialable(),
-            Err(HostPortError::EmptyHost {
-                url: url.to_string()
-            })
+            url.check_dialable().unwrap_err().to_string(),
+            "unexpected empty host (http://:2379)"
         );
     }
 }

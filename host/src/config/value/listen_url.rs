@@ -1,4 +1,4 @@
-//! URLs to listen on: an [`EndpointUrl`] that names something which can be bound.
+//! URLs to listen on.
 
 use std::{
     fmt,
@@ -7,50 +7,27 @@ use std::{
 };
 
 use super::EndpointUrl;
+use crate::config::ValueError;
 
-/// Where a listener binds.
+/// The address that a listener binds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
-    /// A TCP address; port 0 lets the system pick one (FL-10).
+    /// A TCP address. With port 0 the system chooses a port.
     Tcp(SocketAddr),
-    /// A socket file, relative to the working directory unless the URL has an absolute path
-    /// (TL-3). To be removed before binding and at exit.
+    /// A socket file, relative to the working directory unless the URL has an absolute path. The
+    /// listener removes it before it binds and when it closes.
     Unix(PathBuf),
 }
 
-/// A URL to listen on, with the address it stands for.
+/// A URL to listen on, with its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenUrl {
     url: EndpointUrl,
     address: ListenAddress,
 }
 
-/// Why a URL cannot be listened on.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ListenUrlError {
-    /// The host is neither an IP address nor `localhost` (FL-10): a name could resolve to several
-    /// addresses, or to another machine.
-    #[error("expected IP in URL for binding ({url})")]
-    NotAnAddress {
-        /// The URL.
-        url: EndpointUrl,
-    },
-    /// The port is above 65535.
-    #[error("address {port}: invalid port")]
-    Port {
-        /// The port.
-        port: String,
-    },
-    /// A Unix socket without a name.
-    #[error("no socket file named in URL for binding ({url})")]
-    NoSocketFile {
-        /// The URL.
-        url: EndpointUrl,
-    },
-}
-
 impl ListenUrl {
-    /// `http://localhost:port`; with port 0 the system picks one.
+    /// `http://localhost:port`; with port 0 the system chooses a port.
     pub fn localhost(port: u16) -> Self {
         Self {
             url: EndpointUrl::localhost(port),
@@ -58,7 +35,7 @@ impl ListenUrl {
         }
     }
 
-    /// The same address with TLS under it.
+    /// The same address with TLS.
     #[must_use]
     pub fn under_tls(&self) -> Self {
         Self {
@@ -67,50 +44,55 @@ impl ListenUrl {
         }
     }
 
-    /// The URL as it was given.
+    /// The URL as given.
     pub fn url(&self) -> &EndpointUrl {
         &self.url
     }
 
-    /// Where to bind.
+    /// The address to bind.
     pub fn address(&self) -> &ListenAddress {
         &self.address
     }
 
-    /// Whether the listener speaks TLS.
+    /// Whether connections use TLS.
     pub fn is_tls(&self) -> bool {
         self.url.scheme().is_tls()
     }
 }
 
 impl TryFrom<EndpointUrl> for ListenUrl {
-    type Error = ListenUrlError;
+    type Error = ValueError;
 
-    fn try_from(url: EndpointUrl) -> Result<Self, ListenUrlError> {
+    /// Fails if the host is neither an IP address nor `localhost` (another name could resolve to
+    /// several addresses or to another machine), if the port is above 65535, or if a Unix socket has
+    /// no name.
+    fn try_from(url: EndpointUrl) -> Result<Self, ValueError> {
         let address = address_of(&url)?;
         Ok(Self { url, address })
     }
 }
 
-fn address_of(url: &EndpointUrl) -> Result<ListenAddress, ListenUrlError> {
+fn address_of(url: &EndpointUrl) -> Result<ListenAddress, ValueError> {
     if url.scheme().is_unix() {
-        return match url.socket_path() {
-            path if path.is_empty() => Err(ListenUrlError::NoSocketFile { url: url.clone() }),
-            path => Ok(ListenAddress::Unix(path.into())),
-        };
+        let path = url.socket_path();
+        if path.is_empty() {
+            let message = format!("no socket file named in URL for binding ({url})");
+            return Err(ValueError::new(message));
+        }
+        return Ok(ListenAddress::Unix(path.into()));
     }
-    let not_an_address = || ListenUrlError::NotAnAddress { url: url.clone() };
-    let (host, port) = url.host_and_port().map_err(|_| not_an_address())?;
+    let (host, port) = url.host_and_port()?;
     let ip = match host {
-        // Where a name has addresses of both families, Go listens on the IPv4 one.
-        "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        host => host.parse().map_err(|_| not_an_address())?,
+        // Where a name has addresses of both families, Go listens on the IPv4 address.
+        "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        host => host.parse().ok(),
     };
+    let ip =
+        ip.ok_or_else(|| ValueError::new(format!("expected IP in URL for binding ({url})")))?;
+    let invalid_port = |_| ValueError::new(format!("address {port}: invalid port"));
     let port = match port {
         "" => 0,
-        port => port.parse().map_err(|_| ListenUrlError::Port {
-            port: port.to_owned(),
-        })?,
+        port => port.parse().map_err(invalid_port)?,
     };
     Ok(ListenAddress::Tcp(SocketAddr::new(ip, port)))
 }

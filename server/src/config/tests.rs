@@ -1,13 +1,14 @@
-//! Whole command lines, as harnesses and users write them.
+//! Tests of whole command lines, as harnesses and users write them.
 
-use std::time::Duration;
+use std::io;
 
 use proptest::prelude::*;
+use revstore_host::config::{
+    Certificate, ClientAuth, ConfigError, Declaration, LogLevel, LogOutput, TlsVersion, join_urls,
+};
 
-use revstore_host::config::{Certificate, ClientAuth, LogLevel, LogOutput, TlsVersion, url};
-
-use super::*;
-use crate::{auto_compaction::AutoCompaction, flags};
+use super::{flags::FLAGS, invocation::parse_with, *};
+use crate::version;
 
 fn invoke(line: &str, variables: &[(&str, &str)], file: &str) -> Result<Invocation, ConfigError> {
     parse_with(
@@ -31,13 +32,13 @@ fn serve(line: &str) -> (Config, Vec<String>) {
     }
 }
 
-/// What a command line makes of one field, without a warning.
+/// Checks that a command line sets a field of the configuration to a value, without a warning.
 fn check<T: PartialEq + std::fmt::Debug>(line: &str, field: impl Fn(&Config) -> T, expected: T) {
     let (config, warnings) = serve(line);
     assert_eq!((field(&config), warnings), (expected, vec![]), "{line}");
 }
 
-/// A warning that is given, and that its text contains `expected`.
+/// Checks that a command line causes one warning, whose text contains `expected`.
 fn check_warning(line: &str, expected: &str) {
     let (_, warnings) = serve(line);
     assert!(
@@ -58,12 +59,51 @@ fn check_error(line: &str, exit_code: u8, expected: &str) {
 #[test]
 fn without_flags_it_is_the_default() {
     check("", Config::clone, Config::default());
+    let (client_url, peer_url) = (ListenUrl::localhost(2379), ListenUrl::localhost(2380));
+    let expected = Config {
+        name: "default".to_owned(),
+        data_dir: None,
+        advertise_client_urls: vec![client_url.url().clone()],
+        advertise_peer_urls: vec![peer_url.url().clone()],
+        listen_client_urls: vec![client_url],
+        listen_client_http_urls: Vec::new(),
+        cluster: Cluster {
+            members: vec![Member {
+                name: "default".to_owned(),
+                peer_urls: vec![peer_url.url().clone()],
+            }],
+            token: "etcd-cluster".to_owned(),
+        },
+        listen_peer_urls: vec![peer_url],
+        listen_metrics_urls: Vec::new(),
+        tls: None,
+        heartbeat_interval: Duration::from_millis(100),
+        election_timeout: Duration::from_secs(1),
+        limits: Limits::default(),
+        max_concurrent_streams: None,
+        keepalive: Keepalive::default(),
+        auto_compaction: None,
+        watch_progress_notify_interval: Duration::from_secs(600),
+        auth: Auth {
+            token: AuthToken::Simple,
+            token_ttl: Duration::from_secs(300),
+            bcrypt_cost: 10,
+        },
+        log: LogOptions::default(),
+        enable_pprof: false,
+        start_revision: 1,
+    };
+    assert_eq!(Config::default(), expected);
 }
 
 #[test]
 fn fl_5_and_fl_6_help_and_version() {
+    let Ok(Invocation::Print(help)) = invoke("-h", &[], "") else {
+        panic!("no help page");
+    };
+    assert!(help.contains("\nUsage: revstore [flags]\n"), "{help}");
     for (line, expected) in [
-        ("--help", help::text()),
+        ("--help", help),
         ("--version", version::text()),
         ("--version --name a", version::text()),
     ] {
@@ -82,13 +122,35 @@ fn fl_5_and_fl_6_help_and_version() {
 }
 
 #[test]
+fn completion_scripts_contain_every_flag() {
+    for shell in ["bash", "fish", "zsh"] {
+        let Ok(Invocation::Print(script)) = invoke(&format!("completion {shell}"), &[], "") else {
+            panic!("no script for {shell}");
+        };
+        for name in FLAGS.flags().flat_map(Declaration::names) {
+            assert!(script.contains(&name), "{shell} {name}");
+        }
+    }
+    check_error(
+        "completion",
+        1,
+        "completion needs one shell: bash, fish or zsh (got \"\")",
+    );
+    check_error(
+        "--name a completion bash",
+        1,
+        "'completion' is not a valid flag",
+    );
+}
+
+#[test]
 fn fl_8_listening_demands_advertising() {
     let expected =
         "--advertise-client-urls is required when --listen-client-urls is set explicitly";
     check_error("--listen-client-urls http://127.0.0.1:1", 1, expected);
     check(
         "--listen-client-urls http://127.0.0.1:1 --advertise-client-urls http://127.0.0.1:1",
-        |config| url::join(&config.advertise_client_urls),
+        |config| join_urls(&config.advertise_client_urls),
         "http://127.0.0.1:1".to_owned(),
     );
 }
@@ -152,10 +214,12 @@ fn fl_22_election_timeout() {
         "--election-timeout must be >0 (set to 0ms)",
     );
     let line = "--heartbeat-interval=18446744073709551615 --election-timeout=50000";
-    assert!(matches!(
-        invoke(line, &[], ""),
-        Err(ConfigError::ElectionTooShort { .. })
-    ));
+    check_error(
+        line,
+        1,
+        "--election-timeout[50000ms] should be at least as 5 times as \
+         --heartbeat-interval[18446744073709551615ms]",
+    );
     check(
         "--election-timeout=50000",
         |config| config.election_timeout,
@@ -173,18 +237,18 @@ fn ac_1_to_ac_3_auto_compaction() {
     check(
         "--auto-compaction-retention=5m",
         |config| config.auto_compaction,
-        AutoCompaction::Periodic {
-            retention: Duration::from_secs(300),
-        },
+        Some(AutoCompaction::Periodic {
+            period: Duration::from_secs(300),
+        }),
     );
     check(
         "--auto-compaction-mode=size --auto-compaction-retention=512MiB \
          --auto-compaction-interval=1s",
         |config| config.auto_compaction,
-        AutoCompaction::Size {
-            retention: 512 << 20,
-            interval: Duration::from_secs(1),
-        },
+        Some(AutoCompaction::Size {
+            bytes_max: 512 << 20,
+            every: Duration::from_secs(1),
+        }),
     );
     check_error(
         "--auto-compaction-mode=x",
@@ -231,23 +295,23 @@ fn wa_50_progress_interval() {
     );
 }
 
-/// LI-1, LI-4 to LI-7, MT-11, TXN-1 and AU-13: what is not said is as in etcd.
+/// LI-1, LI-4 to LI-7, MT-11, TXN-1 and AU-13: the defaults are those of etcd.
 #[test]
-fn limits_that_nobody_sets() {
+fn default_limits() {
     check(
         "",
         |config| config.limits,
-        crate::Limits {
-            quota_backend_bytes: Some(2_147_483_648),
-            max_txn_ops: 128,
-            max_request_bytes: 1_572_864,
-            max_concurrent_streams: None,
+        Limits {
+            quota_bytes: Some(2_147_483_648),
+            txn_ops_max: 128,
+            request_bytes_max: 1_572_864,
         },
     );
+    check("", |config| config.max_concurrent_streams, None);
     check(
         "",
         |config| config.keepalive,
-        crate::Keepalive::default()
+        Keepalive::default()
             .min_time(Duration::from_secs(5))
             .interval(Duration::from_secs(2 * 60 * 60))
             .timeout(Duration::from_secs(20)),
@@ -260,34 +324,30 @@ fn limits() {
     check(
         // MT-11.
         "--quota-backend-bytes=-1",
-        |config| config.limits.quota_backend_bytes,
+        |config| config.limits.quota_bytes,
         None,
     );
     check(
         "--quota-backend-bytes=0",
-        |config| config.limits.quota_backend_bytes,
+        |config| config.limits.quota_bytes,
         Some(2_147_483_648),
     );
     check(
         // LI-2.
         "--max-request-bytes=1000",
-        |config| config.limits.max_message_bytes(),
+        |config| config.limits.message_bytes_max(),
         525_288,
     );
     for (count, expected) in [("0", None), ("3", Some(3)), ("4294967295", None)] {
         // LI-4.
         let line = format!("--max-concurrent-streams={count}");
-        check(
-            &line,
-            |config| config.limits.max_concurrent_streams,
-            expected,
-        );
+        check(&line, |config| config.max_concurrent_streams, expected);
     }
     check(
         // LI-5 and LI-7.
         "--grpc-keepalive-min-time=1s --grpc-keepalive-interval=10s --grpc-keepalive-timeout=3s",
         |config| config.keepalive,
-        crate::Keepalive::default()
+        Keepalive::default()
             .min_time(Duration::from_secs(1))
             .interval(Duration::from_secs(10))
             .timeout(Duration::from_secs(3)),
@@ -295,7 +355,7 @@ fn limits() {
     check(
         "--grpc-keepalive-min-time=0 --grpc-keepalive-interval=0",
         |config| config.keepalive,
-        crate::Keepalive::default().min_time(Duration::from_secs(300)),
+        Keepalive::default().min_time(Duration::from_secs(300)),
     );
 }
 
@@ -515,14 +575,16 @@ fn fl_4_a_file_replaces_flags_and_variables() {
     let outcome = |line, variables: &[_]| {
         let file = "listen-client-urls: http://127.0.0.1:1\nmax-txn-ops: 7\n";
         match invoke(line, variables, file) {
-            Ok(Invocation::Serve { config, warnings }) => {
-                Ok((config.name, config.limits.max_txn_ops, warnings))
-            }
+            Ok(Invocation::Serve { config, warnings }) => Ok((
+                config.name,
+                config.limits.txn_ops_max,
+                warnings.iter().map(ToString::to_string).collect(),
+            )),
             Ok(other) => panic!("{other:?}"),
             Err(error) => Err((error.exit_code(), error.to_string())),
         }
     };
-    let expected = |warnings| Ok(("default".to_owned(), 7, warnings));
+    let expected = |warnings: Vec<String>| Ok(("default".to_owned(), 7, warnings));
     // FL-8 does not hold in a file.
     assert_eq!(outcome("--config-file etcd.yaml", &[]), expected(vec![]));
     assert_eq!(
@@ -534,7 +596,10 @@ fn fl_4_a_file_replaces_flags_and_variables() {
             "--config-file etcd.yaml --name a",
             &[("ETCD_MAX_TXN_OPS", "x")]
         ),
-        expected(vec![Warning::FlagsReplacedByFile])
+        expected(vec![
+            "a configuration file is given; other flags and environment variables are ignored"
+                .to_owned()
+        ])
     );
     // The flags must still be well-formed.
     assert_eq!(
@@ -570,9 +635,44 @@ fn command_lines_of_harnesses() {
     check(kubeadm, |config| config.listen_client_urls.len(), 2);
 }
 
-/// Arguments that come close to real ones, and arguments that do not.
+fn check_min_lease_ttl(election_ms: u64, heartbeat_ms: u64, expected_seconds: u64) {
+    let config = Config {
+        election_timeout: Duration::from_millis(election_ms),
+        heartbeat_interval: Duration::from_millis(heartbeat_ms),
+        ..Config::default()
+    };
+    let expected = Duration::from_secs(expected_seconds);
+    assert_eq!(
+        config.min_lease_ttl(),
+        expected,
+        "{election_ms} {heartbeat_ms}"
+    );
+}
+
+#[test]
+fn le_1_min_lease_ttl() {
+    check_min_lease_ttl(1_000, 100, 2);
+    check_min_lease_ttl(50, 10, 1);
+    // 7 ticks, 10 after the half is cut off, of 300 ms: 3 s; without cutting it would be 4.
+    check_min_lease_ttl(2_100, 300, 3);
+    check_min_lease_ttl(50_000, 100, 75);
+}
+
+#[test]
+fn dm_11_ids_of_the_default_member() {
+    let config = Config::default();
+    assert_eq!(config.member_id(), 0x8e9e_05c5_2164_694d);
+    assert_eq!(config.cluster_id(), 0xcdf8_1819_4e3a_8c32);
+}
+
+#[test]
+fn li_2_messages_may_be_longer_than_requests() {
+    assert_eq!(Limits::default().message_bytes_max(), 2_097_152);
+}
+
+/// Arguments, many of which have the form of real ones.
 fn argument() -> impl Strategy<Value = String> {
-    let names: Vec<String> = flags::all().flat_map(flags::Flag::names).collect();
+    let names: Vec<String> = FLAGS.flags().flat_map(Declaration::names).collect();
     let values = "-?[0-9]{0,20}(s|m|MiB)?|true|https?://(localhost|\\[::1?\\]|1.2.3.4)?:[0-9]{0,6}|\
                   unix://.{0,8}|a=http://b:1,?|jwt,.{0,12}";
     let flag = (prop::sample::select(names), "(-{0,3})", values);

@@ -1,0 +1,47 @@
+//! The help page.
+
+use std::fmt::{self, Write};
+
+use super::{Declaration, FlagSet, Section};
+
+/// The text that `--help` prints.
+///
+/// Each flag stands at the start of a line, with only blanks before its dashes: programs search the
+/// page for a flag before they use it.
+pub(super) fn text(flags: &FlagSet) -> String {
+    let mut page = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_page(&mut page, flags);
+    page
+}
+
+fn write_page(page: &mut String, flags: &FlagSet) -> fmt::Result {
+    page.write_str(flags.about)?;
+    for Section { title, flags } in flags.sections {
+        write!(page, "\n{title}:\n")?;
+        flags.iter().try_for_each(|flag| write_flag(page, flag))?;
+    }
+    write!(
+        page,
+        "\n  --help\n    Print this page and exit.\n\
+         \nShell completions: '{} completion bash', 'fish' or 'zsh' prints a script.\n",
+        flags.program
+    )
+}
+
+fn write_flag(page: &mut String, flag: &Declaration) -> fmt::Result {
+    let Declaration {
+        name,
+        default,
+        help,
+        ..
+    } = flag;
+    if help.is_empty() {
+        return flag
+            .names()
+            .try_for_each(|name| writeln!(page, "  --{name}"));
+    }
+    writeln!(page, "  --{name} '{default}'\n    {help}")?;
+    let mut former = flag.names().filter(|other| other != name);
+    former.try_for_each(|former| writeln!(page, "  --{former}\n    The former name of --{name}."))
+}

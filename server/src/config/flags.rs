@@ -1,0 +1,401 @@
+//! The declarations of all flags, which are those of etcd 3.5 to 3.7 and a few of revstore.
+//!
+//! A flag that has no effect in this server is accepted, and its values are checked: an error in
+//! etcd is an error here, too (FL-7, FL-21).
+
+use std::path::PathBuf;
+
+use revstore_host::config::{EndpointUrl, Flag, FlagSet, GoDuration, Kind};
+
+use crate::version;
+
+/// All flags, their variables (FL-2) and their keys in the configuration file (FL-4).
+pub(super) const FLAGS: FlagSet = FlagSet {
+    program: "revstore",
+    about: "revstore, an in-memory server that behaves like one etcd node.\n\
+            \n\
+            Usage: revstore [flags]\n\
+            \n\
+            Flags start with one dash or two, and take their value as '--flag value' or\n\
+            '--flag=value', booleans only as '--flag' or '--flag=value'. Every flag is also a\n\
+            variable, --max-txn-ops for example ETCD_MAX_TXN_OPS. A flag beats its variable.\n",
+    sections: SECTIONS,
+    config_file: CONFIG_FILE,
+    version: VERSION,
+    version_text: version::text,
+    variable_prefix: "ETCD_",
+    // etcd reads it on processors that it does not support, and container images for these set it.
+    known_variables: &["ETCD_UNSUPPORTED_ARCH"],
+    file_mapping: "client-transport-security",
+    ignored_mappings: &[
+        "peer-transport-security",
+        "socket-options",
+        "discovery-config",
+    ],
+};
+
+revstore_host::flags! {
+    pub(super) static SECTIONS;
+
+    "General" {
+        CONFIG_FILE: Option<PathBuf> = Flag::new("config-file", "",
+            "A YAML file with flag names as keys. It replaces all other flags and variables.")
+            .not_in_file();
+        // Container images set ETCD_VERSION to the version that they contain.
+        VERSION: bool = Flag::new("version", "false", "Print the versions and exit.")
+            .command_line_only();
+    }
+
+    "Member" {
+        NAME: String = Flag::new("name", "default", "The name of this member.");
+        DATA_DIR: Option<PathBuf> = Flag::new("data-dir", "",
+            "A directory to create. Nothing is stored in it: all data live in memory.");
+        LISTEN_CLIENT_URLS: Vec<EndpointUrl> = Flag::new("listen-client-urls",
+            "http://localhost:2379",
+            "The URLs to listen on for clients, comma-separated: gRPC, and HTTP unless \
+             --listen-client-http-urls is given.");
+        LISTEN_CLIENT_HTTP_URLS: Vec<EndpointUrl> = Flag::new("listen-client-http-urls", "",
+            "The URLs to listen on for HTTP only. --listen-client-urls then serve gRPC only.");
+        LISTEN_PEER_URLS: Vec<EndpointUrl> = Flag::new("listen-peer-urls",
+            "http://localhost:2380",
+            "The URLs to bind for peers, as etcd does. This server has no peers.");
+        ADVERTISE_CLIENT_URLS: Vec<EndpointUrl> = Flag::new("advertise-client-urls",
+            "http://localhost:2379", "The client URLs to report to clients.");
+        HEARTBEAT_INTERVAL: u64 = Flag::new("heartbeat-interval", "100",
+            "The heartbeat interval in milliseconds. Affects only the shortest lease.");
+        ELECTION_TIMEOUT: u64 = Flag::new("election-timeout", "1000",
+            "The election timeout in milliseconds. Affects only the shortest lease: this server \
+             has no elections.");
+    }
+
+    "Limits" {
+        QUOTA_BACKEND_BYTES: i64 = Flag::new("quota-backend-bytes", "0",
+            "The size of the data in bytes above which writes are refused. 0 means 2 GiB, a \
+             negative number no limit.");
+        MAX_TXN_OPS: u64 = Flag::new("max-txn-ops", "128",
+            "The number of operations allowed in a transaction.");
+        MAX_REQUEST_BYTES: u64 = Flag::new("max-request-bytes", "1572864",
+            "The size of a write request allowed, in bytes.");
+        MAX_CONCURRENT_STREAMS: u32 = Flag::new("max-concurrent-streams", "4294967295",
+            "The number of streams that a connection may have open at a time.");
+        KEEPALIVE_MIN_TIME: GoDuration = Flag::new("grpc-keepalive-min-time", "5s",
+            "The shortest interval of a client's pings. The connections of clients that ping more \
+             often are closed.");
+        KEEPALIVE_INTERVAL: GoDuration = Flag::new("grpc-keepalive-interval", "2h",
+            "The time without activity after which the server pings a client.");
+        KEEPALIVE_TIMEOUT: GoDuration = Flag::new("grpc-keepalive-timeout", "20s",
+            "The time to wait for the response to a ping.");
+    }
+
+    "History and watches" {
+        COMPACTION_MODE: String = Flag::new("auto-compaction-mode", "periodic",
+            "The unit of --auto-compaction-retention: 'periodic' for time, 'revision' for \
+             revisions, 'size' (revstore only) for bytes of history.")
+            .suggest(&["periodic", "revision", "size"]);
+        COMPACTION_RETENTION: String = Flag::new("auto-compaction-retention", "0",
+            "The history to keep: hours or a duration such as '5m', revisions such as '1000', or a \
+             size such as '512MiB'. 0 keeps everything.");
+        PROGRESS_INTERVAL: GoDuration = Flag::new("watch-progress-notify-interval", "10m",
+            "The interval of progress notifications to watchers without events that requested \
+             them.")
+            .former_prefix("experimental-");
+    }
+
+    "Identity" {
+        ADVERTISE_PEER_URLS: Vec<EndpointUrl> = Flag::new("initial-advertise-peer-urls",
+            "http://localhost:2380",
+            "The peer URLs to report to clients. Member and cluster ids are derived from them.");
+        // The default in effect is this member alone, under its own name and URLs. A duplicate of
+        // the flags that it derives from would make every other name an error.
+        INITIAL_CLUSTER: String = Flag::new("initial-cluster", "",
+            "The members of the cluster, as 'name=URL,...', for the cluster id. By default this \
+             member alone.");
+        CLUSTER_TOKEN: String = Flag::new("initial-cluster-token", "etcd-cluster",
+            "A text that makes the ids of clusters with equal URLs different.");
+    }
+
+    "Security" {
+        CERT_FILE: Option<PathBuf> = Flag::new("cert-file", "",
+            "The server's certificate, for https and unixs URLs.");
+        KEY_FILE: Option<PathBuf> = Flag::new("key-file", "",
+            "The key of the server's certificate.");
+        CLIENT_CERT_AUTH: bool = Flag::new("client-cert-auth", "false",
+            "Require a certificate of clients.");
+        TRUSTED_CA_FILE: Option<PathBuf> = Flag::new("trusted-ca-file", "",
+            "Require a certificate of clients, signed by one of these authorities.");
+        CLIENT_CRL_FILE: Option<PathBuf> = Flag::new("client-crl-file", "",
+            "The client certificates that are revoked.")
+            .file_key("crl-file");
+        CLIENT_ALLOWED_HOSTNAMES: Vec<String> = Flag::new("client-cert-allowed-hostname", "",
+            "Names of which a client's certificate must contain one, comma-separated.")
+            .file_key("allowed-hostname");
+        AUTO_TLS: bool = Flag::new("auto-tls", "false",
+            "Create a certificate at the start if none is given.");
+        SELF_SIGNED_CERT_VALIDITY: u64 = Flag::new("self-signed-cert-validity", "1",
+            "The validity of the certificate of --auto-tls in years.");
+        CIPHER_SUITES: Vec<String> = Flag::new("cipher-suites", "",
+            "The TLS 1.2 cipher suites to allow, comma-separated.");
+        TLS_MIN_VERSION: String = Flag::new("tls-min-version", "TLS1.2",
+            "The lowest TLS version to accept: TLS1.2 or TLS1.3.")
+            .suggest(&["TLS1.2", "TLS1.3"]);
+        TLS_MAX_VERSION: String = Flag::new("tls-max-version", "",
+            "The highest TLS version to accept: TLS1.2 or TLS1.3.")
+            .suggest(&["TLS1.2", "TLS1.3"]);
+        AUTH_TOKEN: String = Flag::new("auth-token", "simple",
+            "The kind of authentication token and its options: 'simple' or 'jwt,...'.");
+        AUTH_TOKEN_TTL: u64 = Flag::new("auth-token-ttl", "300",
+            "The time to live of a simple token in seconds.");
+        BCRYPT_COST: u64 = Flag::new("bcrypt-cost", "10",
+            "The cost of hashing passwords, from 4 to 31.");
+    }
+
+    "Logging and monitoring" {
+        LOG_LEVEL: String = Flag::new("log-level", "info",
+            "The lowest level to log: debug, info, warn, error, panic or fatal.")
+            .suggest(&["debug", "info", "warn", "error", "panic", "fatal"]);
+        LOG_OUTPUTS: Vec<String> = Flag::new("log-outputs", "default",
+            "'stderr' (the default), 'stdout' or files, comma-separated.");
+        LISTEN_METRICS_URLS: Vec<EndpointUrl> = Flag::new("listen-metrics-urls", "",
+            "More URLs to listen on for /metrics, /health, /livez and /readyz.");
+        ENABLE_PPROF: bool = Flag::new("enable-pprof", "false",
+            "Serve profiles under /debug/pprof/.");
+    }
+
+    "revstore only (etcd does not have these)" {
+        START_REVISION: i64 = Flag::new("start-revision", "1",
+            "The revision of the empty store. After a restart, a number at least two above the \
+             last revision of the previous server lets watchers that resume detect the restart.");
+        COMPACTION_INTERVAL: GoDuration = Flag::new("auto-compaction-interval", "5m",
+            "The interval of compactions in the modes 'revision' and 'size'. In etcd it is always \
+             5m.");
+    }
+
+    "Accepted and ignored (they concern disk, peers, or choices that have one answer here)" {
+        // The disk.
+        @accept Kind::Bool, "": "unsafe-no-fsync";
+        @accept Kind::Text, "": "backend-bbolt-freelist-type";
+        @accept Kind::Path, "": "wal-dir";
+        @accept Kind::Uint, "": "snapshot-count", "max-snapshots", "max-wals";
+        @accept Kind::Int, "": "backend-batch-limit";
+        @accept Kind::Duration, "": "backend-batch-interval";
+        @accept Kind::Bool, "experimental-": "memory-mlock", "stop-grpc-service-on-defrag",
+            "txn-mode-write-with-shared-buffer", "initial-corrupt-check",
+            "compact-hash-check-enabled";
+        @accept Kind::Uint, "experimental-": "snapshot-catchup-entries",
+            "bootstrap-defrag-threshold-megabytes";
+        @accept Kind::Int, "experimental-": "compaction-batch-limit";
+        @accept Kind::Duration, "experimental-": "compaction-sleep-interval", "corrupt-check-time",
+            "compact-hash-check-time";
+        // Peers and elections.
+        @accept Kind::Word(&["existing", "new"]), "": "initial-cluster-state";
+        @accept Kind::Bool, "": "initial-election-tick-advance", "pre-vote",
+            "strict-reconfig-check", "force-new-cluster", "peer-client-cert-auth", "peer-auto-tls";
+        @accept Kind::Text, "": "peer-cert-allowed-cn", "peer-cert-allowed-hostname";
+        @accept Kind::Path, "": "peer-cert-file", "peer-key-file", "peer-trusted-ca-file",
+            "peer-client-cert-file", "peer-client-key-file", "peer-crl-file";
+        @accept Kind::Duration, "": "raft-read-timeout", "raft-write-timeout";
+        @accept Kind::Bool, "experimental-": "enable-lease-checkpoint",
+            "enable-lease-checkpoint-persist", "peer-skip-client-san-verification";
+        @accept Kind::Int, "experimental-": "max-learners";
+        @accept Kind::Duration, "experimental-": "downgrade-check-time";
+        // The connections of the server to itself.
+        @accept Kind::Path, "": "client-cert-file", "client-key-file";
+        // Discovery.
+        @accept Kind::Word(&["exit", "proxy"]), "": "discovery-fallback";
+        @accept Kind::Bool, "": "discovery-insecure-transport", "discovery-insecure-skip-tls-verify";
+        @accept Kind::Text, "": "discovery", "discovery-proxy", "discovery-srv",
+            "discovery-srv-name", "discovery-token", "discovery-endpoints", "discovery-user",
+            "discovery-password";
+        @accept Kind::Path, "": "discovery-cert", "discovery-key", "discovery-cacert";
+        @accept Kind::Duration, "": "discovery-dial-timeout", "discovery-request-timeout",
+            "discovery-keepalive-time", "discovery-keepalive-timeout";
+        // The v2 API and the proxy, which etcd 3.6 removed.
+        @accept Kind::Word(&["gone", "not-yet", "write-only", "write-only-drop-data"]), "":
+            "v2-deprecation";
+        @accept Kind::Word(&["off", "on", "readonly"]), "": "proxy";
+        @accept Kind::Bool, "": "enable-v2";
+        @accept Kind::Uint, "": "proxy-failure-wait", "proxy-refresh-interval",
+            "proxy-dial-timeout", "proxy-write-timeout", "proxy-read-timeout";
+        @accept Kind::Text, "experimental-": "enable-v2v3";
+        // Choices that have one answer here.
+        @accept Kind::Bool, "": "socket-reuse-port", "socket-reuse-address", "enable-grpc-gateway",
+            "enable-log-rotation";
+        @accept Kind::Text, "": "cors", "host-whitelist", "feature-gates", "logger", "log-format",
+            "log-rotation-config-json", "metrics";
+        @accept Kind::Bool, "experimental-": "enable-distributed-tracing";
+        @accept Kind::Text, "experimental-": "distributed-tracing-address",
+            "distributed-tracing-service-name", "distributed-tracing-instance-id";
+        @accept Kind::Int, "experimental-": "distributed-tracing-sampling-rate";
+        @accept Kind::Duration, "experimental-": "warning-apply-duration",
+            "warning-unary-request-duration";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use revstore_host::config::{ConfigError, Declaration, Request};
+
+    use super::*;
+
+    fn parse(argument: &str) -> Result<Request, ConfigError> {
+        FLAGS.parse_with([argument.into()], [], |_| Ok(String::new()))
+    }
+
+    fn print(argument: &str) -> String {
+        match parse(argument) {
+            Ok(Request::Print(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn check(name: &str, value: &str, expected: Result<(), &str>) {
+        let actual = parse(&format!("--{name}={value}")).map(drop);
+        let expected = expected.map_err(|reason| {
+            let boolean = format!("invalid boolean value {value:?} for -{name}: {reason}");
+            let other = format!("invalid value {value:?} for flag -{name}: {reason}");
+            [boolean, other]
+        });
+        match (actual, expected) {
+            (Ok(()), Ok(())) => {}
+            (Err(error), Err(expected)) if expected.contains(&error.to_string()) => {
+                assert_eq!(error.exit_code(), 2);
+            }
+            outcome => panic!("{name} {value:?}: {outcome:?}"),
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_are_found() {
+        let mut seen = BTreeSet::new();
+        for name in FLAGS.flags().flat_map(Declaration::names) {
+            assert!(seen.insert(name.clone()), "{name} is declared twice");
+            if let Err(error) = parse(&format!("--{name}=x")) {
+                assert!(!error.to_string().contains("not defined"), "{error}");
+            }
+        }
+        for name in ["no-such-flag", "experimental-name"] {
+            let error = parse(&format!("--{name}")).unwrap_err().to_string();
+            assert_eq!(error, format!("flag provided but not defined: -{name}"));
+        }
+    }
+
+    #[test]
+    fn fl_7_values_are_checked_against_their_type() {
+        check("max-txn-ops", "0x80", Ok(()));
+        check("max-txn-ops", "-1", Err("parse error"));
+        check("max-txn-ops", "many", Err("parse error"));
+        check("quota-backend-bytes", "-1", Ok(()));
+        check(
+            "quota-backend-bytes",
+            "9223372036854775808",
+            Err("value out of range"),
+        );
+        check("max-concurrent-streams", "4294967295", Ok(()));
+        check(
+            "max-concurrent-streams",
+            "4294967296",
+            Err("value out of range"),
+        );
+        check("grpc-keepalive-timeout", "1.5h", Ok(()));
+        check("grpc-keepalive-timeout", "5", Err("parse error"));
+        check("auto-tls", "T", Ok(()));
+        check("auto-tls", "yes", Err("parse error"));
+        check("listen-client-urls", "", Ok(()));
+        check(
+            "listen-client-urls",
+            "localhost:2379",
+            Err("URL scheme must be http, https, unix, or unixs: localhost:2379"),
+        );
+    }
+
+    #[test]
+    fn fl_21_values_of_ignored_flags_are_checked_too() {
+        check("snapshot-count", "10000", Ok(()));
+        check("snapshot-count", "x", Err("parse error"));
+        check("unsafe-no-fsync", "true", Ok(()));
+        check("unsafe-no-fsync", "maybe", Err("parse error"));
+        check("initial-cluster-state", "existing", Ok(()));
+        check(
+            "initial-cluster-state",
+            "old",
+            Err("must be one of: existing, new"),
+        );
+        check("feature-gates", "InitialCorruptCheck=true", Ok(()));
+        for name in [
+            "initial-corrupt-check",
+            "experimental-initial-corrupt-check",
+        ] {
+            check(name, "true", Ok(()));
+        }
+    }
+
+    /// The harness table of section I: what test harnesses pass must be known.
+    #[test]
+    fn fl_20_and_fl_21_flags_of_the_harnesses_are_known() {
+        let kubeadm = "name feature-gates listen-client-urls advertise-client-urls \
+            listen-peer-urls initial-advertise-peer-urls data-dir cert-file key-file \
+            trusted-ca-file client-cert-auth peer-cert-file peer-key-file peer-trusted-ca-file \
+            peer-client-cert-auth snapshot-count listen-metrics-urls \
+            watch-progress-notify-interval initial-cluster experimental-initial-corrupt-check \
+            experimental-watch-progress-notify-interval unsafe-no-fsync initial-cluster-state \
+            initial-cluster-token";
+        let known: BTreeSet<String> = FLAGS.flags().flat_map(Declaration::names).collect();
+        for name in kubeadm.split_whitespace() {
+            assert!(known.contains(name), "{name}");
+        }
+    }
+
+    /// The flags that a harness finds by matching `^\s*--flag\b` in the help page.
+    fn listed() -> Vec<String> {
+        let page = print("--help");
+        let flags = page
+            .lines()
+            .filter_map(|line| line.trim_start().strip_prefix("--"));
+        flags
+            .map(|line| line.split(' ').next().unwrap_or(line).to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn fl_5_every_flag_starts_a_line_once_and_nothing_else_does() {
+        let mut expected: Vec<String> = FLAGS.flags().flat_map(Declaration::names).collect();
+        for name in [
+            "unsafe-no-fsync",
+            "experimental-watch-progress-notify-interval",
+            "start-revision",
+        ] {
+            assert!(expected.contains(&name.to_owned()), "{name}");
+        }
+        expected.push("help".to_owned());
+        expected.sort();
+        let mut listed = listed();
+        listed.sort();
+        assert_eq!(listed, expected);
+    }
+
+    #[test]
+    fn ignored_flags_have_a_heading() {
+        let heading =
+            "Accepted and ignored (they concern disk, peers, or choices that have one answer here)";
+        assert!(print("--help").contains(heading));
+    }
+
+    #[test]
+    fn defaults_are_as_in_etcd() {
+        let page = print("--help");
+        for (name, default) in [
+            ("name", "default"),
+            ("listen-client-urls", "http://localhost:2379"),
+            ("listen-peer-urls", "http://localhost:2380"),
+            ("max-txn-ops", "128"),
+            ("auto-compaction-retention", "0"),
+            ("tls-min-version", "TLS1.2"),
+            ("bcrypt-cost", "10"),
+        ] {
+            let line = format!("\n  --{name} '{default}'\n");
+            assert!(page.contains(&line), "{line}");
+        }
+    }
+}

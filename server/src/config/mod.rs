@@ -1,0 +1,188 @@
+//! The configuration of the server.
+//!
+//! `flags` declares etcd's flags, `invocation` parses a command line and its environment with them,
+//! `checks` makes a [`Config`] of the values, and `auth_token` and `auto_compaction` parse the flags
+//! of the same names. A new flag is a declaration in `flags`, a field of [`Config`] or of one of its
+//! parts, and a line in `checks`.
+
+mod auth_token;
+mod auto_compaction;
+mod checks;
+mod flags;
+mod invocation;
+#[cfg(test)]
+mod tests;
+
+use std::{path::PathBuf, time::Duration};
+
+use revstore_engine::AutoCompaction;
+use revstore_grpc::Limits;
+use revstore_host::{
+    config::{EndpointUrl, ListenAddress, ListenUrl, LogOptions, TlsOptions, Values},
+    net::Keepalive,
+};
+
+use crate::identity;
+
+pub use auth_token::{AuthToken, JwtOptions};
+pub use invocation::{Invocation, parse};
+
+/// The configuration of a server.
+///
+/// Made by [`parse`] from flags, environment variables or a configuration file, or in code:
+/// [`Config::default`] is the configuration without any of them, and its fields can be changed. The
+/// declaration of a flag states its default.
+///
+/// `parse` guarantees, and code that changes a configuration must preserve:
+/// - `listen_client_urls`, `listen_peer_urls` and `advertise_peer_urls` are not empty;
+/// - `tls` is present if and only if a client or metrics URL uses TLS;
+/// - `cluster.members` contains a member with the name `name`;
+/// - `5 * heartbeat_interval <= election_timeout <= 50 s`.
+///
+/// ```
+/// use revstore::Config;
+///
+/// let mut config = Config::default();
+/// config.limits.txn_ops_max = 1_000;
+/// assert_eq!(config.name, "default");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Config {
+    /// The name of this member, as `MemberList` reports it.
+    pub name: String,
+    /// A directory to create. Nothing is stored in it, since the data live in memory. Without the
+    /// flag etcd creates `default.etcd` in the working directory, and this server nothing.
+    pub data_dir: Option<PathBuf>,
+    /// The URLs for clients: gRPC, and HTTP unless `listen_client_http_urls` has URLs.
+    pub listen_client_urls: Vec<ListenUrl>,
+    /// The URLs for HTTP. If there are any, `listen_client_urls` serve gRPC only.
+    pub listen_client_http_urls: Vec<ListenUrl>,
+    /// URLs to bind as etcd does, so that a second server with the same ports does not start. There
+    /// are no peers.
+    pub listen_peer_urls: Vec<ListenUrl>,
+    /// More URLs for metrics and health.
+    pub listen_metrics_urls: Vec<ListenUrl>,
+    /// The client URLs that `MemberList` reports.
+    pub advertise_client_urls: Vec<EndpointUrl>,
+    /// The peer URLs that `MemberList` reports.
+    pub advertise_peer_urls: Vec<EndpointUrl>,
+    /// The members from which the cluster id is derived.
+    pub cluster: Cluster,
+    /// The TLS options; `None` if no URL uses TLS.
+    pub tls: Option<TlsOptions>,
+    /// The heartbeat interval. It affects only [`Config::min_lease_ttl`].
+    pub heartbeat_interval: Duration,
+    /// The election timeout. It affects only [`Config::min_lease_ttl`]: there are no elections.
+    pub election_timeout: Duration,
+    /// The limits of requests and of the data.
+    pub limits: Limits,
+    /// The number of streams that a connection may have open at a time; more streams wait. `None`
+    /// for no limit.
+    pub max_concurrent_streams: Option<u32>,
+    /// The intervals of pings.
+    pub keepalive: Keepalive,
+    /// Automatic compaction; `None` for no automatic compaction.
+    pub auto_compaction: Option<AutoCompaction>,
+    /// The interval of progress notifications to watchers without events that requested them; at
+    /// least 100 ms.
+    pub watch_progress_notify_interval: Duration,
+    /// The options of authentication.
+    pub auth: Auth,
+    /// The options of the log. Above level info, the line that reports the server ready is not
+    /// written.
+    pub log: LogOptions,
+    /// Whether profiles are served under `/debug/pprof/`.
+    pub enable_pprof: bool,
+    /// The revision of the empty store; the first write gets the next one. etcd starts at 1.
+    ///
+    /// A server that keeps its data in memory and starts again at 1 leaves watchers that resume
+    /// waiting: their start revision is in the future. If the next server starts at least two above
+    /// the last revision of the previous one, these watchers receive a *compacted* error and list
+    /// again.
+    pub start_revision: i64,
+}
+
+/// The cluster that the flags describe. It determines the cluster id; this server runs alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cluster {
+    /// The members, sorted by name.
+    pub members: Vec<Member>,
+    /// A text that makes the ids of clusters with equal URLs different.
+    pub token: String,
+}
+
+/// A member of a [`Cluster`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Member {
+    /// The name, unique in the cluster.
+    pub name: String,
+    /// The peer URLs, sorted.
+    pub peer_urls: Vec<EndpointUrl>,
+}
+
+/// Options of authentication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Auth {
+    /// The kind of token.
+    pub token: AuthToken,
+    /// The time after which an unused simple token expires.
+    pub token_ttl: Duration,
+    /// The cost of hashing a password, from 4 to 31; each step doubles it.
+    pub bcrypt_cost: u32,
+}
+
+impl Default for Config {
+    /// The configuration without any flags.
+    fn default() -> Self {
+        Self::from_values(&Values::default(), &mut Vec::new()).expect("the defaults are valid")
+    }
+}
+
+impl Config {
+    /// The id of this member.
+    pub fn member_id(&self) -> u64 {
+        let mut members = self.cluster.members.iter();
+        let this = members.find(|member| member.name == self.name);
+        let peer_urls = this.map_or(&self.advertise_peer_urls, |member| &member.peer_urls);
+        identity::member_id(peer_urls, &self.cluster.token)
+    }
+
+    /// The id of the cluster.
+    pub fn cluster_id(&self) -> u64 {
+        let members = self.cluster.members.iter();
+        let id = |member: &Member| identity::member_id(&member.peer_urls, &self.cluster.token);
+        identity::cluster_id(&members.map(id).collect::<Vec<_>>())
+    }
+
+    /// The shortest time to live of a lease, in whole seconds: one and a half election timeouts,
+    /// rounded down to heartbeats and then up to seconds. 2 s by default, at least 1 s.
+    pub fn min_lease_ttl(&self) -> Duration {
+        let heartbeat_ms = self.heartbeat_interval.as_millis().max(1);
+        let ticks = self.election_timeout.as_millis() / heartbeat_ms;
+        let ttl_ms = 3 * ticks / 2 * heartbeat_ms;
+        Duration::from_secs(u64::try_from(ttl_ms.div_ceil(1_000)).unwrap_or(u64::MAX))
+    }
+
+    /// Whether HTTP has URLs of its own.
+    pub fn has_separate_http(&self) -> bool {
+        !self.listen_client_http_urls.is_empty()
+    }
+
+    /// The hosts of the client URLs, which a self-signed certificate must contain.
+    pub fn client_hosts(&self) -> Vec<String> {
+        let urls = self
+            .listen_client_urls
+            .iter()
+            .chain(&self.listen_client_http_urls);
+        let urls = urls.filter(|url| matches!(url.address(), ListenAddress::Tcp(_)));
+        let hosts = urls.filter_map(|url| Some(url.url().host_and_port().ok()?.0.to_owned()));
+        let mut hosts: Vec<String> = hosts.collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        hosts
+    }
+}
