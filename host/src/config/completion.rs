@@ -23,7 +23,8 @@ pub(super) fn run(
         (Some("fish"), None) => fish,
         (Some("zsh"), None) => zsh,
         _ => {
-            let message = format!("{COMMAND} needs one shell: bash, fish or zsh (got {:?})", shell.display());
+            let shell = shell.to_string_lossy();
+            let message = format!("{COMMAND} needs one shell: bash, fish or zsh (got {shell:?})");
             return Err(ConfigError::new(message));
         }
     };
@@ -193,7 +194,7 @@ mod tests {
     fn an_unknown_shell_is_an_error() {
         for (line, shell) in [("", ""), ("tcsh", "tcsh"), ("bash zsh", "bash")] {
             let error = script(line).unwrap_err();
-            let expected = format!("completion needs one shell: bash, fish or zsh (got {:?})", shell.display());
+            let expected = format!("completion needs one shell: bash, fish or zsh (got {shell:?})");
             assert_eq!((error.exit_code(), error.to_string()), (1, expected));
         }
     }
