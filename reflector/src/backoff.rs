@@ -1,47 +1,52 @@
-//! How long to wait after a failure.
+//! The pause after a failed request: client-go's `wait.Backoff` with the numbers of its Reflector.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// WC-507: 0.8 s, doubled up to 30 s, times 1 to 2; from the start again after 2 quiet minutes.
+/// The pause after the first failure.
+const INITIAL: Duration = Duration::from_millis(800);
+/// The pause stops doubling here.
+const MAX: Duration = Duration::from_secs(30);
+/// A failure later than this after the previous one starts again with [`INITIAL`].
+const RESET_AFTER: Duration = Duration::from_secs(120);
+
+/// An exponential backoff with jitter (WC-507).
+///
+/// The pause starts at 0.8 s and doubles up to 30 s. Each pause is multiplied by a random factor
+/// between 1 and 2. After 2 minutes without a failure it starts at 0.8 s again.
 #[derive(Clone, Debug)]
 pub(crate) struct Backoff {
     random: Rng,
     next: Duration,
-    last: Option<Duration>,
+    last_failure: Option<Duration>,
 }
 
-const FIRST: Duration = Duration::from_millis(800);
-const LONGEST: Duration = Duration::from_secs(30);
-const QUIET: Duration = Duration::from_secs(120);
-
 impl Backoff {
-    /// A backoff that has seen no failure.
+    /// Creates a backoff without failures.
     pub(crate) fn new(random: Rng) -> Self {
         Self {
             random,
-            next: FIRST,
-            last: None,
+            next: INITIAL,
+            last_failure: None,
         }
     }
 
-    /// How long to wait after a failure at `now`.
+    /// Returns how long to wait after a failure at `now`.
     pub(crate) fn next(&mut self, now: Duration) -> Duration {
-        if self
-            .last
-            .is_some_and(|last| now.saturating_sub(last) > QUIET)
-        {
-            self.next = FIRST;
+        let is_reset = |last| now.saturating_sub(last) > RESET_AFTER;
+        if self.last_failure.is_some_and(is_reset) {
+            self.next = INITIAL;
         }
-        self.last = Some(now);
-        let wait = self.next.mul_f64(1.0 + self.random.f64());
-        self.next = (self.next * 2).min(LONGEST);
+        self.last_failure = Some(now);
+        let wait = self.jitter(self.next);
+        self.next = (self.next * 2).min(MAX);
         wait
     }
 
-    pub(crate) fn random(&mut self) -> &mut Rng {
-        &mut self.random
+    /// Multiplies a duration by a random factor between 1 and 2.
+    pub(crate) fn jitter(&mut self, duration: Duration) -> Duration {
+        duration.mul_f64(1.0 + self.random.f64())
     }
 }
 
@@ -50,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t_59_backoff_doubles_to_30_seconds_and_starts_again_after_two_quiet_minutes() {
+    fn t_59_backoff_doubles_to_30_seconds_and_resets_after_2_minutes_without_failure() {
         let mut backoff = Backoff::new(Rng::with_seed(3));
         let mut now = Duration::ZERO;
         for base in [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0] {

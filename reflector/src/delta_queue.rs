@@ -1,21 +1,24 @@
-//! What happened to which object, until somebody takes it (WC-511, WC-512).
+//! The delta queue: changes of objects, grouped by key.
+//!
+//! Corresponds to `DeltaFIFO` of client-go; [`FinalState::Unknown`] corresponds to
+//! `DeletedFinalStateUnknown`.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use revstore_watch_cache::Object;
 
-/// What is left of an object that is gone.
+/// The last content of a deleted object.
 #[derive(Clone, Debug)]
 pub enum FinalState {
-    /// Its last content.
+    /// The content at the deletion.
     Known(Object),
-    /// The deletion was missed: this is the last content that was seen, which may not be the last
-    /// that there was (`DeletedFinalStateUnknown`).
+    /// The deletion itself was missed: a list no longer contains the object. This is the last content
+    /// that was received; later changes before the deletion may have been missed too.
     Unknown(Object),
 }
 
 impl FinalState {
-    /// The content.
+    /// Returns the content.
     pub fn object(&self) -> &Object {
         match self {
             Self::Known(object) | Self::Unknown(object) => object,
@@ -27,18 +30,18 @@ impl FinalState {
     }
 }
 
-/// Something that happened to an object.
+/// A change of an object.
 #[derive(Clone, Debug)]
 pub enum Delta {
-    /// It was created.
+    /// The object was created.
     Added(Object),
-    /// It was changed.
+    /// The object was changed.
     Updated(Object),
-    /// It is gone.
+    /// The object was deleted.
     Deleted(FinalState),
-    /// It is part of a new state.
+    /// The object is part of a new state of the collection.
     Replaced(Object),
-    /// It is as it was; told again at intervals (WC-508).
+    /// The object is unchanged and delivered again by a resync.
     Sync(Object),
 }
 
@@ -49,18 +52,21 @@ impl Delta {
             | Self::Updated(object)
             | Self::Replaced(object)
             | Self::Sync(object) => object,
-            Self::Deleted(last) => last.object(),
+            Self::Deleted(state) => state.object(),
         }
     }
 }
 
-/// Deltas by key; keys in the order in which they were queued first.
+/// A queue of deltas by key. Keys come out in the order in which their first delta was queued, each
+/// with all its deltas.
 ///
-/// It holds no more keys than there are objects, known and new, and two deletions in a row take the
-/// place of one; whoever takes from it after each change, as the informer does, keeps it short.
+/// The number of keys is at most the number of objects, known and new. The number of deltas of one key
+/// is not limited, except that two deletions in a row become one; an [`Informer`](crate::Informer)
+/// empties the queue after each event.
 ///
 /// ```
 /// use revstore_reflector::delta_queue::DeltaQueue;
+///
 /// let mut queue = DeltaQueue::new();
 /// queue.replace(Vec::new(), &[]);
 /// assert!(queue.pop().is_none());
@@ -70,18 +76,21 @@ impl Delta {
 pub struct DeltaQueue {
     deltas: HashMap<String, Vec<Delta>>,
     order: VecDeque<String>,
-    /// Keys of the first state that were not taken yet; nothing before the first state.
+    /// The keys of the first state that were not popped yet; `None` before the first state.
     initial: Option<HashSet<String>>,
+    /// Whether a delta or a state was ever queued.
     populated: bool,
 }
 
 impl DeltaQueue {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Queues a delta.
+    ///
+    /// Of two deletions of a key in a row the queue keeps one, preferably one with a known final state.
     pub fn push(&mut self, delta: Delta) {
         self.populated = true;
         let key = delta.object().store_key();
@@ -90,21 +99,25 @@ impl DeltaQueue {
             self.deltas.insert(key, vec![delta]);
             return;
         };
-        if let (Some(Delta::Deleted(before)), Delta::Deleted(after)) = (queued.last_mut(), &delta) {
-            // WC-511: of two deletions in a row the one that knows more.
-            if after.is_known() || !before.is_known() {
-                *before = after.clone();
+        // WC-511.
+        if let (Some(Delta::Deleted(previous)), Delta::Deleted(next)) = (queued.last_mut(), &delta)
+        {
+            if next.is_known() || !previous.is_known() {
+                *previous = next.clone();
             }
             return;
         }
         queued.push(delta);
     }
 
-    /// Queues a new state: what is listed is replaced; what is `known`, or queued, and not listed is
-    /// deleted (WC-512).
+    /// Queues a new state of the collection.
+    ///
+    /// Each object in `listed` is queued as `Replaced`. Each object that is in `known` or in the queue,
+    /// but not in `listed`, is queued as `Deleted` with an unknown final state.
     pub fn replace(&mut self, listed: Vec<Object>, known: &[Object]) {
+        // WC-512.
         let keys: HashSet<String> = listed.iter().map(Object::store_key).collect();
-        let gone_from_queue: Vec<Object> = self
+        let deleted_from_queue: Vec<Object> = self
             .order
             .iter()
             .filter(|key| !keys.contains(*key))
@@ -113,32 +126,33 @@ impl DeltaQueue {
             .map(|last| last.object().clone())
             .collect();
         let queued: HashSet<String> = self.order.iter().cloned().collect();
-        let gone_from_store = known.iter().filter(|object| {
+        let deleted_from_known = known.iter().filter(|object| {
             let key = object.store_key();
             !keys.contains(&key) && !queued.contains(&key)
         });
-        let gone: Vec<Object> = gone_from_queue
+        let deleted: Vec<Object> = deleted_from_queue
             .into_iter()
-            .chain(gone_from_store.cloned())
+            .chain(deleted_from_known.cloned())
             .collect();
         let is_first = !self.populated;
         self.populated = true;
         if is_first {
-            let gone_keys = gone.iter().map(Object::store_key);
-            self.initial = Some(keys.into_iter().chain(gone_keys).collect());
+            let deleted_keys = deleted.iter().map(Object::store_key);
+            self.initial = Some(keys.into_iter().chain(deleted_keys).collect());
         } else if self.initial.is_none() {
             self.initial = Some(HashSet::new());
         }
         for object in listed {
             self.push(Delta::Replaced(object));
         }
-        for object in gone {
+        for object in deleted {
             self.push(Delta::Deleted(FinalState::Unknown(object)));
         }
     }
 
-    /// Queues what is known once more, except where something newer is queued (WC-508).
+    /// Queues each object in `known` as `Sync`, except those whose key has a queued delta.
     pub fn resync(&mut self, known: Vec<Object>) {
+        // WC-508.
         for object in known {
             if !self.deltas.contains_key(&object.store_key()) {
                 self.push(Delta::Sync(object));
@@ -146,7 +160,7 @@ impl DeltaQueue {
         }
     }
 
-    /// Takes everything of the key that was queued first.
+    /// Removes the key that was queued first, and returns it with all its deltas.
     pub fn pop(&mut self) -> Option<(String, Vec<Delta>)> {
         let key = self.order.pop_front()?;
         if let Some(initial) = &mut self.initial {
@@ -156,17 +170,19 @@ impl DeltaQueue {
         Some((key, deltas))
     }
 
-    /// Whether a first state was queued and all of it was taken (WC-514).
+    /// Returns whether a first state was queued with [`DeltaQueue::replace`] and all its keys were
+    /// popped.
     pub fn has_synced(&self) -> bool {
+        // WC-514.
         self.initial.as_ref().is_some_and(HashSet::is_empty)
     }
 
-    /// Keys that something is queued for.
+    /// Returns the number of keys in the queue.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether nothing is queued.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }

@@ -1,4 +1,6 @@
-//! The informer: a reflector, a queue, a store, and handlers.
+//! The informer: a reflector that keeps a store up to date and notifies subscriptions.
+//!
+//! Corresponds to `SharedIndexInformer` of client-go.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,31 +14,31 @@ use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
-use pollster::block_on;
 use revstore_watch_cache::{Object, RequestError, Revision};
 
 use crate::delta_queue::{Delta, DeltaQueue, FinalState};
-use crate::metrics::{Counters, ReflectorMetrics};
+use crate::metrics::{ReflectorCounters, ReflectorMetrics};
 use crate::reflector::{Reflector, ReflectorEvent};
-use crate::store::{IndexFn, Store};
-use crate::subscription::{Notification, Shared as Queue, Subscription};
+use crate::store::{IndexFn, ObjectStore};
+use crate::subscription::{Notification, NotificationQueue, Subscription};
 use crate::timer::Timer;
 
-/// The shortest time between two resyncs (WC-508).
+/// The shortest interval between two resyncs (WC-508).
 const RESYNC_MIN: Duration = Duration::from_secs(1);
 
 /// Changes an object before it is stored (WC-518).
 type TransformFn = Box<dyn FnMut(Object) -> Object + Send>;
 type ErrorFn = Box<dyn FnMut(&RequestError) + Send>;
 
-/// Keeps a [`Store`] equal to a collection, and tells handlers what changes.
+/// Keeps an [`ObjectStore`] equal to a collection, and notifies subscriptions of changes.
 ///
-/// Each event goes into a [`DeltaQueue`], from there into the store, and then to the handlers: who
-/// is told of a change finds it in the store and in its indexes (WC-513).
+/// Each event of the reflector passes through a [`DeltaQueue`] into the store and then to the
+/// subscriptions. A subscriber that receives a notification finds the change, or a later one, in the
+/// store and in its indexes.
 ///
-/// It runs when polled: spawn [`Informer::run`], or give it a thread with [`Informer::spawn`]. It is
-/// over when it is stopped or dropped, also because its task is aborted or one of its functions
-/// panicked; its handlers then hear the rest, and the end.
+/// An informer runs while the future of [`Informer::run`] is polled; [`Informer::spawn`] gives it a
+/// thread. It ends when it is stopped or dropped, which includes an aborted task and a panic in one of
+/// its functions. Its subscriptions then deliver what is queued and end too.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -46,6 +48,7 @@ type ErrorFn = Box<dyn FnMut(&RequestError) + Send>;
 /// use revstore_watch_cache::{
 ///     EngineSource, RawStore, ResourceConfig, Scope, Selector, SystemClock,
 /// };
+///
 /// let engine = Engine::builder().build();
 /// engine.put("/pods/ns/a", r#"{"metadata":{"name":"a"}}"#)?;
 /// let pods = RawStore::new(
@@ -56,61 +59,67 @@ type ErrorFn = Box<dyn FnMut(&RequestError) + Send>;
 /// let source = StorageListWatch::new(Arc::new(pods), Scope::All, Selector::default());
 /// let informer = Informer::builder(Reflector::builder(Arc::new(source)).build()).build();
 /// let handle = informer.handle();
-/// let running = informer.spawn();
+/// let thread = informer.spawn();
 /// block_on(handle.synced());
 /// assert_eq!(handle.store().keys(), ["ns/a"]);
-/// # drop(running);
+/// # drop(thread);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Informer {
     reflector: Reflector,
     queue: DeltaQueue,
-    /// Objects of a state that is not complete yet.
+    /// The objects of an initial state that is not complete yet.
     incoming: Vec<Object>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedInformer>,
     transform: Option<TransformFn>,
     on_error: Option<ErrorFn>,
     resync: Option<Duration>,
     next_resync: Option<Duration>,
+    /// Of the next resync. The reflector has a timer of its own.
     timer: Arc<Timer>,
 }
 
-struct Shared {
-    store: Store,
-    /// Who is told. Held while one change is stored and told, so that a new handler gets either the
-    /// changed object or the change; nothing of a user's runs under it.
-    handlers: Mutex<Handlers>,
+/// The part of an informer that its handles share.
+struct SharedInformer {
+    store: ObjectStore,
+    /// Guards the subscriptions. Held while one change is stored and queued for all of them, so that a
+    /// new subscription receives each change exactly once: with the store's contents or as a
+    /// notification. No user code runs under it, and no task is woken.
+    subscribers: Mutex<Subscribers>,
     synced: AtomicBool,
     stopped: AtomicBool,
-    /// The task that runs the informer.
+    /// Wakes the task that runs the informer.
     runner: AtomicWaker,
-    counters: Arc<Counters>,
+    counters: Arc<ReflectorCounters>,
 }
 
 #[derive(Default)]
-struct Handlers {
-    /// Whether the informer is over: whoever comes now is told so.
+struct Subscribers {
+    /// Whether the informer has ended; a new subscription then ends after the store's contents.
     ended: bool,
-    queues: Vec<Weak<Queue>>,
-    /// Who waits for the first state.
-    waiting: Vec<Arc<AtomicWaker>>,
+    queues: Vec<Weak<NotificationQueue>>,
+    /// The tasks that wait in [`InformerHandle::synced`].
+    sync_waiters: Vec<Arc<AtomicWaker>>,
 }
 
-/// What others hold of a running informer. Clones are handles on the same one.
+/// A handle to an informer: its store, its subscriptions, its end. Clones are handles to the same
+/// informer.
 #[derive(Clone)]
 pub struct InformerHandle {
-    shared: Arc<Shared>,
+    shared: Arc<SharedInformer>,
 }
 
-/// An informer on a thread of its own, which ends when this is dropped.
+/// An informer on a thread of its own, created by [`Informer::spawn`]. Dropping it stops the informer
+/// and waits for the thread to end.
 #[derive(Debug)]
+#[must_use = "dropping it stops the informer"]
 pub struct InformerThread {
     handle: InformerHandle,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Sets an informer up; made by [`Informer::builder`].
-#[must_use = "an informer is made by `build`"]
+/// The configuration of an [`Informer`], created by [`Informer::builder`].
+#[must_use = "`build` creates the informer"]
 pub struct InformerBuilder {
     reflector: Reflector,
     indexes: BTreeMap<String, IndexFn>,
@@ -142,7 +151,7 @@ impl fmt::Debug for InformerBuilder {
 }
 
 impl InformerBuilder {
-    /// Finds objects by what `function` says of them (WC-517).
+    /// Adds an index to the store: `function` returns the values under which an object is found.
     pub fn index(
         mut self,
         name: impl Into<String>,
@@ -152,16 +161,16 @@ impl InformerBuilder {
         self
     }
 
-    /// Changes each object before it is stored (WC-518), most often to keep less of it. Its key stays,
-    /// and so do its revisions.
+    /// Sets a function that changes each object before it is stored, usually to keep less of it. The key
+    /// and the revisions of the object stay.
     ///
     /// ```
     /// use revstore_reflector::informer::InformerBuilder;
     /// use revstore_watch_cache::{JsonKind, Object};
     ///
-    /// /// Nobody here looks at managed fields, which are half of many an object.
-    /// fn slim(informer: InformerBuilder, kind: JsonKind) -> InformerBuilder {
-    ///     informer.transform(move |object: Object| {
+    /// /// Removes the managed fields, which often are half of an object.
+    /// fn without_managed_fields(builder: InformerBuilder, kind: JsonKind) -> InformerBuilder {
+    ///     builder.transform(move |object: Object| {
     ///         let Ok(mut value) = serde_json::from_slice::<serde_json::Value>(object.value()) else {
     ///             return object;
     ///         };
@@ -177,53 +186,58 @@ impl InformerBuilder {
         self
     }
 
-    /// Hears of failures, which the informer goes on after (WC-501).
+    /// Sets a function that is called with each failure of the reflector, which retries by itself.
     pub fn on_error(mut self, handler: impl FnMut(&RequestError) + Send + 'static) -> Self {
         self.on_error = Some(Box::new(handler));
         self
     }
 
-    /// Tells every object again at this interval, from the store and without a request (WC-508).
-    /// Never unless said; less than a second is raised to it.
-    pub fn resync(mut self, period: Duration) -> Self {
-        self.resync = Some(period.max(RESYNC_MIN));
+    /// Sets the interval at which all objects of the store are delivered again as updates, without a
+    /// request to the server. The default is never; an interval below 1 s is raised to 1 s.
+    pub fn resync(mut self, interval: Duration) -> Self {
+        self.resync = Some(interval.max(RESYNC_MIN));
         self
     }
 
-    /// Makes the informer.
+    /// Creates the informer.
     pub fn build(self) -> Informer {
         let timer = Timer::new(self.reflector.clock().clone());
+        let next_resync = self
+            .resync
+            .map(|interval| timer.now().saturating_add(interval));
         Informer {
             queue: DeltaQueue::new(),
             incoming: Vec::new(),
-            shared: Arc::new(Shared {
-                store: Store::new(self.indexes),
-                handlers: Mutex::default(),
+            shared: Arc::new(SharedInformer {
+                store: ObjectStore::new(self.indexes),
+                subscribers: Mutex::default(),
                 synced: AtomicBool::new(false),
                 stopped: AtomicBool::new(false),
                 runner: AtomicWaker::new(),
                 counters: self.reflector.counters().clone(),
             }),
-            next_resync: self.resync.map(|period| timer.now().saturating_add(period)),
-            timer,
             reflector: self.reflector,
             transform: self.transform,
             on_error: self.on_error,
             resync: self.resync,
+            next_resync,
+            timer,
         }
     }
 }
 
-/// What woke an informer.
-enum Woken {
+/// The reason for which a waiting informer continues.
+enum Wakeup {
     Event(ReflectorEvent),
     Resync,
     Stopped,
 }
 
 impl Informer {
-    /// Sets an informer of what `reflector` tells up. Its store is empty, so it begins with a state,
-    /// also if the reflector was told to resume, or has told one to somebody else.
+    /// Configures an informer over `reflector`.
+    ///
+    /// The store of a new informer is empty, so the informer begins with an initial state, even if the
+    /// reflector is configured to resume or has delivered one already.
     pub fn builder(mut reflector: Reflector) -> InformerBuilder {
         reflector.start_over();
         InformerBuilder {
@@ -235,60 +249,60 @@ impl Informer {
         }
     }
 
-    /// A handle to read and subscribe by.
+    /// Returns a handle to read the store, to subscribe, and to stop the informer.
     pub fn handle(&self) -> InformerHandle {
         InformerHandle {
             shared: self.shared.clone(),
         }
     }
 
-    /// Runs until [`InformerHandle::stop`].
+    /// Runs until [`InformerHandle::stop`] is called.
     pub async fn run(mut self) {
         loop {
             match self.next().await {
-                Woken::Event(event) => self.take(event),
-                Woken::Resync => {
+                Wakeup::Event(event) => self.apply(event),
+                Wakeup::Resync => {
                     let now = self.timer.now();
-                    self.next_resync = self.resync.map(|period| now.saturating_add(period));
+                    self.next_resync = self.resync.map(|interval| now.saturating_add(interval));
                     self.queue.resync(self.shared.store.list());
-                    self.work_off(None);
+                    self.apply_deltas(None);
                 }
-                Woken::Stopped => break,
+                Wakeup::Stopped => break,
             }
         }
     }
 
-    /// Runs on a thread of its own.
+    /// Runs on a new thread.
     ///
     /// # Panics
-    /// If the system has no thread left.
+    /// If the operating system cannot create a thread.
     pub fn spawn(self) -> InformerThread {
         let handle = self.handle();
         let thread = std::thread::Builder::new()
             .name("revstore-informer".into())
-            .spawn(move || block_on(self.run()))
-            .expect("a thread for the informer can be started");
+            .spawn(move || pollster::block_on(self.run()))
+            .expect("the operating system creates a thread");
         InformerThread {
             handle,
             thread: Some(thread),
         }
     }
 
-    async fn next(&mut self) -> Woken {
-        let (timer, shared, resync) = (&self.timer, &self.shared, self.next_resync);
+    async fn next(&mut self) -> Wakeup {
+        let (timer, shared, next_resync) = (&self.timer, &self.shared, self.next_resync);
         let mut event = pin!(self.reflector.next());
         poll_fn(|context| {
             shared.runner.register(context.waker());
             // Acquire: pairs with the Release in `stop`.
             if shared.stopped.load(Ordering::Acquire) {
-                return Poll::Ready(Woken::Stopped);
+                return Poll::Ready(Wakeup::Stopped);
             }
-            if let Some(due) = resync
+            if let Some(due) = next_resync
                 && timer.poll_until(due, context).is_ready()
             {
-                return Poll::Ready(Woken::Resync);
+                return Poll::Ready(Wakeup::Resync);
             }
-            event.as_mut().poll(context).map(Woken::Event)
+            event.as_mut().poll(context).map(Wakeup::Event)
         })
         .await
     }
@@ -300,32 +314,32 @@ impl Informer {
         }
     }
 
-    fn take(&mut self, event: ReflectorEvent) {
+    fn apply(&mut self, event: ReflectorEvent) {
         match event {
             ReflectorEvent::Init => self.incoming.clear(),
             ReflectorEvent::InitApply(object) => {
                 let object = self.transformed(object);
                 self.incoming.push(object);
             }
-            ReflectorEvent::InitDone(revision) => self.replace(revision),
+            ReflectorEvent::InitDone(revision) => self.replace_state(revision),
             ReflectorEvent::Apply(object) => {
                 let revision = object.revision();
                 let object = self.transformed(object);
-                let known = self.shared.store.get(&object.store_key()).is_some();
-                self.queue.push(if known {
+                let is_known = self.shared.store.get(&object.store_key()).is_some();
+                self.queue.push(if is_known {
                     Delta::Updated(object)
                 } else {
                     Delta::Added(object)
                 });
-                self.work_off(Some(revision));
+                self.apply_deltas(Some(revision));
             }
             ReflectorEvent::Delete(object) => {
                 let revision = object.revision();
                 let object = self.transformed(object);
                 self.queue.push(Delta::Deleted(FinalState::Known(object)));
-                self.work_off(Some(revision));
+                self.apply_deltas(Some(revision));
             }
-            ReflectorEvent::Bookmark(revision) => self.shared.store.set_revision(revision),
+            ReflectorEvent::Bookmark(revision) => self.shared.store.raise_revision(revision),
             ReflectorEvent::BookmarkOverdue(_) => {}
             ReflectorEvent::Failed(error) => {
                 if let Some(handler) = &mut self.on_error {
@@ -335,54 +349,54 @@ impl Informer {
         }
     }
 
-    /// WC-512, and WC-511's newer form: readers of the store see a new state at once, handlers hear
-    /// of it one by one.
-    fn replace(&mut self, revision: Revision) {
-        let before = self.shared.store.list();
-        let known: BTreeMap<String, Object> = before
+    /// Applies a complete initial state. Readers of the store see it in one step (WC-511 in its newer
+    /// form), subscriptions receive its changes one by one (WC-512).
+    fn replace_state(&mut self, revision: Revision) {
+        let previous = self.shared.store.list();
+        let known: BTreeMap<String, Object> = previous
             .iter()
             .map(|object| (object.store_key(), object.clone()))
             .collect();
         let listed = std::mem::take(&mut self.incoming);
         let indexed = |object: &Object| self.shared.store.indexed(object.clone());
-        let fresh: Vec<_> = listed.iter().map(indexed).collect();
-        self.queue.replace(listed, &before);
-        // Acquire: only this task writes it.
-        let initial = !self.shared.synced.load(Ordering::Acquire);
-        let mut told = Vec::new();
+        let state: Vec<_> = listed.iter().map(indexed).collect();
+        self.queue.replace(listed, &previous);
+        // Relaxed: only this task writes it.
+        let initial = !self.shared.synced.load(Ordering::Relaxed);
+        let mut changes = Vec::new();
         while let Some((key, deltas)) = self.queue.pop() {
             for delta in deltas {
-                let before = known.get(&key).cloned();
-                let notification = notification(delta, before.clone(), initial);
-                told.extend(notification.map(|notification| (notification, before)));
+                let old = known.get(&key).cloned();
+                let notification = notification(delta, old.clone(), initial);
+                changes.extend(notification.map(|notification| (notification, old)));
             }
         }
-        let (queues, waiting) = {
-            let mut handlers = self.shared.handlers.lock();
-            self.shared.store.replace(fresh, revision);
-            let queues = living(&mut handlers.queues);
+        let (queues, sync_waiters) = {
+            let mut subscribers = self.shared.subscribers.lock();
+            self.shared.store.replace(state, revision);
+            let queues = subscribers.open_queues();
             for queue in &queues {
-                for (notification, before) in &told {
-                    queue.push(notification.clone(), before.clone());
+                for (notification, old) in &changes {
+                    queue.push(notification.clone(), old.clone());
                 }
                 queue.end_initial();
             }
-            // Release: pairs with the Acquire in `has_synced`; who sees it sees the store.
-            self.shared
-                .synced
-                .store(self.queue.has_synced(), Ordering::Release);
-            (queues, std::mem::take(&mut handlers.waiting))
+            // Release: pairs with the Acquire in `has_synced`; a reader of `true` sees the store.
+            let has_synced = self.queue.has_synced();
+            self.shared.synced.store(has_synced, Ordering::Release);
+            (queues, std::mem::take(&mut subscribers.sync_waiters))
         };
         for queue in queues {
             queue.wake();
         }
-        for waker in waiting {
-            waker.wake();
+        for waiter in sync_waiters {
+            waiter.wake();
         }
     }
 
-    /// WC-513: the store first, its indexes and its revision with it, then the handlers.
-    fn work_off(&mut self, revision: Option<Revision>) {
+    /// Applies all deltas of the queue: first to the store, its indexes and its revision, then to the
+    /// subscriptions (WC-513).
+    fn apply_deltas(&mut self, revision: Option<Revision>) {
         while let Some((key, deltas)) = self.queue.pop() {
             for delta in deltas {
                 let new = match &delta {
@@ -392,25 +406,25 @@ impl Informer {
                     | Delta::Replaced(object)
                     | Delta::Sync(object) => Some(self.shared.store.indexed(object.clone())),
                 };
-                let told = {
-                    let mut handlers = self.shared.handlers.lock();
+                let queues = {
+                    let mut subscribers = self.shared.subscribers.lock();
                     let old = match new {
                         None => self.shared.store.remove(&key),
                         Some(new) => self.shared.store.insert(new),
                     };
                     if let Some(revision) = revision {
-                        self.shared.store.set_revision(revision);
+                        self.shared.store.raise_revision(revision);
                     }
                     let Some(notification) = notification(delta, old.clone(), false) else {
                         continue;
                     };
-                    let queues = living(&mut handlers.queues);
+                    let queues = subscribers.open_queues();
                     for queue in &queues {
                         queue.push(notification.clone(), old.clone());
                     }
                     queues
                 };
-                for queue in told {
+                for queue in queues {
                     queue.wake();
                 }
             }
@@ -419,29 +433,30 @@ impl Informer {
 }
 
 impl Drop for Informer {
-    /// However it ends, nobody waits for what never comes.
+    /// Ends all subscriptions and all waits for the first state, however the informer ends.
     fn drop(&mut self) {
-        let (queues, waiting) = {
-            let mut handlers = self.shared.handlers.lock();
-            handlers.ended = true;
-            let queues = living(&mut handlers.queues);
-            handlers.queues.clear();
-            (queues, std::mem::take(&mut handlers.waiting))
+        let (queues, sync_waiters) = {
+            let mut subscribers = self.shared.subscribers.lock();
+            subscribers.ended = true;
+            let queues = subscribers.open_queues();
+            subscribers.queues.clear();
+            (queues, std::mem::take(&mut subscribers.sync_waiters))
         };
         for queue in queues {
             queue.close();
         }
-        for waker in waiting {
-            waker.wake();
+        for waiter in sync_waiters {
+            waiter.wake();
         }
     }
 }
 
-/// What handlers are told of a delta, for an object that was `old` before.
+/// Returns the notification of a delta for an object that was `old` before; `None` for the deletion of
+/// an unknown object.
 fn notification(delta: Delta, old: Option<Object>, initial: bool) -> Option<Notification> {
     Some(match (delta, old) {
         (Delta::Deleted(_), None) => return None,
-        (Delta::Deleted(last), Some(_)) => Notification::Deleted(last),
+        (Delta::Deleted(state), Some(_)) => Notification::Deleted(state),
         (
             Delta::Added(new) | Delta::Updated(new) | Delta::Replaced(new) | Delta::Sync(new),
             Some(old),
@@ -456,58 +471,59 @@ fn notification(delta: Delta, old: Option<Object>, initial: bool) -> Option<Noti
     })
 }
 
-fn living(queues: &mut Vec<Weak<Queue>>) -> Vec<Arc<Queue>> {
-    queues.retain(|queue| queue.strong_count() > 0);
-    queues.iter().filter_map(Weak::upgrade).collect()
+impl Subscribers {
+    /// Removes the queues of dropped subscriptions, and returns the others.
+    fn open_queues(&mut self) -> Vec<Arc<NotificationQueue>> {
+        self.queues.retain(|queue| queue.strong_count() > 0);
+        self.queues.iter().filter_map(Weak::upgrade).collect()
+    }
 }
 
 impl InformerHandle {
-    /// The objects.
-    pub fn store(&self) -> &Store {
+    /// Returns the store.
+    pub fn store(&self) -> &ObjectStore {
         &self.shared.store
     }
 
-    /// What the reflector counts.
+    /// Returns a snapshot of the reflector's metrics.
     pub fn metrics(&self) -> ReflectorMetrics {
         self.shared.counters.read()
     }
 
-    /// Whether a first state is complete in the store, and was told to those who were there
-    /// (WC-514).
+    /// Returns whether the first state is complete in the store and queued for all subscriptions.
+    // WC-514.
     pub fn has_synced(&self) -> bool {
-        // Acquire: pairs with the Release in `replace`.
+        // Acquire: pairs with the Release in `replace_state`.
         self.shared.synced.load(Ordering::Acquire)
     }
 
-    /// Waits for that; `false` if the informer ends before.
+    /// Waits until [`has_synced`](Self::has_synced) is true. Returns `false` if the informer ends
+    /// before that.
     pub async fn synced(&self) -> bool {
         let waker = Arc::new(AtomicWaker::new());
         poll_fn(|context| {
             waker.register(context.waker());
-            let mut handlers = self.shared.handlers.lock();
-            if self.has_synced() || handlers.ended {
+            let mut subscribers = self.shared.subscribers.lock();
+            if self.has_synced() || subscribers.ended {
                 return Poll::Ready(self.has_synced());
             }
-            if !handlers
-                .waiting
-                .iter()
-                .any(|known| Arc::ptr_eq(known, &waker))
-            {
-                handlers
-                    .waiting
-                    .retain(|known| Arc::strong_count(known) > 1);
-                handlers.waiting.push(waker.clone());
+            let waiters = &mut subscribers.sync_waiters;
+            if !waiters.iter().any(|waiter| Arc::ptr_eq(waiter, &waker)) {
+                // Removes the waiters whose future was dropped.
+                waiters.retain(|waiter| Arc::strong_count(waiter) > 1);
+                waiters.push(waker.clone());
             }
             Poll::Pending
         })
         .await
     }
 
-    /// A new handler's view. It begins with what is in the store now (WC-516), and ends there if the
-    /// informer is over.
+    /// Creates a subscription. It begins with the present objects of the store; if the informer has
+    /// ended, the subscription ends after them.
+    // WC-516.
     pub fn subscribe(&self) -> Subscription {
-        let queue = Arc::new(Queue::default());
-        let mut handlers = self.shared.handlers.lock();
+        let queue = Arc::new(NotificationQueue::default());
+        let mut subscribers = self.shared.subscribers.lock();
         for object in self.shared.store.list() {
             let initial = true;
             queue.push(Notification::Added { object, initial }, None);
@@ -515,20 +531,20 @@ impl InformerHandle {
         if self.has_synced() {
             queue.end_initial();
         }
-        let ended = handlers.ended;
+        let ended = subscribers.ended;
         if !ended {
-            handlers.queues.push(Arc::downgrade(&queue));
+            subscribers.queues.push(Arc::downgrade(&queue));
         }
-        drop(handlers);
+        drop(subscribers);
         if ended {
             queue.close();
         }
-        Subscription { shared: queue }
+        Subscription { queue }
     }
 
-    /// Ends the informer. Its store stays as it is.
+    /// Ends the informer. The store keeps its contents.
     pub fn stop(&self) {
-        // Release: pairs with the Acquire in `next`.
+        // Release: pairs with the Acquire in `Informer::next`.
         self.shared.stopped.store(true, Ordering::Release);
         self.shared.runner.wake();
     }
@@ -538,7 +554,7 @@ impl Drop for InformerThread {
     fn drop(&mut self) {
         self.handle.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic was reported by its thread.
+            // The thread has reported its panic, if any.
             let _ = thread.join();
         }
     }

@@ -1,8 +1,32 @@
-//! The client side of list and watch: reflector, store and informer over any source of lists and watches.
+#![doc = include_str!("../README.md")]
+//!
+//! # Names of client-go and kube-rs
+//!
+//! | client-go | kube-rs | here |
+//! |---|---|---|
+//! | `ListerWatcher` | | [`ListWatch`] |
+//! | `ListWatch` | `Api` with `watcher::Config` | [`StorageListWatch`] |
+//! | `Reflector` | `watcher` | [`Reflector`] |
+//! | | `watcher::Event` | [`ReflectorEvent`] |
+//! | `DeltaFIFO`, `Delta` | | [`delta_queue::DeltaQueue`], [`delta_queue::Delta`] |
+//! | `DeletedFinalStateUnknown` | | [`FinalState::Unknown`] |
+//! | `Indexer`, `Store`, `ThreadSafeStore` | `reflector::Store` | [`ObjectStore`] |
+//! | `SharedIndexInformer` | `reflector` | [`Informer`], [`InformerHandle`] |
+//! | `ResourceEventHandler` | | [`EventHandler`] |
+//! | `processorListener` | `ReflectHandle` | [`Subscription`] |
+//! | `WaitForCacheSync`, `HasSynced` | `Store::wait_until_ready` | [`InformerHandle::synced`], [`InformerHandle::has_synced`] |
+//! | `LastSyncResourceVersion` | | [`Reflector::last_revision`], [`ObjectStore::revision`] |
+//!
+//! # Source files
+//!
+//! An event passes through these files in this order: `list_watch.rs` (the source),
+//! `list_and_watch.rs` (the state machine; `backoff.rs` and `timer.rs` pause it), `reflector.rs` (its
+//! public face), `informer.rs`, `delta_queue.rs`, `store.rs`, `subscription.rs`. `metrics.rs` counts.
 
 mod backoff;
 pub mod delta_queue;
 pub mod informer;
+mod list_and_watch;
 mod list_watch;
 pub mod metrics;
 pub mod reflector;
@@ -14,6 +38,5 @@ pub use delta_queue::FinalState;
 pub use informer::{Informer, InformerHandle};
 pub use list_watch::{ListWatch, StorageListWatch};
 pub use reflector::{Reflector, ReflectorEvent, ReflectorMode};
-pub use revstore_watch_cache::Object;
-pub use store::Store;
+pub use store::ObjectStore;
 pub use subscription::{EventHandler, Notification, Subscription};

@@ -1,24 +1,35 @@
-//! What a reflector asks: a cache, a raw store, or anything else that lists and watches.
+//! The source of a reflector: the trait [`ListWatch`], and its implementation over a [`Storage`].
+//!
+//! client-go calls this trait `ListerWatcher` and its implementation `ListWatch`.
 
 use std::fmt;
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
-
 use revstore_watch_cache::{
     EventStream, List, ListOptions, RequestError, Scope, Selector, Storage, WatchOptions,
 };
 
-/// Something that can be listed and watched: one collection, or a selection of it.
+/// A collection of objects that can be listed and watched.
+///
+/// An implementation answers as kube-apiserver does: a watch from the resource version of a list
+/// delivers all changes after that list, in order. A request or a watch that fails with
+/// [`RequestError::Expired`] makes the reflector list again.
 pub trait ListWatch: fmt::Debug + Send + Sync + 'static {
-    /// Lists it.
+    /// Returns one page of the collection, or all of it if `options` has no limit.
+    ///
+    /// # Errors
+    /// Any error that the API server answers with. The reflector reports it and tries again.
     fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<List, RequestError>>;
 
-    /// Watches it.
+    /// Starts a watch of the collection.
+    ///
+    /// # Errors
+    /// As for [`ListWatch::list`]. An error after the start is the last event of the stream.
     fn watch(&self, options: WatchOptions) -> BoxFuture<'_, Result<EventStream, RequestError>>;
 }
 
-/// A part of a store: a scope, and a selector within it.
+/// The objects of a [`Storage`] (a watch cache or a raw store) within a scope that match a selector.
 #[derive(Clone, Debug)]
 pub struct StorageListWatch {
     storage: Arc<dyn Storage>,
@@ -27,7 +38,7 @@ pub struct StorageListWatch {
 }
 
 impl StorageListWatch {
-    /// The objects of `scope` that pass `selector`.
+    /// Creates a source of the objects of `storage` in `scope` that match `selector`.
     pub fn new(storage: Arc<dyn Storage>, scope: Scope, selector: Selector) -> Self {
         Self {
             storage,

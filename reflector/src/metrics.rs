@@ -1,11 +1,11 @@
-//! Metrics of a reflector (WC-703).
+//! Metrics of a reflector, under the names of client-go's metrics.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus::core::Metric as _;
-use prometheus::{Histogram, HistogramOpts};
-use revstore_watch_cache::Revision;
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge};
+
+// WC-703 lists the metrics.
 
 /// Upper bounds of the duration buckets, in seconds: 5 ms to 10 minutes.
 const DURATION_BOUNDS: [f64; 12] = [
@@ -20,7 +20,7 @@ const ITEM_BOUNDS: [f64; 10] = [
 ///
 /// The documentation of a field names the metric of client-go that it corresponds to. The length of a
 /// subscription's queue is [`Subscription::len`](crate::Subscription::len), the size of the store is
-/// [`Store::len`](crate::Store::len).
+/// [`ObjectStore::len`](crate::ObjectStore::len).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ReflectorMetrics {
@@ -74,55 +74,38 @@ impl HistogramSnapshot {
 
 /// The metrics that a reflector updates.
 ///
-/// All loads and stores are Relaxed: no other data depends on these numbers.
+/// prometheus updates them with Relaxed atomics, which is enough: no other data depends on them.
 #[derive(Debug)]
-pub(crate) struct Counters {
-    pub(crate) lists: Count,
+pub(crate) struct ReflectorCounters {
+    pub(crate) lists: IntCounter,
     pub(crate) list_seconds: Histogram,
     pub(crate) items_per_list: Histogram,
-    pub(crate) watches: Count,
-    pub(crate) short_watches: Count,
+    pub(crate) watches: IntCounter,
+    pub(crate) short_watches: IntCounter,
     pub(crate) watch_seconds: Histogram,
-    pub(crate) failures: Count,
-    pub(crate) bookmarks_overdue: Count,
-    last_revision: AtomicI64,
+    pub(crate) last_revision: IntGauge,
+    pub(crate) failures: IntCounter,
+    pub(crate) bookmarks_overdue: IntCounter,
 }
 
-/// A number of occurrences.
-#[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
-
-impl Count {
-    pub(crate) fn increment(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Counters {
+impl ReflectorCounters {
+    /// Creates the metrics, all zero.
     pub(crate) fn new() -> Self {
         Self {
-            lists: Count::default(),
+            lists: counter("reflector_lists_total"),
             list_seconds: histogram("reflector_list_duration_seconds", &DURATION_BOUNDS),
             items_per_list: histogram("reflector_items_per_list", &ITEM_BOUNDS),
-            watches: Count::default(),
-            short_watches: Count::default(),
+            watches: counter("reflector_watches_total"),
+            short_watches: counter("reflector_short_watches_total"),
             watch_seconds: histogram("reflector_watch_duration_seconds", &DURATION_BOUNDS),
-            failures: Count::default(),
-            bookmarks_overdue: Count::default(),
-            last_revision: AtomicI64::new(0),
+            last_revision: gauge("reflector_last_resource_version"),
+            failures: counter("reflector_failures_total"),
+            bookmarks_overdue: counter("reflector_bookmarks_overdue_total"),
         }
     }
 
-    pub(crate) fn set_last_revision(&self, revision: Revision) {
-        self.last_revision.store(revision.0, Ordering::Relaxed);
-    }
-
+    /// Reads all metrics.
     pub(crate) fn read(&self) -> ReflectorMetrics {
-        let last_revision = self.last_revision.load(Ordering::Relaxed);
         ReflectorMetrics {
             lists: self.lists.get(),
             list_seconds: HistogramSnapshot::of(&self.list_seconds),
@@ -130,11 +113,21 @@ impl Counters {
             watches: self.watches.get(),
             short_watches: self.short_watches.get(),
             watch_seconds: HistogramSnapshot::of(&self.watch_seconds),
-            last_revision: u64::try_from(last_revision).unwrap_or_default(),
+            last_revision: u64::try_from(self.last_revision.get()).unwrap_or_default(),
             failures: self.failures.get(),
             bookmarks_overdue: self.bookmarks_overdue.get(),
         }
     }
+}
+
+// The metrics are in no registry, so the name serves as the help text too.
+
+fn counter(name: &str) -> IntCounter {
+    IntCounter::new(name, name).expect("a valid name")
+}
+
+fn gauge(name: &str) -> IntGauge {
+    IntGauge::new(name, name).expect("a valid name")
 }
 
 fn histogram(name: &str, bounds: &[f64]) -> Histogram {
@@ -142,7 +135,7 @@ fn histogram(name: &str, bounds: &[f64]) -> Histogram {
     Histogram::with_opts(options).expect("a valid name and ascending bounds")
 }
 
-/// Records the time between `begun` and `now`.
-pub(crate) fn observe_since(histogram: &Histogram, begun: Duration, now: Duration) {
-    histogram.observe(now.saturating_sub(begun).as_secs_f64());
+/// Records the time between `started` and `now`.
+pub(crate) fn observe_since(histogram: &Histogram, started: Duration, now: Duration) {
+    histogram.observe(now.saturating_sub(started).as_secs_f64());
 }

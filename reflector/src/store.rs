@@ -1,4 +1,6 @@
-//! The objects that an informer knows.
+//! The object store: the objects that an informer knows, with named indexes.
+//!
+//! Corresponds to `Indexer` of client-go (its `Store` and `ThreadSafeStore`), read-only for users.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,79 +9,84 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use revstore_watch_cache::{Object, Revision};
 
-/// Says under which values an object is found.
+/// A function that returns the values of an object in an index.
 pub type IndexFn = Arc<dyn Fn(&Object) -> Vec<String> + Send + Sync>;
 
-/// The objects that an informer knows, by `namespace/name`, and by the values of its indexes
-/// (WC-510, WC-517). Clones are handles on the same store.
+/// The objects that an informer knows, by key and by the values of its indexes. Clones are handles to
+/// the same store.
 ///
-/// A reader sees each change, and each replacement of everything, as a whole. It holds a lock
-/// while it copies handles out, and never runs an index function under it.
+/// The key of an object is `namespace/name`, or `name` if it has no namespace.
+///
+/// Only the informer changes the store. Readers see each change, and each replacement of the whole
+/// state, either completely or not at all. A reader holds a read lock while it copies handles of
+/// objects; index functions run outside the lock.
 ///
 /// ```
-/// use revstore_reflector::{Object, Store, informer::InformerBuilder};
+/// use revstore_reflector::{ObjectStore, informer::InformerBuilder};
+/// use revstore_watch_cache::Object;
 ///
-/// fn by_app(informer: InformerBuilder) -> InformerBuilder {
-///     informer.index("app", |object: &Object| {
+/// fn with_app_index(builder: InformerBuilder) -> InformerBuilder {
+///     builder.index("app", |object: &Object| {
 ///         object.label("app").map(str::to_owned).into_iter().collect()
 ///     })
 /// }
 ///
-/// fn web_servers(store: &Store) -> Vec<String> {
+/// fn web_servers(store: &ObjectStore) -> Vec<String> {
 ///     store.index_keys("app", "web")
 /// }
 /// ```
 #[derive(Clone)]
-pub struct Store {
-    inner: Arc<Shared>,
+pub struct ObjectStore {
+    shared: Arc<SharedObjects>,
 }
 
-struct Shared {
+struct SharedObjects {
     functions: BTreeMap<String, IndexFn>,
-    /// Guards the contents. Held to copy handles, or to make one change.
-    contents: RwLock<Contents>,
+    /// Guards the objects and their indexes. Held to copy handles or to make one change; no user code
+    /// runs under it. Readers may be many, so it is an `RwLock`.
+    objects: RwLock<IndexedObjects>,
 }
 
 #[derive(Default)]
-struct Contents {
-    objects: BTreeMap<String, Indexed>,
-    /// Index, value, keys.
+struct IndexedObjects {
+    by_key: BTreeMap<String, IndexedObject>,
+    /// Name of an index, value, keys.
     indexes: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
     revision: Option<Revision>,
 }
 
-/// An object with the values that the index functions gave for it.
-pub(crate) struct Indexed {
+/// An object with its values in each index.
+pub(crate) struct IndexedObject {
     object: Object,
-    /// Index and values.
+    /// Name of an index, values.
     values: Vec<(String, Vec<String>)>,
 }
 
-impl fmt::Debug for Store {
+impl fmt::Debug for ObjectStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store")
+        f.debug_struct("ObjectStore")
             .field("len", &self.len())
             .finish_non_exhaustive()
     }
 }
 
-impl Contents {
-    fn insert(&mut self, new: Indexed) -> Option<Object> {
+impl IndexedObjects {
+    fn insert(&mut self, new: IndexedObject) -> Option<Object> {
         let key = new.object.store_key();
-        let old = self.remove(&key);
+        let previous = self.remove(&key);
         for (index, values) in &new.values {
             let index = self.indexes.entry(index.clone()).or_default();
             for value in values {
                 index.entry(value.clone()).or_default().insert(key.clone());
             }
         }
-        self.objects.insert(key, new);
-        old
+        self.by_key.insert(key, new);
+        previous
     }
 
     fn remove(&mut self, key: &str) -> Option<Object> {
-        let old = self.objects.remove(key)?;
-        for (index, values) in &old.values {
+        let previous = self.by_key.remove(key)?;
+        for (index, values) in &previous.values {
             let Some(index) = self.indexes.get_mut(index) else {
                 continue;
             };
@@ -92,129 +99,130 @@ impl Contents {
                 }
             }
         }
-        Some(old.object)
+        Some(previous.object)
+    }
+
+    fn index_keys(&self, index: &str, value: &str) -> impl Iterator<Item = &String> {
+        let values = self.indexes.get(index);
+        values
+            .and_then(|values| values.get(value))
+            .into_iter()
+            .flatten()
     }
 }
 
-impl Store {
+impl ObjectStore {
     pub(crate) fn new(functions: BTreeMap<String, IndexFn>) -> Self {
         Self {
-            inner: Arc::new(Shared {
+            shared: Arc::new(SharedObjects {
                 functions,
-                contents: RwLock::default(),
+                objects: RwLock::default(),
             }),
         }
     }
 
-    /// Asks the index functions about an object: before any lock is taken (I8).
-    pub(crate) fn indexed(&self, object: Object) -> Indexed {
-        let functions = self.inner.functions.iter();
+    /// Returns the object with a key: `namespace/name`, or `name`.
+    pub fn get(&self, key: &str) -> Option<Object> {
+        let objects = self.shared.objects.read();
+        objects.by_key.get(key).map(|found| found.object.clone())
+    }
+
+    /// Returns all objects, ascending by key.
+    pub fn list(&self) -> Vec<Object> {
+        let objects = self.shared.objects.read();
+        let found = objects.by_key.values();
+        found.map(|found| found.object.clone()).collect()
+    }
+
+    /// Returns all keys, ascending.
+    pub fn keys(&self) -> Vec<String> {
+        self.shared.objects.read().by_key.keys().cloned().collect()
+    }
+
+    /// Returns the number of objects.
+    pub fn len(&self) -> usize {
+        self.shared.objects.read().by_key.len()
+    }
+
+    /// Returns whether the store has no objects.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the revision of the newest change or bookmark that the store has received; `None` before
+    /// the first complete state.
+    ///
+    /// The store has all changes of earlier revisions. The changes of one revision to several objects
+    /// are applied one by one, so some of this revision may be missing yet.
+    // WC-519.
+    pub fn revision(&self) -> Option<Revision> {
+        self.shared.objects.read().revision
+    }
+
+    /// Returns the objects with a value in an index, ascending by key.
+    // WC-517, with the next two.
+    pub fn by_index(&self, index: &str, value: &str) -> Vec<Object> {
+        let objects = self.shared.objects.read();
+        let keys = objects.index_keys(index, value);
+        keys.filter_map(|key| objects.by_key.get(key))
+            .map(|found| found.object.clone())
+            .collect()
+    }
+
+    /// Returns the keys of the objects with a value in an index, ascending.
+    pub fn index_keys(&self, index: &str, value: &str) -> Vec<String> {
+        let objects = self.shared.objects.read();
+        objects.index_keys(index, value).cloned().collect()
+    }
+
+    /// Returns the values that at least one object has in an index, ascending.
+    pub fn list_index_values(&self, index: &str) -> Vec<String> {
+        let objects = self.shared.objects.read();
+        let values = objects.indexes.get(index);
+        values
+            .into_iter()
+            .flatten()
+            .map(|(v, _)| v.clone())
+            .collect()
+    }
+
+    /// Runs the index functions for an object. Called before a lock is taken, because the functions are
+    /// the user's (I8).
+    pub(crate) fn indexed(&self, object: Object) -> IndexedObject {
+        let functions = self.shared.functions.iter();
         let values = functions.map(|(name, function)| (name.clone(), function(&object)));
-        Indexed {
+        IndexedObject {
             values: values.collect(),
             object,
         }
     }
 
-    /// The object of a key: `namespace/name`, or `name`.
-    pub fn get(&self, key: &str) -> Option<Object> {
-        self.inner
-            .contents
-            .read()
-            .objects
-            .get(key)
-            .map(|held| held.object.clone())
-    }
-
-    /// All objects, by key.
-    pub fn list(&self) -> Vec<Object> {
-        let contents = self.inner.contents.read();
-        contents
-            .objects
-            .values()
-            .map(|held| held.object.clone())
-            .collect()
-    }
-
-    /// All keys.
-    pub fn keys(&self) -> Vec<String> {
-        self.inner.contents.read().objects.keys().cloned().collect()
-    }
-
-    /// How many objects there are.
-    pub fn len(&self) -> usize {
-        self.inner.contents.read().objects.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The revision of the newest change in the store, or the newest one that nothing changed up to
-    /// (WC-519). The store has everything before it; a revision that changed several objects comes into
-    /// the store object by object.
-    pub fn revision(&self) -> Option<Revision> {
-        self.inner.contents.read().revision
-    }
-
-    /// The objects with a value in an index.
-    pub fn by_index(&self, index: &str, value: &str) -> Vec<Object> {
-        let contents = self.inner.contents.read();
-        let keys = contents
-            .indexes
-            .get(index)
-            .and_then(|values| values.get(value));
-        let keys = keys.into_iter().flatten();
-        keys.filter_map(|key| contents.objects.get(key).map(|held| held.object.clone()))
-            .collect()
-    }
-
-    /// The keys of the objects with a value in an index.
-    pub fn index_keys(&self, index: &str, value: &str) -> Vec<String> {
-        let contents = self.inner.contents.read();
-        let keys = contents
-            .indexes
-            .get(index)
-            .and_then(|values| values.get(value));
-        keys.into_iter().flatten().cloned().collect()
-    }
-
-    /// The values that some object has in an index.
-    pub fn list_index_values(&self, index: &str) -> Vec<String> {
-        let contents = self.inner.contents.read();
-        let values = contents
-            .indexes
-            .get(index)
-            .into_iter()
-            .flat_map(BTreeMap::keys);
-        values.cloned().collect()
-    }
-
-    /// Puts an object in; returns the one it replaced. There is one writer.
-    pub(crate) fn insert(&self, new: Indexed) -> Option<Object> {
-        self.inner.contents.write().insert(new)
+    /// Inserts an object, and returns the one that it replaces. Only the informer writes.
+    pub(crate) fn insert(&self, new: IndexedObject) -> Option<Object> {
+        self.shared.objects.write().insert(new)
     }
 
     pub(crate) fn remove(&self, key: &str) -> Option<Object> {
-        self.inner.contents.write().remove(key)
+        self.shared.objects.write().remove(key)
     }
 
-    /// WC-510: everything anew, in one step for readers.
-    pub(crate) fn replace(&self, objects: Vec<Indexed>, revision: Revision) {
-        let mut fresh = Contents {
+    /// Replaces all objects in one step for readers (WC-510).
+    pub(crate) fn replace(&self, objects: Vec<IndexedObject>, revision: Revision) {
+        let mut new = IndexedObjects {
             revision: Some(revision),
-            ..Contents::default()
+            ..IndexedObjects::default()
         };
         for object in objects {
-            fresh.insert(object);
+            new.insert(object);
         }
-        let old = std::mem::replace(&mut *self.inner.contents.write(), fresh);
-        drop(old);
+        let previous = std::mem::replace(&mut *self.shared.objects.write(), new);
+        // Freed after the lock is released.
+        drop(previous);
     }
 
-    pub(crate) fn set_revision(&self, revision: Revision) {
-        let mut contents = self.inner.contents.write();
-        contents.revision = contents.revision.max(Some(revision));
+    /// Raises the revision; a lower one changes nothing.
+    pub(crate) fn raise_revision(&self, revision: Revision) {
+        let mut objects = self.shared.objects.write();
+        objects.revision = objects.revision.max(Some(revision));
     }
 }

@@ -1,4 +1,7 @@
-//! One handler's queue of what happened (WC-513 to WC-516).
+//! Subscriptions of an informer: what changed, queued and merged for one handler.
+//!
+//! [`EventHandler`] corresponds to `ResourceEventHandler` of client-go, and the queue of a
+//! [`Subscription`] to its `processorListener`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
@@ -9,29 +12,28 @@ use futures_core::Stream;
 use futures_util::StreamExt as _;
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
-
 use revstore_watch_cache::Object;
 
 use crate::delta_queue::FinalState;
 
-/// What a handler is told.
+/// A change that an informer delivers to a subscription.
 #[derive(Clone, Debug)]
 pub enum Notification {
-    /// There is an object.
+    /// The object is new to the subscription.
     Added {
-        /// It.
+        /// The object.
         object: Object,
-        /// Whether it was there when the handler came, or the informer began.
+        /// Whether the object existed before the subscription or the informer began.
         initial: bool,
     },
-    /// An object changed, or is told again.
+    /// The object was changed, or is delivered again by a resync.
     Updated {
-        /// As the handler knew it.
+        /// The object as the subscription knows it.
         old: Object,
-        /// As it is.
+        /// The object as it is.
         new: Object,
     },
-    /// An object is gone.
+    /// The object was deleted, or no longer matches the selector.
     Deleted(FinalState),
 }
 
@@ -40,127 +42,134 @@ impl Notification {
         match self {
             Self::Added { object, .. } => object.store_key(),
             Self::Updated { new, .. } => new.store_key(),
-            Self::Deleted(last) => last.object().store_key(),
+            Self::Deleted(state) => state.object().store_key(),
         }
     }
 
-    /// What `self` and then `later` come to, for a handler that heard neither and knows the object as
-    /// `known`; nothing at all if it came and went.
-    fn and_then(self, later: Self, known: Option<&Object>) -> Option<Self> {
-        Some(match (self, later) {
+    fn is_initial(&self) -> bool {
+        matches!(self, Self::Added { initial: true, .. })
+    }
+
+    /// Merges two successive notifications for a subscription that took neither of them and knows the
+    /// object as `known`. Returns `None` if the object was created and deleted in between.
+    fn merge(self, next: Self, known: Option<&Object>) -> Option<Self> {
+        Some(match (self, next) {
             (Self::Added { initial, .. }, Self::Updated { new, .. }) => Self::Added {
                 object: new,
                 initial,
             },
             (Self::Updated { old, .. }, Self::Updated { new, .. }) => Self::Updated { old, new },
             (Self::Added { .. }, Self::Deleted(_)) => return None,
-            // WC-515: deleted and created again may look like a change; the uid tells.
-            (Self::Deleted(last), Self::Added { object, .. }) => Self::Updated {
-                old: known.unwrap_or(last.object()).clone(),
+            // WC-515: a deletion and a creation may appear as one update, in which the uid differs.
+            (Self::Deleted(state), Self::Added { object, .. }) => Self::Updated {
+                old: known.unwrap_or(state.object()).clone(),
                 new: object,
             },
-            (_, later) => later,
+            (_, next) => next,
         })
     }
 }
 
-/// Takes what an informer tells. All methods do nothing unless written.
+/// A receiver of the notifications of a [`Subscription`]. The default methods do nothing.
 ///
 /// ```
 /// use std::sync::mpsc::{Sender, channel};
-/// use revstore_reflector::{EventHandler, FinalState, InformerHandle, Object};
+/// use revstore_reflector::{EventHandler, FinalState, InformerHandle};
+/// use revstore_watch_cache::Object;
 ///
-/// /// Hands keys on to whoever reconciles.
-/// struct Keys(Sender<String>);
+/// /// Sends the keys of changed objects to a reconcile loop.
+/// struct ChangedKeys(Sender<String>);
 ///
-/// impl EventHandler for Keys {
+/// impl EventHandler for ChangedKeys {
 ///     fn on_add(&mut self, object: &Object, _initial: bool) {
 ///         let _ = self.0.send(object.store_key());
 ///     }
 ///     fn on_update(&mut self, _old: &Object, new: &Object) {
 ///         let _ = self.0.send(new.store_key());
 ///     }
-///     fn on_delete(&mut self, last: &FinalState) {
-///         let _ = self.0.send(last.object().store_key());
+///     fn on_delete(&mut self, state: &FinalState) {
+///         let _ = self.0.send(state.object().store_key());
 ///     }
 /// }
 ///
 /// fn reconcile(informer: &InformerHandle) {
 ///     let (sender, keys) = channel();
 ///     let subscription = informer.subscribe();
-///     std::thread::spawn(move || pollster::block_on(subscription.run(Keys(sender))));
-///     // Ends with the informer.
+///     std::thread::spawn(move || pollster::block_on(subscription.run(ChangedKeys(sender))));
+///     // The loop ends when the informer ends.
 ///     for key in keys {
 ///         let _ = informer.store().get(&key);
 ///     }
 /// }
 /// ```
 pub trait EventHandler: Send {
-    /// There is an object; `initial` if it was there at first.
+    /// Called for a new object; `initial` as in [`Notification::Added`].
     fn on_add(&mut self, object: &Object, initial: bool) {
         let _ = (object, initial);
     }
-    /// An object changed.
+    /// Called for a changed object.
     fn on_update(&mut self, old: &Object, new: &Object) {
         let _ = (old, new);
     }
-    /// An object is gone.
-    fn on_delete(&mut self, last: &FinalState) {
-        let _ = last;
+    /// Called for a deleted object.
+    fn on_delete(&mut self, state: &FinalState) {
+        let _ = state;
     }
 }
 
+/// The queue between the informer and one subscription.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
-    /// Held to add or to take one notification.
-    queue: Mutex<Queue>,
+pub(crate) struct NotificationQueue {
+    /// Guards the pending notifications. Held to add or to remove one; no task is woken under it.
+    pending: Mutex<PendingNotifications>,
     waker: AtomicWaker,
 }
 
-/// Notifications in the order in which their keys came; one for each key.
+/// Pending notifications, at most one per key, in the order in which their keys were queued.
 #[derive(Debug, Default)]
-struct Queue {
-    next: u64,
-    order: BTreeMap<u64, Held>,
-    places: HashMap<String, u64>,
-    /// Initial objects that the handler was not told yet; nothing before all of them are queued.
-    initial_left: Option<usize>,
+struct PendingNotifications {
+    next_number: u64,
+    by_number: BTreeMap<u64, PendingNotification>,
+    numbers: HashMap<String, u64>,
+    /// Number of initial objects that were not taken yet; `None` before all of them are queued.
+    initial_remaining: Option<usize>,
+    /// Number of initial objects in the queue.
     initial_queued: usize,
     closed: bool,
 }
 
-/// A notification that waits, and the object as the handler knows it.
 #[derive(Debug)]
-struct Held {
+struct PendingNotification {
     notification: Notification,
+    /// The object as the subscription knows it.
     known: Option<Object>,
 }
 
-impl Queue {
-    fn push(&mut self, notification: Notification, before: Option<Object>) {
+impl PendingNotifications {
+    /// Queues a notification about an object that was `previous` before, or merges it into the pending
+    /// one of the same key.
+    fn push(&mut self, notification: Notification, previous: Option<Object>) {
         let key = notification.key();
-        let earlier = self
-            .places
-            .get(&key)
-            .and_then(|place| self.order.remove(place));
-        let merged = match earlier {
+        let pending = self.numbers.get(&key);
+        let pending = pending.and_then(|number| self.by_number.remove(number));
+        let merged = match pending {
             None => {
-                self.initial_queued += usize::from(is_initial(&notification));
-                Some(Held {
+                self.initial_queued += usize::from(notification.is_initial());
+                Some(PendingNotification {
                     notification,
-                    known: before,
+                    known: previous,
                 })
             }
-            Some(Held {
-                notification: earlier,
+            Some(PendingNotification {
+                notification: pending,
                 known,
             }) => {
-                let was_initial = is_initial(&earlier);
-                let merged = earlier.and_then(notification, known.as_ref());
-                if was_initial && !merged.as_ref().is_some_and(is_initial) {
-                    self.told_initial();
+                let was_initial = pending.is_initial();
+                let merged = pending.merge(notification, known.as_ref());
+                if was_initial && !merged.as_ref().is_some_and(Notification::is_initial) {
+                    self.initial_left_queue();
                 }
-                merged.map(|notification| Held {
+                merged.map(|notification| PendingNotification {
                     notification,
                     known,
                 })
@@ -168,106 +177,113 @@ impl Queue {
         };
         match merged {
             Some(merged) => {
-                // It keeps its place if it has one: per object the order is what counts.
-                let place = *self.places.entry(key).or_insert(self.next);
-                self.next += u64::from(place == self.next);
-                self.order.insert(place, merged);
+                // A key keeps its position: only the order per object is promised.
+                let number = *self.numbers.entry(key).or_insert(self.next_number);
+                self.next_number += u64::from(number == self.next_number);
+                self.by_number.insert(number, merged);
             }
             None => {
-                self.places.remove(&key);
+                self.numbers.remove(&key);
             }
         }
     }
 
     fn pop(&mut self) -> Option<Notification> {
-        let (_, Held { notification, .. }) = self.order.pop_first()?;
-        self.places.remove(&notification.key());
-        if is_initial(&notification) {
-            self.told_initial();
+        let (_, PendingNotification { notification, .. }) = self.by_number.pop_first()?;
+        self.numbers.remove(&notification.key());
+        if notification.is_initial() {
+            self.initial_left_queue();
         }
         Some(notification)
     }
 
-    fn told_initial(&mut self) {
+    fn initial_left_queue(&mut self) {
         self.initial_queued = self.initial_queued.saturating_sub(1);
-        if let Some(left) = &mut self.initial_left {
-            *left = left.saturating_sub(1);
+        if let Some(remaining) = &mut self.initial_remaining {
+            *remaining = remaining.saturating_sub(1);
         }
     }
 }
 
-fn is_initial(notification: &Notification) -> bool {
-    matches!(notification, Notification::Added { initial: true, .. })
-}
-
-impl Shared {
-    /// Queues a notification about an object that was `before` until then. Who reads is woken by
-    /// [`Shared::wake`], once no lock is held (I8).
-    pub(crate) fn push(&self, notification: Notification, before: Option<Object>) {
-        self.queue.lock().push(notification, before);
+impl NotificationQueue {
+    /// Queues a notification about an object that was `previous` before. The caller then calls
+    /// [`NotificationQueue::wake`], when it holds no lock (I8).
+    pub(crate) fn push(&self, notification: Notification, previous: Option<Object>) {
+        self.pending.lock().push(notification, previous);
     }
 
+    /// Wakes the task that reads the subscription.
     pub(crate) fn wake(&self) {
         self.waker.wake();
     }
 
-    /// All initial objects are queued.
+    /// Records that all initial objects are queued.
     pub(crate) fn end_initial(&self) {
-        let mut queue = self.queue.lock();
-        if queue.initial_left.is_none() {
-            queue.initial_left = Some(queue.initial_queued);
+        let mut pending = self.pending.lock();
+        if pending.initial_remaining.is_none() {
+            pending.initial_remaining = Some(pending.initial_queued);
         }
     }
 
+    /// Ends the subscription after the pending notifications.
     pub(crate) fn close(&self) {
-        self.queue.lock().closed = true;
+        self.pending.lock().closed = true;
         self.waker.wake();
     }
 }
 
-/// One handler's view of an informer: a stream of what happened.
+/// A stream of the changes of an informer's store, created by
+/// [`InformerHandle::subscribe`](crate::InformerHandle::subscribe).
 ///
-/// - Notifications of one object are in order. What a slow handler has not taken yet is merged per
-///   object: added and changed become added, changed twice becomes changed once, and so on
-///   (WC-515). So the queue never holds more than one notification for each object that the handler
-///   knows or that exists; [`Subscription::len`] tells how many there are.
-/// - It begins with the present objects, as initial additions (WC-516).
-/// - A panic of one handler ends its own task, and nothing else.
+/// - It begins with the present objects, as initial additions.
+/// - Notifications of one object are in order. Between different objects the order is not promised.
+/// - Notifications that were not taken yet are merged per object: an addition and an update become an
+///   addition, two updates become one, an addition and a deletion cancel out, a deletion and an
+///   addition become an update. The queue therefore holds at most one notification per object.
+/// - A panic of one handler ends the task of its subscription and affects no other subscription.
 ///
-/// Dropping it unsubscribes. It ends when the informer does.
+/// The subscription ends with the informer. Dropping it unsubscribes.
+// WC-513 to WC-516.
 #[derive(Debug)]
 pub struct Subscription {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) queue: Arc<NotificationQueue>,
 }
 
 impl Subscription {
-    /// Notifications that wait to be taken.
+    /// Returns the number of notifications in the queue.
     pub fn len(&self) -> usize {
-        self.shared.queue.lock().order.len()
+        self.queue.pending.lock().by_number.len()
     }
 
-    /// Whether none waits.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether all initial objects were taken (WC-514).
+    /// Returns whether all initial objects were taken from the queue.
+    // WC-514.
     pub fn has_synced(&self) -> bool {
-        self.shared.queue.lock().initial_left == Some(0)
+        self.queue.pending.lock().initial_remaining == Some(0)
     }
 
-    /// The next notification, if there is one now.
+    /// Takes the next notification, if there is one.
     pub fn try_next(&mut self) -> Option<Notification> {
-        self.shared.queue.lock().pop()
+        self.queue.pending.lock().pop()
     }
 
-    /// Calls `handler` for each notification, until the informer ends. No lock is held meanwhile.
+    /// Takes the next notification. Blocks the thread until there is one; returns `None` when the
+    /// informer has ended.
+    pub fn next_blocking(&mut self) -> Option<Notification> {
+        pollster::block_on(self.next())
+    }
+
+    /// Calls `handler` for each notification until the informer ends. No lock is held during a call.
     pub async fn run(mut self, mut handler: impl EventHandler) {
         while let Some(notification) = self.next().await {
             match &notification {
                 Notification::Added { object, initial } => handler.on_add(object, *initial),
                 Notification::Updated { old, new } => handler.on_update(old, new),
-                Notification::Deleted(last) => handler.on_delete(last),
+                Notification::Deleted(state) => handler.on_delete(state),
             }
         }
     }
@@ -277,12 +293,12 @@ impl Stream for Subscription {
     type Item = Notification;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Notification>> {
-        // Registered before the look: what comes after the look wakes us.
-        self.shared.waker.register(context.waker());
-        let mut queue = self.shared.queue.lock();
-        match queue.pop() {
+        // Registered before the queue is read: a notification that is queued afterwards wakes the task.
+        self.queue.waker.register(context.waker());
+        let mut pending = self.queue.pending.lock();
+        match pending.pop() {
             Some(notification) => Poll::Ready(Some(notification)),
-            None if queue.closed => Poll::Ready(None),
+            None if pending.closed => Poll::Ready(None),
             None => Poll::Pending,
         }
     }

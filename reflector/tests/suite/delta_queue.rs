@@ -1,13 +1,12 @@
 //! T-61: the delta queue.
 
+use revstore_reflector::FinalState;
 use revstore_reflector::delta_queue::{Delta, DeltaQueue};
-use revstore_reflector::{FinalState, Object};
-
-use revstore_watch_cache::{ListOptions, Scope};
+use revstore_watch_cache::{ListOptions, Object, Scope};
 
 use crate::support::Fixture;
 
-/// Some objects, by name.
+/// Returns objects with these names, ascending.
 fn objects(names: &[&str]) -> Vec<Object> {
     let fixture = Fixture::new();
     for name in names {
@@ -18,8 +17,8 @@ fn objects(names: &[&str]) -> Vec<Object> {
     list.unwrap().into_objects().unwrap()
 }
 
-fn words(deltas: &[Delta]) -> Vec<String> {
-    let word = |delta: &Delta| match delta {
+fn describe(deltas: &[Delta]) -> Vec<String> {
+    let text = |delta: &Delta| match delta {
         Delta::Added(object) => format!("added {}", object.name()),
         Delta::Updated(object) => format!("updated {}", object.name()),
         Delta::Deleted(FinalState::Known(object)) => format!("deleted {}", object.name()),
@@ -27,17 +26,17 @@ fn words(deltas: &[Delta]) -> Vec<String> {
         Delta::Replaced(object) => format!("replaced {}", object.name()),
         Delta::Sync(object) => format!("sync {}", object.name()),
     };
-    deltas.iter().map(word).collect()
+    deltas.iter().map(text).collect()
 }
 
-fn drained(queue: &mut DeltaQueue) -> Vec<String> {
+fn drain(queue: &mut DeltaQueue) -> Vec<String> {
     std::iter::from_fn(|| queue.pop())
-        .flat_map(|(_, deltas)| words(&deltas))
+        .flat_map(|(_, deltas)| describe(&deltas))
         .collect()
 }
 
 #[test]
-fn t_61_keys_come_in_the_order_in_which_they_were_queued() {
+fn t_61_keys_are_popped_in_the_order_of_their_first_delta() {
     let all = objects(&["a", "b"]);
     let [a, b] = &all[..] else { panic!() };
     let mut queue = DeltaQueue::new();
@@ -47,37 +46,37 @@ fn t_61_keys_come_in_the_order_in_which_they_were_queued() {
     queue.push(Delta::Deleted(FinalState::Known(b.clone())));
     queue.push(Delta::Deleted(FinalState::Unknown(b.clone())));
     assert_eq!(queue.len(), 2);
-    // Of two deletions the one that knows the content stays.
+    // Of two deletions the queue keeps the one with a known final state.
     assert_eq!(
-        drained(&mut queue),
+        drain(&mut queue),
         ["added b", "updated b", "deleted b", "added a"]
     );
 }
 
 #[test]
-fn t_61_a_new_state_deletes_what_was_known_or_queued_and_is_not_in_it() {
+fn t_61_replace_deletes_known_and_queued_objects_that_are_not_listed() {
     let all = objects(&["a", "b", "c"]);
     let [a, b, c] = &all[..] else { panic!() };
     let mut queue = DeltaQueue::new();
     queue.push(Delta::Added(c.clone()));
     queue.replace(vec![a.clone()], &[a.clone(), b.clone()]);
     assert_eq!(
-        drained(&mut queue),
+        drain(&mut queue),
         ["added c", "lost c", "replaced a", "lost b"]
     );
 }
 
 #[test]
-fn t_61_resync_tells_what_is_not_queued() {
+fn t_61_resync_skips_keys_with_queued_deltas() {
     let all = objects(&["a", "b"]);
     let mut queue = DeltaQueue::new();
     queue.push(Delta::Updated(all[0].clone()));
     queue.resync(all.clone());
-    assert_eq!(drained(&mut queue), ["updated a", "sync b"]);
+    assert_eq!(drain(&mut queue), ["updated a", "sync b"]);
 }
 
 #[test]
-fn t_61_synced_when_all_of_the_first_state_was_taken() {
+fn t_61_has_synced_when_all_keys_of_the_first_state_were_popped() {
     let all = objects(&["a", "b"]);
     let mut empty = DeltaQueue::new();
     assert!(!empty.has_synced());
@@ -88,7 +87,10 @@ fn t_61_synced_when_all_of_the_first_state_was_taken() {
     queue.replace(vec![all[0].clone()], &all[1..]);
     assert!(!queue.has_synced());
     queue.pop();
-    assert!(!queue.has_synced(), "a deletion is part of it");
+    assert!(
+        !queue.has_synced(),
+        "the deletion is part of the first state"
+    );
     queue.pop();
     assert!(queue.has_synced());
     queue.replace(all.clone(), &[]);

@@ -1,4 +1,4 @@
-//! T-62: informers and their handlers.
+//! T-62: informers and their subscriptions.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -9,12 +9,11 @@ use futures_core::Stream as _;
 use pollster::block_on;
 use revstore_reflector::informer::InformerBuilder;
 use revstore_reflector::{
-    EventHandler, FinalState, Informer, Notification, Object, Reflector, StorageListWatch,
-    Subscription,
+    EventHandler, FinalState, Informer, Notification, Reflector, StorageListWatch, Subscription,
 };
-use revstore_watch_cache::{JsonKind, ManualClock, Revision, Scope, Selector};
+use revstore_watch_cache::{JsonKind, ManualClock, Object, Revision, Scope, Selector};
 
-use crate::support::{Fixture, config, next_blocking, pod, poll_once, short_window};
+use crate::support::{Fixture, config, pod, poll_once, short_window};
 
 fn informer(fixture: &Fixture, clock: ManualClock) -> InformerBuilder {
     let storage = Arc::new(fixture.pods.clone());
@@ -29,7 +28,7 @@ fn informer(fixture: &Fixture, clock: ManualClock) -> InformerBuilder {
     })
 }
 
-fn word(notification: &Notification) -> String {
+fn describe(notification: &Notification) -> String {
     match notification {
         Notification::Added { object, initial } => {
             format!(
@@ -53,11 +52,11 @@ fn word(notification: &Notification) -> String {
 }
 
 fn next(subscription: &mut Subscription) -> String {
-    word(&next_blocking(subscription).unwrap())
+    describe(&subscription.next_blocking().unwrap())
 }
 
 #[test]
-fn t_62_two_handlers_a_late_one_and_one_that_leaves() {
+fn t_62_subscriptions_can_begin_and_end_at_any_time() {
     let fixture = Fixture::new();
     fixture.put_pod("ns/a");
     fixture.settle();
@@ -72,15 +71,15 @@ fn t_62_two_handlers_a_late_one_and_one_that_leaves() {
     drop(two);
     fixture.put_pod("ns/b");
     assert_eq!(next(&mut one), "added b");
-    let mut late = handle.subscribe();
+    let mut later = handle.subscribe();
     assert_eq!(
-        [next(&mut late), next(&mut late)],
+        [next(&mut later), next(&mut later)],
         ["initial a", "initial b"]
     );
-    assert!(late.has_synced());
+    assert!(later.has_synced());
     fixture.put_pod("ns/a");
     fixture.delete("ns/b");
-    for subscription in [&mut one, &mut late] {
+    for subscription in [&mut one, &mut later] {
         assert_eq!(
             [next(subscription), next(subscription)],
             ["updated a 2", "deleted b"]
@@ -88,13 +87,13 @@ fn t_62_two_handlers_a_late_one_and_one_that_leaves() {
     }
     drop(running);
     assert!(
-        next_blocking(&mut one).is_none(),
-        "it ends with the informer"
+        one.next_blocking().is_none(),
+        "the subscription ends with the informer"
     );
 }
 
 #[test]
-fn t_62_store_and_indexes_are_changed_before_handlers_hear() {
+fn t_62_store_and_indexes_change_before_subscriptions_are_notified() {
     let fixture = Fixture::new();
     let informer = informer(&fixture, fixture.clock.clone()).build();
     let handle = informer.handle();
@@ -103,11 +102,11 @@ fn t_62_store_and_indexes_are_changed_before_handlers_hear() {
     block_on(handle.synced());
     assert!(
         handle.store().is_empty(),
-        "an empty collection is in sync too"
+        "an empty collection is synced too"
     );
-    let made = fixture.put("ns/a", pod("ns/a", "", "n1"));
+    let created = fixture.put("ns/a", pod("ns/a", "", "n1"));
     next(&mut subscription);
-    assert_eq!(handle.store().revision().unwrap().0, made);
+    assert_eq!(handle.store().revision().unwrap().0, created);
     assert_eq!(handle.store().index_keys("node", "n1"), ["ns/a"]);
     fixture.put("ns/a", pod("ns/a", "", "n2"));
     next(&mut subscription);
@@ -120,7 +119,7 @@ fn t_62_store_and_indexes_are_changed_before_handlers_hear() {
 }
 
 #[test]
-fn t_62_what_was_missed_becomes_a_tombstone() {
+fn t_62_a_missed_deletion_has_an_unknown_final_state() {
     let fixture = Fixture::with(config().window(short_window(2)));
     fixture.put_pod("ns/a");
     let gone = fixture.put_pod("ns/gone");
@@ -138,7 +137,7 @@ fn t_62_what_was_missed_becomes_a_tombstone() {
         [next(&mut subscription), next(&mut subscription)],
         ["initial a", "initial gone"]
     );
-    // While it does not look, a deletion leaves the window.
+    // While the informer is not polled, the deletion leaves the window of the cache.
     fixture.delete("ns/gone");
     for _ in 0..5 {
         fixture.put_pod("ns/a");
@@ -149,15 +148,15 @@ fn t_62_what_was_missed_becomes_a_tombstone() {
     }
     fixture.clock.advance(Duration::from_secs(2));
     assert!(poll_once(&mut run).is_pending());
-    let told = [next(&mut subscription), next(&mut subscription)];
-    assert_eq!(told, ["updated a 7", "lost gone"]);
+    let changes = [next(&mut subscription), next(&mut subscription)];
+    assert_eq!(changes, ["updated a 7", "lost gone"]);
     assert_eq!(handle.store().keys(), ["ns/a"]);
     assert_eq!(handle.store().revision().unwrap().0, fixture.current());
     assert!(gone > 0);
 }
 
 #[test]
-fn t_62_resync_tells_everything_again() {
+fn t_62_resync_delivers_all_objects_again() {
     let fixture = Fixture::new();
     fixture.put_pod("ns/a");
     fixture.settle();
@@ -171,7 +170,7 @@ fn t_62_resync_tells_everything_again() {
     for _ in 0..3 {
         fixture.clock.advance(Duration::from_millis(999));
         assert!(poll_once(&mut run).is_pending());
-        assert!(subscription.is_empty(), "no more often than each second");
+        assert!(subscription.is_empty(), "not more often than every second");
         fixture.clock.advance(Duration::from_millis(1));
         assert!(poll_once(&mut run).is_pending());
         assert_eq!(next(&mut subscription), "updated a 0");
@@ -179,7 +178,7 @@ fn t_62_resync_tells_everything_again() {
 }
 
 #[test]
-fn t_62_a_slow_handler_gets_changes_merged_per_object() {
+fn t_62_queued_notifications_are_merged_per_object() {
     let fixture = Fixture::new();
     let informer = informer(&fixture, fixture.clock.clone()).build();
     let handle = informer.handle();
@@ -200,7 +199,7 @@ fn t_62_a_slow_handler_gets_changes_merged_per_object() {
     {
         next(&mut probe);
     }
-    assert_eq!(subscription.len(), 2, "one for each object that there is");
+    assert_eq!(subscription.len(), 2, "one for each existing object");
     assert_eq!(
         [next(&mut subscription), next(&mut subscription)],
         ["added a", "added end"]
@@ -208,7 +207,7 @@ fn t_62_a_slow_handler_gets_changes_merged_per_object() {
 }
 
 #[test]
-fn t_62_a_panic_of_one_handler_is_its_own() {
+fn t_62_a_panic_of_one_handler_does_not_affect_another_subscription() {
     struct Panics;
     impl EventHandler for Panics {
         fn on_add(&mut self, _: &Object, _: bool) {
@@ -229,7 +228,7 @@ fn t_62_a_panic_of_one_handler_is_its_own() {
 }
 
 #[test]
-fn t_62_who_comes_after_the_end_is_told_of_it() {
+fn t_62_a_subscription_after_the_end_of_the_informer_ends_too() {
     let fixture = Fixture::new();
     fixture.put_pod("ns/a");
     fixture.settle();
@@ -245,12 +244,16 @@ fn t_62_who_comes_after_the_end_is_told_of_it() {
     let running = stopped.spawn();
     block_on(handle.synced());
     drop(running);
-    let mut late = handle.subscribe();
-    assert_eq!(next(&mut late), "initial a", "the store stays as it is");
-    assert!(late.has_synced());
-    assert!(matches!(end(&mut late), Poll::Ready(None)));
+    let mut later = handle.subscribe();
+    assert_eq!(
+        next(&mut later),
+        "initial a",
+        "the store keeps its contents"
+    );
+    assert!(later.has_synced());
+    assert!(matches!(end(&mut later), Poll::Ready(None)));
 
-    // One whose task is aborted, or panics, ends as well, and one that never ran.
+    // An informer whose task is aborted or panics ends too, and so does one that never ran.
     for is_polled in [true, false] {
         let dropped = builder().build();
         let handle = dropped.handle();
@@ -260,19 +263,22 @@ fn t_62_who_comes_after_the_end_is_told_of_it() {
             assert!(poll_once(&mut run).is_pending());
             assert_eq!(next(&mut subscription), "initial a");
         }
-        let mut waits = Box::pin(handle.synced());
-        assert_eq!(poll_once(&mut waits).is_ready(), is_polled);
+        let mut synced = Box::pin(handle.synced());
+        assert_eq!(poll_once(&mut synced).is_ready(), is_polled);
         drop(run);
         assert!(matches!(end(&mut subscription), Poll::Ready(None)));
         if !is_polled {
-            assert!(poll_once(&mut waits).is_ready(), "it would wait for ever");
+            assert!(
+                poll_once(&mut synced).is_ready(),
+                "the wait ends with the informer"
+            );
         }
         assert_eq!(handle.has_synced(), is_polled);
     }
 }
 
 #[test]
-fn t_62_an_informer_begins_with_a_state_whatever_its_reflector_knows() {
+fn t_62_an_informer_begins_with_an_initial_state_for_any_reflector() {
     let fixture = Fixture::new();
     let known = fixture.put_pod("ns/a");
     fixture.settle();
@@ -288,14 +294,14 @@ fn t_62_an_informer_begins_with_a_state_whatever_its_reflector_knows() {
         .clock(Arc::new(fixture.clock.clone()))
         .resume_after(Revision(known))
         .build();
-    let mut begun = Reflector::builder(source())
+    let mut started = Reflector::builder(source())
         .clock(Arc::new(fixture.clock.clone()))
         .build();
     // Init, the object, InitDone.
     for _ in 0..3 {
-        assert!(poll_once(begun.next()).is_ready());
+        assert!(poll_once(started.next()).is_ready());
     }
-    for reflector in [resumed, begun] {
+    for reflector in [resumed, started] {
         let informer = Informer::builder(reflector).build();
         let handle = informer.handle();
         let mut run = Box::pin(informer.run());
@@ -306,7 +312,7 @@ fn t_62_an_informer_begins_with_a_state_whatever_its_reflector_knows() {
 }
 
 #[test]
-fn t_59_stopping_races_with_events_handlers_and_other_stops() {
+fn t_59_stopping_is_safe_beside_events_subscriptions_and_other_stops() {
     let fixture = Fixture::new();
     for round in 0..50 {
         let informer = informer(&fixture, fixture.clock.clone()).build();
@@ -319,12 +325,12 @@ fn t_59_stopping_races_with_events_handlers_and_other_stops() {
                     fixture.put_pod(&format!("ns/p{number}"));
                 }
             });
-            scope.spawn(|| while next_blocking(&mut subscription).is_some() {});
+            scope.spawn(|| while subscription.next_blocking().is_some() {});
             for _ in 0..2 {
                 scope.spawn(|| {
-                    let late = handle.subscribe();
+                    let later = handle.subscribe();
                     handle.stop();
-                    drop(late);
+                    drop(later);
                 });
             }
         });
@@ -333,7 +339,7 @@ fn t_59_stopping_races_with_events_handlers_and_other_stops() {
 }
 
 #[test]
-fn wc_508_a_resync_that_never_comes() {
+fn wc_508_a_resync_interval_may_be_the_longest_duration() {
     let fixture = Fixture::new();
     fixture.clock.advance(Duration::from_secs(1));
     let informer = informer(&fixture, fixture.clock.clone())
@@ -347,9 +353,9 @@ fn wc_508_a_resync_that_never_comes() {
 }
 
 #[test]
-fn wc_518_objects_can_be_changed_before_they_are_stored() {
+fn wc_518_transform_changes_objects_before_they_are_stored() {
     let fixture = Fixture::new();
-    let made = fixture.put("ns/a", pod("ns/a", "web", "n1"));
+    let created = fixture.put("ns/a", pod("ns/a", "web", "n1"));
     fixture.settle();
     let kind = JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"]);
     let informer = informer(&fixture, fixture.clock.clone())
@@ -366,12 +372,12 @@ fn wc_518_objects_can_be_changed_before_they_are_stored() {
     assert_eq!(kept.value(), pod("ns/a", "all", "n1").as_bytes());
     assert_eq!((kept.label("app"), kept.uid()), (Some("all"), "uid-a"));
     assert_eq!((kept.name(), kept.namespace()), ("a", "ns"));
-    assert_eq!(kept.revision().0, made);
+    assert_eq!(kept.revision().0, created);
     assert_eq!(handle.store().index_keys("node", "n1"), ["ns/a"]);
     assert_eq!(next(&mut subscription), "initial a");
     fixture.delete("ns/a");
-    let Some(Notification::Deleted(tombstone)) = next_blocking(&mut subscription) else {
-        panic!("it is gone")
+    let Some(Notification::Deleted(state)) = subscription.next_blocking() else {
+        panic!("the pod is deleted")
     };
-    assert_eq!(tombstone.object().label("app"), Some("all"));
+    assert_eq!(state.object().label("app"), Some("all"));
 }

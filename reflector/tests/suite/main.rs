@@ -1,11 +1,12 @@
-//! The tests of the behaviour specification's sections F and G that are about the client side, each
-//! named by its id. They run over the engine, through the raw store and through the cache.
+//! Tests of the client side (sections F and G of the specification), each named by its clause.
+//!
+//! The reflector runs against a scripted server; reflector and informer also run over the engine,
+//! through the raw store and through the watch cache.
 
 #![expect(
     clippy::unwrap_used,
     clippy::items_after_statements,
-    clippy::needless_pass_by_value,
-    reason = "helpers of tests are test code too, and a table is best read in one piece"
+    reason = "helpers of tests are test code too"
 )]
 
 mod delta_queue;

@@ -1,8 +1,11 @@
-//! T-64: random writers, informers that are cut off or slow, a store that compacts, breaks off or is
-//! replaced; in the end every informer has what the engine has, and so it has on the way.
+//! T-64: a model test of informers against the engine.
 //!
-//! Everything runs on one thread, in an order that the seed decides: a failing seed fails again. A
-//! second test runs the same parts on threads of their own.
+//! Writers are random; some informers lose their connections or are slow; the store compacts, loses
+//! connections, or is replaced. At each revision an informer's store must equal the engine's state at
+//! that revision, and at the end all of them must equal the newest state.
+//!
+//! The first test runs on one thread, in an order that the seed determines, so a failing seed fails
+//! again. The second test runs the same parts on several threads.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -26,37 +29,37 @@ use revstore_watch_cache::{
     ResourceCache, Scope, Selector, SourceError, Storage, WatchCache, WatchOptions,
 };
 
-use crate::support::{Fixture, Fragile, PODS, config, next_blocking, pod, poll_once, short_window};
+use crate::support::{Fixture, InterruptibleSource, PODS, config, pod, poll_once, short_window};
 
-/// What happened, and how often: a check that never met something has not checked it.
+/// Situations, each with the number of times it occurred. A situation that never occurred is untested.
 type Coverage = BTreeMap<&'static str, u64>;
 
-/// What all seeds together must have met.
-const MET: [&str; 21] = [
+/// The situations that must occur in the runs of all seeds together.
+const REQUIRED: [&str; 21] = [
     "put",
     "deletion",
     "revision of several keys",
     "revision of another resource",
     "expiry of a lease",
     "compaction",
-    "cut connection",
+    "closed connection",
     "refused request",
-    "watch that fell out of the window",
-    "watch from before the window",
-    "watch from before a compaction",
-    "feed cut off",
-    "feed loaded again",
-    "store that went back",
-    "store that went ahead",
-    "watch told of a replaced store",
+    "watch overtaken by the window",
+    "watch from a revision before the window",
+    "watch from a compacted revision",
+    "feed interrupted",
+    "feed reloaded",
+    "store replaced by an older state",
+    "store replaced by a newer revision",
+    "watch ended by a replaced store",
     "bookmark",
-    "state told again",
-    "watch begun again",
-    "deletion that was missed",
+    "initial state repeated",
+    "watch repeated",
+    "missed deletion",
     "consistency check",
 ];
 
-/// The pods of the engine at one revision: key and mod revision.
+/// Returns the pods of the engine at a revision: key and mod revision. `None` if it is compacted.
 fn engine_state(engine: &Engine, revision: Revision) -> Option<BTreeMap<String, i64>> {
     let range = Range::of(KeyRange::prefix(format!("{PODS}/"))).at(revision);
     let found = engine.range(&range).ok()?;
@@ -68,6 +71,7 @@ fn engine_state(engine: &Engine, revision: Revision) -> Option<BTreeMap<String, 
     )
 }
 
+/// Returns the pods of an informer's store: key and mod revision.
 fn informer_state(handle: &InformerHandle) -> BTreeMap<String, i64> {
     let objects = handle.store().list();
     objects
@@ -76,41 +80,46 @@ fn informer_state(handle: &InformerHandle) -> BTreeMap<String, i64> {
         .collect()
 }
 
-/// A handler's own copy, made of nothing but notifications.
+/// A copy of the collection that is built from notifications only.
 #[derive(Default)]
-struct Copy {
+struct Replica {
     pods: BTreeMap<String, i64>,
     missed_deletions: u64,
 }
 
-impl Copy {
-    fn take(&mut self, notification: &Notification) {
+impl Replica {
+    fn apply(&mut self, notification: &Notification) {
         match notification {
             Notification::Added { object, .. } => {
                 let before = self.pods.insert(object.store_key(), object.revision().0);
-                assert!(before.is_none(), "added twice");
+                assert!(before.is_none(), "the pod is new");
             }
             Notification::Updated { old, new } => {
                 let before = self.pods.insert(new.store_key(), new.revision().0);
-                assert_eq!(before, Some(old.revision().0), "from what the handler knew");
+                assert_eq!(
+                    before,
+                    Some(old.revision().0),
+                    "the old object is the one in the replica"
+                );
             }
-            Notification::Deleted(tombstone) => {
-                let known = self.pods.remove(&tombstone.object().store_key());
-                assert!(known.is_some(), "deleted what nobody added");
-                let is_missed = matches!(tombstone, FinalState::Unknown(_));
+            Notification::Deleted(state) => {
+                let known = self.pods.remove(&state.object().store_key());
+                assert!(known.is_some(), "the pod exists");
+                let is_missed = matches!(state, FinalState::Unknown(_));
                 self.missed_deletions += u64::from(is_missed);
             }
         }
     }
 }
 
-/// A connection that can be cut. What was on its way then still arrives: revisions are not torn
-/// apart, as they are written in one flush (WC-343).
+/// A connection that can be closed. Events that are already queued are still delivered: the events of
+/// one revision are written in one flush (WC-343), so a closed connection never splits a revision.
 #[derive(Debug)]
 struct Connection {
     inner: StorageListWatch,
-    /// Counts cuts; a watch of an earlier one ends.
-    cuts: Arc<AtomicU64>,
+    /// Number of times the connection was closed; a watch that began before the last time ends.
+    closes: Arc<AtomicU64>,
+    /// Whether the next request is refused.
     refuses: Arc<AtomicBool>,
 }
 
@@ -135,11 +144,11 @@ impl ListWatch for Connection {
         Box::pin(async move {
             self.check()?;
             let mut events = self.inner.watch(options).await?;
-            let (cuts, begun) = (self.cuts.clone(), self.cuts.load(Ordering::Relaxed));
+            let (closes, known) = (self.closes.clone(), self.closes.load(Ordering::Relaxed));
             let next = move |context: &mut std::task::Context<'_>| {
                 let next = events.as_mut().poll_next(context);
-                let is_cut = cuts.load(Ordering::Relaxed) != begun;
-                if next.is_pending() && is_cut {
+                let is_closed = closes.load(Ordering::Relaxed) != known;
+                if next.is_pending() && is_closed {
                     return Poll::Ready(None);
                 }
                 next
@@ -149,29 +158,30 @@ impl ListWatch for Connection {
     }
 }
 
-/// What an informer was told went wrong.
+/// The errors that an informer reported.
 type Failures = Arc<Mutex<Vec<RequestError>>>;
 
+/// An informer with its connection, one subscription, and the replica built from it.
 struct Client {
     handle: InformerHandle,
     run: Pin<Box<dyn Future<Output = ()> + Send>>,
     subscription: Subscription,
-    copy: Copy,
-    cuts: Arc<AtomicU64>,
+    replica: Replica,
+    closes: Arc<AtomicU64>,
     refuses: Arc<AtomicBool>,
     failures: Failures,
-    /// Looks rarely.
+    /// Whether the informer is polled rarely.
     is_slow: bool,
-    /// States that it was told before the present store came.
-    told_before: u64,
+    /// Number of initial states that were received before the store was replaced.
+    states_before: u64,
 }
 
 impl Client {
     fn new(number: u64, storage: Arc<dyn Storage>, clock: &ManualClock, seed: u64) -> Self {
-        let (cuts, refuses) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let (closes, refuses) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let connection = Connection {
             inner: StorageListWatch::new(storage, Scope::All, Selector::default()),
-            cuts: cuts.clone(),
+            closes: closes.clone(),
             refuses: refuses.clone(),
         };
         let mode = if number.is_multiple_of(2) {
@@ -185,55 +195,60 @@ impl Client {
             .mode(mode)
             .build();
         let failures = Failures::default();
-        let heard = failures.clone();
+        let reported = failures.clone();
         let informer = Informer::builder(reflector)
-            .on_error(move |error| heard.lock().unwrap().push(error.clone()))
+            .on_error(move |error| reported.lock().unwrap().push(error.clone()))
             .build();
         let handle = informer.handle();
         Self {
             subscription: handle.subscribe(),
             handle,
             run: Box::pin(informer.run()),
-            copy: Copy::default(),
-            cuts,
+            replica: Replica::default(),
+            closes,
             refuses,
             failures,
             is_slow: number % 3 == 1,
-            told_before: 0,
+            states_before: 0,
         }
     }
 
-    fn states_told(&self) -> u64 {
+    fn states_received(&self) -> u64 {
         self.handle.metrics().list_seconds.count
     }
 
-    /// The revision of its store, if what it knows is of the present store.
+    /// Returns the revision of the informer's store, if its contents come from the present engine.
     fn revision(&self) -> Option<Revision> {
-        let is_of_this_store = self.states_told() > self.told_before;
-        self.handle.store().revision().filter(|_| is_of_this_store)
+        let is_from_present_engine = self.states_received() > self.states_before;
+        self.handle
+            .store()
+            .revision()
+            .filter(|_| is_from_present_engine)
     }
 
     fn poll(&mut self) {
         assert!(poll_once(&mut self.run).is_pending());
     }
 
-    fn hear(&mut self, trace: &mut DefaultHasher) {
+    /// Applies all queued notifications to the replica.
+    fn update_replica(&mut self, trace: &mut DefaultHasher) {
         while let Some(notification) = self.subscription.try_next() {
-            self.copy.take(&notification);
+            self.replica.apply(&notification);
         }
-        self.copy.pods.hash(trace);
+        self.replica.pods.hash(trace);
     }
 }
 
-/// A state of the store that it may be restored to: its revision, keys and values.
+/// A state of the store that it may be restored to: revision, keys and values.
 type Backup = (Revision, Vec<(Vec<u8>, Vec<u8>)>);
 
-struct World {
+/// The state of the single-threaded model test.
+struct Simulation {
     random: Rng,
     clock: ManualClock,
     engine: Engine,
     backup: Backup,
-    source: Arc<Fragile>,
+    source: Arc<InterruptibleSource>,
     pods: ResourceCache,
     feeder: Pin<Box<dyn Future<Output = ()>>>,
     clients: Vec<Client>,
@@ -241,14 +256,14 @@ struct World {
     trace: DefaultHasher,
 }
 
-impl World {
+impl Simulation {
     fn new(seed: u64) -> Self {
         let clock = ManualClock::new();
         let engine = Engine::builder()
             .clock(clock.clone())
             .start_revision(Revision(1000))
             .build();
-        let source = Fragile::new(engine.clone());
+        let source = InterruptibleSource::new(engine.clone());
         let (cache, feeder) = WatchCache::builder(source.clone())
             .clock(Arc::new(clock.clone()))
             .random(Random::seeded(seed))
@@ -279,11 +294,11 @@ impl World {
         }
     }
 
-    fn met(&mut self, what: &'static str) {
-        *self.coverage.entry(what).or_default() += 1;
+    fn record(&mut self, situation: &'static str) {
+        *self.coverage.entry(situation).or_default() += 1;
     }
 
-    fn feed(&mut self) {
+    fn poll_feeder(&mut self) {
         assert!(poll_once(&mut self.feeder).is_pending());
     }
 
@@ -298,14 +313,14 @@ impl World {
             0..=2 => {
                 let deleted = self.engine.delete(&KeyRange::one(stored));
                 if !deleted.deleted.is_empty() {
-                    self.met("deletion");
+                    self.record("deletion");
                 }
             }
             3 => {
                 self.engine
                     .put(format!("/registry/other/{key}"), "{}")
                     .unwrap();
-                self.met("revision of another resource");
+                self.record("revision of another resource");
             }
             4 => {
                 let keys: std::collections::BTreeSet<_> = (0..3).map(|_| self.key()).collect();
@@ -317,7 +332,7 @@ impl World {
                     ..Txn::default()
                 };
                 self.engine.txn(&txn).unwrap();
-                self.met("revision of several keys");
+                self.record("revision of several keys");
             }
             5 => {
                 let lease = self.engine.grant(None, 10).unwrap().id;
@@ -327,7 +342,7 @@ impl World {
             number => {
                 let app = if number % 2 == 0 { "web" } else { "db" };
                 self.engine.put(stored, pod(&key, app, "")).unwrap();
-                self.met("put");
+                self.record("put");
             }
         }
     }
@@ -336,7 +351,7 @@ impl World {
         let before = self.engine.leases().len();
         self.clock.advance(by);
         if self.engine.leases().len() < before {
-            self.met("expiry of a lease");
+            self.record("expiry of a lease");
         }
     }
 
@@ -352,11 +367,12 @@ impl World {
         );
     }
 
-    /// Puts another store in the place of this one: an earlier state of it, at that revision, or far
-    /// ahead.
+    /// Replaces the engine by one with the contents of the last backup, either at the revision of the
+    /// backup or 500 revisions ahead of the present one.
     ///
-    /// Before that every informer watches: who has no connection then, and comes back with a revision
-    /// that the new store has reached as well, cannot be told from its own clients (WC-316).
+    /// Before the replacement all informers have an open watch: a client without a connection that later
+    /// resumes from a revision that the new store has reached too cannot be distinguished from a client
+    /// of the new store (WC-316).
     fn replace(&mut self, is_ahead: bool) {
         self.converge();
         let (revision, pairs) = self.backup.clone();
@@ -366,7 +382,7 @@ impl World {
         } else {
             revision
         };
-        // Nothing of what the new store has may be newer than it says.
+        // The puts below raise the revision to `start`.
         let written = i64::try_from(pairs.len()).unwrap();
         let engine = Engine::builder()
             .clock(self.clock.clone())
@@ -378,23 +394,23 @@ impl World {
         let known = self.pods.metrics().replacements;
         self.engine = engine.clone();
         self.source.replace(engine, is_ahead);
-        self.met(if is_ahead {
-            "store that went ahead"
+        self.record(if is_ahead {
+            "store replaced by a newer revision"
         } else {
-            "store that went back"
+            "store replaced by an older state"
         });
         while self.pods.metrics().replacements == known {
             self.advance(Duration::from_secs(1));
-            self.feed();
+            self.poll_feeder();
         }
-        // All connections were open, so all are told before anything else happens.
+        // All watches are open, so all of them end before any other step.
         for client in &mut self.clients {
-            client.told_before = client.states_told();
+            client.states_before = client.states_received();
             client.poll();
         }
     }
 
-    /// Lets everybody catch up. The store has nothing that it has not told by then.
+    /// Runs all parts until every informer has the newest revision, and compares their contents.
     fn converge(&mut self) {
         let key = format!("{PODS}/ns0/last");
         let last = self
@@ -403,30 +419,30 @@ impl World {
             .unwrap()
             .revision;
         for _ in 0..10_000 {
-            self.feed();
+            self.poll_feeder();
             for at in 0..self.clients.len() {
-                self.look(at);
+                self.poll_and_compare(at);
             }
-            let is_there = |client: &Client| client.revision() == Some(last);
-            if self.clients.iter().all(is_there) {
+            let is_current = |client: &Client| client.revision() == Some(last);
+            if self.clients.iter().all(is_current) {
                 break;
             }
             self.advance(Duration::from_secs(1));
             if self.engine.current_revision() > last {
-                // A lease expired meanwhile.
+                // A lease expired and deleted its keys.
                 return self.converge();
             }
         }
         let expected = engine_state(&self.engine, last).unwrap();
         for client in &mut self.clients {
             assert_eq!(informer_state(&client.handle), expected);
-            client.hear(&mut self.trace);
-            assert_eq!(client.copy.pods, expected, "a handler's copy");
+            client.update_replica(&mut self.trace);
+            assert_eq!(client.replica.pods, expected, "the replica");
         }
     }
 
-    /// One informer gets a turn; what it has then is what the engine had at its revision.
-    fn look(&mut self, at: usize) {
+    /// Polls one informer, then compares its store with the engine at the revision of the store.
+    fn poll_and_compare(&mut self, at: usize) {
         let client = &mut self.clients[at];
         client.poll();
         let Some(revision) = client.revision() else {
@@ -434,7 +450,7 @@ impl World {
         };
         if let Some(expected) = engine_state(&self.engine, revision) {
             assert_eq!(informer_state(&client.handle), expected, "at {revision}");
-            self.met("state compared");
+            self.record("state compared");
         }
     }
 
@@ -442,13 +458,13 @@ impl World {
         let at = usize::try_from(self.random.u64(..self.clients.len() as u64)).unwrap();
         match self.random.u64(..1000) {
             0..400 => self.write(),
-            400..600 => self.feed(),
+            400..600 => self.poll_feeder(),
             600..800 => {
                 if !self.clients[at].is_slow || self.random.u64(..25) == 0 {
-                    self.look(at);
+                    self.poll_and_compare(at);
                 }
             }
-            800..870 => self.clients[at].hear(&mut self.trace),
+            800..870 => self.clients[at].update_replica(&mut self.trace),
             870..910 => {
                 let seconds = self.random.u64(..15);
                 self.advance(Duration::from_secs(seconds));
@@ -457,22 +473,22 @@ impl World {
                 let current = self.engine.current_revision();
                 if let Ok(compaction) = self.engine.compact(current) {
                     compaction.run();
-                    self.met("compaction");
+                    self.record("compaction");
                 }
             }
             930..955 => {
-                self.clients[at].cuts.fetch_add(1, Ordering::Relaxed);
-                self.met("cut connection");
+                self.clients[at].closes.fetch_add(1, Ordering::Relaxed);
+                self.record("closed connection");
             }
             955..970 => self.clients[at].refuses.store(true, Ordering::Relaxed),
             970..977 => {
-                let why = SourceError::Unavailable("the connection is lost".into());
-                self.source.cut(&why);
-                self.met("feed cut off");
+                let error = SourceError::Unavailable("the connection is lost".into());
+                self.source.interrupt(&error);
+                self.record("feed interrupted");
             }
             977..980 => {
-                self.source.cut(&SourceError::Compacted);
-                self.met("feed loaded again");
+                self.source.interrupt(&SourceError::Compacted);
+                self.record("feed reloaded");
             }
             980..997 => self.back_up(),
             997..999 => self.replace(false),
@@ -480,29 +496,30 @@ impl World {
         }
     }
 
-    /// What the run met, and a digest of everything that handlers saw.
+    /// Runs `steps` random steps. Returns the situations that occurred, and a digest of all states of the
+    /// replicas.
     fn run(mut self, steps: usize) -> (Coverage, u64) {
         for _ in 0..steps {
             self.step();
         }
         self.converge();
-        // INV-2: the cache is what the engine is, also by its own account.
+        // INV-2: the cache equals the engine, and its own check confirms it.
         let report = block_on(self.pods.check_consistency()).unwrap();
         assert!(report.is_consistent());
         let metrics = self.pods.metrics();
         assert_eq!(metrics.consistency_checks_failed, 0);
         let terminated = metrics.terminated_watchers;
-        for (what, count) in [
-            ("watch that fell out of the window", terminated),
+        for (situation, count) in [
+            ("watch overtaken by the window", terminated),
             (
-                "watch from before the window",
+                "watch from a revision before the window",
                 metrics.expired_window - terminated,
             ),
-            ("watch told of a replaced store", metrics.expired_replaced),
+            ("watch ended by a replaced store", metrics.expired_replaced),
             ("bookmark", metrics.bookmarks_sent),
             ("consistency check", metrics.consistency_checks_passed - 1),
         ] {
-            *self.coverage.entry(what).or_default() += count;
+            *self.coverage.entry(situation).or_default() += count;
         }
         for client in &self.clients {
             let counted = client.handle.metrics();
@@ -510,15 +527,15 @@ impl World {
             let compacted =
                 |error: &&RequestError| **error == RequestError::Expired(Expired::Watch);
             let refused = |error: &&RequestError| error.to_string().contains("refused");
-            for (what, count) in [
-                ("state told again", counted.lists - 1),
+            for (situation, count) in [
+                ("initial state repeated", counted.lists - 1),
                 (
-                    "watch begun again",
+                    "watch repeated",
                     counted.watches.saturating_sub(counted.lists),
                 ),
-                ("deletion that was missed", client.copy.missed_deletions),
+                ("missed deletion", client.replica.missed_deletions),
                 (
-                    "watch from before a compaction",
+                    "watch from a compacted revision",
                     failures.iter().filter(compacted).count() as u64,
                 ),
                 (
@@ -526,7 +543,7 @@ impl World {
                     failures.iter().filter(refused).count() as u64,
                 ),
             ] {
-                *self.coverage.entry(what).or_default() += count;
+                *self.coverage.entry(situation).or_default() += count;
             }
         }
         (self.coverage, self.trace.finish())
@@ -534,40 +551,40 @@ impl World {
 }
 
 #[test]
-fn t_64_every_informer_is_equal_to_the_engine_on_the_way_and_in_the_end() {
+fn t_64_informers_equal_the_engine_at_each_revision_and_at_the_end() {
     let mut all = Coverage::new();
     for seed in 1..=4 {
         println!("seed {seed}");
-        let (coverage, trace) = World::new(seed).run(4000);
+        let (coverage, trace) = Simulation::new(seed).run(4000);
         if seed == 1 {
-            let again = World::new(seed).run(4000);
+            let again = Simulation::new(seed).run(4000);
             assert_eq!(
                 again,
                 (coverage.clone(), trace),
-                "the seed decides everything"
+                "the seed determines the run"
             );
         }
-        for (what, count) in coverage {
-            *all.entry(what).or_default() += count;
+        for (situation, count) in coverage {
+            *all.entry(situation).or_default() += count;
         }
     }
     println!("{all:#?}");
-    for what in MET {
+    for situation in REQUIRED {
         assert!(
-            all.get(what).is_some_and(|count| *count > 0),
-            "never met: {what}"
+            all.get(situation).is_some_and(|count| *count > 0),
+            "never occurred: {situation}"
         );
     }
     assert!(all["state compared"] > 1000, "{all:?}");
 }
 
 #[test]
-fn t_64_on_threads_every_informer_ends_equal_to_the_engine() {
+fn t_64_on_threads_informers_equal_the_engine_at_the_end() {
     for seed in 1..=4 {
         let fixture = Fixture::with(config().window(short_window(60)));
         let engine = fixture.engine().clone();
         let mut clients = Vec::new();
-        // Every other handler takes nothing before all is written.
+        // Every second subscription takes no notification before all writes are done.
         let written = Arc::new(Barrier::new(4));
         for number in 0..6_u64 {
             let storage: Arc<dyn Storage> = if number % 3 == 2 {
@@ -579,23 +596,26 @@ fn t_64_on_threads_every_informer_ends_equal_to_the_engine() {
                 handle,
                 mut run,
                 mut subscription,
-                cuts,
+                closes,
                 ..
             } = Client::new(number, storage, &fixture.clock, seed);
             let slow = (number % 2 == 1).then(|| written.clone());
             let follower = std::thread::spawn(move || {
-                let mut copy = Copy::default();
+                let mut replica = Replica::default();
                 if let Some(written) = slow {
                     written.wait();
-                    assert!(subscription.len() <= 3 * 30 + 1, "one for each pod");
+                    assert!(
+                        subscription.len() <= 3 * 30 + 1,
+                        "at most one notification per pod"
+                    );
                 }
-                while let Some(notification) = next_blocking(&mut subscription) {
-                    copy.take(&notification);
+                while let Some(notification) = subscription.next_blocking() {
+                    replica.apply(&notification);
                 }
-                copy.pods
+                replica.pods
             });
             let running = std::thread::spawn(move || block_on(&mut run));
-            clients.push((handle, running, follower, cuts));
+            clients.push((handle, running, follower, closes));
         }
         std::thread::scope(|scope| {
             for writer in 0..3 {
@@ -615,7 +635,7 @@ fn t_64_on_threads_every_informer_ends_equal_to_the_engine() {
             scope.spawn(|| {
                 let mut random = Rng::with_seed(seed);
                 for round in 0..60 {
-                    // Pauses of reflectors end, watches get bookmarks, the past is forgotten.
+                    // Pauses of reflectors end, bookmarks become due, revisions are compacted.
                     fixture.clock.advance(Duration::from_secs(random.u64(..20)));
                     clients[round % clients.len()]
                         .3
@@ -648,8 +668,8 @@ fn t_64_on_threads_every_informer_ends_equal_to_the_engine() {
             assert_eq!(informer_state(&handle), expected, "seed {seed}");
             handle.stop();
             running.join().unwrap();
-            let copy = follower.join().unwrap();
-            assert_eq!(copy, expected, "a handler's copy, seed {seed}");
+            let replica = follower.join().unwrap();
+            assert_eq!(replica, expected, "the replica, seed {seed}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! T-59, T-60: the reflector against a server that answers by script.
+//! T-59, T-60: the reflector against a server with scripted answers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -7,62 +7,61 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_util::stream;
-use revstore_reflector::{
-    ListWatch, Object, Reflector, ReflectorEvent, ReflectorMode, StorageListWatch,
-};
+use revstore_reflector::{ListWatch, Reflector, ReflectorEvent, ReflectorMode, StorageListWatch};
 use revstore_watch_cache::{
-    EventStream, EventType, Expired, List, ListOptions, ManualClock, RequestError, Revision, Scope,
-    Selector, SharedEvent, Storage, WatchEvent, WatchOptions,
+    EventStream, EventType, Expired, List, ListOptions, ManualClock, Object, RequestError,
+    Revision, Scope, Selector, SharedEvent, Storage, WatchEvent, WatchOptions,
 };
 
 use crate::support::{Fixture, poll_once};
 
-/// What the server answers next.
-enum Answer {
-    /// A list of these, of this revision, and whether there is a next page.
+/// An answer of the server.
+enum ScriptedAnswer {
+    /// A page with these objects, its revision, and whether there is a next page.
     List(Vec<Object>, i64, bool),
-    /// A watch that tells these; then it ends, or stays open.
+    /// A watch with these events, and whether it stays open after them.
     Watch(Vec<WatchEvent>, bool),
     Error(RequestError),
 }
 
 #[derive(Default)]
-struct Script {
-    answers: VecDeque<Answer>,
-    /// What was asked, in words.
-    asked: Vec<String>,
+struct ServerScript {
+    answers: VecDeque<ScriptedAnswer>,
+    /// The requests received, as text.
+    requests: Vec<String>,
 }
 
-/// A server that answers by script.
+/// A server with scripted answers.
 #[derive(Clone, Default)]
-struct Server(Arc<Mutex<Script>>);
+struct ScriptedServer(Arc<Mutex<ServerScript>>);
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for ScriptedServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Server")
+        f.write_str("ScriptedServer")
     }
 }
 
-impl Server {
-    fn answer(&self, asked: String) -> Answer {
+impl ScriptedServer {
+    fn answer(&self, request: String) -> ScriptedAnswer {
         let mut script = self.0.lock().unwrap();
-        script.asked.push(asked.clone());
-        script
-            .answers
-            .pop_front()
-            .unwrap_or_else(|| panic!("no answer left for {asked}"))
+        let answer = script.answers.pop_front();
+        let answer = answer.unwrap_or_else(|| panic!("no answer left for {request}"));
+        script.requests.push(request);
+        answer
     }
 
-    fn then(&self, answers: impl IntoIterator<Item = Answer>) {
+    /// Adds answers to the script.
+    fn then(&self, answers: impl IntoIterator<Item = ScriptedAnswer>) {
         self.0.lock().unwrap().answers.extend(answers);
     }
 
-    fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap().asked)
+    /// Returns the requests since the last call.
+    fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap().requests)
     }
 }
 
-impl ListWatch for Server {
+impl ListWatch for ScriptedServer {
     fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<List, RequestError>> {
         let (version, limit) = (&options.resource_version, options.limit);
         let token = if options.continue_token.is_empty() {
@@ -71,9 +70,9 @@ impl ListWatch for Server {
             " continue"
         };
         let answer = match self.answer(format!("list {version:?} {limit}{token}")) {
-            Answer::List(objects, revision, more) => Ok(page(&objects, revision, more)),
-            Answer::Error(error) => Err(error),
-            Answer::Watch(..) => panic!("a list was asked for"),
+            ScriptedAnswer::List(objects, revision, more) => Ok(page(&objects, revision, more)),
+            ScriptedAnswer::Error(error) => Err(error),
+            ScriptedAnswer::Watch(..) => panic!("the request is a list"),
         };
         Box::pin(futures_util::future::ready(answer))
     }
@@ -86,9 +85,9 @@ impl ListWatch for Server {
         } else {
             ""
         };
-        let asked = format!("watch {:?}{initial}", options.resource_version);
-        let answer = match self.answer(asked) {
-            Answer::Watch(events, open) => {
+        let request = format!("watch {:?}{initial}", options.resource_version);
+        let answer = match self.answer(request) {
+            ScriptedAnswer::Watch(events, open) => {
                 let events = stream::iter(events);
                 use futures_util::StreamExt as _;
                 Ok(if open {
@@ -97,8 +96,8 @@ impl ListWatch for Server {
                     Box::pin(events) as EventStream
                 })
             }
-            Answer::Error(error) => Err(error),
-            Answer::List(..) => panic!("a watch was asked for"),
+            ScriptedAnswer::Error(error) => Err(error),
+            ScriptedAnswer::List(..) => panic!("the request is a watch"),
         };
         Box::pin(futures_util::future::ready(answer))
     }
@@ -145,15 +144,16 @@ fn too_large() -> RequestError {
     }
 }
 
-struct Bench {
-    server: Server,
+/// A reflector of a scripted server, on a manual clock.
+struct Setup {
+    server: ScriptedServer,
     clock: ManualClock,
     reflector: Reflector,
 }
 
-impl Bench {
+impl Setup {
     fn new(mode: ReflectorMode, resume: Option<i64>) -> Self {
-        let (server, clock) = (Server::default(), ManualClock::new());
+        let (server, clock) = (ScriptedServer::default(), ManualClock::new());
         let builder = Reflector::builder(Arc::new(server.clone()))
             .clock(Arc::new(clock.clone()))
             .seed(1)
@@ -169,11 +169,11 @@ impl Bench {
         }
     }
 
-    /// What is told now, in words, until the reflector waits.
-    fn told(&mut self) -> Vec<String> {
-        let mut told = Vec::new();
+    /// Returns the events until the reflector waits, as text.
+    fn events(&mut self) -> Vec<String> {
+        let mut events = Vec::new();
         while let Poll::Ready(event) = poll_once(self.reflector.next()) {
-            told.push(match event {
+            events.push(match event {
                 ReflectorEvent::Init => "init".into(),
                 ReflectorEvent::InitApply(object) => format!("init {}", object.name()),
                 ReflectorEvent::InitDone(revision) => format!("done {revision}"),
@@ -185,109 +185,112 @@ impl Bench {
                 _ => unreachable!("a new event"),
             });
         }
-        told
+        events
     }
 
-    fn pause(&self, seconds: u64) {
+    fn advance(&self, seconds: u64) {
         self.clock.advance(Duration::from_secs(seconds));
     }
 }
 
 #[test]
-fn t_59_list_watch_watch_again_without_a_second_list() {
+fn t_59_a_watch_that_ended_is_started_again_without_a_second_list() {
     let pods = objects(&["a", "b"]);
-    let mut bench = Bench::new(ReflectorMode::ListWatch, None);
-    bench.server.then([
-        Answer::List(pods[..1].to_vec(), 5, false),
-        Answer::Watch(vec![added(&pods[1]), bookmark(70, false)], false),
-        Answer::Watch(vec![], true),
+    let mut setup = Setup::new(ReflectorMode::ListWatch, None);
+    setup.server.then([
+        ScriptedAnswer::List(pods[..1].to_vec(), 5, false),
+        ScriptedAnswer::Watch(vec![added(&pods[1]), bookmark(70, false)], false),
+        ScriptedAnswer::Watch(vec![], true),
     ]);
     assert_eq!(
-        bench.told(),
+        setup.events(),
         ["init", "init a", "done 5", "apply b", "bookmark 70"]
     );
     assert_eq!(
-        bench.server.asked(),
+        setup.server.requests(),
         ["list \"0\" 500", "watch \"5\"", "watch \"70\""]
     );
-    assert_eq!(bench.reflector.last_revision(), Some(Revision(70)));
+    assert_eq!(setup.reflector.last_revision(), Some(Revision(70)));
 }
 
 #[test]
-fn t_59_after_410_a_list_at_the_last_revision_and_then_at_the_most_recent() {
-    let mut bench = Bench::new(ReflectorMode::ListWatch, None);
-    bench.server.then([
-        Answer::List(vec![], 5, false),
-        Answer::Watch(vec![WatchEvent::Error(gone())], false),
+fn t_59_after_410_the_list_is_at_the_last_revision_then_at_the_most_recent() {
+    let mut setup = Setup::new(ReflectorMode::ListWatch, None);
+    setup.server.then([
+        ScriptedAnswer::List(vec![], 5, false),
+        ScriptedAnswer::Watch(vec![WatchEvent::Error(gone())], false),
     ]);
-    assert_eq!(bench.told(), ["init", "done 5", "failed 410"]);
-    bench.server.asked();
-    bench.server.then([
-        Answer::Error(too_large()),
-        Answer::List(vec![], 3, false),
-        Answer::Watch(vec![], true),
+    assert_eq!(setup.events(), ["init", "done 5", "failed 410"]);
+    setup.server.requests();
+    setup.server.then([
+        ScriptedAnswer::Error(too_large()),
+        ScriptedAnswer::List(vec![], 3, false),
+        ScriptedAnswer::Watch(vec![], true),
     ]);
-    assert!(bench.told().is_empty(), "it waits before it lists again");
-    bench.pause(2);
-    assert_eq!(bench.told(), ["failed 504", "init", "done 3"]);
-    // No pages at a version; pages at the most recent state.
+    assert!(setup.events().is_empty(), "a pause precedes the list");
+    setup.advance(2);
+    assert_eq!(setup.events(), ["failed 504", "init", "done 3"]);
+    // A list at a revision has no limit, a list of the most recent state has one.
     assert_eq!(
-        bench.server.asked(),
+        setup.server.requests(),
         ["list \"5\" 0", "list \"\" 500", "watch \"3\""]
     );
 }
 
 #[test]
-fn t_59_429_asks_the_same_again_and_http_410_is_as_good_as_the_event() {
+fn t_59_after_429_the_watch_is_requested_again_and_after_410_a_list() {
     let not_ready = || RequestError::NotReady {
         cause: None,
         retry_after_seconds: 1,
     };
-    let mut bench = Bench::new(ReflectorMode::ListWatch, Some(8));
-    bench.server.then([Answer::Error(not_ready())]);
-    assert_eq!(bench.told(), ["failed 429"]);
-    bench.server.then([Answer::Error(gone())]);
-    bench.pause(2);
-    assert_eq!(bench.told(), ["failed 410"]);
-    bench
-        .server
-        .then([Answer::List(vec![], 9, false), Answer::Watch(vec![], true)]);
-    bench.pause(4);
-    assert_eq!(bench.told(), ["init", "done 9"]);
+    let mut setup = Setup::new(ReflectorMode::ListWatch, Some(8));
+    setup.server.then([ScriptedAnswer::Error(not_ready())]);
+    assert_eq!(setup.events(), ["failed 429"]);
+    setup.server.then([ScriptedAnswer::Error(gone())]);
+    setup.advance(2);
+    assert_eq!(setup.events(), ["failed 410"]);
+    setup.server.then([
+        ScriptedAnswer::List(vec![], 9, false),
+        ScriptedAnswer::Watch(vec![], true),
+    ]);
+    setup.advance(4);
+    assert_eq!(setup.events(), ["init", "done 9"]);
     assert_eq!(
-        bench.server.asked(),
+        setup.server.requests(),
         ["watch \"8\"", "watch \"8\"", "list \"8\" 0", "watch \"9\""]
     );
 }
 
 #[test]
 fn t_59_a_very_short_watch_is_a_failure() {
-    let mut bench = Bench::new(ReflectorMode::ListWatch, None);
-    bench
-        .server
-        .then([Answer::List(vec![], 5, false), Answer::Watch(vec![], false)]);
-    assert_eq!(bench.told(), ["init", "done 5", "failed 500"]);
-    assert_eq!(bench.reflector.metrics().short_watches, 1);
-    bench
-        .server
-        .then([Answer::List(vec![], 6, false), Answer::Watch(vec![], true)]);
-    bench.pause(2);
-    assert_eq!(bench.told(), ["init", "done 6"]);
-    assert_eq!(bench.server.asked()[2], "list \"5\" 0");
+    let mut setup = Setup::new(ReflectorMode::ListWatch, None);
+    setup.server.then([
+        ScriptedAnswer::List(vec![], 5, false),
+        ScriptedAnswer::Watch(vec![], false),
+    ]);
+    assert_eq!(setup.events(), ["init", "done 5", "failed 500"]);
+    assert_eq!(setup.reflector.metrics().short_watches, 1);
+    setup.server.then([
+        ScriptedAnswer::List(vec![], 6, false),
+        ScriptedAnswer::Watch(vec![], true),
+    ]);
+    setup.advance(2);
+    assert_eq!(setup.events(), ["init", "done 6"]);
+    assert_eq!(setup.server.requests()[2], "list \"5\" 0");
 }
 
 #[test]
-fn t_59_pages_and_a_page_that_expired() {
+fn t_59_after_an_expired_page_the_list_is_requested_without_a_limit() {
     let pods = objects(&["a", "b"]);
-    let mut bench = Bench::new(ReflectorMode::ListWatch, None);
-    bench.server.then([
-        Answer::List(pods[..1].to_vec(), 5, true),
-        Answer::Error(gone()),
-        Answer::List(pods.clone(), 7, false),
-        Answer::Watch(vec![WatchEvent::Error(gone())], false),
+    let mut setup = Setup::new(ReflectorMode::ListWatch, None);
+    setup.server.then([
+        ScriptedAnswer::List(pods[..1].to_vec(), 5, true),
+        ScriptedAnswer::Error(gone()),
+        ScriptedAnswer::List(pods.clone(), 7, false),
+        ScriptedAnswer::Watch(vec![WatchEvent::Error(gone())], false),
     ]);
     assert_eq!(
-        bench.told(),
+        setup.events(),
         [
             "init",
             "init a",
@@ -300,7 +303,7 @@ fn t_59_pages_and_a_page_that_expired() {
         ]
     );
     assert_eq!(
-        bench.server.asked(),
+        setup.server.requests(),
         [
             "list \"0\" 500",
             "list \"\" 500 continue",
@@ -308,32 +311,34 @@ fn t_59_pages_and_a_page_that_expired() {
             "watch \"7\""
         ]
     );
-    // A server that pages at version 0 is asked in pages from then on.
-    bench
-        .server
-        .then([Answer::List(vec![], 8, false), Answer::Watch(vec![], true)]);
-    bench.pause(2);
-    bench.told();
-    assert_eq!(bench.server.asked(), ["list \"7\" 500", "watch \"8\""]);
+    // The server answered in pages at version 0, so all later lists are in pages too.
+    setup.server.then([
+        ScriptedAnswer::List(vec![], 8, false),
+        ScriptedAnswer::Watch(vec![], true),
+    ]);
+    setup.advance(2);
+    setup.events();
+    assert_eq!(setup.server.requests(), ["list \"7\" 500", "watch \"8\""]);
 }
 
 #[test]
-fn t_59_a_silent_watch_is_given_up_behind_its_deadline() {
-    let mut bench = Bench::new(ReflectorMode::ListWatch, Some(5));
-    bench
-        .server
-        .then([Answer::Watch(vec![], true), Answer::Watch(vec![], true)]);
-    assert!(bench.told().is_empty());
-    bench.pause(606);
-    assert!(bench.told().is_empty());
-    assert_eq!(bench.server.asked(), ["watch \"5\"", "watch \"5\""]);
+fn t_59_a_watch_without_events_is_abandoned_after_its_deadline() {
+    let mut setup = Setup::new(ReflectorMode::ListWatch, Some(5));
+    setup.server.then([
+        ScriptedAnswer::Watch(vec![], true),
+        ScriptedAnswer::Watch(vec![], true),
+    ]);
+    assert!(setup.events().is_empty());
+    setup.advance(606);
+    assert!(setup.events().is_empty());
+    assert_eq!(setup.server.requests(), ["watch \"5\"", "watch \"5\""]);
 }
 
 #[test]
-fn t_60_watch_list() {
+fn t_60_one_watch_list_delivers_the_initial_state_and_the_changes() {
     let pods = objects(&["a", "b"]);
-    let mut bench = Bench::new(ReflectorMode::WatchList, None);
-    bench.server.then([Answer::Watch(
+    let mut setup = Setup::new(ReflectorMode::WatchList, None);
+    setup.server.then([ScriptedAnswer::Watch(
         vec![
             added(&pods[0]),
             bookmark(5, true),
@@ -343,51 +348,52 @@ fn t_60_watch_list() {
         true,
     )]);
     assert_eq!(
-        bench.told(),
+        setup.events(),
         ["init", "init a", "done 5", "apply b", "bookmark 9"]
     );
     assert_eq!(
-        bench.server.asked(),
+        setup.server.requests(),
         ["watch \"\" initial"],
-        "one stream for both"
+        "one stream for the initial state and the changes"
     );
 }
 
 #[test]
-fn t_60_a_watch_list_that_breaks_is_begun_again() {
+fn t_60_a_watch_list_that_ends_before_its_bookmark_is_requested_again() {
     let pods = objects(&["a"]);
-    let mut bench = Bench::new(ReflectorMode::WatchList, None);
-    bench
+    let mut setup = Setup::new(ReflectorMode::WatchList, None);
+    setup
         .server
-        .then([Answer::Watch(vec![added(&pods[0])], false)]);
-    assert_eq!(bench.told(), ["init", "init a", "failed 500"]);
-    bench.server.then([
-        Answer::Error(too_large()),
-        Answer::Watch(vec![bookmark(6, true)], true),
+        .then([ScriptedAnswer::Watch(vec![added(&pods[0])], false)]);
+    assert_eq!(setup.events(), ["init", "init a", "failed 500"]);
+    setup.server.then([
+        ScriptedAnswer::Error(too_large()),
+        ScriptedAnswer::Watch(vec![bookmark(6, true)], true),
     ]);
-    bench.pause(2);
-    assert_eq!(bench.told(), ["failed 504", "init", "done 6"]);
+    setup.advance(2);
+    assert_eq!(setup.events(), ["failed 504", "init", "done 6"]);
 }
 
 #[test]
-fn t_60_a_watch_list_that_is_too_late_asks_for_the_most_recent_state() {
-    for (why, code) in [(gone(), 410), (too_large(), 504)] {
-        let mut bench = Bench::new(ReflectorMode::WatchList, None);
-        bench.server.then([Answer::Watch(
+fn t_60_a_watch_list_at_an_unavailable_revision_is_requested_at_the_most_recent() {
+    for (error, code) in [(gone(), 410), (too_large(), 504)] {
+        let mut setup = Setup::new(ReflectorMode::WatchList, None);
+        setup.server.then([ScriptedAnswer::Watch(
             vec![bookmark(5, true), WatchEvent::Error(gone())],
             false,
         )]);
-        assert_eq!(bench.told(), ["init", "done 5", "failed 410"]);
-        // Not older than what is known; if that is gone as well, or not there yet, whatever there is.
-        bench.server.then([
-            Answer::Watch(vec![WatchEvent::Error(why)], false),
-            Answer::Watch(vec![bookmark(9, true)], true),
+        assert_eq!(setup.events(), ["init", "done 5", "failed 410"]);
+        // The first request is not older than the last revision. If that revision is compacted, or in the
+        // future, the second one asks for the most recent state.
+        setup.server.then([
+            ScriptedAnswer::Watch(vec![WatchEvent::Error(error)], false),
+            ScriptedAnswer::Watch(vec![bookmark(9, true)], true),
         ]);
-        bench.pause(2);
+        setup.advance(2);
         let failed = format!("failed {code}");
-        assert_eq!(bench.told(), ["init", &failed, "init", "done 9"]);
+        assert_eq!(setup.events(), ["init", &failed, "init", "done 9"]);
         assert_eq!(
-            bench.server.asked(),
+            setup.server.requests(),
             [
                 "watch \"\" initial",
                 "watch \"5\" initial",
@@ -398,33 +404,33 @@ fn t_60_a_watch_list_that_is_too_late_asks_for_the_most_recent_state() {
 }
 
 #[test]
-fn t_60_initial_events_that_do_not_end_are_told_every_ten_seconds() {
+fn t_60_initial_events_that_do_not_end_are_reported_every_10_seconds() {
     let pods = objects(&["a"]);
-    let mut bench = Bench::new(ReflectorMode::WatchList, None);
-    bench
+    let mut setup = Setup::new(ReflectorMode::WatchList, None);
+    setup
         .server
-        .then([Answer::Watch(vec![added(&pods[0])], true)]);
-    assert_eq!(bench.told(), ["init", "init a"]);
-    bench.pause(9);
-    assert!(bench.told().is_empty());
-    bench.pause(1);
-    assert_eq!(bench.told(), ["overdue 10"]);
-    bench.pause(10);
-    assert_eq!(bench.told(), ["overdue 20"]);
-    assert_eq!(bench.reflector.metrics().bookmarks_overdue, 2);
+        .then([ScriptedAnswer::Watch(vec![added(&pods[0])], true)]);
+    assert_eq!(setup.events(), ["init", "init a"]);
+    setup.advance(9);
+    assert!(setup.events().is_empty());
+    setup.advance(1);
+    assert_eq!(setup.events(), ["overdue 10"]);
+    setup.advance(10);
+    assert_eq!(setup.events(), ["overdue 20"]);
+    assert_eq!(setup.reflector.metrics().bookmarks_overdue, 2);
 }
 
 #[test]
-fn wc_703_what_a_reflector_counts() {
+fn wc_703_lists_watches_and_failures_are_counted() {
     let pods = objects(&["a", "b"]);
-    let mut bench = Bench::new(ReflectorMode::ListWatch, None);
-    bench.server.then([
-        Answer::List(pods.clone(), 5, false),
-        Answer::Watch(vec![bookmark(70, false)], false),
-        Answer::Watch(vec![WatchEvent::Error(gone())], false),
+    let mut setup = Setup::new(ReflectorMode::ListWatch, None);
+    setup.server.then([
+        ScriptedAnswer::List(pods.clone(), 5, false),
+        ScriptedAnswer::Watch(vec![bookmark(70, false)], false),
+        ScriptedAnswer::Watch(vec![WatchEvent::Error(gone())], false),
     ]);
-    bench.told();
-    let metrics = bench.reflector.metrics();
+    setup.events();
+    let metrics = setup.reflector.metrics();
     assert_eq!(
         (metrics.lists, metrics.watches, metrics.failures),
         (1, 2, 1)
@@ -441,19 +447,19 @@ fn wc_703_what_a_reflector_counts() {
 }
 
 #[test]
-fn t_60_a_server_without_watch_lists_is_listed() {
-    let mut bench = Bench::new(ReflectorMode::WatchList, None);
-    bench.server.then([
-        Answer::Error(RequestError::Invalid(Vec::new())),
-        Answer::List(vec![], 5, false),
-        Answer::Watch(vec![], true),
+fn t_60_a_server_that_refuses_watch_lists_is_listed() {
+    let mut setup = Setup::new(ReflectorMode::WatchList, None);
+    setup.server.then([
+        ScriptedAnswer::Error(RequestError::Invalid(Vec::new())),
+        ScriptedAnswer::List(vec![], 5, false),
+        ScriptedAnswer::Watch(vec![], true),
     ]);
-    assert_eq!(bench.told(), ["failed 422", "init", "done 5"]);
-    assert_eq!(bench.server.asked()[1], "list \"0\" 500");
+    assert_eq!(setup.events(), ["failed 422", "init", "done 5"]);
+    assert_eq!(setup.server.requests()[1], "list \"0\" 500");
 }
 
 #[test]
-fn t_59_and_t_60_both_modes_over_both_stores() {
+fn t_59_and_t_60_both_modes_work_over_the_raw_store_and_the_cache() {
     for is_cached in [false, true] {
         for mode in [ReflectorMode::ListWatch, ReflectorMode::WatchList] {
             let fixture = Fixture::new();

@@ -8,9 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use futures_core::Stream;
 use futures_core::future::BoxFuture;
-use futures_util::StreamExt as _;
 use futures_util::task::AtomicWaker;
 use pollster::block_on;
 use revstore_engine::{Engine, KeyRange};
@@ -137,11 +135,6 @@ pub(crate) fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Returns the next item of a stream; the thread sleeps until there is one.
-pub(crate) fn next_blocking<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
-    block_on(stream.next())
-}
-
 /// Returns the JSON of a pod with a label `app` and a node, each left out if empty. `key` is
 /// `namespace/name`.
 pub(crate) fn pod(key: &str, app: &str, node: &str) -> String {
@@ -172,29 +165,29 @@ pub(crate) fn short_window(events_max: usize) -> WindowLimits {
 
 /// A source over an engine whose watches a test can end, and whose engine it can replace.
 #[derive(Debug)]
-pub(crate) struct Fragile {
+pub(crate) struct InterruptibleSource {
     /// Guards the engine and its watches. Held for one read or change.
-    present: Mutex<Present>,
+    present: Mutex<PresentEngine>,
 }
 
 #[derive(Debug)]
-struct Present {
+struct PresentEngine {
     source: EngineSource,
-    watches: Vec<Arc<Cut>>,
+    watches: Vec<Arc<Interrupt>>,
     replacements: u64,
 }
 
-/// The way to end one watch of a [`Fragile`] source.
+/// The way to end one watch of a [`InterruptibleSource`] source.
 #[derive(Debug, Default)]
-struct Cut {
+struct Interrupt {
     error: Mutex<Option<SourceError>>,
     waker: AtomicWaker,
 }
 
-impl Fragile {
+impl InterruptibleSource {
     pub(crate) fn new(engine: Engine) -> Arc<Self> {
         Arc::new(Self {
-            present: Mutex::new(Present {
+            present: Mutex::new(PresentEngine {
                 source: EngineSource::new(engine),
                 watches: Vec::new(),
                 replacements: 0,
@@ -203,7 +196,7 @@ impl Fragile {
     }
 
     /// Ends all open watches with an error.
-    pub(crate) fn cut(&self, error: &SourceError) {
+    pub(crate) fn interrupt(&self, error: &SourceError) {
         let watches = std::mem::take(&mut self.present.lock().unwrap().watches);
         for watch in watches {
             *watch.error.lock().unwrap() = Some(error.clone());
@@ -219,7 +212,7 @@ impl Fragile {
             present.source = EngineSource::new(engine);
             present.replacements += u64::from(is_reported);
         }
-        self.cut(&SourceError::Unavailable("the connection is lost".into()));
+        self.interrupt(&SourceError::Unavailable("the connection is lost".into()));
     }
 
     fn source(&self) -> EngineSource {
@@ -227,7 +220,7 @@ impl Fragile {
     }
 }
 
-impl Source for Fragile {
+impl Source for InterruptibleSource {
     fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>> {
         Box::pin(async move { self.source().current_revision().await })
     }
@@ -242,18 +235,18 @@ impl Source for Fragile {
     }
     fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<BatchStream, SourceError>> {
         Box::pin(async move {
-            let cut = Arc::new(Cut::default());
+            let interrupt = Arc::new(Interrupt::default());
             let source = {
                 let mut present = self.present.lock().unwrap();
                 // The stream of an ended watch has dropped its handle.
                 present.watches.retain(|watch| Arc::strong_count(watch) > 1);
-                present.watches.push(cut.clone());
+                present.watches.push(interrupt.clone());
                 present.source.clone()
             };
             let mut batches = source.watch(request).await?;
             let next = move |context: &mut Context<'_>| {
-                cut.waker.register(context.waker());
-                match cut.error.lock().unwrap().clone() {
+                interrupt.waker.register(context.waker());
+                match interrupt.error.lock().unwrap().clone() {
                     Some(error) => Poll::Ready(Some(Err(error))),
                     None => batches.as_mut().poll_next(context),
                 }

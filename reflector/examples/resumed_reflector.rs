@@ -1,0 +1,76 @@
+//! A reflector that continues after the last revision of a previous one, as a client does that keeps
+//! its state over a restart; and what it delivers if that revision is compacted.
+//!
+//! `cargo run -p revstore-reflector --example resumed_reflector`
+
+use std::error::Error;
+use std::io::Write as _;
+use std::sync::Arc;
+
+use pollster::block_on;
+use revstore_engine::{Engine, KeyRange};
+use revstore_reflector::{Reflector, ReflectorEvent, StorageListWatch};
+use revstore_watch_cache::{
+    EngineSource, RawStore, ResourceConfig, Revision, Scope, Selector, SystemClock,
+};
+
+/// Prints the events of a reflector up to a revision, and returns that revision.
+fn follow(reflector: &mut Reflector, until: Revision) -> Result<Revision, Box<dyn Error>> {
+    let mut out = std::io::stdout();
+    loop {
+        match block_on(reflector.next()) {
+            ReflectorEvent::Init => writeln!(out, "  initial state:")?,
+            ReflectorEvent::InitApply(object) => writeln!(out, "    {}", object.store_key())?,
+            ReflectorEvent::InitDone(revision) => writeln!(out, "  complete at {revision}")?,
+            ReflectorEvent::Apply(object) => writeln!(out, "  apply {}", object.store_key())?,
+            ReflectorEvent::Delete(object) => writeln!(out, "  delete {}", object.store_key())?,
+            ReflectorEvent::Failed(error) => writeln!(out, "  failed: {error}")?,
+            _ => {}
+        }
+        match reflector.last_revision() {
+            Some(revision) if revision >= until => return Ok(revision),
+            _ => {}
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut out = std::io::stdout();
+    let engine = Engine::builder().build();
+    let source = Arc::new(EngineSource::new(engine.clone()));
+    let config = ResourceConfig::namespaced("", "leases", "/registry/leases");
+    let leases = RawStore::new(source, config, Arc::new(SystemClock::new()));
+    let leases = StorageListWatch::new(Arc::new(leases), Scope::All, Selector::default());
+    let leases = Arc::new(leases);
+    let put = |name: &str| {
+        let lease = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
+        engine.put(format!("/registry/leases/kube-system/{name}"), lease)
+    };
+
+    writeln!(out, "first run: a list, then a watch")?;
+    put("scheduler")?;
+    let current = put("controller")?.revision;
+    let mut reflector = Reflector::builder(leases.clone()).build();
+    let last = follow(&mut reflector, current)?;
+    drop(reflector);
+
+    // Changes while no reflector runs.
+    put("node-1")?;
+    let deleted = engine.delete(&KeyRange::one("/registry/leases/kube-system/scheduler"));
+
+    writeln!(out, "second run: only the changes after {last}")?;
+    let mut reflector = Reflector::builder(leases.clone())
+        .resume_after(last)
+        .build();
+    follow(&mut reflector, deleted.revision)?;
+    drop(reflector);
+
+    // The changes after `last` are no longer available.
+    let current = put("node-2")?.revision;
+    engine.compact(current)?.run();
+
+    writeln!(out, "third run: {last} is compacted")?;
+    let mut reflector = Reflector::builder(leases).resume_after(last).build();
+    follow(&mut reflector, current)?;
+    Ok(())
+}

@@ -1,0 +1,575 @@
+//! The list-and-watch state machine: its phases, the requests it sends, and its transitions.
+//!
+//! Corresponds to `Reflector.ListAndWatch` of client-go (section F.1 of the specification).
+//! [`ListAndWatch::receive`] sends the request of the present phase or reads the open watch;
+//! [`ListAndWatch::advance`] decides, without waiting, what the answer means.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use revstore_watch_cache::{
+    EventStream, EventType, Items, List, ListOptions, Object, RequestError, Revision, WatchEvent,
+    WatchOptions,
+};
+
+use crate::backoff::Backoff;
+use crate::list_watch::ListWatch;
+use crate::metrics::{ReflectorCounters, observe_since};
+use crate::reflector::ReflectorEvent;
+use crate::timer::Timer;
+
+/// Number of objects per page of a list (WC-503).
+const PAGE_LIMIT: i64 = 500;
+/// A watch that ends within this time without an event counts as a failure (WC-505).
+const SHORT_WATCH: Duration = Duration::from_secs(1);
+/// The smallest timeout requested for a watch; the largest is twice this (WC-504).
+const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(300);
+/// A watch that is still open this long after its timeout is abandoned.
+const WATCH_TIMEOUT_GRACE: Duration = Duration::from_secs(5);
+/// The interval of reports that the initial events of a watch-list have not ended (WC-502).
+const BOOKMARK_OVERDUE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The phases of the state machine. Each names its request and its transitions.
+enum Phase {
+    /// No state is known, or the known one must be replaced. Requests a list or a watch-list.
+    ///
+    /// - Watch-list started: `InitialEvents`. Watch-list refused: `Unlisted`, from then on with lists.
+    /// - First page of a list: `ReadingPage`.
+    /// - Any other failure: `Unlisted`.
+    Unlisted,
+    /// Emits the objects of a page one by one, then requests the next page.
+    ///
+    /// - Next page: `ReadingPage`. End of the last page: `Listed`.
+    /// - Failure: `Unlisted`.
+    ReadingPage(PendingPage),
+    /// Reads the initial events of a watch-list.
+    ///
+    /// - Bookmark with the annotation `k8s.io/initial-events-end`: `Watching` on the same stream.
+    /// - End of the stream, or failure: `Unlisted`.
+    InitialEvents(OpenWatch),
+    /// All changes up to the last revision are known. Requests a watch after it.
+    ///
+    /// - Watch started: `Watching`.
+    /// - Server not ready: `Listed`. Any other failure: `Unlisted`.
+    Listed,
+    /// Reads the events of a watch.
+    ///
+    /// - End of the stream: `Listed`; if the watch was too short to be useful: `Unlisted`.
+    /// - Server not ready: `Listed`. Any other failure: `Unlisted`.
+    Watching(OpenWatch),
+}
+
+/// A page of a list whose objects are being emitted.
+struct PendingPage {
+    items: Items,
+    revision: Revision,
+    /// The continue token of the next page.
+    next: Option<String>,
+}
+
+impl PendingPage {
+    fn new(list: List) -> Self {
+        Self {
+            items: list.items,
+            revision: list.revision,
+            next: list.continue_token,
+        }
+    }
+}
+
+/// A watch that is being read.
+struct OpenWatch {
+    stream: EventStream,
+    started: Duration,
+    /// The time at which the watch is abandoned.
+    deadline: Duration,
+    /// The time of the next report that the initial events have not ended, while they last.
+    report_overdue: Option<Duration>,
+    /// Number of events received.
+    events: u64,
+}
+
+/// What [`ListAndWatch::receive`] received.
+enum Input {
+    /// The answer to the first request of a list.
+    FirstPage(FirstPageRequest, Result<List, RequestError>),
+    /// The next object of a page.
+    Item(Result<Object, RequestError>),
+    /// The last page has no further objects; the list is of this revision.
+    EndOfList(Revision),
+    /// The answer to the request of a further page.
+    NextPage(Result<List, RequestError>),
+    /// The answer to the request of a watch-list with a timeout.
+    WatchListStarted(Duration, Result<EventStream, RequestError>),
+    /// Received from a watch-list whose initial events have not ended.
+    InitialEvent(Received),
+    /// The answer to the request of a watch with a timeout.
+    WatchStarted(Duration, Result<EventStream, RequestError>),
+    /// Received from a watch.
+    Event(Received),
+}
+
+/// The resource version that the first request of a list asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FirstPageRequest {
+    /// "0": any state that the server has.
+    Any,
+    /// "": the most recent state.
+    MostRecent,
+    /// A state not older than the last revision.
+    NotOlderThan,
+}
+
+/// What the stream of a watch delivered.
+enum Received {
+    Event(WatchEvent),
+    /// The initial events have not ended; the watch is this old.
+    BookmarkOverdue(Duration),
+    /// The stream ended, or delivered nothing until the deadline of the watch.
+    End,
+}
+
+/// The initial state that is being received.
+#[derive(Default)]
+struct InitialState {
+    started: Duration,
+    objects: u32,
+}
+
+/// The state machine of one reflector.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each corresponds to one flag of client-go's Reflector (F.1)"
+)]
+pub(crate) struct ListAndWatch {
+    source: Arc<dyn ListWatch>,
+    timer: Arc<Timer>,
+    backoff: Backoff,
+    counters: Arc<ReflectorCounters>,
+    phase: Phase,
+    /// The end of the pause before the next request.
+    pause_until: Option<Duration>,
+    /// All changes up to this revision were emitted (client-go: `lastSyncResourceVersion`).
+    last_revision: Option<Revision>,
+    /// Whether the server was found to be unable to answer at the last revision: the next list asks for
+    /// the most recent state (client-go: `isLastSyncResourceVersionUnavailable`).
+    last_revision_unavailable: bool,
+    /// Whether the initial state is requested as a watch-list. Cleared once the server refuses it.
+    uses_watch_list: bool,
+    /// Whether a list at resource version 0 was answered in pages (WC-503; client-go:
+    /// `paginatedResult`).
+    paginated: bool,
+    /// Whether the next list is requested without a limit, because a page of the last one expired.
+    next_list_unpaged: bool,
+    initial_state: InitialState,
+}
+
+impl ListAndWatch {
+    /// Creates a machine that starts with an initial state, or after the revision `resume_after`.
+    pub(crate) fn new(
+        source: Arc<dyn ListWatch>,
+        timer: Arc<Timer>,
+        backoff: Backoff,
+        uses_watch_list: bool,
+        resume_after: Option<Revision>,
+    ) -> Self {
+        Self {
+            source,
+            timer,
+            backoff,
+            counters: Arc::new(ReflectorCounters::new()),
+            phase: if resume_after.is_some() {
+                Phase::Listed
+            } else {
+                Phase::Unlisted
+            },
+            pause_until: None,
+            last_revision: resume_after,
+            last_revision_unavailable: false,
+            uses_watch_list,
+            paginated: false,
+            next_list_unpaged: false,
+            initial_state: InitialState::default(),
+        }
+    }
+
+    pub(crate) fn last_revision(&self) -> Option<Revision> {
+        self.last_revision
+    }
+
+    pub(crate) fn counters(&self) -> &Arc<ReflectorCounters> {
+        &self.counters
+    }
+
+    pub(crate) fn timer(&self) -> &Timer {
+        &self.timer
+    }
+
+    /// Ends the open watch, if there is one. The next event is the beginning of an initial state that is
+    /// not older than the last revision.
+    pub(crate) fn start_over(&mut self) {
+        self.observe_watch_duration();
+        self.phase = Phase::Unlisted;
+    }
+
+    /// Waits for the next event. The future can be dropped at any time without losing an event.
+    pub(crate) async fn next(&mut self) -> ReflectorEvent {
+        loop {
+            if let Some(due) = self.pause_until {
+                poll_fn(|context| self.timer.poll_until(due, context)).await;
+                self.pause_until = None;
+            }
+            let input = self.receive().await;
+            if let Some(event) = self.advance(input) {
+                return event;
+            }
+        }
+    }
+
+    /// Sends the request of the present phase, or reads the page or watch that is open.
+    ///
+    /// Changes no state before its last await, so a dropped future loses nothing.
+    async fn receive(&mut self) -> Input {
+        match &mut self.phase {
+            Phase::Unlisted if self.uses_watch_list => {
+                let timeout = self.backoff.jitter(WATCH_TIMEOUT_MIN);
+                let options = WatchOptions {
+                    resource_version: self.list_version(""),
+                    resource_version_match: "NotOlderThan".into(),
+                    send_initial_events: Some(true),
+                    allow_bookmarks: true,
+                    timeout: Some(timeout),
+                    ..WatchOptions::default()
+                };
+                Input::WatchListStarted(timeout, self.source.watch(options).await)
+            }
+            Phase::Unlisted => {
+                let (request, options) = self.first_page_request();
+                Input::FirstPage(request, self.source.list(options).await)
+            }
+            Phase::ReadingPage(page) => {
+                if let Some(item) = page.items.next() {
+                    return Input::Item(item);
+                }
+                let Some(continue_token) = page.next.clone() else {
+                    return Input::EndOfList(page.revision);
+                };
+                let options = ListOptions {
+                    limit: PAGE_LIMIT,
+                    continue_token,
+                    ..ListOptions::default()
+                };
+                Input::NextPage(self.source.list(options).await)
+            }
+            Phase::InitialEvents(watch) => {
+                Input::InitialEvent(receive_event(watch, &self.timer).await)
+            }
+            Phase::Listed => {
+                let timeout = self.backoff.jitter(WATCH_TIMEOUT_MIN);
+                let revision = self.last_revision.map(|revision| revision.to_string());
+                let options = WatchOptions {
+                    resource_version: revision.unwrap_or_default(),
+                    allow_bookmarks: true,
+                    timeout: Some(timeout),
+                    ..WatchOptions::default()
+                };
+                Input::WatchStarted(timeout, self.source.watch(options).await)
+            }
+            Phase::Watching(watch) => Input::Event(receive_event(watch, &self.timer).await),
+        }
+    }
+
+    /// Returns the resource version to request an initial state at; `first` if there was none before
+    /// (WC-502, WC-503).
+    fn list_version(&self, first: &str) -> String {
+        match self.last_revision {
+            _ if self.last_revision_unavailable => String::new(),
+            Some(revision) => revision.to_string(),
+            None => first.to_owned(),
+        }
+    }
+
+    fn first_page_request(&self) -> (FirstPageRequest, ListOptions) {
+        let resource_version = self.list_version("0");
+        let request = match resource_version.as_str() {
+            "0" => FirstPageRequest::Any,
+            "" => FirstPageRequest::MostRecent,
+            _ => FirstPageRequest::NotOlderThan,
+        };
+        // WC-503: the server's cache answers a list at a revision as a whole; pages of it would be read
+        // from the store.
+        let in_pages = request != FirstPageRequest::NotOlderThan || self.paginated;
+        let options = ListOptions {
+            limit: if in_pages && !self.next_list_unpaged {
+                PAGE_LIMIT
+            } else {
+                0
+            },
+            resource_version,
+            ..ListOptions::default()
+        };
+        (request, options)
+    }
+
+    /// Moves to the next phase, and returns the event to emit, if there is one.
+    fn advance(&mut self, input: Input) -> Option<ReflectorEvent> {
+        Some(match input {
+            Input::FirstPage(request, Ok(list)) => {
+                self.next_list_unpaged = false;
+                if request == FirstPageRequest::Any && list.continue_token.is_some() {
+                    self.paginated = true;
+                }
+                self.begin_initial_state(Phase::ReadingPage(PendingPage::new(list)))
+            }
+            Input::FirstPage(request, Err(error)) => self.first_page_failed(request, error),
+            Input::Item(Ok(object)) => self.initial_object(object),
+            Input::EndOfList(revision) => self.end_initial_state(Phase::Listed, revision),
+            Input::NextPage(Ok(list)) => {
+                self.phase = Phase::ReadingPage(PendingPage::new(list));
+                return None;
+            }
+            // WC-503: the list cannot be continued. It is requested again at once, without a limit.
+            Input::NextPage(Err(error)) if error.is_expired() => {
+                self.next_list_unpaged = true;
+                self.phase = Phase::Unlisted;
+                self.failed(error)
+            }
+            // Without this object or page the initial state would be incomplete.
+            Input::Item(Err(error)) | Input::NextPage(Err(error)) => {
+                self.retry(Phase::Unlisted, error)
+            }
+            Input::WatchListStarted(timeout, Ok(stream)) => {
+                let mut watch = self.open_watch(stream, timeout);
+                watch.report_overdue = Some(watch.started + BOOKMARK_OVERDUE_INTERVAL);
+                self.begin_initial_state(Phase::InitialEvents(watch))
+            }
+            Input::WatchListStarted(_, Err(error)) => self.watch_list_failed(error),
+            Input::InitialEvent(received) => return self.initial_event(received),
+            Input::WatchStarted(timeout, Ok(stream)) => {
+                self.phase = Phase::Watching(self.open_watch(stream, timeout));
+                return None;
+            }
+            Input::WatchStarted(_, Err(error)) => self.watch_failed(error),
+            Input::Event(received) => return self.event(received),
+        })
+    }
+
+    fn begin_initial_state(&mut self, next: Phase) -> ReflectorEvent {
+        self.counters.lists.inc();
+        self.initial_state = InitialState {
+            started: self.timer.now(),
+            objects: 0,
+        };
+        self.phase = next;
+        ReflectorEvent::Init
+    }
+
+    fn initial_object(&mut self, object: Object) -> ReflectorEvent {
+        self.initial_state.objects += 1;
+        ReflectorEvent::InitApply(object)
+    }
+
+    fn end_initial_state(&mut self, next: Phase, revision: Revision) -> ReflectorEvent {
+        let InitialState { started, objects } = self.initial_state;
+        let counters = &self.counters;
+        observe_since(&counters.list_seconds, started, self.timer.now());
+        counters.items_per_list.observe(f64::from(objects));
+        self.last_revision_unavailable = false;
+        self.set_last_revision(revision);
+        self.phase = next;
+        ReflectorEvent::InitDone(revision)
+    }
+
+    /// WC-503: if the server cannot answer at the requested version, the most recent state is requested
+    /// at once. All other failures, including a failure of that request, are retried after a pause.
+    fn first_page_failed(
+        &mut self,
+        request: FirstPageRequest,
+        error: RequestError,
+    ) -> ReflectorEvent {
+        let is_version_unavailable =
+            error.is_expired() || matches!(error, RequestError::TooLarge { .. });
+        if is_version_unavailable && request != FirstPageRequest::MostRecent {
+            self.last_revision_unavailable = true;
+        } else {
+            self.pause();
+        }
+        self.failed(error)
+    }
+
+    fn open_watch(&self, stream: EventStream, timeout: Duration) -> OpenWatch {
+        self.counters.watches.inc();
+        let started = self.timer.now();
+        OpenWatch {
+            stream,
+            started,
+            deadline: started + timeout + WATCH_TIMEOUT_GRACE,
+            report_overdue: None,
+            events: 0,
+        }
+    }
+
+    /// WC-502: handles a watch-list that was refused, or ended with an error.
+    fn watch_list_failed(&mut self, error: RequestError) -> ReflectorEvent {
+        self.observe_watch_duration();
+        self.phase = Phase::Unlisted;
+        match &error {
+            RequestError::NotReady { .. } | RequestError::Stopped => self.pause(),
+            RequestError::Expired(_) | RequestError::TooLarge { .. } => {
+                if self.last_revision_unavailable {
+                    self.pause();
+                }
+                self.last_revision_unavailable = true;
+            }
+            _ => self.uses_watch_list = false,
+        }
+        self.failed(error)
+    }
+
+    fn initial_event(&mut self, received: Received) -> Option<ReflectorEvent> {
+        Some(match received {
+            Received::Event(WatchEvent::Object {
+                event: EventType::Deleted,
+                ..
+            }) => self.watch_list_failed(RequestError::Internal(
+                "a DELETED event among the initial events of a watch-list".into(),
+            )),
+            Received::Event(WatchEvent::Object { object, .. }) => self.initial_object(object),
+            Received::Event(WatchEvent::Bookmark {
+                revision,
+                initial_events_end: true,
+            }) => {
+                let next = match std::mem::replace(&mut self.phase, Phase::Listed) {
+                    // The same stream goes on with the changes.
+                    Phase::InitialEvents(mut watch) => {
+                        watch.report_overdue = None;
+                        Phase::Watching(watch)
+                    }
+                    other => other,
+                };
+                self.end_initial_state(next, revision)
+            }
+            Received::Event(WatchEvent::Bookmark { .. }) => return None,
+            Received::Event(WatchEvent::Error(error)) => self.watch_list_failed(error),
+            Received::BookmarkOverdue(age) => {
+                self.counters.bookmarks_overdue.inc();
+                ReflectorEvent::BookmarkOverdue(age)
+            }
+            Received::End => {
+                self.observe_watch_duration();
+                let message = "the watch-list ended before its initial events did";
+                self.retry(Phase::Unlisted, RequestError::Internal(message.into()))
+            }
+        })
+    }
+
+    fn event(&mut self, received: Received) -> Option<ReflectorEvent> {
+        Some(match received {
+            Received::Event(WatchEvent::Object { event, object, .. }) => {
+                self.raise_last_revision(object.revision());
+                match event {
+                    EventType::Added | EventType::Modified => ReflectorEvent::Apply(object),
+                    EventType::Deleted => ReflectorEvent::Delete(object),
+                }
+            }
+            Received::Event(WatchEvent::Bookmark { revision, .. }) => {
+                self.raise_last_revision(revision);
+                ReflectorEvent::Bookmark(revision)
+            }
+            Received::Event(WatchEvent::Error(error)) => self.watch_failed(error),
+            // `BookmarkOverdue` is received among initial events only.
+            Received::End | Received::BookmarkOverdue(_) => return self.watch_ended(),
+        })
+    }
+
+    /// WC-505: a watch that ended is started again at the last revision without a list, unless it ended
+    /// at once: a server that closes each watch at once must not be asked without pauses.
+    fn watch_ended(&mut self) -> Option<ReflectorEvent> {
+        self.observe_watch_duration();
+        let is_short = |watch: &OpenWatch| {
+            watch.events == 0 && self.timer.now().saturating_sub(watch.started) < SHORT_WATCH
+        };
+        if !matches!(&self.phase, Phase::Watching(watch) if is_short(watch)) {
+            self.phase = Phase::Listed;
+            return None;
+        }
+        self.counters.short_watches.inc();
+        let message = "very short watch: it ended within 1 s and without an event";
+        Some(self.retry(Phase::Unlisted, RequestError::Internal(message.into())))
+    }
+
+    /// WC-506: handles a watch that was refused, or ended with an error.
+    fn watch_failed(&mut self, error: RequestError) -> ReflectorEvent {
+        self.observe_watch_duration();
+        let next = match &error {
+            // The server is overloaded or starts: the same watch is requested again.
+            RequestError::NotReady { .. } | RequestError::Stopped => Phase::Listed,
+            // The list asks for a state not older than the last revision, which the server's cache can
+            // answer. The most recent state would cost the store a quorum read.
+            _ => Phase::Unlisted,
+        };
+        self.retry(next, error)
+    }
+
+    /// Reports an error and sends the request of `next` after a pause.
+    fn retry(&mut self, next: Phase, error: RequestError) -> ReflectorEvent {
+        self.phase = next;
+        self.pause();
+        self.failed(error)
+    }
+
+    fn failed(&mut self, error: RequestError) -> ReflectorEvent {
+        self.counters.failures.inc();
+        ReflectorEvent::Failed(error)
+    }
+
+    fn pause(&mut self) {
+        let now = self.timer.now();
+        self.pause_until = Some(now + self.backoff.next(now));
+    }
+
+    fn set_last_revision(&mut self, revision: Revision) {
+        self.last_revision = Some(revision);
+        self.counters.last_revision.set(revision.0);
+    }
+
+    fn raise_last_revision(&mut self, revision: Revision) {
+        let last = self.last_revision;
+        self.set_last_revision(last.map_or(revision, |last| last.max(revision)));
+    }
+
+    /// Records the duration of the open watch, which is about to be dropped.
+    fn observe_watch_duration(&self) {
+        if let Phase::InitialEvents(watch) | Phase::Watching(watch) = &self.phase {
+            let counters = &self.counters;
+            observe_since(&counters.watch_seconds, watch.started, self.timer.now());
+        }
+    }
+}
+
+/// Waits for the next event of a watch, for its deadline, or for the time of its next report.
+async fn receive_event(watch: &mut OpenWatch, timer: &Timer) -> Received {
+    let deadline = watch.deadline;
+    let due = watch
+        .report_overdue
+        .map_or(deadline, |report| report.min(deadline));
+    let stream = &mut watch.stream;
+    let event = poll_fn(|context| match stream.as_mut().poll_next(context) {
+        Poll::Ready(event) => Poll::Ready(Some(event)),
+        Poll::Pending => timer.poll_until(due, context).map(|()| None),
+    })
+    .await;
+    match event {
+        Some(Some(event)) => {
+            watch.events += 1;
+            Received::Event(event)
+        }
+        None if due < deadline => {
+            watch.report_overdue = Some(due + BOOKMARK_OVERDUE_INTERVAL);
+            Received::BookmarkOverdue(timer.now().saturating_sub(watch.started))
+        }
+        Some(None) | None => Received::End,
+    }
+}
