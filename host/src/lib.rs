@@ -1,4 +1,4 @@
-//! Listeners, TLS, flags, logging and metrics for servers: the parts that know neither etcd nor Kubernetes.
+#![doc = include_str!("../README.md")]
 
 pub mod config;
 pub mod logging;

@@ -14,7 +14,7 @@ use http::{Request, Response, StatusCode, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use revstore_grpc::{CertifiedName, ResponseFuture, Services};
-use revstore_host::net::{ClientIdentity, MakeService};
+use revstore_host::net::ClientIdentity;
 use tower_service::Service;
 
 use crate::calls::{Call, Calls, Received, Sent};
@@ -63,23 +63,17 @@ impl Dispatch {
         Self { grpc, http, user }
     }
 
-    /// Whether all else is turned away (HT-13).
-    pub(crate) fn is_only_grpc(&self) -> bool {
-        self.http.is_none()
-    }
-}
-
-impl MakeService for Dispatch {
-    type Body = AnswerBody;
-    type Future = Answer;
-    type Error = Infallible;
-    type Service = Self;
-
-    fn make_service(&self, client: ClientIdentity) -> Self {
+    /// Returns the service of a connection with this client.
+    pub(crate) fn for_client(&self, client: ClientIdentity) -> Self {
         Self {
             user: client.common_name.map(CertifiedName::new),
             ..self.clone()
         }
+    }
+
+    /// Returns whether requests other than gRPC calls are refused (HT-13).
+    pub(crate) fn is_only_grpc(&self) -> bool {
+        self.http.is_none()
     }
 }
 

@@ -121,7 +121,7 @@ impl Node {
             serving.spawn(port.listener.serve(
                 port.options,
                 port.tls,
-                port.dispatch,
+                move |client| port.dispatch.for_client(client),
                 move || shutdown.begun(),
                 move || drop(open),
             ));

@@ -10,6 +10,9 @@ pub struct LogOptions {
     pub level: LogLevel,
     /// The outputs; each line goes to all of them. Default standard error.
     pub outputs: Vec<LogOutput>,
+    /// Prefixes of the targets (module paths) whose events are written. Default `revstore`, which
+    /// leaves out the events of libraries such as hyper.
+    pub targets: Vec<String>,
 }
 
 impl LogOptions {
@@ -31,6 +34,13 @@ impl LogOptions {
         self.outputs = outputs.into_iter().collect();
         self
     }
+
+    /// Sets the prefixes of the targets whose events are written.
+    #[must_use]
+    pub fn targets(mut self, targets: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.targets = targets.into_iter().map(Into::into).collect();
+        self
+    }
 }
 
 impl Default for LogOptions {
@@ -38,6 +48,7 @@ impl Default for LogOptions {
         Self {
             level: LogLevel::Info,
             outputs: vec![LogOutput::Stderr],
+            targets: vec!["revstore".to_owned()],
         }
     }
 }

@@ -22,10 +22,6 @@ use tracing_subscriber::{filter::Targets, layer::SubscriberExt};
 
 use crate::config::{LogLevel, LogOptions, LogOutput};
 
-/// The prefix of the targets (module paths) whose events are written. Events of libraries such as
-/// hyper and h2 are left out at every level.
-const TARGET: &str = "revstore";
-
 /// A log that is open for writing. Clones write to the same outputs.
 ///
 /// ```
@@ -71,7 +67,8 @@ impl Log {
             .with_writer(Arc::new(outputs))
             // An output that fails has nowhere to report it.
             .log_internal_errors(false);
-        let filter = Targets::new().with_target(TARGET, level);
+        let targets = options.targets.iter().map(|target| (target, level));
+        let filter = Targets::new().with_targets(targets);
         let subscriber = tracing_subscriber::registry().with(filter).with(lines);
         Ok(Self {
             dispatch: Dispatch::new(subscriber),

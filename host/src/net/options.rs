@@ -1,0 +1,92 @@
+//! Settings of HTTP connections.
+
+use std::time::Duration;
+
+/// HTTP settings of a listener's connections.
+///
+/// | setting | default |
+/// |---|---|
+/// | [`max_concurrent_streams`](Self::max_concurrent_streams) | no limit |
+/// | [`keepalive`](Self::keepalive) | see [`Keepalive`] |
+/// | [`http2_only`](Self::http2_only) | HTTP/1.1 and HTTP/2 on one port, told apart by the first bytes |
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HttpOptions {
+    pub(super) max_concurrent_streams: Option<u32>,
+    pub(super) keepalive: Keepalive,
+    pub(super) http2_only: bool,
+}
+
+/// HTTP/2 keepalive: the pings of the server, and how often a client may ping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Keepalive {
+    /// The least time between two pings of a client. The connection of a client that pings more
+    /// often is closed with the GOAWAY code `ENHANCE_YOUR_CALM`. Default 5 s.
+    pub min_time: Duration,
+    /// The time without activity after which the server pings. Default 2 h.
+    pub interval: Duration,
+    /// The time that a client has to answer a ping before its connection is closed. Default 20 s.
+    pub timeout: Duration,
+}
+
+impl HttpOptions {
+    /// Returns the defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how many streams an HTTP/2 connection may have open at a time; `None` for no limit. A
+    /// client waits with further ones.
+    #[must_use]
+    pub fn max_concurrent_streams(self, streams: Option<u32>) -> Self {
+        Self {
+            max_concurrent_streams: streams,
+            ..self
+        }
+    }
+
+    /// Sets the HTTP/2 keepalive.
+    #[must_use]
+    pub fn keepalive(self, keepalive: Keepalive) -> Self {
+        Self { keepalive, ..self }
+    }
+
+    /// Accepts HTTP/2 only.
+    #[must_use]
+    pub fn http2_only(self) -> Self {
+        Self {
+            http2_only: true,
+            ..self
+        }
+    }
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self {
+            min_time: Duration::from_secs(5),
+            interval: Duration::from_secs(7_200),
+            timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+impl Keepalive {
+    /// Sets [`min_time`](Self::min_time).
+    #[must_use]
+    pub fn min_time(self, min_time: Duration) -> Self {
+        Self { min_time, ..self }
+    }
+
+    /// Sets [`interval`](Self::interval).
+    #[must_use]
+    pub fn interval(self, interval: Duration) -> Self {
+        Self { interval, ..self }
+    }
+
+    /// Sets [`timeout`](Self::timeout).
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+}
