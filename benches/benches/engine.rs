@@ -165,15 +165,16 @@ fn txn(c: &mut Criterion) {
         b.iter(|| {
             let key = key(next());
             let mod_revision = engine.get(&key).map_or(0, |kv| kv.mod_revision().0);
-            engine.txn(&Txn {
-                compares: vec![Compare {
-                    keys: KeyRange::one(key.clone()),
-                    target: CompareTarget::ModRevision(mod_revision),
-                    relation: Relation::Equal,
-                }],
-                success: vec![Op::Put(Put::new(key.clone(), value()))],
-                failure: vec![Op::Range(Range::of(KeyRange::one(key)))],
-            })
+            engine.txn(
+                &Txn::new()
+                    .when([Compare::new(
+                        KeyRange::one(key.clone()),
+                        CompareTarget::ModRevision(mod_revision),
+                        Relation::Equal,
+                    )])
+                    .and_then([Op::Put(Put::new(key.clone(), value()))])
+                    .or_else([Op::Range(Range::of(KeyRange::one(key)))]),
+            )
         });
     });
     c.bench_function("engine/delete/range_of_100", |b| {

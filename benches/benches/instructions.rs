@@ -129,15 +129,14 @@ fn engine_txn(engine: &Engine, operations: u64) {
     for _ in 0..operations {
         let key = key(next());
         let mod_revision = engine.get(&key).map_or(0, |kv| kv.mod_revision().0);
-        let txn = Txn {
-            compares: vec![Compare {
-                keys: KeyRange::one(key.clone()),
-                target: CompareTarget::ModRevision(mod_revision),
-                relation: Relation::Equal,
-            }],
-            success: vec![Op::Put(Put::new(key.clone(), value()))],
-            failure: vec![Op::Range(Range::of(KeyRange::one(key)))],
-        };
+        let txn = Txn::new()
+            .when([Compare::new(
+                KeyRange::one(key.clone()),
+                CompareTarget::ModRevision(mod_revision),
+                Relation::Equal,
+            )])
+            .and_then([Op::Put(Put::new(key.clone(), value()))])
+            .or_else([Op::Range(Range::of(KeyRange::one(key)))]);
         black_box(engine.txn(&txn)).expect("a valid transaction");
     }
 }

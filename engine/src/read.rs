@@ -21,7 +21,7 @@ const LOG_RECORDS_PER_KEY: usize = 4;
 /// and more keys, four times as many each time.
 const COUNT_RECORDS_FIRST: usize = 1024;
 
-/// What to read.
+/// A read of a range of keys.
 ///
 /// ```
 /// # use revstore_engine::{Engine, KeyRange, Range, SortBy, SortOrder};
@@ -34,41 +34,44 @@ const COUNT_RECORDS_FIRST: usize = 1024;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Range {
     /// The keys.
     pub keys: KeyRange,
-    /// The revision to read at; the current one if none is given (RG-10).
+    /// The revision to read at; the current one if `None`.
     pub at: Option<Revision>,
-    /// The most keys to return, after sorting and filtering (RG-42); all if none is given (RG-20).
+    /// The number of keys to return at most, applied after the filter and the sort; all if `None`.
     pub limit: Option<usize>,
-    /// Return only the count (RG-23).
+    /// Whether to return only the count. Default: `false`.
     pub count_only: bool,
-    /// Take the limit's number of keys, and one more, in key order before they are sorted, and not
-    /// the first of all sorted ones: what etcd does if it is told what to sort by but no order.
-    /// Makes no difference where there is a filter (RG-42).
+    /// Whether to apply the limit before the sort: the result is then the first `limit` + 1 keys in key
+    /// order, sorted, without the last one. Default: `false`.
+    ///
+    /// etcd does this for a request with a sort target and no sort order. Has no effect together
+    /// with a filter.
     pub limit_first: bool,
-    /// The order of the answer; ascending by key if none is given (RG-40).
+    /// The order of the result; ascending by key if `None`.
     pub sort: Option<(SortBy, SortOrder)>,
-    /// Which keys to leave out of the answer (but not of the count).
+    /// The keys to leave out of the result, but not out of the count. Default: none.
     pub filter: Filter,
 }
 
-/// What to sort by.
+/// The property that a result is sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortBy {
     /// The key.
     Key,
-    /// The number of writes since creation.
+    /// The number of writes since the creation.
     Version,
     /// The create revision.
     CreateRevision,
     /// The mod revision.
     ModRevision,
-    /// The value, bytewise.
+    /// The value, compared bytewise.
     Value,
 }
 
-/// Which end of the order comes first. Ties are in ascending key order either way (RG-43).
+/// The direction of a sort. Equal keys of a sort are in ascending key order in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortOrder {
     /// The smallest first.
@@ -77,34 +80,41 @@ pub enum SortOrder {
     Descending,
 }
 
-/// Inclusive bounds on revisions; each one set drops what lies outside (RG-30).
+/// Inclusive bounds on the revisions of the returned keys. Default: no bounds.
+///
+/// ```
+/// # use revstore_engine::{Filter, KeyRange, Range, Revision};
+/// let changed_since = Filter::default().min_mod_revision(Revision(40));
+/// let range = Range::of(KeyRange::all()).filtered(changed_since);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Filter {
-    /// The smallest mod revision to return.
+    /// The lowest mod revision to return.
     pub min_mod_revision: Option<Revision>,
-    /// The largest mod revision to return.
+    /// The highest mod revision to return.
     pub max_mod_revision: Option<Revision>,
-    /// The smallest create revision to return.
+    /// The lowest create revision to return.
     pub min_create_revision: Option<Revision>,
-    /// The largest create revision to return.
+    /// The highest create revision to return.
     pub max_create_revision: Option<Revision>,
 }
 
-/// What a read found.
+/// The result of a [`Range`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeResult {
-    /// The revision that the store stood at (DM-20), also when an older one was read.
+    /// The current revision of the store, also if an older one was read.
     pub revision: Revision,
-    /// The keys that were found, at most as many as the limit.
+    /// The keys found, at most as many as the limit.
     pub kvs: Vec<KeyValue>,
-    /// Whether the limit kept keys back (RG-22).
+    /// Whether the limit left out keys.
     pub more: bool,
-    /// Living keys in the range at the revision read, whatever limit and filters say (RG-21).
+    /// The number of live keys in the range at the revision read, regardless of limit and filter.
     pub count: usize,
 }
 
 impl Range {
-    /// The living keys of `keys`, ascending, at the current revision.
+    /// Reads the live keys of `keys`, in ascending order, at the current revision.
     pub fn of(keys: KeyRange) -> Self {
         Self {
             keys,
@@ -119,48 +129,76 @@ impl Range {
 
     /// Reads at `revision` instead of the current one.
     #[must_use]
-    pub fn at(self, revision: Revision) -> Self {
-        Self {
-            at: Some(revision),
-            ..self
-        }
+    pub fn at(mut self, revision: Revision) -> Self {
+        self.at = Some(revision);
+        self
     }
 
     /// Returns at most `limit` keys.
     #[must_use]
-    pub fn limit(self, limit: usize) -> Self {
-        Self {
-            limit: Some(limit),
-            ..self
-        }
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = Some(limit);
+        self
     }
 
     /// Returns only the count.
     #[must_use]
-    pub fn count_only(self) -> Self {
-        Self {
-            count_only: true,
-            ..self
-        }
+    pub fn count_only(mut self) -> Self {
+        self.count_only = true;
+        self
     }
 
-    /// Sorts the answer.
+    /// Applies the limit before the sort; see [`Range::limit_first`](#structfield.limit_first).
     #[must_use]
-    pub fn sorted(self, by: SortBy, order: SortOrder) -> Self {
-        Self {
-            sort: Some((by, order)),
-            ..self
-        }
+    pub fn limit_first(mut self) -> Self {
+        self.limit_first = true;
+        self
     }
 
-    /// Drops what lies outside the bounds.
+    /// Sorts the result.
     #[must_use]
-    pub fn filtered(self, filter: Filter) -> Self {
-        Self { filter, ..self }
+    pub fn sorted(mut self, by: SortBy, order: SortOrder) -> Self {
+        self.sort = Some((by, order));
+        self
+    }
+
+    /// Leaves out keys outside the bounds.
+    #[must_use]
+    pub fn filtered(mut self, filter: Filter) -> Self {
+        self.filter = filter;
+        self
     }
 }
 
 impl Filter {
+    /// Leaves out keys with a mod revision below `revision`.
+    #[must_use]
+    pub fn min_mod_revision(mut self, revision: Revision) -> Self {
+        self.min_mod_revision = Some(revision);
+        self
+    }
+
+    /// Leaves out keys with a mod revision above `revision`.
+    #[must_use]
+    pub fn max_mod_revision(mut self, revision: Revision) -> Self {
+        self.max_mod_revision = Some(revision);
+        self
+    }
+
+    /// Leaves out keys with a create revision below `revision`.
+    #[must_use]
+    pub fn min_create_revision(mut self, revision: Revision) -> Self {
+        self.min_create_revision = Some(revision);
+        self
+    }
+
+    /// Leaves out keys with a create revision above `revision`.
+    #[must_use]
+    pub fn max_create_revision(mut self, revision: Revision) -> Self {
+        self.max_create_revision = Some(revision);
+        self
+    }
+
     fn passes(&self, kv: &KeyValue) -> bool {
         let (modified, created) = (kv.mod_revision(), kv.create_revision());
         self.min_mod_revision.is_none_or(|min| min <= modified)

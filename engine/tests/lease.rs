@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use revstore_engine::{
     Engine, KeyRange, LEASE_TTL_MAX_SECONDS, LeaseError, LeaseId, ManualClock, Put, PutError,
-    PutLease, Revision, WatchOptions,
+    Revision, WatchOptions,
 };
 
 fn engine() -> (Engine, ManualClock) {
@@ -107,11 +107,7 @@ fn le_7_a_key_follows_its_last_put() {
         (keys_of(&engine, one), keys_of(&engine, two)),
         (vec![b"b".to_vec()], vec![b"a".to_vec()])
     );
-    let touch = Put {
-        key: "a".into(),
-        value: None,
-        lease: PutLease::Keep,
-    };
+    let touch = Put::keeping_value("a").keeping_lease();
     engine.put_with(&touch).unwrap();
     assert_eq!(engine.get("a").unwrap().lease(), Some(two), "PUT-5");
     engine.put("a", "detached").unwrap();
@@ -137,11 +133,7 @@ fn le_5_revoking_what_is_not_there_fails_and_without_keys_makes_no_revision() {
 fn put_6_a_put_with_an_unknown_lease_changes_nothing() {
     let (engine, _) = engine();
     let lease = LeaseId::new(-4).unwrap();
-    let put = Put {
-        key: "a".into(),
-        value: None,
-        lease: PutLease::Attach(lease),
-    };
+    let put = Put::keeping_value("a").attached_to(lease);
     assert_eq!(
         engine.put_with(&put),
         Err(PutError::LeaseNotFound { lease })

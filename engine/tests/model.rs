@@ -7,12 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use proptest::prelude::*;
 use revstore_engine::{
-    CompactError, Compare, CompareTarget, Engine, Filter, KeyRange, KeyValue, ManualClock, Op,
-    OpResult, Put, PutError, PutLease, Range, ReadError, Relation, Revision, SortBy, SortOrder,
-    Txn, TxnError, WatchEnd, WatchOptions, Watcher,
+    CompactError, Compare, CompareTarget, Engine, KeyRange, KeyValue, ManualClock, Op, OpResult,
+    Put, PutError, Range, ReadError, Relation, Revision, SortBy, SortOrder, Txn, TxnError,
+    WatchEnd, WatchOptions, Watcher,
 };
 
 /// One change: what a key became at a revision.
@@ -295,11 +294,7 @@ impl Run {
     }
 
     fn put_keeping_value(&mut self, number: u8) {
-        let put = Put {
-            key: key(number).into(),
-            value: None,
-            lease: PutLease::Keep,
-        };
+        let put = Put::keeping_value(key(number)).keeping_lease();
         let before = self.model.now().get(&key(number)).cloned();
         match (self.engine.put_with(&put), before) {
             (Err(PutError::KeyNotFound), None) => {}
@@ -342,35 +337,29 @@ impl Run {
     }
 
     fn txn(&mut self, shape: &TxnShape) {
-        let compares = shape.compare.iter().map(|(number, version)| Compare {
-            keys: KeyRange::one(key(*number)),
-            target: CompareTarget::Version(*version),
-            relation: Relation::Equal,
+        let compares = shape.compare.iter().map(|(number, version)| {
+            Compare::new(
+                KeyRange::one(key(*number)),
+                CompareTarget::Version(*version),
+                Relation::Equal,
+            )
         });
         let put = |number: &u8, value: &u8| Op::Put(Put::new(key(*number), vec![*value]));
         let ops = shape.ops.iter().map(|op| match op {
             TxnOp::Put(number, value) => put(number, value),
             TxnOp::Delete(keys) => Op::Delete(keys.clone()),
             TxnOp::Range(keys) => Op::Range(Range::of(keys.clone())),
-            TxnOp::Nested(number, puts) => Op::Txn(Txn {
-                compares: vec![Compare {
-                    keys: KeyRange::one(key(*number)),
-                    target: CompareTarget::CreateRevision(0),
-                    relation: Relation::Greater,
-                }],
-                success: puts
-                    .iter()
-                    .map(|(number, value)| put(number, value))
-                    .collect(),
-                failure: Vec::new(),
-            }),
+            TxnOp::Nested(number, puts) => Op::Txn(
+                Txn::new()
+                    .when([Compare::new(
+                        KeyRange::one(key(*number)),
+                        CompareTarget::CreateRevision(0),
+                        Relation::Greater,
+                    )])
+                    .and_then(puts.iter().map(|(number, value)| put(number, value))),
+            ),
         });
-        let ops: Vec<Op> = ops.collect();
-        let txn = Txn {
-            compares: compares.collect(),
-            success: ops,
-            failure: Vec::new(),
-        };
+        let txn = Txn::new().when(compares).and_then(ops);
         let done = self.engine.txn(&txn).unwrap();
 
         // TXN-20: every compare sees the store as it was.
@@ -465,18 +454,13 @@ impl Run {
         let (current, compacted) = (self.model.current, self.model.compacted);
         let at = shape.back.map(|back| current - back);
         let min_mod = shape.min_mod_back.map(|back| current - back);
-        let request = Range {
-            keys: shape.keys.clone(),
-            at: at.map(Revision),
-            limit: shape.limit,
-            count_only: shape.count_only,
-            limit_first: shape.limit_first,
-            sort: shape.sort,
-            filter: Filter {
-                min_mod_revision: min_mod.map(Revision),
-                ..Filter::default()
-            },
-        };
+        let mut request = Range::of(shape.keys.clone());
+        request.at = at.map(Revision);
+        request.limit = shape.limit;
+        request.count_only = shape.count_only;
+        request.limit_first = shape.limit_first;
+        request.sort = shape.sort;
+        request.filter.min_mod_revision = min_mod.map(Revision);
         let found = match self.engine.range(&request) {
             Ok(found) => found,
             Err(ReadError::Future { .. }) => return assert!(at > Some(current), "RG-11"),
@@ -538,10 +522,8 @@ impl Run {
     fn watch(&mut self, keys: KeyRange, back: Option<i64>) {
         let current = self.model.current;
         let start = back.map(|back| (current - back).max(0));
-        let options = WatchOptions {
-            start: start.map(Revision),
-            ..WatchOptions::of(keys)
-        };
+        let mut options = WatchOptions::of(keys);
+        options.start = start.map(Revision);
         let keys = options.range.clone();
         if let Ok(watcher) = self.engine.watch(options) {
             let from = start.unwrap_or(current + 1);
@@ -622,15 +604,8 @@ proptest! {
 fn txn_10_a_put_that_keeps_what_the_transaction_deletes_fails_whole() {
     let engine = Engine::builder().clock(ManualClock::new()).build();
     engine.put("b", "1").unwrap();
-    let keep = Put {
-        key: Bytes::from("b"),
-        value: None,
-        lease: PutLease::Detach,
-    };
-    let txn = Txn {
-        success: vec![Op::Delete(KeyRange::From("a".into())), Op::Put(keep)],
-        ..Txn::default()
-    };
+    let keep = Put::keeping_value("b");
+    let txn = Txn::new().and_then([Op::Delete(KeyRange::From("a".into())), Op::Put(keep)]);
     assert_eq!(engine.txn(&txn), Err(TxnError::Put(PutError::KeyNotFound)));
     assert_eq!(engine.get("b").unwrap().value(), b"1");
     assert_eq!(engine.current_revision(), Revision(2));

@@ -35,10 +35,7 @@ fn apply(engine: &Engine, change: &Change) {
         Change::Replace(key, len) => {
             let key = vec![b'a' + key];
             let delete = Op::Delete(KeyRange::one(key.clone()));
-            let txn = Txn {
-                success: vec![delete, Op::Put(Put::new(key, vec![0; *len]))],
-                ..Txn::default()
-            };
+            let txn = Txn::new().and_then([delete, Op::Put(Put::new(key, vec![0; *len]))]);
             engine.txn(&txn).unwrap();
         }
     }

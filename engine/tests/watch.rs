@@ -83,10 +83,7 @@ fn i9_a_reader_that_falls_behind_the_queue_misses_nothing() {
 fn wa_31_a_revision_is_never_split() {
     let (engine, _) = engine();
     let puts = (0..3000).map(|number| Op::Put(Put::new(format!("k{number:04}"), "v")));
-    let txn = Txn {
-        success: puts.collect(),
-        ..Txn::default()
-    };
+    let txn = Txn::new().and_then(puts);
     let mut live = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
     engine.txn(&txn).unwrap();
     engine.delete(&KeyRange::all());
@@ -129,10 +126,8 @@ fn wa_2_to_5_ids_are_chosen_or_counted_and_used_once() {
     let (engine, _) = engine();
     let mut stream = engine.watch_stream();
     let mut watch = |id: Option<i64>| {
-        let options = WatchOptions {
-            id: id.map(WatchId),
-            ..WatchOptions::of(KeyRange::one("a"))
-        };
+        let mut options = WatchOptions::of(KeyRange::one("a"));
+        options.id = id.map(WatchId);
         stream.watch(options).map(|created| created.id.0)
     };
     assert_eq!(watch(Some(1)), Ok(1));
@@ -142,10 +137,7 @@ fn wa_2_to_5_ids_are_chosen_or_counted_and_used_once() {
     assert_eq!(watch(Some(2)), Err(WatchError::DuplicateId));
     assert_eq!(watch(Some(-1)), Err(WatchError::DuplicateId));
     assert!(stream.cancel(WatchId(2)) && !stream.cancel(WatchId(2)));
-    let options = WatchOptions {
-        id: Some(WatchId(2)),
-        ..WatchOptions::of(KeyRange::one("a"))
-    };
+    let options = WatchOptions::of(KeyRange::one("a")).with_id(WatchId(2));
     assert_eq!(stream.watch(options).unwrap().id, WatchId(2));
     assert_eq!(
         stream
@@ -190,13 +182,10 @@ fn wa_33_the_previous_version_is_that_before_the_transaction_while_it_is_kept() 
     let mut watcher = engine.watch(options()).unwrap();
     engine.put("a", "new").unwrap();
     engine.put("b", "first").unwrap();
-    let twice = Txn {
-        success: vec![
-            Op::Delete(KeyRange::one("a")),
-            Op::Put(Put::new("a", "again")),
-        ],
-        ..Txn::default()
-    };
+    let twice = Txn::new().and_then([
+        Op::Delete(KeyRange::one("a")),
+        Op::Put(Put::new("a", "again")),
+    ]);
     engine.txn(&twice).unwrap();
     let mut previous = Vec::new();
     while let Some(batch) = watcher.try_next() {
@@ -222,9 +211,10 @@ fn wa_40_to_42_a_watch_behind_the_mark_ends_and_keeps_its_id() {
     }
     engine.compact(Revision(3)).unwrap().run();
     let mut stream = engine.watch_stream();
-    let past = |start| WatchOptions {
-        id: Some(WatchId(5)),
-        ..WatchOptions::of(KeyRange::all()).from(Revision(start))
+    let past = |start| {
+        WatchOptions::of(KeyRange::all())
+            .from(Revision(start))
+            .with_id(WatchId(5))
     };
     stream.watch(past(2)).unwrap();
     let end = WatchResponse::Compacted {
@@ -354,12 +344,7 @@ fn wa_50_to_52_quiet_watches_hear_of_progress_at_intervals() {
         .build();
     let mut stream = engine.watch_stream();
     let options = WatchOptions::of(KeyRange::one("a"));
-    stream
-        .watch(WatchOptions {
-            progress_notify: true,
-            ..options.clone()
-        })
-        .unwrap();
+    stream.watch(options.clone().with_progress()).unwrap();
     stream.watch(options).unwrap();
     engine.put("b", "1").unwrap();
     clock.advance(interval);
@@ -386,12 +371,7 @@ fn a_stalled_reader_does_not_collect_progress_without_bound() {
     let mut stream = engine.watch_stream();
     for _ in 0..100 {
         let options = WatchOptions::of(KeyRange::one("a"));
-        stream
-            .watch(WatchOptions {
-                progress_notify: true,
-                ..options
-            })
-            .unwrap();
+        stream.watch(options.with_progress()).unwrap();
     }
     clock.advance(interval * 1000);
     assert!(progress(&mut stream).len() <= 16 * 1024);

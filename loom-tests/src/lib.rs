@@ -54,17 +54,10 @@
 //!
 //! /// Becomes leader if nobody is; as long as the lease lives.
 //! fn campaign(engine: &Engine, lease: LeaseId) -> bool {
-//!     let nobody_leads = Compare {
-//!         keys: KeyRange::one("leader"),
-//!         target: CompareTarget::CreateRevision(0),
-//!         relation: Relation::Equal,
-//!     };
 //!     let claim = Put::new("leader", "me").attached_to(lease);
-//!     let txn = Txn {
-//!         compares: vec![nobody_leads],
-//!         success: vec![Op::Put(claim)],
-//!         failure: vec![],
-//!     };
+//!     let txn = Txn::new()
+//!         .when([Compare::absent("leader")])
+//!         .and_then([Op::Put(claim)]);
 //!     engine.txn(&txn).unwrap().succeeded
 //! }
 //! ```
@@ -109,6 +102,9 @@ fn run(fault: Option<Fault>, model: impl Fn(&Engine) + Sync + Send + 'static) {
 ///
 /// Both get a thread of their own: loom does not explore all places where the thread that starts
 /// another could be interrupted right after it.
+///
+/// # Panics
+/// If one of the threads panics.
 pub fn race<A: 'static, B: 'static>(
     engine: &Engine,
     one: impl FnOnce(&Engine) -> A + 'static,

@@ -8,161 +8,37 @@ use crate::read::{Range, RangeResult};
 use crate::revision::Revision;
 
 /// A write of one key.
+///
+/// ```
+/// # use revstore_engine::{Engine, LeaseId, Put};
+/// let engine = Engine::builder().build();
+/// let lease = engine.grant(None, 60)?.id;
+/// engine.put_with(&Put::new("key", "value").attached_to(lease))?;
+/// // Write the key again, with a new value and the lease that it has.
+/// engine.put_with(&Put::new("key", "other").keeping_lease())?;
+/// assert_eq!(engine.get("key").unwrap().lease(), Some(lease));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Put {
     /// The key; must not be empty.
     pub key: Bytes,
-    /// The value, or nothing to keep the present one (PUT-5).
+    /// The value, or `None` to keep the current one: the key must then be live.
     pub value: Option<Bytes>,
-    /// The lease to attach the key to.
+    /// The lease that the key is attached to afterwards. Default: none.
     pub lease: PutLease,
 }
 
-/// What a put does with the key's lease.
+/// What a put does with the lease of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutLease {
-    /// Detaches the key (PUT-7).
+    /// Detaches the key from any lease.
     Detach,
-    /// Attaches the key to this lease, which must exist (PUT-6).
+    /// Attaches the key to this lease, which must exist.
     Attach(LeaseId),
-    /// Keeps the present one (PUT-5); the key must exist.
+    /// Keeps the current lease, if any. The key must be live.
     Keep,
-}
-
-/// What a put did.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PutResult {
-    /// The revision of the write.
-    pub revision: Revision,
-    /// The version that the write replaced, if the key was alive (PUT-2).
-    pub previous: Option<KeyValue>,
-}
-
-/// What a deletion did.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeleteResult {
-    /// The new revision if anything was deleted, else the current one (DM-21).
-    pub revision: Revision,
-    /// The last versions of the deleted keys, in key order.
-    pub deleted: Vec<KeyValue>,
-}
-
-/// A condition on the keys of a range: it holds if every key there satisfies it (CMP-3).
-///
-/// An absent key, and a range without keys, reads as 0 in every number and never satisfies a
-/// condition on its value (CMP-1, CMP-2).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compare {
-    /// The keys.
-    pub keys: KeyRange,
-    /// What to compare, and with what.
-    pub target: CompareTarget,
-    /// How it must compare.
-    pub relation: Relation,
-}
-
-/// What a [`Compare`] looks at, and the operand on the right.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CompareTarget {
-    /// The number of writes since creation.
-    Version(i64),
-    /// The create revision.
-    CreateRevision(i64),
-    /// The mod revision.
-    ModRevision(i64),
-    /// The value, bytewise (CMP-6).
-    Value(Bytes),
-    /// The lease; 0 is none.
-    Lease(i64),
-    /// Nothing: equal to everything, also on absent keys. What etcd makes of targets that it does
-    /// not know (CMP-5).
-    Nothing,
-}
-
-/// How the left side of a [`Compare`] must stand to the right one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Relation {
-    /// The same.
-    Equal,
-    /// Not the same.
-    NotEqual,
-    /// Left is larger.
-    Greater,
-    /// Left is smaller.
-    Less,
-    /// Anyhow. What etcd makes of relations that it does not know (CMP-5).
-    Any,
-}
-
-/// One step of a transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// A read, which sees the writes before it (TXN-21).
-    Range(Range),
-    /// A write.
-    Put(Put),
-    /// A deletion of all living keys of a range.
-    Delete(KeyRange),
-    /// A transaction inside; its compares see the store as it was before everything (TXN-20).
-    Txn(Txn),
-}
-
-/// A transaction: if all compares hold, the operations of `success` run, else those of `failure`, all
-/// at one revision and alone.
-///
-/// The engine accepts two writes of one key; they become two events in order. That etcd refuses most
-/// of those is a rule for requests (TXN-5), and is checked where requests are.
-///
-/// ```
-/// use revstore_engine::{Compare, CompareTarget, Engine, KeyRange, Op, Put, Range, Relation, Txn};
-/// let engine = Engine::builder().build();
-/// // Create the key if it is not there, else read it.
-/// let create = Txn {
-///     compares: vec![Compare {
-///         keys: KeyRange::one("leader"),
-///         target: CompareTarget::CreateRevision(0),
-///         relation: Relation::Equal,
-///     }],
-///     success: vec![Op::Put(Put::new("leader", "me"))],
-///     failure: vec![Op::Range(Range::of(KeyRange::one("leader")))],
-/// };
-/// assert!(engine.txn(&create)?.succeeded);
-/// assert!(!engine.txn(&create)?.succeeded);
-/// # Ok::<(), revstore_engine::TxnError>(())
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Txn {
-    /// All must hold; none at all do (TXN-27).
-    pub compares: Vec<Compare>,
-    /// What runs if they hold.
-    pub success: Vec<Op>,
-    /// What runs otherwise.
-    pub failure: Vec<Op>,
-}
-
-/// What a transaction did.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TxnResult {
-    /// The new revision if anything changed, else the current one (DM-22).
-    pub revision: Revision,
-    /// Whether the compares held.
-    pub succeeded: bool,
-    /// One result for each operation that ran, in order (TXN-26).
-    pub results: Vec<OpResult>,
-}
-
-/// What one operation of a transaction did. The revisions inside are those that etcd reports there:
-/// the old one before the first change of the transaction, the new one after it (DM-23).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OpResult {
-    /// What a read found.
-    Range(RangeResult),
-    /// What a write did.
-    Put(PutResult),
-    /// What a deletion did.
-    Delete(DeleteResult),
-    /// What the transaction inside did.
-    Txn(TxnResult),
 }
 
 impl Put {
@@ -175,17 +51,229 @@ impl Put {
         }
     }
 
-    /// Attaches the key to `lease`.
+    /// Writes the current value of the key again, and detaches the key from any lease. The key must be
+    /// live.
+    pub fn keeping_value(key: impl Into<Bytes>) -> Self {
+        Self {
+            key: key.into(),
+            value: None,
+            lease: PutLease::Detach,
+        }
+    }
+
+    /// Attaches the key to `lease`, which must exist.
     #[must_use]
     pub fn attached_to(self, lease: LeaseId) -> Self {
-        Self {
-            lease: PutLease::Attach(lease),
-            ..self
-        }
+        self.with_lease(PutLease::Attach(lease))
+    }
+
+    /// Keeps the current lease of the key, if any. The key must be live.
+    #[must_use]
+    pub fn keeping_lease(self) -> Self {
+        self.with_lease(PutLease::Keep)
+    }
+
+    /// Does this with the lease of the key.
+    #[must_use]
+    pub fn with_lease(mut self, lease: PutLease) -> Self {
+        self.lease = lease;
+        self
     }
 
     /// Returns whether the put keeps the value or the lease of the key, which must then be live.
     pub(super) fn keeps_something(&self) -> bool {
         self.value.is_none() || self.lease == PutLease::Keep
     }
+}
+
+/// The result of a [`Put`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutResult {
+    /// The revision of the write.
+    pub revision: Revision,
+    /// The version that the write replaced, if the key was live.
+    pub previous: Option<KeyValue>,
+}
+
+/// The result of a deletion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeleteResult {
+    /// The new revision if a key was deleted, otherwise the current one.
+    pub revision: Revision,
+    /// The last versions of the deleted keys, in key order.
+    pub deleted: Vec<KeyValue>,
+}
+
+/// A condition on the keys of a range. It holds if it holds for every live key of the range.
+///
+/// For an absent key, and for a range without live keys, every number is 0, and no condition on the value
+/// holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Compare {
+    /// The keys.
+    pub keys: KeyRange,
+    /// The property to compare, and the value to compare it with.
+    pub target: CompareTarget,
+    /// The required relation.
+    pub relation: Relation,
+}
+
+impl Compare {
+    /// Requires that `target` of all `keys` has this relation to the value in `target`.
+    pub fn new(keys: KeyRange, target: CompareTarget, relation: Relation) -> Self {
+        Self {
+            keys,
+            target,
+            relation,
+        }
+    }
+
+    /// Requires that a key is not live.
+    pub fn absent(key: impl Into<Bytes>) -> Self {
+        Self::new(
+            KeyRange::one(key),
+            CompareTarget::CreateRevision(0),
+            Relation::Equal,
+        )
+    }
+}
+
+/// The left side of a [`Compare`], a property of the key, with the right side of the comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompareTarget {
+    /// The number of writes since the creation.
+    Version(i64),
+    /// The create revision.
+    CreateRevision(i64),
+    /// The mod revision.
+    ModRevision(i64),
+    /// The value, compared bytewise.
+    Value(Bytes),
+    /// The lease; 0 is none.
+    Lease(i64),
+    /// Nothing: equal for every key, absent ones included. etcd treats targets that it does not know
+    /// like this.
+    Nothing,
+}
+
+/// The relation that a [`Compare`] requires of its left side to its right side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// The two are equal.
+    Equal,
+    /// The two are not equal.
+    NotEqual,
+    /// The left side is greater.
+    Greater,
+    /// The left side is less.
+    Less,
+    /// Any relation. etcd treats relations that it does not know like this.
+    Any,
+}
+
+/// One operation of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A read, which sees the writes before it.
+    Range(Range),
+    /// A write.
+    Put(Put),
+    /// A deletion of all live keys of a range.
+    Delete(KeyRange),
+    /// A nested transaction. Its compares see the store as it was before the outermost transaction.
+    Txn(Txn),
+}
+
+/// A transaction: if all compares hold, the operations of `success` run, otherwise those of `failure`.
+/// They run at one revision, and no other write comes between them.
+///
+/// Two writes of the same key are accepted and become two events, in order. (etcd rejects most of
+/// these; `revstore-grpc` checks that rule.)
+///
+/// ```
+/// use revstore_engine::{Compare, Engine, KeyRange, Op, Put, Range, Txn};
+/// let engine = Engine::builder().build();
+/// // Create the key if it is absent, otherwise read it.
+/// let create = Txn::new()
+///     .when([Compare::absent("leader")])
+///     .and_then([Op::Put(Put::new("leader", "me"))])
+///     .or_else([Op::Range(Range::of(KeyRange::one("leader")))]);
+/// assert!(engine.txn(&create)?.succeeded);
+/// assert!(!engine.txn(&create)?.succeeded);
+/// # Ok::<(), revstore_engine::TxnError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Txn {
+    /// The compares. Without any, `success` runs.
+    pub compares: Vec<Compare>,
+    /// The operations that run if all compares hold.
+    pub success: Vec<Op>,
+    /// The operations that run otherwise.
+    pub failure: Vec<Op>,
+}
+
+impl Txn {
+    /// Creates a transaction without compares and operations.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds compares.
+    #[must_use]
+    pub fn when(mut self, compares: impl IntoIterator<Item = Compare>) -> Self {
+        add(&mut self.compares, compares);
+        self
+    }
+
+    /// Adds operations that run if all compares hold.
+    #[must_use]
+    pub fn and_then(mut self, ops: impl IntoIterator<Item = Op>) -> Self {
+        add(&mut self.success, ops);
+        self
+    }
+
+    /// Adds operations that run if a compare does not hold.
+    #[must_use]
+    pub fn or_else(mut self, ops: impl IntoIterator<Item = Op>) -> Self {
+        add(&mut self.failure, ops);
+        self
+    }
+}
+
+/// Appends items. The first ones keep their allocation if they come from a vector.
+fn add<T>(to: &mut Vec<T>, items: impl IntoIterator<Item = T>) {
+    if to.is_empty() {
+        *to = items.into_iter().collect();
+    } else {
+        to.extend(items);
+    }
+}
+
+/// The result of a [`Txn`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TxnResult {
+    /// The new revision if the transaction changed something, otherwise the current one.
+    pub revision: Revision,
+    /// Whether all compares held.
+    pub succeeded: bool,
+    /// The results of the operations that ran, in order.
+    pub results: Vec<OpResult>,
+}
+
+/// The result of one [`Op`].
+///
+/// The revisions in it are those that etcd reports there: the one before the transaction, up to the
+/// first change, and the new one after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpResult {
+    /// The result of a read.
+    Range(RangeResult),
+    /// The result of a write.
+    Put(PutResult),
+    /// The result of a deletion.
+    Delete(DeleteResult),
+    /// The result of a nested transaction.
+    Txn(TxnResult),
 }

@@ -36,6 +36,7 @@ impl fmt::Display for WatchId {
     clippy::struct_excessive_bools,
     reason = "four independent switches of etcd's request"
 )]
+#[non_exhaustive]
 pub struct WatchOptions {
     /// The watched keys.
     pub range: KeyRange,

@@ -163,6 +163,10 @@ impl Iterator for WatcherIter<'_> {
     }
 }
 
+#[expect(
+    clippy::into_iter_without_iter,
+    reason = "`iter` takes `&mut self`, as a blocking reader must, and there is no shared one"
+)]
 impl<'a> IntoIterator for &'a mut Watcher {
     type Item = Result<WatchBatch, WatchEnd>;
     type IntoIter = WatcherIter<'a>;

@@ -221,10 +221,10 @@ mod tests {
         let mut reader = Reader::new(&recorder);
         let options = WatchOptions::of(KeyRange::all()).with_prev_kv();
         reader.watch(options.from(Revision(3)));
-        recorder.run(Request::Txn(Txn {
-            success: vec![Op::Put(Put::new("a", "1")), Op::Put(Put::new("b", "1"))],
-            ..Txn::default()
-        }));
+        recorder.run(Request::Txn(Txn::new().and_then([
+            Op::Put(Put::new("a", "1")),
+            Op::Put(Put::new("b", "1")),
+        ])));
         recorder.run(Request::Delete(KeyRange::one("a")));
         recorder.run(Request::Put(Put::new("c", "2")));
         reader.request_progress();

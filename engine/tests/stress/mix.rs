@@ -7,8 +7,8 @@ use std::thread;
 
 use bytes::Bytes;
 use revstore_engine::{
-    Compare, CompareTarget, Engine, KeyRange, LeaseId, ManualClock, Op, Put, PutLease, Range,
-    Relation, Revision, Txn, WatchOptions,
+    Compare, CompareTarget, Engine, KeyRange, LeaseId, ManualClock, Op, Put, Range, Relation,
+    Revision, Txn, WatchOptions,
 };
 
 use crate::guarantees::{self, Truth};
@@ -147,11 +147,8 @@ impl Worker<'_> {
         let put = Put::new(self.key(), self.value());
         match self.random.below(8) {
             0 | 1 => put.attached_to(self.shared.lease(self.random.below(LEASES))),
-            2 => Put {
-                lease: PutLease::Keep,
-                ..put
-            },
-            3 => Put { value: None, ..put },
+            2 => put.keeping_lease(),
+            3 => Put::keeping_value(put.key),
             _ => put,
         }
     }
@@ -169,15 +166,10 @@ impl Worker<'_> {
         } else {
             Op::Put(Put::new(key.clone(), self.value()))
         };
-        Txn {
-            compares: vec![Compare {
-                keys: KeyRange::One(key.clone()),
-                target,
-                relation,
-            }],
-            success: vec![then, Op::Range(self.read())],
-            failure: vec![Op::Range(Range::of(KeyRange::One(key)))],
-        }
+        Txn::new()
+            .when([Compare::new(KeyRange::One(key.clone()), target, relation)])
+            .and_then([then, Op::Range(self.read())])
+            .or_else([Op::Range(Range::of(KeyRange::One(key)))])
     }
 
     /// Changes several keys and looks at them in between; some keys twice.
@@ -198,10 +190,7 @@ impl Worker<'_> {
         if self.random.once_in(3) {
             ops.push(Op::Range(self.read_past()));
         }
-        Txn {
-            success: ops,
-            ..Txn::default()
-        }
+        Txn::new().and_then(ops)
     }
 
     fn read(&mut self) -> Range {
@@ -242,14 +231,8 @@ fn read_live(recorder: &Recorder, seed: u64) -> Vec<Watched> {
     let mut random = Random::new(seed, 100);
     let mut reader = Reader::new(recorder);
     reader.watch(WatchOptions::of(KeyRange::all()).with_prev_kv());
-    reader.watch(WatchOptions {
-        no_put: true,
-        ..WatchOptions::of(KeyRange::prefix("k"))
-    });
-    reader.watch(WatchOptions {
-        no_delete: true,
-        ..WatchOptions::of(KeyRange::one("k0"))
-    });
+    reader.watch(WatchOptions::of(KeyRange::prefix("k")).without_puts());
+    reader.watch(WatchOptions::of(KeyRange::one("k0")).without_deletes());
     loop {
         if random.once_in(3) {
             reader.request_progress();
@@ -468,21 +451,15 @@ fn small_request(random: &mut Random, keys: &[Bytes], value: String) -> Request 
         1 => Request::Delete(KeyRange::One(key)),
         2 => Request::Get(key),
         3 => Request::Range(Range::of(KeyRange::all())),
-        4 => Request::Txn(Txn {
-            compares: vec![Compare {
-                keys: KeyRange::One(key.clone()),
-                target: CompareTarget::CreateRevision(0),
-                relation: Relation::Equal,
-            }],
-            success: vec![Op::Put(Put::new(key.clone(), value))],
-            failure: vec![Op::Delete(KeyRange::One(key))],
-        }),
+        4 => Request::Txn(
+            Txn::new()
+                .when([Compare::absent(key.clone())])
+                .and_then([Op::Put(Put::new(key.clone(), value))])
+                .or_else([Op::Delete(KeyRange::One(key))]),
+        ),
         _ => {
             let put = |key: &Bytes| Op::Put(Put::new(key.clone(), value.clone()));
-            Request::Txn(Txn {
-                success: keys.iter().map(put).collect(),
-                ..Txn::default()
-            })
+            Request::Txn(Txn::new().and_then(keys.iter().map(put)))
         }
     }
 }

@@ -50,10 +50,7 @@ fn all_from(revision: i64) -> WatchOptions {
 
 fn puts(keys: impl IntoIterator<Item = usize>, value: usize) -> Txn {
     let put = |key| Op::Put(Put::new(format!("k{key}"), value.to_string()));
-    Txn {
-        success: keys.into_iter().map(put).collect(),
-        ..Txn::default()
-    }
+    Txn::new().and_then(keys.into_iter().map(put))
 }
 
 /// Writes while somebody watches, then ends the history and judges it.
@@ -323,13 +320,10 @@ fn a_transaction_that_reads_a_compacted_revision_changes_nothing() {
         put(&recorder, "k", number);
     }
     compact(&recorder, 4);
-    let txn = Txn {
-        success: vec![
-            Op::Put(Put::new("k", "new")),
-            Op::Range(Range::of(KeyRange::all()).at(Revision(3))),
-        ],
-        ..Txn::default()
-    };
+    let txn = Txn::new().and_then([
+        Op::Put(Put::new("k", "new")),
+        Op::Range(Range::of(KeyRange::all()).at(Revision(3))),
+    ]);
     let refused = Response::Refused(TxnError::Read(ReadError::Compacted {
         requested: Revision(3),
         compacted: Revision(4),
@@ -353,14 +347,11 @@ fn transactions_that_read_what_is_being_compacted_read_it_or_are_refused() {
         scope.spawn(move || {
             for number in 0..300 {
                 let current = recorder.engine.current_revision();
-                recorder.run(Request::Txn(Txn {
-                    success: vec![
-                        Op::Range(Range::of(KeyRange::all())),
-                        Op::Put(Put::new("b", number.to_string())),
-                        Op::Range(Range::of(KeyRange::all()).at(current)),
-                    ],
-                    ..Txn::default()
-                }));
+                recorder.run(Request::Txn(Txn::new().and_then([
+                    Op::Range(Range::of(KeyRange::all())),
+                    Op::Put(Put::new("b", number.to_string())),
+                    Op::Range(Range::of(KeyRange::all()).at(current)),
+                ])));
             }
         });
     });

@@ -121,10 +121,7 @@ impl<'a> Reader<'a> {
             past: Vec::new(),
             ended: false,
         };
-        new.watch(WatchOptions {
-            id: Some(END_ID),
-            ..WatchOptions::of(KeyRange::one(END))
-        });
+        new.watch(WatchOptions::of(KeyRange::one(END)).with_id(END_ID));
         // A thread may come as late as that, and nobody would tell it.
         new.ended = recorder.engine.get(END).is_some();
         new
@@ -166,13 +163,13 @@ impl<'a> Reader<'a> {
             (None, Some(last)) => last + 1,
             (None, None) => watched.from,
         };
-        self.watch(WatchOptions {
-            id: Some(id),
-            no_put: watched.no_put,
-            no_delete: watched.no_delete,
-            prev_kv: watched.prev_kv,
-            ..WatchOptions::of(watched.range.clone()).from(Revision(next))
-        });
+        let mut options = WatchOptions::of(watched.range.clone())
+            .from(Revision(next))
+            .with_id(id);
+        options.no_put = watched.no_put;
+        options.no_delete = watched.no_delete;
+        options.prev_kv = watched.prev_kv;
+        self.watch(options);
         self.past.push(watched);
     }
 

@@ -6,8 +6,8 @@ use std::mem;
 
 use bytes::Bytes;
 use revstore_engine::{
-    Compare, CompareTarget, Filter, KeyRange, LeaseId, Op, Put, PutLease, Range, Relation,
-    Revision, SortBy, SortOrder, Txn, WatchId, WatchOptions,
+    Compare, CompareTarget, KeyRange, LeaseId, Op, Put, PutLease, Range, Relation, Revision,
+    SortBy, SortOrder, Txn, WatchId, WatchOptions,
 };
 use revstore_proto::etcdserverpb::compare::{
     CompareResult, CompareTarget as WireTarget, TargetUnion,
@@ -53,24 +53,21 @@ pub(crate) fn range(request: &mut RangeRequest) -> Range {
 
 fn range_at(request: &mut RangeRequest, at: Option<Revision>) -> Range {
     let sort = sort(request);
-    Range {
-        keys: keys(&mut request.key, &mut request.range_end),
-        at,
-        // RG-20
-        limit: usize::try_from(request.limit)
-            .ok()
-            .filter(|limit| *limit > 0),
-        count_only: request.count_only,
-        // A target without an order sorts what the limit has left (RG-41, RG-42).
-        limit_first: sort.is_some() && request.sort_order() == WireOrder::None,
-        sort,
-        filter: Filter {
-            min_mod_revision: bound(request.min_mod_revision),
-            max_mod_revision: bound(request.max_mod_revision),
-            min_create_revision: bound(request.min_create_revision),
-            max_create_revision: bound(request.max_create_revision),
-        },
-    }
+    let mut range = Range::of(keys(&mut request.key, &mut request.range_end));
+    range.at = at;
+    // RG-20
+    range.limit = usize::try_from(request.limit)
+        .ok()
+        .filter(|limit| *limit > 0);
+    range.count_only = request.count_only;
+    // A target without an order sorts what the limit has left (RG-41, RG-42).
+    range.limit_first = sort.is_some() && request.sort_order() == WireOrder::None;
+    range.sort = sort;
+    range.filter.min_mod_revision = bound(request.min_mod_revision);
+    range.filter.max_mod_revision = bound(request.max_mod_revision);
+    range.filter.min_create_revision = bound(request.min_create_revision);
+    range.filter.max_create_revision = bound(request.max_create_revision);
+    range
 }
 
 fn sort(request: &RangeRequest) -> Option<(SortBy, SortOrder)> {
@@ -92,15 +89,17 @@ fn sort(request: &RangeRequest) -> Option<(SortBy, SortOrder)> {
 
 /// A put.
 pub(crate) fn put(request: &mut PutRequest) -> Put {
-    Put {
-        key: mem::take(&mut request.key),
-        value: (!request.ignore_value).then(|| mem::take(&mut request.value)),
-        lease: match LeaseId::new(request.lease) {
-            _ if request.ignore_lease => PutLease::Keep,
-            Some(lease) => PutLease::Attach(lease),
-            None => PutLease::Detach,
-        },
-    }
+    let key = mem::take(&mut request.key);
+    let put = if request.ignore_value {
+        Put::keeping_value(key)
+    } else {
+        Put::new(key, mem::take(&mut request.value))
+    };
+    put.with_lease(match LeaseId::new(request.lease) {
+        _ if request.ignore_lease => PutLease::Keep,
+        Some(lease) => PutLease::Attach(lease),
+        None => PutLease::Detach,
+    })
 }
 
 /// The keys to delete.
@@ -110,17 +109,16 @@ pub(crate) fn delete(request: &mut DeleteRangeRequest) -> KeyRange {
 
 /// A transaction; `never_compacted` decides what the revision -1 means in it.
 pub(crate) fn txn(request: &mut TxnRequest, never_compacted: bool) -> Txn {
-    let ops = |ops: &mut Vec<RequestOp>| {
+    let ops = |ops: &mut Vec<RequestOp>| -> Vec<Op> {
         let requests = ops.iter_mut().filter_map(|op| op.request.as_mut());
         requests
             .map(|request| op(request, never_compacted))
             .collect()
     };
-    Txn {
-        compares: request.compare.iter_mut().map(compare).collect(),
-        success: ops(&mut request.success),
-        failure: ops(&mut request.failure),
-    }
+    Txn::new()
+        .when(request.compare.iter_mut().map(compare))
+        .and_then(ops(&mut request.success))
+        .or_else(ops(&mut request.failure))
 }
 
 fn op(request: &mut Request, never_compacted: bool) -> Op {
@@ -138,19 +136,17 @@ fn op(request: &mut Request, never_compacted: bool) -> Op {
 }
 
 fn compare(request: &mut WireCompare) -> Compare {
-    Compare {
-        target: compare_target(request),
-        // CMP-5
-        relation: CompareResult::try_from(request.result).map_or(Relation::Any, |result| {
-            match result {
-                CompareResult::Equal => Relation::Equal,
-                CompareResult::NotEqual => Relation::NotEqual,
-                CompareResult::Greater => Relation::Greater,
-                CompareResult::Less => Relation::Less,
-            }
-        }),
-        keys: keys(&mut request.key, &mut request.range_end),
-    }
+    let target = compare_target(request);
+    // CMP-5
+    let relation =
+        CompareResult::try_from(request.result).map_or(Relation::Any, |result| match result {
+            CompareResult::Equal => Relation::Equal,
+            CompareResult::NotEqual => Relation::NotEqual,
+            CompareResult::Greater => Relation::Greater,
+            CompareResult::Less => Relation::Less,
+        });
+    let keys = keys(&mut request.key, &mut request.range_end);
+    Compare::new(keys, target, relation)
 }
 
 /// CMP-4: an operand that is missing, or not of the target's kind, is zero or empty.
@@ -197,16 +193,16 @@ pub(crate) fn watch(mut request: WatchCreateRequest) -> WatchOptions {
             .iter()
             .any(|filter| *filter == i32::from(wanted))
     };
-    WatchOptions {
-        start: (request.start_revision != 0).then_some(Revision(request.start_revision)),
-        no_put: filters(FilterType::Noput),
-        no_delete: filters(FilterType::Nodelete),
-        prev_kv: request.prev_kv,
-        progress_notify: request.progress_notify,
-        // WA-2
-        id: (request.watch_id != 0).then_some(WatchId(request.watch_id)),
-        ..WatchOptions::of(keys(&mut request.key, &mut request.range_end))
-    }
+    let (no_put, no_delete) = (filters(FilterType::Noput), filters(FilterType::Nodelete));
+    let mut options = WatchOptions::of(keys(&mut request.key, &mut request.range_end));
+    options.start = (request.start_revision != 0).then_some(Revision(request.start_revision));
+    options.no_put = no_put;
+    options.no_delete = no_delete;
+    options.prev_kv = request.prev_kv;
+    options.progress_notify = request.progress_notify;
+    // WA-2
+    options.id = (request.watch_id != 0).then_some(WatchId(request.watch_id));
+    options
 }
 
 /// Whole seconds: what is left of one counts as none (LE-10).
@@ -216,6 +212,8 @@ pub(crate) fn seconds(time: std::time::Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use revstore_engine::Filter;
+
     use super::*;
 
     fn bytes(text: &'static [u8]) -> Bytes {
@@ -247,11 +245,9 @@ mod tests {
         request.limit = i64::MAX;
         request.max_mod_revision = -1;
         request.min_create_revision = i64::MAX;
-        let filter = Filter {
-            max_mod_revision: Some(Revision(-1)),
-            min_create_revision: Some(Revision(i64::MAX)),
-            ..Filter::default()
-        };
+        let filter = Filter::default()
+            .max_mod_revision(Revision(-1))
+            .min_create_revision(Revision(i64::MAX));
         let limit = usize::try_from(i64::MAX).unwrap();
         assert_eq!(
             range(&mut request),

@@ -49,10 +49,8 @@ impl RangeStream {
     ) -> Result<Self, EtcdError> {
         // RG-65: a target without an order means nothing here.
         range.sort = None;
-        let first = node.engine.range(&Range {
-            limit: Some(chunk_limit(FIRST_CHUNK_KEYS, range.limit)),
-            ..range.clone()
-        })?;
+        let first_limit = chunk_limit(FIRST_CHUNK_KEYS, range.limit);
+        let first = node.engine.range(&range.clone().limit(first_limit))?;
         let summary = Summary {
             revision: first.revision,
             count: first.count,
@@ -109,11 +107,8 @@ impl RangeStream {
     }
 
     fn read_on(&mut self) {
-        let limit = Some(chunk_limit(self.chunk_keys, self.rest.limit));
-        let chunk = self.node.engine.range(&Range {
-            limit,
-            ..self.rest.clone()
-        });
+        let limit = chunk_limit(self.chunk_keys, self.rest.limit);
+        let chunk = self.node.engine.range(&self.rest.clone().limit(limit));
         match chunk {
             Ok(chunk) => self.queue(chunk),
             Err(error) => self.next = Some(Err(error.into())),

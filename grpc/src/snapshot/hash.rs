@@ -129,10 +129,7 @@ mod tests {
         engine
             .put_with(&Put::new("a", "").attached_to(lease))
             .unwrap();
-        let both = Txn {
-            success: vec![Op::Put(Put::new("b", "3")), Op::Put(Put::new("c", "4"))],
-            ..Txn::default()
-        };
+        let both = Txn::new().and_then([Op::Put(Put::new("b", "3")), Op::Put(Put::new("c", "4"))]);
         engine.txn(&both).unwrap();
         engine.delete(&KeyRange::one("b"));
         let check = |expected: &[(i64, u32)]| {

@@ -294,10 +294,7 @@ async fn el_9_observe_reports_a_new_leader_key_of_the_same_name() {
     use revstore_engine::{Op, Put, Txn};
     let node = TestNode::new();
     let mut observer = observe(&node).await;
-    let txn = |ops| Txn {
-        success: ops,
-        ..Txn::default()
-    };
+    let txn = |ops| Txn::new().and_then(ops);
     let put = |key: &'static str| Op::Put(Put::new(key, key));
     node.engine.txn(&txn(vec![put("e/1"), put("x")])).unwrap();
     let handover = vec![Op::Delete(KeyRange::one("e/1")), put("e/2"), put("e/1")];

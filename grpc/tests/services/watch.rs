@@ -303,10 +303,7 @@ async fn wa_31_wa_34_a_response_has_whole_revisions_and_at_most_1000_of_them() {
     let node = TestNode::new();
     for number in 0..1500 {
         let (a, b) = (format!("a{number}"), format!("b{number}"));
-        let both = Txn {
-            success: vec![Op::Put(Put::new(a, "v")), Op::Put(Put::new(b, "v"))],
-            ..Txn::default()
-        };
+        let both = Txn::new().and_then(vec![Op::Put(Put::new(a, "v")), Op::Put(Put::new(b, "v"))]);
         node.engine.txn(&both).unwrap();
     }
     let mut watch = node.watch().await;
@@ -396,10 +393,7 @@ async fn wa_36_large_responses_are_fragmented_on_request() {
     };
     // One revision: the engine delivers it as a whole.
     let puts = ["a", "b", "c", "d"].map(|key| Op::Put(Put::new(key, vec![b'v'; 700_000])));
-    let txn = Txn {
-        success: puts.into(),
-        ..Txn::default()
-    };
+    let txn = Txn::new().and_then(puts);
     node.engine.txn(&txn).unwrap();
     watch.create(request(true)).await;
     let mut received = Vec::new();

@@ -14,12 +14,7 @@ fn model(engine: &Engine) {
             Op::Range(Range::of(KeyRange::all())),
             Op::Put(Put::new("k", "new")),
         ];
-        let done = engine
-            .txn(&Txn {
-                success: ops,
-                ..Txn::default()
-            })
-            .expect("a legal one");
+        let done = engine.txn(&Txn::new().and_then(ops)).expect("a legal one");
         let OpResult::Range(before) = &done.results[0] else {
             panic!("TXN-26")
         };

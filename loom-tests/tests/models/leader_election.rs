@@ -11,10 +11,7 @@
 use std::time::Duration;
 
 use loom_tests::race;
-use revstore_engine::{
-    Compare, CompareTarget, Engine, KeyRange, LeaseId, ManualClock, Op, Put, Relation, Revision,
-    Txn,
-};
+use revstore_engine::{Compare, Engine, LeaseId, ManualClock, Op, Put, Revision, Txn};
 
 const LEADER: &str = "leader";
 
@@ -47,16 +44,11 @@ impl Worker {
 
 /// The right way: to look and to write is one transaction.
 fn campaign(engine: &Engine, worker: Worker) -> Option<Revision> {
-    let nobody_leads = Compare {
-        keys: KeyRange::one(LEADER),
-        target: CompareTarget::CreateRevision(0),
-        relation: Relation::Equal,
-    };
-    let done = engine.txn(&Txn {
-        compares: vec![nobody_leads],
-        success: vec![Op::Put(worker.claim())],
-        failure: Vec::new(),
-    });
+    let done = engine.txn(
+        &Txn::new()
+            .when([Compare::absent(LEADER)])
+            .and_then([Op::Put(worker.claim())]),
+    );
     let done = done.expect("the lease lives");
     done.succeeded.then_some(done.revision)
 }

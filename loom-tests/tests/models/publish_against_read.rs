@@ -7,10 +7,7 @@ fn model(engine: &Engine) {
     let write = |engine: &Engine| {
         let puts = ["a", "b"].map(|key| Op::Put(Put::new(key, "v")));
         engine
-            .txn(&Txn {
-                success: puts.into(),
-                ..Txn::default()
-            })
+            .txn(&Txn::new().and_then(puts))
             .expect("nothing to refuse");
     };
     let read = |engine: &Engine| {

@@ -326,11 +326,7 @@ impl Simulation {
                 let keys: std::collections::BTreeSet<_> = (0..3).map(|_| self.key()).collect();
                 let put =
                     |key: &String| Op::Put(Put::new(format!("{PODS}/{key}"), pod(key, "", "")));
-                let success = keys.iter().map(put).collect();
-                let txn = Txn {
-                    success,
-                    ..Txn::default()
-                };
+                let txn = Txn::new().and_then(keys.iter().map(put));
                 self.engine.txn(&txn).unwrap();
                 self.record("revision of several keys");
             }

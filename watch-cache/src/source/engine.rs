@@ -38,11 +38,9 @@ impl EngineSource {
     }
 
     fn list_now(&self, request: ListRequest) -> Result<ListPage, SourceError> {
-        let range = Range {
-            at: request.at,
-            limit: request.limit,
-            ..Range::of(request.range)
-        };
+        let mut range = Range::of(request.range);
+        range.at = request.at;
+        range.limit = request.limit;
         let found = self.engine.range(&range).map_err(read_error)?;
         Ok(ListPage {
             revision: request.at.unwrap_or(found.revision),
@@ -53,10 +51,8 @@ impl EngineSource {
     }
 
     fn watch_now(&self, request: &WatchRequest) -> Result<BatchStream, SourceError> {
-        let options = WatchOptions {
-            prev_kv: request.previous,
-            ..WatchOptions::of(request.range.clone()).from(request.after.next())
-        };
+        let mut options = WatchOptions::of(request.range.clone()).from(request.after.next());
+        options.prev_kv = request.previous;
         let watcher = self
             .engine
             .watch(options)
@@ -105,15 +101,16 @@ impl EngineSource {
         };
         let result = self
             .engine
-            .txn(&Txn {
-                compares: vec![Compare {
-                    keys: KeyRange::one(write.key.clone()),
-                    target: CompareTarget::ModRevision(expected),
-                    relation: Relation::Equal,
-                }],
-                success: vec![success],
-                failure: vec![Op::Range(Range::of(KeyRange::one(write.key.clone())))],
-            })
+            .txn(
+                &Txn::new()
+                    .when([Compare::new(
+                        KeyRange::one(write.key.clone()),
+                        CompareTarget::ModRevision(expected),
+                        Relation::Equal,
+                    )])
+                    .and_then([success])
+                    .or_else([Op::Range(Range::of(KeyRange::one(write.key.clone())))]),
+            )
             .map_err(refused)?;
         if result.succeeded {
             return Ok(WriteOutcome::Done(result.revision));

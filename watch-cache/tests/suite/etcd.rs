@@ -189,10 +189,7 @@ async fn what_is_larger_than_a_client_of_grpc_takes_by_default_is_listed_and_wat
     let before = server.engine().current_revision();
     let value = "x".repeat(1 << 20);
     let put = |number| Op::Put(Put::new(format!("{PODS}/ns/p{number}"), value.clone()));
-    let txn = Txn {
-        success: (0..6).map(put).collect(),
-        ..Txn::default()
-    };
+    let txn = Txn::new().and_then((0..6).map(put));
     server.engine().txn(&txn).unwrap();
     let client = Client::connect([server.endpoint()], None).await.unwrap();
     let source = EtcdSource::new(client, Arc::new(SystemClock::new()));

@@ -665,10 +665,7 @@ fn t_52_each_list_is_the_state_of_one_revision_whoever_writes() {
                 revstore_engine::Op::Put(revstore_engine::Put::new(key, value))
             };
             let success = vec![put("a"), put("b")];
-            let txn = revstore_engine::Txn {
-                success,
-                ..Default::default()
-            };
+            let txn = revstore_engine::Txn::new().and_then(success);
             engine.txn(&txn).unwrap();
         }
     });

@@ -790,10 +790,7 @@ fn t_55_changes_of_one_revision_stay_together() {
             let key = format!("{}/ns/{name}", crate::support::PODS);
             Op::Put(Put::new(key, pod(&format!("ns/{name}"), "", "")))
         };
-        let txn = Txn {
-            success: vec![put("b"), put("a"), put("c")],
-            ..Txn::default()
-        };
+        let txn = Txn::new().and_then(vec![put("b"), put("a"), put("c")]);
         let made = engine.txn(&txn).unwrap().revision.0;
         let expected = ["b", "a", "c"].map(|name| format!("ADDED ns/{name}@{made}"));
         assert_eq!(events.words(3), expected, "in the order of the transaction");

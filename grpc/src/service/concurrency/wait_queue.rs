@@ -105,11 +105,11 @@ impl Place {
     }
 
     fn if_there(&self, node: &Node, op: Op) -> Result<Option<Revision>, EtcdError> {
-        let done = node.engine.txn(&Txn {
-            compares: vec![created_at(&self.key, self.created)],
-            success: vec![op],
-            failure: Vec::new(),
-        })?;
+        let done = node.engine.txn(
+            &Txn::new()
+                .when([created_at(&self.key, self.created)])
+                .and_then([op]),
+        )?;
         Ok(done.succeeded.then_some(done.revision))
     }
 
@@ -195,11 +195,12 @@ impl Candidate {
         let key = key(name, lease);
         node.propose(proposal(&key, &value))?;
         let put = Put::new(key.clone(), value).attached_to(lease);
-        let done = node.engine.txn(&Txn {
-            compares: vec![created_at(&key, Revision(0))],
-            success: vec![Op::Put(put)],
-            failure: vec![Op::Range(Range::of(KeyRange::One(key.clone())))],
-        })?;
+        let done = node.engine.txn(
+            &Txn::new()
+                .when([created_at(&key, Revision(0))])
+                .and_then([Op::Put(put)])
+                .or_else([Op::Range(Range::of(KeyRange::One(key.clone())))]),
+        )?;
         let present = done.results.into_iter().find_map(|result| match result {
             OpResult::Range(mut found) => found.kvs.pop(),
             _ => None,
@@ -245,10 +246,9 @@ impl Candidate {
             };
             let mut watches = self.node.engine.watch_stream();
             for key in [next.key_bytes(), self.place.key.clone()] {
-                let deletions = WatchOptions {
-                    no_put: true,
-                    ..WatchOptions::of(KeyRange::One(key)).from(Revision(revision.0 + 1))
-                };
+                let deletions = WatchOptions::of(KeyRange::One(key))
+                    .from(Revision(revision.0 + 1))
+                    .without_puts();
                 watches.watch(deletions).map_err(|_| EtcdError::Internal)?;
             }
             poll_fn(|context| {
@@ -264,10 +264,7 @@ impl Candidate {
 
     /// Whoever entered right before.
     fn next_in_front(&self) -> Result<(Revision, Option<KeyValue>), EtcdError> {
-        let older = Filter {
-            max_create_revision: Some(Revision(self.place.created.0 - 1)),
-            ..Filter::default()
-        };
+        let older = Filter::default().max_create_revision(Revision(self.place.created.0 - 1));
         let range = Range::of(self.line.clone())
             .sorted(SortBy::CreateRevision, SortOrder::Descending)
             .filtered(older)
@@ -310,11 +307,11 @@ fn attach(put: Put, lease: Option<LeaseId>) -> Put {
 }
 
 fn created_at(key: &Bytes, revision: Revision) -> Compare {
-    Compare {
-        keys: KeyRange::One(key.clone()),
-        target: CompareTarget::CreateRevision(revision.0),
-        relation: Relation::Equal,
-    }
+    Compare::new(
+        KeyRange::One(key.clone()),
+        CompareTarget::CreateRevision(revision.0),
+        Relation::Equal,
+    )
 }
 
 fn proposal(key: &Bytes, value: &Bytes) -> Proposal {
