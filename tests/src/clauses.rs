@@ -13,6 +13,7 @@
 //!   differs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -71,18 +72,18 @@ pub struct Citation {
 pub type Citations = BTreeMap<String, Vec<Citation>>;
 
 impl Clause {
-    /// Whether a test has to cite the clause.
+    /// Returns whether a test has to cite the clause.
     pub fn needs_test(&self) -> bool {
         matches!(self.force.as_str(), "must" | "should") && !self.is_exempt()
     }
 
-    /// Whether the clause states why no test cites it.
+    /// Returns whether the clause states why no test cites it.
     pub fn is_exempt(&self) -> bool {
         self.text.contains("(not tested: ")
     }
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn root() -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     tests.parent().unwrap_or(tests).to_owned()
@@ -125,17 +126,17 @@ impl Clauses {
         Ok(Self { list, id })
     }
 
-    /// The clauses in the order of the documents.
-    pub fn iter(&self) -> std::slice::Iter<'_, Clause> {
-        self.list.iter()
+    /// Returns the clauses in the order of the documents.
+    pub fn all(&self) -> &[Clause] {
+        &self.list
     }
 
-    /// The clause with an id.
+    /// Returns the clause with an id.
     pub fn get(&self, id: &str) -> Option<&Clause> {
-        self.iter().find(|clause| clause.id == id)
+        self.list.iter().find(|clause| clause.id == id)
     }
 
-    /// The ids that a line names. Only ids of known families count; the inner numbers of a range count
+    /// Returns the ids that a line names. Only ids of known families count; the inner numbers of a range count
     /// where such a clause exists.
     fn ids(&self, line: &str) -> BTreeSet<String> {
         let line = format!("{} {line}", self.ids_of_function(line));
@@ -148,15 +149,19 @@ impl Clauses {
             ids.extend(named.map(|number| format!("{family}-{number}")));
             let value = |text: &str| text.parse::<u32>().unwrap_or(u32::MAX);
             let range = value(first)..last.map_or(0, value);
-            let between = self.iter().map(|clause| clause.id.as_str()).filter(|id| {
-                self::family(id) == family && range.contains(&value(&id[family.len() + 1..]))
-            });
+            let between = self
+                .list
+                .iter()
+                .map(|clause| clause.id.as_str())
+                .filter(|id| {
+                    self::family(id) == family && range.contains(&value(&id[family.len() + 1..]))
+                });
             ids.extend(between.map(str::to_owned));
         }
         ids
     }
 
-    /// The ids at the beginning of the name of a function that a line declares, as text:
+    /// Returns the ids at the beginning of the name of a function that a line declares, as text:
     /// `RG-1 to RG-5` for `fn rg_1_to_5_forms_of_keys()`.
     fn ids_of_function(&self, line: &str) -> String {
         let name = line.split_once("fn ").map_or("", |(_, name)| name);
@@ -165,15 +170,19 @@ impl Clauses {
         for word in name.split(|c: char| !c.is_ascii_alphanumeric()) {
             let upper = word.to_uppercase();
             if matches!(word, "to" | "and") {
-                text += &format!(" {word}");
+                let _ = write!(text, " {word}");
             } else if !family.is_empty() && is_number(word) {
                 let id = format!("{family}-{word}");
                 // `t_59_429_waits` is about T-59 and a status code.
                 if is_number(previous) && self.get(&id).is_none() {
                     break;
                 }
-                text += &format!(" {id}");
-            } else if self.iter().any(|clause| self::family(&clause.id) == upper) {
+                let _ = write!(text, " {id}");
+            } else if self
+                .list
+                .iter()
+                .any(|clause| self::family(&clause.id) == upper)
+            {
                 family = upper;
             } else {
                 break;
@@ -183,7 +192,7 @@ impl Clauses {
         text
     }
 
-    /// All citations in the files below a directory.
+    /// Returns all citations in the files below a directory.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -236,15 +245,15 @@ fn is_searched(entry: &DirEntry) -> bool {
         || extension == "txt" && path.to_string_lossy().contains(SCENARIOS)
 }
 
-/// The index of the first line of a file that is test code; past the end if there is none.
+/// Returns the index of the first line of a file that is test code, or the number of lines.
 fn first_test_line(path: &str, lines: &[&str]) -> usize {
-    let is_test = path.starts_with("tests/clients/") && !path.ends_with(".md")
+    let extension = Path::new(path).extension().unwrap_or_default();
+    let mut names = path.split('/');
+    let is_test = path.starts_with("tests/clients/") && extension != "md"
         || path.starts_with(SCENARIOS) && path != NOT_REPLAYED
-        || path.ends_with(".rs")
+        || extension == "rs"
             && !path.starts_with("tests/src/")
-            && path
-                .split('/')
-                .any(|name| name == "tests" || name == "tests.rs");
+            && names.any(|name| name == "tests" || name == "tests.rs");
     if is_test {
         return 0;
     }
@@ -273,6 +282,7 @@ mod tests {
     fn clauses_are_list_items_and_may_span_lines() {
         let clauses = Clauses::parse(TEXT).unwrap();
         let read = clauses
+            .all()
             .iter()
             .map(|clause| format!("{} {}", clause.id, clause.force));
         let expected = ["AB-1 must", "AB-2 should", "AB-5 ours", "T-01 planned"];

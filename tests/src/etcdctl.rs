@@ -1,4 +1,4 @@
-//! The stock `etcdctl`, run against one server.
+//! The stock command line client `etcdctl`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::poll;
-use crate::process::{Failure, Process, Stream};
+use crate::process::{Failure, OutputStream, Process};
 use crate::server::{Endpoint, Options, Servers};
 use crate::tools::Tool;
 use crate::transcript;
@@ -18,27 +18,27 @@ pub struct Etcdctl {
     endpoint: String,
 }
 
-/// What a finished `etcdctl` left behind.
+/// The result of an `etcdctl` that has exited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// The exit code; `None` when a signal ended it.
+    /// The exit code; `None` if a signal ended the process.
     pub code: Option<i32>,
     /// Standard output.
     pub stdout: String,
-    /// Standard error without the client library's log, which has times and addresses in it.
+    /// Standard error without the log of the client library, which contains times and addresses.
     pub stderr: String,
 }
 
 impl Etcdctl {
-    /// An `etcdctl` that talks to the server at `address`.
+    /// Returns an `etcdctl` for the server at `address`.
     ///
     /// # Errors
-    /// `NotFound` when the program is missing.
+    /// `NotFound` if the program is missing.
     pub fn new(address: SocketAddr) -> io::Result<Self> {
         Self::at(address.to_string())
     }
 
-    /// An `etcdctl` that talks to a server at an endpoint of any kind, such as `unix:///path`.
+    /// Returns an `etcdctl` for an endpoint of any kind, such as `unix:///path`.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -52,19 +52,19 @@ impl Etcdctl {
         })
     }
 
-    /// Where the server is, in the form that `etcdctl` prints it.
+    /// Returns the endpoint of the server in the form that `etcdctl` prints.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// Runs `etcdctl` with `arguments` to its end and gives it `stdin` to read.
+    /// Runs `etcdctl` with `arguments` and the standard input `stdin` until it exits.
     ///
     /// # Errors
-    /// When it cannot be started, or does not end within [`poll::LIMIT`].
+    /// If it cannot be started or does not exit within [`poll::LIMIT`].
     pub fn run(&self, arguments: &[&str], stdin: &str) -> io::Result<Output> {
         let mut process = self.start(arguments)?;
         match process.send(stdin) {
-            // A command that does not read its input may have ended already.
+            // A command that does not read its input may have exited already.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
             _ => process.close_stdin(),
         }
@@ -73,19 +73,19 @@ impl Etcdctl {
             .map_err(io::Error::other)?;
         Ok(Output {
             code: status.code(),
-            stdout: process.output(Stream::Stdout),
-            stderr: without_log(&process.output(Stream::Stderr)),
+            stdout: process.output(OutputStream::Stdout),
+            stderr: without_log(&process.output(OutputStream::Stderr)),
         })
     }
 
-    /// Starts `etcdctl` with `arguments`, for commands that go on until they are killed.
+    /// Starts `etcdctl` with `arguments`, for commands that run until they are killed.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn start(&self, arguments: &[&str]) -> io::Result<Process> {
         let limit = poll::LIMIT.as_secs();
         let mut command = Command::new(self.program);
-        // No ETCDCTL_* variable of the developer gets through; PATH is for `watch -- command`.
+        // Variables ETCDCTL_* of the developer are not passed on. PATH is needed by `watch -- command`.
         command.env_clear().env("ETCDCTL_API", "3");
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
@@ -99,7 +99,7 @@ impl Etcdctl {
     }
 }
 
-/// Removes the JSON lines that the client library logs.
+/// Removes the JSON lines of the client library's log.
 fn without_log(stderr: &str) -> String {
     stderr
         .split_inclusive('\n')
@@ -107,7 +107,7 @@ fn without_log(stderr: &str) -> String {
         .collect()
 }
 
-/// A fresh server and an `etcdctl` for it: what most cases want.
+/// A new server and an `etcdctl` for it.
 #[derive(Debug)]
 pub struct Session {
     server: Box<dyn Endpoint>,
@@ -115,19 +115,19 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts a fresh server of the given kind.
+    /// Starts a new server of the given kind.
     ///
     /// # Panics
-    /// When the server does not start or `etcdctl` is missing.
+    /// If the server does not start or `etcdctl` is missing.
     #[must_use]
     pub fn fresh(servers: &Servers) -> Self {
         Self::with(servers, &Options::default())
     }
 
-    /// Starts a fresh server of the given kind with `options`.
+    /// Starts a new server of the given kind with `options`.
     ///
     /// # Panics
-    /// When the server does not start or `etcdctl` is missing.
+    /// If the server does not start or `etcdctl` is missing.
     #[must_use]
     pub fn with(servers: &Servers, options: &Options) -> Self {
         let server = servers.fresh(options);
@@ -137,15 +137,15 @@ impl Session {
         }
     }
 
-    /// Where the server is.
+    /// Returns the address of the server.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// Replays a session with `etcdctl`, as described at [`transcript`].
+    /// Replays a session with `etcdctl`, in the format of [`transcript`].
     ///
     /// # Panics
-    /// When it does not go as written.
+    /// If a command does not do what the session says.
     #[track_caller]
     pub fn replay(&self, text: &str) {
         if let Err(mismatch) = transcript::replay(&self.ctl, text) {
@@ -153,10 +153,10 @@ impl Session {
         }
     }
 
-    /// Runs one command to its end, whatever its outcome.
+    /// Runs one command until it exits, with any exit code.
     ///
     /// # Panics
-    /// When it does not end.
+    /// If it does not exit.
     #[track_caller]
     #[must_use]
     pub fn run(&self, arguments: &[&str], stdin: &str) -> Output {
@@ -166,10 +166,10 @@ impl Session {
         }
     }
 
-    /// Runs one command that has to succeed and returns what it printed.
+    /// Runs one command that has to succeed and returns its standard output.
     ///
     /// # Panics
-    /// When it fails.
+    /// If it fails.
     #[track_caller]
     #[must_use]
     pub fn stdout(&self, arguments: &[&str]) -> String {
@@ -180,10 +180,10 @@ impl Session {
         output.stdout
     }
 
-    /// Starts a command that goes on until the process is dropped.
+    /// Starts a command that runs until the process is dropped.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If it cannot be started.
     #[track_caller]
     #[must_use]
     pub fn start(&self, arguments: &[&str]) -> Process {
@@ -193,10 +193,10 @@ impl Session {
         }
     }
 
-    /// The value of `result`, or a panic that shows the failure and the server's log.
+    /// Returns the value of `result`.
     ///
     /// # Panics
-    /// When `result` is an error.
+    /// If `result` is an error; the message shows it and the log of the server.
     #[track_caller]
     pub fn expect<T>(&self, result: Result<T, Failure>) -> T {
         match result {
@@ -206,8 +206,8 @@ impl Session {
     }
 
     #[track_caller]
-    fn fail(&self, what: &str) -> ! {
-        panic!("{what}\n--- the server's log:\n{}", self.server.logs());
+    fn fail(&self, message: &str) -> ! {
+        panic!("{message}\n--- the server's log:\n{}", self.server.logs());
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_client_log_is_no_part_of_the_output() {
+    fn the_log_of_the_client_is_removed() {
         let stderr = concat!(
             r#"{"level":"warn","ts":"2026","msg":"retrying of unary invoker failed"}"#,
             "\nError: etcdserver: key is not provided\n"

@@ -1,22 +1,21 @@
-//! Sessions with the JSON gateway written down as text, and replayed.
+//! Sessions with the JSON gateway: recorded as text, and replayed.
 //!
 //! ```text
 //! > kv/put {"key":"Zm9v"}            POST /v3/kv/put with this body ...
-//! 200                                ... is answered with this status ...
+//! 200                                ... has a response with this status ...
 //! {"header":"@2"}                    ... and this object
-//! >> watch {"create_request":{}}     a stream: as many lines are read as stand below
+//! >> watch {"create_request":{}}     a stream, of which as many lines are read as follow here
 //! 200
 //! {"result":{"header":"@2","created":true}}
-//! GET kv/range                       another verb
-//! as %token%                         from here on with this Authorization; `as nobody` without
+//! GET kv/range                       another HTTP method
+//! as %token%                         the Authorization header from here on; `as nobody` for none
 //! # a comment
 //! ```
 //!
-//! Objects are compared as such, whatever blanks and order they come in (HT-24). In them
-//! `"header":"@7"` is a header of our servers at revision 7, and `"@"` one without a revision.
-//! `"%name%"` stands for a text that is not known beforehand: where it is seen first, it takes on
-//! the text at its place, and from then on it has to be the same one, also in requests. `"%_%"` is
-//! any text each time. Of errors only code and message are compared (HT-22).
+//! Objects are compared by value, not by the text of the JSON (HT-24). `"header":"@7"` stands for a header
+//! of the servers under test at revision 7, `"@"` for one without a revision. `"%name%"` is a placeholder:
+//! its first occurrence matches any string, and every later one, also in requests, has to be the same
+//! string. `"%_%"` matches any string. Of errors only code and message are compared (HT-22).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -29,16 +28,18 @@ use crate::scenario::target::{CLUSTER_ID, MEMBER_ID, RAFT_TERM};
 /// Replays a session.
 ///
 /// # Errors
-/// Says where it went differently.
+/// A description of the first call whose response differs.
 pub fn replay(address: SocketAddr, text: &str) -> Result<(), String> {
-    let mut names = Names::default();
+    let mut placeholders = Placeholders::default();
     let mut user = None;
     for step in parse(text)? {
         match step {
-            Step::As(token) => user = (token != "nobody").then(|| names.fill_in(token)),
-            Step::Call(call) => {
-                let request = names.fill_in(call.body);
-                call.run(address, &request, user.as_deref(), &mut names)
+            GatewayStep::As(token) => {
+                user = (token != "nobody").then(|| placeholders.substitute(token));
+            }
+            GatewayStep::Call(call) => {
+                let request = placeholders.substitute(call.body);
+                call.run(address, &request, user.as_deref(), &mut placeholders)
                     .map_err(|error| format!("{} {} {request}\n{error}", call.method, call.path))?;
             }
         }
@@ -47,13 +48,13 @@ pub fn replay(address: SocketAddr, text: &str) -> Result<(), String> {
 }
 
 #[derive(Debug, PartialEq)]
-enum Step<'a> {
+enum GatewayStep<'a> {
     As(&'a str),
-    Call(Call<'a>),
+    Call(GatewayCall<'a>),
 }
 
 #[derive(Debug, Default, PartialEq)]
-struct Call<'a> {
+struct GatewayCall<'a> {
     method: &'a str,
     path: &'a str,
     body: &'a str,
@@ -62,43 +63,45 @@ struct Call<'a> {
     objects: Vec<Value>,
 }
 
-fn parse(text: &str) -> Result<Vec<Step<'_>>, String> {
+fn parse(text: &str) -> Result<Vec<GatewayStep<'_>>, String> {
     let mut steps = Vec::new();
     for line in text.lines().map(str::trim) {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match (word, steps.last_mut()) {
             ("" | "#", _) => {}
-            ("as", _) => steps.push(Step::As(rest)),
+            ("as", _) => steps.push(GatewayStep::As(rest)),
             (">" | ">>" | "GET" | "PUT" | "DELETE", _) => {
                 let (path, body) = rest.split_once(' ').unwrap_or((rest, ""));
-                steps.push(Step::Call(Call {
+                steps.push(GatewayStep::Call(GatewayCall {
                     method: if word.starts_with('>') { "POST" } else { word },
                     path,
                     body,
                     is_stream: word == ">>",
-                    ..Call::default()
+                    ..GatewayCall::default()
                 }));
             }
-            (status, Some(Step::Call(call))) if call.status == 0 => {
-                call.status = status.parse().map_err(|_| format!("{line}: no status"))?;
+            (status, Some(GatewayStep::Call(call))) if call.status == 0 => {
+                call.status = status
+                    .parse()
+                    .map_err(|_| format!("{line}: not a status"))?;
             }
-            (_, Some(Step::Call(call))) => {
+            (_, Some(GatewayStep::Call(call))) => {
                 let object = serde_json::from_str(line).map_err(|e| format!("{line}: {e}"))?;
                 call.objects.push(object);
             }
-            _ => return Err(format!("{line}: no step")),
+            _ => return Err(format!("{line}: not a step")),
         }
     }
     Ok(steps)
 }
 
-impl Call<'_> {
+impl GatewayCall<'_> {
     fn run(
         &self,
         address: SocketAddr,
         body: &str,
         user: Option<&str>,
-        names: &mut Names,
+        placeholders: &mut Placeholders,
     ) -> Result<(), String> {
         let headers: Vec<_> = user.iter().map(|user| ("Authorization", *user)).collect();
         let path = match self.path {
@@ -111,20 +114,21 @@ impl Call<'_> {
             headers: &headers,
             body,
         };
-        let answer = if self.is_stream {
+        let response = if self.is_stream {
             request.send_for_lines(address, self.objects.len())
         } else {
             request.send(address)
         };
-        let answer = answer.map_err(|error| error.to_string())?;
-        let objects = serde_json::Deserializer::from_str(&answer.body).into_iter();
+        let response = response.map_err(|error| error.to_string())?;
+        let objects = serde_json::Deserializer::from_str(&response.body).into_iter();
         let objects: Result<Vec<Value>, _> = objects.collect();
-        let mut objects = objects.map_err(|error| format!("{error}: {}", answer.body))?;
-        objects.iter_mut().for_each(normalise);
-        let agrees = answer.status == self.status
+        let mut objects = objects.map_err(|error| format!("{error}: {}", response.body))?;
+        objects.iter_mut().for_each(normalize);
+        let matches_expected = response.status == self.status
             && objects.len() == self.objects.len()
-            && (self.objects.iter().zip(&objects)).all(|(one, other)| names.agree(one, other));
-        if agrees {
+            && (self.objects.iter().zip(&objects))
+                .all(|(one, other)| placeholders.matches(one, other));
+        if matches_expected {
             return Ok(());
         }
         let lines = |objects: &[Value]| -> String {
@@ -137,14 +141,14 @@ impl Call<'_> {
             "--- expected:\n{}\n{}--- actual:\n{}\n{}",
             self.status,
             lines(&self.objects),
-            answer.status,
+            response.status,
             lines(&objects)
         ))
     }
 }
 
-/// Abbreviates headers, and takes off errors what only some gateways say.
-fn normalise(object: &mut Value) {
+/// Abbreviates headers and removes the fields of errors that only some gateways send.
+fn normalize(object: &mut Value) {
     let Value::Object(fields) = object else {
         return;
     };
@@ -158,12 +162,12 @@ fn normalise(object: &mut Value) {
     }
     for inner in ["result", "error"] {
         if let Some(inner) = fields.get_mut(inner) {
-            normalise(inner);
+            normalize(inner);
         }
     }
 }
 
-/// The revision of a header that is otherwise as expected of a server under test.
+/// Returns the revision of a header whose other fields are those of a server under test.
 fn full_header(header: &Map<String, Value>) -> Option<&str> {
     let text = |name: &str| header.get(name).and_then(Value::as_str);
     let expected = [
@@ -175,19 +179,19 @@ fn full_header(header: &Map<String, Value>) -> Option<&str> {
     is_full.then(|| text("revision").unwrap_or_default())
 }
 
-/// Texts that became known.
+/// The strings that placeholders have matched so far.
 #[derive(Debug, Default)]
-struct Names(BTreeMap<String, String>);
+struct Placeholders(BTreeMap<String, String>);
 
-impl Names {
-    fn fill_in(&self, text: &str) -> String {
-        let filled_in = self.0.iter();
-        filled_in.fold(text.to_owned(), |text, (name, value)| {
+impl Placeholders {
+    fn substitute(&self, text: &str) -> String {
+        let substitutions = self.0.iter();
+        substitutions.fold(text.to_owned(), |text, (name, value)| {
             text.replace(name, value)
         })
     }
 
-    fn agree(&mut self, expected: &Value, actual: &Value) -> bool {
+    fn matches(&mut self, expected: &Value, actual: &Value) -> bool {
         match (expected, actual) {
             (Value::String(name), Value::String(_)) if name == "%_%" => true,
             (Value::String(name), Value::String(text))
@@ -199,12 +203,12 @@ impl Names {
                 expected.len() == actual.len()
                     && expected.iter().all(|(name, value)| {
                         let found = actual.get(name);
-                        found.is_some_and(|found| self.agree(value, found))
+                        found.is_some_and(|found| self.matches(value, found))
                     })
             }
             (Value::Array(expected), Value::Array(actual)) => {
                 expected.len() == actual.len()
-                    && (expected.iter().zip(actual)).all(|(one, other)| self.agree(one, other))
+                    && (expected.iter().zip(actual)).all(|(one, other)| self.matches(one, other))
             }
             (expected, actual) => expected == actual,
         }
@@ -218,9 +222,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_read_step_by_step() {
+    fn a_session_is_parsed_into_steps() {
         let text = "
-            # who
+            # authorization
             as %token%
             > kv/put {\"key\": \"a b\"}
             200
@@ -230,56 +234,56 @@ mod tests {
             GET kv/range
             501";
         let steps = parse(text).unwrap();
-        let put = Call {
+        let put = GatewayCall {
             method: "POST",
             path: "kv/put",
             body: r#"{"key": "a b"}"#,
             status: 200,
             objects: vec![json!({})],
-            ..Call::default()
+            ..GatewayCall::default()
         };
-        let watch = Call {
+        let watch = GatewayCall {
             method: "POST",
             path: "watch",
             is_stream: true,
             status: 400,
-            ..Call::default()
+            ..GatewayCall::default()
         };
-        let get = Call {
+        let get = GatewayCall {
             method: "GET",
             path: "kv/range",
             status: 501,
-            ..Call::default()
+            ..GatewayCall::default()
         };
-        let calls = [put, watch, get].map(Step::Call);
-        assert_eq!(steps[0], Step::As("%token%"));
+        let calls = [put, watch, get].map(GatewayStep::Call);
+        assert_eq!(steps[0], GatewayStep::As("%token%"));
         assert_eq!(steps[1..], calls);
         assert!(parse("nonsense").is_err() && parse("> a\nb").is_err());
     }
 
     #[test]
-    fn names_take_on_what_is_there_first() {
-        let mut names = Names::default();
+    fn a_placeholder_keeps_its_first_match() {
+        let mut placeholders = Placeholders::default();
         let expected = json!({"a": ["%x%", "%_%", "%x%"]});
-        assert!(!names.agree(&expected, &json!({"a": ["1", "2"]})));
-        assert!(names.agree(&expected, &json!({"a": ["1", "2", "1"]})));
-        assert!(!names.agree(&expected, &json!({"a": ["2", "2", "2"]})));
-        assert!(!names.agree(&json!({}), &json!({"b": 1})));
-        assert_eq!(names.fill_in("<%x%>"), "<1>");
+        assert!(!placeholders.matches(&expected, &json!({"a": ["1", "2"]})));
+        assert!(placeholders.matches(&expected, &json!({"a": ["1", "2", "1"]})));
+        assert!(!placeholders.matches(&expected, &json!({"a": ["2", "2", "2"]})));
+        assert!(!placeholders.matches(&json!({}), &json!({"b": 1})));
+        assert_eq!(placeholders.substitute("<%x%>"), "<1>");
     }
 
     #[test]
-    fn ht_22_of_errors_code_and_message_count() {
+    fn ht_22_errors_are_compared_by_code_and_message() {
         let mut error = json!({"error": "e", "code": 3, "message": "m", "details": []});
-        normalise(&mut error);
+        normalize(&mut error);
         assert_eq!(error, json!({"code": 3, "message": "m"}));
         let mut line = json!({"error": {"code": 3, "message": "m", "http_code": 400}});
-        normalise(&mut line);
+        normalize(&mut line);
         assert_eq!(line, json!({"error": {"code": 3, "message": "m"}}));
     }
 
     #[test]
-    fn headers_of_our_servers_are_abbreviated() {
+    fn headers_of_servers_under_test_are_abbreviated() {
         let header = |term: &str| {
             json!({
                 "cluster_id": CLUSTER_ID.to_string(),
@@ -287,11 +291,11 @@ mod tests {
                 "raft_term": term,
             })
         };
-        let mut answer = json!({"result": {"header": header("2")}});
-        normalise(&mut answer);
-        assert_eq!(answer, json!({"result": {"header": "@"}}));
+        let mut response = json!({"result": {"header": header("2")}});
+        normalize(&mut response);
+        assert_eq!(response, json!({"result": {"header": "@"}}));
         let mut other = json!({"header": header("3")});
-        normalise(&mut other);
+        normalize(&mut other);
         assert_eq!(other, json!({"header": header("3")}));
     }
 }

@@ -1,11 +1,11 @@
-//! One HTTP request at a time, enough for the endpoints that probes and harnesses ask.
+//! Single HTTP requests, for the endpoints that probes and test harnesses use.
 
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 use crate::poll;
 
-/// An answer: the status code and the whole body.
+/// A response: the status code and the whole body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The status code, such as 200.
@@ -14,30 +14,30 @@ pub struct Response {
     pub body: String,
 }
 
-/// A request, sent as HTTP/1.0, which has neither chunks nor connections that stay open.
+/// A request, sent as HTTP/1.0, which has neither chunks nor persistent connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// The verb, such as `GET`.
+    /// The method, such as `GET`.
     pub method: &'a str,
-    /// The path with what follows it.
+    /// The path with its query.
     pub path: &'a str,
-    /// Headers besides those that every request has.
+    /// Headers in addition to those of every request.
     pub headers: &'a [(&'a str, &'a str)],
     /// The whole body.
     pub body: &'a str,
 }
 
 impl Request<'_> {
-    /// Sends it and reads the answer to its end.
+    /// Sends the request and reads the response to its end.
     ///
     /// # Errors
-    /// Any error of the connection, and `InvalidData` for something that is not an HTTP answer.
+    /// Any error of the connection, and `InvalidData` if the response is not HTTP.
     pub fn send(&self, address: SocketAddr) -> io::Result<Response> {
         self.send_for_lines(address, usize::MAX)
     }
 
-    /// Sends it, reads the answer to its end or until so many lines of its body are there, and
-    /// closes the connection.
+    /// Sends the request, reads at most `lines_max` lines of the body of the response, and closes the
+    /// connection.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -45,11 +45,11 @@ impl Request<'_> {
         let mut stream = TcpStream::connect_timeout(&address, poll::LIMIT)?;
         stream.set_read_timeout(Some(poll::LIMIT))?;
         stream.write_all(self.text(address).as_bytes())?;
-        let mut answer = BufReader::new(stream);
-        let status = read_head(&mut answer)?;
+        let mut response = BufReader::new(stream);
+        let status = read_head(&mut response)?;
         let mut body = Vec::new();
         for _ in 0..lines_max {
-            if answer.read_until(b'\n', &mut body)? == 0 {
+            if response.read_until(b'\n', &mut body)? == 0 {
                 break;
             }
         }
@@ -77,7 +77,7 @@ impl Request<'_> {
     }
 }
 
-/// Asks `address` for `path` and reads the answer to its end.
+/// Gets `path` from `address` and reads the response to its end.
 ///
 /// # Errors
 /// As [`Request::send`].
@@ -91,17 +91,17 @@ pub fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
     request.send(address)
 }
 
-/// Reads up to the body; returns the status code.
-fn read_head(answer: &mut impl BufRead) -> io::Result<u16> {
-    let no_http = || io::Error::new(io::ErrorKind::InvalidData, "not an HTTP answer");
+/// Reads a response up to its body and returns the status code.
+fn read_head(response: &mut impl BufRead) -> io::Result<u16> {
+    let no_http = || io::Error::new(io::ErrorKind::InvalidData, "not an HTTP response");
     let mut line = String::new();
-    answer.read_line(&mut line)?;
+    response.read_line(&mut line)?;
     let status = line.strip_prefix("HTTP/1.").ok_or_else(no_http)?;
     let status = status.split([' ', '\r']).nth(1).ok_or_else(no_http)?;
     let status = status.parse().map_err(|_| no_http())?;
     loop {
         line.clear();
-        match (answer.read_line(&mut line)?, line.as_str()) {
+        match (response.read_line(&mut line)?, line.as_str()) {
             (0, _) => return Err(no_http()),
             (_, "\r\n") => return Ok(status),
             _ => {}
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told() {
+    fn other_texts_are_errors() {
         assert_eq!(status("HTTP/1.1 200\r\n\r\n"), Some(200));
         assert_eq!(status("HTTP/1.1 OK\r\n\r\n"), None);
         assert_eq!(status("HTTP/1.1 200 OK\r\nA: b\r\n"), None);

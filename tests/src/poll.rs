@@ -1,24 +1,24 @@
-//! Waiting for something outside this process that cannot wake us.
+//! Polling, for conditions of other processes that cannot wake a waiter.
 
 use std::time::{Duration, Instant};
 
-/// How long to wait between two looks at an external process.
+/// The pause between two probes.
 pub const INTERVAL: Duration = Duration::from_millis(10);
 
-/// The longest that any wait of the test suite takes before it fails. Reached only when something
-/// is broken, so it is generous towards slow and busy machines.
+/// The limit of every wait of the test suite. It is reached only when something is broken, so it is long
+/// enough for slow and busy machines.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// Calls `probe` every [`INTERVAL`] until it returns a value; `None` once `limit` has passed.
+/// Calls `probe` every [`INTERVAL`] until it returns a value, and returns `None` after `limit`.
 ///
-/// `probe` runs at least once, and once more after the limit, so that a machine which stood still
-/// in between does not fail a condition that has come true.
+/// `probe` runs at least once, and once more after the limit: a machine that was suspended in between
+/// does not fail a condition that has become true.
 pub fn until<T>(limit: Duration, mut probe: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + limit;
     loop {
-        let late = Instant::now() >= deadline;
+        let is_last = Instant::now() >= deadline;
         let found = probe();
-        if found.is_some() || late {
+        if found.is_some() || is_last {
             return found;
         }
         std::thread::sleep(INTERVAL);
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn returns_the_first_value() {
+    fn the_first_value_ends_the_wait() {
         let mut calls = 0;
         let found = until(LIMIT, || {
             calls += 1;
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_up_at_the_limit_but_looks_at_least_once() {
+    fn the_probe_runs_at_least_once_before_the_limit_ends_the_wait() {
         let mut calls = 0;
         let found: Option<()> = until(Duration::ZERO, || {
             calls += 1;

@@ -1,4 +1,4 @@
-//! A child process whose output is captured and whose end is certain.
+//! Child processes: output is captured, and a process never outlives its value.
 
 use std::io::{self, Read, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -10,10 +10,10 @@ use std::{error, fmt};
 
 use crate::{http, poll};
 
-/// A running child process. It is killed, and waited for, when this value is dropped.
+/// A running child process. Dropping the value kills the process and waits for its end.
 ///
-/// Two threads read its output as it comes, so it never blocks on a full pipe; waiting for output
-/// wakes up on output and does not poll.
+/// Two threads read the output as it arrives, so the process never blocks on a full pipe, and a wait for
+/// output is woken by output and does not poll.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -23,25 +23,25 @@ pub struct Process {
     stderr: Capture,
 }
 
-/// Which of the two outputs of a [`Process`].
+/// An output stream of a [`Process`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
+pub enum OutputStream {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
 }
 
-/// A process did not do what was waited for; shows everything that it printed.
+/// An expectation about a process that was not met, with everything that the process printed.
 #[derive(Debug)]
 pub struct Failure {
-    what: String,
+    message: String,
     stdout: String,
     stderr: String,
 }
 
 impl Failure {
-    /// Everything that the process had printed on standard error.
+    /// Returns everything that the process printed on standard error.
     pub fn stderr(&self) -> &str {
         &self.stderr
     }
@@ -50,13 +50,13 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            what,
+            message,
             stdout,
             stderr,
         } = self;
         write!(
             formatter,
-            "{what}\n--- its stdout:\n{stdout}\n--- its stderr:\n{stderr}"
+            "{message}\n--- its stdout:\n{stdout}\n--- its stderr:\n{stderr}"
         )
     }
 }
@@ -64,10 +64,10 @@ impl fmt::Display for Failure {
 impl error::Error for Failure {}
 
 impl Process {
-    /// Starts `command` with all three standard streams piped.
+    /// Starts `command` with pipes for its three standard streams.
     ///
     /// # Errors
-    /// When the program cannot be started.
+    /// If the program cannot be started.
     pub fn spawn(mut command: Command) -> io::Result<Self> {
         let name = format!("{command:?}");
         let mut child = command
@@ -86,33 +86,33 @@ impl Process {
         })
     }
 
-    /// Everything printed on `stream` so far.
-    pub fn output(&self, stream: Stream) -> String {
+    /// Returns everything printed on `stream` so far.
+    pub fn output(&self, stream: OutputStream) -> String {
         self.capture(stream).text()
     }
 
-    /// Writes `text` to the process's standard input.
+    /// Writes `text` to the standard input of the process.
     ///
     /// # Errors
-    /// When the input was closed, by us or by the process.
+    /// If the input is closed on either side.
     pub fn send(&mut self, text: &str) -> io::Result<()> {
         let stdin = self.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         stdin.write_all(text.as_bytes())?;
         stdin.flush()
     }
 
-    /// Closes the process's standard input: it reads an end of file.
+    /// Closes the standard input of the process, which then reads an end of file.
     pub fn close_stdin(&mut self) {
         self.stdin = None;
     }
 
-    /// Waits until `probe`, given everything printed on `stream` so far, finds something.
+    /// Waits until `probe` returns a value for the text printed on `stream` so far.
     ///
     /// # Errors
-    /// When the stream ends, or [`poll::LIMIT`] passes, before that.
+    /// If the stream ends or [`poll::LIMIT`] passes before that.
     pub fn wait_for_output<T>(
         &self,
-        stream: Stream,
+        stream: OutputStream,
         probe: impl FnMut(&str) -> Option<T>,
     ) -> Result<T, Failure> {
         self.capture(stream)
@@ -120,13 +120,13 @@ impl Process {
             .ok_or_else(|| self.failure(&format!("did not print what was expected on {stream:?}")))
     }
 
-    /// Waits until the process has ended by itself and all of its output has been read.
+    /// Waits until the process has exited by itself and all of its output has been read.
     ///
     /// # Errors
-    /// When it still runs after `limit`.
+    /// If it still runs after `limit`.
     pub fn wait_for_exit(&mut self, limit: Duration) -> Result<ExitStatus, Failure> {
-        // The ends of both streams come first and wake us, so that the look at the process itself
-        // seldom has to be repeated.
+        // The ends of both streams come first and wake this thread, so the process itself seldom has to
+        // be polled more than once.
         let closed = self.stdout.wait_closed(limit) && self.stderr.wait_closed(limit);
         let status = if closed {
             poll::until(limit, || self.child.try_wait().transpose())
@@ -140,10 +140,10 @@ impl Process {
         }
     }
 
-    /// Polls `path` at `address` until it answers 200 and `accept` agrees with the body.
+    /// Polls `path` at `address` until the response is 200 and `accept` returns true for its body.
     ///
     /// # Errors
-    /// When the process ends, or [`poll::LIMIT`] passes, before that.
+    /// If the process ends or [`poll::LIMIT`] passes, before that.
     pub fn wait_for_http(
         &mut self,
         address: SocketAddr,
@@ -155,7 +155,7 @@ impl Process {
                 return Some(false);
             }
             match http::get(address, path) {
-                Ok(answer) if answer.status == 200 && accept(&answer.body) => Some(true),
+                Ok(response) if response.status == 200 && accept(&response.body) => Some(true),
                 _ => None,
             }
         });
@@ -166,27 +166,27 @@ impl Process {
         }
     }
 
-    /// Kills the process and waits for its end; what it printed stays readable.
+    /// Kills the process and waits for its end. Its output stays readable.
     pub fn kill(&mut self) {
         self.stdin = None;
-        // An error means that it has ended already, which is what is wanted.
+        // An error means that the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// A failure of this process with everything that it printed.
-    pub fn failure(&self, what: &str) -> Failure {
+    /// Makes a failure of this process with everything that it printed.
+    pub fn failure(&self, message: &str) -> Failure {
         Failure {
-            what: format!("{} {what}", self.name),
+            message: format!("{} {message}", self.name),
             stdout: self.stdout.text(),
             stderr: self.stderr.text(),
         }
     }
 
-    fn capture(&self, stream: Stream) -> &Capture {
+    fn capture(&self, stream: OutputStream) -> &Capture {
         match stream {
-            Stream::Stdout => &self.stdout,
-            Stream::Stderr => &self.stderr,
+            OutputStream::Stdout => &self.stdout,
+            OutputStream::Stderr => &self.stderr,
         }
     }
 }
@@ -197,66 +197,66 @@ impl Drop for Process {
     }
 }
 
-/// A loopback port that was free a moment ago.
+/// Returns a loopback port that is free at the moment of the call.
 ///
-/// For programs that cannot be told to take port 0 themselves. Between this call and the
-/// program's own, something else may take the port; the caller then tries again with another one.
+/// For programs that cannot listen on port 0. Another process may take the port before the program does;
+/// the caller then tries another port.
 ///
 /// # Errors
-/// When no port can be had.
+/// If no port is available.
 pub fn free_port() -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(listener.local_addr()?.port())
 }
 
-/// What a stream has carried so far, filled by a thread of its own.
+/// The output of a stream so far. A thread of its own reads the stream.
 #[derive(Debug, Clone)]
 struct Capture {
-    shared: Arc<(Mutex<Carried>, Condvar)>,
+    shared: Arc<(Mutex<Captured>, Condvar)>,
 }
 
 #[derive(Debug, Default)]
-struct Carried {
+struct Captured {
     bytes: Vec<u8>,
     closed: bool,
 }
 
 impl Capture {
     fn of(source: Option<impl Read + Send + 'static>) -> Self {
-        let shared = Arc::new((Mutex::new(Carried::default()), Condvar::new()));
+        let shared = Arc::new((Mutex::new(Captured::default()), Condvar::new()));
         let capture = Self {
             shared: Arc::clone(&shared),
         };
-        // Ends with the stream, which ends with the process: nobody has to join it.
+        // The thread ends with the stream, which ends with the process, so it need not be joined.
         thread::spawn(move || {
             if let Some(mut source) = source {
                 let mut buffer = [0; 8192];
                 while let Ok(length @ 1..) = source.read(&mut buffer) {
-                    capture.update(|carried| carried.bytes.extend_from_slice(&buffer[..length]));
+                    capture.update(|captured| captured.bytes.extend_from_slice(&buffer[..length]));
                 }
             }
-            capture.update(|carried| carried.closed = true);
+            capture.update(|captured| captured.closed = true);
         });
         Self { shared }
     }
 
-    fn update(&self, change: impl FnOnce(&mut Carried)) {
-        let (carried, changed) = &*self.shared;
-        change(&mut carried.lock().unwrap_or_else(PoisonError::into_inner));
+    fn update(&self, change: impl FnOnce(&mut Captured)) {
+        let (captured, changed) = &*self.shared;
+        change(&mut captured.lock().unwrap_or_else(PoisonError::into_inner));
         changed.notify_all();
     }
 
     fn text(&self) -> String {
-        let carried = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&carried.bytes).into_owned()
+        let captured = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&captured.bytes).into_owned()
     }
 
-    /// Waits for `probe` to find something in the text so far; `None` at the end of either the
-    /// stream or `limit`.
+    /// Waits until `probe` returns a value for the text so far; returns `None` if the stream ends or
+    /// `limit` passes before that.
     fn wait<T>(&self, limit: Duration, mut probe: impl FnMut(&str) -> Option<T>) -> Option<T> {
-        self.wait_while(limit, |carried| {
-            let found = probe(&String::from_utf8_lossy(&carried.bytes));
-            match (found, carried.closed) {
+        self.wait_while(limit, |captured| {
+            let found = probe(&String::from_utf8_lossy(&captured.bytes));
+            match (found, captured.closed) {
                 (None, false) => None,
                 (found, _) => Some(found),
             }
@@ -265,25 +265,25 @@ impl Capture {
     }
 
     fn wait_closed(&self, limit: Duration) -> bool {
-        self.wait_while(limit, |carried| carried.closed.then_some(()))
+        self.wait_while(limit, |captured| captured.closed.then_some(()))
             .is_some()
     }
 
     fn wait_while<T>(
         &self,
         limit: Duration,
-        mut check: impl FnMut(&Carried) -> Option<T>,
+        mut check: impl FnMut(&Captured) -> Option<T>,
     ) -> Option<T> {
         let deadline = Instant::now() + limit;
-        let (carried, changed) = &*self.shared;
-        let mut carried = carried.lock().unwrap_or_else(PoisonError::into_inner);
+        let (captured, changed) = &*self.shared;
+        let mut captured = captured.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(found) = check(&carried) {
+            if let Some(found) = check(&captured) {
                 return Some(found);
             }
-            let left = deadline.checked_duration_since(Instant::now())?;
-            (carried, _) = changed
-                .wait_timeout(carried, left)
+            let remaining = deadline.checked_duration_since(Instant::now())?;
+            (captured, _) = changed
+                .wait_timeout(captured, remaining)
                 .unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -300,34 +300,34 @@ mod tests {
     }
 
     #[test]
-    fn captures_both_streams_and_the_exit_code() {
+    fn both_streams_and_the_exit_code_are_captured() {
         let mut process = shell("echo out; echo err >&2; exit 3");
         let status = process.wait_for_exit(poll::LIMIT).unwrap();
         assert_eq!(status.code(), Some(3));
-        assert_eq!(process.output(Stream::Stdout), "out\n");
-        assert_eq!(process.output(Stream::Stderr), "err\n");
+        assert_eq!(process.output(OutputStream::Stdout), "out\n");
+        assert_eq!(process.output(OutputStream::Stderr), "err\n");
     }
 
     #[test]
-    fn waits_for_a_line_of_a_process_that_goes_on() {
+    fn a_wait_for_output_ends_while_the_process_runs() {
         let mut process = shell("echo one; read line; echo got $line; exec cat");
         let find = |wanted: &'static str| move |text: &str| text.contains(wanted).then_some(());
         process
-            .wait_for_output(Stream::Stdout, find("one"))
+            .wait_for_output(OutputStream::Stdout, find("one"))
             .unwrap();
         process.send("two\n").unwrap();
         process
-            .wait_for_output(Stream::Stdout, find("got two"))
+            .wait_for_output(OutputStream::Stdout, find("got two"))
             .unwrap();
         process.close_stdin();
         assert!(process.wait_for_exit(poll::LIMIT).unwrap().success());
     }
 
     #[test]
-    fn a_process_that_ends_early_is_a_failure_with_its_output() {
+    fn the_end_of_a_process_fails_a_wait_and_shows_its_output() {
         let process = shell("echo sorry >&2");
         let failure = process
-            .wait_for_output(Stream::Stdout, |_| None::<()>)
+            .wait_for_output(OutputStream::Stdout, |_| None::<()>)
             .unwrap_err();
         assert_eq!(failure.stdout, "");
         let text = failure.to_string();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn dropping_kills() {
+    fn dropping_kills_the_process() {
         let process = shell("exec cat");
         let stdout = process.stdout.clone();
         drop(process);

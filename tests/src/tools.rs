@@ -1,12 +1,12 @@
-//! Finding the real `etcd` and `etcdctl`.
+//! The search for the real `etcd` and `etcdctl`.
 //!
-//! A tool is taken from, in this order: the path in the environment variable [`ETCD`](Tool::Etcd)
-//! or [`ETCDCTL`](Tool::Etcdctl); `tests/.tools/bin`, where `scripts/install-etcd.sh` puts it;
-//! `PATH`. Only version [`SERIES`] counts, because that is the version the expectations were
-//! recorded with, and distributions carry much older ones.
+//! A tool is searched in this order: the path in the environment variable [`ETCD`](Tool::Etcd) or
+//! [`ETCDCTL`](Tool::Etcdctl); `tests/.tools/bin`, where `scripts/install-etcd.sh` installs it; `PATH`.
+//! Only releases of [`SERIES`] are accepted, because the expectations were recorded with that series and
+//! distributions package much older ones.
 //!
-//! Where a tool is missing, a test says on stderr that it did not run and passes. With
-//! [`REQUIRE`] set in the environment, as in CI, it fails instead.
+//! If a tool is missing, a test reports on stderr that it did not run, and passes. With [`REQUIRE`] set in
+//! the environment, as in CI, it fails.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,22 +14,22 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::{env, fmt};
 
-/// The environment variable that, set to `1`, turns a missing tool into a failed test.
+/// The environment variable that makes a test fail where a tool is missing, if it is set to `1`.
 pub const REQUIRE: &str = "REVSTORE_REQUIRE_ETCD";
 
-/// The releases of etcd that the expectations in the tests describe.
+/// The series of etcd releases that the expectations were recorded with.
 pub const SERIES: &str = "3.5";
 
 /// A program of the real etcd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
-    /// The server, named by the variable `ETCD`.
+    /// The server; the variable `ETCD` can name its path.
     Etcd,
-    /// The command line client, named by the variable `ETCDCTL`.
+    /// The command line client; the variable `ETCDCTL` can name its path.
     Etcdctl,
 }
 
-/// Why a tool cannot be used: one sentence for a human.
+/// The reason why a tool cannot be used, as a sentence for the user.
 #[derive(Debug, Clone)]
 pub struct Missing(String);
 
@@ -40,10 +40,10 @@ impl fmt::Display for Missing {
 }
 
 impl Tool {
-    /// The path of the program, looked up once per process.
+    /// Returns the path of the program. The search runs once per process.
     ///
     /// # Errors
-    /// [`Missing`] says where the search ended.
+    /// [`Missing`], if no program of the right version was found.
     pub fn locate(self) -> Result<&'static Path, &'static Missing> {
         static ETCD: OnceLock<Result<PathBuf, Missing>> = OnceLock::new();
         static ETCDCTL: OnceLock<Result<PathBuf, Missing>> = OnceLock::new();
@@ -57,7 +57,7 @@ impl Tool {
     fn search(self) -> Result<PathBuf, Missing> {
         let named = env::var_os(self.variable()).filter(|path| !path.is_empty());
         if let Some(path) = named.map(PathBuf::from) {
-            // Whoever names a program means that one: no other is tried.
+            // The user named a program, so no other one is tried.
             return self
                 .check(&path)
                 .map_err(|why| Missing(format!("{}: {why}", self.variable())));
@@ -82,7 +82,7 @@ impl Tool {
         )))
     }
 
-    /// The path if the program behind it runs and has the right version.
+    /// Returns the path if the program runs and is of the right version.
     fn check(self, path: &Path) -> Result<PathBuf, String> {
         let (argument, prefix) = match self {
             Self::Etcd => ("--version", "etcd Version: "),
@@ -126,17 +126,17 @@ fn is_of_series(version: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// Whether all of `tools` are there for `test` to use. If not, says on stderr that it did not run.
+/// Returns whether all of `tools` are available; otherwise reports on stderr that `test` did not run.
 ///
 /// # Panics
-/// When a tool is missing and the environment has [`REQUIRE`]`=1`.
+/// If a tool is missing and the environment has [`REQUIRE`]`=1`.
 #[must_use]
 pub fn available(test: &str, tools: &[Tool]) -> bool {
     for tool in tools {
         if let Err(missing) = tool.locate() {
             let required = env::var_os(REQUIRE).is_some_and(|value| value == "1");
             assert!(!required, "{test} cannot run: {missing}");
-            // Not `eprintln!`: the test harness would swallow it, since the test passes.
+            // Not `eprintln!`: the test harness captures that and drops it for tests that pass.
             let _ = writeln!(std::io::stderr(), "NOT RUN: {test}: {missing}");
             return false;
         }
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_series_counts() {
+    fn only_releases_of_the_series_are_accepted() {
         assert!(is_of_series("3.5.16"));
         assert!(!is_of_series("3.50.1"));
         assert!(!is_of_series("3.4.23"));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_no_etcd_is_refused_with_a_reason() {
+    fn another_program_is_refused_with_a_reason() {
         let why = Tool::Etcd.check(Path::new("/bin/true")).unwrap_err();
         assert_eq!(why, "/bin/true is of unknown version, not 3.5.x");
         let why = Tool::Etcd.check(Path::new("/nowhere/etcd")).unwrap_err();

@@ -1,35 +1,35 @@
-//! Sessions with `etcdctl` written down as text, and replayed.
+//! Sessions with `etcdctl`: recorded as text, and replayed.
 //!
 //! ```text
-//! $ put greeting --ignore-value          run to its end ...
+//! $ put greeting --ignore-value          runs until it exits ...
 //! ! Error: etcdserver: key not found     ... prints this on stderr ...
-//! ? 1                                    ... and exits with this code, 0 if nothing is said
+//! ? 1                                    ... and exits with this code (0 if there is no such line)
 //! $ put greeting                         another command ...
 //! < hello                                ... with this line on its standard input ...
 //! OK                                     ... prints exactly this on stdout
-//! & watch greeting --rev=2               goes on: killed once it has printed what follows
+//! & watch greeting --rev=2               runs until it has printed the following lines, then is killed
 //! PUT
 //! greeting
 //! hello
 //! # a comment
 //! ```
 //!
-//! Indentation common to all lines does not count; an empty line is an empty line of output.
-//! Arguments are split at blanks; single or double quotes keep one together.
+//! Indentation common to all lines is removed. An empty line is an empty line of output. Arguments are
+//! separated by blanks; single or double quotes keep blanks.
 //!
-//! `%name%` stands for a word that is not known beforehand, such as a lease id: where it is seen
-//! first, it takes on the word at its place, and from then on it has to be the same one, also in
-//! commands. `%name.dec%` is the same word, hexadecimal, as a decimal number, and `%_%` is any word
-//! each time. `%address%` is the server's.
+//! `%name%` is a placeholder for a word that is not known beforehand, such as a lease id: its first
+//! occurrence matches any word, and every later one, also in commands, has to be the same word.
+//! `%name.dec%` is the same word, a hexadecimal number, in decimal. `%_%` matches any word. `%address%` is
+//! the address of the server.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::{error, fmt, io};
 
 use crate::etcdctl::Etcdctl;
-use crate::process::{Failure, Stream};
+use crate::process::{Failure, OutputStream};
 
-/// A session did not go as written.
+/// A command that did not do what its session says.
 #[derive(Debug)]
 pub struct Mismatch {
     command: String,
@@ -46,7 +46,7 @@ impl fmt::Display for Mismatch {
         } = self;
         write!(
             formatter,
-            "the session went differently at\n{command}\n--- expected:\n{expected}--- actual:\n{actual}"
+            "the session differs at\n{command}\n--- expected:\n{expected}--- actual:\n{actual}"
         )
     }
 }
@@ -56,46 +56,46 @@ impl error::Error for Mismatch {}
 /// Replays the session in `text` against the server of `ctl`.
 ///
 /// # Errors
-/// [`Mismatch`] for the first command that does not do what is written.
+/// [`Mismatch`] for the first command that does not do what the session says.
 pub fn replay(ctl: &Etcdctl, text: &str) -> Result<(), Mismatch> {
-    let mut words = Words::default();
+    let mut words = WordBindings::default();
     words.bind("address", ctl.endpoint());
     for step in parse(text) {
-        let command = words.fill_in(&step.command);
+        let command = words.substitute(&step.command);
         let arguments = split(&command);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let result = if step.goes_on {
+        let result = if step.runs_on {
             run_until_printed(ctl, &arguments, &step, &mut words)
         } else {
-            run_to_the_end(ctl, &arguments, &step, &mut words)
+            run_until_exit(ctl, &arguments, &step, &mut words)
         };
         result.map_err(|actual| Mismatch {
             command: format!("$ {command}"),
-            expected: words.fill_in(&step.to_string()),
+            expected: words.substitute(&step.to_string()),
             actual,
         })?;
     }
     Ok(())
 }
 
-fn run_to_the_end(
+fn run_until_exit(
     ctl: &Etcdctl,
     arguments: &[&str],
-    step: &Step,
-    words: &mut Words,
+    step: &CommandStep,
+    words: &mut WordBindings,
 ) -> Result<(), String> {
     let output = ctl
         .run(arguments, &step.stdin)
         .map_err(|error: io::Error| error.to_string())?;
-    let actual = Outcome {
+    let actual = Printed {
         stdout: lines(&output.stdout),
         stderr: lines(&output.stderr),
         code: output.code,
     };
-    let agrees = actual.code == step.expected.code
-        && words.agree(&step.expected.stdout, &actual.stdout)
-        && words.agree(&step.expected.stderr, &actual.stderr);
-    if agrees {
+    let matches = actual.code == step.expected.code
+        && words.matches(&step.expected.stdout, &actual.stdout)
+        && words.matches(&step.expected.stderr, &actual.stderr);
+    if matches {
         Ok(())
     } else {
         Err(actual.to_string())
@@ -105,49 +105,49 @@ fn run_to_the_end(
 fn run_until_printed(
     ctl: &Etcdctl,
     arguments: &[&str],
-    step: &Step,
-    words: &mut Words,
+    step: &CommandStep,
+    words: &mut WordBindings,
 ) -> Result<(), String> {
     let mut process = ctl.start(arguments).map_err(|error| error.to_string())?;
     process
         .send(&step.stdin)
         .map_err(|error| error.to_string())?;
-    let printed = process.wait_for_output(Stream::Stdout, |stdout| {
+    let printed = process.wait_for_output(OutputStream::Stdout, |stdout| {
         let complete = stdout.rfind('\n').map_or("", |end| &stdout[..=end]);
         (lines(complete).len() >= step.expected.stdout.len()).then_some(())
     });
     process.kill();
-    let stdout = lines(&process.output(Stream::Stdout));
+    let stdout = lines(&process.output(OutputStream::Stdout));
     match printed.map_err(|failure: Failure| failure.to_string()) {
-        Ok(()) if words.agree(&step.expected.stdout, &stdout) => Ok(()),
+        Ok(()) if words.matches(&step.expected.stdout, &stdout) => Ok(()),
         Ok(()) => Err(with_newlines(&stdout)),
         Err(failure) => Err(failure),
     }
 }
 
-/// One command and what is expected of it.
+/// A command with its expected output.
 #[derive(Debug, PartialEq, Eq)]
-struct Step {
+struct CommandStep {
     command: String,
-    goes_on: bool,
+    runs_on: bool,
     stdin: String,
-    expected: Outcome,
+    expected: Printed,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Outcome {
+struct Printed {
     stdout: Vec<String>,
     stderr: Vec<String>,
     code: Option<i32>,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for CommandStep {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.expected)
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for Printed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", with_newlines(&self.stdout))?;
         for line in &self.stderr {
@@ -161,9 +161,9 @@ impl fmt::Display for Outcome {
     }
 }
 
-fn parse(text: &str) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
-    // A line of the quotes around the text is no part of the session.
+fn parse(text: &str) -> Vec<CommandStep> {
+    let mut steps: Vec<CommandStep> = Vec::new();
+    // The lines of the quotes around the text are not part of the session.
     let text = text.strip_prefix('\n').unwrap_or(text);
     let text = match text.rsplit_once('\n') {
         Some((lines, rest)) if rest.trim().is_empty() => lines,
@@ -174,13 +174,13 @@ fn parse(text: &str) -> Vec<Step> {
         let line = line.get(indentation..).unwrap_or_default();
         let (mark, rest) = line.split_at_checked(2).unwrap_or((line, ""));
         if let "$ " | "& " = mark {
-            steps.push(Step {
+            steps.push(CommandStep {
                 command: rest.to_owned(),
-                goes_on: mark == "& ",
+                runs_on: mark == "& ",
                 stdin: String::new(),
-                expected: Outcome {
+                expected: Printed {
                     code: Some(0),
-                    ..Outcome::default()
+                    ..Printed::default()
                 },
             });
             continue;
@@ -212,7 +212,7 @@ fn with_newlines(lines: &[String]) -> String {
     })
 }
 
-/// Splits a command line at blanks outside quotes.
+/// Splits a command line at blanks outside of quotes.
 fn split(command: &str) -> Vec<String> {
     let mut arguments = Vec::new();
     let mut argument: Option<String> = None;
@@ -232,24 +232,24 @@ fn split(command: &str) -> Vec<String> {
     arguments
 }
 
-/// The words that names stand for so far.
+/// The words that placeholders have matched so far.
 #[derive(Debug, Default)]
-struct Words(BTreeMap<String, String>);
+struct WordBindings(BTreeMap<String, String>);
 
-/// A piece of a line of a session.
+/// A part of a line of a session.
 #[derive(Debug, PartialEq, Eq)]
 enum Piece<'a> {
     Literal(&'a str),
     Name(&'a str),
 }
 
-impl Words {
+impl WordBindings {
     fn bind(&mut self, name: &str, word: &str) {
         self.0.insert(name.to_owned(), word.to_owned());
     }
 
-    /// `text` with each name that stands for a word replaced by it.
-    fn fill_in(&self, text: &str) -> String {
+    /// Returns `text` with each bound placeholder replaced by its word.
+    fn substitute(&self, text: &str) -> String {
         pieces(text)
             .into_iter()
             .fold(String::new(), |mut filled, piece| {
@@ -272,15 +272,15 @@ impl Words {
         Some(i64::from_str_radix(word, 16).ok()?.to_string())
     }
 
-    /// Whether `actual` is what `expected` describes; learns words from it if so.
-    fn agree(&mut self, expected: &[String], actual: &[String]) -> bool {
+    /// Returns whether `actual` matches `expected`; binds its placeholders if so.
+    fn matches(&mut self, expected: &[String], actual: &[String]) -> bool {
         expected.len() == actual.len()
             && expected.iter().zip(actual).all(|(expected, actual)| {
-                let pattern = self.fill_in(expected);
-                let Some(learned) = match_line(&pieces(&pattern), actual) else {
+                let pattern = self.substitute(expected);
+                let Some(bound) = match_line(&pieces(&pattern), actual) else {
                     return false;
                 };
-                for (name, word) in learned {
+                for (name, word) in bound {
                     self.bind(name, word);
                 }
                 true
@@ -288,7 +288,7 @@ impl Words {
     }
 }
 
-/// Cuts `text` into names between percent signs and what is around them.
+/// Splits `text` into placeholders and the literals around them.
 fn pieces(text: &str) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -307,7 +307,7 @@ fn next_name(text: &str) -> Option<(&str, usize, usize)> {
     Some((&text[start + 1..][..length], start, start + 1 + length + 1))
 }
 
-/// Matches a line against a pattern; returns which word stood at the place of each name.
+/// Matches a line against a pattern and returns the word of each placeholder.
 fn match_line<'a>(pattern: &[Piece<'a>], line: &'a str) -> Option<Vec<(&'a str, &'a str)>> {
     match pattern {
         [] => line.is_empty().then(Vec::new),
@@ -327,7 +327,7 @@ fn match_line<'a>(pattern: &[Piece<'a>], line: &'a str) -> Option<Vec<(&'a str, 
     }
 }
 
-/// Whether a word may hold `character`: all of these are one byte long.
+/// Returns whether `character` may be part of a word. All of these characters are one byte long.
 fn is_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '.' | ':' | '-' | '_' | '/')
 }
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn parses_commands_input_outputs_and_codes() {
+    fn a_session_has_commands_input_output_and_exit_codes() {
         let steps = parse(
             "
             # a comment
@@ -361,31 +361,31 @@ mod tests {
         assert_eq!(
             steps,
             [
-                Step {
+                CommandStep {
                     command: "put k".to_owned(),
-                    goes_on: false,
+                    runs_on: false,
                     stdin: "a value\n\n".to_owned(),
-                    expected: Outcome {
+                    expected: Printed {
                         stdout: owned(&["OK", ""]),
                         stderr: vec![],
                         code: Some(0),
                     },
                 },
-                Step {
+                CommandStep {
                     command: "watch k".to_owned(),
-                    goes_on: true,
+                    runs_on: true,
                     stdin: String::new(),
-                    expected: Outcome {
+                    expected: Printed {
                         stdout: vec![],
                         stderr: vec![],
                         code: Some(0),
                     },
                 },
-                Step {
+                CommandStep {
                     command: "nope".to_owned(),
-                    goes_on: false,
+                    runs_on: false,
                     stdin: String::new(),
-                    expected: Outcome {
+                    expected: Printed {
                         stdout: owned(&["the last line is empty", ""]),
                         stderr: owned(&["Error: no"]),
                         code: Some(3),
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn splits_at_blanks_outside_quotes() {
+    fn arguments_are_split_at_blanks_outside_of_quotes() {
         assert_eq!(split("get  k -w json"), ["get", "k", "-w", "json"]);
         assert_eq!(
             split(r#"put '' "a 'b'" x'y z'"#),
@@ -405,10 +405,10 @@ mod tests {
     }
 
     #[test]
-    fn names_take_on_a_word_and_keep_it() {
-        let mut words = Words::default();
+    fn a_placeholder_keeps_its_first_match() {
+        let mut words = WordBindings::default();
         let mut check =
-            |expected: &str, actual: &str| words.agree(&owned(&[expected]), &owned(&[actual]));
+            |expected: &str, actual: &str| words.matches(&owned(&[expected]), &owned(&[actual]));
         assert!(check("lease %l% left(%_%s)", "lease 00ff left(99s)"));
         assert!(check("%l%: %l.dec%", "00ff: 255"));
         assert!(!check("%l%", "00fe"));
@@ -417,13 +417,13 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_stay_in_commands() {
-        let mut words = Words::default();
+    fn unbound_placeholders_stay_in_commands() {
+        let mut words = WordBindings::default();
         words.bind("l", "1a");
         assert_eq!(
-            words.fill_in("put k %m% --lease=%l%"),
+            words.substitute("put k %m% --lease=%l%"),
             "put k %m% --lease=1a"
         );
-        assert_eq!(words.fill_in("100% sure"), "100% sure");
+        assert_eq!(words.substitute("100% sure"), "100% sure");
     }
 }

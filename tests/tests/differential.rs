@@ -32,8 +32,8 @@ fn random_operations_are_answered_alike() {
     }
     let operations = number(OPERATIONS_VARIABLE).unwrap_or(OPERATIONS);
     let seed = number(SEED_VARIABLE).unwrap_or(0);
-    let outcome = episode::run(seed, operations, 2).unwrap();
-    let found: Vec<_> = outcome
+    let report = episode::run(seed, operations, 2).unwrap();
+    let found: Vec<_> = report
         .findings
         .iter()
         .map(|f| f.scenario().to_string())
@@ -43,7 +43,7 @@ fn random_operations_are_answered_alike() {
         "etcd and ours differ:\n{}",
         found.join("\n")
     );
-    assert_eq!(outcome.broken, [""; 0], "some episodes did not end");
-    assert_eq!(outcome.operations, operations);
+    assert_eq!(report.failures, [""; 0], "some episodes did not end");
+    assert_eq!(report.operations, operations);
     println!("{operations} operations without a difference, from seed {seed}");
 }

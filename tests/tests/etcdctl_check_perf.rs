@@ -6,7 +6,7 @@ use std::time::Duration;
 use revstore_tests::etcdctl::Session;
 use revstore_tests::on_every_server;
 use revstore_tests::poll;
-use revstore_tests::process::Stream;
+use revstore_tests::process::OutputStream;
 use revstore_tests::server::Servers;
 
 on_every_server! {
@@ -23,7 +23,7 @@ fn small_load(servers: &Servers) {
     let session = Session::fresh(servers);
     let mut check = session.start(&["check", "perf", "--load=s"]);
     session.expect(check.wait_for_exit(DURATION + poll::LIMIT).map(drop));
-    let printed = check.output(Stream::Stdout);
+    let printed = check.output(OutputStream::Stdout);
     // A progress bar, drawn over itself and not always ended by a new line, then the report.
     for what in ["Throughput ", "Slowest request took ", "Stddev "] {
         assert!(printed.contains(what), "{what:?} is missing in {printed}");

@@ -4,7 +4,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
-use revstore_tests::revstore::Revstore;
+use revstore_tests::server::revstore::Revstore;
 use revstore_tests::server::{Endpoint as _, Options, Servers};
 use revstore_tests::{gateway, http, poll};
 

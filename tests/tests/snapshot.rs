@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use revstore::engine::{Engine, KeyRange, Revision};
-use revstore_tests::etcd::{DATA, Etcd};
 use revstore_tests::etcdctl::Etcdctl;
-use revstore_tests::revstore::Revstore;
+use revstore_tests::server::etcd::{DATA, Etcd};
+use revstore_tests::server::revstore::Revstore;
 use revstore_tests::server::{ADVERTISED_PEER_URL, Endpoint as _, NAME, Options};
 use revstore_tests::tools::{self, Tool};
 

@@ -2,10 +2,10 @@
 
 use std::net::TcpStream;
 
-use revstore_tests::etcd::Etcd;
 use revstore_tests::etcdctl::{Etcdctl, Session};
 use revstore_tests::http;
-use revstore_tests::process::Stream;
+use revstore_tests::process::OutputStream;
+use revstore_tests::server::etcd::Etcd;
 use revstore_tests::server::{ETCD, Endpoint as _, Options, Servers};
 use revstore_tests::tools::{self, Tool};
 use revstore_tests::transcript;
@@ -81,10 +81,12 @@ fn a_command_that_goes_on_is_followed_and_killed() {
     let _ = session.stdout(&["put", "k", "v"]);
     let mut watch = session.start(&["watch", "k", "--rev=2"]);
     watch
-        .wait_for_output(Stream::Stdout, |text| text.contains("v\n").then_some(()))
+        .wait_for_output(OutputStream::Stdout, |text| {
+            text.contains("v\n").then_some(())
+        })
         .unwrap();
     watch.kill();
-    assert_eq!(watch.output(Stream::Stdout), "PUT\nk\nv\n");
+    assert_eq!(watch.output(OutputStream::Stdout), "PUT\nk\nv\n");
 }
 
 #[test]

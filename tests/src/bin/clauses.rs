@@ -32,7 +32,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         writeln!(out, "| Clause | Force | Tests |\n|---|---|---|")?;
     }
     let (mut tested, mut exempt, mut planned, mut wrong) = (0, 0, 0, 0);
-    for clause in clauses.iter() {
+    for clause in clauses.all() {
         let cited = citations.get(&clause.id).map_or(&[][..], Vec::as_slice);
         let tests: Vec<_> = cited.iter().filter(|citation| citation.in_test).collect();
         if !check {
@@ -58,7 +58,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     writeln!(
         out,
         "{} clauses: {tested} cited by tests, {exempt} that state why not, {planned} planned; {wrong} errors",
-        clauses.iter().count(),
+        clauses.all().len(),
     )?;
     Ok(ExitCode::from(u8::from(check && wrong > 0)))
 }

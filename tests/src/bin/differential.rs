@@ -1,11 +1,11 @@
-//! Runs random operations against a real etcd and against our services until they differ.
+//! Sends random operations to a real etcd and to the revstore services until their responses differ.
 //!
 //! ```text
 //! cargo run --release -p revstore-tests --bin differential -- \
 //!     [--operations N] [--seed N] [--threads N]
 //! ```
 //!
-//! Prints how many operations ran without a difference, and the smallest sequence that shows one.
+//! Prints the number of operations without a difference, and the shortest sequence that shows one.
 
 use std::error::Error;
 use std::io::{self, Write as _};
@@ -19,27 +19,29 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut threads = thread::available_parallelism()?.get();
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
-        let value = arguments.next().ok_or("a number is missing")?;
+        let value = arguments
+            .next()
+            .ok_or_else(|| format!("{argument} takes a number"))?;
         match argument.as_str() {
             "--operations" => operations = value.parse()?,
             "--seed" => seed = value.parse()?,
             "--threads" => threads = value.parse()?,
-            _ => return Err(format!("{argument}: not an option").into()),
+            _ => return Err(format!("unknown argument {argument}").into()),
         }
     }
-    let outcome = episode::run(seed, operations, threads)?;
+    let report = episode::run(seed, operations, threads)?;
     let mut out = io::stdout().lock();
-    for finding in &outcome.findings {
+    for finding in &report.findings {
         writeln!(out, "{}", finding.scenario())?;
     }
-    for broken in &outcome.broken {
-        writeln!(out, "did not end: {broken}")?;
+    for failure in &report.failures {
+        writeln!(out, "failed: {failure}")?;
     }
     writeln!(
         out,
         "{} operations without a difference, from seed {seed}",
-        outcome.operations
+        report.operations
     )?;
-    let clean = outcome.findings.is_empty() && outcome.broken.is_empty();
+    let clean = report.findings.is_empty() && report.failures.is_empty();
     Ok(ExitCode::from(u8::from(!clean)))
 }

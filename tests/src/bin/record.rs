@@ -1,15 +1,14 @@
-//! Asks a real etcd the questions of the recorded scenarios and writes down what it answers.
+//! Records scenarios: sends their requests to a real etcd and writes its answers into the files.
 //!
 //! ```text
 //! cargo run -p revstore-tests --bin record -- [--check] [--changed] [NAME...]
 //! ```
 //!
-//! Without names, all files of `tests/scenarios`. With `--check` nothing is written, and what would
-//! change is printed and makes the program fail; with `--changed` only scenarios that have steps
-//! without answers are asked. Questions that are made from tables are made anew first.
+//! Without names, it records all files of `tests/scenarios`. With `--check` it writes nothing, prints what
+//! would change, and fails if there is anything. With `--changed` it runs only scenarios without answers.
+//! Scenarios of tables are generated anew first.
 //!
-//! The files of [`OURS`] hold what our services answer to the questions of another file, and are
-//! recorded from them.
+//! The files of [`OURS`] hold the answers of the revstore services to the requests of another file.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -19,13 +18,13 @@ use std::{env, fs, thread};
 
 use revstore_tests::scenario::families::FAMILIES;
 use revstore_tests::scenario::library::{differences, load, names, path, run_all};
-use revstore_tests::scenario::target::Kind;
-use revstore_tests::scenario::text::{File, Scenario};
+use revstore_tests::scenario::target::TargetKind;
+use revstore_tests::scenario::text::{Scenario, ScenarioFile};
 
-/// Files that hold our own answers, and the files whose questions those answer.
+/// The files with answers of revstore, and the files with their requests.
 const OURS: [(&str, &str); 1] = [("known_differences_ours", "known_differences")];
 
-/// What the command line asks for.
+/// The command line.
 #[derive(Debug, Default)]
 struct Arguments {
     check: bool,
@@ -62,23 +61,23 @@ fn arguments() -> io::Result<Arguments> {
     Ok(arguments)
 }
 
-/// Records a file; returns how many of its scenarios were answered differently than it says.
+/// Records a file and returns how many of its scenarios have other answers than before.
 fn record(name: &str, arguments: &Arguments) -> Result<usize, Box<dyn Error>> {
-    let mut file = questions(name)?;
-    let (asked, kept): (Vec<_>, Vec<_>) = file
+    let mut file = load_requests(name)?;
+    let (selected, kept): (Vec<_>, Vec<_>) = file
         .scenarios
         .iter()
         .cloned()
         .partition(|scenario| !arguments.changed || unanswered(scenario));
     let threads = thread::available_parallelism()?.get() * 2;
     let kind = if origin(name).is_some() {
-        Kind::Ours
+        TargetKind::Ours
     } else {
-        Kind::Etcd
+        TargetKind::Etcd
     };
-    let answered = run_all(&asked, kind, threads);
+    let answered = run_all(&selected, kind, threads);
     let mut out = io::stdout().lock();
-    let differences = differences(&asked, &answered);
+    let differences = differences(&selected, &answered);
     if arguments.check {
         for difference in &differences {
             writeln!(out, "{difference}")?;
@@ -95,41 +94,45 @@ fn record(name: &str, arguments: &Arguments) -> Result<usize, Box<dyn Error>> {
     }
     writeln!(
         out,
-        "{name}: {} scenarios, {} asked, {} answered differently",
+        "{name}: {} scenarios, {} run, {} with other answers",
         file.scenarios.len(),
-        asked.len(),
+        selected.len(),
         differences.len(),
     )?;
     Ok(differences.len())
 }
 
-/// The file whose questions this one answers, if it has none of its own.
+/// Returns the file with the requests of this one, if it has none of its own.
 fn origin(name: &str) -> Option<&'static str> {
     OURS.iter()
         .find(|(ours, _)| *ours == name)
         .map(|(_, origin)| *origin)
 }
 
-/// The file as it is, or the questions that it takes from elsewhere with the answers that it has.
-fn questions(name: &str) -> io::Result<File> {
+/// Loads a file. Requests that come from a table or from another file are taken from there.
+fn load_requests(name: &str) -> io::Result<ScenarioFile> {
     let mut file = if let Some(origin) = origin(name) {
         let mut file = load(origin)?;
         file.comments = vec![format!(
-            "# What ours answers to the questions of {origin}.txt."
+            "# The answers of revstore to the requests of {origin}.txt."
         )];
-        file.scenarios = file.scenarios.iter().map(Scenario::questions).collect();
+        file.scenarios = file
+            .scenarios
+            .iter()
+            .map(Scenario::without_answers)
+            .collect();
         file
     } else if let Some(family) = FAMILIES.iter().find(|family| family.name == name) {
-        family.questions()
+        family.without_answers()
     } else {
         return load(name);
     };
     let known = load(name).unwrap_or_default();
     for scenario in &mut file.scenarios {
         let mut known = known.scenarios.iter();
-        // Compared as text, for steps may be laid out otherwise when they are written.
-        let asked = scenario.to_string();
-        if let Some(known) = known.find(|known| known.questions().to_string() == asked) {
+        // Compared as text, because formatting may lay out steps in another way.
+        let unanswered = scenario.to_string();
+        if let Some(known) = known.find(|known| known.without_answers().to_string() == unanswered) {
             scenario.clone_from(known);
         }
     }
@@ -137,6 +140,6 @@ fn questions(name: &str) -> io::Result<File> {
 }
 
 fn unanswered(scenario: &Scenario) -> bool {
-    // Steps on streams may well cause nothing, the first step of a scenario never does.
+    // Some steps have no answers, but never all steps of a scenario.
     scenario.steps.iter().all(|step| step.answers.is_empty())
 }

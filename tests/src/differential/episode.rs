@@ -1,4 +1,4 @@
-//! Episodes: running one, and many.
+//! Running episodes: one, or many on several threads.
 
 use std::io::{self, Write as _};
 use std::sync::Mutex;
@@ -7,48 +7,48 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use crate::differential::generate::{Generator, Operation};
-use crate::differential::pair::{Difference, Pair, Stop};
+use crate::differential::pair::{Difference, Pair, StopReason};
 use crate::differential::shrink;
 use crate::scenario::text::{Answer, Scenario, Step};
 
-/// Operations of one episode. More would meet more history, fewer shrink sooner.
+/// The operations of one episode. With more of them there is more history; with fewer, shrinking is faster.
 const EPISODE: u64 = 1000;
 
-/// Operations between two signs of life of a long run.
+/// The operations between two progress messages of a long run.
 const REPORT_EVERY: u64 = 50_000;
 
-/// Operations between two looks at what the watches told.
+/// The operations between two comparisons of the watches.
 const SETTLE_EVERY: usize = 24;
 
-/// Two servers that differ, in as few operations as could be found.
+/// A difference between the two servers, with the shortest sequence of operations found for it.
 #[derive(Debug)]
 pub struct Finding {
     /// The seed of the episode.
     pub seed: u64,
-    /// The operations; the last one shows the difference.
+    /// The operations. The last one shows the difference.
     pub operations: Vec<Operation>,
-    /// What it shows.
+    /// The difference.
     pub difference: Difference,
 }
 
-/// How a run of episodes ended.
+/// The result of a run of episodes.
 #[derive(Debug, Default)]
-pub struct Outcome {
-    /// Operations that ran on both servers without a difference.
+pub struct RunReport {
+    /// The operations that ran on both servers without a difference.
     pub operations: u64,
     /// The differences, at most one for each episode.
     pub findings: Vec<Finding>,
-    /// What else stopped an episode.
-    pub broken: Vec<String>,
+    /// Other failures that stopped an episode.
+    pub failures: Vec<String>,
 }
 
 impl Finding {
-    /// The operations as a scenario, with what was expected of the last.
+    /// Returns the operations as a scenario, with both answers to the last of them.
     pub fn scenario(&self) -> Scenario {
         let mut steps: Vec<_> = self
             .operations
             .iter()
-            .map(|o| Step::new(o.request()))
+            .map(|o| Step::new(o.action()))
             .collect();
         let lines = |text: &str| text.lines().map(str::to_owned).collect();
         let answer = |stream: &str, text| Answer {
@@ -67,28 +67,28 @@ impl Finding {
     }
 }
 
-/// Runs episodes of about as many operations as asked for in total, beginning with `seed`, on some
-/// threads; stops at the first difference.
+/// Runs episodes with `operations` operations in total on `threads` threads, the first one with `seed`. Stops
+/// at the first difference.
 ///
 /// # Errors
-/// When etcd does not start.
-pub fn run(seed: u64, operations: u64, threads: usize) -> io::Result<Outcome> {
-    let outcome = Mutex::new(Outcome::default());
+/// If etcd does not start.
+pub fn run(seed: u64, operations: u64, threads: usize) -> io::Result<RunReport> {
+    let report = Mutex::new(RunReport::default());
     let next = AtomicU64::new(0);
     let episodes = operations.div_ceil(EPISODE);
-    let lock = || outcome.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || report.lock().unwrap_or_else(PoisonError::into_inner);
     thread::scope(|scope| {
         let work = || -> io::Result<()> {
             loop {
-                // Relaxed: each number is taken once, which is all that matters.
+                // Relaxed: the counter only hands out each number once and orders nothing else.
                 let episode = next.fetch_add(1, Ordering::Relaxed);
                 if episode >= episodes || !lock().findings.is_empty() {
                     return Ok(());
                 }
-                one(
+                run_episode(
                     seed + episode,
                     EPISODE.min(operations - episode * EPISODE),
-                    &outcome,
+                    &report,
                 )?;
             }
         };
@@ -100,29 +100,29 @@ pub fn run(seed: u64, operations: u64, threads: usize) -> io::Result<Outcome> {
                 Err(panic) => std::panic::resume_unwind(panic),
             })
     })?;
-    Ok(outcome.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(report.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn one(seed: u64, operations: u64, outcome: &Mutex<Outcome>) -> io::Result<()> {
+fn run_episode(seed: u64, operations: u64, report: &Mutex<RunReport>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let (ran, stop) = runtime.block_on(generate(seed, operations))?;
-    let lock = || outcome.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || report.lock().unwrap_or_else(PoisonError::into_inner);
     match stop {
         None => {
-            let mut outcome = lock();
-            let before = outcome.operations / REPORT_EVERY;
-            outcome.operations += ran.len() as u64;
-            if outcome.operations / REPORT_EVERY > before {
-                let _ = writeln!(io::stderr(), "{} operations so far", outcome.operations);
+            let mut report = lock();
+            let before = report.operations / REPORT_EVERY;
+            report.operations += ran.len() as u64;
+            if report.operations / REPORT_EVERY > before {
+                let _ = writeln!(io::stderr(), "{} operations so far", report.operations);
             }
         }
-        Some(Stop::Broken(why)) => lock().broken.push(format!("seed {seed}: {why}")),
-        Some(Stop::Differ(difference)) => {
-            // Making it small takes a while, and may be interrupted.
+        Some(StopReason::Failure(why)) => lock().failures.push(format!("seed {seed}: {why}")),
+        Some(StopReason::Difference(difference)) => {
+            // Shrinking takes a while and may be interrupted, so the difference is reported first.
             let Difference { etcd, ours } = &difference;
-            let last = ran.last().map(|operation| operation.request().to_string());
+            let last = ran.last().map(|operation| operation.action().to_string());
             let last = last.unwrap_or_default();
             let length = ran.len();
             let _ = writeln!(
@@ -142,13 +142,13 @@ fn one(seed: u64, operations: u64, outcome: &Mutex<Outcome>) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs a fresh episode; returns its operations and why it stopped before its end.
-async fn generate(seed: u64, operations: u64) -> io::Result<(Vec<Operation>, Option<Stop>)> {
+/// Runs a new episode. Returns its operations, and the reason if it stopped before its end.
+async fn generate(seed: u64, operations: u64) -> io::Result<(Vec<Operation>, Option<StopReason>)> {
     let mut pair = Pair::fresh()?;
     let mut generator = Generator::new(seed);
     let mut ran = Vec::new();
     while (ran.len() as u64) < operations {
-        let operation = generator.operation(pair.view());
+        let operation = generator.operation(pair.state());
         ran.push(operation);
         if let Err(stop) = apply(&mut pair, &ran).await {
             return Ok((ran, Some(stop)));
@@ -158,25 +158,25 @@ async fn generate(seed: u64, operations: u64) -> io::Result<(Vec<Operation>, Opt
     Ok((ran, end.err()))
 }
 
-/// Runs operations again; returns how many it took to differ, and how.
+/// Runs operations again. Returns the number of operations up to a difference, and the difference.
 async fn repeat(operations: &[Operation]) -> io::Result<Option<(usize, Difference)>> {
     let mut pair = Pair::fresh()?;
     for at in 1..=operations.len() {
         match apply(&mut pair, &operations[..at]).await {
             Ok(()) => {}
-            Err(Stop::Differ(difference)) => return Ok(Some((at, difference))),
-            // Another matter than the one that is being made small.
-            Err(Stop::Broken(_)) => return Ok(None),
+            Err(StopReason::Difference(difference)) => return Ok(Some((at, difference))),
+            // Not the difference that is being shrunk.
+            Err(StopReason::Failure(_)) => return Ok(None),
         }
     }
     Ok(match pair.settle().await {
-        Err(Stop::Differ(difference)) => Some((operations.len(), difference)),
+        Err(StopReason::Difference(difference)) => Some((operations.len(), difference)),
         _ => None,
     })
 }
 
-/// Carries out the last of some operations.
-async fn apply(pair: &mut Pair, operations: &[Operation]) -> Result<(), Stop> {
+/// Runs the last of some operations.
+async fn apply(pair: &mut Pair, operations: &[Operation]) -> Result<(), StopReason> {
     if let Some(operation) = operations.last() {
         pair.apply(operation).await?;
     }

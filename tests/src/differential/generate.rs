@@ -1,4 +1,4 @@
-//! Random operations, biased towards those that meet each other.
+//! The generator of random operations. It prefers operations that affect each other.
 
 use std::collections::BTreeSet;
 
@@ -15,44 +15,44 @@ use revstore_proto::etcdserverpb::{
 };
 
 use crate::scenario::message;
-use crate::scenario::text::Request;
+use crate::scenario::text::Action;
 use crate::scenario::wire::Method;
 
-/// Few enough keys that operations meet, and few enough that sorting keeps ties in order (RG-43).
+/// The keys: so few that operations affect each other, and that etcd keeps ties of a sort in order (RG-43).
 const KEYS: [&[u8]; 9] = [b"a", b"a\0", b"ab", b"b", b"ba", b"c", b"d", b"\xff", b"\0"];
 
-/// Ends of ranges besides the keys.
+/// The ends of ranges, in addition to the keys.
 const ENDS: [&[u8]; 4] = [b"\0", b"", b"b\xff", b"z"];
 
-/// Values, the empty one among them.
+/// The values.
 const VALUES: [&[u8]; 5] = [b"", b"1", b"2", b"10", b"\0\xff"];
 
-/// The length of large values: what is kept of an episode with such is more than fits into one piece
-/// of a response (WA-36).
+/// The length of large values. The history of an episode with large values exceeds one fragment of a response
+/// (WA-36).
 const LARGE: usize = 64 * 1024;
 
-/// The last of so many seeds has large values, which take their time.
+/// One in this number of seeds uses large values, since they are slow.
 const LARGE_SEEDS: u64 = 64;
 
-/// Leases have ids up to this.
+/// The highest id of a lease.
 const LEASES: i64 = 5;
 
-/// Ids that clients choose for watches go up to this.
+/// The highest id of a watch that a client chooses.
 const WATCHES: i64 = 6;
 
-/// The streams that watches are put on.
+/// The streams of the watches.
 const STREAMS: [&str; 2] = ["v", "w"];
 
-/// The stream that leases are renewed on.
+/// The stream of keep-alive requests.
 const KEEP_ALIVE: &str = "l";
 
-/// How deep transactions are nested.
+/// The depth of nested transactions.
 const DEPTH_MAX: usize = 2;
 
-/// An operation, with its message in bytes and by name.
+/// A request to be sent to both servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
-    /// The stream that it is sent on; none for a call.
+    /// The stream that it is sent on; `None` for a unary call.
     pub stream: Option<&'static str>,
     /// The method.
     pub method: Method,
@@ -76,22 +76,22 @@ impl Operation {
         }
     }
 
-    /// Whether it cancels a watch.
+    /// Returns whether it cancels a watch.
     pub fn is_cancel(&self) -> bool {
         self.method.name() == "Watch" && self.message.has_field_by_name("cancel_request")
     }
 
-    /// Whether it is a transaction.
+    /// Returns whether it is a transaction.
     pub fn is_txn(&self) -> bool {
         self.method.name() == "Txn"
     }
 
-    /// The operation as a step of a scenario.
-    pub fn request(&self) -> Request {
+    /// Returns the operation as an action of a scenario.
+    pub fn action(&self) -> Action {
         let (method, text) = (self.method.clone(), message::line(&self.message));
         match self.stream {
-            None => Request::Call { method, text },
-            Some(stream) => Request::Send {
+            None => Action::Call { method, text },
+            Some(stream) => Action::Send {
                 stream: stream.to_owned(),
                 method,
                 text,
@@ -100,18 +100,18 @@ impl Operation {
     }
 }
 
-/// What the operations so far have led to, as far as the next one depends on it.
+/// The state of the store after the operations so far, as far as the next operation depends on it.
 #[derive(Clone, Debug)]
-pub struct View {
+pub struct StoreState {
     /// The current revision.
     pub revision: i64,
-    /// Revisions that were compacted at.
+    /// The revisions of all compactions.
     pub marks: BTreeSet<i64>,
-    /// Revisions that may have written and deleted the same key (TXN-7, TXN-8).
+    /// The revisions that may have written and deleted the same key (TXN-7, TXN-8).
     pub mixed: BTreeSet<i64>,
 }
 
-impl Default for View {
+impl Default for StoreState {
     fn default() -> Self {
         Self {
             revision: 1,
@@ -121,13 +121,13 @@ impl Default for View {
     }
 }
 
-impl View {
+impl StoreState {
     fn mark(&self) -> i64 {
         self.marks.last().copied().unwrap_or(0)
     }
 }
 
-/// A source of operations.
+/// A generator of operations.
 #[derive(Debug)]
 pub struct Generator {
     rng: Rng,
@@ -135,7 +135,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// The one that this seed stands for.
+    /// Makes the generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self {
             rng: Rng::with_seed(seed),
@@ -143,21 +143,21 @@ impl Generator {
         }
     }
 
-    /// The next operation.
-    pub fn operation(&mut self, view: &View) -> Operation {
+    /// Returns the next operation.
+    pub fn operation(&mut self, state: &StoreState) -> Operation {
         match self.rng.u32(..100) {
             0..28 => Operation::call("Put", &self.put(true)),
-            28..40 => Operation::call("Range", &self.range(view)),
+            28..40 => Operation::call("Range", &self.range(state)),
             40..48 => Operation::call("DeleteRange", &self.delete(true)),
             48..72 => {
                 let open_deletes = self.rng.bool();
-                Operation::call("Txn", &self.txn(view, open_deletes, 0))
+                Operation::call("Txn", &self.txn(state, open_deletes, 0))
             }
-            72..75 => Operation::call("Compact", &self.compact(view)),
-            75..80 => Operation::call("HashKV", &self.hash(view)),
+            72..75 => Operation::call("Compact", &self.compact(state)),
+            75..80 => Operation::call("HashKV", &self.hash(state)),
             80..84 => {
                 let id = self.lease();
-                // Different times to live, so that the order of leases is known (LE-11).
+                // The times to live differ, so that the order of leases is determined (LE-11).
                 let ttl = 10_000 + 1000 * id;
                 Operation::call("LeaseGrant", &LeaseGrantRequest { id, ttl })
             }
@@ -172,7 +172,7 @@ impl Generator {
                 Operation::of(Some(KEEP_ALIVE), "LeaseKeepAlive", &request)
             }
             91..96 => {
-                let create = self.create(view);
+                let create = self.create(state);
                 self.watch(RequestUnion::CreateRequest(create))
             }
             96 => self.watch(RequestUnion::ProgressRequest(WatchProgressRequest {})),
@@ -216,10 +216,10 @@ impl Generator {
         }
     }
 
-    fn range(&mut self, view: &View) -> RangeRequest {
+    fn range(&mut self, state: &StoreState) -> RangeRequest {
         let mut bound = |one_in| {
             if self.chance(one_in) {
-                self.revision(view)
+                self.revision(state)
             } else {
                 0
             }
@@ -234,7 +234,7 @@ impl Generator {
                 0
             },
             revision: if self.chance(2) {
-                self.revision(view)
+                self.revision(state)
             } else {
                 0
             },
@@ -262,31 +262,31 @@ impl Generator {
         }
     }
 
-    /// Either deletes to the end of the keys or ignore flags, never both (TXN-10).
-    fn txn(&mut self, view: &View, open_deletes: bool, depth: usize) -> TxnRequest {
+    /// Makes a transaction with deletes to the end of the keyspace or with ignore flags, never both (TXN-10).
+    fn txn(&mut self, state: &StoreState, open_deletes: bool, depth: usize) -> TxnRequest {
         let mut list = |max| {
             let length = self.rng.usize(..=max);
             (0..length)
-                .map(|_| self.op(view, open_deletes, depth))
+                .map(|_| self.op(state, open_deletes, depth))
                 .collect()
         };
         let (success, failure) = (list(4), list(3));
         let compares = self.rng.usize(..=2);
         TxnRequest {
-            compare: (0..compares).map(|_| self.compare(view)).collect(),
+            compare: (0..compares).map(|_| self.compare(state)).collect(),
             success,
             failure,
         }
     }
 
-    fn op(&mut self, view: &View, open_deletes: bool, depth: usize) -> RequestOp {
+    fn op(&mut self, state: &StoreState, open_deletes: bool, depth: usize) -> RequestOp {
         use request_op::Request;
         let request = match self.rng.u32(..20) {
             0..9 => Request::RequestPut(self.put(!open_deletes)),
             9..13 => Request::RequestDeleteRange(self.delete(open_deletes)),
-            13..17 => Request::RequestRange(self.range(view)),
+            13..17 => Request::RequestRange(self.range(state)),
             17 if self.chance(6) => return RequestOp { request: None },
-            _ if depth < DEPTH_MAX => Request::RequestTxn(self.txn(view, open_deletes, depth + 1)),
+            _ if depth < DEPTH_MAX => Request::RequestTxn(self.txn(state, open_deletes, depth + 1)),
             _ => Request::RequestPut(self.put(!open_deletes)),
         };
         RequestOp {
@@ -294,7 +294,7 @@ impl Generator {
         }
     }
 
-    fn compare(&mut self, view: &View) -> Compare {
+    fn compare(&mut self, state: &StoreState) -> Compare {
         let target = self.rng.i32(0..5);
         let of = if self.chance(10) {
             self.rng.i32(0..6)
@@ -303,8 +303,8 @@ impl Generator {
         };
         let value = match of {
             0 => Some(TargetUnion::Version(self.rng.i64(-1..5))),
-            1 => Some(TargetUnion::CreateRevision(self.revision(view))),
-            2 => Some(TargetUnion::ModRevision(self.revision(view))),
+            1 => Some(TargetUnion::CreateRevision(self.revision(state))),
+            2 => Some(TargetUnion::ModRevision(self.revision(state))),
             3 => Some(TargetUnion::Value(self.value().into())),
             4 => Some(TargetUnion::Lease(self.lease())),
             _ => None,
@@ -326,27 +326,27 @@ impl Generator {
         }
     }
 
-    /// Always physical: only then is it known how far the removal is that a hash may meet.
-    fn compact(&mut self, view: &View) -> CompactionRequest {
-        let near = view.mark().max(1)..=view.revision;
+    /// Makes a physical compaction. Otherwise a hash could run before or after the removal.
+    fn compact(&mut self, state: &StoreState) -> CompactionRequest {
+        let near = state.mark().max(1)..=state.revision;
         let revision = match self.rng.u32(..12) {
-            0 => self.revision(view),
-            1 => view.revision,
+            0 => self.revision(state),
+            1 => state.revision,
             _ => self.rng.i64(near),
         };
-        // Zero would be a mark too, for one that every hash of now is asked at (HK-5). And at a mark
-        // that has two events of one key, etcd forgets the first (TXN-9).
-        let avoided = |revision: &i64| *revision == 0 || view.mixed.contains(revision);
-        let mut candidates = revision..=view.revision.max(revision).saturating_add(1);
+        // A compaction at 0 would change all hashes of the current revision (HK-5). At a revision with two
+        // events of one key, etcd drops the first event (TXN-9).
+        let avoided = |revision: &i64| *revision == 0 || state.mixed.contains(revision);
+        let mut choices = revision..=state.revision.max(revision).saturating_add(1);
         CompactionRequest {
-            revision: candidates.find(|revision| !avoided(revision)).unwrap_or(1),
+            revision: choices.find(|revision| !avoided(revision)).unwrap_or(1),
             physical: true,
         }
     }
 
-    fn hash(&mut self, view: &View) -> HashKvRequest {
-        let revision = self.revision(view);
-        let revision = if view.marks.contains(&revision) {
+    fn hash(&mut self, state: &StoreState) -> HashKvRequest {
+        let revision = self.revision(state);
+        let revision = if state.marks.contains(&revision) {
             0
         } else {
             revision
@@ -354,12 +354,12 @@ impl Generator {
         HashKvRequest { revision }
     }
 
-    fn create(&mut self, view: &View) -> WatchCreateRequest {
+    fn create(&mut self, state: &StoreState) -> WatchCreateRequest {
         let start_revision = match self.rng.u32(..20) {
             0..8 => 0,
-            8 => view.revision + self.rng.i64(1..4),
-            9 => self.rng.i64(1..=view.revision),
-            _ => self.rng.i64(view.mark().max(1)..=view.revision),
+            8 => state.revision + self.rng.i64(1..4),
+            9 => self.rng.i64(1..=state.revision),
+            _ => self.rng.i64(state.mark().max(1)..=state.revision),
         };
         let filters = self.rng.usize(..3);
         WatchCreateRequest {
@@ -395,7 +395,7 @@ impl Generator {
         bytes::Bytes::from_static(key)
     }
 
-    /// The end of a range: none, a key, or what else ends one, but not all keys unless `open`.
+    /// Returns the end of a range; the end of the keyspace only if `open`.
     fn end(&mut self, open: bool) -> bytes::Bytes {
         let end = match self.rng.u32(..10) {
             0..3 => b"",
@@ -421,17 +421,17 @@ impl Generator {
         }
     }
 
-    /// A revision: mostly one that can be read, sometimes one at or beyond a bound.
-    fn revision(&mut self, view: &View) -> i64 {
+    /// Returns a revision: mostly a readable one, sometimes one at or beyond a bound.
+    fn revision(&mut self, state: &StoreState) -> i64 {
         match self.rng.u32(..20) {
             0 => -1,
             1 => 0,
-            2 => view.mark() - 1,
-            3 => view.mark(),
-            4 => view.revision + 1,
-            5..8 => view.revision,
-            8 => self.rng.i64(1..=view.revision),
-            _ => self.rng.i64(view.mark().max(1)..=view.revision),
+            2 => state.mark() - 1,
+            3 => state.mark(),
+            4 => state.revision + 1,
+            5..8 => state.revision,
+            8 => self.rng.i64(1..=state.revision),
+            _ => self.rng.i64(state.mark().max(1)..=state.revision),
         }
     }
 
@@ -445,26 +445,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_repeats_its_operations_and_each_can_be_written_down() {
-        let view = View {
+    fn a_seed_repeats_its_operations_and_each_is_parsed_from_its_text() {
+        let state = StoreState {
             revision: 40,
             marks: BTreeSet::from([7]),
-            ..View::default()
+            ..StoreState::default()
         };
         let (mut one, mut other) = (Generator::new(3), Generator::new(3));
         for _ in 0..2000 {
-            let operation = one.operation(&view);
-            assert_eq!(operation, other.operation(&view));
-            let text = operation.request().to_string();
+            let operation = one.operation(&state);
+            assert_eq!(operation, other.operation(&state));
+            let text = operation.action().to_string();
             let text = text.replace("\n|", "").replace('\n', " ");
-            let read = Request::parse(text.trim_start_matches('>').trim()).unwrap();
-            let (Request::Call { method, text } | Request::Send { method, text, .. }) = read else {
+            let read = Action::parse(text.trim_start_matches('>').trim()).unwrap();
+            let (Action::Call { method, text } | Action::Send { method, text, .. }) = read else {
                 panic!("{text}");
             };
             let message = message::parse(
                 &method.input(),
                 &text,
-                &crate::scenario::normal::Names::default(),
+                &crate::scenario::normalize::LeaseNames::default(),
             );
             assert_eq!(message.unwrap(), operation.message);
         }

@@ -1,23 +1,23 @@
-//! Random operations against a real etcd and against our services, compared answer by answer.
+//! Random operations, sent to a real etcd and to the revstore services, with a comparison of all responses.
 //!
-//! An *episode* is a sequence of operations on a fresh pair of servers: [`generate`] makes one
-//! operation after the other, [`pair`] carries each out on both sides and compares what they answer
-//! and what their watches tell. An episode that differs is made small by [`shrink`] and printed as a
-//! scenario. A seed repeats it.
+//! An *episode* is a sequence of operations on a new pair of servers ([`episode`]): [`generate`] makes one
+//! operation after the other, [`pair`] runs each on both sides and compares the responses and what their
+//! watches delivered ([`delivery`]). An episode that shows a difference is made smaller by [`shrink`] and
+//! printed as a scenario. The same seed makes the same episode.
 //!
-//! What is not compared, because two right servers may differ in it, is what
-//! [`normal`](crate::scenario::normal) lists, and in what batches a watch tells its events (WA-32):
-//! it is looked at only now and then, so what one server tells as it happens may be history to the
-//! other. Nor is when watches hear of progress. What no server may do is checked on each side: split a
-//! revision, go back, or tell an event that progress has covered.
+//! Not compared, because two correct servers may differ: what [`normalize`](crate::scenario::normalize) lists;
+//! the batches of events (WA-32), since watches are compared only from time to time, and events that one
+//! server delivers live may be history for the other; and the time of progress notifications. Rules that no
+//! server may break are checked on each side: no revision is divided, no event is repeated or out of order,
+//! and no event comes after progress that covers it.
 //!
-//! What is not generated: an unknown sort target, which ends the real etcd (RG-44); a transaction
-//! that deletes to the end of the keys and then puts with an ignore flag, which does too (TXN-10);
-//! hashes at the marks of compactions (HK-5), and marks at transactions (TXN-9); negative start revisions (WA-7) and -1 as the id of a
-//! watch (WA-5); leases that expire, since ours do so by another clock.
+//! Not generated: unknown sort targets, which crash etcd (RG-44); transactions that delete to the end of the
+//! keyspace and then put with an ignore flag, which crash it too (TXN-10); hashes at compacted revisions
+//! (HK-5); compactions at revisions of transactions (TXN-9); negative start revisions (WA-7) and the watch
+//! id -1 (WA-5); leases that expire, since ours expire by another clock.
 
+pub mod delivery;
 pub mod episode;
 pub mod generate;
 pub mod pair;
 pub mod shrink;
-pub mod told;

@@ -1,4 +1,4 @@
-//! A real etcd and our services, side by side.
+//! A pair of servers: a real etcd and the revstore services.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,92 +9,92 @@ use prost_reflect::DynamicMessage;
 use prost_reflect::prost::Message as _;
 use tonic::{Code, Status};
 
-use crate::differential::generate::{Operation, View};
-use crate::differential::told::{Positions, Story};
+use crate::differential::delivery::{DeliveryChecker, DeliveryLog};
+use crate::differential::generate::{Operation, StoreState};
 use crate::scenario::message;
-use crate::scenario::normal::{self, Names};
+use crate::scenario::normalize::{self, LeaseNames};
 use crate::scenario::run::{revision_of, status_text};
-use crate::scenario::stream::{Cause, Stream};
-use crate::scenario::target::{Kind, Target};
+use crate::scenario::stream::{ClientStream, StreamItem, Trigger};
+use crate::scenario::target::{Target, TargetKind};
 use crate::server::Options;
 
-/// How often watches that ask for it hear of progress; the least that etcd does.
+/// The interval of progress notifications; the shortest that etcd accepts.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Both servers and what they have told so far.
+/// Both servers, with the state of the store that their responses show.
 #[derive(Debug)]
 pub struct Pair {
-    etcd: Side,
-    ours: Side,
-    view: View,
+    etcd: PairSide,
+    ours: PairSide,
+    state: StoreState,
 }
 
-/// How the two differ.
+/// A difference between the two servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What etcd says.
+    /// The answer of etcd.
     pub etcd: String,
-    /// What ours says.
+    /// The answer of revstore.
     pub ours: String,
 }
 
-/// Why an episode stops.
+/// The reason why an episode stops.
 #[derive(Debug)]
-pub enum Stop {
-    /// The two differ.
-    Differ(Difference),
-    /// It cannot go on, whoever is to blame.
-    Broken(String),
+pub enum StopReason {
+    /// The servers differ.
+    Difference(Difference),
+    /// The episode cannot continue, because of a failure on either side.
+    Failure(String),
 }
 
 #[derive(Debug)]
-struct Side {
+struct PairSide {
     target: Target,
-    streams: BTreeMap<&'static str, Open>,
+    streams: BTreeMap<&'static str, OpenStream>,
 }
 
 #[derive(Debug)]
-struct Open {
-    stream: Stream,
-    positions: Positions,
-    story: Story,
+struct OpenStream {
+    stream: ClientStream,
+    checker: DeliveryChecker,
+    log: DeliveryLog,
 }
 
 impl Pair {
-    /// A fresh pair.
+    /// Starts a new pair.
     ///
     /// # Errors
-    /// When etcd does not start.
+    /// If etcd does not start.
     pub fn fresh() -> io::Result<Self> {
         let options = Options {
             watch_progress_interval: Some(PROGRESS_INTERVAL),
             ..Options::default()
         };
         let side = |kind| {
-            Target::fresh(kind, &options).map(|target| Side {
+            Target::fresh(kind, &options).map(|target| PairSide {
                 target,
                 streams: BTreeMap::new(),
             })
         };
         Ok(Self {
-            etcd: side(Kind::Etcd)?,
-            ours: side(Kind::Ours)?,
-            view: View::default(),
+            etcd: side(TargetKind::Etcd)?,
+            ours: side(TargetKind::Ours)?,
+            state: StoreState::default(),
         })
     }
 
-    /// What the operations so far have led to.
-    pub fn view(&self) -> &View {
-        &self.view
+    /// Returns the state of the store after the operations so far.
+    pub fn state(&self) -> &StoreState {
+        &self.state
     }
 
-    /// Carries an operation out on both and compares what they answer.
+    /// Runs an operation on both servers and compares the responses.
     ///
     /// # Errors
-    /// When they differ, or one of them fails.
-    pub async fn apply(&mut self, operation: &Operation) -> Result<(), Stop> {
-        // etcd cancels a watch that has not yet looked at its history when that is compacted
-        // (WA-18), and mixes up what is still to be told of a watch that is cancelled.
+    /// If the responses differ or a server fails.
+    pub async fn apply(&mut self, operation: &Operation) -> Result<(), StopReason> {
+        // A compaction makes etcd cancel a watch that is still unsynced (WA-18). And which events etcd
+        // still delivers for a watch that is being cancelled is not determined.
         if operation.is_cancel() || operation.method.name() == "Compact" {
             self.settle().await?;
         }
@@ -104,46 +104,50 @@ impl Pair {
         }
     }
 
-    /// Compares what all watches told so far.
+    /// Compares what all watches delivered so far.
     ///
     /// # Errors
-    /// When they differ, or one of them fails.
-    pub async fn settle(&mut self) -> Result<(), Stop> {
-        let revision = self.view.revision;
-        // Time passes for etcd by itself.
-        self.ours.target.pass(PROGRESS_INTERVAL).await;
+    /// If the deliveries differ or a server fails.
+    pub async fn settle(&mut self) -> Result<(), StopReason> {
+        let revision = self.state.revision;
+        // The clock of etcd is the real one.
+        self.ours.target.advance(PROGRESS_INTERVAL).await;
         let (etcd, ours) = tokio::join!(self.etcd.settle(revision), self.ours.settle(revision));
         let (etcd, ours) = (etcd?, ours?);
-        for (name, story) in &etcd {
+        for (name, log) in &etcd {
             compare(
-                story,
-                ours.get(name).unwrap_or(&Story::default()),
-                |story| format!("{name}: {:#?}", story.0),
+                log,
+                ours.get(name).unwrap_or(&DeliveryLog::default()),
+                |log| format!("{name}: {:#?}", log.0),
             )?;
         }
         Ok(())
     }
 
-    async fn call(&mut self, operation: &Operation) -> Result<(), Stop> {
+    async fn call(&mut self, operation: &Operation) -> Result<(), StopReason> {
         let (etcd, ours) = tokio::join!(self.etcd.call(operation), self.ours.call(operation));
         if let Some(lost) = [&etcd, &ours].into_iter().find_map(lost) {
-            return Err(Stop::Broken(lost));
+            return Err(StopReason::Failure(lost));
         }
         if let Ok(answer) = &etcd {
-            let revision = self.view.revision.max(revision_of(answer));
-            if operation.is_txn() && revision > self.view.revision {
-                self.view.mixed.insert(revision);
+            let revision = self.state.revision.max(revision_of(answer));
+            if operation.is_txn() && revision > self.state.revision {
+                self.state.mixed.insert(revision);
             }
-            self.view.revision = revision;
+            self.state.revision = revision;
             let mark = operation.message.get_field_by_name("revision");
             if let ("Compact", Some(mark)) = (operation.method.name(), mark) {
-                self.view.marks.extend(mark.as_i64());
+                self.state.marks.extend(mark.as_i64());
             }
         }
         compare(&text(etcd), &text(ours), Clone::clone)
     }
 
-    async fn send(&mut self, stream: &'static str, operation: &Operation) -> Result<(), Stop> {
+    async fn send(
+        &mut self,
+        stream: &'static str,
+        operation: &Operation,
+    ) -> Result<(), StopReason> {
         let etcd = self.etcd.send(stream, operation);
         let (etcd, ours) = tokio::join!(etcd, self.ours.send(stream, operation));
         etcd?;
@@ -151,7 +155,7 @@ impl Pair {
     }
 }
 
-/// An answer that says that the server has gone.
+/// Returns the status of a response which shows that the server is gone.
 fn lost(answer: &Result<DynamicMessage, Status>) -> Option<String> {
     let status = answer.as_ref().err()?;
     matches!(status.code(), Code::Unavailable | Code::Unknown).then(|| status_text(status))
@@ -160,25 +164,29 @@ fn lost(answer: &Result<DynamicMessage, Status>) -> Option<String> {
 fn text(answer: Result<DynamicMessage, Status>) -> String {
     match answer {
         Ok(mut message) => {
-            // Episodes are short, but not in seconds that a test may count.
-            normal::normalise_after(&mut message, i64::MAX);
-            message::lines(&message, &Names::default()).join("\n")
+            // An episode may take longer than the seconds that scenarios allow.
+            normalize::normalize_after(&mut message, i64::MAX);
+            message::lines(&message, &LeaseNames::default()).join("\n")
         }
         Err(status) => format!("error {}", status_text(&status)),
     }
 }
 
-fn compare<T: PartialEq>(etcd: &T, ours: &T, show: impl Fn(&T) -> String) -> Result<(), Stop> {
+fn compare<T: PartialEq>(
+    etcd: &T,
+    ours: &T,
+    show: impl Fn(&T) -> String,
+) -> Result<(), StopReason> {
     if etcd == ours {
         return Ok(());
     }
-    Err(Stop::Differ(Difference {
+    Err(StopReason::Difference(Difference {
         etcd: show(etcd),
         ours: show(ours),
     }))
 }
 
-impl Side {
+impl PairSide {
     async fn call(&mut self, operation: &Operation) -> Result<DynamicMessage, Status> {
         let bytes = Bytes::from(operation.message.encode_to_vec());
         let reply = self
@@ -190,46 +198,63 @@ impl Side {
             .map_err(|error| Status::internal(error.to_string()))
     }
 
-    async fn send(&mut self, name: &'static str, operation: &Operation) -> Result<(), Stop> {
+    async fn send(&mut self, name: &'static str, operation: &Operation) -> Result<(), StopReason> {
         let transport = self.target.transport();
-        let open = self.streams.entry(name).or_insert_with(|| Open {
-            stream: Stream::open(transport, &operation.method),
-            positions: Positions::default(),
-            story: Story::default(),
+        let open = self.streams.entry(name).or_insert_with(|| OpenStream {
+            stream: ClientStream::open(transport, &operation.method),
+            checker: DeliveryChecker::default(),
+            log: DeliveryLog::default(),
         });
-        let cause = open.stream.send(&operation.message).map_err(Stop::Broken)?;
-        open.take(cause).await
+        let trigger = open
+            .stream
+            .send(&operation.message)
+            .map_err(StopReason::Failure)?;
+        open.take(trigger).await
     }
 
-    async fn settle(&mut self, revision: i64) -> Result<BTreeMap<&'static str, Story>, Stop> {
-        let mut stories = BTreeMap::new();
+    async fn settle(
+        &mut self,
+        revision: i64,
+    ) -> Result<BTreeMap<&'static str, DeliveryLog>, StopReason> {
+        let mut logs = BTreeMap::new();
         for (name, open) in &mut self.streams {
             open.drain(revision).await?;
-            stories.insert(*name, std::mem::take(&mut open.story));
+            logs.insert(*name, std::mem::take(&mut open.log));
         }
-        Ok(stories)
+        Ok(logs)
     }
 }
 
-impl Open {
-    async fn take(&mut self, cause: Cause) -> Result<(), Stop> {
-        let told = self.stream.replies(cause).await.map_err(Stop::Broken)?;
-        self.tell(told)
+impl OpenStream {
+    async fn take(&mut self, trigger: Trigger) -> Result<(), StopReason> {
+        let items = self
+            .stream
+            .responses(trigger)
+            .await
+            .map_err(StopReason::Failure)?;
+        self.observe(items)
     }
 
-    async fn drain(&mut self, revision: i64) -> Result<(), Stop> {
-        let told = self
+    async fn drain(&mut self, revision: i64) -> Result<(), StopReason> {
+        let items = self
             .stream
             .drain(revision, false)
             .await
-            .map_err(Stop::Broken)?;
-        self.tell(told)?;
-        let told = self.stream.bury().await.map_err(Stop::Broken)?;
-        self.tell(told)
+            .map_err(StopReason::Failure)?;
+        self.observe(items)?;
+        let items = self
+            .stream
+            .release_compacted()
+            .await
+            .map_err(StopReason::Failure)?;
+        self.observe(items)
     }
 
-    fn tell(&mut self, told: Vec<crate::scenario::stream::Told>) -> Result<(), Stop> {
-        let follow = |told| self.positions.follow(&told, &mut self.story);
-        told.into_iter().try_for_each(follow).map_err(Stop::Broken)
+    fn observe(&mut self, items: Vec<StreamItem>) -> Result<(), StopReason> {
+        let observe = |item| self.checker.observe(&item, &mut self.log);
+        items
+            .into_iter()
+            .try_for_each(observe)
+            .map_err(StopReason::Failure)
     }
 }

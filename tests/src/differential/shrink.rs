@@ -1,4 +1,4 @@
-//! Making a sequence of operations that shows a difference smaller.
+//! Shrinking of a sequence of operations that shows a difference.
 
 use std::io;
 
@@ -7,11 +7,12 @@ use prost_reflect::{DynamicMessage, ReflectMessage as _, Value};
 use crate::differential::generate::Operation;
 use crate::differential::pair::Difference;
 
-/// Removes operations, and then parts of them, as long as the rest still differs. `differs` runs
-/// operations on a fresh pair and returns how many it took and how they differ.
+/// Removes operations, and then parts of their messages, as long as the rest still shows a difference.
+/// `differs` runs operations on a new pair and returns the number of operations up to a difference, and the
+/// difference.
 ///
 /// # Errors
-/// When `differs` cannot run.
+/// If `differs` fails.
 pub fn shrink(
     operations: Vec<Operation>,
     difference: Difference,
@@ -31,11 +32,11 @@ pub fn shrink(
 fn size(operations: &[Operation]) -> usize {
     operations
         .iter()
-        .map(|operation| 1 + operation.request().to_string().len())
+        .map(|operation| 1 + operation.action().to_string().len())
         .sum()
 }
 
-/// Keeps a candidate if it differs, up to where it does.
+/// Replaces the smallest sequence by `candidate`, up to its difference, if that shows one.
 fn keep(
     candidate: Vec<Operation>,
     smallest: &mut (Vec<Operation>, Difference),
@@ -49,7 +50,7 @@ fn keep(
     Ok(true)
 }
 
-/// Removes runs of operations, long ones first.
+/// Removes runs of operations, the longest first.
 fn remove(
     smallest: &mut (Vec<Operation>, Difference),
     differs: impl Fn(&[Operation]) -> io::Result<Option<(usize, Difference)>>,
@@ -69,7 +70,7 @@ fn remove(
     Ok(())
 }
 
-/// Takes parts out of the messages.
+/// Removes parts of messages.
 fn simplify(
     smallest: &mut (Vec<Operation>, Difference),
     differs: impl Fn(&[Operation]) -> io::Result<Option<(usize, Difference)>>,
@@ -94,7 +95,7 @@ fn simplify(
     Ok(())
 }
 
-/// All messages with one thing less: a field, an element of a list, or that inside of one.
+/// Returns all messages with one part less: a field, an element of a list, or a part of a nested message.
 fn simpler(message: &DynamicMessage) -> Vec<DynamicMessage> {
     let mut all = Vec::new();
     let fields: Vec<_> = message
@@ -128,7 +129,7 @@ fn simpler(message: &DynamicMessage) -> Vec<DynamicMessage> {
                         .into_iter()
                         .map(|inner| with(Value::Message(inner))),
                 );
-                // A request on a stream is nothing without what it asks for.
+                // A watch request without its union is ignored (WA-15).
                 if message.descriptor().name() != "WatchRequest" {
                     all.push(without(message, &field));
                 }
@@ -148,11 +149,11 @@ fn without(message: &DynamicMessage, field: &prost_reflect::FieldDescriptor) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::differential::generate::{Generator, View};
+    use crate::differential::generate::{Generator, StoreState};
 
-    /// Stands for a pair that differs at the first put of `ab` behind a compaction.
+    /// Simulates a pair that differs at the first put of `ab` after a compaction.
     fn differs(operations: &[Operation]) -> Option<(usize, Difference)> {
-        let texts: Vec<_> = operations.iter().map(|o| o.request().to_string()).collect();
+        let texts: Vec<_> = operations.iter().map(|o| o.action().to_string()).collect();
         let compaction = texts.iter().position(|text| text.contains("> Compact"))?;
         let put = |text: &String| text.contains("> Put") && text.contains(r#"key: "ab""#);
         let at = compaction + texts[compaction..].iter().position(put)?;
@@ -166,13 +167,13 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_matter_goes() {
+    fn operations_without_effect_on_the_difference_are_removed() {
         let mut generator = Generator::new(1);
-        let view = View::default();
-        let operations: Vec<_> = (0..500).map(|_| generator.operation(&view)).collect();
+        let state = StoreState::default();
+        let operations: Vec<_> = (0..500).map(|_| generator.operation(&state)).collect();
         let (_, difference) = differs(&operations).unwrap();
         let (smallest, _) = shrink(operations, difference, |some| Ok(differs(some))).unwrap();
-        let texts: Vec<_> = smallest.iter().map(|o| o.request().to_string()).collect();
+        let texts: Vec<_> = smallest.iter().map(|o| o.action().to_string()).collect();
         assert_eq!(texts, ["> Compact\n", "> Put key: \"ab\"\n"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The files of scenarios.
+//! The scenario files: loading, running and comparing them.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,31 +6,34 @@ use std::sync::{Mutex, PoisonError};
 use std::{fs, io, thread};
 
 use crate::scenario::run::run;
-use crate::scenario::target::Kind;
-use crate::scenario::text::{File, Scenario};
+use crate::scenario::target::TargetKind;
+use crate::scenario::text::{Scenario, ScenarioFile};
 
-/// The ending of their names.
-const ENDING: &str = "txt";
+/// The extension of the files.
+const EXTENSION: &str = "txt";
 
-/// Where they are.
+/// Returns the directory of the files.
 pub fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios")
 }
 
-/// The path of the file of that name, which need not be there.
+/// Returns the path of the file with a name. The file need not exist.
 pub fn path(name: &str) -> PathBuf {
-    directory().join(name).with_extension(ENDING)
+    directory().join(name).with_extension(EXTENSION)
 }
 
-/// The names of all files, sorted.
+/// Returns the names of all files, sorted.
 ///
 /// # Errors
-/// When the directory cannot be read.
+/// If the directory cannot be read.
 pub fn names() -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory())? {
         let path = entry?.path();
-        if path.extension().is_some_and(|ending| ending == ENDING) {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == EXTENSION)
+        {
             names.extend(
                 path.file_stem()
                     .and_then(|stem| stem.to_str())
@@ -42,11 +45,11 @@ pub fn names() -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Reads a file.
+/// Loads a file.
 ///
 /// # Errors
-/// When it cannot be read, or is not as [`text`](super::text) says.
-pub fn load(name: &str) -> io::Result<File> {
+/// If it cannot be read, or is not in the format of [`text`](super::text).
+pub fn load(name: &str) -> io::Result<ScenarioFile> {
     let path = path(name);
     let text = fs::read_to_string(&path)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
@@ -54,15 +57,19 @@ pub fn load(name: &str) -> io::Result<File> {
         .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
 }
 
-/// Runs scenarios, each on a server of its own, on `threads` threads; the results are in the order
-/// of the scenarios.
-pub fn run_all(scenarios: &[Scenario], kind: Kind, threads: usize) -> Vec<io::Result<Scenario>> {
+/// Runs scenarios on `threads` threads, each on its own server. The results are in the order of the
+/// scenarios.
+pub fn run_all(
+    scenarios: &[Scenario],
+    kind: TargetKind,
+    threads: usize,
+) -> Vec<io::Result<Scenario>> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // Relaxed: each number is taken once, which is all that matters.
+                // Relaxed: the counter only hands out each number once and orders nothing else.
                 while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = run(scenario, kind);
                     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,12 +79,12 @@ pub fn run_all(scenarios: &[Scenario], kind: Kind, threads: usize) -> Vec<io::Re
         }
     });
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let place = |name: &str| scenarios.iter().position(|scenario| scenario.name == name);
-    results.sort_by_key(|(name, _)| place(name));
+    let index = |name: &str| scenarios.iter().position(|scenario| scenario.name == name);
+    results.sort_by_key(|(name, _)| index(name));
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// What is to be said about scenarios that did not go as expected; nothing if all did.
+/// Describes the scenarios whose answers differ from the expected ones.
 pub fn differences(expected: &[Scenario], actual: &[io::Result<Scenario>]) -> Vec<String> {
     let pairs = expected.iter().zip(actual);
     pairs
@@ -92,11 +99,11 @@ fn difference(expected: &Scenario, actual: &io::Result<Scenario>) -> Option<Stri
         Err(error) => return Some(format!("=== {name}\n{error}\n")),
     };
     let mut steps = expected.steps.iter().zip(&actual.steps);
-    // The steps before it are needed to understand it.
+    // The steps before the difference are needed to understand it.
     let at = steps.position(|(expected, actual)| expected.answers != actual.answers)?;
     let before: String = expected.steps[..at]
         .iter()
-        .map(|step| step.request.to_string())
+        .map(|step| step.action.to_string())
         .collect();
     Some(format!(
         "=== {name} ({})\n{before}--- expected:\n{}--- actual:\n{}",

@@ -1,69 +1,69 @@
-//! Messages as text: the protobuf text format, with three abbreviations.
+//! Messages as text: the protobuf text format with three abbreviations.
 //!
-//! - A top-level header of a node with the ids and the term that all our servers have is `header @7`,
-//!   which says its revision; any other header is written out.
-//! - `%200(x)` is `x` two hundred times, in requests and in answers.
-//! - `$1` is the first lease whose id the server picked; see [`Names`].
+//! - `header @7` is a top-level header at revision 7 with the ids and the term of the servers under test.
+//!   Any other header is written in full.
+//! - `%200(x)` is `x` repeated 200 times, in requests and in responses.
+//! - `$1` is the first lease whose id the server chose; see [`LeaseNames`].
 
 use std::fmt::Write as _;
 
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value};
 
-use crate::scenario::normal::Names;
+use crate::scenario::normalize::LeaseNames;
 use crate::scenario::target::{CLUSTER_ID, MEMBER_ID, RAFT_TERM};
 
-/// How many equal bytes or lines in a row are worth an abbreviation.
+/// The number of equal bytes or lines in a row from which on they are abbreviated.
 const RUN_MIN: usize = 32;
 
-/// Reads a message.
+/// Parses a message.
 ///
 /// # Errors
-/// Says what is wrong with the text.
+/// A description of what is wrong with the text.
 pub fn parse(
     descriptor: &MessageDescriptor,
     text: &str,
-    names: &Names,
+    names: &LeaseNames,
 ) -> Result<DynamicMessage, String> {
     let expanded = names.resolve(&expand(text)?)?;
     DynamicMessage::parse_text_format(descriptor.clone(), &expanded)
         .map_err(|error| format!("{text}: {error}"))
 }
 
-/// Writes a message, a line for each of its fields.
-pub fn lines(message: &DynamicMessage, names: &Names) -> Vec<String> {
+/// Formats a message, with one line for each of its fields.
+pub fn lines(message: &DynamicMessage, names: &LeaseNames) -> Vec<String> {
     let fields = message
         .fields()
-        .flat_map(|(field, value)| each(field, value));
+        .flat_map(|(field, value)| values_of(field, value));
     let lines: Vec<_> = fields
         .map(|(field, value)| top_level(&field, value, names))
         .collect();
     fold(&lines)
 }
 
-/// Writes a message on one line, as requests stand in a scenario.
+/// Formats a message on one line, as requests in a scenario are.
 pub fn line(message: &DynamicMessage) -> String {
-    lines(message, &Names::default()).join(" ")
+    lines(message, &LeaseNames::default()).join(" ")
 }
 
-/// The elements of a list, or the one value of another field.
-fn each(field: FieldDescriptor, value: &Value) -> Vec<(FieldDescriptor, &Value)> {
+/// Returns the elements of a list, or the single value of another field.
+fn values_of(field: FieldDescriptor, value: &Value) -> Vec<(FieldDescriptor, &Value)> {
     match value {
         Value::List(values) => values.iter().map(|value| (field.clone(), value)).collect(),
         value => vec![(field, value)],
     }
 }
 
-fn top_level(field: &FieldDescriptor, value: &Value, names: &Names) -> String {
+fn top_level(field: &FieldDescriptor, value: &Value, names: &LeaseNames) -> String {
     match value {
         Value::Message(message) if field.name() == "header" => match full_header(message) {
             Some(revision) => format!("header @{revision}"),
-            None => one(field, value, names),
+            None => format_field(field, value, names),
         },
-        value => one(field, value, names),
+        value => format_field(field, value, names),
     }
 }
 
-/// The revision of a header that is otherwise as expected of a node.
+/// Returns the revision of a header whose other fields are those of a server under test.
 fn full_header(header: &DynamicMessage) -> Option<i64> {
     let number = |name| {
         header
@@ -82,15 +82,15 @@ fn full_header(header: &DynamicMessage) -> Option<i64> {
         .flatten()
 }
 
-fn one(field: &FieldDescriptor, value: &Value, names: &Names) -> String {
+fn format_field(field: &FieldDescriptor, value: &Value, names: &LeaseNames) -> String {
     let name = field.name();
     let text = match (value, field.kind()) {
         (Value::Message(message), _) => {
             let fields = message
                 .fields()
-                .flat_map(|(field, value)| each(field, value));
+                .flat_map(|(field, value)| values_of(field, value));
             let fields: Vec<_> = fields
-                .map(|(field, value)| one(&field, value, names))
+                .map(|(field, value)| format_field(&field, value, names))
                 .collect();
             return match fields.join(" ") {
                 fields if fields.is_empty() => format!("{name} {{}}"),
@@ -115,11 +115,11 @@ fn one(field: &FieldDescriptor, value: &Value, names: &Names) -> String {
     format!("{name}: {text}")
 }
 
-/// Bytes in quotes, printable or in octal.
+/// Formats bytes in quotes, unprintable ones in octal.
 pub fn quoted(bytes: &[u8]) -> String {
     let mut text = String::from("\"");
     for run in bytes.chunk_by(|one, next| one == next) {
-        let byte = escaped(run[0]);
+        let byte = escape(run[0]);
         if run.len() < RUN_MIN {
             text.push_str(&byte.repeat(run.len()));
         } else {
@@ -130,7 +130,7 @@ pub fn quoted(bytes: &[u8]) -> String {
     text
 }
 
-fn escaped(byte: u8) -> String {
+fn escape(byte: u8) -> String {
     match byte {
         b'"' | b'\\' => format!("\\{}", char::from(byte)),
         b' '..=b'~' => char::from(byte).to_string(),
@@ -138,7 +138,7 @@ fn escaped(byte: u8) -> String {
     }
 }
 
-/// Abbreviates lines that are there many times in a row.
+/// Abbreviates lines that are repeated many times in a row.
 fn fold(lines: &[String]) -> Vec<String> {
     let mut folded = Vec::new();
     for run in lines.chunk_by(|one, next| one == next) {
@@ -151,7 +151,7 @@ fn fold(lines: &[String]) -> Vec<String> {
     folded
 }
 
-/// Writes abbreviated repetitions out.
+/// Expands abbreviated repetitions.
 fn expand(text: &str) -> Result<String, String> {
     let mut expanded = String::new();
     let mut rest = text;
@@ -161,10 +161,11 @@ fn expand(text: &str) -> Result<String, String> {
             let (what, after) = after.split_once(')')?;
             Some((times.parse::<usize>().ok()?, what, after))
         });
-        let (times, what, after) = repetition.ok_or_else(|| format!("%{after}: no repetition"))?;
+        let (times, what, after) =
+            repetition.ok_or_else(|| format!("%{after}: not a repetition"))?;
         for _ in 0..times {
             expanded.push_str(what);
-            // Between fields; nothing is repeated inside a string but single bytes.
+            // Fields are separated by blanks. Inside of a string only single bytes are repeated.
             if what.ends_with('}') {
                 expanded.push(' ');
             }
@@ -182,14 +183,14 @@ mod tests {
 
     fn check(method: &str, text: &str, expected: &str) {
         let input = Method::of_name(method).unwrap().input();
-        let message = parse(&input, text, &Names::default()).unwrap();
+        let message = parse(&input, text, &LeaseNames::default()).unwrap();
         assert_eq!(line(&message), expected);
-        let again = parse(&input, expected, &Names::default()).unwrap();
+        let again = parse(&input, expected, &LeaseNames::default()).unwrap();
         assert_eq!(again, message, "{expected}");
     }
 
     #[test]
-    fn what_is_written_reads_as_the_same() {
+    fn formatted_messages_parse_to_the_same() {
         check("Put", "", "");
         check(
             "Put",
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn repetitions_are_expanded_and_found_again() {
+    fn repetitions_are_expanded_and_abbreviated() {
         check("Put", "value: '%40(x)y'", r#"value: "%40(x)y""#);
         check("Txn", "%33(failure {})", "%33(failure {})");
         assert!(expand("%x(y)").is_err());
@@ -217,14 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_a_node_are_abbreviated_and_others_are_not() {
+    fn only_headers_of_servers_under_test_are_abbreviated() {
         let output = Method::of_name("Compact").unwrap().output();
         let header = |term| {
             format!(
                 "header {{ cluster_id: {CLUSTER_ID} member_id: {MEMBER_ID} revision: 7 raft_term: {term} }}"
             )
         };
-        let line_of = |text: &str| line(&parse(&output, text, &Names::default()).unwrap());
+        let line_of = |text: &str| line(&parse(&output, text, &LeaseNames::default()).unwrap());
         assert_eq!(line_of(&header(2)), "header @7");
         assert_eq!(line_of(&header(3)), header(3));
         assert_eq!(line_of("header { revision: 7 }"), "header { revision: 7 }");

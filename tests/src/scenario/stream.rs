@@ -1,18 +1,19 @@
-//! An open stream, and how to know that it has told everything.
+//! Open streams, and the rules by which a stream has delivered everything that a step caused.
 //!
-//! A scenario says after which step an answer comes, so after each step a stream is *settled*: it is
-//! asked for something that can come only after all that the step caused. Nothing waits for silence.
+//! A scenario assigns each message to the step that caused it. So after each step a stream is *settled*: it
+//! gets a request whose response can arrive only after everything that the step caused. No wait relies on
+//! the absence of messages.
 //!
-//! - Replies to a stream's own requests come in order, so a watch that is created and cancelled
-//!   again shows that all replies before it are there.
-//! - A reply to a progress request shows that all watches have told all they have (WA-55).
-//! - It comes only if all watches are caught up. While one may be behind, a watch of the last
-//!   revision is put beside it: history is delivered in rounds, so once that one has told what it
-//!   has, the other's round is over too.
-//! - It never comes while a watch waits for a future revision (WA-53), or after a compaction has
-//!   ended one. Then such a watch, told last, shows what a reply would.
+//! - Responses to the requests of a stream arrive in order. So a watch that is created and cancelled again,
+//!   the *fence*, shows that all earlier responses have arrived.
+//! - The response to a progress request shows that all watches have delivered their events (WA-55).
+//! - That response needs all watches to be synced. While a watch may be unsynced, a fence that starts at the
+//!   last revision is created next to it: etcd delivers history in rounds, so when the fence has its events,
+//!   the round of the other watch is complete too.
+//! - That response never arrives while a watch starts at a future revision (WA-53), or after a compaction has
+//!   cancelled a watch. Then a fence, which is delivered to last, takes its place.
 //!
-//! The watches that are put there have an id that no scenario uses, and nothing of theirs is shown.
+//! Fences have an id that no scenario uses, and their messages are not shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,228 +34,242 @@ use tonic::Status;
 use crate::poll;
 use crate::scenario::wire::{Method, Transport};
 
-/// The id of the watches that settle a stream.
+/// The id of the watches that serve as fences.
 const FENCE: i64 = 0x5e77_1e00_5e77_1e00;
 
-/// The id under which a stream speaks as a whole (WA-53).
+/// The id of messages that concern the whole stream (WA-53).
 pub const WHOLE_STREAM: i64 = -1;
 
-/// How often a progress request is repeated before the stream is held to be broken.
+/// The number of progress requests without a response after which a stream counts as broken.
 const PROGRESS_ATTEMPTS: usize = 60;
 
-/// How long to wait for the answer to a progress request. Where it does not come the request was
-/// dropped, because a watch without events has not caught up; etcd looks after those every 100 ms.
-const PROGRESS_PATIENCE: Duration = Duration::from_secs(1);
+/// The wait for the response to a progress request. Without a response the request was dropped, because a
+/// watch without events is unsynced; etcd syncs those every 100 ms.
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a stream tells.
+/// A message of a stream, or its end.
 #[derive(Clone, Debug)]
-pub enum Told {
+pub enum StreamItem {
     /// A message.
     Message(DynamicMessage),
-    /// Its end: an error, or none if all went well. Nothing follows.
+    /// The end of the stream: an error, or `None` for OK. Nothing follows.
     End(Option<Status>),
 }
 
 /// An open stream.
 #[derive(Debug)]
-pub struct Stream {
+pub struct ClientStream {
     method: Method,
     requests: Option<mpsc::UnboundedSender<Bytes>>,
-    answers: mpsc::UnboundedReceiver<Told>,
-    pump: JoinHandle<()>,
+    items: mpsc::UnboundedReceiver<StreamItem>,
+    forwarder: JoinHandle<()>,
     watches: Watches,
     ended: bool,
 }
 
-/// What is known of the watches on a stream.
+/// The watches of a stream, as far as requests and responses show.
 #[derive(Debug, Default)]
 struct Watches {
-    /// Watches that were created and have not ended, and the revision each begins with.
+    /// The watches that were created and have not ended, with their start revisions.
     live: BTreeMap<i64, i64>,
-    /// The start revision of the watch that was asked for last.
-    asked: i64,
-    /// One of them may not have told its history yet.
-    behind: bool,
-    /// Watches that a compaction ended and that were not cancelled since.
+    /// The start revision of the last create request.
+    requested_start: i64,
+    /// Whether a watch may not have delivered its history yet.
+    unsynced: bool,
+    /// The watches that a compaction has cancelled and the client has not.
     compacted: BTreeSet<i64>,
 }
 
-/// What the last step did to a stream, as far as that decides how it is settled.
+/// The cause of messages on a stream, as far as it decides how the stream is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// A watch was asked for: there is one reply.
-    Create,
-    /// Another request, that may or may not have a reply.
-    Other,
-    /// Something outside of the stream.
-    Elsewhere,
+pub enum Trigger {
+    /// The stream got a request to create a watch, which has exactly one response.
+    WatchCreate,
+    /// The stream got another request, which may or may not have a response.
+    Request,
+    /// A step that does not concern the stream.
+    OtherStep,
 }
 
-impl Drop for Stream {
+impl Drop for ClientStream {
     fn drop(&mut self) {
-        self.pump.abort();
+        self.forwarder.abort();
     }
 }
 
-impl Stream {
-    /// Opens a stream; the server's side opens with its first answer.
+impl ClientStream {
+    /// Opens a stream. The server opens its side with its first response.
     pub fn open(transport: &Transport, method: &Method) -> Self {
         let (requests, receiver) = mpsc::unbounded_channel();
-        let (sender, answers) = mpsc::unbounded_channel();
-        let pump = pump(transport.clone(), method.clone(), receiver, sender);
+        let (sender, items) = mpsc::unbounded_channel();
+        let forward = forward(transport.clone(), method.clone(), receiver, sender);
         Self {
             method: method.clone(),
             requests: Some(requests),
-            answers,
-            pump: tokio::spawn(pump),
+            items,
+            forwarder: tokio::spawn(forward),
             watches: Watches::default(),
             ended: false,
         }
     }
 
-    /// The method that it was opened with.
+    /// Returns the method of the stream.
     pub fn method(&self) -> &Method {
         &self.method
     }
 
-    /// Sends a request and returns what it was, to settle by.
+    /// Sends a request and returns its kind, by which the stream is settled.
     ///
     /// # Errors
-    /// When the client's side is closed.
-    pub fn send(&mut self, request: &DynamicMessage) -> Result<Cause, String> {
+    /// If the client side is closed.
+    pub fn send(&mut self, request: &DynamicMessage) -> Result<Trigger, String> {
         let bytes = Bytes::from(request.encode_to_vec());
-        let mut cause = Cause::Other;
+        let mut trigger = Trigger::Request;
         if self.is_watch() {
             let union = WatchRequest::decode(bytes.clone()).ok();
             if let Some(RequestUnion::CreateRequest(create)) = union.and_then(|r| r.request_union) {
-                self.watches.asked = create.start_revision;
-                cause = Cause::Create;
+                self.watches.requested_start = create.start_revision;
+                trigger = Trigger::WatchCreate;
             }
         }
         self.send_bytes(bytes)?;
-        Ok(cause)
+        Ok(trigger)
     }
 
-    /// Ends the client's side.
+    /// Closes the client side.
     pub fn close(&mut self) {
         self.requests = None;
     }
 
-    /// The next thing told.
+    /// Waits for the next message, or the end.
     ///
     /// # Errors
-    /// When nothing comes within [`poll::LIMIT`].
-    pub async fn next(&mut self) -> Result<Told, String> {
+    /// If nothing arrives within [`poll::LIMIT`].
+    pub async fn next(&mut self) -> Result<StreamItem, String> {
         if self.ended {
             return Err("the stream has ended".to_owned());
         }
-        let told = timeout(poll::LIMIT, self.answers.recv()).await;
-        let told = told.map_err(|_late| "nothing came".to_owned())?;
-        let told = told.unwrap_or(Told::End(None));
-        self.note(&told);
-        Ok(told)
+        let item = timeout(poll::LIMIT, self.items.recv()).await;
+        let item = item.map_err(|_elapsed| "no message arrived".to_owned())?;
+        let item = item.unwrap_or(StreamItem::End(None));
+        self.observe(&item);
+        Ok(item)
     }
 
-    /// Everything that is told until it is certain that nothing else follows from what was done.
-    /// `revision` is the store's current one. A stream whose client's side is closed cannot be
-    /// settled: what it tells is for [`Self::next`].
+    /// Returns all messages that a step has caused. `revision` is the current revision of the store. A stream
+    /// whose client side is closed cannot be settled; its messages are left to [`Self::next`].
     ///
     /// # Errors
-    /// When what has to come does not within [`poll::LIMIT`].
-    pub async fn settle(&mut self, cause: Cause, revision: i64) -> Result<Vec<Told>, String> {
-        let mut told = self.replies(cause).await?;
-        // What may have been a progress request cannot be told from ours.
-        let silent = cause == Cause::Other;
-        told.extend(self.drain(revision, silent).await?);
-        Ok(told)
+    /// If an expected message does not arrive within [`poll::LIMIT`].
+    pub async fn settle(
+        &mut self,
+        trigger: Trigger,
+        revision: i64,
+    ) -> Result<Vec<StreamItem>, String> {
+        let mut items = self.responses(trigger).await?;
+        // The response to a progress request of the step would look like the response to ours.
+        let without_progress = trigger == Trigger::Request;
+        items.extend(self.drain(revision, without_progress).await?);
+        Ok(items)
     }
 
-    /// The replies to what was sent last, with all that is told on the way.
+    /// Returns the messages up to the response to the last request.
     ///
     /// # Errors
-    /// When what has to come does not within [`poll::LIMIT`].
-    pub async fn replies(&mut self, cause: Cause) -> Result<Vec<Told>, String> {
-        let mut told = Vec::new();
+    /// If an expected message does not arrive within [`poll::LIMIT`].
+    pub async fn responses(&mut self, trigger: Trigger) -> Result<Vec<StreamItem>, String> {
+        let mut items = Vec::new();
         if self.ended || self.requests.is_none() {
-            return Ok(told);
+            return Ok(items);
         }
-        match cause {
-            Cause::Create => {
-                self.until(&mut told, |response| response.created).await?;
+        match trigger {
+            Trigger::WatchCreate => {
+                self.collect_until(&mut items, |response| response.created)
+                    .await?;
             }
-            Cause::Other if self.is_watch() => self.fence(&mut told, 0).await?,
-            Cause::Other => told.push(self.next().await?),
-            Cause::Elsewhere => {}
+            Trigger::Request if self.is_watch() => self.fence(&mut items, 0).await?,
+            Trigger::Request => items.push(self.next().await?),
+            Trigger::OtherStep => {}
         }
-        Ok(told)
+        Ok(items)
     }
 
-    /// All events up to now. If `silent`, without progress requests.
+    /// Returns all events up to `revision`. With `without_progress` it sends no progress requests.
     ///
     /// # Errors
-    /// When what has to come does not within [`poll::LIMIT`].
-    pub async fn drain(&mut self, revision: i64, silent: bool) -> Result<Vec<Told>, String> {
-        let mut told = Vec::new();
+    /// If an expected message does not arrive within [`poll::LIMIT`].
+    pub async fn drain(
+        &mut self,
+        revision: i64,
+        without_progress: bool,
+    ) -> Result<Vec<StreamItem>, String> {
+        let mut items = Vec::new();
         if self.ended || self.requests.is_none() || !self.is_watch() {
-            return Ok(told);
+            return Ok(items);
         }
-        // Nothing happens in a store before its first write.
+        // A store at revision 1 has no events.
         let written = revision > 1;
-        if written && self.watches.behind && !self.watches.live.is_empty() {
-            self.fence(&mut told, revision).await?;
-            self.watches.behind = false;
+        if written && self.watches.unsynced && !self.watches.live.is_empty() {
+            self.fence(&mut items, revision).await?;
+            self.watches.unsynced = false;
         }
         if self.watches.live.is_empty() {
-            return Ok(told);
+            return Ok(items);
         }
         let future = self.watches.live.values().any(|start| *start > revision);
-        if !silent && !future && self.watches.compacted.is_empty() {
-            self.progress(&mut told, revision).await?;
+        if !without_progress && !future && self.watches.compacted.is_empty() {
+            self.progress(&mut items, revision).await?;
         } else if written {
-            self.fence(&mut told, revision).await?;
+            self.fence(&mut items, revision).await?;
         }
-        Ok(told)
+        Ok(items)
     }
 
-    /// Cancels the watches that a compaction has ended, which keeps their ids until then (WA-42).
+    /// Cancels the watches that a compaction has cancelled; their ids stay in use until then (WA-42).
     ///
     /// # Errors
-    /// When the replies do not come within [`poll::LIMIT`].
-    pub async fn bury(&mut self) -> Result<Vec<Told>, String> {
+    /// If the responses do not arrive within [`poll::LIMIT`].
+    pub async fn release_compacted(&mut self) -> Result<Vec<StreamItem>, String> {
         if self.watches.compacted.is_empty() {
             return Ok(Vec::new());
         }
         for watch_id in self.watches.compacted.clone() {
             self.request(RequestUnion::CancelRequest(WatchCancelRequest { watch_id }))?;
         }
-        self.replies(Cause::Other).await
+        self.responses(Trigger::Request).await
     }
 
-    /// Asks for progress until it is answered.
-    async fn progress(&mut self, told: &mut Vec<Told>, revision: i64) -> Result<(), String> {
-        let before = told.len();
+    /// Requests progress until there is a response.
+    async fn progress(&mut self, items: &mut Vec<StreamItem>, revision: i64) -> Result<(), String> {
+        let before = items.len();
         for _ in 0..PROGRESS_ATTEMPTS {
             self.request(RequestUnion::ProgressRequest(WatchProgressRequest {}))?;
-            // One that speaks of the past answers an earlier request.
-            let now = |response: &WatchResponse| {
+            // A response with an older revision belongs to an earlier request.
+            let is_current = |response: &WatchResponse| {
                 let header = response.header.map_or(0, |header| header.revision);
                 is_progress(response) && header >= revision
             };
-            if let Ok(answered) = timeout(PROGRESS_PATIENCE, self.until(told, now)).await {
-                let mut asked = told.split_off(before);
-                asked.retain(|told| match told {
-                    Told::Message(message) => !is_progress(&response_of(message)),
-                    Told::End(_) => true,
+            if let Ok(result) =
+                timeout(PROGRESS_TIMEOUT, self.collect_until(items, is_current)).await
+            {
+                let mut added = items.split_off(before);
+                added.retain(|item| match item {
+                    StreamItem::Message(message) => !is_progress(&response_of(message)),
+                    StreamItem::End(_) => true,
                 });
-                told.append(&mut asked);
-                return answered;
+                items.append(&mut added);
+                return result;
             }
         }
-        Err("a progress request is not answered".to_owned())
+        Err("progress requests have no response".to_owned())
     }
 
-    /// Creates a watch, takes what it has to tell if it starts in history, and cancels it.
-    async fn fence(&mut self, told: &mut Vec<Told>, start_revision: i64) -> Result<(), String> {
+    /// Creates a fence, waits for its history if it starts in the past, and cancels it.
+    async fn fence(
+        &mut self,
+        items: &mut Vec<StreamItem>,
+        start_revision: i64,
+    ) -> Result<(), String> {
         self.request(RequestUnion::CreateRequest(WatchCreateRequest {
             key: "\0".into(),
             range_end: "\0".into(),
@@ -262,52 +277,52 @@ impl Stream {
             watch_id: FENCE,
             ..WatchCreateRequest::default()
         }))?;
-        self.until(told, |response| {
+        self.collect_until(items, |response| {
             response.watch_id == FENCE && response.created
         })
         .await?;
         if start_revision > 0 {
-            self.until(told, |response| response.watch_id == FENCE)
+            self.collect_until(items, |response| response.watch_id == FENCE)
                 .await?;
         }
         self.request(RequestUnion::CancelRequest(WatchCancelRequest {
             watch_id: FENCE,
         }))?;
-        self.until(told, |response| {
+        self.collect_until(items, |response| {
             response.watch_id == FENCE && response.canceled
         })
         .await
     }
 
-    /// Keeps what is told up to the first response that `last` accepts, or the stream's end.
-    async fn until(
+    /// Collects messages up to the first one for which `is_last` returns true, or to the end of the stream.
+    async fn collect_until(
         &mut self,
-        told: &mut Vec<Told>,
-        last: impl Fn(&WatchResponse) -> bool,
+        items: &mut Vec<StreamItem>,
+        is_last: impl Fn(&WatchResponse) -> bool,
     ) -> Result<(), String> {
         while !self.ended {
             let next = self.next().await?;
             let response = match &next {
-                Told::Message(message) => response_of(message),
-                Told::End(_) => WatchResponse::default(),
+                StreamItem::Message(message) => response_of(message),
+                StreamItem::End(_) => WatchResponse::default(),
             };
             if response.watch_id != FENCE {
-                told.push(next);
+                items.push(next);
             }
-            if last(&response) {
+            if is_last(&response) {
                 break;
             }
         }
         Ok(())
     }
 
-    fn note(&mut self, told: &Told) {
-        match told {
-            Told::Message(message) if self.is_watch() => {
-                self.watches.note(&response_of(message));
+    fn observe(&mut self, item: &StreamItem) {
+        match item {
+            StreamItem::Message(message) if self.is_watch() => {
+                self.watches.observe(&response_of(message));
             }
-            Told::Message(_) => {}
-            Told::End(_) => self.ended = true,
+            StreamItem::Message(_) => {}
+            StreamItem::End(_) => self.ended = true,
         }
     }
 
@@ -320,7 +335,7 @@ impl Stream {
 
     fn send_bytes(&mut self, bytes: Bytes) -> Result<(), String> {
         let requests = self.requests.as_ref().ok_or("the stream is closed")?;
-        // One that nobody takes any more was sent to a stream that has ended, which will be told.
+        // Sending fails if the stream has ended, which the next received item reports.
         let _ = requests.send(bytes);
         Ok(())
     }
@@ -331,7 +346,7 @@ impl Stream {
 }
 
 impl Watches {
-    fn note(&mut self, response: &WatchResponse) {
+    fn observe(&mut self, response: &WatchResponse) {
         if response.watch_id == FENCE {
             return;
         }
@@ -343,15 +358,15 @@ impl Watches {
                 self.compacted.remove(&response.watch_id);
             }
         } else if response.created {
-            self.live.insert(response.watch_id, self.asked);
-            self.behind |= self.asked != 0;
+            self.live.insert(response.watch_id, self.requested_start);
+            self.unsynced |= self.requested_start != 0;
         }
     }
 }
 
 fn is_progress(response: &WatchResponse) -> bool {
-    let silent = response.events.is_empty() && !response.created && !response.canceled;
-    silent && response.watch_id == WHOLE_STREAM
+    let is_empty = response.events.is_empty() && !response.created && !response.canceled;
+    is_empty && response.watch_id == WHOLE_STREAM
 }
 
 fn response_of(message: &DynamicMessage) -> WatchResponse {
@@ -359,12 +374,12 @@ fn response_of(message: &DynamicMessage) -> WatchResponse {
     message.transcode_to().unwrap_or_default()
 }
 
-/// Carries requests to a server and its answers back, until either side ends.
-async fn pump(
+/// Forwards requests to a server and its responses back, until either side ends.
+async fn forward(
     transport: Transport,
     method: Method,
     requests: mpsc::UnboundedReceiver<Bytes>,
-    answers: mpsc::UnboundedSender<Told>,
+    items: mpsc::UnboundedSender<StreamItem>,
 ) {
     let requests = UnboundedReceiverStream::new(requests);
     let end = match transport.streaming(&method, requests).await {
@@ -373,11 +388,11 @@ async fn pump(
             match stream.message().await {
                 Ok(Some(bytes)) => {
                     let message = DynamicMessage::decode(method.output(), bytes);
-                    let told = match message {
-                        Ok(message) => Told::Message(message),
-                        Err(error) => Told::End(Some(Status::internal(error.to_string()))),
+                    let item = match message {
+                        Ok(message) => StreamItem::Message(message),
+                        Err(error) => StreamItem::End(Some(Status::internal(error.to_string()))),
                     };
-                    if answers.send(told).is_err() {
+                    if items.send(item).is_err() {
                         return;
                     }
                 }
@@ -386,6 +401,6 @@ async fn pump(
             }
         },
     };
-    // Nobody is interested any more if this fails.
-    let _ = answers.send(Told::End(end));
+    // Sending fails if the stream was dropped.
+    let _ = items.send(StreamItem::End(end));
 }

@@ -1,4 +1,4 @@
-//! The two that scenarios run against: a real etcd and our services.
+//! The targets of scenarios: a real etcd, or the revstore services in this process.
 
 use std::io;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use revstore_engine::{Engine, ManualClock};
 use revstore_grpc::{Identity, Services};
 use tonic::transport::{Channel, Endpoint};
 
-use crate::etcd::Etcd;
 use crate::scenario::wire::Transport;
+use crate::server::etcd::Etcd;
 use crate::server::{
     ADVERTISED_CLIENT_URL, ADVERTISED_PEER_URL, ELECTION_TIMEOUT, Endpoint as _,
     HEARTBEAT_INTERVAL, NAME, Options,
@@ -23,41 +23,41 @@ pub const MEMBER_ID: u64 = 10_276_657_743_932_975_437;
 /// The raft term of a single node that was never restarted (DM-12).
 pub const RAFT_TERM: u64 = 2;
 
-/// Which of the two.
+/// A kind of target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The real etcd, in a process of its own.
+pub enum TargetKind {
+    /// The real etcd, in its own process.
     Etcd,
-    /// Our services, in this process.
+    /// The revstore services, in this process.
     Ours,
 }
 
-/// A server with a fresh store.
+/// A server with an empty store.
 #[derive(Debug)]
 pub struct Target {
     transport: Transport,
-    time: Time,
+    time: TargetClock,
 }
 
-/// How a [`Target`]'s time passes.
+/// The clock of a [`Target`].
 #[derive(Debug)]
-enum Time {
-    /// By itself, in a process that ends with this value.
-    Real(#[expect(dead_code, reason = "held for its end")] Box<Etcd>),
-    /// As told.
+enum TargetClock {
+    /// The real time of an etcd process, which ends with this value.
+    Real(#[expect(dead_code, reason = "dropping it ends the process")] Box<Etcd>),
+    /// A manual clock.
     Manual(ManualClock),
 }
 
 impl Target {
-    /// Starts one; of the options ours knows the interval of progress only. Must be called in a tokio
-    /// runtime.
+    /// Starts a target. Must be called in a tokio runtime. Of the options, the revstore services use the
+    /// progress interval only.
     ///
     /// # Errors
-    /// When etcd does not start.
-    pub fn fresh(kind: Kind, options: &Options) -> io::Result<Self> {
+    /// If etcd does not start.
+    pub fn fresh(kind: TargetKind, options: &Options) -> io::Result<Self> {
         match kind {
-            Kind::Etcd => Self::etcd(options),
-            Kind::Ours => Ok(Self::ours(options)),
+            TargetKind::Etcd => Self::etcd(options),
+            TargetKind::Ours => Ok(Self::ours(options)),
         }
     }
 
@@ -67,7 +67,7 @@ impl Target {
         let channel: Channel = endpoint.map_err(io::Error::other)?.connect_lazy();
         Ok(Self {
             transport: Transport::Remote(channel),
-            time: Time::Real(Box::new(etcd)),
+            time: TargetClock::Real(Box::new(etcd)),
         })
     }
 
@@ -89,28 +89,28 @@ impl Target {
         let services = Services::builder(engine.build()).identity(identity).build();
         Self {
             transport: Transport::Local(services),
-            time: Time::Manual(clock),
+            time: TargetClock::Manual(clock),
         }
     }
 
-    /// Where its calls go.
+    /// Returns the destination of calls.
     pub fn transport(&self) -> &Transport {
         &self.transport
     }
 
-    /// Lets a moment pass: really where time is real.
-    pub async fn pass(&self, moment: Duration) {
+    /// Waits for a duration, or advances the manual clock by it.
+    pub async fn advance(&self, duration: Duration) {
         match &self.time {
-            Time::Real(_) => tokio::time::sleep(moment).await,
-            Time::Manual(clock) => {
-                clock.advance(moment);
+            TargetClock::Real(_) => tokio::time::sleep(duration).await,
+            TargetClock::Manual(clock) => {
+                clock.advance(duration);
                 tokio::task::yield_now().await;
             }
         }
     }
 }
 
-/// The shortest lease, which follows from the timing that every server under test has (LE-1).
+/// Returns the shortest time to live of a lease, which follows from the election timeout (LE-1).
 fn lease_ttl_min() -> Duration {
     let ticks = ELECTION_TIMEOUT.as_millis() / HEARTBEAT_INTERVAL.as_millis();
     let milliseconds = 3 * ticks / 2 * HEARTBEAT_INTERVAL.as_millis();

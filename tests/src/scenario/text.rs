@@ -1,7 +1,7 @@
-//! The text of a file of scenarios.
+//! The text format of scenario files.
 //!
 //! ```text
-//! # What the file is about.
+//! # A comment about the file.
 //!
 //! === a_name (RG-1 RG-2)
 //! > Put key: "k" value: "v"
@@ -17,60 +17,60 @@
 //!   error INVALID_ARGUMENT "etcdserver: key is not provided"
 //! ```
 //!
-//! `===` begins a scenario: its name and the clauses that it shows. `>` is a step; lines with `|`
-//! belong to the one before. What follows is what the step caused: first the answer to it, then, each
-//! under the name of its stream, what streams told. A field that is absent is absent or zero.
+//! `===` begins a scenario with its name and the clauses that it shows. `>` begins a step, and lines with `|`
+//! continue it. Below a step stand its answers: first the response to the step itself, then, each under the
+//! name of its stream, the messages that streams delivered. A field that is not listed is absent or zero.
 //!
-//! | Step | Does |
+//! | Step | Action |
 //! |---|---|
 //! | `> Put key: "k"` | calls a method |
-//! | `> w: Watch ...` | sends a request on a stream, which the first one opens |
-//! | `> w: next` | waits for the next answer; for streams whose client's side is closed |
-//! | `> w: close` | closes the client's side |
-//! | `> w: drop` | gives the stream up |
+//! | `> w: Watch ...` | sends a request on a stream; the first one opens the stream |
+//! | `> w: next` | waits for the next message, on a stream whose client side is closed |
+//! | `> w: close` | closes the client side |
+//! | `> w: drop` | cancels the stream |
 //! | `> expire 7` | waits until the lease has expired |
 
 use std::fmt::{self, Write as _};
 
 use crate::scenario::wire::Method;
 
-/// How wide a line may be before a step's fields get lines of their own.
+/// The width of a line above which each field of a step gets its own line.
 const WIDTH: usize = 100;
 
 /// A file of scenarios.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct File {
+pub struct ScenarioFile {
     /// The lines before the first scenario.
     pub comments: Vec<String>,
     /// The scenarios in order.
     pub scenarios: Vec<Scenario>,
 }
 
-/// Steps on a fresh server, and all that they cause.
+/// Steps on a new server, with their answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// Its name, once in a file.
+    /// Its name, unique in its file.
     pub name: String,
-    /// The clauses of the behaviour specification that it shows.
+    /// The clauses of the specification that it shows.
     pub clauses: Vec<String>,
     /// The steps in order.
     pub steps: Vec<Step>,
 }
 
-/// A request and its consequences.
+/// An action and its answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The lines before it.
+    /// The comment lines before the step.
     pub comments: Vec<String>,
-    /// What is done.
-    pub request: Request,
-    /// What comes of it.
+    /// The action.
+    pub action: Action,
+    /// The answers, in order.
     pub answers: Vec<Answer>,
 }
 
-/// What a step does. Texts are messages as [`message`](super::message) reads them.
+/// The action of a step. Texts are messages in the format of [`message`](super::message).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum Action {
     /// Calls a method.
     Call {
         /// The method.
@@ -78,62 +78,62 @@ pub enum Request {
         /// The message.
         text: String,
     },
-    /// Sends a message on a stream and opens it if it is not yet open.
+    /// Sends a message on a stream, which is opened if necessary.
     Send {
         /// The stream's name.
         stream: String,
-        /// The method that the stream is of.
+        /// The method of the stream.
         method: Method,
         /// The message.
         text: String,
     },
-    /// Waits for the next answer on a stream.
+    /// Waits for the next message of a stream.
     Next(String),
-    /// Closes the client's side of a stream.
+    /// Closes the client side of a stream.
     Close(String),
-    /// Gives a stream up.
+    /// Cancels a stream.
     Drop(String),
     /// Waits until a lease has expired.
     Expire(String),
 }
 
-/// Lines that a step caused.
+/// A response to a step, or a message that a stream delivered after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The stream that told them; none for the answer to the step itself.
+    /// The stream that delivered it; `None` for the response to the step itself.
     pub stream: Option<String>,
     /// Fields, or an error.
     pub lines: Vec<String>,
 }
 
 impl Scenario {
-    /// The scenario without what its steps caused.
+    /// Returns the scenario without its answers.
     #[must_use]
-    pub fn questions(&self) -> Self {
-        let mut questions = self.clone();
-        for step in &mut questions.steps {
+    pub fn without_answers(&self) -> Self {
+        let mut copy = self.clone();
+        for step in &mut copy.steps {
             step.answers.clear();
         }
-        questions
+        copy
     }
 }
 
 impl Step {
-    /// A step of which it is not known yet what it causes.
-    pub fn new(request: Request) -> Self {
+    /// Makes a step without answers.
+    pub fn new(action: Action) -> Self {
         Self {
             comments: Vec::new(),
-            request,
+            action,
             answers: Vec::new(),
         }
     }
 }
 
-impl Request {
-    /// Reads a step as it stands behind `>`.
+impl Action {
+    /// Parses the text of a step, without its `>`.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// A description of what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         let rest = rest.trim();
@@ -168,7 +168,7 @@ fn method(name: &str) -> Result<Method, String> {
     Method::of_name(name).ok_or_else(|| format!("{name}: no such method"))
 }
 
-impl fmt::Display for Request {
+impl fmt::Display for Action {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (head, text) = match self {
             Self::Call { method, text } => (method.name().to_owned(), text.as_str()),
@@ -194,7 +194,7 @@ impl fmt::Display for Request {
     }
 }
 
-/// Cuts a message into its fields, for which it must have braces around messages.
+/// Splits a message into its fields. Nested messages have to be in braces.
 fn fields(text: &str) -> Vec<&str> {
     let mut fields = Vec::new();
     let (mut depth, mut quote, mut escaped, mut start) = (0_usize, None, false, 0);
@@ -212,7 +212,7 @@ fn fields(text: &str) -> Vec<&str> {
             _ => {}
         }
         escaped = false;
-        // A value ends before a blank, its name does too.
+        // A value ends before a blank, and so does the name of a nested message.
         let ends = depth == 0
             && quote.is_none()
             && !matches!(byte, b':' | b' ')
@@ -242,7 +242,7 @@ impl fmt::Display for Step {
         for comment in &self.comments {
             writeln!(formatter, "{comment}")?;
         }
-        write!(formatter, "{}", self.request)?;
+        write!(formatter, "{}", self.action)?;
         self.answers
             .iter()
             .try_for_each(|answer| write!(formatter, "{answer}"))
@@ -258,7 +258,7 @@ impl fmt::Display for Scenario {
     }
 }
 
-impl fmt::Display for File {
+impl fmt::Display for ScenarioFile {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for comment in &self.comments {
             writeln!(formatter, "{comment}")?;
@@ -269,7 +269,7 @@ impl fmt::Display for File {
     }
 }
 
-impl std::str::FromStr for File {
+impl std::str::FromStr for ScenarioFile {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -295,7 +295,7 @@ impl std::str::FromStr for File {
                 if lines.peek().is_some_and(|(_, next)| next.starts_with('|')) {
                     continue;
                 }
-                let parsed = Request::parse(request.trim()).map_err(|error| wrong(&error))?;
+                let parsed = Action::parse(request.trim()).map_err(|error| wrong(&error))?;
                 request.clear();
                 let scenario = file
                     .scenarios
@@ -366,18 +366,18 @@ mod tests {
 "#;
 
     #[test]
-    fn a_file_is_written_as_it_was_read() {
-        let file: File = FILE.parse().unwrap();
+    fn a_parsed_file_formats_to_the_same_text() {
+        let file: ScenarioFile = FILE.parse().unwrap();
         assert_eq!(file.to_string(), FILE);
         assert_eq!(file.scenarios[0].clauses, ["RG-1", "RG-2"]);
         let step = &file.scenarios[0].steps[1];
         assert_eq!(step.answers.len(), 2);
-        assert!(matches!(&step.request, Request::Send { stream, .. } if stream == "w"));
+        assert!(matches!(&step.action, Action::Send { stream, .. } if stream == "w"));
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
-        let error = |text: &str| text.parse::<File>().unwrap_err();
+    fn errors_name_the_line() {
+        let error = |text: &str| text.parse::<ScenarioFile>().unwrap_err();
         assert_eq!(error("=== a"), "line 1: no name (CLAUSES): === a");
         assert_eq!(error("\nx"), "line 2: neither a step nor an answer: x");
         assert_eq!(
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_cut_between_fields() {
+    fn messages_are_split_between_fields() {
         assert_eq!(
             fields(r#"a: 1 b {} %3(c { d: 1 }) e: "x y\" {""#),
             ["a: 1", "b {}", "%3(c { d: 1 })", r#"e: "x y\" {""#,]

@@ -1,4 +1,4 @@
-//! Calls by name: bytes in, bytes out, over a connection or straight into our services.
+//! Calls by the name of a method: encoded messages over a connection, or to the services in this process.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -15,7 +15,7 @@ use tonic::codegen::{BoxFuture, StdError};
 use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
 
-/// The services that a scenario may call; their methods all have different names.
+/// The package of the services that a scenario may call. No two of their methods have the same name.
 const PACKAGE: &str = "etcdserverpb";
 
 /// A method of one of etcd's services.
@@ -29,28 +29,28 @@ impl fmt::Debug for Method {
 }
 
 impl Method {
-    /// The method of that name, such as `Put`; none if etcd has none.
+    /// Returns the method with a name, such as `Put`.
     pub fn of_name(name: &str) -> Option<Self> {
         let mut services = pool().services().filter(|s| s.package_name() == PACKAGE);
         services.find_map(|service| service.methods().find(|m| m.name() == name).map(Self))
     }
 
-    /// Its name.
+    /// Returns the name of the method.
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// What it takes.
+    /// Returns the type of its requests.
     pub fn input(&self) -> prost_reflect::MessageDescriptor {
         self.0.input()
     }
 
-    /// What it answers.
+    /// Returns the type of its responses.
     pub fn output(&self) -> prost_reflect::MessageDescriptor {
         self.0.output()
     }
 
-    /// Whether requests and answers come one after the other on a stream.
+    /// Returns whether both sides send streams of messages.
     pub fn is_streaming(&self) -> bool {
         self.0.is_client_streaming() && self.0.is_server_streaming()
     }
@@ -61,7 +61,7 @@ impl Method {
     }
 }
 
-/// All messages and services that we know.
+/// Returns the descriptors of all messages and services.
 fn pool() -> &'static DescriptorPool {
     static POOL: OnceLock<DescriptorPool> = OnceLock::new();
     POOL.get_or_init(|| {
@@ -69,12 +69,12 @@ fn pool() -> &'static DescriptorPool {
     })
 }
 
-/// Where calls go.
+/// The destination of calls.
 #[derive(Clone)]
 pub enum Transport {
-    /// A server at the other end of a connection.
+    /// A server behind a connection.
     Remote(Channel),
-    /// Our services in this process, with every message encoded and decoded as on a connection.
+    /// The services in this process. Every message is encoded and decoded as on a connection.
     Local(Services),
 }
 
@@ -88,22 +88,22 @@ impl fmt::Debug for Transport {
 }
 
 impl Transport {
-    /// Calls a method that takes one message and answers with one.
+    /// Calls a method with one request and one response.
     ///
     /// # Errors
-    /// What the server answers instead.
+    /// The status of a call that fails.
     pub async fn unary(&self, method: &Method, request: Bytes) -> Result<Bytes, Status> {
         let mut grpc = self.ready().await?;
-        let answer = grpc
+        let response = grpc
             .unary(Request::new(request), method.path(), RawCodec)
             .await;
-        answer.map(tonic::Response::into_inner)
+        response.map(tonic::Response::into_inner)
     }
 
-    /// Opens a stream. Waits for the server to open its side, which etcd does with the first answer.
+    /// Opens a stream. Waits until the server has opened its side, which etcd does with its first response.
     ///
     /// # Errors
-    /// What the server answers instead.
+    /// The status of a call that fails.
     pub async fn streaming<S>(
         &self,
         method: &Method,
@@ -113,10 +113,10 @@ impl Transport {
         S: tokio_stream::Stream<Item = Bytes> + Send + 'static,
     {
         let mut grpc = self.ready().await?;
-        let answer = grpc
+        let response = grpc
             .streaming(Request::new(requests), method.path(), RawCodec)
             .await;
-        answer.map(tonic::Response::into_inner)
+        response.map(tonic::Response::into_inner)
     }
 
     async fn ready(&self) -> Result<Grpc<Self>, Status> {
@@ -143,12 +143,12 @@ impl tower_service::Service<http::Request<Body>> for Transport {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         match self {
             Self::Remote(channel) => {
-                let answer = channel.call(request);
-                Box::pin(async { answer.await.map_err(Into::into) })
+                let response = channel.call(request);
+                Box::pin(async { response.await.map_err(Into::into) })
             }
             Self::Local(services) => {
-                let answer = services.call(request);
-                Box::pin(async { answer.await.map_err(|never| match never {}) })
+                let response = services.call(request);
+                Box::pin(async { response.await.map_err(|never| match never {}) })
             }
         }
     }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn methods_are_found_by_name_and_no_two_have_the_same() {
+    fn names_of_methods_are_unique() {
         let services = pool().services().filter(|s| s.package_name() == PACKAGE);
         let mut names: Vec<String> = services
             .flat_map(|service| {
@@ -182,7 +182,7 @@ mod tests {
     }
 }
 
-/// A codec that leaves messages encoded.
+/// A codec for messages that are encoded already.
 #[derive(Clone, Copy, Debug)]
 struct RawCodec;
 

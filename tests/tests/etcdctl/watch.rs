@@ -5,7 +5,7 @@ use std::time::Duration;
 use revstore_tests::etcdctl::Session;
 use revstore_tests::on_every_server;
 use revstore_tests::poll;
-use revstore_tests::process::Stream;
+use revstore_tests::process::OutputStream;
 use revstore_tests::server::{Options, Servers};
 
 on_every_server! {
@@ -220,17 +220,17 @@ fn events_as_they_happen(servers: &Servers) {
     };
     let first = poll::until(poll::LIMIT, || {
         put();
-        let seen = watch.output(Stream::Stdout);
+        let seen = watch.output(OutputStream::Stdout);
         seen.lines().nth(2)?.parse::<u32>().ok()
     });
     let first = first.unwrap_or_else(|| panic!("the watch sees nothing: {watch:?}"));
     let last = put();
     let expected: Vec<String> = (first..=last).map(|n| format!("PUT\nk\n{n}\n")).collect();
     let expected = expected.concat();
-    session.expect(watch.wait_for_output(Stream::Stdout, |seen| {
+    session.expect(watch.wait_for_output(OutputStream::Stdout, |seen| {
         (seen.len() >= expected.len()).then_some(())
     }));
-    assert_eq!(watch.output(Stream::Stdout), expected);
+    assert_eq!(watch.output(OutputStream::Stdout), expected);
 }
 
 fn from_a_future_revision(servers: &Servers) {
@@ -240,10 +240,10 @@ fn from_a_future_revision(servers: &Servers) {
         session.replay(&format!("$ put k {value}\nOK"));
     }
     let expected = "PUT\nk\n4\nPUT\nk\n5\n";
-    session.expect(watch.wait_for_output(Stream::Stdout, |seen| {
+    session.expect(watch.wait_for_output(OutputStream::Stdout, |seen| {
         (seen.len() >= expected.len()).then_some(())
     }));
-    assert_eq!(watch.output(Stream::Stdout), expected);
+    assert_eq!(watch.output(OutputStream::Stdout), expected);
 }
 
 fn progress_notify(servers: &Servers) {
@@ -254,16 +254,16 @@ fn progress_notify(servers: &Servers) {
     let session = Session::with(servers, &options);
     session.replay("$ put other v\nOK");
     let watch = session.start(&["watch", "k", "--progress-notify"]);
-    session.expect(watch.wait_for_output(Stream::Stdout, |seen| {
+    session.expect(watch.wait_for_output(OutputStream::Stdout, |seen| {
         (seen.lines().count() >= 2).then_some(())
     }));
     session.replay("$ put k v\nOK");
     // After the event, progress is that of its revision; before, of the one before.
-    session.expect(watch.wait_for_output(Stream::Stdout, |seen| {
+    session.expect(watch.wait_for_output(OutputStream::Stdout, |seen| {
         seen.contains("PUT\nk\nv\nprogress notify: 3\n")
             .then_some(())
     }));
-    let seen = watch.output(Stream::Stdout);
+    let seen = watch.output(OutputStream::Stdout);
     let (before, after) = seen
         .split_once("PUT\nk\nv\n")
         .expect("it has just been seen");
@@ -307,7 +307,7 @@ fn interactive_with_two_watches(servers: &Servers) {
     watch
         .send("watch k/1 --rev=6\nwatch k/2 --rev=2\n")
         .expect("it reads until its input ends");
-    let mut seen = session.expect(watch.wait_for_output(Stream::Stdout, |seen| {
+    let mut seen = session.expect(watch.wait_for_output(OutputStream::Stdout, |seen| {
         let lines: Vec<String> = seen.lines().map(str::to_owned).collect();
         (seen.ends_with('\n') && lines.len() >= 6).then_some(lines)
     }));
@@ -325,7 +325,7 @@ fn interactive_progress(servers: &Servers) {
         .expect("it reads until its input ends");
     let answered = poll::until(poll::LIMIT, || {
         watch.send("progress\n").ok()?;
-        let seen = watch.output(Stream::Stdout);
+        let seen = watch.output(OutputStream::Stdout);
         seen.contains("progress notify: 6\n").then_some(seen)
     });
     let seen = answered.unwrap_or_else(|| panic!("no progress: {watch:?}"));

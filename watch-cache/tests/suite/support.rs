@@ -576,7 +576,7 @@ mod etcd {
 
     use etcd_client::Client;
     use revstore_engine::SystemClock;
-    use revstore_tests::etcd::Etcd;
+    use revstore_tests::server::etcd::Etcd;
     use revstore_tests::server::{Endpoint as _, Options};
     use revstore_tests::tools::{self, Tool};
     use revstore_watch_cache::{EtcdSource, ManualClock, RawStore, Source, WatchCache};

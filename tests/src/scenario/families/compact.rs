@@ -1,10 +1,10 @@
-//! CO-1 to CO-7, HK-1 to HK-4 and WA-40 to WA-41.
+//! Compaction, and reads, hashes and watches after it (CO-1 to CO-7, HK-1 to HK-4, WA-40 to WA-41).
 
 use super::scenario;
 use crate::scenario::text::Scenario;
 
-/// Puts, deletes and one transaction of several changes, at revisions 2 to 9: some keys live on, one
-/// lives twice, one is deleted for good.
+/// Puts, deletes and one transaction of several changes, at revisions 2 to 9. Some keys are never deleted,
+/// one is deleted and created again, one is deleted at the end.
 const STORE: [&str; 8] = [
     r#"Put key: "a" value: "1""#,
     r#"Put key: "b" value: "1""#,
@@ -20,7 +20,7 @@ const CURRENT: i64 = 9;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let mut scenarios = Vec::new();
-    scenarios.push(stored(
+    scenarios.push(on_store(
         "hashes_without_compaction",
         "HK-1 HK-2 HK-3 HK-4",
         &hashes_but_at(&[]),
@@ -32,7 +32,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             format!(r#"Range key: "\000" range_end: "\000" revision: {revision}"#)
         }));
         reads.push(compaction.clone());
-        scenarios.push(stored(
+        scenarios.push(on_store(
             &format!("reads_after_{mark}"),
             "CO-1 CO-2 CO-3 CO-4 RG-12 RG-13",
             &reads,
@@ -40,7 +40,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
         let mut hashes_after = vec![compaction.clone()];
         hashes_after.extend(hashes_but_at(&[mark]));
-        scenarios.push(stored(
+        scenarios.push(on_store(
             &format!("hashes_after_{mark}"),
             "HK-2 HK-3 HK-4",
             &hashes_after,
@@ -50,7 +50,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         watches.extend((1..=CURRENT).map(|start| {
             format!(r#"w{start}: Watch create_request {{ key: "\000" range_end: "\000" start_revision: {start} prev_kv: true }}"#)
         }));
-        scenarios.push(stored(
+        scenarios.push(on_store(
             &format!("watches_after_{mark}"),
             "WA-40 WA-41 WA-33 CO-5",
             &watches,
@@ -69,7 +69,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             compaction,
             "HashKV".to_owned(),
         ];
-        scenarios.push(stored(&format!("at_{name}"), "CO-1 CO-3", &steps));
+        scenarios.push(on_store(&format!("at_{name}"), "CO-1 CO-3", &steps));
     }
     for (first, second) in [(3, 5), (4, 9), (5, 6), (6, 7)] {
         let mut steps = vec![
@@ -77,7 +77,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             format!("Compact revision: {second} physical: true"),
         ];
         steps.extend(hashes_but_at(&[first, second]));
-        scenarios.push(stored(
+        scenarios.push(on_store(
             &format!("hashes_after_{first}_and_{second}"),
             "HK-2 HK-4",
             &steps,
@@ -86,7 +86,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     scenarios
 }
 
-/// Hashes at all revisions but some: at the marks of compactions ours differ (HK-5).
+/// Requests hashes at all revisions except `marks`: at compacted revisions ours differ (HK-5).
 fn hashes_but_at(marks: &[i64]) -> Vec<String> {
     let revisions = (-1..=CURRENT + 1).filter(|revision| !marks.contains(revision));
     revisions
@@ -94,9 +94,7 @@ fn hashes_but_at(marks: &[i64]) -> Vec<String> {
         .collect()
 }
 
-fn stored(name: &str, clauses: &str, questions: &[String]) -> Scenario {
-    let steps = STORE
-        .into_iter()
-        .chain(questions.iter().map(String::as_str));
+fn on_store(name: &str, clauses: &str, requests: &[String]) -> Scenario {
+    let steps = STORE.into_iter().chain(requests.iter().map(String::as_str));
     scenario(name, clauses, &steps.collect::<Vec<_>>())
 }

@@ -1,9 +1,9 @@
-//! CMP-1 to CMP-6.
+//! Compares of transactions (CMP-1 to CMP-6).
 
 use super::scenario;
 use crate::scenario::text::Scenario;
 
-/// The targets with the field that belongs to each, what `k` has there, and values around it.
+/// The targets, each with its field and three values: below that of `k`, that of `k`, and above it.
 const TARGETS: [(&str, &str, [&str; 3]); 5] = [
     ("VERSION", "version", ["1", "2", "3"]),
     ("CREATE", "create_revision", ["1", "2", "3"]),
@@ -14,7 +14,7 @@ const TARGETS: [(&str, &str, [&str; 3]); 5] = [
 
 const RESULTS: [&str; 4] = ["EQUAL", "GREATER", "LESS", "NOT_EQUAL"];
 
-/// Two keys, `k` and `l`, which differ in all that can be compared.
+/// Two keys, `k` and `l`, which differ in everything that can be compared.
 const STORE: [&str; 4] = [
     "LeaseGrant TTL: 600 ID: 7",
     r#"Put key: "k" value: "first""#,
@@ -32,7 +32,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
                     "Txn compare {{ result: {result} target: {target} {key} {field}: {value} }}"
                 )
             };
-            scenarios.push(stored(
+            scenarios.push(on_store(
                 &format!("{name}_present"),
                 "CMP-6 TXN-20",
                 &values.map(|v| compare(r#"key: "k""#, v)),
@@ -42,7 +42,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             } else {
                 ["-1", "0", "1"]
             };
-            scenarios.push(stored(
+            scenarios.push(on_store(
                 &format!("{name}_absent"),
                 "CMP-1 CMP-2",
                 &around_zero.map(|v| compare(r#"key: "x""#, v)),
@@ -53,7 +53,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
                 .extend(around_zero.map(|value| compare(r#"key: "x" range_end: "z""#, value)));
             over_ranges.push(compare(r#"key: "k" range_end: "k""#, values[1]));
             over_ranges.push(compare(r#"key: "l" range_end: "\000""#, values[0]));
-            scenarios.push(stored(&format!("{name}_range"), "CMP-3", &over_ranges));
+            scenarios.push(on_store(&format!("{name}_range"), "CMP-3", &over_ranges));
         }
         scenarios.push(mismatched(target));
     }
@@ -61,37 +61,35 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     scenarios
 }
 
-fn stored(name: &str, clauses: &str, questions: &[String]) -> Scenario {
-    let steps = STORE
-        .into_iter()
-        .chain(questions.iter().map(String::as_str));
+fn on_store(name: &str, clauses: &str, requests: &[String]) -> Scenario {
+    let steps = STORE.into_iter().chain(requests.iter().map(String::as_str));
     scenario(name, clauses, &steps.collect::<Vec<_>>())
 }
 
-/// CMP-4: a value that is missing, or that belongs to another target.
+/// CMP-4: a comparison value that is missing or belongs to another target.
 fn mismatched(target: &str) -> Scenario {
-    let mut questions = Vec::new();
+    let mut requests = Vec::new();
     for result in RESULTS {
         for key in ["k", "x"] {
             let compare =
                 format!(r#"Txn compare {{ result: {result} target: {target} key: "{key}""#);
-            questions.push(format!("{compare} }}"));
+            requests.push(format!("{compare} }}"));
             let others = TARGETS.into_iter().filter(|(other, ..)| *other != target);
-            questions.extend(
+            requests.extend(
                 others.map(|(_, field, values)| format!("{compare} {field}: {} }}", values[1])),
             );
         }
     }
-    stored(
+    on_store(
         &format!("{}_mismatched", target.to_lowercase()),
         "CMP-4",
-        &questions,
+        &requests,
     )
 }
 
-/// CMP-5.
+/// CMP-5: unknown operators and targets.
 fn unknown() -> Scenario {
-    let questions = [
+    let requests = [
         r#"Txn compare { result: 9 target: VERSION key: "k" version: 5 }"#,
         r#"Txn compare { result: 9 target: VALUE key: "k" value: "z" }"#,
         r#"Txn compare { result: 9 target: VALUE key: "x" value: "z" }"#,
@@ -100,9 +98,9 @@ fn unknown() -> Scenario {
         r#"Txn compare { result: NOT_EQUAL target: 9 key: "x" }"#,
         r#"Txn compare { result: LESS target: -1 key: "x" }"#,
     ];
-    stored(
+    on_store(
         "unknown_result_and_target",
         "CMP-5",
-        &questions.map(str::to_owned),
+        &requests.map(str::to_owned),
     )
 }

@@ -1,4 +1,4 @@
-//! DEL-1 and DEL-2.
+//! `DeleteRange` (DEL-1 and DEL-2).
 
 use super::{KEY_FORMS, scenario};
 use crate::scenario::text::Scenario;

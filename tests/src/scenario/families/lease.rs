@@ -1,4 +1,4 @@
-//! LE-1 to LE-3 and LE-5, at their bounds.
+//! Times to live and ids of leases at their bounds (LE-1 to LE-3, LE-5).
 
 use super::scenario;
 use crate::scenario::text::Scenario;

@@ -1,7 +1,7 @@
-//! Scenarios that a table makes: one per combination of what a clause lists.
+//! Scenarios that are generated from tables: one for each combination of the values that a clause lists.
 //!
-//! The files of these families hold what was answered to exactly these questions, so that a
-//! combination that is added here is recorded like any other.
+//! The files of these families hold the answers to exactly these steps. A combination that is added here is
+//! recorded as any other scenario.
 
 mod compact;
 mod compare;
@@ -13,14 +13,14 @@ mod range;
 mod txn_budget;
 mod watch;
 
-use crate::scenario::text::{File, Request, Scenario, Step};
+use crate::scenario::text::{Action, Scenario, ScenarioFile, Step};
 
-/// A family: the name of its file, and what makes the file.
+/// A family of scenarios: a file and the function that generates it.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// The file's name without its ending.
+    /// The name of the file without its extension.
     pub name: &'static str,
-    /// What the file is about.
+    /// The first comment of the file.
     about: &'static str,
     scenarios: fn() -> Vec<Scenario>,
 }
@@ -75,22 +75,22 @@ pub const FAMILIES: [Family; 9] = [
 ];
 
 impl Family {
-    /// The file without answers.
-    pub fn questions(&self) -> File {
+    /// Returns the file without answers.
+    pub fn without_answers(&self) -> ScenarioFile {
         let origin = "# Made by tests/src/scenario/families; answered by a real etcd.".to_owned();
-        File {
+        ScenarioFile {
             comments: vec![format!("# {}", self.about), origin],
             scenarios: (self.scenarios)(),
         }
     }
 }
 
-/// A scenario of steps written as text.
+/// Makes a scenario of steps in text form.
 ///
 /// # Panics
-/// When a step cannot be read: the tables are part of the program.
+/// If a step cannot be parsed: the tables are part of the program.
 fn scenario<S: AsRef<str>>(name: &str, clauses: &str, steps: &[S]) -> Scenario {
-    let step = |text: &S| match Request::parse(text.as_ref()) {
+    let step = |text: &S| match Action::parse(text.as_ref()) {
         Ok(request) => Step::new(request),
         Err(error) => panic!("{name}: {}: {error}", text.as_ref()),
     };
@@ -101,8 +101,8 @@ fn scenario<S: AsRef<str>>(name: &str, clauses: &str, steps: &[S]) -> Scenario {
     }
 }
 
-/// The forms in which a key and the end of its range are given, with a name each. Stores that they
-/// are asked of hold some of `a`, `b`, `c`, `d`.
+/// The forms of a key with the end of its range: name, text and clause. The stores that they are used on
+/// hold some of the keys `a`, `b`, `c`, `d`.
 const KEY_FORMS: [(&str, &str, &str); 16] = [
     ("one", r#"key: "b""#, "RG-1"),
     ("one_absent", r#"key: "bb""#, "RG-1"),
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn names_are_unique_in_a_family() {
         for family in FAMILIES {
-            let scenarios = family.questions().scenarios;
+            let scenarios = family.without_answers().scenarios;
             let names: BTreeSet<_> = scenarios.iter().map(|scenario| &scenario.name).collect();
             assert_eq!(names.len(), scenarios.len(), "{}", family.name);
         }

@@ -1,4 +1,4 @@
-//! TXN-5 to TXN-9.
+//! Pairs of operations of a transaction that may touch the same key (TXN-5 to TXN-9).
 
 use super::scenario;
 use crate::scenario::text::Scenario;

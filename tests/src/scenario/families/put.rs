@@ -1,4 +1,4 @@
-//! PUT-1 to PUT-7.
+//! Put (PUT-1 to PUT-7).
 
 use super::scenario;
 use crate::scenario::text::Scenario;

@@ -1,9 +1,9 @@
-//! Section B.
+//! Range (section B).
 
 use super::{KEY_FORMS, scenario};
 use crate::scenario::text::Scenario;
 
-/// Five keys that every sort target orders differently, at revisions 2 to 8.
+/// Five keys, written at revisions 2 to 8, which every sort target orders differently.
 const STORE: [&str; 7] = [
     r#"Put key: "b" value: "5""#,
     r#"Put key: "c" value: "1""#,
@@ -26,22 +26,22 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     scenarios
 }
 
-fn asked<S: AsRef<str>>(name: &str, clauses: &str, questions: &[S]) -> Scenario {
-    let steps = STORE.into_iter().chain(questions.iter().map(AsRef::as_ref));
+fn on_store<S: AsRef<str>>(name: &str, clauses: &str, requests: &[S]) -> Scenario {
+    let steps = STORE.into_iter().chain(requests.iter().map(AsRef::as_ref));
     scenario(name, clauses, &steps.collect::<Vec<_>>())
 }
 
 fn forms(scenarios: &mut Vec<Scenario>) {
     for (name, form, clause) in KEY_FORMS {
-        let questions = [
+        let requests = [
             format!("Range {form}"),
             format!("Range {form} count_only: true"),
             format!("Range {form} keys_only: true"),
         ];
-        scenarios.push(asked(
+        scenarios.push(on_store(
             &format!("form_{name}"),
             &format!("{clause} RG-21 RG-23 RG-24"),
-            &questions,
+            &requests,
         ));
     }
 }
@@ -50,7 +50,7 @@ fn sorts(scenarios: &mut Vec<Scenario>) {
     for target in ["KEY", "VERSION", "CREATE", "MOD", "VALUE"] {
         for order in ["NONE", "ASCEND", "DESCEND"] {
             let sort = format!("sort_order: {order} sort_target: {target}");
-            let questions = [
+            let requests = [
                 format!("Range {ALL} {sort}"),
                 format!("Range {ALL} limit: 2 {sort}"),
                 format!("Range {ALL} limit: 3 {sort} keys_only: true"),
@@ -58,11 +58,11 @@ fn sorts(scenarios: &mut Vec<Scenario>) {
                 format!("Range {ALL} limit: 2 {sort} min_mod_revision: 4"),
             ];
             let name = format!("sort_{}_{}", target.to_lowercase(), order.to_lowercase());
-            scenarios.push(asked(&name, "RG-40 RG-41 RG-42 RG-24", &questions));
+            scenarios.push(on_store(&name, "RG-40 RG-41 RG-42 RG-24", &requests));
         }
     }
-    // RG-44 is no scenario: an unknown target ends the etcd that is asked.
-    scenarios.push(asked(
+    // RG-44 has no scenario: an unknown target crashes etcd.
+    scenarios.push(on_store(
         "serializable",
         "RG-46",
         &[format!("Range {ALL} serializable: true")],
@@ -79,19 +79,19 @@ fn filters(scenarios: &mut Vec<Scenario>) {
             ("above", 9),
         ] {
             let filter_text = format!("{filter}_revision: {bound}");
-            let questions = [
+            let requests = [
                 format!("Range {ALL} {filter_text}"),
                 format!("Range {ALL} limit: 2 {filter_text}"),
                 format!("Range {ALL} {filter_text} count_only: true"),
             ];
-            scenarios.push(asked(
+            scenarios.push(on_store(
                 &format!("filter_{filter}_{name}"),
                 "RG-30 RG-21 RG-22 RG-42",
-                &questions,
+                &requests,
             ));
         }
     }
-    scenarios.push(asked(
+    scenarios.push(on_store(
         "filter_by_all_bounds",
         "RG-30",
         &[format!(
@@ -111,15 +111,15 @@ fn limits(scenarios: &mut Vec<Scenario>) {
         ("one_more", 6),
         ("most", i64::MAX),
     ] {
-        let questions = [
+        let requests = [
             format!("Range {ALL} limit: {limit}"),
             format!("Range {ALL} limit: {limit} count_only: true"),
             format!("Range {ALL} limit: {limit} keys_only: true revision: 4"),
         ];
-        scenarios.push(asked(
+        scenarios.push(on_store(
             &format!("limit_{name}"),
             "RG-20 RG-21 RG-22 RG-23",
-            &questions,
+            &requests,
         ));
     }
 }
@@ -132,20 +132,20 @@ fn revisions(scenarios: &mut Vec<Scenario>) {
             } else {
                 revision.to_string()
             };
-            let mut questions: Vec<String> = compaction
+            let mut requests: Vec<String> = compaction
                 .map(|revision| format!("Compact revision: {revision} physical: true"))
                 .into_iter()
                 .collect();
-            questions.extend([
+            requests.extend([
                 format!("Range {ALL} revision: {revision}"),
                 format!("Range {ALL} revision: {revision} count_only: true"),
                 format!(r#"Range key: "x" revision: {revision}"#),
                 format!("Txn success {{ request_range {{ {ALL} revision: {revision} }} }}"),
             ]);
-            scenarios.push(asked(
+            scenarios.push(on_store(
                 &format!("revision_{shown}_{name}"),
                 "RG-10 RG-11 RG-12 RG-13 RG-14 DM-20",
-                &questions,
+                &requests,
             ));
         }
     }

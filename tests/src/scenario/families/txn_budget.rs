@@ -1,4 +1,4 @@
-//! TXN-1 and TXN-2.
+//! The number of operations of a transaction (TXN-1 and TXN-2).
 
 use super::scenario;
 use crate::scenario::text::Scenario;
@@ -51,7 +51,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             &[txn],
         ));
     }
-    // The longest list of the parent counts, whichever branch the child stands in.
+    // The longest list of the parent counts, in whichever branch the nested transaction is.
     for (list, element) in [
         ("compare", r#"{ key: "k" }"#),
         ("failure", r#"{ request_range { key: "k" } }"#),

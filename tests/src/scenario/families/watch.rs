@@ -1,4 +1,4 @@
-//! Section E, as far as it is a table.
+//! Watches (section E): filters, start revisions, forms of keys, ids.
 
 use super::{KEY_FORMS, scenario};
 use crate::scenario::text::Scenario;
@@ -56,12 +56,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     }
     for (name, start) in [("least", i64::MIN), ("most", i64::MAX)] {
         let create = format!("w: Watch create_request {{ {ALL} start_revision: {start} }}");
-        // WA-7 is no scenario: 3.5.16 answers otherwise than what we follow.
+        // WA-7 has no scenario: 3.5.16 behaves differently from 3.5.30, which is what we follow.
         if start > 0 {
             scenarios.push(around(&format!("start_{name}"), "WA-6", &create));
         }
     }
-    // What is asked for and does not happen: what is told is small, and told before an interval ends.
+    // Options without effect here: events are too small for fragments, and they arrive before a progress
+    // interval ends.
     for (name, flags, clauses) in [
         ("progress_notify", "progress_notify: true", "WA-52"),
         ("fragment", "fragment: true", "WA-36"),

@@ -1,4 +1,4 @@
-//! A real etcd, the one that everything else is compared with.
+//! A real etcd, the reference of all comparisons.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,33 +6,33 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::process::{Failure, Process, Stream, free_port};
+use crate::process::{Failure, OutputStream, Process, free_port};
 use crate::server::{Endpoint, Options};
 use crate::tools::Tool;
 
-/// How often a start is tried when the port that was free is taken by the time etcd wants it.
+/// Attempts to start etcd, for the case that another process takes the port first.
 const PORT_ATTEMPTS: usize = 5;
 
-/// Where in its directory an etcd has its data.
+/// The name of the data directory inside the temporary directory of an etcd.
 pub const DATA: &str = "default.etcd";
 
-/// A running etcd with a data directory of its own, on loopback ports of its own.
+/// A running etcd with its own data directory and its own loopback ports.
 #[derive(Debug)]
 pub struct Etcd {
     process: Process,
     address: SocketAddr,
-    // Dropped after the process, which writes there.
+    // Dropped after the process, which writes into it.
     _data: TempDir,
 }
 
 impl Etcd {
     /// Starts an etcd with an empty store and waits until it serves requests.
     ///
-    /// It is told to take port 0 and the port is read from its log, so two servers never compete
-    /// for one; only with [`Options::json_gateway`] a free port is looked for beforehand.
+    /// Etcd listens on port 0 and logs the port that it got, so two servers never compete for a port.
+    /// Only [`Options::json_gateway`] needs a port that is chosen beforehand.
     ///
     /// # Errors
-    /// When etcd is missing or does not get ready.
+    /// If etcd is missing or does not become ready.
     pub fn start(options: &Options) -> io::Result<Self> {
         for _ in 1..PORT_ATTEMPTS {
             match Self::attempt(options, data_dir()?)? {
@@ -43,11 +43,11 @@ impl Etcd {
         Self::attempt(options, data_dir()?)?.map_err(io::Error::other)
     }
 
-    /// Starts an etcd with what another one, or `etcdctl snapshot restore`, has left in the directory
-    /// [`DATA`] of `data`.
+    /// Starts an etcd with the data that another etcd, or `etcdctl snapshot restore`, has left in the
+    /// directory [`DATA`] of `data`.
     ///
     /// # Errors
-    /// When etcd is missing or does not get ready.
+    /// If etcd is missing or does not become ready.
     pub fn start_on(data: TempDir) -> io::Result<Self> {
         Self::attempt(&Options::default(), data)?.map_err(io::Error::other)
     }
@@ -73,7 +73,7 @@ impl Endpoint for Etcd {
     }
 
     fn logs(&self) -> String {
-        self.process.output(Stream::Stderr)
+        self.process.output(OutputStream::Stderr)
     }
 }
 
@@ -86,7 +86,7 @@ fn command(options: &Options, port: u16, data: &TempDir) -> io::Result<Command> 
         .locate()
         .map_err(|missing| io::Error::new(io::ErrorKind::NotFound, missing.to_string()))?;
     let mut command = Command::new(program);
-    // Each ETCD_* variable is a flag to etcd.
+    // Each variable ETCD_* would be a flag to etcd.
     command.env_clear();
     command.arg("--data-dir").arg(data.path().join(DATA));
     command.arg("--unsafe-no-fsync=true");
@@ -94,15 +94,15 @@ fn command(options: &Options, port: u16, data: &TempDir) -> io::Result<Command> 
     Ok(command)
 }
 
-/// Waits until the server answers and has finished what it does by itself after a start: setting
-/// the cluster version is a write to the raft log, which tests count the entries of.
+/// Waits until the server serves requests and has set its cluster version. That is a write to the raft log,
+/// whose entries tests count.
 fn ready(process: &mut Process) -> Result<SocketAddr, Failure> {
-    let address = process.wait_for_output(Stream::Stderr, client_address)?;
+    let address = process.wait_for_output(OutputStream::Stderr, client_address)?;
     process.wait_for_http(address, "/version", |body| !body.contains("not_decided"))?;
     Ok(address)
 }
 
-/// The address in the log line that says that clients are served.
+/// Returns the address in the log line that reports that clients are served.
 fn client_address(log: &str) -> Option<SocketAddr> {
     let line = log
         .split_inclusive('\n')
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_address_from_a_whole_line_only() {
+    fn the_address_is_read_from_a_complete_line_only() {
         let line = concat!(
             r#"{"level":"info","msg":"serving peer traffic","address":"127.0.0.1:1"}"#,
             "\n",

@@ -1,4 +1,4 @@
-//! Our own server behind the seam: in this process, with its threads, port and store to itself.
+//! A revstore server in this process, with its own threads, port and store.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,16 +15,16 @@ pub struct Revstore {
 }
 
 impl Revstore {
-    /// Starts a server with an empty store. It is configured by the flags that a real etcd gets too.
+    /// Starts a server with an empty store. It gets the same flags as a real etcd.
     ///
     /// # Errors
-    /// When the flags are refused or the port cannot be had.
+    /// If the flags are refused or the port is unavailable.
     pub fn start(options: &Options) -> io::Result<Self> {
         let flags = options.flags(0).into_iter().map(Into::into);
         let invocation = parse(flags, []).map_err(io::Error::other)?;
         let Invocation::Serve { config, .. } = invocation else {
             return Err(io::Error::other(
-                "the flags ask for something to be printed",
+                "the flags print something instead of serving",
             ));
         };
         let server = Server::builder()
@@ -37,7 +37,7 @@ impl Revstore {
         Ok(Self { server, address })
     }
 
-    /// The server, for tests that look at its store.
+    /// Returns the server, for tests that inspect its store.
     pub fn server(&self) -> &Server {
         &self.server
     }
@@ -48,7 +48,7 @@ impl Endpoint for Revstore {
         self.address
     }
 
-    /// A server in this process logs nothing; what goes wrong in it shows in the test itself.
+    /// A server in this process logs nothing; its failures show in the test itself.
     fn logs(&self) -> String {
         String::new()
     }

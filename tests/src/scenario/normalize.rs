@@ -1,24 +1,24 @@
-//! What may differ between two right answers, and how it is made equal.
+//! Normalization of messages: what may differ between two correct responses.
 //!
-//! | What | Becomes | Clause |
+//! | Part of a message | Replaced by | Clause |
 //! |---|---|---|
-//! | the id of a lease that the server picked | `$1`, `$2`, in the order of the grants | LE-3 |
-//! | the time left of a lease, if at most two seconds have passed | `TTL: $left` | LE-10 |
-//! | the keys of a lease | sorted | LE-10 |
-//! | `hash_revision` of a hash | left out | HK-6 |
-//! | `version`, sizes and what 3.6 added to a status | left out | MT-1, MT-2 |
-//! | what different watches of a stream tell in one step | sorted by watch, stable | WA-37 |
+//! | the id of a lease that the server chose | `$1`, `$2`, in the order of the grants | LE-3 |
+//! | the remaining time of a lease, if at most two seconds have passed | `TTL: $left` | LE-10 |
+//! | the keys of a lease | the same, sorted | LE-10 |
+//! | `hash_revision` of a hash | nothing | HK-6 |
+//! | `version`, the sizes and the fields from 3.6 of a status | nothing | MT-1, MT-2 |
+//! | messages of different watches of a stream after one step | the same, sorted by watch (stable) | WA-37 |
 //!
-//! Nothing else is: headers, texts and the batches in which events come are compared as they are.
+//! Everything else is compared as it is: headers, texts, and the batches of events.
 
 use bytes::Bytes;
 use prost_reflect::{DynamicMessage, FieldDescriptor, ReflectMessage as _, Value};
 
-/// The time that may have passed since a lease was granted, in seconds.
+/// The longest time since the grant of a lease, in seconds, whose passing is normalized.
 const PASSED_MAX: i64 = 2;
 
-/// Fields of a status that say what a server is made of and not what it holds.
-const STATUS_FREE: [&str; 6] = [
+/// The fields of a status that describe the server and not its content.
+const STATUS_IGNORED: [&str; 6] = [
     "version",
     "dbSize",
     "dbSizeInUse",
@@ -27,12 +27,12 @@ const STATUS_FREE: [&str; 6] = [
     "downgradeInfo",
 ];
 
-/// Names for the leases whose ids a server picked.
+/// The names of the leases whose ids a server chose.
 #[derive(Clone, Debug, Default)]
-pub struct Names(Vec<i64>);
+pub struct LeaseNames(Vec<i64>);
 
-impl Names {
-    /// Names the lease of a reply to a request that left the choice to the server.
+impl LeaseNames {
+    /// Names the lease of a response, if the request left the choice of the id to the server.
     pub fn learn(&mut self, request: &DynamicMessage, reply: &DynamicMessage) {
         let id = |message: &DynamicMessage| message.get_field_by_name("ID")?.as_i64();
         if request.descriptor().name() != "LeaseGrantRequest" || id(request) != Some(0) {
@@ -41,19 +41,19 @@ impl Names {
         self.0.extend(id(reply));
     }
 
-    /// The name of the lease in this field, if it is one and has one.
+    /// Returns the name of the lease whose id the field holds, if it has a name.
     pub fn of(&self, field: &FieldDescriptor, number: i64) -> Option<String> {
-        if number == LEFT && field.name() == "TTL" {
+        if number == REMAINING && field.name() == "TTL" {
             return Some("$left".to_owned());
         }
         let at = self.0.iter().position(|id| *id == number)?;
         matches!(field.name(), "ID" | "lease").then(|| format!("${}", at + 1))
     }
 
-    /// Puts the ids in for the names.
+    /// Replaces the names in a text by ids.
     ///
     /// # Errors
-    /// When there is no such lease.
+    /// If a name belongs to no lease.
     pub fn resolve(&self, text: &str) -> Result<String, String> {
         let mut resolved = String::new();
         let mut rest = text;
@@ -77,21 +77,21 @@ impl Names {
     }
 }
 
-/// Stands for the time left; no server says so by itself.
-const LEFT: i64 = i64::MIN;
+/// Stands for a normalized remaining time. No server sends this value.
+const REMAINING: i64 = i64::MIN;
 
-/// Makes equal what may differ inside one message.
-pub fn normalise(message: &mut DynamicMessage) {
-    normalise_after(message, PASSED_MAX);
+/// Normalizes a message.
+pub fn normalize(message: &mut DynamicMessage) {
+    normalize_after(message, PASSED_MAX);
 }
 
-/// The same, where a lease may have been granted up to `passed_max` seconds ago.
-pub fn normalise_after(message: &mut DynamicMessage, passed_max: i64) {
+/// Normalizes a message, where a lease may have been granted up to `passed_max` seconds ago.
+pub fn normalize_after(message: &mut DynamicMessage, passed_max: i64) {
     match message.descriptor().name() {
         "LeaseTimeToLiveResponse" => time_to_live(message, passed_max),
         "HashKVResponse" => message.clear_field_by_name("hash_revision"),
         "StatusResponse" => {
-            for field in STATUS_FREE {
+            for field in STATUS_IGNORED {
                 message.clear_field_by_name(field);
             }
         }
@@ -105,11 +105,11 @@ fn time_to_live(message: &mut DynamicMessage, passed_max: i64) {
             .get_field_by_name(name)
             .and_then(|value| value.as_i64())
     };
-    if let (Some(left), Some(granted)) = (number("TTL"), number("grantedTTL"))
-        && left >= 0
-        && (0..=passed_max).contains(&(granted - left))
+    if let (Some(remaining), Some(granted)) = (number("TTL"), number("grantedTTL"))
+        && remaining >= 0
+        && (0..=passed_max).contains(&(granted - remaining))
     {
-        message.set_field_by_name("TTL", Value::I64(LEFT));
+        message.set_field_by_name("TTL", Value::I64(REMAINING));
     }
     if let Some(Value::List(keys)) = message.get_field_by_name_mut("keys") {
         keys.sort_by(|one, other| bytes(one).cmp(&bytes(other)));
@@ -120,7 +120,7 @@ fn bytes(value: &Value) -> Option<&Bytes> {
     value.as_bytes()
 }
 
-/// The watch that a response on a stream is about; zero for other streams.
+/// Returns the id of the watch that a message concerns, 0 for messages of other streams.
 pub fn watch_of(message: &DynamicMessage) -> i64 {
     let id = message.get_field_by_name("watch_id");
     id.and_then(|id| id.as_i64()).unwrap_or(0)
@@ -134,17 +134,17 @@ mod tests {
 
     fn answer(method: &str, text: &str) -> DynamicMessage {
         let output = Method::of_name(method).unwrap().output();
-        parse(&output, text, &Names::default()).unwrap()
+        parse(&output, text, &LeaseNames::default()).unwrap()
     }
 
     fn check(method: &str, text: &str, expected: &str) {
         let mut message = answer(method, text);
-        normalise(&mut message);
+        normalize(&mut message);
         assert_eq!(line(&message), expected);
     }
 
     #[test]
-    fn le_10_only_a_plausible_time_left_is_left_open() {
+    fn le_10_only_a_plausible_remaining_time_is_normalized() {
         check(
             "LeaseTimeToLive",
             "TTL: 9 grantedTTL: 10",
@@ -174,16 +174,16 @@ mod tests {
     }
 
     #[test]
-    fn hk_6_hash_revision_is_left_out() {
+    fn hk_6_hash_revision_is_removed() {
         check("HashKV", "hash: 1 hash_revision: 7", "hash: 1");
     }
 
     #[test]
-    fn le_3_leases_that_the_server_picked_have_names() {
+    fn le_3_leases_whose_ids_the_server_chose_have_names() {
         let grant = Method::of_name("LeaseGrant").unwrap();
-        let request = |text| parse(&grant.input(), text, &Names::default()).unwrap();
+        let request = |text| parse(&grant.input(), text, &LeaseNames::default()).unwrap();
         let reply = answer("LeaseGrant", "ID: 4711 TTL: 10");
-        let mut names = Names::default();
+        let mut names = LeaseNames::default();
         names.learn(&request("TTL: 10"), &reply);
         names.learn(&request("TTL: 10 ID: 5"), &answer("LeaseGrant", "ID: 5"));
         assert_eq!(lines(&reply, &names), ["ID: $1", "TTL: 10"]);

@@ -1,60 +1,60 @@
-//! The seam between a test case and the servers that it runs against.
+//! The kinds of servers that test cases run against: a real etcd ([`etcd`]) and revstore ([`revstore`]).
 //!
-//! A case is a function that takes [`Servers`], starts as many fresh ones as it wants and checks
-//! what they do. [`on_every_server!`](crate::on_every_server) turns it into one `#[test]` per kind
-//! of server, so that the same expectations hold for a real etcd and for whatever replaces it.
+//! A test case is a function that takes [`Servers`], starts as many new servers as it needs and checks what
+//! they do. [`on_every_server!`](crate::on_every_server) makes one `#[test]` for each kind of server, so the
+//! same expectations hold for a real etcd and for its replacement.
 //!
-//! To hook up another kind of server, write a function of the type of [`Servers::start`], name it
-//! in a constant beside [`ETCD`], and add a line to the macro.
+//! To add a kind of server, write a function of the type of [`Servers::start`], use it in a constant beside
+//! [`ETCD`], and add a line to the macro.
+
+pub mod etcd;
+pub mod revstore;
 
 use std::fmt::Debug;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::etcd::Etcd;
-use crate::revstore::Revstore;
+use self::etcd::Etcd;
+use self::revstore::Revstore;
 use crate::tools::{self, Tool};
 
-/// The member name that every server under test has.
+/// The member name of every server under test.
 pub const NAME: &str = "default";
 
-/// The client URL that every server under test advertises. Nothing listens there: it is fixed, and
-/// the port that is really listened on is not, so that member lists can be compared as text.
+/// The client URL that every server under test advertises. No server listens there: the URL is fixed, so
+/// that member lists can be compared as text, while the real port differs for each server.
 pub const ADVERTISED_CLIENT_URL: &str = "http://localhost:2379";
 
-/// The peer URL that every server under test advertises. Nothing listens there either. Member and
-/// cluster ids derive from it, so a fixed one makes them the same everywhere.
+/// The peer URL that every server under test advertises. No server listens there. Member and cluster ids
+/// derive from it, so they are the same for all servers.
 pub const ADVERTISED_PEER_URL: &str = "http://localhost:2380";
 
-/// The heartbeat interval of every server under test. Together with [`ELECTION_TIMEOUT`] it decides
-/// the shortest lease: one second.
+/// The heartbeat interval of every server under test. Together with [`ELECTION_TIMEOUT`] it determines the
+/// shortest lease: one second.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The election timeout of every server under test; an etcd's start takes hardly longer than this.
+/// The election timeout of every server under test. The start of an etcd takes little longer than this.
 pub const ELECTION_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// What a case may ask for. The rest is as the constants of this module say, or as etcd has it by
-/// default.
+/// The options of a server under test. All others have the values of the constants of this module, or
+/// etcd's default.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// How often an idle watch that wants progress notifications gets one; etcd's 10 minutes if
-    /// absent.
+    /// The interval of progress notifications to idle watches; etcd's 10 minutes if absent.
     pub watch_progress_interval: Option<Duration>,
-    /// The size of the store in bytes at which writes are refused; etcd's 2 GiB if absent.
+    /// The size of the store, in bytes, above which writes are refused; etcd's 2 GiB if absent.
     pub quota_bytes: Option<u32>,
-    /// How long a connection may be silent before the server asks whether the client is there, and
-    /// how long it then waits for the answer; etcd's 2 hours and 20 seconds if absent. A real etcd
-    /// waits a second at least.
+    /// The time after which the server pings a silent connection, and the time that it then waits for the
+    /// reply; etcd's 2 hours and 20 seconds if absent. A real etcd waits at least one second.
     pub keepalive: Option<(Duration, Duration)>,
-    /// Whether `/v3/...` has to answer. A real etcd then cannot take port 0, because its gateway
-    /// dials the address that it was told to listen on.
+    /// Whether the JSON gateway `/v3/...` is needed. A real etcd then cannot listen on port 0, because its
+    /// gateway connects to the configured address.
     pub json_gateway: bool,
 }
 
 impl Options {
-    /// The flags that set a server up as this module says, listening on `port`. Only what stands
-    /// here is the same for every kind of server.
+    /// Returns the flags for a server that listens on `port`. They are the same for every kind of server.
     pub(crate) fn flags(&self, port: u16) -> Vec<String> {
         let mut flags = vec![
             format!("--name={NAME}"),
@@ -84,34 +84,34 @@ impl Options {
     }
 }
 
-/// A running server with an empty store at revision 1. It stops when this value is dropped.
+/// A running server whose store was empty, at revision 1, when it started. Dropping the value stops it.
 pub trait Endpoint: Debug + Send + Sync {
-    /// Where clients connect: a loopback address.
+    /// Returns the loopback address that clients connect to.
     fn address(&self) -> SocketAddr;
 
-    /// What the server has logged so far, to be shown when a test fails.
+    /// Returns the log of the server so far, for the message of a failed test.
     fn logs(&self) -> String;
 }
 
-/// One kind of server that cases run against.
+/// A kind of server that test cases run against.
 #[derive(Debug)]
 pub struct Servers {
-    /// What the kind is called in messages.
+    /// The name of the kind in messages.
     pub name: &'static str,
-    /// The programs that have to be there to start such a server.
+    /// The programs that such a server needs.
     pub needs: &'static [Tool],
-    /// Starts a server and returns once it serves requests.
+    /// Starts a server and returns when it serves requests.
     pub start: fn(&Options) -> io::Result<Box<dyn Endpoint>>,
 }
 
-/// The real etcd: what it does is right by definition.
+/// The real etcd. Its behaviour is the reference.
 pub const ETCD: Servers = Servers {
     name: "etcd",
     needs: &[Tool::Etcd],
     start: |options| Ok(Box::new(Etcd::start(options)?)),
 };
 
-/// Ours, in this process, configured by the same flags.
+/// revstore, in this process, configured by the same flags.
 pub const REVSTORE: Servers = Servers {
     name: "revstore",
     needs: &[],
@@ -122,7 +122,7 @@ impl Servers {
     /// Starts a server with an empty store.
     ///
     /// # Panics
-    /// When it does not start.
+    /// If it does not start.
     #[must_use]
     pub fn fresh(&self, options: &Options) -> Box<dyn Endpoint> {
         match (self.start)(options) {
@@ -131,10 +131,10 @@ impl Servers {
         }
     }
 
-    /// Runs `case`, called `test` in messages, if what it and the servers need is there.
+    /// Runs `case` if the tools that it and the servers need are available. Messages name it `test`.
     ///
     /// # Panics
-    /// When the case does, and when something is missing that the environment requires; see
+    /// If the case panics, or if a tool is missing that the environment requires; see
     /// [`tools::available`].
     pub fn run(&self, test: &str, needs: &[Tool], case: fn(&Self)) {
         if tools::available(test, &[self.needs, needs].concat()) {
@@ -145,7 +145,7 @@ impl Servers {
 
 /// Makes one `#[test]` of each case for each kind of server.
 ///
-/// A case is a `fn(&Servers)` in scope. `needs` lists the [`Tool`]s that the cases use themselves.
+/// A case is a `fn(&Servers)` in scope. `needs` lists the [`Tool`]s that the cases themselves use.
 ///
 /// ```
 /// use revstore_tests::on_every_server;
@@ -165,7 +165,7 @@ macro_rules! on_every_server {
     };
 }
 
-/// The tests of one kind of server, in a module called after it. See [`on_every_server!`].
+/// Makes the tests of one kind of server, in a module of its name. See [`on_every_server!`].
 #[doc(hidden)]
 #[macro_export]
 macro_rules! on_server {

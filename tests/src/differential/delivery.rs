@@ -1,4 +1,4 @@
-//! What the watches of a stream told, without the batches in which they did.
+//! The events that the watches of a stream delivered, without the batches in which they came.
 
 use std::collections::BTreeMap;
 
@@ -6,69 +6,68 @@ use prost_reflect::{DynamicMessage, ReflectMessage as _, Value};
 use revstore_proto::etcdserverpb::WatchResponse;
 
 use crate::scenario::message;
-use crate::scenario::normal::Names;
+use crate::scenario::normalize::LeaseNames;
 use crate::scenario::run::status_text;
-use crate::scenario::stream::{Told, WHOLE_STREAM};
+use crate::scenario::stream::{StreamItem, WHOLE_STREAM};
 
-/// For each watch of a stream, line by line, what it told; the end of the stream stands under none.
+/// The deliveries of each watch of a stream, line by line. The end of the stream has the key `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Story(pub BTreeMap<Option<i64>, Vec<String>>);
+pub struct DeliveryLog(pub BTreeMap<Option<i64>, Vec<String>>);
 
-/// How far each living watch of a stream has come, to notice what no server may do.
+/// The progress of each watch of a stream, which shows deliveries that no server may make.
 #[derive(Clone, Debug, Default)]
-pub struct Positions(BTreeMap<i64, Position>);
+pub struct DeliveryChecker(BTreeMap<i64, Delivered>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Position {
-    /// Everything up to this revision was told.
+struct Delivered {
+    /// Everything up to this revision was delivered.
     revision: i64,
-    /// The response goes on in a further piece (WA-36).
+    /// Whether the next response is a further fragment of the same (WA-36).
     continues: bool,
 }
 
-impl Positions {
-    /// Adds what a stream told to a story. When progress is told is a matter of time, so it is not
-    /// part of it.
+impl DeliveryChecker {
+    /// Adds an item of a stream to a log. Progress is not added, because its time is not determined.
     ///
     /// # Errors
-    /// When a watch tells the events of one revision in two batches (WA-31), goes back behind its
-    /// events (WA-30) or the progress it has told (WA-51, WA-55), or has a header that is behind its
+    /// If a watch delivers the events of one revision in two batches (WA-31), delivers an event that is older
+    /// than earlier events (WA-30) or than its progress (WA-51, WA-55), or has a header that is older than its
     /// events (WA-32).
-    pub fn follow(&mut self, told: &Told, story: &mut Story) -> Result<(), String> {
-        let message = match told {
-            Told::Message(message) => message,
-            Told::End(status) => {
+    pub fn observe(&mut self, item: &StreamItem, log: &mut DeliveryLog) -> Result<(), String> {
+        let message = match item {
+            StreamItem::Message(message) => message,
+            StreamItem::End(status) => {
                 let end = status.as_ref().map_or("OK".to_owned(), status_text);
-                story.0.entry(None).or_default().push(format!("end {end}"));
+                log.0.entry(None).or_default().push(format!("end {end}"));
                 return Ok(());
             }
         };
         let response: WatchResponse = message.transcode_to().map_err(|error| error.to_string())?;
         if message.descriptor().name() != "WatchResponse" || response.created || response.canceled {
             if response.created && !response.canceled {
-                self.0.insert(response.watch_id, Position::default());
+                self.0.insert(response.watch_id, Delivered::default());
             } else {
                 self.0.remove(&response.watch_id);
             }
-            let lines = story.0.entry(Some(response.watch_id)).or_default();
+            let lines = log.0.entry(Some(response.watch_id)).or_default();
             lines.push(message::line(message));
             return Ok(());
         }
-        let wrong = |before: &Position| format!("after {before:?}: {}", message::line(message));
+        let violation =
+            |before: &Delivered| format!("after {before:?}: {}", message::line(message));
         let header = response.header.as_ref().map_or(0, |header| header.revision);
         if response.events.is_empty() {
-            // Replies to requests overtake the progress of the whole stream, so a watch that has told
-            // nothing yet may be younger than that.
+            // Responses to create requests overtake the progress of the whole stream. So a watch that has
+            // delivered nothing yet may be newer than that progress.
             let all = response.watch_id == WHOLE_STREAM;
-            let covered = self
-                .0
-                .iter_mut()
-                .filter(|(id, position)| **id == response.watch_id || all && position.revision > 0);
-            for (_, position) in covered {
-                if header < position.revision {
-                    return Err(wrong(position));
+            let covered = self.0.iter_mut().filter(|(id, delivered)| {
+                **id == response.watch_id || all && delivered.revision > 0
+            });
+            for (_, delivered) in covered {
+                if header < delivered.revision {
+                    return Err(violation(delivered));
                 }
-                position.revision = header;
+                delivered.revision = header;
             }
             return Ok(());
         }
@@ -78,20 +77,20 @@ impl Positions {
             .map(|event| event.kv.as_ref().map_or(0, |kv| kv.mod_revision));
         let revisions: Vec<i64> = revisions.collect();
         let (first, last) = (revisions[0], revisions[revisions.len() - 1]);
-        let position = Position {
+        let delivered = Delivered {
             revision: last,
             continues: response.fragment,
         };
-        let before = self.0.insert(response.watch_id, position);
+        let before = self.0.insert(response.watch_id, delivered);
         let before = before.unwrap_or_default();
         let follows = first > before.revision || before.continues && first == before.revision;
         if !follows || header < last || !revisions.is_sorted() {
-            return Err(wrong(&before));
+            return Err(violation(&before));
         }
         let events = message.get_field_by_name("events");
         if let Some(Value::List(events)) = events.as_deref() {
             let events = events.iter().filter_map(Value::as_message);
-            let lines = story.0.entry(Some(response.watch_id)).or_default();
+            let lines = log.0.entry(Some(response.watch_id)).or_default();
             lines.extend(events.map(line_of));
         }
         Ok(())
@@ -99,7 +98,7 @@ impl Positions {
 }
 
 fn line_of(message: &DynamicMessage) -> String {
-    message::lines(message, &Names::default()).join(" ")
+    message::lines(message, &LeaseNames::default()).join(" ")
 }
 
 #[cfg(test)]
@@ -108,14 +107,14 @@ mod tests {
     use crate::scenario::message::parse;
     use crate::scenario::wire::Method;
 
-    /// Follows responses as long as they are right; returns how many were.
+    /// Checks that the first `right` responses are accepted and the next one is not.
     fn check(responses: &[&str], right: usize) {
         let output = Method::of_name("Watch").unwrap().output();
-        let (mut positions, mut story) = (Positions::default(), Story::default());
+        let (mut checker, mut log) = (DeliveryChecker::default(), DeliveryLog::default());
         let followed = responses.iter().take_while(|text| {
-            let message = parse(&output, text, &Names::default()).unwrap();
-            let told = Told::Message(message);
-            positions.follow(&told, &mut story).is_ok()
+            let message = parse(&output, text, &LeaseNames::default()).unwrap();
+            let item = StreamItem::Message(message);
+            checker.observe(&item, &mut log).is_ok()
         });
         assert_eq!(followed.count(), right, "{responses:?}");
     }
@@ -126,7 +125,7 @@ mod tests {
     const AT_6: &str = "header { revision: 6 } events { kv { mod_revision: 6 } }";
 
     #[test]
-    fn events_come_once_and_in_order() {
+    fn events_are_delivered_once_and_in_order() {
         check(&[CREATED, AT_5, AT_6], 3);
         check(&[CREATED, AT_5, AT_5], 2);
         check(&[CREATED, AT_6, AT_5], 2);
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_covers_what_was_told_before() {
+    fn progress_covers_earlier_events_only() {
         let own = "header { revision: 5 }";
         let whole = "header { revision: 5 } watch_id: -1";
         for progress in [own, whole] {
@@ -144,7 +143,7 @@ mod tests {
             check(&[CREATED, AT_4, progress, AT_5], 3);
             check(&[CREATED, AT_6, progress], 2);
         }
-        // Of another watch, and of one that came later.
+        // Progress of another watch, and a watch that is newer than the progress.
         check(&[CREATED, "header { revision: 5 } watch_id: 3", AT_5], 3);
         check(&[whole, CREATED, AT_5], 3);
     }
