@@ -1,8 +1,8 @@
 //! The time of the engine's operations.
 //!
-//! Expected time per operation with 100,000 keys in the store: at most 1 µs for an operation on one key, 100 ns
-//! per key for a range, the time of a get for a count, and about 100 ns for each watch that receives an event.
-//! Other watches add no time.
+//! Expected time per operation with 100,000 keys in the store: at most 1 µs for an operation on one
+//! key, 100 ns per key for a range, the time of a get for a count, and about 100 ns for each watch
+//! that receives an event. Other watches add no time.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -104,9 +104,10 @@ fn create_and_delete(engine: &Engine, keys: u64, revisions: u64) {
 
 /// Pages with their counts, and counts alone.
 ///
-/// The expected time does not depend on the number of keys. At the current revision the index contains the
-/// counts; 1,000 revisions before it, the 1,000 log records since are scanned as well. At the `far_back`
-/// revision the engine scans either the keys of the range or the log records since, whichever are fewer.
+/// The expected time does not depend on the number of keys. At the current revision the index
+/// contains the counts; 1,000 revisions before it, the 1,000 log records since are scanned as well.
+/// At the `far_back` revision the engine scans either the keys of the range or the log records
+/// since, whichever are fewer.
 fn range(c: &mut Criterion) {
     for keys in [10_000, 100_000, 1_000_000] {
         let engine = filled_engine(keys);

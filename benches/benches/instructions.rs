@@ -1,12 +1,14 @@
-//! Instruction counts of operations, checked against recorded counts to detect unintended slowdowns.
+//! Instruction counts of operations, checked against recorded counts to detect unintended
+//! slowdowns.
 //!
-//! Times depend on the machine and its load; instruction counts hardly do. Each case runs under valgrind twice,
-//! once with all its operations and once with none. The difference is the count of its operations.
+//! Times depend on the machine and its load; instruction counts hardly do. Each case runs under
+//! valgrind twice, once with all its operations and once with none. The difference is the count of
+//! its operations.
 //!
-//! `cargo bench -p revstore-benches --bench instructions` compares the counts with `benches/instructions.txt`
-//! and fails if one differs by more than the tolerance. A lower count fails too, so that improvements are
-//! recorded. `-- --update` writes the file. Without valgrind the program prints that nothing was compared; with
-//! `REVSTORE_REQUIRE_VALGRIND=1` it fails then.
+//! `cargo bench -p revstore-benches --bench instructions` compares the counts with
+//! `benches/instructions.txt` and fails if one differs by more than the tolerance. A lower count
+//! fails too, so that improvements are recorded. `-- --update` writes the file. Without valgrind
+//! the program prints that nothing was compared; with `REVSTORE_REQUIRE_VALGRIND=1` it fails then.
 
 use std::env;
 use std::fmt::Write as _;
@@ -24,11 +26,12 @@ use revstore_proto::etcdserverpb::kv_client::KvClient;
 use revstore_proto::etcdserverpb::watch_client::WatchClient;
 use tokio::runtime;
 
-/// The number of keys in the store. It is small because a program runs about 50 times slower under valgrind.
+/// The number of keys in the store. It is small because a program runs about 50 times slower under
+/// valgrind.
 const KEYS: u64 = 5_000;
 
-/// The allowed difference from the recorded count, in percent. Another version of the compiler or of libc
-/// changes counts by a few percent.
+/// The allowed difference from the recorded count, in percent. Another version of the compiler or
+/// of libc changes counts by a few percent.
 const TOLERANCE_PERCENT: f64 = 8.0;
 
 /// The environment variable that makes the program fail without valgrind if it is `1`, as in CI.
@@ -269,7 +272,8 @@ fn grpc_event(engine: &Engine, operations: u64) {
             request_union: Some(union),
         };
         let requests = vec![request; usize::try_from(WATCHES).expect("a small number")];
-        // The client half-closes the call after its requests, which does not end the stream (WA-16).
+        // The client half-closes the call after its requests, which does not end the stream
+        // (WA-16).
         let requests = tokio_stream::iter(requests);
         let mut client = WatchClient::new(services);
         let mut responses = client.watch(requests).await.expect("a stream").into_inner();

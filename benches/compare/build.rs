@@ -1,5 +1,5 @@
-//! Generates a watch service whose responses are bytes, so that the null server encodes an event once for all
-//! its watches.
+//! Generates a watch service whose responses are bytes, so that the null server encodes an event
+//! once for all its watches.
 
 use tonic_build::manual::{Builder, Method, Service};
 

@@ -42,7 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Makes puts at a fixed rate from another thread while `work` runs. Returns the quantiles of their latency.
+/// Makes puts at a fixed rate from another thread while `work` runs. Returns the quantiles of their
+/// latency.
 fn puts_during(engine: &Engine, work: impl FnOnce()) -> String {
     let stop = AtomicBool::new(false);
     let mut latencies = thread::scope(|scope| {

@@ -11,7 +11,8 @@ use revstore_engine::{Engine, ManualClock};
 /// The length of every value.
 pub const VALUE_BYTES: usize = 256;
 
-/// Returns the key with a number: 33 bytes with a common prefix of 24, like the object keys of Kubernetes.
+/// Returns the key with a number: 33 bytes with a common prefix of 24, like the object keys of
+/// Kubernetes.
 pub fn key(number: u64) -> Vec<u8> {
     format!("/registry/pods/default/k{number:09}").into_bytes()
 }
@@ -21,7 +22,8 @@ pub fn value() -> Vec<u8> {
     vec![7; VALUE_BYTES]
 }
 
-/// Returns a generator of pseudo-random numbers below `bound`. The sequence is the same in every run.
+/// Returns a generator of pseudo-random numbers below `bound`. The sequence is the same in every
+/// run.
 pub fn pseudo_random(bound: u64) -> impl FnMut() -> u64 {
     let mut state = 1_u64;
     move || {
@@ -47,8 +49,8 @@ pub fn filled_engine(keys: u64) -> Engine {
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// The simplest store with versions: all versions of all keys in one map under one lock. It has no watches,
-/// leases or compaction.
+/// The simplest store with versions: all versions of all keys in one map under one lock. It has no
+/// watches, leases or compaction.
 #[derive(Debug, Default)]
 pub struct NaiveStore {
     state: RwLock<NaiveState>,
@@ -88,8 +90,8 @@ impl NaiveStore {
             .map(|(_, value)| value.clone())
     }
 
-    /// Returns copies of up to `limit` keys from `start` on with their newest values, and the number of all
-    /// keys from `start` on.
+    /// Returns copies of up to `limit` keys from `start` on with their newest values, and the
+    /// number of all keys from `start` on.
     pub fn range(&self, start: &[u8], limit: usize) -> (Vec<Pair>, usize) {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let mut page = Vec::new();

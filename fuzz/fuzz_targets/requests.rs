@@ -1,5 +1,5 @@
-//! Runs the scripts that libFuzzer generates: any requests to any method, through everything except the
-//! network. `grpc/tests/requests` runs scripts from a fixed seed with the same code.
+//! Runs the scripts that libFuzzer generates: any requests to any method, through everything except
+//! the network. `grpc/tests/requests` runs scripts from a fixed seed with the same code.
 
 #![no_main]
 

@@ -256,7 +256,7 @@ impl Future for ResponseFuture {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = self.0.as_mut().poll(context);
-        answer.map(|answer| answer.map(LargeRange::put_in_place))
+        answer.map(|answer| answer.map(LargeRange::replace_body))
     }
 }
 

@@ -41,7 +41,8 @@ impl Clients {
         Ok(Self { channels })
     }
 
-    /// Returns the connection for a number, which distributes consecutive numbers over all connections.
+    /// Returns the connection for a number, which distributes consecutive numbers over all
+    /// connections.
     pub(crate) fn channel(&self, number: usize) -> Channel {
         self.channels[number % self.channels.len()].clone()
     }

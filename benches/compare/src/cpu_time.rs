@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// Returns the user and system time of a process, including its threads that have ended.
 ///
-/// The resolution is 1 ns, while `/proc/PID/stat` has steps of 10 ms. Returns `None` if the process does not
-/// exist.
+/// The resolution is 1 ns, while `/proc/PID/stat` has steps of 10 ms. Returns `None` if the process
+/// does not exist.
 #[cfg(target_os = "linux")]
 pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
     use nix::{time::clock_getcpuclockid, unistd::Pid};

@@ -1,10 +1,10 @@
-//! A comparison of revstore with etcd, `mem_etcd`, and a server that stores nothing and therefore shows the cost
-//! of the transport alone.
+//! A comparison of revstore with etcd, `mem_etcd`, and a server that stores nothing and therefore
+//! shows the cost of the transport alone.
 //!
-//! `run` starts the servers whose binaries exist, puts the same load on each, and prints the CPU time of the
-//! server per operation as Markdown. CPU time is the figure to compare where client and server share a machine;
-//! rates and latencies are printed too. `scaling` plots the cost of the engine's operations by the number of
-//! keys, watches and revisions.
+//! `run` starts the servers whose binaries exist, puts the same load on each, and prints the CPU
+//! time of the server per operation as Markdown. CPU time is the figure to compare where client and
+//! server share a machine; rates and latencies are printed too. `scaling` plots the cost of the
+//! engine's operations by the number of keys, watches and revisions.
 //!
 //! | module | contents |
 //! |---|---|
@@ -78,7 +78,8 @@ struct Binaries {
     /// The binary of revstore [default: the one in the directory of this program].
     #[arg(long)]
     revstore: Option<PathBuf>,
-    /// The binary of etcd, left out if it does not exist [default: $ETCD, then tests/.tools/bin/etcd].
+    /// The binary of etcd, left out if it does not exist [default: $ETCD, then
+    /// tests/.tools/bin/etcd].
     #[arg(long)]
     etcd: Option<PathBuf>,
     /// The binary of `mem_etcd`, left out if not given.

@@ -1,7 +1,8 @@
-//! The server that stores nothing. It shows the cost of tonic without changes for the same messages.
+//! The server that stores nothing. It shows the cost of tonic without changes for the same
+//! messages.
 //!
-//! A read of one key finds no pair. A page contains as many copies of one pair as the limit allows. Every put is
-//! an event for every watch, and is encoded once.
+//! A read of one key finds no pair. A page contains as many copies of one pair as the limit allows.
+//! Every put is an event for every watch, and is encoded once.
 
 use std::net::SocketAddr;
 use std::pin::Pin;

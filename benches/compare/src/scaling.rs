@@ -65,7 +65,8 @@ fn engine() -> Engine {
     Engine::builder().clock(ManualClock::new()).build()
 }
 
-/// Returns the time of an operation in nanoseconds. `operation` gets the number of operations before it.
+/// Returns the time of an operation in nanoseconds. `operation` gets the number of operations
+/// before it.
 fn cost(mut operation: impl FnMut(u64)) -> f64 {
     let mut number = 0;
     let mut fastest = f64::MAX;

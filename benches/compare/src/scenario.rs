@@ -1,4 +1,5 @@
-//! The rows of the table: the load on a server, the unit of the measurement, and the target for revstore.
+//! The rows of the table: the load on a server, the unit of the measurement, and the target for
+//! revstore.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -272,7 +273,8 @@ impl Scenario {
             }
             Workload::IdleWatches { watches } => {
                 let group = "-idle-watch";
-                // The null server sends every event to every watch, so it is measured without watches.
+                // The null server sends every event to every watch, so it is measured without
+                // watches.
                 let _watchers = if matches!(server.kind(), ServerKind::Null) {
                     None
                 } else {
@@ -378,8 +380,8 @@ async fn puts(clients: &Clients, group: &'static str, load: Load) -> Result<Load
     .await
 }
 
-/// Runs the transaction with which kube-apiserver updates an object: a put if the object is unchanged since it
-/// was last read, otherwise a get.
+/// Runs the transaction with which kube-apiserver updates an object: a put if the object is
+/// unchanged since it was last read, otherwise a get.
 async fn guarded_updates(clients: &Clients, updates: u64) -> Result<LoadResult, BoxError> {
     const GROUP: &str = "-guarded";
     let seen: Arc<Vec<AtomicI64>> = Arc::new((0..updates / 2).map(|_| AtomicI64::new(0)).collect());

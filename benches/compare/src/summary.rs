@@ -1,4 +1,5 @@
-//! The table of the README: start time, CPU time and memory, compared with the servers that revstore replaces.
+//! The table of the README: start time, CPU time and memory, compared with the servers that
+//! revstore replaces.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -45,7 +46,8 @@ struct Samples {
     cpu: [Vec<f64>; SCENARIO_ROWS.len()],
 }
 
-/// Measures all servers `runs` times, in an order that changes with every run, and returns the table as Markdown.
+/// Measures all servers `runs` times, in an order that changes with every run, and returns the
+/// table as Markdown.
 pub(crate) async fn table(
     mut kinds: Vec<ServerKind>,
     runs: usize,
@@ -107,7 +109,8 @@ async fn memory_per_key(server: &Server) -> Result<f64, BoxError> {
     Ok(grown as f64 / MEMORY_KEYS as f64)
 }
 
-/// Returns the transaction with which kube-apiserver creates an object. All measured servers accept it.
+/// Returns the transaction with which kube-apiserver creates an object. All measured servers accept
+/// it.
 fn create(number: u64) -> pb::TxnRequest {
     pb::TxnRequest {
         compare: vec![pb::Compare {

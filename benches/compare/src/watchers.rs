@@ -38,7 +38,8 @@ pub(crate) struct Watchers {
 }
 
 impl Watchers {
-    /// Creates `watches` watches, `per_stream` on each stream. `range` returns the key and range end of each.
+    /// Creates `watches` watches, `per_stream` on each stream. `range` returns the key and range
+    /// end of each.
     pub(crate) async fn start(
         endpoint: &str,
         watches: usize,

@@ -1,7 +1,9 @@
-//! The time of operations of a writer and of zero, one and two concurrent readers, and the memory per key.
+//! The time of operations of a writer and of zero, one and two concurrent readers, and the memory
+//! per key.
 //!
-//! Each round measures all maps, in an order that changes with every round. The program prints median, 99th
-//! percentile and mean of single operations in nanoseconds over all rounds, as rows of a table.
+//! Each round measures all maps, in an order that changes with every round. The program prints
+//! median, 99th percentile and mean of single operations in nanoseconds over all rounds, as rows of
+//! a table.
 
 #![allow(
     clippy::print_stdout,

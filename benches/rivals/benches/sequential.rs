@@ -15,7 +15,8 @@ fn sequential(c: &mut Criterion) {
         fill(&*map);
         (name, map)
     });
-    // Each operation is measured on all maps in sequence, so that other load on the machine affects all of them.
+    // Each operation is measured on all maps in sequence, so that other load on the machine affects
+    // all of them.
     bench_each(c, &maps, "get", 1, |map, key| {
         black_box(map.get(key).map(|entry| entry.read()));
     });
@@ -55,8 +56,8 @@ fn bench_each(
     }
 }
 
-/// Creates keys between the others and deletes them again. Measures the time of the creates if `create`,
-/// otherwise of the deletes.
+/// Creates keys between the others and deletes them again. Measures the time of the creates if
+/// `create`, otherwise of the deletes.
 fn bench_change(
     c: &mut Criterion,
     maps: &[(&str, Box<dyn OrderedMap>)],
@@ -72,7 +73,8 @@ fn bench_change(
                 while left > 0 {
                     let batch = left.min(BATCH);
                     left -= batch;
-                    // All numbers are different, because the step and the number of keys are coprime.
+                    // All numbers are different, because the step and the number of keys are
+                    // coprime.
                     let numbers = (0..batch).map(|number| (number * 618_033 % KEYS) * 2 + 1);
                     let keys: Vec<_> = numbers.map(key).collect();
                     let started = Instant::now();

@@ -1,7 +1,7 @@
 //! A comparison of the engine's index with other ordered maps.
 //!
-//! All maps contain the same entries. An entry has the layout of the engine's: a key and its state in one
-//! allocation behind a pointer. The counted B-tree is the source of the engine's index.
+//! All maps contain the same entries. An entry has the layout of the engine's: a key and its state
+//! in one allocation behind a pointer. The counted B-tree is the source of the engine's index.
 
 mod entry;
 mod maps;
@@ -24,8 +24,8 @@ pub const KEYS: u64 = 1_000_000;
 /// The number of keys that one scan reads.
 pub const SCAN_KEYS: usize = 100;
 
-/// Returns the key with a number: 64 bytes, where neighbouring keys differ only in the last few, like the object
-/// keys of Kubernetes.
+/// Returns the key with a number: 64 bytes, where neighbouring keys differ only in the last few,
+/// like the object keys of Kubernetes.
 pub fn key(number: u64) -> Vec<u8> {
     let namespace = number / 20_000;
     format!("/registry/pods/default-namespace-{namespace:03}/web-frontend-7d4b9-{number:08}")
@@ -43,8 +43,8 @@ pub fn pseudo_random(seed: u64, bound: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// Creates the keys with even numbers below twice [`KEYS`], in order. Keys with odd numbers can be created
-/// between them.
+/// Creates the keys with even numbers below twice [`KEYS`], in order. Keys with odd numbers can be
+/// created between them.
 pub fn fill(map: &dyn OrderedMap) {
     for number in 0..KEYS {
         map.create(Entry::new(&key(number * 2)));

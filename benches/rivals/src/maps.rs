@@ -14,7 +14,8 @@ use crate::tree::Tree;
 /// The number of entries that a scan reads before it releases the lock, as in the engine.
 const SCAN_STEP: usize = 64;
 
-/// The operations that the engine needs from its index. Only one thread at a time creates and deletes.
+/// The operations that the engine needs from its index. Only one thread at a time creates and
+/// deletes.
 pub trait OrderedMap: Send + Sync {
     /// Reads one key.
     fn get(&self, key: &[u8]) -> Option<Entry>;

@@ -15,8 +15,9 @@ use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, EncodeBuf, Encoder};
 use tonic_prost::ProstDecoder;
 
-/// The initial capacity of a message's buffer, before its size is known. Most requests and responses
-/// fit, and allocators are fast with blocks of up to 1 KiB; tonic's default of 8 KiB is above that.
+/// The initial capacity of a message's buffer, before its size is known. Most requests and
+/// responses fit, and allocators are fast with blocks of up to 1 KiB; tonic's default of 8 KiB is
+/// above that.
 const BUFFER_BYTES: usize = 1024;
 
 /// The size up to which small messages of a stream that are ready together share one buffer.
@@ -27,19 +28,20 @@ pub(crate) trait Encode {
     /// Returns the number of bytes that [`Encode::encode`] writes.
     fn encoded_len(&self) -> usize;
 
-    /// Returns an estimate of that number which does not visit every record. Fetching records from
-    /// memory is what makes a page expensive, so they are visited once, when they are encoded.
+    /// Returns an estimate of that number without visiting every record. Loading records from
+    /// memory is most of the cost of a large range, so they are visited once, when they are
+    /// encoded.
     fn size_hint(&self) -> usize {
         self.encoded_len()
     }
 
-    /// Writes the message into a buffer that has room for it or grows. Each record is dropped right
-    /// after it is written, while it is in the processor's cache.
+    /// Writes the message into a buffer that has enough capacity or grows. Each record is dropped
+    /// immediately after it is written, while it is in the processor's cache.
     fn encode(self, buf: &mut impl BufMut);
 }
 
-/// A message inside another one with its encoded length, which every level above needs and which is
-/// computed once.
+/// A nested message with its encoded length. The length is computed once, although every enclosing
+/// message needs it.
 #[derive(Debug)]
 pub(crate) struct Measured<M> {
     message: M,
@@ -71,10 +73,10 @@ impl<M: Encode> Encode for Measured<M> {
     }
 }
 
-/// Decodes generated request messages, encodes the responses of this module's parent.
+/// A codec that decodes generated request messages and encodes the responses of this folder.
 pub(crate) struct ResponseCodec<R, Q>(PhantomData<(R, Q)>);
 
-/// Encodes responses of one type.
+/// The encoder of [`ResponseCodec`].
 pub(crate) struct ResponseEncoder<R>(PhantomData<R>);
 
 fn buffer_settings() -> BufferSettings {
@@ -133,8 +135,8 @@ impl<R> fmt::Debug for ResponseEncoder<R> {
     }
 }
 
-/// A buffer on the stack for up to six small fields, which are then copied into the output with one
-/// call: each call to the output buffer has a cost of its own.
+/// A buffer on the stack for up to six small fields, which are copied into the output buffer with
+/// one call. Each call to the output buffer has a fixed cost.
 pub(crate) struct FieldBuffer {
     bytes: [u8; Self::BYTES_MAX],
     len: usize,
@@ -173,7 +175,7 @@ impl FieldBuffer {
         self.varint(len as u64);
     }
 
-    /// Appends fields that are encoded already.
+    /// Appends encoded fields.
     pub(crate) fn encoded(&mut self, fields: &[u8]) {
         self.bytes[self.len..][..fields.len()].copy_from_slice(fields);
         self.len += fields.len();
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_of_every_length_are_written_as_prost_writes_them() {
+    fn integers_of_every_length_are_encoded_as_by_prost() {
         check_int(0);
         for bits in 0..64 {
             let power = 1_i64 << bits;
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn six_fields_of_the_greatest_length_fit() {
+    fn six_fields_of_maximal_length_fit() {
         let mut fields = FieldBuffer::new();
         for number in 1..=6 {
             fields.int(number, -1);

@@ -1,8 +1,18 @@
-//! Responses on the way out: headers and messages as the bytes that go to the connection.
+//! Encoding of responses: headers and messages as the bytes that are sent to the client.
 //!
-//! Responses that carry key-values hold the engine's records and write them directly into the
-//! connection's buffer (`response`, `watch_response`, by means of `codec`); all other responses are
-//! generated messages. A large page is written in chunks while the client reads it (`range_body`).
+//! | file | contents |
+//! |---|---|
+//! | `codec.rs` | the trait of encodable messages, their fields, and the codec for tonic |
+//! | `response.rs` | response headers, and the responses that contain key-values |
+//! | `watch_response.rs` | watch responses, and events that are encoded once for several watchers |
+//! | `range_body.rs` | the body of a large range response |
+//!
+//! Responses that contain key-values hold the engine's records and write them directly into the
+//! connection's buffer. All other responses are generated messages.
+//!
+//! A *chunk* is a part of a large response that is encoded when the client has read the previous
+//! part. A *fragment* is a part of a watch response that is split because the client requested it.
+//! A *frame* is a frame of HTTP/2 or of gRPC, that is, a message with its length prefix.
 
 pub(crate) mod codec;
 pub(crate) mod range_body;

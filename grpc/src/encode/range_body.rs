@@ -1,8 +1,9 @@
-//! Large pages, written while the client reads them.
+//! Response bodies of large range responses, encoded in chunks while the client reads them.
 //!
-//! A page of ten thousand keys has some megabytes. Written at once, it needs a buffer of that size,
-//! whose fresh memory costs more than the copying, and which is held until a slow client has taken
-//! it all. Here are held the records, which the store mostly has anyway, and one chunk.
+//! A range response with 10,000 keys takes some megabytes. Encoded as a whole, it needs a buffer of
+//! that size. Newly mapped memory for the buffer costs more than copying the data, and the buffer
+//! is kept until a slow client has read everything. A chunked body keeps one chunk and references
+//! to the records, most of which the store keeps anyway.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -19,21 +20,23 @@ use tonic::Status;
 
 use crate::encode::response::RangeResponse;
 
-/// From how many bytes on a response counts as large.
+/// The smallest encoded length of a response that is sent in chunks.
 const LARGE_BYTES_MIN: usize = 64 * 1024;
 
-/// What a chunk has: some full frames of HTTP/2. The fewer chunks, the less often the task that
-/// writes them has to be woken.
+/// The length of every chunk but the last: several full HTTP/2 DATA frames. Larger chunks wake the
+/// encoding task less often.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Room for the end of a record that is cut by the end of a chunk.
+/// Additional capacity for the record that crosses the end of a chunk.
 const SLACK_BYTES: usize = 1024;
 
-/// Whether a message is compressed, and its length.
+/// The length of the gRPC message prefix: the compression flag and the message length.
 const PREFIX_BYTES: usize = 5;
 
-/// A large response, which travels beside an empty one through the generated server and then
-/// [takes its place](LargeRange::put_in_place).
+/// A large range response in the extensions of a response without key-values.
+///
+/// The generated server encodes the response without key-values. [`LargeRange::replace_body`] then
+/// replaces that body with the chunked one.
 #[derive(Clone, Debug)]
 pub(crate) struct LargeRange {
     response: RangeResponse,
@@ -41,53 +44,57 @@ pub(crate) struct LargeRange {
 }
 
 impl LargeRange {
-    /// The answer to a range request, large or not. The key-values of the response take `kvs_len`
-    /// bytes of it.
-    pub(crate) fn answer(
+    /// Returns the response to a range request, with a [`LargeRange`] extension if it is large.
+    /// `kvs_len` is the encoded length of its key-values.
+    pub(crate) fn wrap(
         mut response: RangeResponse,
         kvs_len: usize,
     ) -> tonic::Response<RangeResponse> {
         let len = response.envelope_len() + kvs_len;
-        // A single record is written at once anyway.
+        // A record is not divided into chunks while it is encoded, so a single one gains nothing.
         let is_large = len >= LARGE_BYTES_MIN && response.kvs.len() > 1;
         let len = match u32::try_from(len) {
             Ok(len) if is_large => len,
-            // Small, or more than a message may have, which the generated server refuses.
+            // Small, or above the largest message length, which the generated server rejects.
             _ => return tonic::Response::new(response),
         };
         let kvs = mem::take(&mut response.kvs);
-        let mut answer = tonic::Response::new(response.clone());
+        let mut wrapped = tonic::Response::new(response.clone());
         let response = RangeResponse { kvs, ..response };
-        answer.extensions_mut().insert(Self { response, len });
-        answer
+        wrapped.extensions_mut().insert(Self { response, len });
+        wrapped
     }
 
-    /// Lets an answer have the large response as its body, if there is one beside it.
-    pub(crate) fn put_in_place(
-        mut answer: http::Response<tonic::body::Body>,
+    /// Replaces the body of a response that has a [`LargeRange`] extension.
+    pub(crate) fn replace_body(
+        mut response: http::Response<tonic::body::Body>,
     ) -> http::Response<tonic::body::Body> {
-        if let Some(large) = answer.extensions_mut().remove::<Self>() {
-            *answer.body_mut() = tonic::body::Body::new(RangeBody::new(large));
+        if let Some(large) = response.extensions_mut().remove::<Self>() {
+            *response.body_mut() = tonic::body::Body::new(RangeBody::new(large));
         }
-        answer
+        response
     }
 }
 
-/// A response as the body of an answer: one message, then the status.
+/// A response body: one message in chunks, then the trailers with the status.
 struct RangeBody {
-    /// All but the key-values.
+    /// The response without its key-values.
     response: RangeResponse,
+    /// The key-values that are not encoded yet.
     kvs: vec::IntoIter<KeyValue>,
-    /// Written and not yet handed over.
-    waiting: BytesMut,
-    next: Next,
+    /// Encoded data that is not returned yet.
+    encoded: BytesMut,
+    next: NextPart,
 }
 
-/// What comes when the key-values are through.
+/// The part of the body that follows the key-values and the data in the buffer.
 #[derive(Clone, Copy, Debug)]
-enum Next {
+enum NextPart {
+    /// The fields after the key-values.
     Tail,
+    /// The trailers with the status.
     Trailers,
+    /// Nothing.
     End,
 }
 
@@ -95,38 +102,38 @@ impl RangeBody {
     fn new(large: LargeRange) -> Self {
         let LargeRange { mut response, len } = large;
         let first_bytes = CHUNK_BYTES.min(PREFIX_BYTES + len as usize);
-        let mut waiting = BytesMut::with_capacity(first_bytes + SLACK_BYTES);
-        waiting.put_u8(0);
-        waiting.put_u32(len);
-        debug_assert_eq!(waiting.len(), PREFIX_BYTES);
-        response.write_head(&mut waiting);
+        let mut encoded = BytesMut::with_capacity(first_bytes + SLACK_BYTES);
+        encoded.put_u8(0);
+        encoded.put_u32(len);
+        debug_assert_eq!(encoded.len(), PREFIX_BYTES);
+        response.write_head(&mut encoded);
         Self {
             kvs: mem::take(&mut response.kvs).into_iter(),
             response,
-            waiting,
-            next: Next::Tail,
+            encoded,
+            next: NextPart::Tail,
         }
     }
 
-    /// The next piece of the message; all but the last have the same size.
+    /// Returns the next chunk of the message. All chunks but the last have [`CHUNK_BYTES`] bytes.
     fn chunk(&mut self) -> Option<Bytes> {
-        while self.waiting.len() < CHUNK_BYTES {
+        while self.encoded.len() < CHUNK_BYTES {
             if let Some(kv) = self.kvs.next() {
-                self.response.write_kv(&kv, &mut self.waiting);
+                self.response.write_kv(&kv, &mut self.encoded);
                 continue;
             }
-            if matches!(self.next, Next::Tail) {
-                self.response.write_tail(&mut self.waiting);
-                self.next = Next::Trailers;
+            if matches!(self.next, NextPart::Tail) {
+                self.response.write_tail(&mut self.encoded);
+                self.next = NextPart::Trailers;
                 continue;
             }
-            let last = mem::take(&mut self.waiting);
+            let last = mem::take(&mut self.encoded);
             return (!last.is_empty()).then(|| last.freeze());
         }
-        let chunk = self.waiting.split_to(CHUNK_BYTES).freeze();
+        let chunk = self.encoded.split_to(CHUNK_BYTES).freeze();
         if self.kvs.len() > 0 {
-            // Where the last chunk was, if it has left meanwhile.
-            self.waiting.reserve(CHUNK_BYTES + SLACK_BYTES);
+            // Reuses the memory of the previous chunk if the connection has released it.
+            self.encoded.reserve(CHUNK_BYTES + SLACK_BYTES);
         }
         Some(chunk)
     }
@@ -142,9 +149,9 @@ impl Body for RangeBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let frame = if let Some(chunk) = self.chunk() {
             Some(Frame::data(chunk))
-        } else if matches!(self.next, Next::Trailers) {
-            self.next = Next::End;
-            Some(Frame::trailers(ok()))
+        } else if matches!(self.next, NextPart::Trailers) {
+            self.next = NextPart::End;
+            Some(Frame::trailers(ok_trailers()))
         } else {
             None
         };
@@ -152,12 +159,12 @@ impl Body for RangeBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.next, Next::End)
+        matches!(self.next, NextPart::End)
     }
 }
 
-/// The trailers of a call that went well.
-fn ok() -> HeaderMap {
+/// Returns the trailers of a successful call.
+fn ok_trailers() -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
     trailers
@@ -166,7 +173,7 @@ fn ok() -> HeaderMap {
 impl fmt::Debug for RangeBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RangeBody")
-            .field("left", &self.kvs.len())
+            .field("kvs_left", &self.kvs.len())
             .field("next", &self.next)
             .finish_non_exhaustive()
     }
@@ -201,14 +208,14 @@ mod tests {
     fn large(response: RangeResponse) -> Option<LargeRange> {
         let measure = |kv| RangeResponse::kv_len(kv, response.keys_only);
         let kvs_len = response.kvs.iter().map(measure).sum();
-        let mut answer = LargeRange::answer(response, kvs_len);
-        answer.extensions_mut().remove()
+        let mut wrapped = LargeRange::wrap(response, kvs_len);
+        wrapped.extensions_mut().remove()
     }
 
-    /// The frames of a body, put together: chunks and message.
+    /// Checks the sizes of the chunks, and that together they are the encoded message.
     fn check(value_sizes: &[usize]) {
-        let mut plain = Vec::new();
-        response(value_sizes).encode(&mut plain);
+        let mut expected = Vec::new();
+        response(value_sizes).encode(&mut expected);
         let large = large(response(value_sizes)).expect("a large response");
         let mut body = RangeBody::new(large);
         let mut context = Context::from_waker(Waker::noop());
@@ -224,18 +231,18 @@ mod tests {
             }
         }
         assert!(body.is_end_stream());
-        assert_eq!(trailers.expect("trailers"), ok());
+        assert_eq!(trailers.expect("trailers"), ok_trailers());
         let last = sizes.pop().expect("a chunk");
         assert!(sizes.iter().all(|size| *size == CHUNK_BYTES), "{sizes:?}");
         assert!((1..=CHUNK_BYTES).contains(&last));
         let (prefix, rest) = message.split_at(PREFIX_BYTES);
-        let len = u32::try_from(plain.len()).unwrap().to_be_bytes();
+        let len = u32::try_from(expected.len()).unwrap().to_be_bytes();
         assert_eq!(prefix, [&[0][..], &len].concat());
-        assert!(rest == plain);
+        assert!(rest == expected);
     }
 
     #[test]
-    fn chunks_are_the_message() {
+    fn chunks_add_up_to_the_encoded_message() {
         check(&vec![300; 5000]);
         check(&[CHUNK_BYTES; 5]);
         check(&[1, 100_000, 1, 1, 70_000, 5, 40_000].repeat(8));
@@ -243,10 +250,10 @@ mod tests {
     }
 
     #[test]
-    fn chunks_may_end_with_the_message() {
-        // Whatever the overhead is, one of these fills the last chunk.
-        let about = CHUNK_BYTES - 255 * 1024;
-        for last in about - 64..about {
+    fn the_last_chunk_may_have_any_length() {
+        // Among these lengths is one at which the message ends exactly at the end of a chunk.
+        let last_bytes = CHUNK_BYTES - 255 * 1024;
+        for last in last_bytes - 64..last_bytes {
             let mut sizes = vec![1000; 255];
             sizes.push(last);
             check(&sizes);
@@ -254,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn small_responses_go_the_usual_way() {
+    fn small_and_single_record_responses_are_not_chunked() {
         assert!(large(response(&[])).is_none());
         assert!(large(response(&[10; 100])).is_none());
         assert!(large(response(&[1_000_000])).is_none());

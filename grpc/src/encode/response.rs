@@ -1,8 +1,8 @@
 //! Response headers, and the responses that carry key-values.
 //!
-//! The generated messages own the bytes of every key and value, which costs an allocation each. The
-//! messages here hold the engine's own records and write them directly into the buffer that goes to
-//! the connection, so every byte is copied once. They encode to exactly the bytes of the generated
+//! The generated messages own the bytes of every key and value, which costs an allocation for each.
+//! The messages in this file hold the engine's records and write them directly into the
+//! connection's buffer, so every byte is copied once. Their encoding equals that of the generated
 //! messages of the same names.
 
 use std::mem;
@@ -19,13 +19,14 @@ use crate::encode::codec::{
     write_bool, write_int, write_message,
 };
 
-/// DM-12: the term of a node that never saw a second election.
+/// The raft term in all headers (DM-12): that of an etcd node without a second election.
 pub(crate) const RAFT_TERM: u64 = 2;
 
-/// Room for the part of a message that is not key-values.
+/// The capacity for the parts of a message other than key-values.
 pub(super) const ENVELOPE_BYTES: usize = 128;
 
-/// How much larger than the first record the others may be before a size hint is too small.
+/// The bytes by which other records may exceed the first one without making the size hint too
+/// small.
 const HINT_SLACK_BYTES: usize = 8;
 
 /// Creates the headers of all responses (DM-10).
@@ -36,14 +37,14 @@ pub(crate) struct Headers {
     pub(super) ids: EncodedIds,
 }
 
-/// The first two fields of a header, encoded. They never change and are most of it.
+/// The first two fields of a header, encoded. They never change and are most of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EncodedIds {
     bytes: [u8; Self::BYTES_MAX],
     len: usize,
 }
 
-/// `mvccpb.KeyValue`: the fields of a record, read once to be measured and written.
+/// `mvccpb.KeyValue`: the fields of a record, read once for both the length and the encoding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyValueMessage<'a> {
     key: &'a [u8],
@@ -59,7 +60,7 @@ pub(crate) struct KeyValueMessage<'a> {
 pub(crate) struct RangeResponse {
     pub(crate) header: Option<ResponseHeader>,
     pub(crate) kvs: Vec<KeyValue>,
-    /// Leaves the values out (RG-24) and all other fields in (RG-25).
+    /// Whether values are left out (RG-24). All other fields are present (RG-25).
     pub(crate) keys_only: bool,
     pub(crate) more: bool,
     pub(crate) count: i64,
@@ -138,7 +139,7 @@ impl Headers {
 }
 
 impl EncodedIds {
-    /// Two numbers of the greatest length.
+    /// Two integer fields of maximal length.
     const BYTES_MAX: usize = 2 * FieldBuffer::FIELD_BYTES_MAX;
 
     fn new(cluster_id: u64, member_id: u64) -> Self {
@@ -157,7 +158,7 @@ impl EncodedIds {
     }
 }
 
-/// DM-23: the header of an operation inside a transaction has a revision and nothing else.
+/// Returns the header of an operation in a transaction, which contains only a revision (DM-23).
 fn op_header(revision: Revision) -> ResponseHeader {
     ResponseHeader {
         revision: revision.0,
@@ -235,7 +236,7 @@ impl Encode for KeyValueMessage<'_> {
 }
 
 impl KeyValueMessage<'_> {
-    /// Writes `fields`, then the key-value, with as few calls to `buf` as possible.
+    /// Writes `fields` and then the key-value, with as few calls to `buf` as possible.
     #[inline]
     fn write_after(self, mut fields: FieldBuffer, buf: &mut impl BufMut) {
         fields.bytes_prefix(1, self.key.len());
@@ -388,7 +389,8 @@ impl Encode for DeleteRangeResponse {
 }
 
 impl TxnResponse {
-    /// `request` is the converted request: its flags decide what each operation returns.
+    /// Creates a response. `request` is the executed request, whose flags decide which fields each
+    /// operation returns.
     pub(crate) fn new(result: TxnResult, request: &TxnRequest, header: ResponseHeader) -> Self {
         let branch = if result.succeeded {
             &request.success

@@ -18,7 +18,7 @@ use super::response::{
 };
 use super::watch_response::{SHARED_BYTES_MAX, WatchEvents, WatchResponse};
 
-/// Numbers of every encoded length, and zero.
+/// Generates numbers of every encoded length, and zero.
 fn number() -> impl Strategy<Value = i64> {
     (0..=64_u32, any::<i64>()).prop_map(|(bits, number)| number.unbounded_shr(bits))
 }
@@ -35,12 +35,12 @@ fn header() -> impl Strategy<Value = pb::ResponseHeader> {
     })
 }
 
-/// Bytes with a length prefix of one or two bytes.
-fn bytes(least: usize) -> impl Strategy<Value = Vec<u8>> {
-    proptest::collection::vec(any::<u8>(), least..300)
+/// Generates byte strings whose encoded length takes one or two bytes.
+fn bytes(len_min: usize) -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(any::<u8>(), len_min..300)
 }
 
-/// The events of one key: puts with values and leases, then a deletion.
+/// Generates the events of one key: puts with values and leases, then a deletion.
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let puts = proptest::collection::vec((bytes(0), number()), 1..4);
     (bytes(1), puts, 0..i64::MAX - 9).prop_map(|(key, puts, start)| {
@@ -227,16 +227,16 @@ proptest! {
         let shared = of(events.clone());
         prop_assert!(shared.shared().is_some());
         check(WatchResponse::from(shared), &generated_response);
-        let alone = of(events.to_vec().into());
-        prop_assert!(alone.shared().is_none());
-        check(WatchResponse::from(alone), &generated_response);
-        for at in 0..events.len() {
-            let one = of(events.clone()).fragment(at..at + 1, fragment);
-            let generated_one = pb::WatchResponse {
-                events: vec![generated_response.events[at].clone()],
+        let unshared = of(events.to_vec().into());
+        prop_assert!(unshared.shared().is_none());
+        check(WatchResponse::from(unshared), &generated_response);
+        for index in 0..events.len() {
+            let single = of(events.clone()).fragment(index..index + 1, fragment);
+            let generated_single = pb::WatchResponse {
+                events: vec![generated_response.events[index].clone()],
                 ..head.clone()
             };
-            check(one, &generated_one);
+            check(single, &generated_single);
         }
     }
 }
@@ -251,12 +251,12 @@ fn events_of_several_watchers_are_encoded_once() {
     };
     let header = Headers::new(0, 0).of_events(Revision(0));
     let of = |events| WatchEvents::new(header, 0, events);
-    let alone = of(vec![event.clone()].into());
-    assert!(alone.shared().is_none());
-    let (one, other) = (of(alone.events.clone()), alone);
-    let encoded = one.shared().unwrap();
-    assert_eq!(other.shared().unwrap().as_ptr(), encoded.as_ptr());
-    let fragment = other.fragment(0..0, false);
+    let first = of(vec![event.clone()].into());
+    assert!(first.shared().is_none());
+    let (second, first) = (of(first.events.clone()), first);
+    let encoded = second.shared().unwrap();
+    assert_eq!(first.shared().unwrap().as_ptr(), encoded.as_ptr());
+    let fragment = first.fragment(0..0, false);
     assert!(fragment.shared().is_none());
     let bytes = usize::try_from(SHARED_BYTES_MAX).unwrap();
     engine.put("k", vec![b'v'; bytes]).unwrap();

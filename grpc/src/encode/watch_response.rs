@@ -1,7 +1,7 @@
 //! Watch responses.
 //!
-//! Nearly all of them carry events, and the same events often go to many watchers: their encoding is
-//! made once, kept with the events, and copied into each response.
+//! Nearly all of them contain events, and the same events are often sent to many watchers. They are
+//! encoded once; the encoding is kept with the events and copied into each response.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use crate::encode::response::{ENVELOPE_BYTES, EncodedIds, Headers, RAFT_TERM, kv
 /// The field number of a watch response's events.
 const EVENTS: u8 = 11;
 
-/// About the size of an event's numbers.
+/// The approximate encoded length of the numbers of an event.
 const NUMBERS_BYTES: usize = 32;
 
 /// The largest size of events whose encoding is shared by all watchers. For larger ones, encoding
@@ -32,11 +32,13 @@ pub(super) const SHARED_BYTES_MAX: u64 = 32 * 1024;
 pub(crate) enum WatchResponse {
     /// Events.
     Events(WatchEvents),
-    /// The creation, progress or end of a watcher. These are few, and large as a type.
+    /// The creation, progress or cancellation of a watcher. Boxed, because these responses are rare
+    /// and their type is large.
     Control(Box<pb::WatchResponse>),
 }
 
-/// An `etcdserverpb.WatchResponse` with events and no other fields than those that come with events.
+/// An `etcdserverpb.WatchResponse` with events and no other fields than those that come with
+/// events.
 #[derive(Debug)]
 pub(crate) struct WatchEvents {
     pub(crate) header: EventsHeader,
@@ -48,8 +50,8 @@ pub(crate) struct WatchEvents {
     range: Range<usize>,
 }
 
-/// The header of a response with events. Its ids are encoded already, because there are more events
-/// than all other responses together.
+/// The header of a response with events. Its ids are encoded in advance, because responses with
+/// events are more frequent than all others together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventsHeader {
     ids: EncodedIds,
@@ -131,12 +133,12 @@ impl WatchEvents {
         &self.events[self.range.clone()]
     }
 
-    /// Returns the encoded events that watchers share, if the events are worth sharing. `rendered`
-    /// returns nothing while only one watcher has them.
+    /// Returns the shared encoding of the events if sharing pays off: the response has all events,
+    /// they are small, and several watchers have them (`rendered` returns `None` otherwise).
     pub(super) fn shared(&self) -> Option<&Bytes> {
-        let is_worth_it =
+        let is_sharable =
             self.range.len() == self.events.len() && self.events.size_bytes() <= SHARED_BYTES_MAX;
-        is_worth_it
+        is_sharable
             .then(|| self.events.rendered(encode_events))
             .flatten()
     }

@@ -47,7 +47,7 @@ impl KvService {
         let (found, kvs_len) = self.node.engine.range_measured(&range, measure)?;
         let header = self.node.headers.at(found.revision);
         let response = RangeResponse::new(found, keys_only, Some(header));
-        Ok(LargeRange::answer(response, kvs_len))
+        Ok(LargeRange::wrap(response, kvs_len))
     }
 
     fn range_stream(&self, mut request: RangeRequest) -> Result<RangeStream, EtcdError> {

@@ -1,4 +1,5 @@
-//! Consistency of a store: reads all keys, events and leases back in several ways and compares them.
+//! Consistency of a store: reads all keys, events and leases back in several ways and compares
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,8 @@ pub(crate) fn check(engine: &Engine) {
         .unwrap_or(Revision::FIRST)
         .max(Revision::FIRST);
     check_keys(engine, &at(engine, current));
-    // Applied to the pairs at the oldest readable revision, the events give the pairs at every later one.
+    // Applied to the pairs at the oldest readable revision, the events give the pairs at every
+    // later one.
     let mut pairs = at(engine, oldest);
     let mut revisions = BTreeMap::<Revision, Vec<KeyValue>>::new();
     for event in events(engine, oldest.next()) {

@@ -1,5 +1,5 @@
-//! Generated requests to every method, valid and invalid: every call gets a response or waits where the
-//! method may wait, and the store stays consistent.
+//! Generated requests to every method, valid and invalid: every call gets a response or waits where
+//! the method may wait, and the store stays consistent.
 //!
 //! | file | contents |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | `runner.rs` | runs the steps against the services and checks the result of each |
 //! | `consistency.rs` | reads the whole store back and checks its invariants |
 //!
-//! The test in this file runs scripts that proptest generates from a fixed seed. `fuzz/` runs scripts
-//! that libFuzzer generates.
+//! The test in this file runs scripts that proptest generates from a fixed seed. `fuzz/` runs
+//! scripts that libFuzzer generates.
 
 #![expect(
     clippy::unwrap_used,

@@ -82,8 +82,8 @@ impl OpenCall {
         }
     }
 
-    /// Sends more request data. Does nothing if the client has half-closed the call or the server has
-    /// dropped the request body.
+    /// Sends more request data. Does nothing if the client has half-closed the call or the server
+    /// has dropped the request body.
     pub(crate) fn send(&self, data: &[Bytes]) {
         if let Some(request) = &self.request {
             for data in data {

@@ -23,15 +23,16 @@ use crate::script::{Call, Script, Setup, Step, frame, method};
 /// The most calls that are open at a time. One more cancels the oldest.
 const OPEN_CALLS_MAX: usize = 6;
 
-/// The most wall-clock time for a call that does not wait for other calls. Hashing a password on a busy
-/// machine is the slowest.
+/// The most wall-clock time for a call that does not wait for other calls. Hashing a password on a
+/// busy machine is the slowest.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often an open call is polled between two steps: a poll may only change what the next poll sees.
+/// How often an open call is polled between two steps: a poll may only change what the next poll
+/// sees.
 const POLLS_PER_STEP: usize = 3;
 
-/// The most revisions that a waiting lock or campaign call adds in one step: its key, a new value of the
-/// key, and the deletion of the key.
+/// The most revisions that a waiting lock or campaign call adds in one step: its key, a new value
+/// of the key, and the deletion of the key.
 const WAITER_REVISIONS_MAX: i64 = 3;
 
 struct Runner {
@@ -135,8 +136,8 @@ impl Runner {
         .await;
     }
 
-    /// Enables auth with the users `root` and `u`. `u` has the role `r`, which grants access to the keys
-    /// from `a` up to `b`. Logs both users in.
+    /// Enables auth with the users `root` and `u`. `u` has the role `r`, which grants access to the
+    /// keys from `a` up to `b`. Logs both users in.
     async fn enable_auth(&mut self) {
         for role in ["root", "r"] {
             self.call_ok("Auth", "RoleAdd", AuthRoleAddRequest { name: role.into() })
@@ -324,8 +325,8 @@ async fn poll_some(call: &mut OpenCall) -> Option<Status> {
     None
 }
 
-/// Returns whether a call of `method`, which does not wait for other calls, may add a revision. It adds at
-/// most one (I1).
+/// Returns whether a call of `method`, which does not wait for other calls, may add a revision. It
+/// adds at most one (I1).
 fn writes(method: &str) -> bool {
     matches!(
         method,

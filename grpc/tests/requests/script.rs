@@ -1,8 +1,9 @@
 //! Scripts: sequences of steps against a node, decoded from bytes.
 //!
-//! The same bytes give the same script, and fewer bytes give a shorter script. A fuzzer can therefore learn
-//! from coverage, and a failing input can be shrunk. Messages are generated from their descriptors: a method
-//! or field that is added to the `.proto` files is called and set without a change in this file.
+//! The same bytes give the same script, and fewer bytes give a shorter script. A fuzzer can
+//! therefore learn from coverage, and a failing input can be shrunk. Messages are generated from
+//! their descriptors: a method or field that is added to the `.proto` files is called and set
+//! without a change in this file.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -277,7 +278,8 @@ impl<'a> Script<'a> {
     fn message(&mut self, kind: &MessageDescriptor, depth: usize) -> DynamicMessage {
         let mut message = DynamicMessage::new(kind.clone());
         for field in kind.fields() {
-            // Most numbers and flags restrict a request. A request with all of them set has no effect.
+            // Most numbers and flags restrict a request. A request with all of them set has no
+            // effect.
             let usually_set = matches!(field.kind(), Kind::Bytes | Kind::String | Kind::Message(_));
             let left_out = self.below(if usually_set { 4 } else { 2 }) == 0;
             if field.containing_oneof().is_none() && !left_out {
@@ -333,8 +335,8 @@ impl<'a> Script<'a> {
         })
     }
 
-    /// Returns a number, mostly from the range in which the lease ids, revisions, versions, watch ids and
-    /// limits of a short script lie.
+    /// Returns a number, mostly from the range in which the lease ids, revisions, versions, watch
+    /// ids and limits of a short script lie.
     fn number(&mut self) -> i64 {
         match self.below(8) {
             7 => self.one_of(NUMBERS),

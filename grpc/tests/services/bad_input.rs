@@ -1,5 +1,5 @@
-//! Requests that no stock client sends: each gets the error of its clause, and the node keeps serving without
-//! a change to its store.
+//! Requests that no stock client sends: each gets the error of its clause, and the node keeps
+//! serving without a change to its store.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
@@ -37,7 +37,8 @@ fn frame(message: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// Sends an encoded request body to a path. Returns the status and the number of messages before it.
+/// Sends an encoded request body to a path. Returns the status and the number of messages before
+/// it.
 async fn call_raw(services: &Services, path: &str, body: Bytes) -> (Status, usize) {
     let request = http::Request::post(format!("http://node{path}"))
         .header("content-type", "application/grpc")
@@ -302,8 +303,8 @@ async fn hl_3_streams_respond_to_the_messages_before_one_that_cannot_be_decoded(
     check_store_unchanged(&node).await;
 }
 
-/// kube-apiserver detects by this code that `RangeStream` is unavailable (RG-67), and other clients that
-/// reflection is (HL-2).
+/// kube-apiserver detects by this code that `RangeStream` is unavailable (RG-67), and other clients
+/// that reflection is (HL-2).
 #[tokio::test]
 async fn hl_3_unknown_methods_and_unknown_services_have_different_messages() {
     let node = TestNode::new();

@@ -1,4 +1,5 @@
-//! The services behind an HTTP/2 connection: slow clients, disconnecting clients, too large messages.
+//! The services behind an HTTP/2 connection: slow clients, disconnecting clients, too large
+//! messages.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -29,7 +30,8 @@ struct ClientConnection {
 }
 
 impl ClientConnection {
-    /// Connects to a node. The client accepts `window_bytes` of a response that the test does not read.
+    /// Connects to a node. The client accepts `window_bytes` of a response that the test does not
+    /// read.
     async fn open(node: &TestNode, window_bytes: u32) -> Self {
         let (client_end, server_end) = tokio::io::duplex(16 * 1024);
         let services = TowerToHyperService::new(node.services.clone());
@@ -50,8 +52,8 @@ impl ClientConnection {
         KvClient::with_origin(self.clone(), "http://node".parse().unwrap())
     }
 
-    /// Opens a stream with one watch on all keys and reads the created response. Returns the response stream
-    /// and the sender that keeps the request stream open.
+    /// Opens a stream with one watch on all keys and reads the created response. Returns the
+    /// response stream and the sender that keeps the request stream open.
     async fn watch(&self) -> (Streaming<WatchResponse>, UnboundedSender<WatchRequest>) {
         let (requests, to_send) = unbounded_channel();
         let create = WatchRequest {

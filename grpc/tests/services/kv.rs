@@ -549,7 +549,8 @@ async fn co_6_a_physical_compaction_returns_after_the_memory_is_reclaimed() {
     assert_eq!(node.engine.stats().history_bytes, before / 100);
 }
 
-/// Stock clients send both metadata keys with each request, also for methods that do not need a leader.
+/// Stock clients send both metadata keys with each request, also for methods that do not need a
+/// leader.
 #[tokio::test]
 async fn li_8_metadata_of_stock_clients_is_accepted() {
     fn as_stock<T>(message: T) -> Request<T> {

@@ -1,5 +1,5 @@
-//! Transactions: the TXN and CMP clauses that need a store. Checks of the request itself are unit tests of
-//! the validation.
+//! Transactions: the TXN and CMP clauses that need a store. Checks of the request itself are unit
+//! tests of the validation.
 
 use revstore_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use revstore_proto::etcdserverpb::response_op::Response;

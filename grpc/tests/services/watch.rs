@@ -134,7 +134,8 @@ async fn wa_6_a_watch_starts_at_its_start_revision() {
     never.assert_no_response();
 }
 
-/// A client that resumes from the revision of the created response must receive every event exactly once.
+/// A client that resumes from the revision of the created response must receive every event exactly
+/// once.
 #[tokio::test]
 async fn wa_8_the_first_event_follows_the_revision_of_the_created_response() {
     const WATCHES: usize = 200;
@@ -248,7 +249,8 @@ async fn wa_20_a_cancelled_watch_gets_one_response_and_no_more_events() {
     watch.send_cancel(0);
     watch.send_cancel(99);
     watch.send_cancel(-1);
-    // An event that was queued before the request may be sent before the response, and none after it.
+    // An event that was queued before the request may be sent before the response, and none after
+    // it.
     let mut response = watch.next().await;
     if !response.events.is_empty() {
         response = watch.next().await;

@@ -156,8 +156,9 @@ async fn read(node: &TestNode, token: &str, key: &'static str) -> Result<(), Sta
     call!(node.kv(), range, token, get(key)).map(drop)
 }
 
-/// Returns a node with auth enabled, and the tokens of the users `root` and `u`. The role `r` of `u` grants
-/// read permission for the prefix `read`, write permission for `write`, and both for `both`.
+/// Returns a node with auth enabled, and the tokens of the users `root` and `u`. The role `r` of
+/// `u` grants read permission for the prefix `read`, write permission for `write`, and both for
+/// `both`.
 async fn node_with_auth() -> (TestNode, String, String) {
     let node = node();
     for (user, role) in [("root", "root"), ("u", "r")] {

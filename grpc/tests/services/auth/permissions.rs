@@ -1,4 +1,5 @@
-//! Authorization of requests (AU-7, AU-8), also within streams, locks and elections (WA-38, WA-60, EL-4).
+//! Authorization of requests (AU-7, AU-8), also within streams, locks and elections (WA-38, WA-60,
+//! EL-4).
 
 use futures_util::FutureExt;
 use revstore_engine::LeaseId;
@@ -47,7 +48,8 @@ async fn au_7_reads_and_writes_need_permission_for_every_key() {
             }
             Op::RequestTxn(request) => call!(node.kv(), txn, token, request).map(drop),
         };
-        // The same permissions are needed in both branches of a transaction, and in nested transactions.
+        // The same permissions are needed in both branches of a transaction, and in nested
+        // transactions.
         let failure = TxnRequest {
             failure: vec![request.clone()],
             ..TxnRequest::default()
