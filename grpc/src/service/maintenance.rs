@@ -113,7 +113,7 @@ impl MaintenanceService {
             // HK-3
             0 => self.hash_at(None).await?,
             revision if revision < 0 => Hashed {
-                hash: hash::of_nothing(),
+                hash: hash::of_empty_store(),
                 revision: Revision(revision),
                 compacted: self.node.engine.compacted_revision(),
             },

@@ -1,4 +1,4 @@
-//! What etcd keeps in which bucket of its file.
+//! The buckets of etcd's database, with the contents of the store.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -6,164 +6,134 @@ use prost::Message;
 use revstore_engine::{History, KeyValue, LeaseId, Revision};
 use revstore_proto::authpb;
 use revstore_proto::etcdserverpb::AlarmMember;
-use revstore_proto::mvccpb;
 use serde_json::json;
 
-use super::bolt::{Bucket, Pairs};
-use crate::encode::codec::Encode;
-use crate::encode::response::KeyValueMessage;
+use super::bolt::{Bucket, BucketPairs};
+use super::stored_version;
 use crate::encode::response::RAFT_TERM;
 use crate::node::Node;
 use crate::node::version;
 use crate::service::maintenance;
 use crate::status::EtcdError;
 
-/// The positions of versions are keys of one length, those of tombstones of one more.
-const POSITION_BYTES: usize = 17;
-const TOMBSTONE: u8 = b't';
+/// The pairs of a small bucket, by key.
+type SmallBucket = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A few pairs by their keys.
-type Few = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// The whole store, as it stands. Walks all of it.
+/// Returns all buckets with the contents of the current store. Visits all versions.
 pub(super) fn buckets(node: &Node) -> Result<Vec<Bucket>, EtcdError> {
-    // Whatever lease a version names was there before it was written: one of the two looks finds it,
-    // unless it came and went in between.
-    let mut leases = BTreeSet::from_iter(node.engine.leases());
-    let mut lease_pairs = lease_pairs(node, &leases);
+    // A lease exists before a version refers to it. Reading the leases before and after the history
+    // therefore finds the leases of all versions, except one that was granted and has ended in
+    // between.
+    let mut lease_ids = BTreeSet::from_iter(node.engine.leases());
+    let mut leases = leases(node, &lease_ids);
     let history = node.engine.history(None)?;
-    leases.extend(node.engine.leases());
-    lease_pairs.extend(self::lease_pairs(node, &leases));
+    lease_ids.extend(node.engine.leases());
+    leases.extend(self::leases(node, &lease_ids));
 
     let compacted = history.compacted;
     let (users, roles, auth) = auth(node);
-    let few = [
+    let small_buckets = [
         ("alarm", alarms(node)),
         ("auth", auth),
         ("authRoles", roles),
         ("authUsers", users),
         ("cluster", cluster(node)),
-        ("lease", lease_pairs),
+        ("lease", leases),
         ("members", members(node)),
-        ("members_removed", Few::new()),
+        ("members_removed", SmallBucket::new()),
         ("meta", meta(node, compacted)),
     ];
-    let mut buckets: Vec<_> = few.map(|(name, few)| bucket(name, few)).into();
+    let mut buckets: Vec<_> = small_buckets
+        .map(|(name, pairs)| small_bucket(name, pairs))
+        .into();
     buckets.push(Bucket {
         name: "key",
-        pairs: Box::new(Versions(kept(history))),
+        pairs: Box::new(StoredVersions(compacted_versions(history))),
     });
     Ok(buckets)
 }
 
-fn bucket(name: &'static str, few: Few) -> Bucket {
+fn small_bucket(name: &'static str, pairs: SmallBucket) -> Bucket {
     Bucket {
         name,
-        pairs: Box::new(Vec::from_iter(few)),
+        pairs: Box::new(Vec::from_iter(pairs)),
     }
 }
 
-/// Versions in the order in which they were written.
+/// The pairs of the bucket `key`: versions, in the order in which they were written.
 #[derive(Debug)]
-struct Versions(Vec<KeyValue>);
+struct StoredVersions(Vec<KeyValue>);
 
-impl Pairs for Versions {
+impl BucketPairs for StoredVersions {
     fn len(&self) -> usize {
         self.0.len()
     }
 
-    fn key_len(&self, at: usize) -> usize {
-        POSITION_BYTES + usize::from(self.0[at].is_tombstone())
+    fn key_len(&self, index: usize) -> usize {
+        stored_version::key_len(&self.0[index])
     }
 
-    fn value_len(&self, at: usize) -> usize {
-        let version = &self.0[at];
-        if version.is_tombstone() {
-            tombstone(version).encoded_len()
-        } else {
-            KeyValueMessage::from(version).encoded_len()
-        }
+    fn value_len(&self, index: usize) -> usize {
+        stored_version::value_len(&self.0[index])
     }
 
-    fn write_key(&self, at: usize, buffer: &mut Vec<u8>) {
-        let version = &self.0[at];
-        let position = version.position();
-        write_position(position.revision, u64::from(position.sub), buffer);
-        if version.is_tombstone() {
-            buffer.push(TOMBSTONE);
-        }
+    fn write_key(&self, index: usize, buffer: &mut Vec<u8>) {
+        stored_version::write_key(&self.0[index], buffer);
     }
 
-    fn write_value(&self, at: usize, buffer: &mut Vec<u8>) {
-        let version = &self.0[at];
-        if version.is_tombstone() {
-            tombstone(version).encode_raw(buffer);
-        } else {
-            KeyValueMessage::from(version).encode(buffer);
-        }
+    fn write_value(&self, index: usize, buffer: &mut Vec<u8>) {
+        stored_version::write_value(&self.0[index], buffer);
     }
 }
 
-fn tombstone(version: &KeyValue) -> mvccpb::KeyValue {
-    mvccpb::KeyValue {
-        key: version.key_bytes(),
-        ..mvccpb::KeyValue::default()
-    }
-}
-
-fn write_position(main: Revision, sub: u64, buffer: &mut Vec<u8>) {
-    buffer.extend(main.0.to_be_bytes());
-    buffer.push(b'_');
-    buffer.extend(sub.to_be_bytes());
-}
-
-/// CO-4, CO-5: what a compaction at the mark has left, however far its removal has come.
-fn kept(history: History) -> Vec<KeyValue> {
+/// Returns the versions that a compaction at the compacted revision keeps (CO-4, CO-5). The result
+/// does not depend on how many of the others are removed already.
+fn compacted_versions(history: History) -> Vec<KeyValue> {
     let mut versions = history.versions;
-    let Some(mark) = history.compacted else {
+    let Some(compacted) = history.compacted else {
         return versions;
     };
     let mut seen = HashSet::new();
-    // From the newest on, as that is the one to keep of each key.
+    // Starts with the newest version, because the newest one of each key is kept.
     versions.reverse();
     versions.retain(|version| {
-        let made = version.mod_revision();
-        let is_newest = made <= mark && seen.insert(version.key_bytes());
-        made > mark || (is_newest && (!version.is_tombstone() || made == mark))
+        let revision = version.mod_revision();
+        let is_newest = revision <= compacted && seen.insert(version.key_bytes());
+        revision > compacted || (is_newest && (!version.is_tombstone() || revision == compacted))
     });
     versions.reverse();
     versions
 }
 
-fn lease_pairs(node: &Node, leases: &BTreeSet<LeaseId>) -> Few {
+fn leases(node: &Node, ids: &BTreeSet<LeaseId>) -> SmallBucket {
     let pair = |id: &LeaseId| {
         let status = node.engine.lease(*id, false).ok()?;
-        let lease = Lease {
+        let lease = StoredLease {
             id: id.get(),
             ttl: i64::try_from(status.granted_ttl.as_secs()).unwrap_or(i64::MAX),
         };
         Some((id.get().to_be_bytes().to_vec(), lease.encode_to_vec()))
     };
-    leases.iter().filter_map(pair).collect()
+    ids.iter().filter_map(pair).collect()
 }
 
-/// What etcd keeps of a lease; no service shows it in this form.
+/// `leasepb.Lease`: the message that etcd stores for a lease. No service uses it.
 #[derive(Clone, PartialEq, Message)]
-struct Lease {
+struct StoredLease {
     #[prost(int64, tag = "1")]
     id: i64,
     #[prost(int64, tag = "2")]
     ttl: i64,
 }
 
-fn alarms(node: &Node) -> Few {
+fn alarms(node: &Node) -> SmallBucket {
     let alarms = node.alarms.list(None).into_iter();
     let members = alarms.map(|alarm| -> AlarmMember { maintenance::alarm_member(alarm) });
     members.map(|it| (it.encode_to_vec(), Vec::new())).collect()
 }
 
-/// Users, roles, and whether they count.
-fn auth(node: &Node) -> (Few, Few, Few) {
+/// Returns the users, the roles, and the state of auth.
+fn auth(node: &Node) -> (SmallBucket, SmallBucket, SmallBucket) {
     node.auth.look(|store| {
         let users = store.stored_users().map(|user: authpb::User| {
             let name = user.name.to_vec();
@@ -181,11 +151,11 @@ fn auth(node: &Node) -> (Few, Few, Few) {
     })
 }
 
-fn cluster(node: &Node) -> Few {
+fn cluster(node: &Node) -> SmallBucket {
     named([("clusterVersion", version::of_cluster(&node.version).into())])
 }
 
-fn members(node: &Node) -> Few {
+fn members(node: &Node) -> SmallBucket {
     let identity = &node.identity;
     let member = json!({
         "id": identity.member_id,
@@ -194,10 +164,10 @@ fn members(node: &Node) -> Few {
         "clientURLs": identity.client_urls,
     });
     let id = format!("{:x}", identity.member_id);
-    Few::from([(id.into(), member.to_string().into())])
+    SmallBucket::from([(id.into(), member.to_string().into())])
 }
 
-fn meta(node: &Node, compacted: Option<Revision>) -> Few {
+fn meta(node: &Node, compacted: Option<Revision>) -> SmallBucket {
     let voters = json!({ "voters": [node.identity.member_id], "auto_leave": false });
     let mut meta = named([
         ("confState", voters.to_string().into()),
@@ -207,9 +177,9 @@ fn meta(node: &Node, compacted: Option<Revision>) -> Few {
         ),
         ("term", RAFT_TERM.to_be_bytes().into()),
     ]);
-    if let Some(mark) = compacted {
+    if let Some(compacted) = compacted {
         let mut position = Vec::new();
-        write_position(mark, 0, &mut position);
+        stored_version::write_position(compacted, 0, &mut position);
         meta.extend(named([
             ("finishedCompactRev", position.clone()),
             ("scheduledCompactRev", position),
@@ -218,7 +188,8 @@ fn meta(node: &Node, compacted: Option<Revision>) -> Few {
     meta
 }
 
-fn named<const N: usize>(pairs: [(&str, Vec<u8>); N]) -> Few {
+/// Returns a bucket with named pairs.
+fn named<const N: usize>(pairs: [(&str, Vec<u8>); N]) -> SmallBucket {
     let pairs = pairs.map(|(name, value)| (name.as_bytes().to_vec(), value));
     pairs.into()
 }
@@ -229,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// Key, main revision and whether it is a tombstone, of all that is kept.
+    /// Checks key, mod revision and tombstone flag of all kept versions.
     fn check(compacted: i64, expected: &[(&str, i64, bool)]) {
         let engine = Engine::builder().build();
         engine.put("a", "2").unwrap();
@@ -240,23 +211,23 @@ mod tests {
         engine.put("a", "7").unwrap();
         let mut history = engine.history(None).unwrap();
         history.compacted = Some(Revision(compacted));
-        let versions = Versions(kept(history));
+        let versions = StoredVersions(compacted_versions(history));
         let found = versions.0.iter().map(|version| {
             let key = std::str::from_utf8(version.key()).unwrap();
             (key, version.mod_revision().0, version.is_tombstone())
         });
         assert_eq!(found.collect::<Vec<_>>(), expected, "at {compacted}");
-        for at in 0..versions.len() {
+        for index in 0..versions.len() {
             let (mut key, mut value) = (Vec::new(), Vec::new());
-            versions.write_key(at, &mut key);
-            versions.write_value(at, &mut value);
-            assert_eq!(key.len(), versions.key_len(at));
-            assert_eq!(value.len(), versions.value_len(at));
+            versions.write_key(index, &mut key);
+            versions.write_value(index, &mut value);
+            assert_eq!(key.len(), versions.key_len(index));
+            assert_eq!(value.len(), versions.value_len(index));
         }
     }
 
     #[test]
-    fn co_4_what_a_compaction_leaves() {
+    fn co_4_a_compaction_keeps_the_newest_version_of_each_key() {
         let above = [("c", 6, false), ("a", 7, false)];
         check(7, &[("c", 6, false), ("a", 7, false)]);
         check(6, &[&[("a", 4, false)][..], &above].concat());

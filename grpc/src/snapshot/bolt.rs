@@ -1,20 +1,22 @@
-//! The file format of bbolt, in which etcd keeps its store: how such a file is laid out and written.
+//! The file format of bbolt, the database of etcd.
 //!
-//! A file is a sequence of pages, of which some are longer than others. Two *meta* pages say where
-//! the rest is; a *freelist* names unused pages, of which there are none here; the pairs of a bucket
-//! stand in *leaf* pages under a tree of *branch* pages, and one more leaf names the buckets.
+//! A file is a sequence of pages. Two *meta* pages contain the position of the root. A *freelist*
+//! page lists unused pages; in this file there are none. The pairs of a bucket are in *leaf* pages
+//! under a tree of *branch* pages, and one more leaf page, the root, lists the buckets.
 //!
-//! A file is planned as a whole and then written page by page from the front, so that it never has
-//! to be there as a whole. A plan has an entry for each page, and nothing for each pair.
+//! The layout of all pages is planned first, and then they are written one after the other from the
+//! start of the file, so the file is never in memory as a whole. The plan takes memory for each
+//! page, and none for each pair.
 
 use std::fmt;
 use std::ops::Range;
 
-/// What a page has, or a whole number of times that.
+/// The unit of page lengths: a page takes one or several of these.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 const PAGE_HEADER_BYTES: usize = 16;
-/// What stands in a page for each of its pairs or children, besides keys and values.
+/// The length of the entry that a page has for each of its pairs or children, without key and
+/// value.
 const ELEMENT_BYTES: usize = 16;
 const BRANCH: u16 = 0x01;
 const LEAF: u16 = 0x02;
@@ -23,52 +25,58 @@ const FREELIST: u16 = 0x10;
 
 const MAGIC: u32 = 0xED0C_DAED;
 const FORMAT_VERSION: u32 = 2;
-/// The flag of a pair whose value is a bucket.
+/// The flag of an element whose value is a bucket.
 const IS_BUCKET: u32 = 0x01;
 
 const META_PAGES: u64 = 2;
 const FREELIST_PAGE: u64 = META_PAGES;
 const FIRST_BUCKET_PAGE: u64 = FREELIST_PAGE + 1;
 
-/// Pairs in the order of their keys, of which no two are the same. They do not change.
-pub(super) trait Pairs: fmt::Debug + Send {
+/// The pairs of a bucket, in the order of their keys. Keys are unique, and pairs do not change.
+pub(super) trait BucketPairs: fmt::Debug + Send {
+    /// Returns the number of pairs.
     fn len(&self) -> usize;
-    fn key_len(&self, at: usize) -> usize;
-    fn value_len(&self, at: usize) -> usize;
-    /// Appends exactly as many bytes as were announced.
-    fn write_key(&self, at: usize, buffer: &mut Vec<u8>);
-    /// The same, for the value.
-    fn write_value(&self, at: usize, buffer: &mut Vec<u8>);
+    /// Returns the length of the key of a pair.
+    fn key_len(&self, index: usize) -> usize;
+    /// Returns the length of the value of a pair.
+    fn value_len(&self, index: usize) -> usize;
+    /// Appends the key of a pair: exactly [`key_len`](Self::key_len) bytes.
+    fn write_key(&self, index: usize, buffer: &mut Vec<u8>);
+    /// Appends the value of a pair: exactly [`value_len`](Self::value_len) bytes.
+    fn write_value(&self, index: usize, buffer: &mut Vec<u8>);
 }
 
-/// A named part of a file.
+/// A named set of pairs.
 #[derive(Debug)]
 pub(super) struct Bucket {
     pub(super) name: &'static str,
-    pub(super) pairs: Box<dyn Pairs>,
+    pub(super) pairs: Box<dyn BucketPairs>,
 }
 
-/// A file that is planned.
+/// The layout of a file.
 #[derive(Debug)]
-pub(super) struct File {
+pub(super) struct BoltFile {
     buckets: Vec<Bucket>,
-    /// Where the tree of each bucket begins.
+    /// The root page of the tree of each bucket.
     roots: Vec<u64>,
-    /// In the order in which they are written.
-    pages: Vec<Page>,
+    /// The pages in the order in which they are written.
+    pages: Vec<PlannedPage>,
+    /// The length of the file in units of [`PAGE_BYTES`].
     end: u64,
 }
 
+/// The position and contents of a page.
 #[derive(Debug)]
-struct Page {
+struct PlannedPage {
     id: u64,
-    /// How many plain pages it takes.
+    /// The length in units of [`PAGE_BYTES`].
     length: u64,
-    content: Content,
+    content: PageContent,
 }
 
+/// The contents of a page.
 #[derive(Clone, Debug)]
-enum Content {
+enum PageContent {
     Meta,
     Freelist,
     Leaf {
@@ -77,16 +85,17 @@ enum Content {
     },
     Branch {
         bucket: usize,
-        /// Places in the list of pages.
+        /// Indexes in [`BoltFile::pages`].
         children: Range<usize>,
-        /// The first pair below.
+        /// The first pair under the page.
         first: usize,
     },
+    /// The list of buckets.
     Buckets,
 }
 
-impl File {
-    /// Costs a walk over all pairs.
+impl BoltFile {
+    /// Plans the layout of a file with `buckets`. Visits all pairs.
     pub(super) fn plan(mut buckets: Vec<Bucket>) -> Self {
         buckets.sort_unstable_by_key(|bucket| bucket.name);
         let mut file = Self {
@@ -96,37 +105,37 @@ impl File {
             end: 0,
         };
         for _ in 0..META_PAGES {
-            file.place(PAGE_HEADER_BYTES, Content::Meta);
+            file.add_page(PAGE_HEADER_BYTES, PageContent::Meta);
         }
-        file.place(PAGE_HEADER_BYTES, Content::Freelist);
+        file.add_page(PAGE_HEADER_BYTES, PageContent::Freelist);
         debug_assert_eq!(file.end, FIRST_BUCKET_PAGE);
         for bucket in 0..file.buckets.len() {
-            let root = file.place_bucket(bucket);
+            let root = file.add_bucket(bucket);
             file.roots.push(root);
         }
         let names = file.buckets.iter().map(|bucket| bucket.name.len());
         let elements = names.map(|name| ELEMENT_BYTES + name + BUCKET_BYTES);
-        file.place(
+        file.add_page(
             PAGE_HEADER_BYTES + elements.sum::<usize>(),
-            Content::Buckets,
+            PageContent::Buckets,
         );
         file
     }
 
-    /// How long the file is.
+    /// Returns the length of the file in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.end * PAGE_BYTES as u64
     }
 
-    /// How many pages are to be written.
+    /// Returns the number of pages.
     pub(super) fn pages(&self) -> usize {
         self.pages.len()
     }
 
-    /// Puts a page at the end of the plan.
-    fn place(&mut self, bytes: usize, content: Content) {
+    /// Adds a page at the end of the plan.
+    fn add_page(&mut self, bytes: usize, content: PageContent) {
         let length = bytes.div_ceil(PAGE_BYTES) as u64;
-        self.pages.push(Page {
+        self.pages.push(PlannedPage {
             id: self.end,
             length,
             content,
@@ -134,56 +143,56 @@ impl File {
         self.end += length;
     }
 
-    /// Plans a bucket, leaves first; returns the page that its tree begins at.
-    fn place_bucket(&mut self, bucket: usize) -> u64 {
+    /// Adds the pages of a bucket, leaf pages first. Returns the root page of its tree.
+    fn add_bucket(&mut self, bucket: usize) -> u64 {
         let leaves = self.pages.len();
         let pairs = &self.buckets[bucket].pairs;
-        let sizes = |at| pairs.key_len(at) + pairs.value_len(at);
-        for (pairs, bytes) in packed(0..pairs.len(), 1, sizes) {
-            self.place(bytes, Content::Leaf { bucket, pairs });
+        let sizes = |index| pairs.key_len(index) + pairs.value_len(index);
+        for (pairs, bytes) in pack(0..pairs.len(), 1, sizes) {
+            self.add_page(bytes, PageContent::Leaf { bucket, pairs });
         }
         let mut level = leaves..self.pages.len();
         while level.len() > 1 {
             let above = self.pages.len();
-            let key_len = |at| {
-                let page: &Page = &self.pages[at];
+            let key_len = |index| {
+                let page: &PlannedPage = &self.pages[index];
                 self.buckets[bucket].pairs.key_len(page.first())
             };
-            for (children, bytes) in packed(level, 2, key_len) {
+            for (children, bytes) in pack(level, 2, key_len) {
                 let first = self.pages[children.start].first();
-                let branch = Content::Branch {
+                let branch = PageContent::Branch {
                     bucket,
                     children,
                     first,
                 };
-                self.place(bytes, branch);
+                self.add_page(bytes, branch);
             }
             level = above..self.pages.len();
         }
         self.pages[level.start].id
     }
 
-    /// Appends a page.
-    pub(super) fn write_page(&self, at: usize, buffer: &mut Vec<u8>) {
-        let page = &self.pages[at];
+    /// Appends the page with an index.
+    pub(super) fn write_page(&self, index: usize, buffer: &mut Vec<u8>) {
+        let page = &self.pages[index];
         let start = buffer.len();
         match &page.content {
-            Content::Meta => {
+            PageContent::Meta => {
                 page.write_header(META, 0, buffer);
                 self.write_meta(page.id, buffer);
             }
-            Content::Freelist => page.write_header(FREELIST, 0, buffer),
-            Content::Leaf { bucket, pairs } => {
+            PageContent::Freelist => page.write_header(FREELIST, 0, buffer),
+            PageContent::Leaf { bucket, pairs } => {
                 page.write_header(LEAF, pairs.len(), buffer);
                 self.write_leaf(*bucket, pairs.clone(), buffer);
             }
-            Content::Branch {
+            PageContent::Branch {
                 bucket, children, ..
             } => {
                 page.write_header(BRANCH, children.len(), buffer);
                 self.write_branch(*bucket, children.clone(), buffer);
             }
-            Content::Buckets => {
+            PageContent::Buckets => {
                 page.write_header(LEAF, self.buckets.len(), buffer);
                 self.write_buckets(buffer);
             }
@@ -196,7 +205,7 @@ impl File {
         buffer.resize(start + length * PAGE_BYTES, 0);
     }
 
-    /// Either meta page, of which a reader takes the one with the higher transaction.
+    /// Writes the contents of a meta page. A reader uses the meta page with the higher transaction.
     fn write_meta(&self, transaction: u64, buffer: &mut Vec<u8>) {
         let start = buffer.len();
         buffer.extend(MAGIC.to_le_bytes());
@@ -216,15 +225,15 @@ impl File {
     fn write_leaf(&self, bucket: usize, range: Range<usize>, buffer: &mut Vec<u8>) {
         let pairs = &self.buckets[bucket].pairs;
         let mut position = range.len() * ELEMENT_BYTES;
-        for at in range.clone() {
-            let (key_len, value_len) = (pairs.key_len(at), pairs.value_len(at));
-            // No flags: a plain pair.
+        for index in range.clone() {
+            let (key_len, value_len) = (pairs.key_len(index), pairs.value_len(index));
+            // No flags: the value is not a bucket.
             write_leaf_element(0, position, key_len, value_len, buffer);
             position = position + key_len + value_len - ELEMENT_BYTES;
         }
-        for at in range {
-            pairs.write_key(at, buffer);
-            pairs.write_value(at, buffer);
+        for index in range {
+            pairs.write_key(index, buffer);
+            pairs.write_value(index, buffer);
         }
     }
 
@@ -257,20 +266,20 @@ impl File {
     }
 }
 
-impl Page {
-    /// The first pair on or below the page.
+impl PlannedPage {
+    /// Returns the first pair on or under the page.
     fn first(&self) -> usize {
         match &self.content {
-            Content::Leaf { pairs, .. } => pairs.start,
-            Content::Branch { first, .. } => *first,
-            Content::Meta | Content::Freelist | Content::Buckets => 0,
+            PageContent::Leaf { pairs, .. } => pairs.start,
+            PageContent::Branch { first, .. } => *first,
+            PageContent::Meta | PageContent::Freelist | PageContent::Buckets => 0,
         }
     }
 
     fn write_header(&self, flags: u16, count: usize, buffer: &mut Vec<u8>) {
         buffer.extend(self.id.to_le_bytes());
         buffer.extend(flags.to_le_bytes());
-        // A plain page has room for 255 elements, and a longer one has only as many as it must.
+        // A page of one unit has at most 255 elements, and a longer page has one or two.
         let count = u16::try_from(count).unwrap_or(u16::MAX);
         buffer.extend(count.to_le_bytes());
         let overflow = u32::try_from(self.length - 1).unwrap_or(u32::MAX);
@@ -278,9 +287,11 @@ impl Page {
     }
 }
 
-/// Spreads elements over pages: as many as fit into a plain one, but at least so many. Where there
-/// is nothing, there is one page without anything.
-fn packed(
+/// Distributes elements over pages, and returns the elements and the length of each page.
+///
+/// A page gets as many elements as fit into one unit, but at least `count_min`. Without elements
+/// there is one empty page.
+fn pack(
     elements: Range<usize>,
     count_min: usize,
     bytes_of: impl Fn(usize) -> usize,
@@ -288,11 +299,11 @@ fn packed(
     let mut pages = Vec::new();
     let mut start = elements.start;
     let mut bytes = PAGE_HEADER_BYTES;
-    for at in elements.clone() {
-        let element = ELEMENT_BYTES + bytes_of(at);
-        if at - start >= count_min && bytes + element > PAGE_BYTES {
-            pages.push((start..at, bytes));
-            (start, bytes) = (at, PAGE_HEADER_BYTES);
+    for index in elements.clone() {
+        let element = ELEMENT_BYTES + bytes_of(index);
+        if index - start >= count_min && bytes + element > PAGE_BYTES {
+            pages.push((start..index, bytes));
+            (start, bytes) = (index, PAGE_HEADER_BYTES);
         }
         bytes += element;
     }
@@ -300,7 +311,7 @@ fn packed(
     pages
 }
 
-/// What stands for a bucket: the page its tree begins at, and a counter that nobody uses.
+/// The length of the value of a bucket: the root page of its tree and an unused counter.
 const BUCKET_BYTES: usize = 16;
 
 fn write_bucket(root: u64, buffer: &mut Vec<u8>) {
@@ -308,7 +319,7 @@ fn write_bucket(root: u64, buffer: &mut Vec<u8>) {
     buffer.extend(0_u64.to_le_bytes());
 }
 
-/// `position` is that of the key, counted from here.
+/// Appends the element of a leaf page. `position` is the distance from the element to its key.
 fn write_leaf_element(
     flags: u32,
     position: usize,
@@ -322,38 +333,38 @@ fn write_leaf_element(
     buffer.extend(u32_of(value_len).to_le_bytes());
 }
 
-/// Requests are limited to less than 4 GiB, and so is what is made of them.
+/// Converts a length. Requests are shorter than 4 GiB, so all lengths in the file fit.
 fn u32_of(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-/// The checksum of meta pages.
+/// Returns the checksum of a meta page.
 fn fnv_1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// A few pairs, in order.
-impl Pairs for Vec<(Vec<u8>, Vec<u8>)> {
+/// The pairs of a small bucket, in order.
+impl BucketPairs for Vec<(Vec<u8>, Vec<u8>)> {
     fn len(&self) -> usize {
         self.len()
     }
 
-    fn key_len(&self, at: usize) -> usize {
-        self[at].0.len()
+    fn key_len(&self, index: usize) -> usize {
+        self[index].0.len()
     }
 
-    fn value_len(&self, at: usize) -> usize {
-        self[at].1.len()
+    fn value_len(&self, index: usize) -> usize {
+        self[index].1.len()
     }
 
-    fn write_key(&self, at: usize, buffer: &mut Vec<u8>) {
-        buffer.extend(&self[at].0);
+    fn write_key(&self, index: usize, buffer: &mut Vec<u8>) {
+        buffer.extend(&self[index].0);
     }
 
-    fn write_value(&self, at: usize, buffer: &mut Vec<u8>) {
-        buffer.extend(&self[at].1);
+    fn write_value(&self, index: usize, buffer: &mut Vec<u8>) {
+        buffer.extend(&self[index].1);
     }
 }
 
@@ -363,52 +374,53 @@ mod tests {
 
     use super::*;
 
-    type Plain = BTreeMap<Vec<u8>, Vec<u8>>;
+    type ExpectedPairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-    /// Reads a file as bbolt's documentation says, and checks what a reader relies on.
-    struct Reader<'a>(&'a [u8]);
+    /// Reads a file according to the documentation of bbolt, and checks the properties that a
+    /// reader depends on.
+    struct FileReader<'a>(&'a [u8]);
 
-    impl Reader<'_> {
-        fn number<const N: usize>(&self, at: usize) -> u64 {
+    impl FileReader<'_> {
+        fn number<const N: usize>(&self, offset: usize) -> u64 {
             let mut bytes = [0; 8];
-            bytes[..N].copy_from_slice(&self.0[at..at + N]);
+            bytes[..N].copy_from_slice(&self.0[offset..offset + N]);
             u64::from_le_bytes(bytes)
         }
 
-        fn size(&self, at: usize) -> usize {
-            usize::try_from(self.number::<4>(at)).unwrap()
+        fn size(&self, offset: usize) -> usize {
+            usize::try_from(self.number::<4>(offset)).unwrap()
         }
 
         fn page(&self, id: u64) -> usize {
-            let at = usize::try_from(id).unwrap() * PAGE_BYTES;
-            assert_eq!(self.number::<8>(at), id);
-            at
+            let offset = usize::try_from(id).unwrap() * PAGE_BYTES;
+            assert_eq!(self.number::<8>(offset), id);
+            offset
         }
 
-        /// Key, value and flags of all pairs of a tree.
+        /// Appends key, value and flags of all pairs of a tree.
         fn pairs(&self, id: u64, into: &mut Vec<(Vec<u8>, Vec<u8>, u64)>) {
             let page = self.page(id);
             let count = usize::try_from(self.number::<2>(page + 10)).unwrap();
             let elements = (0..count).map(|nth| page + PAGE_HEADER_BYTES + nth * ELEMENT_BYTES);
             match self.number::<2>(page + 8) {
                 0x01 => {
-                    for at in elements {
-                        let key = at + self.size(at);
-                        let key = &self.0[key..key + self.size(at + 4)];
+                    for offset in elements {
+                        let key = offset + self.size(offset);
+                        let key = &self.0[key..key + self.size(offset + 4)];
                         let before = into.len();
-                        self.pairs(self.number::<8>(at + 8), into);
+                        self.pairs(self.number::<8>(offset + 8), into);
                         assert_eq!(into[before].0, key);
                     }
                 }
                 0x02 => {
-                    for at in elements {
-                        let key = at + self.size(at + 4);
-                        let value = key + self.size(at + 8);
-                        let end = value + self.size(at + 12);
+                    for offset in elements {
+                        let key = offset + self.size(offset + 4);
+                        let value = key + self.size(offset + 8);
+                        let end = value + self.size(offset + 12);
                         into.push((
                             self.0[key..value].to_vec(),
                             self.0[value..end].to_vec(),
-                            self.number::<4>(at),
+                            self.number::<4>(offset),
                         ));
                     }
                 }
@@ -416,7 +428,7 @@ mod tests {
             }
         }
 
-        fn buckets(&self) -> BTreeMap<String, Plain> {
+        fn buckets(&self) -> BTreeMap<String, ExpectedPairs> {
             for (id, flags) in [(0, META), (1, META), (2, FREELIST)] {
                 let page = self.page(id);
                 assert_eq!(self.number::<2>(page + 8), u64::from(flags));
@@ -452,12 +464,12 @@ mod tests {
         }
     }
 
-    fn check(buckets: &[(&'static str, Plain)]) {
+    fn check(buckets: &[(&'static str, ExpectedPairs)]) {
         let planned = buckets.iter().map(|(name, pairs)| Bucket {
             name,
             pairs: Box::new(Vec::from_iter(pairs.clone())),
         });
-        let file = File::plan(planned.collect());
+        let file = BoltFile::plan(planned.collect());
         let mut written = Vec::new();
         for page in 0..file.pages() {
             file.write_page(page, &mut written);
@@ -466,27 +478,31 @@ mod tests {
         let expected = buckets
             .iter()
             .map(|(name, pairs)| ((*name).to_owned(), pairs.clone()));
-        assert_eq!(Reader(&written).buckets(), expected.collect());
+        assert_eq!(FileReader(&written).buckets(), expected.collect());
     }
 
-    fn pairs(count: u32, value_bytes: usize) -> Plain {
+    fn pairs(count: u32, value_bytes: usize) -> ExpectedPairs {
         let pair = |n: u32| (n.to_be_bytes().to_vec(), vec![b'v'; value_bytes]);
         (0..count).map(pair).collect()
     }
 
     #[test]
-    fn mt_6_what_is_written_can_be_read() {
+    fn mt_6_a_written_file_can_be_read() {
         check(&[]);
-        check(&[("empty", Plain::new())]);
-        check(&[("b", pairs(1, 0)), ("a", pairs(3, 10)), ("c", Plain::new())]);
-        // A page holds 113 such pairs; a branch page 204 of such keys.
+        check(&[("empty", ExpectedPairs::new())]);
+        check(&[
+            ("b", pairs(1, 0)),
+            ("a", pairs(3, 10)),
+            ("c", ExpectedPairs::new()),
+        ]);
+        // A leaf page has room for 113 of these pairs, a branch page for 204 of these keys.
         for count in [112, 113, 114, 113 * 203, 113 * 204, 113 * 205] {
             check(&[("many", pairs(count, 12)), ("one", pairs(1, 1))]);
         }
     }
 
     #[test]
-    fn mt_6_large_values_and_keys_have_long_pages() {
+    fn mt_6_pages_grow_with_large_values_and_keys() {
         for value_bytes in [4059, 4060, 4061, 8156, 8157, 100_000] {
             check(&[("large", pairs(5, value_bytes))]);
         }
@@ -495,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_is_fnv_1a() {
+    fn the_checksum_of_meta_pages_is_fnv_1a() {
         assert_eq!(fnv_1a(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv_1a(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(fnv_1a(b"foobar"), 0x8594_4171_f739_67e8);

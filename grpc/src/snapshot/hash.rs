@@ -1,49 +1,50 @@
-//! The hash by which etcd compares members.
+//! The hash with which etcd compares members.
 
 use std::collections::HashSet;
 
-use prost::Message;
 use revstore_engine::{History, KeyValue};
-use revstore_proto::mvccpb;
 
-use crate::encode::codec::Encode;
-use crate::encode::response::KeyValueMessage;
+use super::stored_version;
 
-/// What every hash begins with: the name of the bucket that etcd keeps its keys in (HK-1).
+/// The first hashed bytes: the name of the bucket in which etcd stores versions (HK-1).
 const BUCKET: &[u8] = b"key";
 
-/// The hash over no versions at all (HK-2, HK-3).
-pub(crate) fn of_nothing() -> u32 {
+/// Returns the hash of an empty store (HK-2, HK-3).
+pub(crate) fn of_empty_store() -> u32 {
     crc32c::crc32c(BUCKET)
 }
 
-/// HK-1: CRC-32C over the versions that a compaction at the mark keeps, each as its position and
-/// the message that etcd would store. Needs no such store, so members of any kind can be compared.
+/// Returns the CRC-32C of the versions that a compaction at the compacted revision keeps, in the
+/// form in which etcd stores them (HK-1). The hash equals that of an etcd member with the same
+/// history.
 pub(crate) fn of_history(history: &History) -> u32 {
-    let mut hash = of_nothing();
+    let mut hash = of_empty_store();
     let mut buffer = Vec::new();
-    for version in kept(history) {
+    for version in hashed_versions(history) {
         buffer.clear();
-        encode(version, &mut buffer);
+        stored_version::write_key(version, &mut buffer);
+        stored_version::write_value(version, &mut buffer);
         hash = crc32c::crc32c_append(hash, &buffer);
     }
     hash
 }
 
-/// HK-2: everything above the mark; at or below it the version of each key that could be read at
-/// the hashed revision. So it does not show how far the removal behind the mark has come. Where
-/// a compaction at the hashed revision would keep nothing, etcd counts what the last one has left
-/// instead.
-fn kept(history: &History) -> impl Iterator<Item = &KeyValue> {
-    let compacted = history.versions.partition_point(|version| {
+/// Returns the hashed versions (HK-2): all above the compacted revision, and at or below it the
+/// version of each key that is readable at the hashed revision.
+///
+/// The result does not depend on how many compacted versions are removed already. If a compaction
+/// at the hashed revision would keep no version, etcd hashes the versions that the last compaction
+/// has kept instead.
+fn hashed_versions(history: &History) -> impl Iterator<Item = &KeyValue> {
+    let above_start = history.versions.partition_point(|version| {
         history
             .compacted
-            .is_some_and(|mark| version.mod_revision() <= mark)
+            .is_some_and(|compacted| version.mod_revision() <= compacted)
     });
-    let (below, above) = history.versions.split_at(compacted);
+    let (below, above) = history.versions.split_at(above_start);
     let mut seen = HashSet::new();
-    if !below.is_empty() && keeps_some(history) {
-        // Above the mark they are counted anyway.
+    if !below.is_empty() && keeps_any(history) {
+        // The versions above the compacted revision are hashed in any case.
         seen.extend(above.iter().map(KeyValue::key));
     }
     let mut kept_below: Vec<_> = newest(below)
@@ -53,12 +54,12 @@ fn kept(history: &History) -> impl Iterator<Item = &KeyValue> {
     kept_below.into_iter().chain(above)
 }
 
-/// Whether etcd would keep a version in a compaction at the hashed revision. It overlooks a key that
-/// one transaction there has deleted and put again (TXN-7).
-fn keeps_some(history: &History) -> bool {
-    let there = history.versions.iter().rev();
-    let there = there.take_while(|version| version.mod_revision() == history.revision);
-    let deleted: HashSet<_> = there
+/// Returns whether etcd would keep a version in a compaction at the hashed revision. etcd ignores a
+/// key that one transaction at that revision has deleted and put again (TXN-7).
+fn keeps_any(history: &History) -> bool {
+    let newest_first = history.versions.iter().rev();
+    let at_revision = newest_first.take_while(|version| version.mod_revision() == history.revision);
+    let deleted: HashSet<_> = at_revision
         .filter(|version| version.is_tombstone())
         .map(KeyValue::key)
         .collect();
@@ -66,28 +67,11 @@ fn keeps_some(history: &History) -> bool {
         .any(|version| !version.is_tombstone() && !deleted.contains(version.key()))
 }
 
-/// The newest version of each key, newest first.
+/// Returns the newest version of each key, newest first.
 fn newest(versions: &[KeyValue]) -> impl Iterator<Item = &KeyValue> {
     let mut seen = HashSet::new();
     let newest_first = versions.iter().rev();
     newest_first.filter(move |version| seen.insert(version.key()))
-}
-
-fn encode(version: &KeyValue, buffer: &mut Vec<u8>) {
-    let position = version.position();
-    buffer.extend(position.revision.0.to_be_bytes());
-    buffer.push(b'_');
-    buffer.extend(u64::from(position.sub).to_be_bytes());
-    if version.is_tombstone() {
-        buffer.push(b't');
-        let deleted = mvccpb::KeyValue {
-            key: version.key_bytes(),
-            ..mvccpb::KeyValue::default()
-        };
-        deleted.encode_raw(buffer);
-    } else {
-        KeyValueMessage::from(version).encode(buffer);
-    }
 }
 
 #[cfg(test)]
@@ -99,9 +83,9 @@ mod tests {
     }
 
     #[test]
-    fn hk_2_the_hash_of_an_empty_store_is_known() {
+    fn hk_2_the_hash_of_an_empty_store_is_that_of_etcd() {
         assert_eq!(hash(&Engine::builder().build(), None), 1_084_519_789);
-        assert_eq!(super::of_nothing(), 1_084_519_789);
+        assert_eq!(super::of_empty_store(), 1_084_519_789);
     }
 
     #[test]
@@ -117,8 +101,8 @@ mod tests {
         assert_eq!(hash(&engine, None), crc32c::crc32c(&bytes));
     }
 
-    /// etcd 3.5.16 gave these after the same calls. At the mark itself it goes on giving the hash
-    /// from before the compaction (HK-5), which we do not.
+    /// etcd 3.5.16 returns these after the same calls. At the compacted revision itself etcd still
+    /// returns the hash from before the compaction (HK-5); revstore does not.
     #[test]
     fn hk_1_hk_2_hashes_are_those_of_etcd() {
         let engine = Engine::builder().build();
@@ -152,9 +136,9 @@ mod tests {
         check(&[(8, 1_611_921_699)]);
     }
 
-    /// etcd 3.5.16 gave this after the same calls.
+    /// etcd 3.5.16 returns this after the same calls.
     #[test]
-    fn hk_2_where_no_key_lives_what_the_compaction_left_is_hashed() {
+    fn hk_2_without_readable_keys_the_versions_kept_by_the_compaction_are_hashed() {
         let engine = Engine::builder().build();
         for key in ["\0", "a", "b", "ab", "d", "\0"] {
             engine.put(key, "").unwrap();
@@ -167,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn hk_2_removal_in_the_background_does_not_change_the_hash() {
+    fn hk_2_removal_of_compacted_versions_does_not_change_the_hash() {
         let engine = Engine::builder().build();
         for key in ["a", "b", "a"] {
             engine.put(key, "v").unwrap();

@@ -1,17 +1,19 @@
-//! The snapshot: the store as a file that etcd would keep it in (MT-6).
+//! The snapshot: the store as a database file of etcd (MT-6), and hashes of the store.
 //!
-//! | file | noun |
+//! `etcdctl snapshot save` and `etcdctl snapshot restore` transfer the store to etcd with such a
+//! file: all kept revisions, leases, users, roles and alarms.
+//!
+//! | file | contents |
 //! |---|---|
-//! | `bolt.rs` | the file format |
-//! | `backend.rs` | what etcd keeps in such a file, and under which names |
-//! | `hash.rs` | the hash over all versions, by which etcd compares members |
-//!
-//! So a history can be taken from here to an etcd, with `etcdctl snapshot save` and
-//! `etcdctl snapshot restore`: all kept revisions, leases, users, roles and alarms.
+//! | `backend.rs` | the buckets of etcd's database and their contents |
+//! | `bolt.rs` | the file format of the database |
+//! | `stored_version.rs` | the form in which etcd stores a version of a key |
+//! | `hash.rs` | the hash over all versions with which etcd compares members |
 
 mod backend;
 mod bolt;
 pub(crate) mod hash;
+mod stored_version;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -22,60 +24,64 @@ use revstore_proto::etcdserverpb::SnapshotResponse;
 use sha2::{Digest, Sha256};
 use tonic::Status;
 
-use self::bolt::{File, PAGE_BYTES};
+use self::bolt::{BoltFile, PAGE_BYTES};
 use crate::node::Node;
 use crate::node::version;
 use crate::status::EtcdError;
 
-/// MT-6: the largest piece.
-const BLOB_BYTES: usize = 32 * 1024;
+/// The largest number of file bytes in one response (MT-6).
+const CHUNK_BYTES: usize = 32 * 1024;
 
-/// A file on its way to a client, written as the client takes it.
+/// A stream of the responses that contain the file. Each chunk is encoded when the client has read
+/// the previous one.
 ///
-/// Holds a pointer to each version, which keeps it in memory though it may be compacted meanwhile,
-/// and of the file as much as a piece, or a page if a value makes one that is longer.
+/// Holds a reference to each version, so a version stays in memory even if it is compacted while
+/// the stream is open. Buffers at most one chunk of the file, or one page if a large value makes
+/// the page longer.
 #[derive(Debug)]
 pub(crate) struct SnapshotStream {
-    file: File,
+    file: BoltFile,
     version: String,
     next_page: usize,
-    /// What is written and not sent.
-    written: Vec<u8>,
+    /// Encoded data that is not sent yet.
+    encoded: Vec<u8>,
     remaining_bytes: u64,
-    /// Of all that was sent; nothing when it was sent itself.
+    /// The hash of all sent data; `None` after the hash itself was sent.
     hash: Option<Sha256>,
 }
 
 impl SnapshotStream {
-    /// The store as it stands. Walks all of it, so it belongs on a thread that may block.
+    /// Creates a stream of the current store. Visits all versions, so it must run on a thread that
+    /// may block.
     pub(crate) fn of(node: &Node) -> Result<Self, EtcdError> {
-        let file = File::plan(backend::buckets(node)?);
+        let file = BoltFile::plan(backend::buckets(node)?);
         Ok(Self {
             version: version::of_storage(&node.version),
             next_page: 0,
-            written: Vec::with_capacity(BLOB_BYTES + PAGE_BYTES),
+            encoded: Vec::with_capacity(CHUNK_BYTES + PAGE_BYTES),
             remaining_bytes: file.bytes(),
             hash: Some(Sha256::new()),
             file,
         })
     }
 
-    fn next_blob(&mut self) -> Option<Bytes> {
-        while self.written.len() < BLOB_BYTES && self.next_page < self.file.pages() {
-            self.file.write_page(self.next_page, &mut self.written);
+    /// Returns the next chunk of the file, and after the last chunk the hash.
+    fn next_chunk(&mut self) -> Option<Bytes> {
+        while self.encoded.len() < CHUNK_BYTES && self.next_page < self.file.pages() {
+            self.file.write_page(self.next_page, &mut self.encoded);
             self.next_page += 1;
         }
-        if self.written.is_empty() {
+        if self.encoded.is_empty() {
             let hash = self.hash.take()?;
             return Some(Bytes::copy_from_slice(&hash.finalize()));
         }
-        let length = self.written.len().min(BLOB_BYTES);
-        let blob: Vec<u8> = self.written.drain(..length).collect();
+        let length = self.encoded.len().min(CHUNK_BYTES);
+        let chunk: Vec<u8> = self.encoded.drain(..length).collect();
         if let Some(hash) = &mut self.hash {
-            hash.update(&blob);
+            hash.update(&chunk);
         }
-        self.remaining_bytes -= blob.len() as u64;
-        Some(blob.into())
+        self.remaining_bytes -= chunk.len() as u64;
+        Some(chunk.into())
     }
 }
 
@@ -83,8 +89,8 @@ impl Stream for SnapshotStream {
     type Item = Result<SnapshotResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let blob = self.next_blob();
-        Poll::Ready(blob.map(|blob| {
+        let chunk = self.next_chunk();
+        Poll::Ready(chunk.map(|blob| {
             Ok(SnapshotResponse {
                 // DM-29
                 header: None,
