@@ -1,19 +1,19 @@
-//! The JSON gateway: etcd's services for those who speak HTTP and JSON (HT-20 to HT-23).
+//! The JSON gateway: etcd's services over HTTP and JSON (HT-20 to HT-23).
 //!
-//! | file | noun |
+//! The gateway converts a request into a gRPC call with encoded messages, as they arrive on a
+//! connection, and converts the response to JSON. Limits, auth and errors are therefore those of
+//! the services. etcd uses grpc-gateway for this.
+//!
+//! | file | contents |
 //! |---|---|
-//! | `routes.rs` | which path is which method |
-//! | `objects.rs` | the JSON objects of a request body |
-//! | `raw_codec.rs` | a codec that leaves messages encoded |
-//! | `transcode.rs` | JSON ↔ protobuf, by the descriptors |
-//! | `answer.rs` | what goes back: one object, a line for each, or an error |
-//!
-//! A request becomes the gRPC call that it stands for, with every message encoded as on a
-//! connection, and what comes back becomes JSON. So limits, auth and errors are those of the
-//! services; nothing is decided here.
+//! | `routes.rs` | the method of each path |
+//! | `json_objects.rs` | the JSON objects of a request body |
+//! | `transcode.rs` | conversion between JSON and protobuf messages |
+//! | `raw_codec.rs` | a codec for messages that stay encoded |
+//! | `http_response.rs` | HTTP responses: one object, a line for each message, or an error |
 
-mod answer;
-mod objects;
+mod http_response;
+mod json_objects;
 mod raw_codec;
 mod routes;
 mod transcode;
@@ -33,26 +33,26 @@ use tonic::codegen::{BoxFuture, StdError};
 use tonic::metadata::{AsciiMetadataKey, MetadataMap, MetadataValue};
 use tonic::{Status, Streaming};
 
-use self::answer::Lines;
-use self::objects::Objects;
+use self::http_response::JsonLines;
+use self::json_objects::JsonObjects;
 use self::raw_codec::RawCodec;
 use self::routes::Route;
 use crate::request::limits::Limits;
 use crate::status;
 
-/// How much longer than the message that it stands for a JSON object may be: enough for base64, for
-/// names in place of numbers, and for some blanks.
+/// The largest length of a JSON object, as a multiple of the largest message length. It leaves room
+/// for base64, field names and whitespace.
 const JSON_BYTES_PER_MESSAGE_BYTE: usize = 4;
 
-/// What the names of headers begin with that are metadata for the services.
+/// The prefix of the names of headers that are passed to the services as metadata.
 const METADATA_PREFIX: &str = "grpc-metadata-";
 
 /// etcd's JSON gateway over gRPC services, as an HTTP service for paths that begin with `/v3/` or
 /// `/v3beta/`.
 ///
-/// `S` is [`Services`](crate::Services), or something around it. Clones cost what clones of it cost.
-/// A call costs two more encodings of each message than it does over gRPC, and holds the whole of a
-/// message as JSON for as long as it is written.
+/// `S` is [`Services`](crate::Services) or a service that wraps it. A clone costs one clone of `S`.
+/// Compared with gRPC, a call encodes each message two more times, and keeps the JSON of a whole
+/// message in memory until it is sent.
 ///
 /// ```
 /// use http::Request;
@@ -76,7 +76,8 @@ pub struct Gateway<S> {
 }
 
 impl<S> Gateway<S> {
-    /// A gateway to `services`, which have these limits.
+    /// Creates a gateway to `services`. `limits` are the limits of the services, which also limit
+    /// the JSON objects in requests.
     pub fn new(services: S, limits: &Limits) -> Self {
         let message_bytes_max = limits.message_bytes_max();
         Self {
@@ -101,8 +102,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let call = self.clone().answer(request);
-        Box::pin(async move { Ok(call.await) })
+        let response = self.clone().respond(request);
+        Box::pin(async move { Ok(response.await) })
     }
 }
 
@@ -111,28 +112,28 @@ where
     S: GrpcService<Body>,
     S::ResponseBody: HttpBody<Data = Bytes, Error: Into<StdError> + Send> + Send + 'static,
 {
-    async fn answer<B>(self, request: Request<B>) -> Response<Body>
+    async fn respond<B>(self, request: Request<B>) -> Response<Body>
     where
         B: HttpBody<Data = Bytes, Error: Into<StdError>> + Send + Unpin + 'static,
     {
         let (head, body) = request.into_parts();
         let Some(route) = Route::of_path(head.uri.path()) else {
-            return answer::error(&status::no_route());
+            return http_response::error(&status::no_route());
         };
         if head.method != Method::POST {
-            return answer::error(&status::only_post());
+            return http_response::error(&status::only_post());
         }
         let metadata = metadata(&head.headers);
-        let objects = Objects::new(body, self.object_bytes_max);
+        let objects = JsonObjects::new(body, self.object_bytes_max);
         if route.method.is_server_streaming() {
             match self.streaming(route, metadata, objects).await {
-                Ok(answered) => answered,
-                Err(refused) => answer::stream_error(&refused),
+                Ok(response) => response,
+                Err(status) => http_response::stream_error(&status),
             }
         } else {
             match self.unary(route, metadata, objects).await {
-                Ok(answered) => answered,
-                Err(refused) => answer::error(&refused),
+                Ok(response) => response,
+                Err(status) => http_response::error(&status),
             }
         }
     }
@@ -141,7 +142,7 @@ where
         self,
         route: &Route,
         metadata: MetadataMap,
-        objects: Objects<B>,
+        objects: JsonObjects<B>,
     ) -> Result<Response<Body>, Status>
     where
         B: HttpBody<Data = Bytes, Error: Into<StdError>> + Unpin,
@@ -149,45 +150,46 @@ where
         let request = only_message(route, objects).await?;
         let mut grpc = self.ready().await?;
         let request = tonic::Request::from_parts(metadata, http::Extensions::new(), request);
-        let answered = grpc
+        let response = grpc
             .unary(request, route.grpc_path.clone(), RawCodec)
             .await?;
-        answer::object(&route.method.output(), answered.into_inner())
+        http_response::object(&route.method.output(), response.into_inner())
     }
 
     async fn streaming<B>(
         self,
         route: &Route,
         metadata: MetadataMap,
-        objects: Objects<B>,
+        objects: JsonObjects<B>,
     ) -> Result<Response<Body>, Status>
     where
         B: HttpBody<Data = Bytes, Error: Into<StdError>> + Send + Unpin + 'static,
     {
-        let (lost, is_lost) = oneshot::channel();
+        let (disconnect, disconnected) = oneshot::channel();
         let messages = if route.method.is_client_streaming() {
-            Messages::Many {
+            RequestMessages::Many {
                 objects,
                 route: route.clone(),
-                lost: Some(lost),
+                disconnect: Some(disconnect),
             }
         } else {
-            Messages::One(Some(only_message(route, objects).await?))
+            RequestMessages::One(Some(only_message(route, objects).await?))
         };
         let mut grpc = self.ready().await?;
         let request = tonic::Request::from_parts(metadata, http::Extensions::new(), messages);
-        let answered = grpc
+        let response = grpc
             .streaming(request, route.grpc_path.clone(), RawCodec)
             .await;
-        let messages: Streaming<Bytes> = answered?.into_inner();
-        let mut lines = Lines::new(messages, is_lost, route.method.output());
-        // Waited for here, because an error is to be the status of the answer.
+        let messages: Streaming<Bytes> = response?.into_inner();
+        let mut lines = JsonLines::new(messages, disconnected, route.method.output());
+        // An error before the first message determines the status code of the HTTP response.
         lines.wait_for_first().await?;
-        Ok(answer::lines(lines))
+        Ok(http_response::lines(lines))
     }
 
+    /// Waits until the services accept a call.
     async fn ready(self) -> Result<Grpc<S>, Status> {
-        // Answers are not limited (LI-3); requests are, by the services.
+        // Responses have no size limit (LI-3). The services limit requests.
         let mut grpc = Grpc::new(self.services).max_decoding_message_size(usize::MAX);
         let ready = grpc.ready().await;
         ready.map_err(|error| status::gateway_broken(error.into().as_ref()))?;
@@ -195,9 +197,9 @@ where
     }
 }
 
-/// The message of a method that takes only one: the first object, whatever follows, and the empty
-/// one if there is none (HT-21).
-async fn only_message<B>(route: &Route, mut objects: Objects<B>) -> Result<Bytes, Status>
+/// Returns the message of a method with a single request message: the first object of the body, or
+/// the empty message if there is none. Further objects are ignored (HT-21).
+async fn only_message<B>(route: &Route, mut objects: JsonObjects<B>) -> Result<Bytes, Status>
 where
     B: HttpBody<Data = Bytes, Error: Into<StdError>> + Unpin,
 {
@@ -208,22 +210,23 @@ where
     }
 }
 
-/// The messages that a request stands for.
+/// The request messages of a call.
 #[derive(Debug)]
-enum Messages<B> {
+enum RequestMessages<B> {
+    /// The message of a method with a single request message.
     One(Option<Bytes>),
-    /// An object for each. One that is none ends the client's side, as if no more were to come: what
-    /// follows is read and dropped, so that a connection that ends does not go unnoticed.
+    /// One message for each object of the body. An invalid object ends the request messages. The
+    /// rest of the body is read and discarded, so that the end of the connection is detected.
     Many {
-        objects: Objects<B>,
+        objects: JsonObjects<B>,
         route: Route,
-        /// Told if the client has gone, with which the call ends; otherwise its own side may be over
-        /// long before (WA-16).
-        lost: Option<oneshot::Sender<()>>,
+        /// Notified when the client disconnects, which ends the call. The end of the body alone
+        /// does not (WA-16).
+        disconnect: Option<oneshot::Sender<()>>,
     },
 }
 
-impl<B> Stream for Messages<B>
+impl<B> Stream for RequestMessages<B>
 where
     B: HttpBody<Data = Bytes, Error: Into<StdError>> + Unpin,
 {
@@ -235,20 +238,20 @@ where
             Self::Many {
                 objects,
                 route,
-                lost,
+                disconnect,
             } => loop {
                 let Some(object) = std::task::ready!(objects.poll_next(context)) else {
                     return Poll::Ready(None);
                 };
                 match object.and_then(|json| transcode::to_message(&route.method.input(), &json)) {
                     Ok(message) => return Poll::Ready(Some(message)),
-                    Err(_no_message) => objects.drop_rest(),
+                    Err(_invalid) => objects.discard_rest(),
                 }
-                if objects.is_lost()
-                    && let Some(lost) = lost.take()
+                if objects.is_disconnected()
+                    && let Some(disconnect) = disconnect.take()
                 {
-                    // Nobody hears it if the call is over already.
-                    let _ = lost.send(());
+                    // Sending fails if the call has already ended.
+                    let _ = disconnect.send(());
                     return Poll::Ready(None);
                 }
             },
@@ -256,8 +259,8 @@ where
     }
 }
 
-/// What the headers say that the services are to know. Who sends the request they learn from the
-/// token alone: what the connection knows of the client is not handed on, as in etcd (TL-2).
+/// Returns the metadata that the headers contain for the services. The certificate of the
+/// connection is not passed on, so the token alone identifies the client, as in etcd (TL-2).
 fn metadata(headers: &HeaderMap) -> MetadataMap {
     let mut metadata = MetadataMap::new();
     for (name, value) in headers {
@@ -266,7 +269,7 @@ fn metadata(headers: &HeaderMap) -> MetadataMap {
             None if *name == http::header::AUTHORIZATION => name.as_str(),
             None => continue,
         };
-        // Names and values that no metadata can have nobody asks for.
+        // Names and values that are invalid in metadata are ignored.
         let Ok(name) = AsciiMetadataKey::from_bytes(name.as_bytes()) else {
             continue;
         };

@@ -1,11 +1,11 @@
-//! A codec that leaves messages encoded.
+//! A codec for messages that stay encoded.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Sends and receives messages as their bytes, to call methods whose message types are known by
-/// their descriptors only. Copies each message once in each direction.
+/// A codec that sends and receives encoded messages. The gateway knows message types only by their
+/// descriptors. Each message is copied once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawCodec;
 

@@ -1,8 +1,9 @@
-//! Messages as JSON: the mapping of protobuf, as etcd's gateway writes it (HT-21).
+//! Conversion between JSON and encoded messages: protobuf's JSON mapping, in the form of etcd's
+//! gateway (HT-21).
 //!
-//! Names as in the `.proto` files, integers of 64 bits as strings, bytes in base64, enums by name,
-//! and nothing for what is zero. Read are the other forms that protobuf allows, too; fields and
-//! names of enums that are unknown are passed over.
+//! Output has the field names of the `.proto` files, 64-bit integers as strings, bytes in base64
+//! and enums by name, and omits fields that are zero. Input may have all forms of the JSON mapping;
+//! unknown fields and enum names are ignored.
 
 use bytes::Bytes;
 use prost::Message;
@@ -13,7 +14,7 @@ use tonic::Status;
 
 use crate::status;
 
-/// The encoded message that an object stands for.
+/// Converts a JSON object to an encoded message.
 pub(super) fn to_message(descriptor: &MessageDescriptor, json: &[u8]) -> Result<Bytes, Status> {
     let options = DeserializeOptions::new().deny_unknown_fields(false);
     let mut json = Deserializer::from_slice(json);
@@ -22,7 +23,7 @@ pub(super) fn to_message(descriptor: &MessageDescriptor, json: &[u8]) -> Result<
     Ok(message.encode_to_vec().into())
 }
 
-/// Appends an encoded message as an object.
+/// Appends an encoded message as a JSON object.
 pub(super) fn write_json(
     descriptor: &MessageDescriptor,
     message: Bytes,
@@ -58,9 +59,9 @@ mod tests {
         assert_eq!(M::decode(message).unwrap(), *expected, "{json}");
     }
 
-    fn check_refused(path: &str, json: &str) {
-        let refused = to_message(&input(path), json.as_bytes()).unwrap_err();
-        assert_eq!(refused.code(), Code::InvalidArgument, "{json}");
+    fn check_rejected(path: &str, json: &str) {
+        let status = to_message(&input(path), json.as_bytes()).unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{json}");
     }
 
     fn check_written(path: &str, message: &impl Message, expected: &str) {
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn ht_21_forms_that_are_read() {
+    fn ht_21_all_forms_of_the_json_mapping_are_accepted() {
         let put = PutRequest {
             key: "foo".into(),
             prev_kv: true,
@@ -120,24 +121,24 @@ mod tests {
     }
 
     #[test]
-    fn ht_21_forms_that_are_refused() {
-        check_refused("/v3/kv/put", r#"{"key":"!!"}"#);
-        check_refused("/v3/kv/put", r#"{"key":5}"#);
-        check_refused("/v3/kv/put", r#"{"key":"Zm9v",}"#);
-        check_refused("/v3/kv/put", r#"{"prev_kv":"true"}"#);
-        check_refused("/v3/kv/range", r#"{"limit":1.5}"#);
-        check_refused("/v3/kv/range", r#"{"limit":99999999999999999999}"#);
-        check_refused("/v3/kv/range", r#"{"limit":" 1"}"#);
-        check_refused(
+    fn ht_21_invalid_values_are_rejected() {
+        check_rejected("/v3/kv/put", r#"{"key":"!!"}"#);
+        check_rejected("/v3/kv/put", r#"{"key":5}"#);
+        check_rejected("/v3/kv/put", r#"{"key":"Zm9v",}"#);
+        check_rejected("/v3/kv/put", r#"{"prev_kv":"true"}"#);
+        check_rejected("/v3/kv/range", r#"{"limit":1.5}"#);
+        check_rejected("/v3/kv/range", r#"{"limit":99999999999999999999}"#);
+        check_rejected("/v3/kv/range", r#"{"limit":" 1"}"#);
+        check_rejected(
             "/v3/kv/txn",
             r#"{"compare":[{"version":1,"value":"YQ=="}]}"#,
         );
         let nested = r#"{"success":[{"request_txn":"#;
-        check_refused("/v3/kv/txn", &nested.repeat(1_000));
+        check_rejected("/v3/kv/txn", &nested.repeat(1_000));
     }
 
     #[test]
-    fn ht_21_what_is_written() {
+    fn ht_21_output_has_the_form_of_etcds_gateway() {
         let header = ResponseHeader {
             cluster_id: u64::MAX,
             revision: 7,

@@ -1,4 +1,4 @@
-//! The JSON objects of a request body, each as soon as it is there.
+//! The JSON objects of a request body.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,125 +10,130 @@ use tonic::codegen::StdError;
 
 use crate::status;
 
-/// Cuts a body into objects, which stand one behind the other with blanks between them. Whether one
-/// is right inside is for whoever reads it.
+/// Splits a body into objects. The body is a sequence of objects, with optional whitespace between
+/// them. The contents of an object are not validated.
 #[derive(Debug)]
-pub(super) struct Objects<B> {
+pub(super) struct JsonObjects<B> {
     body: B,
-    /// What has come of the next object.
+    /// The received part of the next object.
     buffer: BytesMut,
-    /// How much of the buffer `position` is behind.
-    passed: usize,
-    position: Position,
+    /// The length of the scanned part of the buffer.
+    scanned: usize,
+    /// The state at the end of the scanned part.
+    state: ScanState,
+    /// The largest length of an object.
     bytes_max: usize,
-    drops_rest: bool,
-    is_lost: bool,
+    /// Whether the rest of the body is discarded.
+    discards_rest: bool,
+    is_disconnected: bool,
 }
 
-/// Where in a sequence of objects one is.
+/// The state of the scanner between two bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Position {
+enum ScanState {
+    /// Between two objects.
     #[default]
     Between,
-    /// Inside of this many braces and brackets.
+    /// In an object, at a nesting depth of braces and brackets.
     Inside(usize),
-    /// The same, in a string.
+    /// In a string at a nesting depth.
     InString(usize),
-    /// The same, behind a backslash.
+    /// In a string at a nesting depth, after a backslash.
     Escaped(usize),
 }
 
-impl<B: Body<Data = Bytes, Error: Into<StdError>> + Unpin> Objects<B> {
-    /// Objects of up to `bytes_max` bytes.
+impl<B: Body<Data = Bytes, Error: Into<StdError>> + Unpin> JsonObjects<B> {
+    /// Splits `body` into objects of at most `bytes_max` bytes.
     pub(super) fn new(body: B, bytes_max: usize) -> Self {
         Self {
             body,
             buffer: BytesMut::new(),
-            passed: 0,
-            position: Position::default(),
+            scanned: 0,
+            state: ScanState::default(),
             bytes_max,
-            drops_rest: false,
-            is_lost: false,
+            discards_rest: false,
+            is_disconnected: false,
         }
     }
 
-    /// The next object; nothing at the end of the body.
+    /// Polls the next object; `None` at the end of the body.
     pub(super) fn poll_next(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, Status>>> {
         loop {
-            match self.cut() {
+            match self.split() {
                 Ok(Some(object)) => return Poll::Ready(Some(Ok(object))),
                 Ok(None) => {}
-                Err(refused) => return Poll::Ready(Some(Err(refused))),
+                Err(status) => return Poll::Ready(Some(Err(status))),
             }
             match ready!(Pin::new(&mut self.body).poll_frame(context)) {
                 Some(Ok(frame)) => {
                     if let Some(data) = frame.data_ref()
-                        && !self.drops_rest
+                        && !self.discards_rest
                     {
                         self.buffer.extend_from_slice(data);
                     }
                 }
                 Some(Err(error)) => {
-                    self.drop_rest();
-                    self.is_lost = true;
+                    self.discard_rest();
+                    self.is_disconnected = true;
                     return Poll::Ready(Some(Err(status::gateway_broken(error.into().as_ref()))));
                 }
-                None if self.position == Position::Between => return Poll::Ready(None),
+                None if self.state == ScanState::Between => return Poll::Ready(None),
                 None => {
-                    self.position = Position::Between;
+                    self.state = ScanState::Between;
                     return Poll::Ready(Some(Err(status::json_ends_early())));
                 }
             }
         }
     }
 
-    /// From here on, the body is read to its end and nothing comes of it.
-    pub(super) fn drop_rest(&mut self) {
-        self.drops_rest = true;
-        self.position = Position::Between;
+    /// Discards the rest of the body. It is read to its end without returning objects.
+    pub(super) fn discard_rest(&mut self) {
+        self.discards_rest = true;
+        self.state = ScanState::Between;
         self.buffer = BytesMut::new();
-        self.passed = 0;
+        self.scanned = 0;
     }
 
-    /// Whether the body broke off, as it does when the client has gone.
-    pub(super) fn is_lost(&self) -> bool {
-        self.is_lost
+    /// Returns whether reading the body has failed, as it does when the client disconnects.
+    pub(super) fn is_disconnected(&self) -> bool {
+        self.is_disconnected
     }
 
-    /// Takes an object off the front of the buffer, if it is whole.
-    fn cut(&mut self) -> Result<Option<Bytes>, Status> {
-        let found = self.position.pass(&self.buffer[self.passed..])?;
-        let end = found.map_or(self.buffer.len(), |end| self.passed + end);
+    /// Removes the first object from the buffer and returns it, if it is complete.
+    fn split(&mut self) -> Result<Option<Bytes>, Status> {
+        let found = self.state.scan(&self.buffer[self.scanned..])?;
+        let end = found.map_or(self.buffer.len(), |end| self.scanned + end);
         if end > self.bytes_max {
             return Err(status::message_too_large(end, self.bytes_max));
         }
         if found.is_none() {
-            if self.position == Position::Between {
-                // Blanks only.
+            if self.state == ScanState::Between {
+                // The buffer contains only whitespace.
                 self.buffer.clear();
             }
-            self.passed = self.buffer.len();
+            self.scanned = self.buffer.len();
             return Ok(None);
         }
-        self.passed = 0;
+        self.scanned = 0;
         Ok(Some(self.buffer.split_to(end).freeze()))
     }
 }
 
-impl Position {
-    /// Moves on over some bytes, up to the end of an object; says where that is.
-    fn pass(&mut self, data: &[u8]) -> Result<Option<usize>, Status> {
-        for (at, byte) in data.iter().enumerate() {
+impl ScanState {
+    /// Scans `data` up to the end of an object. Returns the position after the object, if it ends
+    /// in `data`.
+    fn scan(&mut self, data: &[u8]) -> Result<Option<usize>, Status> {
+        for (index, byte) in data.iter().enumerate() {
             *self = match (*self, byte) {
                 (Self::Between, b' ' | b'\t' | b'\n' | b'\r') => Self::Between,
                 (Self::Between, b'{') => Self::Inside(1),
                 (Self::Between, other) => return Err(status::no_json_object(*other)),
                 (Self::Inside(1), b'}' | b']') => {
                     *self = Self::Between;
-                    return Ok(Some(at + 1));
+                    return Ok(Some(index + 1));
                 }
                 (Self::Inside(depth), b'}' | b']') => Self::Inside(depth - 1),
                 (Self::Inside(depth), b'{' | b'[') => Self::Inside(depth + 1),
@@ -152,10 +157,10 @@ mod tests {
 
     use super::*;
 
-    /// A body that comes in pieces.
-    struct Pieces(VecDeque<Bytes>);
+    /// A body that is received in several parts.
+    struct Parts(VecDeque<Bytes>);
 
-    impl Body for Pieces {
+    impl Body for Parts {
         type Data = Bytes;
         type Error = Infallible;
 
@@ -163,13 +168,13 @@ mod tests {
             mut self: Pin<&mut Self>,
             _: &mut Context<'_>,
         ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-            Poll::Ready(self.0.pop_front().map(|piece| Ok(Frame::data(piece))))
+            Poll::Ready(self.0.pop_front().map(|part| Ok(Frame::data(part))))
         }
     }
 
-    /// All objects, and what ended them.
-    fn read(pieces: VecDeque<Bytes>, bytes_max: usize) -> (Vec<String>, Option<Code>) {
-        let mut objects = Objects::new(Pieces(pieces), bytes_max);
+    /// Returns all objects, and the error that ended them.
+    fn read(parts: VecDeque<Bytes>, bytes_max: usize) -> (Vec<String>, Option<Code>) {
+        let mut objects = JsonObjects::new(Parts(parts), bytes_max);
         let mut context = Context::from_waker(std::task::Waker::noop());
         let mut found = Vec::new();
         loop {
@@ -178,18 +183,18 @@ mod tests {
                     let object = String::from_utf8(object.to_vec()).unwrap();
                     found.push(object.trim().to_owned());
                 }
-                Poll::Ready(Some(Err(refused))) => return (found, Some(refused.code())),
+                Poll::Ready(Some(Err(status))) => return (found, Some(status.code())),
                 Poll::Ready(None) => return (found, None),
-                Poll::Pending => panic!("the body is there"),
+                Poll::Pending => panic!("the body is ready"),
             }
         }
     }
 
     fn check(body: &str, bytes_max: usize, expected: &[&str], end: Option<Code>) {
-        let whole = VecDeque::from([Bytes::copy_from_slice(body.as_bytes())]);
+        let in_one_part = VecDeque::from([Bytes::copy_from_slice(body.as_bytes())]);
         let bytewise = body.bytes().map(|byte| Bytes::copy_from_slice(&[byte]));
-        for pieces in [whole, bytewise.collect()] {
-            let (found, ended) = read(pieces, bytes_max);
+        for parts in [in_one_part, bytewise.collect()] {
+            let (found, ended) = read(parts, bytes_max);
             let found: Vec<_> = found.iter().map(String::as_str).collect();
             assert_eq!((found.as_slice(), ended), (expected, end), "{body}");
         }
@@ -200,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn ht_21_a_body_may_hold_no_object_or_many() {
+    fn ht_21_a_body_contains_any_number_of_objects() {
         check_read("", &[]);
         check_read(" \r\n\t", &[]);
         check_read("{}", &["{}"]);
@@ -212,36 +217,39 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
-        let refused = Some(Code::InvalidArgument);
-        check("{}x", 100, &["{}"], refused);
-        check("[]", 100, &[], refused);
-        check("null", 100, &[], refused);
-        check(r#"{"a"#, 100, &[], refused);
-        check("{} {", 100, &["{}"], refused);
+    fn values_other_than_objects_are_rejected() {
+        let invalid = Some(Code::InvalidArgument);
+        check("{}x", 100, &["{}"], invalid);
+        check("[]", 100, &[], invalid);
+        check("null", 100, &[], invalid);
+        check(r#"{"a"#, 100, &[], invalid);
+        check("{} {", 100, &["{}"], invalid);
     }
 
     #[test]
-    fn an_object_above_the_limit_is_not_waited_for() {
-        let refused = Some(Code::ResourceExhausted);
-        check("{ }{  }", 3, &["{ }"], refused);
-        check("{\"abcdefg", 3, &[], refused);
-        // Blanks between objects are not kept.
-        let blanks = " ".repeat(50);
-        let pieces: VecDeque<_> = (blanks + "{}").bytes().map(|b| vec![b].into()).collect();
-        assert_eq!(read(pieces, 3), (vec!["{}".to_owned()], None));
+    fn an_object_above_the_limit_is_rejected_before_its_end() {
+        let too_large = Some(Code::ResourceExhausted);
+        check("{ }{  }", 3, &["{ }"], too_large);
+        check("{\"abcdefg", 3, &[], too_large);
+        // Whitespace between objects does not count towards the limit.
+        let whitespace = " ".repeat(50);
+        let parts: VecDeque<_> = (whitespace + "{}")
+            .bytes()
+            .map(|b| vec![b].into())
+            .collect();
+        assert_eq!(read(parts, 3), (vec!["{}".to_owned()], None));
     }
 
     #[test]
-    fn the_rest_is_dropped_on_request() {
-        let pieces = ["{}x", "{", "{}"].map(Bytes::from);
-        let mut objects = Objects::new(Pieces(pieces.into()), 100);
+    fn discard_rest_reads_the_body_without_objects() {
+        let parts = ["{}x", "{", "{}"].map(Bytes::from);
+        let mut objects = JsonObjects::new(Parts(parts.into()), 100);
         let mut context = Context::from_waker(std::task::Waker::noop());
         assert!(matches!(
             objects.poll_next(&mut context),
             Poll::Ready(Some(Ok(_)))
         ));
-        objects.drop_rest();
+        objects.discard_rest();
         assert!(matches!(objects.poll_next(&mut context), Poll::Ready(None)));
         assert!(objects.body.0.is_empty());
     }

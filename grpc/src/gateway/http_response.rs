@@ -1,4 +1,4 @@
-//! What the gateway answers.
+//! HTTP responses of the gateway.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,17 +16,18 @@ use tonic::{Code, Status, Streaming};
 
 use super::transcode;
 
-/// One message.
+/// Returns a response with one message as a JSON object.
 pub(super) fn object(
     descriptor: &MessageDescriptor,
     message: Bytes,
 ) -> Result<Response<Body>, Status> {
     let mut json = Vec::new();
     transcode::write_json(descriptor, message, &mut json)?;
-    Ok(response(StatusCode::OK, whole(json)))
+    Ok(response(StatusCode::OK, full(json)))
 }
 
-/// HT-22: older gateways have the text as `error`, newer ones as `message`.
+/// Returns an error response. Older gateways have the text in `error`, newer ones in `message`; the
+/// response contains both (HT-22).
 pub(super) fn error(status: &Status) -> Response<Body> {
     let error = json!({
         "error": status.message(),
@@ -34,20 +35,20 @@ pub(super) fn error(status: &Status) -> Response<Body> {
         "message": status.message(),
         "details": [],
     });
-    response(http_status(status.code()), whole(error.to_string()))
+    response(http_status(status.code()), full(error.to_string()))
 }
 
-/// A stream that ends in an error before it has begun.
+/// Returns the response to a streaming call that fails before its first message.
 pub(super) fn stream_error(status: &Status) -> Response<Body> {
-    response(http_status(status.code()), whole(error_line(status)))
+    response(http_status(status.code()), full(error_line(status)))
 }
 
-/// Messages as they come.
-pub(super) fn lines(lines: Lines) -> Response<Body> {
+/// Returns a response that contains each message when it is received.
+pub(super) fn lines(lines: JsonLines) -> Response<Body> {
     response(StatusCode::OK, Body::new(lines))
 }
 
-fn whole(text: impl Into<Bytes>) -> Body {
+fn full(text: impl Into<Bytes>) -> Body {
     Body::new(http_body_util::Full::new(text.into()))
 }
 
@@ -59,35 +60,37 @@ fn response(status: StatusCode, body: Body) -> Response<Body> {
     response
 }
 
-/// HT-23: the body of a stream, a line for each message. An error is the last.
+/// The response body of a streaming call: a line for each message, and a last line if the call
+/// fails (HT-23).
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct JsonLines {
+    /// The first message, if it has been received and not been sent.
     first: Option<Bytes>,
-    /// Nothing after the last message.
+    /// `None` after the last message.
     messages: Option<Streaming<Bytes>>,
-    /// Says when the client has gone; nothing after it is sure that this will not be said.
-    is_lost: Option<oneshot::Receiver<()>>,
+    /// Completes when the client disconnects; `None` when that can no longer be reported.
+    disconnected: Option<oneshot::Receiver<()>>,
     descriptor: MessageDescriptor,
 }
 
-impl Lines {
+impl JsonLines {
     pub(super) fn new(
         messages: Streaming<Bytes>,
-        is_lost: oneshot::Receiver<()>,
+        disconnected: oneshot::Receiver<()>,
         descriptor: MessageDescriptor,
     ) -> Self {
         Self {
             first: None,
             messages: Some(messages),
-            is_lost: Some(is_lost),
+            disconnected: Some(disconnected),
             descriptor,
         }
     }
 
-    /// Completes when there is a message, or will be none.
+    /// Waits for the first message or the end of the call.
     ///
     /// # Errors
-    /// The stream ends in an error before.
+    /// Returns the status of a call that fails before its first message.
     pub(super) async fn wait_for_first(&mut self) -> Result<(), Status> {
         let first = std::future::poll_fn(|context| self.poll_message(context)).await;
         self.first = first.transpose()?;
@@ -95,11 +98,11 @@ impl Lines {
     }
 
     fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
-        if let Some(is_lost) = &mut self.is_lost
-            && let Poll::Ready(said) = Pin::new(is_lost).poll(context)
+        if let Some(disconnected) = &mut self.disconnected
+            && let Poll::Ready(result) = Pin::new(disconnected).poll(context)
         {
-            self.is_lost = None;
-            if said.is_ok() {
+            self.disconnected = None;
+            if result.is_ok() {
                 self.messages = None;
             }
         }
@@ -113,6 +116,7 @@ impl Lines {
         Poll::Ready(message)
     }
 
+    /// Returns the line for a message.
     fn line(&self, message: Bytes) -> Result<Bytes, Status> {
         let mut line = br#"{"result":"#.to_vec();
         transcode::write_json(&self.descriptor, message, &mut line)?;
@@ -121,7 +125,7 @@ impl Lines {
     }
 }
 
-impl http_body::Body for Lines {
+impl http_body::Body for JsonLines {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -145,7 +149,7 @@ impl http_body::Body for Lines {
     }
 }
 
-/// As in [`error`], with the names of either age.
+/// Returns the line for an error, with the field names of older and newer gateways.
 fn error_line(status: &Status) -> String {
     let http_status = http_status(status.code());
     let error = json!({
@@ -161,11 +165,11 @@ fn error_line(status: &Status) -> String {
     format!("{error}\n")
 }
 
-/// HT-22
+/// Returns the HTTP status code for a gRPC code (HT-22).
 fn http_status(code: Code) -> StatusCode {
     match code {
         Code::Ok => StatusCode::OK,
-        // Not in the registry, but what grpc-gateway and others send.
+        // Not registered, but used by grpc-gateway and other servers.
         Code::Cancelled => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
         Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {
             StatusCode::BAD_REQUEST
@@ -193,13 +197,13 @@ mod tests {
     fn read(response: Response<Body>) -> (u16, Value) {
         let status = response.status().as_u16();
         let body = response.into_body().collect().now_or_never();
-        let body = body.expect("a body that is there").expect("a whole body");
+        let body = body.expect("a ready body").expect("a complete body");
         let json = serde_json::from_slice(&body.to_bytes()).expect("an object");
         (status, json)
     }
 
     #[test]
-    fn ht_22_an_error_has_the_fields_of_every_age() {
+    fn ht_22_an_error_has_the_fields_of_older_and_newer_gateways() {
         let status = Status::not_found("gone");
         let expected = json!({"error": "gone", "code": 5, "message": "gone", "details": []});
         assert_eq!(read(error(&status)), (404, expected));
@@ -215,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn ht_22_codes_become_status_codes() {
+    fn ht_22_grpc_codes_map_to_http_status_codes() {
         for (code, expected) in [
             (Code::InvalidArgument, 400),
             (Code::OutOfRange, 400),
