@@ -1,14 +1,16 @@
-//! Member and cluster ids, derived from the configuration as etcd derives them (DM-11).
+//! Member and cluster ids, derived from the configuration as in etcd.
 //!
-//! Pure: the same peer URLs and token give the same ids on every machine and at every start, which
-//! is what lets a client see a restarted server as the same member.
+//! The same peer URLs and token give the same ids on every machine and at every start, so that clients
+//! recognize a server after a restart.
 
 use sha1::{Digest, Sha1};
 
 use revstore_host::config::EndpointUrl;
 
-/// The id of a member: the first 8 bytes, big-endian, of the SHA-1 over its peer URLs, sorted and
-/// concatenated, followed by the cluster token. Its name does not enter.
+// DM-11 for both functions.
+
+/// Returns the id of a member: the first 8 bytes, big-endian, of the SHA-1 hash of its sorted peer URLs
+/// followed by the cluster token. The name of the member is not part of the hash.
 pub fn member_id(peer_urls: &[EndpointUrl], cluster_token: &str) -> u64 {
     let mut urls: Vec<&str> = peer_urls.iter().map(EndpointUrl::as_str).collect();
     urls.sort_unstable();
@@ -20,7 +22,8 @@ pub fn member_id(peer_urls: &[EndpointUrl], cluster_token: &str) -> u64 {
     first_8_bytes(hash)
 }
 
-/// The id of a cluster: the same over the ids of its members, sorted, 8 bytes each.
+/// Returns the id of a cluster: the first 8 bytes of the SHA-1 hash of the sorted ids of its members, 8
+/// bytes each.
 pub fn cluster_id(member_ids: &[u64]) -> u64 {
     let mut ids = member_ids.to_vec();
     ids.sort_unstable();
@@ -63,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn dm_11_order_does_not_enter() {
+    fn dm_11_the_order_does_not_matter() {
         let url = |text| EndpointUrl::parse(text).unwrap();
         let (a, b) = (url("http://a:2380"), url("http://b:2380"));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The `revstore` binary: arguments in, exit status out.
+//! The `revstore` binary.
 
 use std::{
     env,
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A reader that has seen enough, as `--help | head` has, is no failure.
+/// Writes to standard output. A closed pipe, as after `--help | head`, is not an error.
 fn print(text: &str) -> io::Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -45,8 +45,8 @@ fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Tells the user something before, or without, a log. There is nothing to be done if even that
-/// fails.
-fn report(what: &dyn std::fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "{what}");
+/// Writes an error to standard error, which is used before the log is open. A failure to write is
+/// ignored, because it cannot be reported.
+fn report(error: &dyn std::fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "{error}");
 }

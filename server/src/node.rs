@@ -3,7 +3,7 @@
 //! [`Sockets::bind`] does everything that can fail, and [`Node::new`] builds the services. Between the
 //! two, the addresses that the system chose are known.
 
-use std::sync::Arc;
+use std::{fs::DirBuilder, io, path::Path, sync::Arc};
 
 use axum::Router;
 use revstore_engine::{Engine, EngineBuilder, Revision};
@@ -16,10 +16,8 @@ use tokio::task::JoinSet;
 use tracing::{error, info};
 
 use crate::{
-    calls::Calls,
     config::{AuthToken, Config},
-    dispatch::{Dispatch, Grpc},
-    http::{self, Facts, Probes},
+    http::{self, CallCounters, CountedServices, Dispatch, HealthCounters, NodeInfo},
     start_error::StartError,
     version::ETCD_VERSION,
 };
@@ -37,8 +35,14 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Binds every URL; those for peers first, as etcd does.
+    /// Creates the data directory and binds every URL; those for peers first, as etcd does.
     pub(crate) fn bind(config: &Config) -> Result<Self, StartError> {
+        if let Some(path) = &config.data_dir {
+            create_data_dir(path).map_err(|source| StartError::DataDir {
+                path: path.clone(),
+                source,
+            })?;
+        }
         let tls = config.tls.as_ref();
         let tls = tls.map(|tls| TlsAcceptor::new(tls, &config.client_hosts()));
         Ok(Self {
@@ -89,19 +93,19 @@ impl Node {
             .auth(sockets.auth)
             .shutdown(shutdown.clone())
             .build();
-        let calls = Calls::new();
-        let facts = Arc::new(Facts {
+        let calls = CallCounters::new();
+        let info = Arc::new(NodeInfo {
             engine,
             services: services.clone(),
             calls: calls.clone(),
             identity,
             quota_bytes: config.limits.quota_bytes,
             enable_pprof: config.enable_pprof,
-            probes: Probes::default(),
+            health_counters: HealthCounters::default(),
         });
         log_addresses(&sockets);
         Self {
-            ports: ports(config, sockets, &Grpc { services, calls }, &facts),
+            ports: ports(config, sockets, &CountedServices { services, calls }, &info),
             shutdown,
         }
     }
@@ -170,9 +174,14 @@ fn log_addresses(sockets: &Sockets) {
 }
 
 /// Assigns to each listener the requests that it accepts.
-fn ports(config: &Config, sockets: Sockets, grpc: &Grpc, facts: &Arc<Facts>) -> Vec<Port> {
+fn ports(
+    config: &Config,
+    sockets: Sockets,
+    grpc: &CountedServices,
+    info: &Arc<NodeInfo>,
+) -> Vec<Port> {
     let gateway = Gateway::new(grpc.clone(), &config.limits);
-    let http = http::client_routes(facts, &gateway);
+    let http = http::client_routes(info, &gateway);
     let only_http = |routes: Router| Dispatch::new(None, Some(routes));
     let client_http = (!config.has_separate_http()).then(|| http.clone());
     let options = HttpOptions::new()
@@ -184,8 +193,8 @@ fn ports(config: &Config, sockets: Sockets, grpc: &Grpc, facts: &Arc<Facts>) -> 
             Dispatch::new(Some(grpc.clone()), client_http),
         ),
         (sockets.client_http, only_http(http)),
-        (sockets.metrics, only_http(http::metrics_routes(facts))),
-        (sockets.peers, only_http(http::peer_routes(facts))),
+        (sockets.metrics, only_http(http::metrics_routes(info))),
+        (sockets.peers, only_http(http::peer_routes(info))),
     ];
     let mut ports = Vec::new();
     for (listeners, dispatch) in kinds {
@@ -221,6 +230,15 @@ pub(crate) fn configure(engine: EngineBuilder, config: &Config) -> EngineBuilder
     }
 }
 
+/// Creates the data directory and its parents, unless it exists. Only its owner can read it, as with
+/// etcd, for programs that check the directory after a test.
+fn create_data_dir(path: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
 fn auth(config: &Config) -> Result<AuthOptions, StartError> {
     let tokens = match &config.auth.token {
         AuthToken::Simple => AuthTokens::Simple {
@@ -243,5 +261,24 @@ fn identity(config: &Config) -> Identity {
         name: config.name.clone(),
         peer_urls: texts(&config.advertise_peer_urls),
         client_urls: texts(&config.advertise_client_urls),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use super::*;
+
+    #[test]
+    fn fl_20_the_data_directory_is_created_with_its_parents_and_kept_afterwards() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a/b");
+        create_data_dir(&path).unwrap();
+        fs::write(path.join("file"), "kept").unwrap();
+        create_data_dir(&path).unwrap();
+        assert_eq!(fs::read_to_string(path.join("file")).unwrap(), "kept");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
     }
 }

@@ -1,27 +1,35 @@
-//! The life of the `revstore` process between its configuration and its end.
+//! The life of the `revstore` process: from its configuration to the signal that stops it.
+
+use std::{io, process};
 
 use revstore_engine::Engine;
 use revstore_host::{config::Warning, logging::Log};
-use tokio::runtime;
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    low_level::emulate_default_handler,
+};
+use tokio::{
+    runtime,
+    signal::unix::{Signal, SignalKind, signal},
+};
 use tracing::{info, warn};
 
 use crate::{
     config::Config,
-    data_dir,
     node::{self, Node, Sockets},
-    signal::{Signals, StopSignal},
     start_error::StartError,
     version::{ETCD_VERSION, REVSTORE_VERSION},
 };
 
-/// Runs a server until a signal tells it to stop, beginning with what is odd about its
-/// configuration. Open streams then end at once, and requests in flight get a second.
+/// Runs a server until SIGTERM or SIGINT arrives, and returns the signal. `warnings` are the first
+/// lines of the log.
 ///
-/// Takes over the SIGTERM and SIGINT of the process. To serve inside a program of your own, see
-/// [`Server`](crate::Server).
+/// On a signal, open streams end at once, and requests in flight have a second to complete. The
+/// default actions of both signals are replaced for the whole process. To serve inside another
+/// program, use [`Server`](crate::Server).
 ///
 /// # Errors
-/// Something the server needs from the system is not to be had.
+/// The system refused a resource that the server needs: a port, a file, threads.
 pub fn run(config: &Config, warnings: &[Warning]) -> Result<StopSignal, StartError> {
     let log = Log::open(&config.log)?;
     let _guard = log.install();
@@ -34,12 +42,6 @@ pub fn run(config: &Config, warnings: &[Warning]) -> Result<StopSignal, StartErr
     for warning in warnings {
         warn!("{warning}");
     }
-    if let Some(path) = &config.data_dir {
-        data_dir::create(path).map_err(|source| StartError::DataDir {
-            path: path.clone(),
-            source,
-        })?;
-    }
     let mut runtime = runtime::Builder::new_multi_thread();
     log.install_on_runtime(&mut runtime);
     let runtime = runtime
@@ -48,7 +50,7 @@ pub fn run(config: &Config, warnings: &[Warning]) -> Result<StopSignal, StartErr
         .build()
         .map_err(StartError::Runtime)?;
     let stopped = runtime.block_on(serve(config));
-    // Nobody waits for a compaction that is still at work.
+    // The process does not wait for a compaction that still runs.
     runtime.shutdown_background();
     let stopped = stopped?;
     info!("stopped");
@@ -63,7 +65,7 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     let shutdown = node.shutdown();
     let mut serving = std::pin::pin!(node.serve(()));
     let signal = tokio::select! {
-        // It does not end by itself, unless every port failed; then only a signal is left.
+        // Serving ends without a signal only if every port failed.
         () = &mut serving => return Ok(signals.next().await),
         signal = signals.next() => signal,
     };
@@ -71,4 +73,55 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     shutdown.begin();
     serving.await;
     Ok(signal)
+}
+
+/// The signal that stopped a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the parent process expects to see which signal ended this one"]
+pub enum StopSignal {
+    /// SIGTERM.
+    Terminate,
+    /// SIGINT.
+    Interrupt,
+}
+
+impl StopSignal {
+    /// Ends the process by this signal, so that its parent sees the reason: a shell shows status 143
+    /// or 130. Process 1 of a container cannot end itself by a signal, and exits with status 0.
+    pub fn die(self) -> ! {
+        // FL-14.
+        if process::id() != 1 {
+            let number = match self {
+                Self::Terminate => SIGTERM,
+                Self::Interrupt => SIGINT,
+            };
+            // It returns only if it failed; then the process exits below.
+            let _ = emulate_default_handler(number);
+        }
+        process::exit(0)
+    }
+}
+
+/// A receiver of the signals that stop a server. Other signals keep their default actions.
+#[derive(Debug)]
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Replaces the default actions of the signals. Must run inside a runtime.
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> StopSignal {
+        tokio::select! {
+            _ = self.terminate.recv() => StopSignal::Terminate,
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! A server inside a program: the library face.
+//! An embedded server: a server inside another program.
 
 use std::{
     io,
@@ -19,28 +19,26 @@ use tokio::{runtime, sync::oneshot};
 
 use crate::{
     config::Config,
-    data_dir,
     node::{self, Node, Sockets},
     start_error::StartError,
 };
 
-/// Threads that serve an embedded server, at most. A test has one client or a few, and there may be
-/// a server in each of many tests that run at the same time.
+/// The most worker threads of an embedded server. A test has few clients, and many tests with a server
+/// each may run at the same time.
 const WORKERS_MAX: usize = 2;
 
-/// A server on a free port of the loopback interface, in this process.
+/// A server inside this process, on a free port of the loopback interface.
 ///
-/// It brings its own threads, so it can be started and used from anywhere: a plain test, a tokio
-/// test of any flavour, or a program without async code. Several servers do not know of each other.
+/// A server has its own threads. It can be started and used from any code: a plain test, a tokio test
+/// of any flavor, or a program without async code. Servers are independent of each other.
 ///
 /// - When [`start`](ServerBuilder::start) returns, clients can connect.
-/// - What [`engine`](Self::engine) writes, clients read, and the other way round: it is the same
-///   store.
-/// - Dropping it closes its ports before `drop` returns and ends all open streams; it never waits
-///   for clients. [`stop`](Self::stop) waits until requests in flight are answered.
+/// - Clients and [`engine`](Self::engine) use the same store.
+/// - Dropping a server closes its ports before `drop` returns and ends all open streams, without
+///   waiting for clients. [`stop`](Self::stop) waits until the requests in flight are answered.
 ///
 /// # Costs
-/// Starting takes about a millisecond and three or four threads.
+/// A start takes about a millisecond and creates three or four threads.
 ///
 /// # Example
 /// ```
@@ -60,7 +58,7 @@ const WORKERS_MAX: usize = 2;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Time can be moved by hand:
+/// With a manual clock a test controls the time:
 /// ```
 /// use std::time::Duration;
 /// use revstore::{Server, engine::{ManualClock, Put}};
@@ -83,47 +81,47 @@ pub struct Server {
     running: Option<Running>,
 }
 
-/// What it takes to stop a server.
+/// The means to stop a running server.
 #[derive(Debug)]
 struct Running {
     shutdown: Shutdown,
-    /// Tells nothing, and hangs up when the last port is closed. The lock makes the server `Sync`, so
-    /// that tests can share one; only `drop` takes it.
+    /// Disconnects when the last port is closed; nothing is ever sent. The lock makes the server
+    /// `Sync`, so that tests can share one; only `drop` takes it.
     ports_open: Mutex<mpsc::Receiver<()>>,
-    /// Tells nothing, and hangs up when the last connection is over.
+    /// Disconnects when the last connection has ended; nothing is ever sent.
     serving: oneshot::Receiver<()>,
     thread: JoinHandle<()>,
 }
 
-/// Sets a server up; made by [`Server::builder`].
+/// A builder of a [`Server`], created by [`Server::builder`].
 ///
 /// | option | default |
 /// |---|---|
-/// | [`clock`](Self::clock) | the machine's time |
-/// | [`start_revision`](Self::start_revision) | 1 (DM-1) |
-/// | [`min_lease_ttl`](Self::min_lease_ttl) | 2 s (LE-1) |
-/// | [`progress_interval`](Self::progress_interval) | 10 min (WA-50) |
+/// | [`clock`](Self::clock) | the system's clock |
+/// | [`start_revision`](Self::start_revision) | 1 |
+/// | [`min_lease_ttl`](Self::min_lease_ttl) | 2 s |
+/// | [`progress_interval`](Self::progress_interval) | 10 min |
 /// | [`auto_compaction`](Self::auto_compaction) | off |
-/// | [`max_txn_ops`](Self::max_txn_ops) | 128 (TXN-1) |
-/// | [`max_request_bytes`](Self::max_request_bytes) | 1.5 MiB (LI-1) |
-/// | [`quota_bytes`](Self::quota_bytes) | 2 GiB (MT-11) |
+/// | [`max_txn_ops`](Self::max_txn_ops) | 128 |
+/// | [`max_request_bytes`](Self::max_request_bytes) | 1.5 MiB |
+/// | [`quota_bytes`](Self::quota_bytes) | 2 GiB |
 /// | [`tls`](Self::tls) | none |
 /// | [`log`](Self::log) | `tracing` events, to the subscriber of the program |
 /// | [`config`](Self::config) | a free port of the loopback interface, no peer port |
 #[derive(Clone, Debug)]
-#[must_use = "a server is started by `start`"]
+#[must_use = "`start` starts the server"]
 pub struct ServerBuilder {
     config: Config,
     engine: EngineBuilder,
     min_lease_ttl: Option<Duration>,
     log: Option<LogOptions>,
-    /// Whether clients are told of the port that the system picked, which a configuration cannot
-    /// know.
+    /// Whether `MemberList` reports the bound addresses, with the ports that the system chose, instead
+    /// of the URLs in the configuration.
     advertises_bound: bool,
 }
 
 impl Server {
-    /// Sets a server up.
+    /// Returns a builder with the defaults.
     pub fn builder() -> ServerBuilder {
         let config = Config {
             listen_client_urls: vec![ListenUrl::localhost(0)],
@@ -139,18 +137,18 @@ impl Server {
         }
     }
 
-    /// Where clients connect, as a URL: `http://127.0.0.1:port`, or what the configuration says,
-    /// with the port that the system picked. With several client URLs, the first.
+    /// Returns the first of the [`endpoints`](Self::endpoints), such as `http://127.0.0.1:40123`.
     pub fn endpoint(&self) -> &str {
         self.endpoints.first().map_or("", String::as_str)
     }
 
-    /// All client URLs, in the order of the configuration.
+    /// Returns the URLs that clients connect to, in the order of the configuration and with the ports
+    /// that the system chose.
     pub fn endpoints(&self) -> &[String] {
         &self.endpoints
     }
 
-    /// The TCP address of [`endpoint`](Self::endpoint); `None` if that is a Unix socket.
+    /// Returns the TCP address of [`endpoint`](Self::endpoint); `None` if it is a Unix socket.
     pub fn address(&self) -> Option<SocketAddr> {
         match self.addresses.first()? {
             BoundAddress::Tcp(address) => Some(*address),
@@ -158,29 +156,29 @@ impl Server {
         }
     }
 
-    /// The store behind the server.
+    /// Returns the store of the server.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Stops the server and waits until it has: open streams end at once with `UNAVAILABLE`,
-    /// requests in flight are answered, for a second at most.
+    /// Stops the server and waits until it has stopped: open streams end at once with `UNAVAILABLE`,
+    /// and requests in flight have a second to complete.
     ///
-    /// Blocks the thread. Where clients live on the same thread, as in a tokio test, use
-    /// [`stop_async`](Self::stop_async): they could not read their answers meanwhile.
+    /// Blocks the thread. Use [`stop_async`](Self::stop_async) if clients run on the same thread, as in
+    /// a tokio test: while the thread is blocked, they cannot read their responses.
     pub fn stop(mut self) {
         if let Some(running) = self.running.take() {
             running.shutdown.begin();
-            // If the thread panicked, it is stopped too, and its message has been shown.
+            // A thread that has panicked is stopped too, and its message has been printed.
             let _ = running.thread.join();
         }
     }
 
-    /// [`stop`](Self::stop), waiting as a future of any executor.
+    /// Stops the server as [`stop`](Self::stop) does. The future runs on any executor.
     pub async fn stop_async(mut self) {
         if let Some(running) = self.running.take() {
             running.shutdown.begin();
-            // It hangs up; nothing is ever sent.
+            // Returns an error when the sender is dropped; nothing is ever sent.
             let _ = running.serving.await;
         }
     }
@@ -190,7 +188,8 @@ impl Drop for Server {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
             running.shutdown.begin();
-            // It hangs up; nothing is ever sent. Connections are ended by the server's own threads.
+            // Returns an error when the senders are dropped; nothing is ever sent. The threads of the
+            // server end its connections.
             if let Ok(ports_open) = running.ports_open.into_inner() {
                 let _ = ports_open.recv();
             }
@@ -199,57 +198,58 @@ impl Drop for Server {
 }
 
 impl ServerBuilder {
-    /// The source of time: lease expiry, automatic compaction and progress notifications follow it.
-    /// Pings and time-outs of connections follow the machine's time.
+    /// Sets the clock of leases, automatic compaction and progress notifications. Pings and timeouts of
+    /// connections always use the system's clock.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.engine = self.engine.clock(clock);
         self
     }
 
-    /// The revision that the empty store starts at; the first write gets the next one, and what
-    /// lies below counts as compacted (FL-17).
+    /// Sets the revision of the empty store. The first write gets the next revision; earlier revisions
+    /// count as compacted.
     pub fn start_revision(mut self, revision: i64) -> Self {
         self.config.start_revision = revision;
         self
     }
 
-    /// The smallest time to live of a lease (LE-1).
+    /// Sets the shortest time to live of a lease. Shorter requests get this one.
     pub fn min_lease_ttl(mut self, ttl: Duration) -> Self {
         self.min_lease_ttl = Some(ttl);
         self
     }
 
-    /// How often a quiet watch that asked for it hears how far it is (WA-50); at least 100 ms.
+    /// Sets the interval of progress notifications, for watchers that request them and receive no
+    /// events; at least 100 ms.
     pub fn progress_interval(mut self, interval: Duration) -> Self {
         self.config.watch_progress_notify_interval = interval;
         self
     }
 
-    /// When history is dropped without being asked.
+    /// Sets the policy of automatic compaction.
     pub fn auto_compaction(mut self, policy: AutoCompaction) -> Self {
         self.config.auto_compaction = Some(policy);
         self
     }
 
-    /// Operations in each list of a transaction (TXN-1).
+    /// Sets the most operations in each list of a transaction.
     pub fn max_txn_ops(mut self, operations: usize) -> Self {
         self.config.limits.txn_ops_max = operations;
         self
     }
 
-    /// Bytes of one write (LI-1).
+    /// Sets the most bytes of one write.
     pub fn max_request_bytes(mut self, bytes: usize) -> Self {
         self.config.limits.request_bytes_max = bytes;
         self
     }
 
-    /// Bytes of history beyond which nothing is written any more (MT-11); `None` for no limit.
+    /// Sets the size of the history in bytes from which writes are refused; `None` for no limit.
     pub fn quota_bytes(mut self, bytes: Option<u64>) -> Self {
         self.config.limits.quota_bytes = bytes;
         self
     }
 
-    /// Serves under TLS: the client URL becomes `https`.
+    /// Serves with TLS: the scheme of the client URLs becomes `https`.
     pub fn tls(mut self, tls: TlsOptions) -> Self {
         self.config.tls = Some(tls);
         let urls = self.config.listen_client_urls.iter_mut();
@@ -264,8 +264,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Everything that flags can say. Replaces what was set before, except for the clock and the
-    /// log; the URLs are then those of the configuration, peers included.
+    /// Sets everything that flags can set. Replaces earlier settings except the clock and the log; the
+    /// server then binds the URLs of the configuration, peer URLs included.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self.min_lease_ttl = None;
@@ -273,11 +273,11 @@ impl ServerBuilder {
         self
     }
 
-    /// Starts the server. Blocks until its ports are bound, which takes no longer than the system
-    /// does, so that it may be called from async code too.
+    /// Starts the server. Blocks until its ports are bound, which takes no longer than the system calls,
+    /// so that async code may call it too.
     ///
     /// # Errors
-    /// Something the server needs from the system is not to be had: a port, a file, threads.
+    /// The system refused a resource that the server needs: a port, a file, threads.
     pub fn start(self) -> Result<Server, StartError> {
         let Self {
             mut config,
@@ -288,12 +288,6 @@ impl ServerBuilder {
         } = self;
         let log = log.as_ref().map(Log::open).transpose()?;
         let guard = log.as_ref().map(Log::install);
-        if let Some(path) = &config.data_dir {
-            data_dir::create(path).map_err(|source| StartError::DataDir {
-                path: path.clone(),
-                source,
-            })?;
-        }
         let sockets = Sockets::bind(&config)?;
         let addresses: Vec<BoundAddress> = sockets
             .clients()
@@ -303,7 +297,7 @@ impl ServerBuilder {
         let endpoints: Vec<String> = sockets.clients().iter().map(Listener::endpoint).collect();
         if advertises_bound {
             let urls = endpoints.iter().map(|it| EndpointUrl::parse(it));
-            // What cannot be read again is not worth telling either.
+            // A URL that does not parse, such as one with an odd socket path, is not reported.
             config.advertise_client_urls = urls.filter_map(Result::ok).collect();
         }
         let mut engine = node::configure(engine, &config);
@@ -315,27 +309,27 @@ impl ServerBuilder {
         let node = Node::new(&config, sockets, engine.clone());
         drop(guard);
         let shutdown = node.shutdown();
-        let (started, start) = mpsc::channel();
+        let (failure_sender, failure) = mpsc::channel();
         let (open, ports_open) = mpsc::channel();
         let (until_stopped, serving) = oneshot::channel();
-        // The runtime lives and dies in a thread of its own: whoever drops the server may be inside
-        // another one, where a runtime must not be dropped.
+        // The runtime is created and dropped in a thread of its own: the server may be dropped inside
+        // another runtime, where dropping a runtime panics.
         let thread = thread::Builder::new()
             .name("revstore-server".to_owned())
             .spawn(move || {
                 let _guard = log.as_ref().map(Log::install);
                 let runtime = match embedded_runtime(log.as_ref()) {
                     Ok(runtime) => runtime,
-                    Err(error) => return drop(started.send(error)),
+                    Err(error) => return drop(failure_sender.send(error)),
                 };
-                drop(started);
+                drop(failure_sender);
                 runtime.block_on(node.serve(open));
                 drop(until_stopped);
                 runtime.shutdown_background();
             })
             .map_err(StartError::Runtime)?;
-        // It hangs up when all is well.
-        if let Ok(error) = start.recv() {
+        // Disconnects if the runtime has started.
+        if let Ok(error) = failure.recv() {
             return Err(StartError::Runtime(error));
         }
         Ok(Server {

@@ -1,4 +1,4 @@
-//! Why a server with a sound configuration does not start.
+//! Errors that keep a server with a valid configuration from starting.
 
 use std::{io, path::PathBuf};
 
@@ -7,33 +7,34 @@ use revstore_host::{
     net::{BindError, TlsError},
 };
 
-/// Something the server needs from the system is not to be had.
+/// The server could not start, although its configuration is valid.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// The data directory cannot be created.
     #[error("cannot create the data directory {}: {source}", path.display())]
     DataDir {
         /// The directory.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// A file of `--log-outputs` cannot be opened.
     #[error(transparent)]
     Log(#[from] LogOpenError),
-    /// A URL cannot be listened on (FL-9).
+    /// A URL cannot be bound.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// Certificates or keys cannot be used.
+    /// A certificate or a key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// `--auth-token=jwt,...`: only simple tokens are handed out (AU-13).
+    /// `--auth-token=jwt,...` is set, but JWT tokens are not supported.
     #[error("auth: JWT tokens are not supported, only --auth-token=simple")]
     Jwt,
-    /// The system gives no threads, or nothing to wait with.
+    /// The system refused the threads of the runtime, or its event queue.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
-    /// The system takes no handlers for signals.
+    /// The handlers of the signals cannot be installed.
     #[error("cannot listen for signals: {0}")]
     Signals(io::Error),
 }

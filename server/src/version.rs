@@ -1,9 +1,9 @@
-//! The versions this server reports, in one place.
+//! The versions that this server reports.
 
-/// The etcd release this server behaves like (FL-6, HT-9).
+/// The etcd release whose behavior this server has.
 ///
-/// Clients gate features on it and parse it as a semantic version; kube-apiserver, for one, asks
-/// for progress notifications only from 3.5.13 on, so it must never fall below that.
+/// Clients parse it as a semantic version and enable features by it. It must be at least 3.5.13,
+/// because kube-apiserver requests progress notifications from that version on.
 pub const ETCD_VERSION: &str = "3.5.30";
 
 /// The cluster version that `/version` and the metrics report: the minor release of
@@ -13,7 +13,8 @@ pub const ETCD_CLUSTER_VERSION: &str = "3.5.0";
 /// The version of revstore itself.
 pub const REVSTORE_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What `--version` prints. The first line is etcd's own, because scripts read it (FL-6).
+/// Returns the text of `--version`. The first line is the same as etcd's, because scripts parse it
+/// (FL-6).
 pub(crate) fn text() -> String {
     format!("etcd Version: {ETCD_VERSION}\nrevstore Version: {REVSTORE_VERSION}\n")
 }
@@ -30,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn fl_6_first_line_is_etcds() {
+    fn fl_6_the_first_line_is_that_of_etcd() {
         let text = text();
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("etcd Version: 3.5.30"));
@@ -38,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn mt_2_the_version_enables_what_clients_gate_on_it() {
+    fn mt_2_the_version_enables_the_features_of_clients() {
         assert!(numbers(ETCD_VERSION) >= vec![3, 5, 13]);
         assert_eq!(
             numbers(ETCD_VERSION)[..2],

@@ -1,4 +1,4 @@
-//! `/debug/`: what a Go program shows about itself, as far as we have it (HT-11).
+//! The endpoints `/debug/` of a Go program, as far as they apply to this one (HT-11).
 
 use std::{env, sync::Arc};
 
@@ -6,9 +6,9 @@ use axum::{Router, middleware, response::Response, routing::any};
 
 use serde_json::json;
 
-use super::{Facts, json_answer, only_get, text};
+use super::{NodeInfo, json_response, only_get, text};
 
-pub(super) fn routes(enable_pprof: bool) -> Router<Arc<Facts>> {
+pub(super) fn routes(enable_pprof: bool) -> Router<Arc<NodeInfo>> {
     let vars = Router::new().route("/debug/vars", any(vars));
     let routes = if enable_pprof {
         vars.route("/debug/pprof/", any(pprof_index))
@@ -21,10 +21,10 @@ pub(super) fn routes(enable_pprof: bool) -> Router<Arc<Facts>> {
 
 async fn vars() -> Response {
     let command_line = json!(command_line());
-    json_answer(format!("{{\n\"cmdline\": {command_line}\n}}\n"))
+    json_response(format!("{{\n\"cmdline\": {command_line}\n}}\n"))
 }
 
-/// Go's profiles are about Go's runtime; only the command line is left.
+/// `/debug/pprof/`: the profiles of Go's runtime do not exist here, only the command line.
 async fn pprof_index() -> Response {
     text("profiles of this process:\ncmdline\n")
 }

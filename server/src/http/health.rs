@@ -11,25 +11,25 @@ use axum::{
 };
 use revstore_grpc::AlarmKind;
 
-use super::{Facts, error, not_found, text};
+use super::{NodeInfo, error, not_found, text};
 
-/// Something that must hold for a server to be live or ready.
+/// A condition for a server to be live or ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
-    /// No alarm says that data was found damaged.
+    /// The CORRUPT alarm is not raised.
     DataCorruption,
-    /// The server answers reads from what it has.
+    /// The server answers serializable reads.
     SerializableRead,
-    /// The server answers reads that a cluster would have to agree on.
+    /// The server answers linearizable reads.
     LinearizableRead,
     /// The server is a voting member.
     NonLearner,
 }
 
-/// What `/livez` asks.
+/// The checks of `/livez`.
 pub(super) const LIVEZ: &[Check] = &[Check::SerializableRead];
 
-/// What `/readyz` asks. A full store is ready; a damaged one is not.
+/// The checks of `/readyz`. They do not include the NOSPACE alarm: a full store is ready.
 pub(super) const READYZ: &[Check] = &[
     Check::DataCorruption,
     Check::SerializableRead,
@@ -47,18 +47,18 @@ impl Check {
         }
     }
 
-    /// Says why the check fails, if it does.
-    pub(super) fn failure(self, facts: &Facts) -> Option<String> {
+    /// Returns the reason if the check fails.
+    pub(super) fn failure(self, info: &NodeInfo) -> Option<String> {
         match self {
-            Self::DataCorruption => facts
+            Self::DataCorruption => info
                 .services
                 .alarms()
                 .is_raised(AlarmKind::Corrupt)
                 .then(|| format!("alarm activated: {}", AlarmKind::Corrupt)),
             Self::SerializableRead | Self::LinearizableRead => {
-                // One member agrees with itself, and a read of the current revision cannot fail:
-                // that this line is reached is the answer.
-                let _ = facts.engine.current_revision();
+                // With one member, a read needs no agreement, and a read of the current revision
+                // cannot fail: reaching this line is the proof.
+                let _ = info.engine.current_revision();
                 None
             }
             Self::NonLearner => None,
@@ -66,24 +66,24 @@ impl Check {
     }
 }
 
-pub(super) fn routes() -> Router<Arc<Facts>> {
+pub(super) fn routes() -> Router<Arc<NodeInfo>> {
     Router::new()
         .route("/health", any(health))
         .route("/livez", any(livez))
-        .route("/livez/{check}", any(one_of_livez))
+        .route("/livez/{check}", any(livez_check))
         .route("/readyz", any(readyz))
-        .route("/readyz/{check}", any(one_of_readyz))
+        .route("/readyz/{check}", any(readyz_check))
 }
 
-/// HT-5, HT-6. `serializable` changes nothing on one node.
-async fn health(State(facts): State<Arc<Facts>>, RawQuery(query): RawQuery) -> Response {
+/// `/health` (HT-5, HT-6). `serializable` makes no difference on one node.
+async fn health(State(info): State<Arc<NodeInfo>>, RawQuery(query): RawQuery) -> Response {
     let query = Query::new(query.as_deref());
-    let alarms = facts.services.alarms().list(None);
+    let alarms = info.services.alarms().list(None);
     let alarm = alarms
         .iter()
         .map(|alarm| alarm.kind.to_string())
         .find(|kind| !query.excludes(kind));
-    facts.probes.count(alarm.is_none());
+    info.health_counters.count(alarm.is_none());
     match alarm {
         None => text(r#"{"health":"true","reason":""}"#),
         Some(kind) => error(
@@ -93,56 +93,62 @@ async fn health(State(facts): State<Arc<Facts>>, RawQuery(query): RawQuery) -> R
     }
 }
 
-async fn livez(State(facts): State<Arc<Facts>>, RawQuery(query): RawQuery) -> Response {
-    report(LIVEZ, &facts, &Query::new(query.as_deref()))
+async fn livez(State(info): State<Arc<NodeInfo>>, RawQuery(query): RawQuery) -> Response {
+    report(LIVEZ, &info, &Query::new(query.as_deref()))
 }
 
-async fn readyz(State(facts): State<Arc<Facts>>, RawQuery(query): RawQuery) -> Response {
-    report(READYZ, &facts, &Query::new(query.as_deref()))
+async fn readyz(State(info): State<Arc<NodeInfo>>, RawQuery(query): RawQuery) -> Response {
+    report(READYZ, &info, &Query::new(query.as_deref()))
 }
 
-async fn one_of_livez(
-    State(facts): State<Arc<Facts>>,
+async fn livez_check(
+    State(info): State<Arc<NodeInfo>>,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    report_one(LIVEZ, &name, &facts, query.as_deref()).await
+    report_check(LIVEZ, &name, &info, query.as_deref()).await
 }
 
-async fn one_of_readyz(
-    State(facts): State<Arc<Facts>>,
+async fn readyz_check(
+    State(info): State<Arc<NodeInfo>>,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    report_one(READYZ, &name, &facts, query.as_deref()).await
+    report_check(READYZ, &name, &info, query.as_deref()).await
 }
 
-async fn report_one(checks: &[Check], name: &str, facts: &Facts, query: Option<&str>) -> Response {
+async fn report_check(
+    checks: &[Check],
+    name: &str,
+    info: &NodeInfo,
+    query: Option<&str>,
+) -> Response {
     match checks.iter().find(|check| check.name() == name) {
-        Some(check) => report(&[*check], facts, &Query::new(query)),
+        Some(check) => report(&[*check], info, &Query::new(query)),
         None => not_found().await,
     }
 }
 
-/// HT-8: `ok`, with the checks in front if asked for; or the checks, with what is wrong.
-fn report(checks: &[Check], facts: &Facts, query: &Query<'_>) -> Response {
+/// Returns `ok`, after the list of checks if `verbose` is set; or the list of checks with the reasons
+/// for failures (HT-8).
+fn report(checks: &[Check], info: &NodeInfo, query: &Query<'_>) -> Response {
     let mut lines = String::new();
-    let mut is_well = true;
+    let mut all_pass = true;
     for check in checks {
         let name = check.name();
         if query.excludes(name) {
             continue;
         }
         // Writing to a String cannot fail.
-        let _ = match check.failure(facts) {
+        let _ = match check.failure(info) {
             None => writeln!(lines, "[+]{name} ok"),
             Some(failure) => {
-                is_well = false;
+                all_pass = false;
                 writeln!(lines, "[-]{name} failed: {failure}")
             }
         };
     }
-    if !is_well {
+    if !all_pass {
         return error(StatusCode::SERVICE_UNAVAILABLE, lines + "\n");
     }
     let lines = if query.is_verbose() {
@@ -153,7 +159,7 @@ fn report(checks: &[Check], facts: &Facts, query: &Query<'_>) -> Response {
     error(StatusCode::OK, lines + "ok\n")
 }
 
-/// The part of a path after `?`. Names of checks and alarms need no escapes, so none are read.
+/// The query of a URL. Escapes are not decoded: names of checks and alarms need none.
 struct Query<'a>(&'a str);
 
 impl<'a> Query<'a> {

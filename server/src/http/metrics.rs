@@ -1,9 +1,8 @@
-//! `/metrics` (HT-10): numbers for Prometheus, under the names that etcd's dashboards and alerts
-//! read.
+//! `/metrics` (HT-10): metrics under the names that etcd's dashboards and alerts use.
 //!
-//! Everything is looked up when somebody asks. What etcd measures of its disk and its raft log is
-//! there with the values of a node that never waits for either. Help texts are ours, and say where a
-//! number means something slightly different.
+//! All values are collected when the page is requested. Metrics of etcd's disk and Raft log have the
+//! values of a node that never waits for them. The help texts are our own, and state where the meaning
+//! differs from etcd's.
 
 use std::sync::Arc;
 
@@ -14,109 +13,127 @@ use revstore_host::metrics::{
     prometheus::{self, Histogram, HistogramOpts, IntCounterVec, IntGaugeVec, Opts},
 };
 
-use super::{Facts, answer, health};
-use crate::{
-    calls::{CODES, Calls, Method},
-    version::{ETCD_CLUSTER_VERSION, ETCD_VERSION},
+use super::{
+    NodeInfo,
+    calls::{CODES, CallCounters, MethodCounters},
+    health, response,
 };
+use crate::version::{ETCD_CLUSTER_VERSION, ETCD_VERSION};
 
-pub(super) async fn show(State(facts): State<Arc<Facts>>) -> Response {
-    answer(
+pub(super) async fn show(State(info): State<Arc<NodeInfo>>) -> Response {
+    response(
         axum::http::StatusCode::OK,
         CONTENT_TYPE,
-        render(&facts).unwrap_or_else(|error| format!("# {error}\n")),
+        render(&info).unwrap_or_else(|error| format!("# {error}\n")),
     )
 }
 
-fn render(facts: &Facts) -> prometheus::Result<String> {
+fn render(info: &NodeInfo) -> prometheus::Result<String> {
     let mut page = Exposition::new();
-    server(&mut page, facts)?;
-    store(&mut page, facts)?;
-    calls(&mut page, &facts.calls)?;
+    server(&mut page, info)?;
+    store(&mut page, info)?;
+    calls(&mut page, &info.calls)?;
     page.process()?;
     page.encode()
 }
 
-fn server(page: &mut Exposition, facts: &Facts) -> prometheus::Result<()> {
-    let proposals = facts.services.raft_index();
-    let (successes, failures) = facts.probes.counts();
+fn server(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
+    let proposals = info.services.raft_index();
+    let (successes, failures) = info.health_counters.counts();
     let minor_version = ETCD_CLUSTER_VERSION
         .strip_suffix(".0")
         .unwrap_or(ETCD_CLUSTER_VERSION);
-    let id = format!("{:x}", facts.identity.member_id);
+    let id = format!("{:x}", info.identity.member_id);
 
-    page.gauge("etcd_server_has_leader", "There is a leader: 1.", 1)?;
-    page.gauge("etcd_server_is_leader", "This member leads: 1.", 1)?;
-    page.gauge("etcd_server_is_learner", "This member only learns: 0.", 0)?;
-    page.info("etcd_server_id", "The member id.", "server_id", &id)?;
+    page.gauge(
+        "etcd_server_has_leader",
+        "Whether the cluster has a leader: always 1.",
+        1,
+    )?;
+    page.gauge(
+        "etcd_server_is_leader",
+        "Whether this member is the leader: always 1.",
+        1,
+    )?;
+    page.gauge(
+        "etcd_server_is_learner",
+        "Whether this member is a learner: always 0.",
+        0,
+    )?;
+    page.info(
+        "etcd_server_id",
+        "Member id, in hexadecimal.",
+        "server_id",
+        &id,
+    )?;
     page.info(
         "etcd_server_version",
-        "The version of etcd this server behaves like.",
+        "Version of etcd whose behavior this server has.",
         "server_version",
         ETCD_VERSION,
     )?;
     page.info(
         "etcd_cluster_version",
-        "The version of the cluster.",
+        "Cluster version.",
         "cluster_version",
         minor_version,
     )?;
     page.counter(
         "etcd_server_leader_changes_seen_total",
-        "Elections seen: the one at the start.",
+        "Leader changes: the election at the start.",
         1,
     )?;
-    // Gauges in etcd, in spite of their names.
+    // etcd declares these as gauges, in spite of their names.
     page.gauge(
         "etcd_server_proposals_committed_total",
-        "The index of the last proposal.",
+        "Index of the last proposal.",
         proposals,
     )?;
     page.gauge(
         "etcd_server_proposals_applied_total",
-        "The index of the last proposal.",
+        "Index of the last proposal.",
         proposals,
     )?;
     page.gauge(
         "etcd_server_proposals_pending",
-        "Proposals that wait: none, they are applied at once.",
+        "Pending proposals: always 0, they are applied at once.",
         0,
     )?;
     page.counter(
         "etcd_server_proposals_failed_total",
-        "Proposals that a cluster did not agree on: none.",
+        "Failed proposals: always 0, there are no other members.",
         0,
     )?;
     page.counter(
         "etcd_server_slow_apply_total",
-        "Writes that took longer than 100 ms: not measured.",
+        "Writes that took more than 100 ms: not measured, always 0.",
         0,
     )?;
     page.gauge(
         "etcd_server_quota_backend_bytes",
-        "The size at which writes are refused; 0 for no limit.",
-        facts.quota_bytes.unwrap_or(0),
+        "Bytes of data at which writes are refused; 0 without a limit.",
+        info.quota_bytes.unwrap_or(0),
     )?;
     page.counter(
         "etcd_server_health_success",
-        "Times /health said that all is well.",
+        "Successful checks of /health.",
         successes,
     )?;
     page.counter(
         "etcd_server_health_failures",
-        "Times /health said that something is wrong.",
+        "Failed checks of /health.",
         failures,
     )?;
     let checks = IntGaugeVec::new(
         Opts::new(
             "etcd_server_healthcheck",
-            "Whether a check of /livez or /readyz passes.",
+            "Whether a check of /livez or /readyz passes: 1 or 0.",
         ),
         &["type", "name"],
     )?;
     for (kind, list) in [("livez", health::LIVEZ), ("readyz", health::READYZ)] {
         for check in list {
-            let passes = check.failure(facts).is_none();
+            let passes = check.failure(info).is_none();
             checks
                 .get_metric_with_label_values(&[kind, check.name()])?
                 .set(passes.into());
@@ -126,12 +143,12 @@ fn server(page: &mut Exposition, facts: &Facts) -> prometheus::Result<()> {
     Ok(())
 }
 
-fn store(page: &mut Exposition, facts: &Facts) -> prometheus::Result<()> {
-    let stats = facts.engine.stats();
-    let tally = facts.services.tally();
-    let calls = &facts.calls;
+fn store(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
+    let stats = info.engine.stats();
+    let tally = info.services.tally();
+    let calls = &info.calls;
 
-    let help = "Bytes of all kept versions.";
+    let help = "Bytes of all key-value versions that are kept.";
     let bytes = stats.history_bytes;
     page.gauge("etcd_mvcc_db_total_size_in_bytes", help, bytes)?;
     page.gauge("etcd_mvcc_db_total_size_in_use_in_bytes", help, bytes)?;
@@ -152,18 +169,18 @@ fn store(page: &mut Exposition, facts: &Facts) -> prometheus::Result<()> {
             tally.txn_ranges,
         ),
     ] {
-        let help = "Operations done, those inside transactions among them; not what leases, locks \
-                    and elections do to keys.";
+        let help = "Operations, including those in transactions, without those of leases, locks and \
+                    elections.";
         page.counter(name, help, calls.succeeded(path) + in_txns)?;
     }
     page.counter(
         "etcd_mvcc_txn_total",
-        "Transactions of more than one operation; others count as what they hold.",
+        "Transactions with more than one operation; others count as their operation.",
         tally.txns,
     )?;
     let methods = calls.methods();
     let watch = methods.into_iter().find(|method| method.name == "Watch");
-    let watch = watch.map(Method::counts).unwrap_or_default();
+    let watch = watch.map(MethodCounters::counts).unwrap_or_default();
     page.gauge(
         "etcd_debugging_mvcc_watch_stream_total",
         "Open watch streams.",
@@ -171,44 +188,44 @@ fn store(page: &mut Exposition, facts: &Facts) -> prometheus::Result<()> {
     )?;
     page.counter(
         "etcd_debugging_mvcc_events_total",
-        "Events that watches were told of.",
+        "Events sent to watchers.",
         tally.watch_events,
     )?;
     page.gauge(
         "etcd_debugging_mvcc_pending_events_total",
-        "Events queued for slow watches: none, they are read from the log again.",
+        "Events queued for slow watchers: always 0, these read the history again.",
         0,
     )?;
     page.gauge(
         "etcd_debugging_mvcc_keys_total",
-        "Living keys.",
-        living_keys(&facts.engine),
+        "Keys at the current revision.",
+        key_count(&info.engine),
     )?;
     page.gauge(
         "etcd_debugging_mvcc_watcher_total",
-        "Watches.",
+        "Watchers.",
         stats.watches,
     )?;
     page.gauge(
         "etcd_debugging_mvcc_slow_watcher_total",
-        "Watches that are not caught up.",
+        "Unsynced watchers.",
         stats.unsynced_watches,
     )?;
     page.gauge(
         "etcd_debugging_mvcc_current_revision",
-        "The current revision.",
-        facts.engine.current_revision().0,
+        "Current revision.",
+        info.engine.current_revision().0,
     )?;
     page.gauge(
         "etcd_debugging_mvcc_compact_revision",
-        "The compacted revision; -1 if nothing was compacted.",
-        facts.engine.compacted_revision().map_or(-1, |it| it.0),
+        "Compacted revision; -1 before the first compaction.",
+        info.engine.compacted_revision().map_or(-1, |it| it.0),
     )?;
     for name in [
         "etcd_disk_wal_fsync_duration_seconds",
         "etcd_disk_backend_commit_duration_seconds",
     ] {
-        let help = "Time spent on the disk: none, nothing is written to it.";
+        let help = "Time spent writing to disk: no samples, nothing is written.";
         page.add(&Histogram::with_opts(HistogramOpts::new(name, help))?);
     }
     leases(page, stats.lease_counts)
@@ -223,12 +240,12 @@ fn leases(page: &mut Exposition, counts: LeaseCounts) -> prometheus::Result<()> 
         ),
         (
             "etcd_debugging_lease_revoked_total",
-            "Leases that ended, by request or because their time was over.",
+            "Leases revoked by request or by expiry.",
             counts.ended,
         ),
         (
             "etcd_debugging_lease_renewed_total",
-            "Times that a lease was kept alive.",
+            "Keep-alive renewals of leases.",
             counts.renewed,
         ),
     ] {
@@ -237,24 +254,24 @@ fn leases(page: &mut Exposition, counts: LeaseCounts) -> prometheus::Result<()> 
     Ok(())
 }
 
-/// Logarithmic, as counting is.
-fn living_keys(engine: &Engine) -> u64 {
+/// Returns the number of keys, in logarithmic time.
+fn key_count(engine: &Engine) -> u64 {
     let all = Range::of(KeyRange::all()).count_only();
-    // A read of the present cannot fail.
+    // A read at the current revision cannot fail.
     engine.range(&all).map_or(0, |found| found.count as u64)
 }
 
-fn calls(page: &mut Exposition, calls: &Calls) -> prometheus::Result<()> {
+fn calls(page: &mut Exposition, calls: &CallCounters) -> prometheus::Result<()> {
     const LABELS: [&str; 3] = ["grpc_type", "grpc_service", "grpc_method"];
     const WITH_CODE: [&str; 4] = ["grpc_type", "grpc_service", "grpc_method", "grpc_code"];
     let family = |name, help| IntCounterVec::new(Opts::new(name, help), &LABELS);
-    let started = family("grpc_server_started_total", "Calls that began.")?;
+    let started = family("grpc_server_started_total", "Calls started.")?;
     let received = family("grpc_server_msg_received_total", "Messages received.")?;
     let sent = family("grpc_server_msg_sent_total", "Messages sent.")?;
     let handled = IntCounterVec::new(
         Opts::new(
             "grpc_server_handled_total",
-            "Calls that ended, by how they ended.",
+            "Calls completed, by status code.",
         ),
         &WITH_CODE,
     )?;
@@ -281,12 +298,12 @@ fn calls(page: &mut Exposition, calls: &Calls) -> prometheus::Result<()> {
     let (received, sent) = calls.bytes();
     page.counter(
         "etcd_network_client_grpc_received_bytes_total",
-        "Bytes of messages from clients.",
+        "Bytes of gRPC messages from clients.",
         received,
     )?;
     page.counter(
         "etcd_network_client_grpc_sent_bytes_total",
-        "Bytes of messages to clients.",
+        "Bytes of gRPC messages to clients.",
         sent,
     )
 }

@@ -1,8 +1,11 @@
-//! The HTTP endpoints beside gRPC (HT-5 to HT-14).
+//! The requests of a port: gRPC calls and the HTTP endpoints (HT-5 to HT-14).
 //!
-//! Here stands which port answers which path, and what all answers have in common.
+//! `dispatch` separates the two, and `calls` counts the gRPC calls. This file holds the routes of each
+//! kind of port; `health`, `metrics` and `debug` have the larger endpoints.
 
+mod calls;
 mod debug;
+mod dispatch;
 mod health;
 mod metrics;
 
@@ -30,102 +33,105 @@ use revstore_engine::Engine;
 use revstore_grpc::{CertifiedName, Gateway, Identity, Services};
 use serde_json::json;
 
-use crate::{
-    calls::Calls,
-    dispatch::Grpc,
-    version::{ETCD_CLUSTER_VERSION, ETCD_VERSION},
-};
+use crate::version::{ETCD_CLUSTER_VERSION, ETCD_VERSION};
 
-/// What the endpoints tell about.
+pub(crate) use calls::CallCounters;
+pub(crate) use dispatch::{CountedServices, Dispatch};
+
+/// The parts of a node that the endpoints report on.
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub(crate) struct NodeInfo {
     pub(crate) engine: Engine,
     pub(crate) services: Services,
-    pub(crate) calls: Calls,
+    pub(crate) calls: CallCounters,
     pub(crate) identity: Identity,
     pub(crate) quota_bytes: Option<u64>,
     pub(crate) enable_pprof: bool,
-    pub(crate) probes: Probes,
+    pub(crate) health_counters: HealthCounters,
 }
 
-/// How often `/health` was asked, and what it said.
+/// Counters of the results of `/health`.
 #[derive(Debug, Default)]
-pub(crate) struct Probes {
+pub(crate) struct HealthCounters {
     successes: AtomicU64,
     failures: AtomicU64,
 }
 
-impl Probes {
+impl HealthCounters {
     fn count(&self, is_healthy: bool) {
         let counter = if is_healthy {
             &self.successes
         } else {
             &self.failures
         };
-        // Relaxed: a mere count, which orders nothing.
+        // Relaxed: a count orders no other memory.
         counter.fetch_add(1, Relaxed);
     }
 
-    /// Successes and failures until now.
+    /// Returns the numbers of successes and failures.
     fn counts(&self) -> (u64, u64) {
         // Relaxed: as above.
         (self.successes.load(Relaxed), self.failures.load(Relaxed))
     }
 }
 
-/// What client ports answer; `gateway` makes gRPC calls out of JSON.
-pub(crate) fn client_routes(facts: &Arc<Facts>, gateway: &Gateway<Grpc>) -> Router {
+/// Returns the routes of client ports; `gateway` translates JSON requests into gRPC calls.
+pub(crate) fn client_routes(info: &Arc<NodeInfo>, gateway: &Gateway<CountedServices>) -> Router {
     monitoring_routes()
-        .merge(gateway_routes(facts, gateway))
+        .merge(gateway_routes(info, gateway))
         .merge(version_routes())
-        .merge(debug::routes(facts.enable_pprof))
+        .merge(debug::routes(info.enable_pprof))
         .fallback(not_found)
-        .layer(middleware::from_fn(allow_other_origins))
-        .with_state(facts.clone())
+        .layer(middleware::from_fn(allow_all_origins))
+        .with_state(info.clone())
 }
 
-/// What ports of `--listen-metrics-urls` answer (HT-12).
-pub(crate) fn metrics_routes(facts: &Arc<Facts>) -> Router {
+/// Returns the routes of the ports of `--listen-metrics-urls` (HT-12).
+pub(crate) fn metrics_routes(info: &Arc<NodeInfo>) -> Router {
     monitoring_routes()
         .fallback(not_found)
-        .with_state(facts.clone())
+        .with_state(info.clone())
 }
 
-/// What peer ports answer (HT-14).
-pub(crate) fn peer_routes(facts: &Arc<Facts>) -> Router {
+/// Returns the routes of peer ports (HT-14).
+pub(crate) fn peer_routes(info: &Arc<NodeInfo>) -> Router {
     version_routes()
         .route("/members", any(members))
         .fallback(not_found)
-        .with_state(facts.clone())
+        .with_state(info.clone())
 }
 
-fn monitoring_routes() -> Router<Arc<Facts>> {
+/// Returns the routes of health and metrics, which client and metrics ports share.
+fn monitoring_routes() -> Router<Arc<NodeInfo>> {
     Router::new()
         .merge(health::routes().route_layer(middleware::from_fn(only_get)))
         .route("/metrics", any(metrics::show))
 }
 
-/// HT-20. Which paths behind the prefixes there are is for the gateway to know.
-fn gateway_routes(facts: &Arc<Facts>, gateway: &Gateway<Grpc>) -> Router<Arc<Facts>> {
-    // HT-11.
-    let routes = Router::new().route("/v3", any(to_gateway));
+/// Returns the routes of the JSON gateway (HT-20). The gateway knows the paths below the prefixes.
+fn gateway_routes(
+    info: &Arc<NodeInfo>,
+    gateway: &Gateway<CountedServices>,
+) -> Router<Arc<NodeInfo>> {
+    let routes = Router::new().route("/v3", any(redirect_to_gateway));
     let paths = ["/v3/", "/v3/{*path}", "/v3beta/", "/v3beta/{*path}"];
     let routes = paths.into_iter().fold(routes, |routes, path| {
         routes.route_service(path, gateway.clone())
     });
-    let only_with_token = middleware::from_fn_with_state(facts.clone(), refuse_certified_users);
-    routes.route_layer(only_with_token)
+    let only_tokens = middleware::from_fn_with_state(info.clone(), refuse_certified_users);
+    routes.route_layer(only_tokens)
 }
 
-/// TL-2: behind the gateway, certificates do not say who asks. Who has one that would is told so.
+/// Refuses requests to the gateway from clients whose certificate names a user (TL-2): the gateway
+/// does not authenticate by certificate.
 async fn refuse_certified_users(
-    State(facts): State<Arc<Facts>>,
+    State(info): State<Arc<NodeInfo>>,
     request: Request,
     next: Next,
 ) -> Response {
     let user = request.extensions().get::<CertifiedName>();
     let is_named = user.is_some_and(|user| !user.as_str().is_empty());
-    if is_named && facts.services.is_auth_enabled() {
+    if is_named && info.services.is_auth_enabled() {
         return error(
             StatusCode::BAD_REQUEST,
             "CommonName of client sending a request against gateway will be ignored and not used \
@@ -135,22 +141,23 @@ async fn refuse_certified_users(
     next.run(request).await
 }
 
-fn version_routes() -> Router<Arc<Facts>> {
+fn version_routes() -> Router<Arc<NodeInfo>> {
     Router::new()
         .route("/version", any(version))
         .route_layer(middleware::from_fn(only_get))
 }
 
-/// HT-9.
+/// `/version` (HT-9).
 async fn version() -> Response {
     let body =
         format!(r#"{{"etcdserver":"{ETCD_VERSION}","etcdcluster":"{ETCD_CLUSTER_VERSION}"}}"#);
-    json_answer(body)
+    json_response(body)
 }
 
-async fn members(State(facts): State<Arc<Facts>>) -> Response {
-    let identity = &facts.identity;
-    let mut answer = json_answer(format!(
+/// `/members` on peer ports (HT-14).
+async fn members(State(info): State<Arc<NodeInfo>>) -> Response {
+    let identity = &info.identity;
+    let mut response = json_response(format!(
         "[{{\"id\":{},\"peerURLs\":{},\"name\":{},\"clientURLs\":{}}}]\n",
         identity.member_id,
         json!(identity.peer_urls),
@@ -159,12 +166,13 @@ async fn members(State(facts): State<Arc<Facts>>) -> Response {
     ));
     if let Ok(id) = HeaderValue::try_from(format!("{:x}", identity.cluster_id)) {
         let name = HeaderName::from_static("x-etcd-cluster-id");
-        answer.headers_mut().insert(name, id);
+        response.headers_mut().insert(name, id);
     }
-    answer
+    response
 }
 
-async fn to_gateway() -> Response {
+/// Redirects `/v3` to the gateway, as Go's router does (HT-11).
+async fn redirect_to_gateway() -> Response {
     let location = [(LOCATION, HeaderValue::from_static("/v3/"))];
     (StatusCode::MOVED_PERMANENTLY, location).into_response()
 }
@@ -173,7 +181,7 @@ async fn not_found() -> Response {
     error(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// HT-6: anything but GET is refused, HEAD too.
+/// Refuses all methods but GET, HEAD included (HT-6).
 async fn only_get(request: Request, next: Next) -> Response {
     if request.method() == Method::GET {
         return next.run(request).await;
@@ -184,14 +192,14 @@ async fn only_get(request: Request, next: Next) -> Response {
     refused
 }
 
-/// HT-11: scripts of any page may read the answers, and may ask beforehand whether they may.
-async fn allow_other_origins(request: Request, next: Next) -> Response {
-    let mut answer = if request.method() == Method::OPTIONS {
+/// Allows scripts of any origin to read the responses, and answers their preflight requests (HT-11).
+async fn allow_all_origins(request: Request, next: Next) -> Response {
+    let mut response = if request.method() == Method::OPTIONS {
         StatusCode::OK.into_response()
     } else {
         next.run(request).await
     };
-    answer.headers_mut().extend(HeaderMap::from_iter([
+    response.headers_mut().extend(HeaderMap::from_iter([
         (
             ACCESS_CONTROL_ALLOW_HEADERS,
             HeaderValue::from_static("accept, content-type, authorization"),
@@ -202,28 +210,28 @@ async fn allow_other_origins(request: Request, next: Next) -> Response {
         ),
         (ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*")),
     ]));
-    answer
+    response
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
 fn text(body: impl Into<Body>) -> Response {
-    answer(StatusCode::OK, TEXT, body)
+    response(StatusCode::OK, TEXT, body)
 }
 
-fn json_answer(body: impl Into<Body>) -> Response {
-    answer(StatusCode::OK, "application/json", body)
+fn json_response(body: impl Into<Body>) -> Response {
+    response(StatusCode::OK, "application/json", body)
 }
 
-/// A text for people, which browsers are not to take for anything else.
+/// Returns a plain text that browsers do not interpret as another type.
 fn error(status: StatusCode, body: impl Into<Body>) -> Response {
-    let mut answer = answer(status, TEXT, body);
-    let headers = answer.headers_mut();
+    let mut response = response(status, TEXT, body);
+    let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    answer
+    response
 }
 
-fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
+fn response(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
     let content_type = HeaderValue::from_static(content_type);
     (status, [(CONTENT_TYPE, content_type)], body.into()).into_response()
 }

@@ -1,7 +1,7 @@
-//! Counters of gRPC calls (HT-10): what `grpc_server_*` and `etcd_network_client_grpc_*` report.
+//! Counters of gRPC calls (HT-10), for the metrics `grpc_server_*` and `etcd_network_client_grpc_*`.
 //!
-//! On the way of a request stand one look into a table of fixed size and a handful of relaxed
-//! additions, no lock and no allocation. Names and labels are put together when somebody asks.
+//! A call costs one look-up in a table of fixed size and a few relaxed additions, without a lock or an
+//! allocation. Metric names and labels are built when `/metrics` is requested.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tonic::Status;
 
-/// How many messages a call may have in each direction, in the words of the metrics.
+/// The kind of a method, by which of its sides stream: the label `grpc_type` of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallType {
     Unary,
@@ -35,7 +35,7 @@ impl CallType {
     }
 }
 
-/// The names of gRPC's status codes, by their numbers.
+/// The names of gRPC's status codes, in the order of their numbers.
 pub(crate) const CODES: [&str; 17] = [
     "OK",
     "Canceled",
@@ -59,23 +59,23 @@ pub(crate) const CODES: [&str; 17] = [
 const CANCELED: usize = 1;
 const UNKNOWN: usize = 2;
 
-/// All counters. Clones count together.
+/// The counters of all methods. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct Calls {
+pub(crate) struct CallCounters {
     table: Arc<Table>,
 }
 
 #[derive(Debug)]
 struct Table {
-    /// By path. Never changes, so that looking needs no lock.
-    methods: HashMap<String, Arc<Method>>,
-    /// Counts what no service has; only its bytes go into a metric.
-    unknown: Arc<Method>,
+    /// The counters of each method, by path. The map never changes, so a look-up needs no lock.
+    methods: HashMap<String, Arc<MethodCounters>>,
+    /// Counts calls of unknown methods. Only their bytes appear in a metric.
+    unknown: Arc<MethodCounters>,
 }
 
-/// Counters of one method. All are relaxed: mere counts, which order nothing.
+/// The counters of one method. All accesses are relaxed: counts order no other memory.
 #[derive(Debug)]
-pub(crate) struct Method {
+pub(crate) struct MethodCounters {
     pub(crate) service: &'static str,
     pub(crate) name: &'static str,
     pub(crate) call_type: CallType,
@@ -85,40 +85,41 @@ pub(crate) struct Method {
     sent: Traffic,
 }
 
-/// What went in one direction.
+/// The messages and bytes of one direction.
 #[derive(Debug, Default)]
 struct Traffic {
     messages: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// What was counted for a method until now.
+/// The values of a method's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) started: u64,
-    /// By code, as in [`CODES`].
+    /// Completed calls by status code, in the order of [`CODES`].
     pub(crate) handled: [u64; CODES.len()],
     pub(crate) messages_received: u64,
     pub(crate) messages_sent: u64,
 }
 
-impl Calls {
+impl CallCounters {
+    /// Returns counters at zero for the methods of all services.
     pub(crate) fn new() -> Self {
         let rows = SERVICES.iter().flat_map(|(service, methods)| {
             methods.iter().map(move |&(name, call_type)| {
-                let method = Method::new(service, name, call_type);
+                let method = MethodCounters::new(service, name, call_type);
                 (format!("/{service}/{name}"), Arc::new(method))
             })
         });
         Self {
             table: Arc::new(Table {
                 methods: rows.collect(),
-                unknown: Arc::new(Method::new("", "", CallType::Unary)),
+                unknown: Arc::new(MethodCounters::new("", "", CallType::Unary)),
             }),
         }
     }
 
-    /// Counts the start of a call to a path.
+    /// Counts the start of a call of the method with this path.
     pub(crate) fn start(&self, path: &str) -> Call {
         let table = &*self.table;
         let method = table.methods.get(path).unwrap_or(&table.unknown);
@@ -126,20 +127,20 @@ impl Calls {
         Call(method.clone())
     }
 
-    /// All methods, sorted by path.
-    pub(crate) fn methods(&self) -> Vec<&Method> {
+    /// Returns the counters of all methods, sorted by path.
+    pub(crate) fn methods(&self) -> Vec<&MethodCounters> {
         let mut rows: Vec<_> = self.table.methods.iter().collect();
         rows.sort_unstable_by_key(|(path, _)| *path);
         rows.into_iter().map(|(_, method)| &**method).collect()
     }
 
-    /// How often a method ended well.
+    /// Returns how many calls of a method succeeded.
     pub(crate) fn succeeded(&self, path: &str) -> u64 {
         let method = self.table.methods.get(path);
         method.map_or(0, |method| method.counts().handled[0])
     }
 
-    /// The bytes of all messages received and sent.
+    /// Returns the bytes of all messages, received and sent.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         let methods = self.table.methods.values().chain([&self.table.unknown]);
         methods.fold((0, 0), |(received, sent), method| {
@@ -151,7 +152,7 @@ impl Calls {
     }
 }
 
-impl Method {
+impl MethodCounters {
     fn new(service: &'static str, name: &'static str, call_type: CallType) -> Self {
         Self {
             service,
@@ -164,6 +165,7 @@ impl Method {
         }
     }
 
+    /// Returns the current values.
     pub(crate) fn counts(&self) -> Counts {
         Counts {
             started: self.started.load(Relaxed),
@@ -174,54 +176,58 @@ impl Method {
     }
 }
 
-/// A call that has started. It ends with the [`Sent`] body of its answer.
+/// A call that has started. It ends with the body of its response.
 #[derive(Debug)]
-pub(crate) struct Call(Arc<Method>);
+pub(crate) struct Call(Arc<MethodCounters>);
 
 impl Call {
-    /// Counts what comes in.
-    pub(crate) fn receive<B>(&self, body: B) -> Received<B> {
-        Received {
+    /// Returns a request body that counts its messages.
+    pub(crate) fn count_request<B>(&self, body: B) -> CountedRequest<B> {
+        CountedRequest {
             body,
             method: self.0.clone(),
-            prefixes: Prefixes::default(),
+            messages: MessageParser::default(),
         }
     }
 
-    /// Counts what goes out, and at its end how the call ended.
-    pub(crate) fn send<B>(self, answer: http::Response<B>) -> http::Response<Sent<B>> {
-        // An answer without a body has the status among its headers.
-        let code = code(answer.headers());
+    /// Returns a response whose body counts its messages, and the status when it ends.
+    pub(crate) fn count_response<B>(
+        self,
+        response: http::Response<B>,
+    ) -> http::Response<CountedResponse<B>> {
+        // A response without a body has the status in its headers.
+        let code = code(response.headers());
         if let Some(code) = code {
             self.0.handled[code].fetch_add(1, Relaxed);
         }
-        answer.map(|body| Sent {
+        response.map(|body| CountedResponse {
             body,
             method: self.0,
-            prefixes: Prefixes::default(),
-            is_over: code.is_some(),
+            messages: MessageParser::default(),
+            has_ended: code.is_some(),
         })
     }
 }
 
-/// A request body that counts what passes.
+/// A request body that counts its messages.
 #[derive(Debug)]
-pub(crate) struct Received<B> {
+pub(crate) struct CountedRequest<B> {
     body: B,
-    method: Arc<Method>,
-    prefixes: Prefixes,
+    method: Arc<MethodCounters>,
+    messages: MessageParser,
 }
 
-/// An answer's body that counts what passes, and the call when it is over.
+/// A response body that counts its messages, and the status of the call when it ends.
 #[derive(Debug)]
-pub(crate) struct Sent<B> {
+pub(crate) struct CountedResponse<B> {
     body: B,
-    method: Arc<Method>,
-    prefixes: Prefixes,
-    is_over: bool,
+    method: Arc<MethodCounters>,
+    messages: MessageParser,
+    /// Whether the status has been counted.
+    has_ended: bool,
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for Received<B> {
+impl<B: Body<Data = Bytes> + Unpin> Body for CountedRequest<B> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -233,7 +239,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Received<B> {
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && let Some(data) = frame.data_ref()
         {
-            let messages = self.prefixes.count(data);
+            let messages = self.messages.parse(data);
             self.method.received.add(messages, data.len());
         }
         polled
@@ -248,7 +254,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Received<B> {
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for Sent<B> {
+impl<B: Body<Data = Bytes> + Unpin> Body for CountedResponse<B> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -259,12 +265,12 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Sent<B> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         if let Poll::Ready(Some(Ok(frame))) = &polled {
             if let Some(data) = frame.data_ref() {
-                let messages = self.prefixes.count(data);
+                let messages = self.messages.parse(data);
                 self.method.sent.add(messages, data.len());
             } else if let Some(trailers) = frame.trailers_ref()
-                && !self.is_over
+                && !self.has_ended
             {
-                self.is_over = true;
+                self.has_ended = true;
                 self.method.handled[code(trailers).unwrap_or(UNKNOWN)].fetch_add(1, Relaxed);
             }
         }
@@ -280,10 +286,10 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Sent<B> {
     }
 }
 
-impl<B> Drop for Sent<B> {
-    /// An answer that is dropped before its end was wanted no more.
+impl<B> Drop for CountedResponse<B> {
+    /// Counts a response that is dropped before its end as canceled: the client has closed the stream.
     fn drop(&mut self) {
-        if !self.is_over {
+        if !self.has_ended {
             self.method.handled[CANCELED].fetch_add(1, Relaxed);
         }
     }
@@ -296,7 +302,7 @@ impl Traffic {
     }
 }
 
-/// The number of the status that headers or trailers tell.
+/// Returns the status code in headers or trailers.
 fn code(headers: &http::HeaderMap) -> Option<usize> {
     let code = headers
         .get(Status::GRPC_STATUS)?
@@ -307,39 +313,39 @@ fn code(headers: &http::HeaderMap) -> Option<usize> {
     Some(code.filter(|code| *code < CODES.len()).unwrap_or(UNKNOWN))
 }
 
-/// One byte says whether a message is compressed, four how long it is.
+/// The length of the prefix of a gRPC message: one byte for the compression, four for the length.
 const PREFIX_BYTES: usize = 5;
 
-/// The position in a sequence of messages.
+/// The position in a sequence of gRPC messages.
 #[derive(Debug, Default)]
-struct Prefixes {
+struct MessageParser {
     prefix: [u8; PREFIX_BYTES],
-    /// Bytes of the prefix that are known.
-    known: usize,
-    /// Bytes of the present message that are still to come.
+    /// Bytes of `prefix` that have arrived.
+    prefix_length: usize,
+    /// Bytes of the current message that are still to come.
     left: usize,
 }
 
-impl Prefixes {
-    /// Moves on over some bytes; says how many messages begin in them.
-    fn count(&mut self, mut data: &[u8]) -> u64 {
-        let mut begun = 0;
+impl MessageParser {
+    /// Advances over `data` and returns how many message prefixes it completes.
+    fn parse(&mut self, mut data: &[u8]) -> u64 {
+        let mut messages = 0;
         loop {
             let skipped = self.left.min(data.len());
             self.left -= skipped;
             data = &data[skipped..];
             if data.is_empty() {
-                return begun;
+                return messages;
             }
-            let taken = (PREFIX_BYTES - self.known).min(data.len());
-            self.prefix[self.known..][..taken].copy_from_slice(&data[..taken]);
-            self.known += taken;
+            let taken = (PREFIX_BYTES - self.prefix_length).min(data.len());
+            self.prefix[self.prefix_length..][..taken].copy_from_slice(&data[..taken]);
+            self.prefix_length += taken;
             data = &data[taken..];
-            if self.known == PREFIX_BYTES {
+            if self.prefix_length == PREFIX_BYTES {
                 let [_compressed, length @ ..] = self.prefix;
                 self.left = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-                self.known = 0;
-                begun += 1;
+                self.prefix_length = 0;
+                messages += 1;
             }
         }
     }
@@ -462,7 +468,7 @@ mod tests {
             }
         }
         described.sort_unstable();
-        let calls = Calls::new();
+        let calls = CallCounters::new();
         let counted = calls.methods().into_iter().map(|method| {
             let path = format!("{}/{}", method.service, method.name);
             (path, method.call_type.as_str())
@@ -470,23 +476,23 @@ mod tests {
         assert_eq!(counted.collect::<Vec<_>>(), described);
     }
 
-    fn check_prefixes(data: &[u8], expected: u64) {
+    fn check_messages(data: &[u8], expected: u64) {
         assert_eq!(
-            Prefixes::default().count(data),
+            MessageParser::default().parse(data),
             expected,
             "{data:?} at once"
         );
-        let mut prefixes = Prefixes::default();
-        let begun = data.iter().map(|byte| prefixes.count(&[*byte]));
-        assert_eq!(begun.sum::<u64>(), expected, "{data:?} byte by byte");
+        let mut parser = MessageParser::default();
+        let messages = data.iter().map(|byte| parser.parse(&[*byte]));
+        assert_eq!(messages.sum::<u64>(), expected, "{data:?} byte by byte");
     }
 
     #[test]
     fn messages_are_counted_by_their_prefixes() {
-        check_prefixes(b"", 0);
-        check_prefixes(b"\0\0\0\0", 0);
-        check_prefixes(b"\0\0\0\0\0", 1);
-        check_prefixes(b"\0\0\0\0\x02ab\0\0\0\0\0\x01\0\0\0\x01", 3);
-        check_prefixes(b"\0\xff\xff\xff\xffabc", 1);
+        check_messages(b"", 0);
+        check_messages(b"\0\0\0\0", 0);
+        check_messages(b"\0\0\0\0\0", 1);
+        check_messages(b"\0\0\0\0\x02ab\0\0\0\0\0\x01\0\0\0\x01", 3);
+        check_messages(b"\0\xff\xff\xff\xffabc", 1);
     }
 }

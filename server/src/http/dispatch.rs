@@ -1,4 +1,4 @@
-//! Which of the two worlds a request belongs to: gRPC, or the HTTP endpoints.
+//! Dispatch of requests: gRPC calls to the services, all others to the HTTP endpoints.
 
 use std::{
     convert::Infallible,
@@ -14,35 +14,35 @@ use http::{Request, Response, StatusCode, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use revstore_grpc::{CertifiedName, ResponseFuture, Services};
-use revstore_host::net::ClientIdentity;
+use revstore_host::net::{BoxError, ClientIdentity};
 use tower_service::Service;
 
-use crate::calls::{Call, Calls, Received, Sent};
+use super::calls::{Call, CallCounters, CountedRequest, CountedResponse};
 
-/// Sends requests to the gRPC services or to the HTTP endpoints. Created once for each kind of port;
-/// connections have clones.
+/// The HTTP service of a connection: sends gRPC calls to the services and other requests to the
+/// HTTP endpoints. Created once for each kind of port and cloned for each connection.
 #[derive(Clone)]
 pub(crate) struct Dispatch {
-    grpc: Option<Grpc>,
+    grpc: Option<CountedServices>,
     http: Option<Router>,
-    /// The user in the certificate of the connection's client.
+    /// The user in the client certificate of the connection.
     user: Option<CertifiedName>,
 }
 
-/// The services and what counts their calls, also those that the gateway makes.
+/// The gRPC services and the counters of their calls. The gateway calls them too.
 #[derive(Clone, Debug)]
-pub(crate) struct Grpc {
+pub(crate) struct CountedServices {
     pub(crate) services: Services,
-    pub(crate) calls: Calls,
+    pub(crate) calls: CallCounters,
 }
 
-impl<B> Service<Request<B>> for Grpc
+impl<B> Service<Request<B>> for CountedServices
 where
-    B: Body<Data = Bytes, Error: Into<AnyError>> + Send + Unpin + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
-    type Response = Response<Sent<tonic::body::Body>>;
+    type Response = Response<CountedResponse<tonic::body::Body>>;
     type Error = Infallible;
-    type Future = BoxAnswer<Sent<tonic::body::Body>>;
+    type Future = BoxFuture<CountedResponse<tonic::body::Body>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -50,15 +50,15 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let call = self.calls.start(request.uri().path());
-        let request = request.map(|body| call.receive(body));
-        let answer = self.services.call(request);
-        Box::pin(async move { Ok(call.send(answer.await?)) })
+        let request = request.map(|body| call.count_request(body));
+        let response = self.services.call(request);
+        Box::pin(async move { Ok(call.count_response(response.await?)) })
     }
 }
 
 impl Dispatch {
-    /// Serves what is given. At least one should be.
-    pub(crate) fn new(grpc: Option<Grpc>, http: Option<Router>) -> Self {
+    /// Dispatches to the services, the endpoints, or both.
+    pub(crate) fn new(grpc: Option<CountedServices>, http: Option<Router>) -> Self {
         let user = None;
         Self { grpc, http, user }
     }
@@ -78,31 +78,32 @@ impl Dispatch {
 }
 
 impl hyper::service::Service<Request<Incoming>> for Dispatch {
-    type Response = Response<AnswerBody>;
+    type Response = Response<DispatchBody>;
     type Error = Infallible;
-    type Future = Answer;
+    type Future = DispatchFuture;
 
-    fn call(&self, mut request: Request<Incoming>) -> Answer {
+    fn call(&self, mut request: Request<Incoming>) -> DispatchFuture {
         if let Some(user) = &self.user {
             request.extensions_mut().insert(user.clone());
         }
         match (&self.grpc, &self.http) {
             (Some(grpc), _) if is_grpc(&request) => {
                 let call = grpc.calls.start(request.uri().path());
-                // As `Grpc` does, with one box less.
-                let request: Request<Received<_>> = request.map(|body| call.receive(body));
-                Answer::Grpc {
-                    answer: grpc.services.clone().call(request),
+                // The same as `CountedServices::call`, without its box.
+                let request: Request<CountedRequest<_>> =
+                    request.map(|body| call.count_request(body));
+                DispatchFuture::Grpc {
+                    response: grpc.services.clone().call(request),
                     call: Some(call),
                 }
             }
-            (_, Some(http)) => Answer::Http(Box::pin(http.clone().call(request))),
-            (_, None) => Answer::NotGrpc,
+            (_, Some(http)) => DispatchFuture::Http(Box::pin(http.clone().call(request))),
+            (_, None) => DispatchFuture::NotGrpc,
         }
     }
 }
 
-/// As etcd tells them apart (HT-1).
+/// Returns whether a request is a gRPC call, by etcd's rule (HT-1).
 fn is_grpc<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_2
         && request
@@ -111,58 +112,59 @@ fn is_grpc<B>(request: &Request<B>) -> bool {
             .is_some_and(|it| it.as_bytes().starts_with(b"application/grpc"))
 }
 
-type AnyError = Box<dyn std::error::Error + Send + Sync>;
+type BoxFuture<B> = Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>> + Send>>;
 
-type BoxAnswer<B> = Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>> + Send>>;
-
-/// The future of an answer.
-pub(crate) enum Answer {
+/// The future of a response.
+pub(crate) enum DispatchFuture {
     Grpc {
-        answer: ResponseFuture,
-        /// Taken when the answer is there.
+        response: ResponseFuture,
+        /// Taken when the response is ready.
         call: Option<Call>,
     },
-    Http(BoxAnswer<axum::body::Body>),
-    /// HT-13: a port for gRPC alone.
+    Http(BoxFuture<axum::body::Body>),
+    /// HT-13: the port accepts gRPC calls only.
     NotGrpc,
 }
 
-impl Future for Answer {
-    type Output = Result<Response<AnswerBody>, Infallible>;
+impl Future for DispatchFuture {
+    type Output = Result<Response<DispatchBody>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Poll::Ready(match self.get_mut() {
-            Self::Grpc { answer, call } => {
-                let answer = ready!(Pin::new(answer).poll(context))?;
+            Self::Grpc { response, call } => {
+                let response = ready!(Pin::new(response).poll(context))?;
                 Ok(match call.take() {
-                    Some(call) => call.send(answer).map(AnswerBody::Grpc),
-                    // Polled after it was done: not what futures are for, but no harm either.
+                    Some(call) => call.count_response(response).map(DispatchBody::Grpc),
+                    // Only if the future is polled after it has completed.
                     None => not_grpc(),
                 })
             }
-            Self::Http(answer) => Ok(ready!(answer.as_mut().poll(context))?.map(AnswerBody::Http)),
+            Self::Http(response) => {
+                let response = ready!(response.as_mut().poll(context))?;
+                Ok(response.map(DispatchBody::Http))
+            }
             Self::NotGrpc => Ok(not_grpc()),
         })
     }
 }
 
-/// HT-4.
-fn not_grpc() -> Response<AnswerBody> {
-    let mut answer = Response::new(AnswerBody::Http(axum::body::Body::empty()));
-    *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-    answer
+/// Returns the response to a request that is not a gRPC call (HT-4).
+fn not_grpc() -> Response<DispatchBody> {
+    let mut response = Response::new(DispatchBody::Http(axum::body::Body::empty()));
+    *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    response
 }
 
-/// The body of an answer from either world, without another box around it.
+/// The body of a response of the services or the endpoints, without a box around it.
 #[derive(Debug)]
-pub(crate) enum AnswerBody {
-    Grpc(Sent<tonic::body::Body>),
+pub(crate) enum DispatchBody {
+    Grpc(CountedResponse<tonic::body::Body>),
     Http(axum::body::Body),
 }
 
-impl Body for AnswerBody {
+impl Body for DispatchBody {
     type Data = Bytes;
-    type Error = AnyError;
+    type Error = BoxError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
