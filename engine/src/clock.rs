@@ -1,34 +1,36 @@
-//! Time, which comes only from a [`Clock`] (I10).
+//! Time, which the engine takes only from a [`Clock`] (I10).
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::sync::{Arc, Mutex, Rank, Weak};
 
-/// Something that has duties at certain times: an engine.
+/// An object with duties at certain times, such as an engine.
 pub trait Timed: fmt::Debug + Send + Sync {
-    /// When the next duty is due, if there is one.
+    /// Returns the time of the next duty, if there is one. Changes nothing.
     fn next_due(&self) -> Option<Duration>;
-    /// Does all that is due by the clock's present time.
+    /// Performs all duties whose time has come.
     fn run_due(self: Arc<Self>);
 }
 
-/// A source of time, and what calls those who have duties.
+/// A source of time, which also calls objects that have duties.
 ///
-/// Time is counted from an origin of the clock's own and never goes back.
+/// The time is the duration since an origin that the clock chooses. It never decreases.
 pub trait Clock: fmt::Debug + Send + Sync {
-    /// The time since the clock's origin.
+    /// Returns the time since the origin.
     fn now(&self) -> Duration;
-    /// Calls [`Timed::run_due`] whenever a duty is due, for as long as `timed` is alive.
+    /// Registers an object: the clock calls [`Timed::run_due`] whenever a duty is due, until the
+    /// object is dropped.
     fn follow(&self, timed: Weak<dyn Timed>);
-    /// Tells the clock that a duty may now be due earlier than it knew.
+    /// Notifies the clock that a duty may be due earlier than at its last call of
+    /// [`Timed::next_due`].
     fn recheck(&self);
 }
 
-/// A clock that moves only when told to: tests see leases expire without waiting.
+/// A clock whose time changes only in [`advance`](Self::advance), for tests that do not wait.
 ///
-/// Clones share the time. Everything that falls due is done before [`ManualClock::advance`] returns,
-/// each thing at its own time.
+/// Clones share the time. When `advance` returns, all duties up to the new time were performed,
+/// each at its own time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,33 +47,33 @@ pub trait Clock: fmt::Debug + Send + Sync {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ManualClock {
-    /// Rank `Clock`. Held to read or set the time, never while somebody's duties run.
-    shared: Arc<Mutex<Manual>>,
+    /// Rank `Clock`. Held to read or set the time, never while a duty runs.
+    shared: Arc<Mutex<ManualTime>>,
 }
 
 #[derive(Debug)]
-struct Manual {
+struct ManualTime {
     now: Duration,
     followers: Vec<Weak<dyn Timed>>,
 }
 
 impl ManualClock {
-    /// A clock that stands at its origin.
+    /// Creates a clock whose time is its origin.
     pub fn new() -> Self {
-        let manual = Manual {
+        let time = ManualTime {
             now: Duration::ZERO,
             followers: Vec::new(),
         };
         Self {
-            shared: Arc::new(Mutex::new(Rank::Clock, manual)),
+            shared: Arc::new(Mutex::new(Rank::Clock, time)),
         }
     }
 
-    /// Moves the time on and does what falls due on the way, in the order of time.
+    /// Increases the time, and performs the duties that fall due, in the order of their times.
     pub fn advance(&self, by: Duration) {
         let target = self.now().saturating_add(by);
         loop {
-            let followers = self.living_followers();
+            let followers = self.registered();
             let next = followers
                 .iter()
                 .filter_map(|timed| timed.next_due().map(|due| (due, timed)))
@@ -89,7 +91,7 @@ impl ManualClock {
         manual.now = manual.now.max(time);
     }
 
-    fn living_followers(&self) -> Vec<Arc<dyn Timed>> {
+    fn registered(&self) -> Vec<Arc<dyn Timed>> {
         let mut manual = self.shared.lock();
         manual.followers.retain(|timed| timed.strong_count() > 0);
         manual.followers.iter().filter_map(Weak::upgrade).collect()
@@ -124,37 +126,38 @@ mod system {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    /// The time of the machine, which only goes forward. One thread of its own calls those who have
-    /// duties; it ends with the clock.
+    /// The monotonic time of the system. A thread of the clock calls the registered objects; it
+    /// ends when the clock is dropped.
     #[derive(Debug)]
     pub struct SystemClock {
-        shared: Arc<Shared>,
+        shared: Arc<ClockThread>,
     }
 
     #[derive(Debug)]
-    struct Shared {
+    struct ClockThread {
         origin: Instant,
-        /// Rank `Clock`. Held to read or change who follows, never while duties run.
-        state: Mutex<State>,
+        /// Rank `Clock`. Held to read or change the registrations, never while a duty runs.
+        registrations: Mutex<Registrations>,
         changed: Condvar,
     }
 
     #[derive(Debug, Default)]
-    struct State {
+    struct Registrations {
         followers: Vec<Weak<dyn Timed>>,
-        /// Counts calls of `recheck`, so that none is missed between a look and a sleep.
+        /// The number of calls of `recheck`, so that the thread notices one between its check and
+        /// its sleep.
         rechecks: u64,
-        /// Whether the thread was started; it is with the first follower.
+        /// Whether the thread was started, which the first registration does.
         started: bool,
         closed: bool,
     }
 
     impl SystemClock {
-        /// A clock whose origin is now.
+        /// Creates a clock whose origin is the current time.
         pub fn new() -> Self {
-            let shared = Arc::new(Shared {
+            let shared = Arc::new(ClockThread {
                 origin: Instant::now(),
-                state: Mutex::new(Rank::Clock, State::default()),
+                registrations: Mutex::new(Rank::Clock, Registrations::default()),
                 changed: Condvar::new(),
             });
             Self { shared }
@@ -174,9 +177,9 @@ mod system {
 
         fn follow(&self, timed: Weak<dyn Timed>) {
             let started = {
-                let mut state = self.shared.state.lock();
-                state.followers.push(timed);
-                std::mem::replace(&mut state.started, true)
+                let mut registrations = self.shared.registrations.lock();
+                registrations.followers.push(timed);
+                std::mem::replace(&mut registrations.started, true)
             };
             if !started {
                 let shared = self.shared.clone();
@@ -189,30 +192,35 @@ mod system {
         }
 
         fn recheck(&self) {
-            self.shared.state.lock().rechecks += 1;
+            self.shared.registrations.lock().rechecks += 1;
             self.shared.changed.notify_all();
         }
     }
 
     impl Drop for SystemClock {
         fn drop(&mut self) {
-            self.shared.state.lock().closed = true;
+            self.shared.registrations.lock().closed = true;
             self.shared.changed.notify_all();
         }
     }
 
-    impl Shared {
+    impl ClockThread {
         fn run(&self) {
             loop {
                 let (followers, rechecks) = {
-                    let mut state = self.state.lock();
-                    if state.closed {
+                    let mut registrations = self.registrations.lock();
+                    if registrations.closed {
                         return;
                     }
-                    state.followers.retain(|timed| timed.strong_count() > 0);
-                    let followers: Vec<_> =
-                        state.followers.iter().filter_map(Weak::upgrade).collect();
-                    (followers, state.rechecks)
+                    registrations
+                        .followers
+                        .retain(|timed| timed.strong_count() > 0);
+                    let followers: Vec<_> = registrations
+                        .followers
+                        .iter()
+                        .filter_map(Weak::upgrade)
+                        .collect();
+                    (followers, registrations.rechecks)
                 };
                 let mut next: Option<Duration> = None;
                 for timed in &followers {
@@ -225,18 +233,18 @@ mod system {
                     next = [next, timed.next_due()].into_iter().flatten().min();
                 }
                 drop(followers);
-                let mut state = self.state.lock();
-                if state.rechecks != rechecks || state.closed {
+                let mut registrations = self.registrations.lock();
+                if registrations.rechecks != rechecks || registrations.closed {
                     continue;
                 }
                 match next {
                     Some(due) => {
                         let sleep = due.saturating_sub(self.origin.elapsed());
                         if !sleep.is_zero() {
-                            self.changed.wait_for(&mut state, sleep);
+                            self.changed.wait_for(&mut registrations, sleep);
                         }
                     }
-                    None => drop(self.changed.wait(state)),
+                    None => drop(self.changed.wait(registrations)),
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The engine: the handle that programs hold.
+//! The handle of an engine.
 
 use std::time::Duration;
 
@@ -18,29 +18,30 @@ use crate::sync::Arc;
 use crate::txn::{self, DeleteResult, Put, PutResult, Txn, TxnResult};
 use crate::watch::{WatchOptions, WatchStream, Watcher};
 
-/// A revision-ordered store of keys in memory. Clones are handles on the same store.
+/// A revision-ordered key-value store in memory. Clones are handles on the same store.
 ///
 /// # Guarantees
-/// - Every transaction that changes something gets the next revision; one that changes nothing gets
-///   none (I1, DM-8).
-/// - A read sees all of every revision up to the one it reads at and nothing of any other (I3), and
-///   never makes a writer wait for longer than a few dozen keys.
-/// - When a write returns, every synced watch of the store has its events (I4).
+/// - Every transaction that changes something gets the next revision. One that changes nothing gets
+///   no revision.
+/// - A read at a revision sees all changes up to that revision and none after it.
+/// - When a write returns, every synced watch of the store has its events.
 ///
 /// # Costs
-/// A write takes one lock shared by all writers, for as long as it takes to link its versions. Point
-/// reads and counts are logarithmic in the number of keys, reads at old revisions also in the number
-/// of versions of a key; a range walks what it returns.
+/// A write holds one lock that all writers share, for as long as its compares and changes take;
+/// values are copied before. Reads do not take that lock. A read or count of keys takes time
+/// logarithmic in the number of keys, at old revisions also in the number of versions of a key; a
+/// range takes time proportional to its result. No read makes a writer wait for more than a step of
+/// 64 keys.
 ///
-/// The engine needs no runtime and reads no clock but the one it was given.
+/// The engine needs no runtime, and the time comes only from its [`Clock`](crate::Clock).
 ///
 /// ```
 /// use revstore_engine::{Engine, KeyRange, Range};
 /// let engine = Engine::builder().build();
 /// let first = engine.put("color", "red")?.revision;
 /// engine.put("color", "blue")?;
-/// let then = engine.range(&Range::of(KeyRange::one("color")).at(first))?;
-/// assert_eq!(then.kvs[0].value(), b"red");
+/// let old = engine.range(&Range::of(KeyRange::one("color")).at(first))?;
+/// assert_eq!(old.kvs[0].value(), b"red");
 /// assert_eq!(engine.get("color").unwrap().value(), b"blue");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -49,36 +50,36 @@ pub struct Engine {
     store: Arc<Store>,
 }
 
-/// How much the engine holds. The numbers are read one after the other, not at one instant.
+/// The size of an engine. The numbers are read one after the other, not at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
-    /// Keys in the index, with those that are deleted but not yet compacted.
+    /// Keys in the index, including deleted keys that are not compacted yet.
     pub keys: usize,
-    /// Bytes of all kept versions, each counted as [`KeyValue::size_bytes`] says.
+    /// Bytes of all kept versions, each counted as [`KeyValue::size_bytes`].
     pub history_bytes: u64,
-    /// Living leases.
+    /// Leases.
     pub leases: usize,
-    /// What was done to leases until now.
+    /// Operations on leases since the engine was created.
     pub lease_counts: LeaseCounts,
-    /// Living watches.
+    /// Watches.
     pub watches: usize,
-    /// Those of them that are not caught up.
+    /// Watches that have yet to read events from the log.
     pub unsynced_watches: usize,
 }
 
 /// All kept versions up to a revision, in the order in which they were written.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// The revision asked for, or the current one.
+    /// The requested revision, or the current one.
     pub revision: Revision,
     /// The compacted revision at that time.
     pub compacted: Option<Revision>,
-    /// The versions, tombstones included.
+    /// The versions, including tombstones.
     pub versions: Vec<KeyValue>,
 }
 
 impl Engine {
-    /// Sets an engine up.
+    /// Returns a builder with the default options.
     pub fn builder() -> EngineBuilder {
         EngineBuilder::new()
     }
@@ -87,22 +88,22 @@ impl Engine {
         Self { store }
     }
 
-    /// The newest revision that can be read.
+    /// Returns the newest revision that can be read.
     pub fn current_revision(&self) -> Revision {
         self.store.current.load()
     }
 
-    /// The oldest revision that can be read, if anything was ever compacted.
+    /// Returns the oldest revision that can be read, or `None` if the store was never compacted.
     pub fn compacted_revision(&self) -> Option<Revision> {
         self.store.compacted.load()
     }
 
-    /// The newest version of a key, if it is alive.
+    /// Returns the newest version of a key, or `None` if the key is not live.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<KeyValue> {
-        // What is found was the newest at that moment, whatever was compacted since (I7).
-        let now = self.store.current.load().end();
-        self.store.index.read(key.as_ref(), now).or_else(|| {
-            // Absent then, or overtaken by a compaction that took the version of that moment.
+        // I7: a version that is found was the newest at `current`, whatever is compacted since.
+        let current = self.store.current.load().end();
+        self.store.index.read(key.as_ref(), current).or_else(|| {
+            // Not live at `current`, or a compaction has removed the version in the meantime.
             let range = Range::of(KeyRange::One(Bytes::copy_from_slice(key.as_ref())));
             self.store.range(&range).ok()?.kvs.pop()
         })
@@ -111,15 +112,17 @@ impl Engine {
     /// Reads a range.
     ///
     /// # Errors
-    /// If the revision asked for is compacted or in the future. A read of the current revision
-    /// never fails.
+    /// If the requested revision is compacted, or above the current one. A read at the current
+    /// revision never fails.
     pub fn range(&self, range: &Range) -> Result<RangeResult, ReadError> {
         self.store.range(range)
     }
 
-    /// Reads a range, and adds up what `measure` says of each version that is returned. It is asked
-    /// while the processor has the version at hand, mostly, which makes this much cheaper than a loop
-    /// over a large result: a server that has to say how long its answer is wants that.
+    /// Reads a range, and returns the sum of `measure` over the returned versions.
+    ///
+    /// `measure` is called while the version is in the processor's cache, which makes this much
+    /// faster than a loop over a large result. It is meant for servers that must know the length of
+    /// a response before they encode it.
     ///
     /// ```
     /// # use revstore_engine::{Engine, KeyRange, Range};
@@ -142,10 +145,10 @@ impl Engine {
         self.store.range_measured(range, measure)
     }
 
-    /// Writes a key and detaches it from any lease.
+    /// Writes a key, and detaches it from any lease.
     ///
     /// # Errors
-    /// If the key is empty.
+    /// If the key is empty, or the key or the value is too large.
     pub fn put(
         &self,
         key: impl Into<Bytes>,
@@ -154,15 +157,16 @@ impl Engine {
         self.put_with(&Put::new(key, value))
     }
 
-    /// Writes a key. The value is copied once.
+    /// Writes a key. Copies the value once.
     ///
     /// # Errors
-    /// If the key is empty, the lease is unknown, or there is nothing to keep.
+    /// If the key is empty, the key or the value is too large, the lease does not exist, or the put
+    /// keeps the value or lease of a key that is not live.
     pub fn put_with(&self, put: &Put) -> Result<PutResult, PutError> {
         txn::put(&self.store, put)
     }
 
-    /// Deletes all living keys of a range, at one revision (DEL-2).
+    /// Deletes all live keys of a range, at one revision.
     pub fn delete(&self, keys: &KeyRange) -> DeleteResult {
         txn::delete(&self.store, keys)
     }
@@ -170,101 +174,104 @@ impl Engine {
     /// Runs a transaction.
     ///
     /// # Errors
-    /// If an operation that would run cannot; then nothing is changed (TXN-22).
+    /// If an operation that would run cannot. Then nothing is changed.
     pub fn txn(&self, txn: &Txn) -> Result<TxnResult, TxnError> {
         txn::txn(&self.store, txn)
     }
 
-    /// Makes everything below a revision unreadable; [`Compaction::run`] then gives its memory back.
+    /// Makes all revisions below `revision` unreadable; [`Compaction::run`] then frees their
+    /// memory.
     ///
     /// # Errors
-    /// If the revision is compacted already or in the future (CO-1).
+    /// If the revision is compacted already, or above the current one.
     pub fn compact(&self, revision: Revision) -> Result<Compaction, CompactError> {
+        // CO-1
         Compaction::announce(&self.store, revision)
     }
 
-    /// Lets the policy of automatic compaction take a look now instead of when it is due (AC-7).
+    /// Lets the policy of automatic compaction check the store now, before its interval has passed.
+    /// The compaction that follows from it is done when this returns.
     pub fn auto_compact(&self) {
         schedule::auto_compact(&self.store);
     }
 
-    /// All kept versions up to a revision: what a hash of the store is made over. Walks the store.
+    /// Returns all kept versions up to a revision, for hashes and snapshots. Walks the whole store.
     ///
     /// # Errors
-    /// If the revision is compacted or in the future.
+    /// If the revision is compacted, or above the current one.
     pub fn history(&self, through: Option<Revision>) -> Result<History, ReadError> {
         self.store.history(through)
     }
 
-    /// The time of the engine's clock, counted from that clock's origin (I10).
+    /// Returns the time of the engine's clock, as the duration since the origin of that clock.
     pub fn now(&self) -> Duration {
         self.store.clock.now()
     }
 
-    /// A stream to put watches on.
+    /// Returns a stream without watches.
     pub fn watch_stream(&self) -> WatchStream {
         WatchStream::new(self.store.clone())
     }
 
-    /// One watch with a reader of its own.
+    /// Creates one watch with a reader of its own.
     ///
     /// # Errors
-    /// If the range is empty or the start revision negative.
+    /// If the range is empty or the start revision is negative.
     pub fn watch(&self, options: WatchOptions) -> Result<Watcher, WatchError> {
         Watcher::new(self.watch_stream(), options)
     }
 
-    /// Grants a lease; the engine picks an id if none is given (LE-3). A time to live below the
-    /// minimum is raised (LE-1).
+    /// Grants a lease. Without an id, the engine chooses one. A time to live below the minimum is
+    /// raised to it.
     ///
     /// # Errors
-    /// If the id is taken or the time to live too large.
+    /// If the id is in use or the time to live is too large.
     pub fn grant(&self, id: Option<LeaseId>, ttl_seconds: i64) -> Result<LeaseGrant, LeaseError> {
-        let granted = self
-            .store
-            .lessor
-            .grant(id, ttl_seconds, self.store.clock.now())?;
+        let now = self.store.clock.now();
+        let granted = self.store.lessor.grant(id, ttl_seconds, now)?;
         self.store.clock.recheck();
         Ok(granted)
     }
 
-    /// Ends a lease and deletes its keys at one revision (LE-5); returns the revision after it.
+    /// Revokes a lease and deletes its keys, at one revision. Returns the current revision
+    /// afterwards.
     ///
     /// # Errors
-    /// If there is no such lease.
+    /// If the lease does not exist.
     pub fn revoke(&self, lease: LeaseId) -> Result<Revision, LeaseError> {
         lease::revoke(&self.store, lease)
     }
 
-    /// Starts the time to live of a lease anew; returns it.
+    /// Restarts the time to live of a lease, and returns it.
     ///
     /// # Errors
-    /// If there is no such lease, or its time is over (LE-9).
+    /// If the lease does not exist or has expired.
     pub fn keep_alive(&self, lease: LeaseId) -> Result<Duration, LeaseError> {
         self.store.lessor.keep_alive(lease, self.store.clock.now())
     }
 
-    /// What is left of a lease, and the keys attached to it if wanted.
+    /// Returns the remaining time of a lease, and its keys if `with_keys` is set.
     ///
     /// # Errors
-    /// If there is no such lease.
+    /// If the lease does not exist.
     pub fn lease(&self, lease: LeaseId, with_keys: bool) -> Result<LeaseStatus, LeaseError> {
         self.store
             .lessor
             .status(lease, with_keys, self.store.clock.now())
     }
 
-    /// All living leases, the one that expires first in front (LE-11).
+    /// Returns all leases, in the order of their expiry.
     pub fn leases(&self) -> Vec<LeaseId> {
         self.store.lessor.ids()
     }
 
-    /// Bytes of all kept versions, each counted as [`KeyValue::size_bytes`] says. One atomic read.
+    /// Returns the bytes of all kept versions, each counted as [`KeyValue::size_bytes`]. One atomic
+    /// read.
     pub fn history_bytes(&self) -> u64 {
         self.store.history_bytes.get()
     }
 
-    /// How much the engine holds. Looks at every watch.
+    /// Returns the size of the engine. Takes time proportional to the number of watches.
     pub fn stats(&self) -> Stats {
         let (watches, unsynced_watches) = self.store.hub.count();
         Stats {

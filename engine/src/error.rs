@@ -1,107 +1,107 @@
-//! What can go wrong, one enum per operation.
+//! Errors, one enum per operation.
 
 use thiserror::Error;
 
 use crate::history::LeaseId;
 use crate::revision::Revision;
 
-/// Why a read has no answer.
+/// The error of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReadError {
-    /// The revision lies below the compacted one: its history is gone (RG-12).
+    /// The revision is below the compacted one: its history is removed.
     #[error("revision {requested} is compacted, the oldest kept is {compacted}")]
     Compacted {
-        /// What was asked for.
+        /// The requested revision.
         requested: Revision,
         /// The oldest revision that can be read.
         compacted: Revision,
     },
-    /// The revision has not been written yet (RG-11).
+    /// The revision is above the current one.
     #[error("revision {requested} is in the future, the current one is {current}")]
     Future {
-        /// What was asked for.
+        /// The requested revision.
         requested: Revision,
         /// The newest revision that can be read.
         current: Revision,
     },
 }
 
-/// Why a put changed nothing.
+/// The error of a put, which has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PutError {
-    /// The empty key cannot be stored (DM-9).
+    /// The key is empty.
     #[error("the key is empty")]
     EmptyKey,
     /// The key or the value is longer than [`PUT_BYTES_MAX`](crate::PUT_BYTES_MAX).
     #[error("the key or the value is too large")]
     TooLarge,
-    /// The value or the lease was to be kept, but the key does not exist (PUT-4).
+    /// The put keeps the value or the lease of the key, but the key is not live.
     #[error("the key does not exist")]
     KeyNotFound,
-    /// There is no such lease (PUT-6).
+    /// The lease does not exist.
     #[error("lease {lease} does not exist")]
     LeaseNotFound {
-        /// The lease that was named.
+        /// The requested lease.
         lease: LeaseId,
     },
 }
 
-/// Why a transaction changed nothing.
+/// The error of a transaction, which has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TxnError {
-    /// A put of the transaction cannot be done.
+    /// A put of the transaction failed.
     #[error(transparent)]
     Put(#[from] PutError),
-    /// A range of the transaction cannot be read (TXN-24, RG-14).
+    /// A range of the transaction failed.
     #[error(transparent)]
     Read(#[from] ReadError),
 }
 
-/// Why a compaction was refused.
+/// The error of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CompactError {
-    /// The revision is compacted already (CO-1).
+    /// The revision is compacted already.
     #[error("revision {requested} is compacted, the oldest kept is {compacted}")]
     Compacted {
-        /// What was asked for.
+        /// The requested revision.
         requested: Revision,
         /// The oldest revision that can be read.
         compacted: Revision,
     },
-    /// The revision has not been written yet (CO-1).
+    /// The revision is above the current one.
     #[error("revision {requested} is in the future, the current one is {current}")]
     Future {
-        /// What was asked for.
+        /// The requested revision.
         requested: Revision,
         /// The newest revision that can be read.
         current: Revision,
     },
 }
 
-/// Why a call about a lease did nothing.
+/// The error of an operation on a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LeaseError {
-    /// There is no such lease (LE-5).
+    /// The lease does not exist, or has expired.
     #[error("the lease does not exist")]
     NotFound,
-    /// The lease exists already (LE-3).
+    /// The lease exists already.
     #[error("the lease exists already")]
     AlreadyExists,
-    /// The time to live is above [`LEASE_TTL_MAX_SECONDS`](crate::LEASE_TTL_MAX_SECONDS) (LE-2).
+    /// The time to live is above [`LEASE_TTL_MAX_SECONDS`](crate::LEASE_TTL_MAX_SECONDS).
     #[error("the time to live is too large")]
     TtlTooLarge,
 }
 
-/// Why a watch was not created.
+/// The error of creating a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WatchError {
-    /// No key can be in the range (WA-14).
+    /// The range contains no key.
     #[error("the range is empty")]
     EmptyRange,
-    /// The stream has a watch of this id (WA-4), or the id is the reserved -1 (WA-5).
+    /// The stream has a watch with this id, or the id is -1, which is reserved.
     #[error("the id is in use on this stream")]
     DuplicateId,
-    /// The start revision is negative, which is before everything (WA-7).
+    /// The start revision is negative, and so before all history.
     #[error("the start revision lies before every history")]
     Compacted,
 }

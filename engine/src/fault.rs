@@ -1,9 +1,9 @@
 //! Mutations of the engine's protocols, for the broken twins of the loom models.
 //!
 //! A model that cannot fail proves nothing. Under `--cfg loom` an engine can be built with one
-//! [`Fault`]: the step that the fault names is left out, repeated or moved, and the model of that protocol must
-//! then fail. The engine contains one line per fault, at the step itself. Without `--cfg loom` the
-//! compiler removes these lines.
+//! [`Fault`]: the step that the fault names is left out, repeated or moved, and the model of that
+//! protocol must then fail. The engine contains one line per fault, at the step itself. Without
+//! `--cfg loom` the compiler removes these lines.
 
 /// One mutation of one protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

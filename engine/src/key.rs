@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-/// The keys that a request is about.
+/// A set of adjacent keys.
 ///
-/// A range never includes the empty key, which cannot be stored (DM-9); a range that holds no key
-/// at all is legal and empty (RG-5).
+/// The empty key cannot be stored and is in no range. A range that contains no key at all is
+/// allowed and has an empty result.
 ///
 /// ```
 /// use revstore_engine::KeyRange;
@@ -16,26 +16,26 @@ use bytes::Bytes;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KeyRange {
-    /// One key (RG-1).
+    /// One key.
     One(Bytes),
-    /// `start`, and every key from it up to but without `end` (RG-2).
+    /// The keys from `start`, inclusive, to `end`, exclusive.
     Within {
         /// The first key of the range.
         start: Bytes,
-        /// The first key behind the range.
+        /// The first key after the range.
         end: Bytes,
     },
-    /// Every key from this one on (RG-3). From the empty key on: all keys.
+    /// The keys from this one on, inclusive. The empty key stands for all keys.
     From(Bytes),
 }
 
 impl KeyRange {
-    /// One key.
+    /// Returns the range of one key.
     pub fn one(key: impl Into<Bytes>) -> Self {
         Self::One(key.into())
     }
 
-    /// The keys from `start` up to but without `end`.
+    /// Returns the range from `start`, inclusive, to `end`, exclusive.
     pub fn within(start: impl Into<Bytes>, end: impl Into<Bytes>) -> Self {
         Self::Within {
             start: start.into(),
@@ -43,12 +43,13 @@ impl KeyRange {
         }
     }
 
-    /// All keys.
+    /// Returns the range of all keys.
     pub fn all() -> Self {
         Self::From(Bytes::new())
     }
 
-    /// The keys that begin with `prefix`; the empty prefix means all keys (RG-4).
+    /// Returns the range of the keys that start with `prefix`. The empty prefix stands for all
+    /// keys.
     pub fn prefix(prefix: impl Into<Bytes>) -> Self {
         let start: Bytes = prefix.into();
         match start.iter().rposition(|byte| *byte < u8::MAX) {
@@ -64,7 +65,7 @@ impl KeyRange {
         }
     }
 
-    /// Whether the range holds `key`.
+    /// Returns whether the range contains `key`.
     pub fn contains(&self, key: &[u8]) -> bool {
         match self {
             Self::One(one) => one == key,
@@ -73,19 +74,19 @@ impl KeyRange {
         }
     }
 
-    /// Whether no key can be in the range.
+    /// Returns whether the range contains no key.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Within { start, end } if end <= start)
     }
 
-    /// The first key that the range could hold.
+    /// Returns the lowest key that the range may contain.
     pub fn start(&self) -> &[u8] {
         match self {
             Self::One(start) | Self::Within { start, .. } | Self::From(start) => start,
         }
     }
 
-    /// Whether `key` lies behind the whole range.
+    /// Returns whether `key` lies after the whole range.
     pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
         match self {
             Self::One(one) => *key > **one,
@@ -101,15 +102,15 @@ mod tests {
 
     fn check(range: &KeyRange, inside: &[&[u8]], outside: &[&[u8]]) {
         for key in inside {
-            assert!(range.contains(key), "{range:?} should hold {key:?}");
+            assert!(range.contains(key), "{range:?} should contain {key:?}");
         }
         for key in outside {
-            assert!(!range.contains(key), "{range:?} should not hold {key:?}");
+            assert!(!range.contains(key), "{range:?} should not contain {key:?}");
         }
     }
 
     #[test]
-    fn rg_1_to_5_ranges_hold_what_etcd_says() {
+    fn rg_1_to_5_ranges_contain_the_same_keys_as_in_etcd() {
         check(&KeyRange::one("a"), &[b"a"], &[b"", b"a\0", b"b"]);
         check(
             &KeyRange::within("a", "c"),
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn rg_4_a_prefix_ends_where_its_last_raisable_byte_is_raised() {
+    fn rg_4_a_prefix_ends_where_its_last_byte_below_255_is_incremented() {
         check(&KeyRange::prefix("k"), &[b"k", b"k\xff\xff"], &[b"l", b"j"]);
         check(
             &KeyRange::prefix(&b"a\xff"[..]),

@@ -1,4 +1,4 @@
-//! Leases: keys that live as long as somebody keeps them alive.
+//! Leases: keys that are deleted when the time of their lease is over. etcd's `lessor`.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};
@@ -17,34 +17,34 @@ use crate::store::Store;
 use crate::sync::{Mutex, Rank};
 use crate::txn::Writer;
 
-/// The largest time to live that may be asked for, in seconds (LE-2).
+/// The largest time to live that a request may have, in seconds.
 pub const LEASE_TTL_MAX_SECONDS: i64 = 9_000_000_000;
 
-/// What is known of a living lease.
+/// The state of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseStatus {
     /// The time to live that was granted.
     pub granted_ttl: Duration,
-    /// What is left of it: zero between expiry and the deletion of the keys.
+    /// The remaining time. Zero between the expiry and the deletion of the keys.
     pub remaining: Duration,
-    /// The attached keys, in key order; empty unless asked for.
+    /// The attached keys, in key order; empty if they were not requested.
     pub keys: Vec<Bytes>,
 }
 
-/// A lease as it was granted.
+/// A lease that was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseGrant {
-    /// The lease.
+    /// The id of the lease.
     pub id: LeaseId,
-    /// The time to live that was granted: what was asked for, raised to the minimum (LE-1).
+    /// The granted time to live: the requested one, or the minimum if that is larger.
     pub ttl: Duration,
 }
 
-/// All living leases.
+/// The leases of a store and the keys attached to them.
 #[derive(Debug)]
 pub(crate) struct Lessor {
     ttl_min: Duration,
-    /// Rank `Lessor`. Held for one look-up or change; keys are deleted with it released.
+    /// Rank `Lessor`. Held for one look-up or change. Keys are deleted after it is released.
     leases: Mutex<Leases>,
 }
 
@@ -52,19 +52,19 @@ pub(crate) struct Lessor {
 struct Leases {
     by_id: HashMap<LeaseId, Lease>,
     by_expiry: BTreeSet<(Duration, LeaseId)>,
-    /// Numbers handed out so far: seeds the next.
-    picked: u64,
-    done: LeaseCounts,
+    /// The number of ids generated so far, from which the next one is derived.
+    generated_ids: u64,
+    counts: LeaseCounts,
 }
 
-/// How often something was done to leases, since the engine was made.
+/// The numbers of operations on leases since the engine was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseCounts {
     /// Leases granted.
     pub granted: u64,
-    /// Leases that ended, by request or because their time was over.
+    /// Leases that were revoked or have expired.
     pub ended: u64,
-    /// Times that a lease was kept alive.
+    /// Keep-alives.
     pub renewed: u64,
 }
 
@@ -92,13 +92,14 @@ impl Lessor {
         if ttl_seconds > LEASE_TTL_MAX_SECONDS {
             return Err(LeaseError::TtlTooLarge);
         }
-        let asked = Duration::from_secs(u64::try_from(ttl_seconds).unwrap_or(0));
-        let ttl = asked.max(self.ttl_min);
+        let requested = Duration::from_secs(u64::try_from(ttl_seconds).unwrap_or(0));
+        // LE-1
+        let ttl = requested.max(self.ttl_min);
         let mut leases = self.leases.lock();
         let id = match id {
             Some(id) if leases.by_id.contains_key(&id) => return Err(LeaseError::AlreadyExists),
             Some(id) => id,
-            None => leases.pick_id(),
+            None => leases.generate_id(),
         };
         let expiry = now.saturating_add(ttl);
         leases.by_id.insert(
@@ -110,17 +111,17 @@ impl Lessor {
             },
         );
         leases.by_expiry.insert((expiry, id));
-        leases.done.granted += 1;
+        leases.counts.granted += 1;
         Ok(LeaseGrant { id, ttl })
     }
 
-    /// Starts the time to live anew; returns it. An expired lease cannot be saved (LE-9).
+    /// Restarts the time to live, and returns it. An expired lease stays expired (LE-9).
     pub(crate) fn keep_alive(&self, id: LeaseId, now: Duration) -> Result<Duration, LeaseError> {
         let mut leases = self.leases.lock();
         let Leases {
             by_id,
             by_expiry,
-            done,
+            counts,
             ..
         } = &mut *leases;
         let lease = by_id.get_mut(&id).ok_or(LeaseError::NotFound)?;
@@ -130,7 +131,7 @@ impl Lessor {
         by_expiry.remove(&(lease.expiry, id));
         lease.expiry = now.saturating_add(lease.ttl);
         by_expiry.insert((lease.expiry, id));
-        done.renewed += 1;
+        counts.renewed += 1;
         Ok(lease.ttl)
     }
 
@@ -159,7 +160,7 @@ impl Lessor {
         })
     }
 
-    /// All leases, the one that expires first in front (LE-11).
+    /// Returns all leases, in the order of their expiry (LE-11).
     pub(crate) fn ids(&self) -> Vec<LeaseId> {
         self.leases
             .lock()
@@ -174,24 +175,24 @@ impl Lessor {
     }
 
     pub(crate) fn counts(&self) -> LeaseCounts {
-        self.leases.lock().done
+        self.leases.lock().counts
     }
 
     pub(crate) fn exists(&self, id: LeaseId) -> bool {
         self.leases.lock().by_id.contains_key(&id)
     }
 
-    /// Forgets a lease and returns its keys in order. Only the holder of the sequencer may, and must
-    /// then delete them.
+    /// Removes a lease and returns its keys in order. The caller must hold the sequencer, and must
+    /// delete the keys.
     pub(crate) fn remove(&self, id: LeaseId) -> Result<BTreeSet<Entry>, LeaseError> {
         let mut leases = self.leases.lock();
         let lease = leases.by_id.remove(&id).ok_or(LeaseError::NotFound)?;
         leases.by_expiry.remove(&(lease.expiry, id));
-        leases.done.ended += 1;
+        leases.counts.ended += 1;
         Ok(lease.keys)
     }
 
-    /// Moves a key from one lease to another. Only the holder of the sequencer may.
+    /// Moves a key from one lease to another. The caller must hold the sequencer.
     pub(crate) fn move_key(&self, key: &Entry, from: Option<LeaseId>, to: Option<LeaseId>) {
         let mut leases = self.leases.lock();
         if let Some(lease) = from.and_then(|id| leases.by_id.get_mut(&id)) {
@@ -202,7 +203,7 @@ impl Lessor {
         }
     }
 
-    /// When the next lease expires.
+    /// Returns the time at which the next lease expires.
     pub(crate) fn next_expiry(&self) -> Option<Duration> {
         self.leases
             .lock()
@@ -211,7 +212,7 @@ impl Lessor {
             .map(|(expiry, _)| *expiry)
     }
 
-    /// A lease whose time is over, the longest expired first.
+    /// Returns the lease that expired first, if its time is over.
     pub(crate) fn expired(&self, now: Duration) -> Option<LeaseId> {
         let leases = self.leases.lock();
         leases
@@ -222,12 +223,12 @@ impl Lessor {
     }
 }
 
-/// Ends a lease: deletes its keys, in key order and at one revision (LE-5, LE-6). Returns the revision
-/// afterwards.
+/// Ends a lease: deletes its keys, in key order and at one revision (LE-5, LE-6). Returns the
+/// revision afterwards.
 pub(crate) fn revoke(store: &Store, lease: LeaseId) -> Result<Revision, LeaseError> {
     let mut writer = Writer::begin(store);
-    // LE-7: under the sequencer, so that a put that moves a key to another lease comes either before
-    // or after both steps.
+    // LE-7: under the sequencer, so that a put that moves a key to another lease comes either
+    // before or after both steps.
     let keys = store.lessor.remove(lease)?;
     on_fault!(store.faults, RevokeEarly, {
         drop(writer);
@@ -240,12 +241,12 @@ pub(crate) fn revoke(store: &Store, lease: LeaseId) -> Result<Revision, LeaseErr
 }
 
 impl Leases {
-    /// A positive number that no lease has (LE-3).
-    fn pick_id(&mut self) -> LeaseId {
+    /// Returns a random positive id that is not in use (LE-3).
+    fn generate_id(&mut self) -> LeaseId {
         loop {
             let mut hasher = RandomState::new().build_hasher();
-            hasher.write_u64(self.picked);
-            self.picked += 1;
+            hasher.write_u64(self.generated_ids);
+            self.generated_ids += 1;
             let number = i64::try_from(hasher.finish() >> 1).unwrap_or(i64::MAX);
             match LeaseId::new(number) {
                 Some(id) if !self.by_id.contains_key(&id) => return id,

@@ -20,10 +20,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! There is no network and no runtime here: calls run on the caller's thread, watches can be waited for
-//! by threads and by tasks of any executor, and time comes from a [`Clock`] that tests can move
-//! by hand ([`ManualClock`]). Clause ids such as DM-1 name rules of etcd's behaviour, ids such as I3
-//! the invariants in `ARCHITECTURE.md`.
+//! There is no network and no runtime here: calls run on the caller's thread, watches can be waited
+//! for by threads and by tasks of any executor, and time comes from a [`Clock`] that tests can move
+//! by hand ([`ManualClock`]). Clause ids such as DM-1 name rules of etcd's behaviour, ids such as
+//! I3 the invariants in `ARCHITECTURE.md`.
 //!
 //! # Reading the source
 //! `txn/commit.rs` is the heart: store, publish, notify.

@@ -1,4 +1,4 @@
-//! How an engine is set up.
+//! The options of an engine, and the builder that sets them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::Arc;
 
-/// etcd's smallest time to live with its default timers (LE-1).
+/// etcd's minimum with its default timers (LE-1).
 const LEASE_TTL_MIN: Duration = Duration::from_secs(2);
 /// etcd's default (WA-50).
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(600);
@@ -38,17 +38,17 @@ impl Default for Options {
     }
 }
 
-/// Sets an engine up; made by [`Engine::builder`].
+/// A builder of engines, created by [`Engine::builder`].
 ///
 /// | option | default |
 /// |---|---|
-/// | [`clock`](Self::clock) | the machine's time |
-/// | [`start_revision`](Self::start_revision) | 1 (DM-1) |
-/// | [`lease_ttl_min`](Self::lease_ttl_min) | 2 s (LE-1) |
-/// | [`progress_interval`](Self::progress_interval) | 10 min (WA-50) |
-/// | [`auto_compaction`](Self::auto_compaction) | off (AC-1) |
+/// | [`clock`](Self::clock) | the time of the system |
+/// | [`start_revision`](Self::start_revision) | 1 |
+/// | [`lease_ttl_min`](Self::lease_ttl_min) | 2 s |
+/// | [`progress_interval`](Self::progress_interval) | 10 min |
+/// | [`auto_compaction`](Self::auto_compaction) | off |
 #[derive(Debug, Clone)]
-#[must_use = "an engine is made by `build`"]
+#[must_use = "`build` creates the engine"]
 pub struct EngineBuilder {
     options: Options,
     clock: Option<Arc<dyn Clock>>,
@@ -62,7 +62,7 @@ impl EngineBuilder {
         }
     }
 
-    /// The source of time. Several engines may share one.
+    /// Sets the source of time. Several engines may share one.
     pub fn clock(self, clock: impl Clock + 'static) -> Self {
         Self {
             clock: Some(Arc::new(clock)),
@@ -70,44 +70,45 @@ impl EngineBuilder {
         }
     }
 
-    /// Where the fresh store stands; what lies below a number above 1 counts as compacted. Numbers
-    /// below 1 count as 1.
+    /// Sets the current revision of the new, empty store. Revisions below a number above 1 count as
+    /// compacted. Numbers below 1 count as 1.
     ///
-    /// A store that takes the place of an earlier one should start at least two above what that one
-    /// reached (FL-17). Who watches from where it left off is then told that history is gone;
-    /// otherwise it waits for a revision long past, or goes on without a word.
+    /// A store that replaces an earlier one should start at least two revisions above the last one
+    /// of that store. A client that continues a watch is then notified that the history is
+    /// compacted. Otherwise its watch waits for a revision of the old store, or misses changes
+    /// without notice.
     pub fn start_revision(mut self, revision: Revision) -> Self {
         self.options.start_revision = revision.max(Revision::FIRST);
         self
     }
 
-    /// The smallest time to live; what is asked for below it is raised to it (LE-1).
+    /// Sets the minimum time to live of leases. Requests below it get the minimum.
     pub fn lease_ttl_min(mut self, ttl: Duration) -> Self {
         self.options.lease_ttl_min = ttl;
         self
     }
 
-    /// How often a quiet watch that asked for it hears how far it is (WA-50). Raised to 100 ms.
+    /// Sets the interval of progress notifications for watches that have requested them and have no
+    /// events. The minimum is 100 ms.
     pub fn progress_interval(mut self, interval: Duration) -> Self {
         self.options.progress_interval = interval.max(PROGRESS_INTERVAL_MIN);
         self
     }
 
-    /// Compacts by itself.
+    /// Sets the policy of automatic compaction.
     pub fn auto_compaction(mut self, policy: AutoCompaction) -> Self {
         self.options.auto_compaction = Some(policy);
         self
     }
 
-    /// Makes a mistake on purpose, to show that a model would find it.
+    /// Builds a mutation into the engine, to show that a model detects it.
     #[cfg(loom)]
     pub fn fault(mut self, fault: crate::fault::Fault) -> Self {
         self.options.faults = Faults::only(fault);
         self
     }
 
-    /// Makes the engine. Costs a few allocations, and one thread for the machine's time if no clock
-    /// was given.
+    /// Creates the engine. Takes a few allocations, and one thread if no clock is set.
     pub fn build(self) -> Engine {
         #[cfg(not(loom))]
         let default = || Arc::new(crate::clock::SystemClock::new()) as Arc<dyn Clock>;

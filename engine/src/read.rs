@@ -1,4 +1,4 @@
-//! Reads: ranges at any kept revision, without the sequencer.
+//! Reads: ranges at any kept revision, without the sequencer; etcd's mvcc `rangeKeys`.
 
 use std::cmp::{Ordering, Reverse};
 use std::ops::ControlFlow;
@@ -11,14 +11,15 @@ use crate::key::KeyRange;
 use crate::revision::{Position, Revision};
 use crate::store::Store;
 
-/// Reads of the current revision that a compaction overtakes this often take a pin instead.
-const OVERTAKEN_MAX: usize = 3;
+/// Attempts at a read of the current revision, each of which may be overtaken by a compaction.
+/// After these the read takes a pin.
+const ATTEMPTS_MAX: usize = 3;
 
-/// Walking one key of the range costs about as much as walking this many records of the log.
+/// Visiting one key of the range costs about as much as visiting this many records of the log.
 const LOG_RECORDS_PER_KEY: usize = 4;
 
-/// Records that a count walks before it tries the keys of the range instead, and then more records,
-/// and more keys, four times as many each time.
+/// Records that a count visits in its first attempt by the log. Then it alternates between the keys
+/// of the range and the log, with four times as many each time.
 const COUNT_RECORDS_FIRST: usize = 1024;
 
 /// A read of a range of keys.
@@ -44,8 +45,8 @@ pub struct Range {
     pub limit: Option<usize>,
     /// Whether to return only the count. Default: `false`.
     pub count_only: bool,
-    /// Whether to apply the limit before the sort: the result is then the first `limit` + 1 keys in key
-    /// order, sorted, without the last one. Default: `false`.
+    /// Whether to apply the limit before the sort: the result is then the first `limit` + 1 keys in
+    /// key order, sorted, without the last one. Default: `false`.
     ///
     /// etcd does this for a request with a sort target and no sort order. Has no effect together
     /// with a filter.
@@ -213,12 +214,12 @@ impl Filter {
 }
 
 impl Store {
-    /// Reads a range. Takes no lock for longer than one scan step; see [`Range`] for the options.
+    /// Reads a range. Holds no lock for longer than one scan step.
     pub(crate) fn range(&self, request: &Range) -> Result<RangeResult, ReadError> {
         self.range_measured(request, |_| 0).map(|(found, _)| found)
     }
 
-    /// Reads a range, and adds up what `measure` says of what it returns.
+    /// Reads a range; also returns the sum of `measure` over the returned versions.
     pub(crate) fn range_measured(
         &self,
         request: &Range,
@@ -228,18 +229,18 @@ impl Store {
             let current = self.current.load();
             self.check_readable(requested, current)?;
             let result = self.range_measured_at(request, requested.end(), current, measure);
-            // I7: the compaction may have run in the middle of the read.
+            // I7: a compaction may have run during the read.
             unless_fault!(self.faults, ReadLooksOnce, self.check_kept(requested)?);
             return Ok(result);
         }
-        for _ in 0..OVERTAKEN_MAX {
+        for _ in 0..ATTEMPTS_MAX {
             let current = self.current.load();
             let result = self.range_measured_at(request, current.end(), current, &measure);
             if !self.compacted.has_dropped(current) {
                 return Ok(result);
             }
         }
-        // Compactions keep up with us: make them wait for this one read.
+        // Make the next compaction wait for this read.
         let (_pin, current) = {
             let _sequencer = self.sequencer.lock();
             let current = self.current.load();
@@ -275,7 +276,7 @@ impl Store {
         })
     }
 
-    /// RG-11, RG-12: whether a read at `requested` has an answer while the store stands at `current`.
+    /// Checks that `requested` is readable while the current revision is `current` (RG-11, RG-12).
     pub(crate) fn check_readable(
         &self,
         requested: Revision,
@@ -298,7 +299,8 @@ impl Store {
         Ok(())
     }
 
-    /// Reads as of the position `at`, whose history must be kept for as long as this runs.
+    /// Reads the range at the position `at`. The caller must make sure that a compaction does not
+    /// remove the history at that position, or check afterwards.
     pub(crate) fn range_at(
         &self,
         request: &Range,
@@ -352,10 +354,10 @@ impl Store {
                 if !unfiltered && !request.filter.passes(&kv) {
                     return ControlFlow::Continue(());
                 }
-                // One more than enough shows that there is more.
+                // One key more than enough proves that there are more.
                 stopped = kvs.len() == enough;
                 if !stopped {
-                    // While the processor has it at hand.
+                    // Here, because the version is in the cache now.
                     measured += measure(&kv);
                 }
                 kvs.push(kv);
@@ -374,16 +376,16 @@ impl Store {
         let found = kvs.len() - usize::from(stopped);
         let result = finish(request, kvs, count, revision);
         if result.kvs.len() < found {
-            // Some were left out, which nobody knew before.
+            // `finish` has left out versions that are part of the sum.
             measured = result.kvs.iter().map(measure).sum();
         }
         (result, measured)
     }
 
-    /// Living keys in the range at `at`: the counts of the index, corrected by what the log says
-    /// happened since; or a walk over the range, where that is shorter. Which one is shorter nobody
-    /// knows beforehand, so both are tried with growing patience: the cost is a small multiple of the
-    /// smaller one's, however large the other is.
+    /// Returns the number of live keys in the range at `at`: either the count of the index,
+    /// corrected by the records of the log after `at`, or the result of a walk over the range.
+    /// Which of the two is cheaper is not known in advance, so both are tried in turn with growing
+    /// limits. The cost is a small multiple of the cheaper one.
     fn count_at(&self, keys: &KeyRange, at: Position) -> usize {
         if keys.is_empty() {
             return 0;
@@ -394,18 +396,19 @@ impl Store {
         }
         let mut records_max = COUNT_RECORDS_FIRST;
         loop {
-            if let Some(change) = self.living_since(keys, at, counted.through, records_max) {
+            if let Some(change) = self.live_keys_change(keys, at, counted.through, records_max) {
                 return counted.live.saturating_add_signed(-change);
             }
-            if let Some(count) = self.living_at(keys, at, records_max / LOG_RECORDS_PER_KEY) {
+            if let Some(count) = self.live_keys_at(keys, at, records_max / LOG_RECORDS_PER_KEY) {
                 return count;
             }
             records_max = records_max.saturating_mul(4);
         }
     }
 
-    /// Living keys in the range at `at`; nothing if that takes a look at more than `keys_max` keys.
-    fn living_at(&self, keys: &KeyRange, at: Position, keys_max: usize) -> Option<usize> {
+    /// Returns the number of live keys in the range at `at`, or `None` if the range has more than
+    /// `keys_max` keys.
+    fn live_keys_at(&self, keys: &KeyRange, at: Position, keys_max: usize) -> Option<usize> {
         let mut count = 0;
         let mut left = Some(keys_max);
         self.index.scan(keys, |found| {
@@ -419,16 +422,16 @@ impl Store {
         left.map(|_| count)
     }
 
-    /// How many more keys of the range lived at `to` than at `from`; nothing if that takes more than
-    /// `records_max` records to find out.
-    fn living_since(
+    /// Returns the number of live keys in the range at `to` minus that at `from`, or `None` if more
+    /// than `records_max` records lie between the two.
+    fn live_keys_change(
         &self,
         keys: &KeyRange,
         from: Position,
         to: Position,
         records_max: usize,
     ) -> Option<isize> {
-        /// Records looked at before appends are let in.
+        /// Records visited before the lock is released, so that writers can append.
         const STEP_RECORDS: usize = 512;
         let mut change = 0;
         let mut walked = 0;
@@ -443,7 +446,7 @@ impl Store {
                     return ControlFlow::Break(record.position());
                 }
                 left -= 1;
-                // The end of `from.revision` is its own successor; it names no record.
+                // `next` equals `from` if that is the end of its revision, where no record is.
                 if record.position() > from && keys.contains(record.key()) {
                     if record.is_tombstone() {
                         change -= 1;
@@ -463,7 +466,7 @@ impl Store {
     }
 }
 
-/// Sorts, cuts at the limit, and says whether that kept anything back.
+/// Filters, sorts and limits the versions found.
 fn finish(
     request: &Range,
     mut kvs: Vec<KeyValue>,
@@ -495,7 +498,7 @@ fn finish(
     }
 }
 
-/// Sorts what stands in key order; ties keep it (RG-43), so the sorts are stable.
+/// Sorts versions that are in key order. Ties stay in key order (RG-43), so all sorts are stable.
 fn sort(kvs: &mut [KeyValue], by: SortBy, order: SortOrder) {
     fn by_key_of<K: Ord>(kvs: &mut [KeyValue], order: SortOrder, key_of: impl Fn(&KeyValue) -> K) {
         match order {

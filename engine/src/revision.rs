@@ -1,16 +1,18 @@
-//! Revisions: the store's one clock.
+//! Revisions: the logical clock of the store.
 //!
-//! Every transaction that changes something gets the next *main* revision; the changes inside it
-//! are counted by *sub*, from 0 (I1, DM-2). Clients only ever see main revisions.
+//! Every transaction that changes something gets the next revision; the changes inside it are
+//! numbered by `sub`, from 0 (I1, DM-2). etcd calls the two `main` and `sub`. Clients see revisions
+//! only.
 
 use std::fmt;
 
 use crate::sync::{AtomicI64, Ordering};
 
-/// The number of a committed transaction: what etcd's clients call "the revision".
+/// The number of a committed transaction.
 ///
-/// A fresh store stands at revision 1 and its first write makes revision 2 (DM-1). The type is
-/// signed because requests are: a negative number is legal to ask for and lies before everything.
+/// A new store has the current revision 1, and its first write has revision 2. The type is signed
+/// because the requests of etcd are: a request may name a negative revision, which lies before all
+/// history.
 ///
 /// ```
 /// use revstore_engine::Revision;
@@ -21,22 +23,22 @@ use crate::sync::{AtomicI64, Ordering};
 pub struct Revision(pub i64);
 
 impl Revision {
-    /// Where a fresh store stands (DM-1).
+    /// The current revision of a new store.
     pub const FIRST: Self = Self(1);
 
-    /// The revision after this one.
+    /// Returns the revision after this one.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The revision before this one.
+    /// Returns the revision before this one.
     #[must_use]
     pub fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
 
-    /// The position behind everything that this revision changed.
+    /// Returns the position after all changes of this revision.
     pub(crate) fn end(self) -> Position {
         Position {
             revision: self,
@@ -44,7 +46,7 @@ impl Revision {
         }
     }
 
-    /// The position of the first change of this revision.
+    /// Returns the position of the first change of this revision.
     pub(crate) fn start(self) -> Position {
         Position {
             revision: self,
@@ -76,10 +78,10 @@ impl fmt::Display for Position {
     }
 }
 
-/// The newest revision that may be read.
+/// The newest revision that can be read.
 ///
-/// It is stored only after everything of that revision is in its place, so whoever loads `r` finds
-/// all of every revision up to `r` (I3).
+/// It is published after all changes of that revision are stored, so a thread that loads `r` finds
+/// all changes of every revision up to `r` (I3).
 #[derive(Debug)]
 pub(crate) struct CurrentRevision(AtomicI64);
 
@@ -100,44 +102,47 @@ impl CurrentRevision {
     }
 }
 
-/// The compacted revision: everything below it is gone.
+/// The compacted revision: the history below it is removed.
 #[derive(Debug)]
 pub(crate) struct CompactedRevision(AtomicI64);
 
-/// Stands for "never compacted"; etcd's own number for it (CO-3), so that comparisons with what a
-/// request asked for come out as etcd's do, negative numbers included (RG-14).
+/// Represents "never compacted". The number is etcd's (CO-3), so that comparisons with requested
+/// revisions have the same results as in etcd, negative ones included (RG-14).
 const NEVER: i64 = -1;
 
 impl CompactedRevision {
-    /// The mark of an empty store that stands at `start`. Below the first of all revisions there is
-    /// nothing to compact; what lies below a later one is history that this store does not have.
+    /// Creates the compacted revision of an empty store with the current revision `start`. Below
+    /// the first revision there is nothing to compact; below a later one lies history that this
+    /// store does not have.
     pub(crate) fn of_empty_store(start: Revision) -> Self {
-        let mark = if start > Revision::FIRST {
+        let compacted = if start > Revision::FIRST {
             start.0
         } else {
             NEVER
         };
-        Self(AtomicI64::new(mark))
+        Self(AtomicI64::new(compacted))
     }
 
     pub(crate) fn load(&self) -> Option<Revision> {
-        // Acquire: pairs with the Release in `publish` (I7). A reader that met a cut chain took the
-        // lock that the cut was made under, and so finds the mark that announced it.
+        // Acquire: pairs with the Release in `publish` (I7). A reader that has missed a removed
+        // version took the lock under which it was removed, and therefore finds the revision that
+        // announced it.
         match self.0.load(Ordering::Acquire) {
             NEVER => None,
-            mark => Some(Revision(mark)),
+            compacted => Some(Revision(compacted)),
         }
     }
 
-    /// Whether `revision` is no longer readable. The mark itself still is (RG-13).
+    /// Returns whether `revision` is no longer readable. The compacted revision itself is (RG-13).
     pub(crate) fn has_dropped(&self, revision: Revision) -> bool {
         // Acquire: as in `load`.
         revision.0 < self.0.load(Ordering::Acquire)
     }
 
-    pub(crate) fn publish(&self, mark: Revision) {
-        // Release: pairs with the Acquire in `load` (I7): the mark is out before the first cut.
-        self.0.store(mark.0, Ordering::Release);
+    pub(crate) fn publish(&self, compacted: Revision) {
+        // Release: pairs with the Acquire in `load` (I7). Published before the first version is
+        // removed.
+        self.0.store(compacted.0, Ordering::Release);
     }
 }
 
@@ -147,8 +152,8 @@ mod tests {
 
     #[test]
     fn dm_2_positions_order_by_transaction_then_by_change() {
-        let at = |main, sub| Position {
-            revision: Revision(main),
+        let at = |revision, sub| Position {
+            revision: Revision(revision),
             sub,
         };
         assert!(at(2, 7) < at(3, 0));

@@ -1,14 +1,16 @@
-//! The only file that names `std::sync`, `parking_lot` or `loom`.
+//! Locks, atomics and wakers: the only file that names `std::sync`, `parking_lot` or `loom`.
 //!
-//! Everything that threads share goes through the types here, so that the engine's protocols can
-//! be model-checked under `--cfg loom` without a second copy of the code. Locks carry a [`Rank`];
-//! builds with debug assertions panic when a lock is taken whose rank is not above every lock
-//! that the thread already holds. The table of ranks is in `ARCHITECTURE.md`.
+//! All state that threads share is behind the types of this file, so that loom checks the engine's
+//! own code under `--cfg loom`, not a copy of it. Locks have a [`Rank`]; builds with debug
+//! assertions panic if a thread takes a lock whose rank is not above those of all locks that it
+//! holds. The table of ranks is in `ARCHITECTURE.md`.
 
 #[cfg(loom)]
 pub(crate) use imp::AtomicBool;
 pub(crate) use imp::{AtomicI64, AtomicPtr, AtomicU64, block_on};
-/// Counts handles. Models do not explore it: there are too many, and counting is all that they do.
+/// A cell that is written once. Loom does not explore accesses to it: no protocol depends on them.
+pub(crate) use std::sync::OnceLock;
+/// A reference count. Loom does not explore accesses to it: there are too many of them.
 pub(crate) use std::sync::atomic::AtomicU32 as ReferenceCount;
 pub(crate) use std::sync::atomic::{Ordering, fence};
 pub(crate) use std::sync::{Arc, Weak};
@@ -59,7 +61,7 @@ mod imp {
         }
     }
 
-    /// Runs a future to its end on this thread, which sleeps while the future waits.
+    /// Runs a future to completion on this thread, which is parked while the future is pending.
     pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
         let mut future = pin!(future);
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
@@ -83,7 +85,7 @@ mod imp {
     #[cfg(debug_assertions)]
     pub(super) use loom::thread_local;
 
-    // Loom ends the model when a thread panics, so no lock is ever seen poisoned.
+    // Loom ends the model when a thread panics, so no lock is poisoned.
     pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex
             .lock()
@@ -103,21 +105,21 @@ mod imp {
     }
 }
 
-/// The order in which one thread may take locks: upwards only.
+/// The rank of a lock. A thread takes locks in ascending order of their ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Rank {
     /// The check of a policy of automatic compaction.
     Compactor,
-    /// One compaction removes at a time.
+    /// The right to remove history.
     Compaction,
-    /// Numbers and links the versions of one transaction.
+    /// The right to change the store.
     Sequencer,
-    /// Revisions that transactions still read.
+    /// Positions that transactions still read.
     Pins,
     /// Leases and the keys attached to them.
     Lessor,
-    /// Watchers and what has been dispatched to them.
+    /// The registered watches and the dispatched revision.
     Hub,
     /// The ordered map of keys.
     Index,
@@ -127,12 +129,12 @@ pub(crate) enum Rank {
     Log,
     /// The queue of one watch stream.
     Queue,
-    /// The time of a clock and who follows it.
+    /// The time of a clock and the objects registered with it.
     Clock,
-    /// Memory of one size.
+    /// The slots of one size in the pool.
     #[cfg(not(loom))]
     PoolClass,
-    /// Memory that was mapped.
+    /// The mapped memory of the pool.
     #[cfg(not(loom))]
     PoolChunks,
 }
@@ -146,7 +148,7 @@ mod held {
         static HELD: RefCell<Vec<Rank>> = RefCell::default();
     }
 
-    /// Proof that a rank was checked; gives it back when dropped.
+    /// A rank that this thread holds, until dropped.
     pub(crate) struct Held(Rank);
 
     impl Held {
@@ -177,14 +179,14 @@ mod held {
     }
 }
 
-/// A mutual exclusion lock with a rank.
+/// A mutex with a rank.
 pub(crate) struct Mutex<T> {
     #[cfg(debug_assertions)]
     rank: Rank,
     inner: imp::Mutex<T>,
 }
 
-/// The right to use what a [`Mutex`] guards.
+/// A guard of a [`Mutex`].
 pub(crate) struct MutexGuard<'a, T> {
     inner: imp::MutexGuard<'a, T>,
     #[cfg(debug_assertions)]
@@ -204,7 +206,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// As [`Mutex::new`], for statics.
+    /// Creates a mutex for a static.
     #[cfg(not(loom))]
     #[cfg_attr(
         not(debug_assertions),
@@ -255,14 +257,14 @@ pub(crate) struct RwLock<T> {
     inner: imp::RwLock<T>,
 }
 
-/// Shared use of what a [`RwLock`] guards.
+/// A shared guard of a [`RwLock`].
 pub(crate) struct ReadGuard<'a, T> {
     inner: imp::RwLockReadGuard<'a, T>,
     #[cfg(debug_assertions)]
     _held: held::Held,
 }
 
-/// Exclusive use of what a [`RwLock`] guards.
+/// An exclusive guard of a [`RwLock`].
 pub(crate) struct WriteGuard<'a, T> {
     inner: imp::RwLockWriteGuard<'a, T>,
     #[cfg(debug_assertions)]
@@ -329,7 +331,7 @@ impl<T> DerefMut for WriteGuard<'_, T> {
     }
 }
 
-/// Whom to wake: the last waker that was registered.
+/// A cell for the waker that was registered last.
 pub(crate) struct AtomicWaker(imp::AtomicWaker);
 
 impl AtomicWaker {
@@ -355,7 +357,7 @@ impl fmt::Debug for AtomicWaker {
     }
 }
 
-/// Lets threads sleep until what a [`Mutex`] guards has changed.
+/// A condition variable for [`Mutex`].
 pub(crate) struct Condvar(imp::Condvar);
 
 impl Condvar {
@@ -363,7 +365,8 @@ impl Condvar {
         Self(imp::Condvar::new())
     }
 
-    /// Gives the lock up, sleeps until notified, takes the lock again. May wake for no reason.
+    /// Releases the lock, sleeps until notified, and takes the lock again. Spurious wake-ups are
+    /// possible.
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         MutexGuard {
             inner: imp::wait(&self.0, guard.inner),
@@ -395,7 +398,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "lock rank: Sequencer taken while Log is held")]
-    fn a_lock_taken_against_the_order_of_ranks_panics() {
+    fn taking_a_lock_of_a_lower_rank_panics() {
         let sequencer = Mutex::new(Rank::Sequencer, ());
         let log = Mutex::new(Rank::Log, ());
         let _log = log.lock();

@@ -33,9 +33,9 @@ use crate::sync::{Mutex, Rank};
 pub enum AutoCompaction {
     /// Keeps the history of the last `period`: etcd's `periodic` mode.
     ///
-    /// The interval is a tenth of the period, or 6 minutes if the period is longer than an hour. The
-    /// first compaction takes place after one period, each further one a period or an hour after the
-    /// previous one, whichever is shorter.
+    /// The interval is a tenth of the period, or 6 minutes if the period is longer than an hour.
+    /// The first compaction takes place after one period, each further one a period or an hour
+    /// after the previous one, whichever is shorter.
     Periodic {
         /// The age up to which history is kept.
         period: Duration,
@@ -47,11 +47,11 @@ pub enum AutoCompaction {
         /// The interval; [`DEFAULT_INTERVAL`](Self::DEFAULT_INTERVAL) in etcd.
         every: Duration,
     },
-    /// Keeps the history within `bytes_max`, measured as [`Stats::history_bytes`](crate::Stats). etcd
-    /// has no such mode.
+    /// Keeps the history within `bytes_max`, measured as [`Stats::history_bytes`](crate::Stats).
+    /// etcd has no such mode.
     ///
-    /// The newest version of a live key is never dropped. A store whose live keys alone take more than
-    /// `bytes_max` keeps only those.
+    /// The newest version of a live key is never dropped. A store whose live keys alone take more
+    /// than `bytes_max` keeps only those.
     Size {
         /// The number of bytes to keep at most.
         bytes_max: u64,
@@ -176,8 +176,8 @@ pub(super) mod tests {
     use crate::sync::Arc;
     use crate::{ManualClock, clock::Clock};
 
-    /// Runs a policy over `seconds` with one revision per second; returns the second and the revision
-    /// of each compaction that it decides on.
+    /// Runs a policy over `seconds` with one revision per second; returns the second and the
+    /// revision of each compaction that it decides on.
     pub(in crate::compaction) fn run(policy: AutoCompaction, seconds: u64) -> Vec<(u64, i64)> {
         let clock = ManualClock::new();
         let store = Store::new(Options::default(), Arc::new(clock.clone()));

@@ -7,13 +7,13 @@ use crate::sync::{Condvar, Mutex, Rank};
 
 /// The pinned positions of a store.
 ///
-/// A pin is taken under the sequencer, at a position that is readable at that time; a compaction publishes
-/// its revision under the sequencer too. When all pins that existed at that time and need removed history have
-/// been dropped, no new one can need it, so the removal checks them only once.
+/// A pin is taken under the sequencer, at a position that is readable at that time; a compaction
+/// publishes its revision under the sequencer too. When all pins that existed at that time and need
+/// removed history have been dropped, no new one can need it, so the removal checks them only once.
 #[derive(Debug)]
 pub(crate) struct Pins {
-    /// Rank `Pins`. The number of pins, by the lowest compacted revision whose removal affects them.
-    /// Held to change a count, and by a compaction that waits.
+    /// Rank `Pins`. The number of pins, by the lowest compacted revision whose removal affects
+    /// them. Held to change a count, and by a compaction that waits.
     counts: Mutex<BTreeMap<Revision, usize>>,
     dropped: Condvar,
 }
@@ -38,8 +38,8 @@ impl Pins {
     /// Pins the history that reads at `oldest` and later positions need. The caller must hold the
     /// sequencer.
     pub(crate) fn pin(&self, oldest: Position) -> Pin<'_> {
-        // A compaction at r keeps the versions visible at the end of r, but not those visible only between
-        // two changes of r.
+        // A compaction at r keeps the versions visible at the end of r, but not those visible only
+        // between two changes of r.
         let affected_from = if oldest == oldest.revision.end() {
             oldest.revision.next()
         } else {

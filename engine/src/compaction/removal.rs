@@ -1,4 +1,5 @@
-//! A compaction: the revision is announced first, then history is removed step by step along the log.
+//! A compaction: the revision is announced first, then history is removed step by step along the
+//! log.
 
 use std::ops::ControlFlow;
 
@@ -14,10 +15,10 @@ const STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 128 };
 
 /// An announced compaction, whose memory is yet to be freed.
 ///
-/// As soon as [`Engine::compact`](crate::Engine::compact) has returned this, reads below the compacted
-/// revision and watches that would start below it are refused. [`Compaction::run`] then frees the history that no
-/// reader can ask for any more. If the value is dropped instead, the next compaction frees that history
-/// too.
+/// As soon as [`Engine::compact`](crate::Engine::compact) has returned this, reads below the
+/// compacted revision and watches that would start below it are refused. [`Compaction::run`] then
+/// frees the history that no reader can ask for any more. If the value is dropped instead, the next
+/// compaction frees that history too.
 ///
 /// ```
 /// # use revstore_engine::{Engine, Revision, Range, KeyRange, ReadError};
@@ -38,7 +39,8 @@ pub struct Compaction {
 }
 
 impl Compaction {
-    /// Publishes `requested` as the compacted revision (CO-4): from now on no read below it succeeds.
+    /// Publishes `requested` as the compacted revision (CO-4): from now on no read below it
+    /// succeeds.
     pub(crate) fn announce(store: &Arc<Store>, requested: Revision) -> Result<Self, CompactError> {
         // Under the sequencer, so that one transaction sees one compacted revision (TXN-22), and so
         // that each pin is either waited for by the removal or taken at a position that the removal
@@ -51,7 +53,8 @@ impl Compaction {
                 compacted,
             });
         }
-        // CO-3: a store that was never compacted has the compacted revision -1, so 0 is accepted once.
+        // CO-3: a store that was never compacted has the compacted revision -1, so 0 is accepted
+        // once.
         if requested < Revision(0) {
             return Err(CompactError::Compacted {
                 requested,
@@ -75,9 +78,9 @@ impl Compaction {
 
     /// Frees the history below the compacted revision.
     ///
-    /// The cost is proportional to the number of versions freed, not to the size of the store. No writer
-    /// waits for more than one step, which looks at up to 128 keys. If a transaction still reads
-    /// history that this removes, the call waits for it.
+    /// The cost is proportional to the number of versions freed, not to the size of the store. No
+    /// writer waits for more than one step, which looks at up to 128 keys. If a transaction still
+    /// reads history that this removes, the call waits for it.
     pub fn run(self) {
         let store = &*self.store;
         let _one_at_a_time = store.compaction.lock();
@@ -103,8 +106,8 @@ impl Compaction {
         }
     }
 
-    /// Removes older versions of the keys that were written exactly at the compacted revision. The log
-    /// keeps their records.
+    /// Removes older versions of the keys that were written exactly at the compacted revision. The
+    /// log keeps their records.
     fn remove_replaced_at(&self) {
         let mut next = self.revision.start();
         loop {
@@ -138,8 +141,8 @@ impl Compaction {
         self.retire(&emptied);
     }
 
-    /// Retires empty entries and takes them out of the index, except those that a writer has added a
-    /// version to in the meantime.
+    /// Retires empty entries and takes them out of the index, except those that a writer has added
+    /// a version to in the meantime.
     fn retire(&self, emptied: &[Entry]) {
         if emptied.is_empty() {
             return;

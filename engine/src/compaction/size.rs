@@ -36,8 +36,8 @@ impl Policy for Size {
 /// Returns the lowest revision at which a compaction frees `excess` bytes, or `current` if no
 /// compaction frees as much. Walks the log from the compacted revision up to the result.
 ///
-/// A compaction at revision r frees, of each key, the versions that a version at or below r replaced, and
-/// the tombstones below r (CO-5: a tombstone exactly at r stays).
+/// A compaction at revision r frees, of each key, the versions that a version at or below r
+/// replaced, and the tombstones below r (CO-5: a tombstone exactly at r stays).
 fn lowest_revision_that_frees(store: &Store, excess: u64, current: Revision) -> Revision {
     let mut revision = store.compacted.load().unwrap_or(Revision(0));
     // Bytes that a compaction at `revision` frees, and the tombstones at `revision`, which only a

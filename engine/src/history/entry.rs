@@ -1,4 +1,4 @@
-//! Entries: what the index holds for each key.
+//! Entries: a key and its versions; etcd's `keyIndex`.
 //!
 //! ```text
 //! key "a"   2 ── 5 ── 6† ────── 9 ── 12        † tombstone: ends a generation
@@ -15,42 +15,44 @@ use crate::memory::{AtomicThin, Thin};
 use crate::revision::{Position, Revision};
 use crate::sync::{Mutex, MutexGuard, Rank};
 
-/// Versions that one cut removes at most. A key that was written often is in the log often, and so
-/// is cut again.
+/// Versions that one cut removes at most. A key with more versions is in the log more often, and is
+/// cut again for each of its records.
 const CUT_VERSIONS_MAX: usize = if cfg!(loom) { 2 } else { 128 };
 
-/// A key and all its kept versions; a handle on it.
+/// A handle on a key and all its kept versions.
 ///
-/// - Two handles are equal if their keys are; they order as their keys do (DM-9).
-/// - Versions are in revision order and only ever added at the end, under the sequencer.
-/// - Compaction removes versions from the front, at any time. What it removes goes through
-///   [`Index::free`](crate::index::Index::free), because reads take no lock to see the newest one.
-/// - An entry that compaction emptied is *retired* and leaves the index, both under the sequencer: a
-///   writer that found it before must look the key up again, so no write is lost.
+/// - Two handles are equal if their keys are equal; their order is the order of the keys (DM-9).
+/// - Versions are in revision order. They are only added at the end, under the sequencer.
+/// - Compaction removes versions from the front, at any time. Removed versions go to
+///   [`Index::free`](crate::index::Index::free), because reads look at the newest version without a
+///   lock.
+/// - An entry that is empty after a compaction is *retired* and taken out of the index, both under
+///   the sequencer. A writer that has found it before must look the key up again, so no write is
+///   lost.
 #[derive(Clone)]
-pub(crate) struct Entry(Thin<Shared>);
+pub(crate) struct Entry(Thin<EntryData>);
 
 #[derive(Debug)]
-pub(crate) struct Shared {
-    /// The newest version stands apart: most reads want it, and find it without another step. Changed
+pub(crate) struct EntryData {
+    /// The newest version, apart from the others because most reads need only this one. Changed
     /// only with `older` locked; closed when the entry is retired.
     newest: AtomicThin<Header>,
-    /// Rank `Entry`. The other versions; there are none without a newest one. Held for a search, a
-    /// push or a cut, never while anything is copied or freed.
+    /// Rank `Entry`. The other versions; empty if there is no newest one. Held for a search, a push
+    /// or a cut, never while a value is copied or freed.
     older: Mutex<Sequence>,
 }
 
-/// Versions that no longer belong to their keys, but that reads may still look at. Dropping this
+/// Versions that were removed from their entries, but that reads may still look at. Dropping this
 /// frees nothing; [`Index::free`](crate::index::Index::free) does.
 #[derive(Debug, Default)]
 pub(crate) struct Removed(ManuallyDrop<Vec<KeyValue>>);
 
 impl Removed {
-    /// Gives the versions to be freed.
+    /// Returns the versions, which the caller may free.
     ///
     /// # Safety
-    /// No read that looks at the newest version without a lock may have begun before the last of
-    /// these was removed.
+    /// All reads that began before the last of these versions was removed, and that look at newest
+    /// versions without a lock, must have ended.
     pub(crate) unsafe fn into_freeable(self) -> Vec<KeyValue> {
         ManuallyDrop::into_inner(self.0)
     }
@@ -66,11 +68,11 @@ impl Removed {
 
 impl Entry {
     pub(crate) fn new(key: &[u8]) -> Self {
-        let shared = Shared {
+        let data = EntryData {
             newest: AtomicThin::new(),
             older: Mutex::new(Rank::Entry, Sequence::new()),
         };
-        Self(Thin::new(shared, 0, [key, &[]]))
+        Self(Thin::new(data, 0, [key, &[]]))
     }
 
     #[inline]
@@ -83,27 +85,29 @@ impl Entry {
         self.0.is(&other.0)
     }
 
-    /// The version of the key that was newest at `at`, if the key was alive. Logarithmic in the
-    /// number of versions; constant and without a lock for the newest.
+    /// Returns the newest version at or before `at`, if the key is live there. Takes constant time
+    /// and no lock for the newest version, otherwise the lock and time logarithmic in the number of
+    /// versions.
     ///
     /// # Safety
-    /// Nothing that was [`Removed`] since this began may be freed before it ends.
+    /// Versions that are [`Removed`] during the call must not be freed before it returns.
     pub(crate) unsafe fn read(&self, at: Position) -> Option<KeyValue> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let newest = unsafe { self.peek() }?;
         if newest.position() <= at {
-            return alive(&newest);
+            return live(&newest);
         }
-        self.lock().older.at(at).and_then(alive)
+        self.lock().older.at(at).and_then(live)
     }
 
-    /// As [`Entry::read`], for whoever does not hold removals back.
+    /// As [`Entry::read`], with the lock taken, for callers that cannot rule out that removed
+    /// versions are freed.
     pub(crate) fn read_locked(&self, at: Position) -> Option<KeyValue> {
         self.version_at(at)
             .filter(|version| !version.is_tombstone())
     }
 
-    /// The version that the one at `position` follows, tombstone or not.
+    /// Returns the version before `position`, which may be a tombstone.
     pub(crate) fn version_before(&self, position: Position) -> Option<KeyValue> {
         let before = match position.sub.checked_sub(1) {
             Some(sub) => Position { sub, ..position },
@@ -120,36 +124,36 @@ impl Entry {
         }
     }
 
-    /// Has the processor fetch what a read of the newest version looks at, without waiting for it.
-    /// Whoever does this to many entries before reading the first waits once for all of them.
+    /// Prefetches the memory that a read of the newest version accesses. A caller that prefetches
+    /// several entries before it reads the first waits for their cache misses at the same time.
     ///
     /// # Safety
     /// As for [`Entry::read`].
     pub(crate) unsafe fn touch_newest(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let newest = unsafe { self.peek() };
         std::hint::black_box(newest.map(|newest| newest.mod_revision()));
     }
 
-    /// Has the processor fetch the entry and its key, as [`Entry::touch_newest`].
+    /// Prefetches the entry and its key, as [`Entry::touch_newest`].
     pub(crate) fn touch(&self) {
         std::hint::black_box((self.is_retired(), self.key().last()));
     }
 
-    /// The newest version, tombstone or not. Meant for the holder of the sequencer.
+    /// Returns the newest version, which may be a tombstone. Called with the sequencer held.
     pub(crate) fn newest(&self) -> Option<KeyValue> {
         self.lock().newest().as_deref().cloned()
     }
 
-    /// Adds the newest version. Only the holder of the sequencer may.
+    /// Adds the newest version. The caller must hold the sequencer.
     pub(crate) fn push(&self, version: KeyValue) {
         let mut versions = self.lock();
-        if let Some(previous) = self.newest_slot().replace(Some(version.into())) {
+        if let Some(previous) = self.newest_cell().replace(Some(version.into())) {
             versions.older.push(previous.into());
         }
     }
 
-    /// All kept versions up to `through`, oldest first.
+    /// Returns all kept versions up to `through`, oldest first.
     pub(crate) fn versions(&self, through: Revision) -> Vec<KeyValue> {
         let versions = self.lock();
         let newest = versions.newest();
@@ -159,23 +163,23 @@ impl Entry {
             .collect()
     }
 
-    /// Removes of what a compaction at `mark` drops (I7, CO-4, CO-5) up to [`CUT_VERSIONS_MAX`]
-    /// versions: every one that a newer one at or below the mark follows, and a tombstone below the
-    /// mark that nothing follows up to it. Returns whether nothing is left of the key.
-    pub(crate) fn cut(&self, mark: Revision, removed: &mut Removed) -> bool {
-        let is_kept = |newest: &KeyValue| {
-            // CO-5: a tombstone exactly at the mark stays; the next compaction takes it.
-            !newest.is_tombstone() || newest.mod_revision() >= mark
-        };
+    /// Removes up to [`CUT_VERSIONS_MAX`] of the versions that a compaction at `compacted` drops
+    /// (I7, CO-4, CO-5): the versions that a newer one at or below `compacted` replaces, and the
+    /// newest one up to there if it is a tombstone below `compacted`. Returns whether the entry is
+    /// empty.
+    pub(crate) fn cut(&self, compacted: Revision, removed: &mut Removed) -> bool {
+        // CO-5: a tombstone exactly at the compacted revision stays until the next compaction.
+        let is_kept =
+            |newest: &KeyValue| !newest.is_tombstone() || newest.mod_revision() >= compacted;
         let mut versions = self.lock();
         let Some(newest) = versions.newest() else {
             return true;
         };
-        let through = versions.older.count_through(mark.end());
-        let superseded = if newest.mod_revision() <= mark {
+        let through = versions.older.count_through(compacted.end());
+        let superseded = if newest.mod_revision() <= compacted {
             through
         } else {
-            // The last one up to the mark is not superseded at the mark.
+            // The last of these is the visible version at the compacted revision.
             match through
                 .checked_sub(1)
                 .map(|last| (last, versions.older.get(last)))
@@ -189,33 +193,33 @@ impl Entry {
         if versions.older.is_empty() && !is_kept(&newest) {
             removed
                 .0
-                .extend(self.newest_slot().replace(None).map(KeyValue::from));
+                .extend(self.newest_cell().replace(None).map(KeyValue::from));
             return true;
         }
         false
     }
 
-    /// Marks the entry as gone if it is still empty. Only the holder of the sequencer may, and must
-    /// then take the entry out of the index.
+    /// Retires the entry if it is empty; returns whether it is retired. The caller must hold the
+    /// sequencer, and must then take the entry out of the index.
     pub(crate) fn retire(&self) -> bool {
-        self.newest_slot().close();
+        self.newest_cell().close();
         self.is_retired()
     }
 
     pub(crate) fn is_retired(&self) -> bool {
-        self.newest_slot().is_closed()
+        self.newest_cell().is_closed()
     }
 
-    /// Forgets all versions, for good.
+    /// Frees all versions and retires the entry.
     ///
     /// # Safety
-    /// As if all of them were [`Removed`] and freed.
+    /// No read may look at the entry during the call or later.
     pub(crate) unsafe fn clear(&self) {
         let older = std::mem::take(&mut *self.lock().older);
-        drop((self.newest_slot().take_and_close(), older));
+        drop((self.newest_cell().take_and_close(), older));
     }
 
-    fn newest_slot(&self) -> &AtomicThin<Header> {
+    fn newest_cell(&self) -> &AtomicThin<Header> {
         &self.0.header().newest
     }
 
@@ -229,13 +233,14 @@ impl Entry {
     /// # Safety
     /// As for [`Entry::read`].
     unsafe fn peek(&self) -> Option<ManuallyDrop<KeyValue>> {
-        // SAFETY: what leaves the slot is in `older`, or was removed; the caller sees to that.
-        let newest = unsafe { self.newest_slot().peek() }?;
+        // SAFETY: a version that leaves the cell is kept in `older`, or is `Removed`, which the
+        // caller guarantees not to be freed.
+        let newest = unsafe { self.newest_cell().peek() }?;
         Some(ManuallyDrop::new(ManuallyDrop::into_inner(newest).into()))
     }
 }
 
-/// The versions of an entry, locked.
+/// The versions of an entry, with the lock held.
 struct Versions<'a> {
     entry: &'a Entry,
     older: MutexGuard<'a, Sequence>,
@@ -243,12 +248,12 @@ struct Versions<'a> {
 
 impl Versions<'_> {
     fn newest(&self) -> Option<ManuallyDrop<KeyValue>> {
-        // SAFETY: the newest version changes only with the lock held, ...
+        // SAFETY: the newest version changes only with the lock held, which `self` holds.
         unsafe { self.entry.peek() }
     }
 }
 
-fn alive(version: &KeyValue) -> Option<KeyValue> {
+fn live(version: &KeyValue) -> Option<KeyValue> {
     (!version.is_tombstone()).then(|| version.clone())
 }
 
@@ -259,7 +264,8 @@ impl Keyed for Entry {
 }
 
 impl fmt::Debug for Entry {
-    /// Shows the key: the versions would show the entry again.
+    /// Formats the key only: a version contains its entry, so formatting the versions would not
+    /// end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Entry(\"{}\")", self.key().escape_ascii())
     }
@@ -317,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_finds_the_newest_version_of_its_time() {
+    fn a_read_finds_the_newest_version_at_its_revision() {
         check_read(&[], 9, None);
         check_read(&[5], 4, None);
         check_read(&[5], 5, Some(5));
@@ -328,28 +334,32 @@ mod tests {
         check_read(&[2, 5, -6, 9, 12], 99, Some(12));
     }
 
-    fn check_cut(changes: &[i64], mark: i64, kept: &[i64]) {
+    fn check_cut(changes: &[i64], compacted: i64, kept: &[i64]) {
         let entry = entry(changes);
-        let (emptied, removed) = cut(&entry, mark);
-        assert_eq!(left(&entry), kept, "{changes:?} cut at {mark}");
+        let (emptied, removed) = cut(&entry, compacted);
+        assert_eq!(
+            kept_versions(&entry),
+            kept,
+            "{changes:?} cut at {compacted}"
+        );
         assert_eq!(removed + kept.len(), changes.len());
         assert_eq!(emptied, kept.is_empty());
     }
 
-    fn cut(entry: &Entry, mark: i64) -> (bool, usize) {
+    fn cut(entry: &Entry, compacted: i64) -> (bool, usize) {
         let mut removed = Removed::default();
-        let emptied = entry.cut(Revision(mark), &mut removed);
-        // SAFETY: nobody reads.
+        let emptied = entry.cut(Revision(compacted), &mut removed);
+        // SAFETY: no other thread has the entry.
         (emptied, unsafe { removed.into_freeable() }.len())
     }
 
-    fn left(entry: &Entry) -> Vec<i64> {
+    fn kept_versions(entry: &Entry) -> Vec<i64> {
         let versions = entry.versions(Revision(i64::MAX));
         versions.iter().map(|kv| kv.mod_revision().0).collect()
     }
 
     #[test]
-    fn i7_a_cut_keeps_what_a_read_at_the_mark_or_later_needs() {
+    fn i7_a_cut_keeps_the_versions_visible_at_the_compacted_revision_or_later() {
         check_cut(&[2, 5, 8], 1, &[2, 5, 8]);
         check_cut(&[2, 5, 8], 2, &[2, 5, 8]);
         check_cut(&[2, 5, 8], 6, &[5, 8]);
@@ -359,18 +369,18 @@ mod tests {
     }
 
     #[test]
-    fn co_5_a_tombstone_exactly_at_the_mark_is_kept() {
+    fn co_5_a_tombstone_exactly_at_the_compacted_revision_is_kept() {
         check_cut(&[2, -6], 6, &[6]);
         check_cut(&[2, -6, 7], 6, &[6, 7]);
     }
 
     #[test]
-    fn a_retired_entry_is_empty_and_stays_retired() {
-        let alive = entry(&[2]);
-        assert!(!alive.retire() && !alive.is_retired());
-        let gone = entry(&[2, -3]);
-        assert!(cut(&gone, 4).0);
-        assert!(gone.retire() && gone.is_retired());
+    fn only_an_empty_entry_is_retired() {
+        let live = entry(&[2]);
+        assert!(!live.retire() && !live.is_retired());
+        let emptied = entry(&[2, -3]);
+        assert!(cut(&emptied, 4).0);
+        assert!(emptied.retire() && emptied.is_retired());
     }
 
     #[test]
@@ -380,7 +390,7 @@ mod tests {
         let entry = entry(&puts);
         for step in 1..=2 {
             assert_eq!(cut(&entry, 2 * max + 1), (false, CUT_VERSIONS_MAX));
-            assert_eq!(left(&entry), puts[step * CUT_VERSIONS_MAX..]);
+            assert_eq!(kept_versions(&entry), puts[step * CUT_VERSIONS_MAX..]);
             check_reads(&entry, &puts[step * CUT_VERSIONS_MAX..]);
         }
         assert_eq!(cut(&entry, 2 * max + 1), (false, 0));
@@ -389,8 +399,9 @@ mod tests {
     fn check_reads(entry: &Entry, kept: &[i64]) {
         let read = |at: i64| entry.read_locked(Revision(at).end());
         assert_eq!(read(kept[0] - 1), None);
-        for main in kept {
-            assert_eq!(read(*main).map(|kv| kv.mod_revision().0), Some(*main));
+        for revision in kept {
+            let found = read(*revision).map(|kv| kv.mod_revision().0);
+            assert_eq!(found, Some(*revision));
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The log: every change in revision order, shared by all who follow the store.
+//! The log: all kept changes in revision order, for watches, compaction and counts at old
+//! revisions.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -8,15 +9,16 @@ use crate::history::KeyValue;
 use crate::revision::{Position, Revision};
 use crate::sync::{Rank, RwLock};
 
-/// Records in one segment: what a slot of the pool has room for. Small under loom, so that models cross a boundary.
+/// Records in one segment, which fill one slot of the pool. Small under loom, so that models cross
+/// a boundary.
 const SEGMENT_RECORDS: usize = if cfg!(loom) { 2 } else { 255 };
 
 /// The kept changes, oldest first.
 ///
-/// - Positions strictly increase; only the holder of the sequencer appends.
-/// - Records at or above the compacted revision are kept, so that a watch may start at the mark
-///   itself (WA-41); compaction takes the rest from the front.
-/// - Segments never move, so appending costs the same however long the log is.
+/// - Positions strictly increase; records are appended under the sequencer.
+/// - Records at or above the compacted revision are kept, so that a watch may start at the
+///   compacted revision (WA-41). Compaction takes the others from the front.
+/// - Segments never move, so appending takes constant time.
 #[derive(Debug)]
 pub(crate) struct Log {
     /// Rank `Log`. Readers hold it for one bounded step at a time.
@@ -42,9 +44,10 @@ impl Log {
         }
     }
 
-    /// Shows the records from `from` through `through`, oldest first, until `visit` breaks.
+    /// Calls `visit` with the records from `from` to `through`, both inclusive, oldest first, until
+    /// it breaks; returns the value that it breaks with.
     ///
-    /// The lock is held all the while: `visit` must be quick and bound how much it takes.
+    /// The lock is held during the call, so `visit` must be fast and limit the number of records.
     pub(crate) fn visit<B>(
         &self,
         from: Position,
@@ -66,12 +69,12 @@ impl Log {
         None
     }
 
-    /// Takes up to `limit` of the oldest records that lie below `mark`.
-    pub(crate) fn take_below(&self, mark: Revision, limit: usize) -> Vec<KeyValue> {
+    /// Takes out up to `limit` of the oldest records below `revision`.
+    pub(crate) fn take_below(&self, revision: Revision, limit: usize) -> Vec<KeyValue> {
         let mut taken = Vec::new();
         let mut segments = self.segments.write();
         while let Some(oldest) = segments.front_mut() {
-            let below = oldest.count_through(mark.previous().end());
+            let below = oldest.count_through(revision.previous().end());
             oldest.take_front(below.min(limit - taken.len()), &mut taken);
             if !oldest.is_empty() {
                 break;
@@ -99,10 +102,10 @@ mod tests {
 
     fn log(revisions: impl Iterator<Item = i64>) -> Log {
         let log = Log::new();
-        for main in revisions {
+        for revision in revisions {
             log.append(KeyValue::tombstone(
                 Entry::new(b"k"),
-                Revision(main).start(),
+                Revision(revision).start(),
             ));
         }
         log
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_back_in_order_across_segments() {
+    fn visit_returns_records_in_order_across_segments() {
         let last = 3 * SEGMENT_RECORDS;
         let log = log(2..=last);
         let (from, through) = (Revision(SEGMENT_RECORDS - 1), Revision(last - 1));
@@ -129,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn wa_41_what_lies_at_the_mark_stays() {
+    fn wa_41_records_at_the_compacted_revision_are_kept() {
         let log = log([2, 3, 5, 8].into_iter());
         let taken: Vec<i64> = log
             .take_below(Revision(5), 9)
@@ -141,11 +144,11 @@ mod tests {
     }
 
     #[test]
-    fn taking_stops_at_the_limit_and_goes_on_where_it_stopped() {
+    fn take_below_stops_at_the_limit_and_continues_there() {
         let log = log(2..2 + 2 * SEGMENT_RECORDS);
-        let mark = Revision(2 + SEGMENT_RECORDS + 1);
+        let compacted = Revision(2 + SEGMENT_RECORDS + 1);
         let mut total = 0;
-        while let taken @ 1.. = log.take_below(mark, 7).len() {
+        while let taken @ 1.. = log.take_below(compacted, 7).len() {
             assert!(taken <= 7);
             total += taken;
         }

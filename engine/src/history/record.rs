@@ -1,4 +1,4 @@
-//! Records: one version of one key each, in one heap allocation.
+//! Records: one version of one key each, in one allocation.
 
 use std::fmt;
 use std::num::NonZeroI64;
@@ -8,7 +8,7 @@ use crate::memory::{BYTES_MAX, Thin};
 use crate::revision::{Position, Revision};
 use bytes::Bytes;
 
-/// The name of a lease: any 64-bit number except 0, negative ones included (LE-3).
+/// The id of a lease: any 64-bit number except 0. Negative numbers are valid.
 ///
 /// ```
 /// use revstore_engine::LeaseId;
@@ -19,12 +19,12 @@ use bytes::Bytes;
 pub struct LeaseId(NonZeroI64);
 
 impl LeaseId {
-    /// The lease of this number; 0 names none.
+    /// Returns the id with this number, or `None` for 0, which identifies no lease.
     pub fn new(id: i64) -> Option<Self> {
         NonZeroI64::new(id).map(Self)
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn get(self) -> i64 {
         self.0.get()
     }
@@ -36,15 +36,15 @@ impl fmt::Display for LeaseId {
     }
 }
 
-/// What every record says besides its value. The rest follows as [`Numbers`], as far as it says more
-/// than that the record is the first of its key and of its revision.
+/// The part of a record that all shapes have. [`Numbers`] follow as far as the [`Shape`] stores
+/// them, then the value.
 #[derive(Debug)]
 pub(crate) struct Header {
     entry: Entry,
     revision: Revision,
 }
 
-/// The numbers of a record besides its main revision.
+/// The numbers of a record except its mod revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Numbers {
     sub: u32,
@@ -53,18 +53,18 @@ struct Numbers {
     lease: Option<LeaseId>,
 }
 
-/// Which numbers stand in front of the value; the kind of a record's [`Thin`].
+/// Which numbers a record stores in front of its value; the kind of its [`Thin`].
 ///
-/// Most keys are created once, by a transaction of their own and without a lease. The numbers of such
-/// a record need no room, and so a million keys pay for those that others have.
+/// Most keys are created once, by a transaction of their own and without a lease. The numbers of
+/// such a record follow from its revision and take no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 enum Shape {
-    /// None: a creation that begins its revision, without a lease.
+    /// None: a creation without a lease that is the first change of its revision.
     First,
-    /// Only the sub revision: a tombstone.
+    /// `sub` only: a tombstone.
     Tombstone,
-    /// The sub revision, a version that fits into 32 bits, and the create revision.
+    /// `sub`, a version that fits into 32 bits, and the create revision.
     Short,
     /// All of them.
     Full,
@@ -80,7 +80,7 @@ impl Shape {
         }
     }
 
-    /// How many bytes the numbers take.
+    /// Returns the length of the stored numbers, in bytes.
     fn len(self) -> usize {
         match self {
             Self::First => 0,
@@ -90,7 +90,7 @@ impl Shape {
         }
     }
 
-    /// The smallest that holds these numbers of a living key's record.
+    /// Returns the smallest shape that can store these numbers of a put.
     fn for_numbers(numbers: &Numbers, revision: Revision) -> Self {
         let Numbers {
             sub,
@@ -109,7 +109,7 @@ impl Shape {
 }
 
 impl Numbers {
-    /// Inlined, so that whoever wants one of the numbers reads one.
+    /// Decodes the numbers. Inlined, so that a caller that needs one number decodes only that one.
     #[inline]
     fn read(shape: Shape, revision: Revision, bytes: &[u8]) -> Self {
         let mut fields = Fields(&bytes[..shape.len()]);
@@ -141,16 +141,17 @@ impl Numbers {
         }
     }
 
-    /// Writes what the shape has room for; it must be large enough.
+    /// Writes the numbers that the shape stores. The shape must be large enough for all that differ
+    /// from what it implies.
     fn write(&self, shape: Shape, bytes: &mut [u8]) {
         let sub = self.sub.to_ne_bytes();
         let create_revision = self.create_revision.0.to_ne_bytes();
         let write = |fields: &[&[u8]]| {
             let mut rest = bytes;
             for field in fields {
-                let (place, behind) = rest.split_at_mut(field.len());
-                place.copy_from_slice(field);
-                rest = behind;
+                let (target, tail) = rest.split_at_mut(field.len());
+                target.copy_from_slice(field);
+                rest = tail;
             }
         };
         match shape {
@@ -169,25 +170,28 @@ impl Numbers {
     }
 }
 
-/// Numbers that stand one behind the other.
+/// Reads fixed-size fields from a slice, one after the other.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
     #[inline]
     fn next<const N: usize>(&mut self) -> [u8; N] {
-        let (field, rest) = self.0.split_first_chunk().expect("a shape has its length");
+        let (field, rest) = self
+            .0
+            .split_first_chunk()
+            .expect("the slice is as long as the shape");
         self.0 = rest;
         *field
     }
 }
 
-/// One version of one key: a handle on memory that the store shares.
+/// One version of one key: a handle on memory that is shared with the store.
 ///
-/// - A record never changes once it can be read (I2).
-/// - Cloning counts a reference; nothing is copied. The memory stays as long as any handle does,
-///   also when the version was compacted meanwhile.
-/// - A *tombstone* is the record of a deletion. Reads never return one; watchers see it as the
-///   record of a delete event, with nothing set but the key and the mod revision (DM-5).
+/// - A version never changes.
+/// - Cloning increments a reference count and copies nothing. The memory is kept as long as a
+///   handle exists, also if the version is compacted in the meantime.
+/// - A *tombstone* is the version that a deletion writes. Reads never return one. Watches deliver
+///   it as the version of a delete event, in which only the key and the mod revision are set.
 ///
 /// ```
 /// # use revstore_engine::Engine;
@@ -202,42 +206,43 @@ impl Fields<'_> {
 pub struct KeyValue(Thin<Header>);
 
 impl KeyValue {
-    /// The key.
+    /// Returns the key.
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.entry().key()
     }
 
-    /// The value; empty for a tombstone, and an empty value is legal too (DM-9).
+    /// Returns the value. It is empty for a tombstone; a put may write an empty value too.
     #[inline]
     pub fn value(&self) -> &[u8] {
         &self.0.bytes()[self.shape().len()..]
     }
 
-    /// The value as a shared slice that keeps the record alive. Costs one small allocation, and
-    /// copies nothing.
+    /// Returns the value as a shared slice that keeps the version in memory. Takes one small
+    /// allocation and copies nothing.
     pub fn value_bytes(&self) -> Bytes {
         Bytes::from_owner(ValueOwner(self.clone()))
     }
 
-    /// The key as a shared slice that keeps the record alive; as [`KeyValue::value_bytes`].
+    /// Returns the key as a shared slice, as [`KeyValue::value_bytes`] does.
     pub fn key_bytes(&self) -> Bytes {
         Bytes::from_owner(KeyOwner(self.entry().clone()))
     }
 
-    /// The revision in which the key's present life began (DM-3); 0 for a tombstone.
+    /// Returns the revision in which the key was created, most recently; 0 for a tombstone.
     #[inline]
     pub fn create_revision(&self) -> Revision {
+        // DM-3
         self.numbers().create_revision
     }
 
-    /// The revision that wrote this version.
+    /// Returns the revision that wrote this version.
     #[inline]
     pub fn mod_revision(&self) -> Revision {
         self.0.header().revision
     }
 
-    /// The position of the write: its revision, and its place inside it.
+    /// Returns the position of the write: its revision, and the order inside the revision.
     pub fn position(&self) -> Position {
         Position {
             revision: self.mod_revision(),
@@ -245,36 +250,36 @@ impl KeyValue {
         }
     }
 
-    /// Writes since creation, this one included (DM-3); 0 for a tombstone.
+    /// Returns the number of writes since the creation, this one included; 0 for a tombstone.
     #[inline]
     pub fn version(&self) -> i64 {
         self.numbers().version
     }
 
-    /// The lease that the key is attached to.
+    /// Returns the lease that this version is attached to.
     #[inline]
     pub fn lease(&self) -> Option<LeaseId> {
         self.numbers().lease
     }
 
-    /// Whether this is the record of a deletion.
+    /// Returns whether a deletion wrote this version.
     pub fn is_tombstone(&self) -> bool {
         self.shape() == Shape::Tombstone
     }
 
-    /// Bytes that the record stands for in the size of the history: key, value, and the fixed
+    /// Returns what the version counts for in the size of the history, in bytes: key, value and
     /// [`RECORD_OVERHEAD_BYTES`].
     pub fn size_bytes(&self) -> u64 {
         (self.key().len() + self.value().len()) as u64 + RECORD_OVERHEAD_BYTES
     }
 
-    /// Where the versions of the key are.
+    /// Returns the entry that holds the versions of the key.
     #[inline]
     pub(crate) fn entry(&self) -> &Entry {
         &self.0.header().entry
     }
 
-    /// The record that deletes the key of `entry`.
+    /// Creates the record that deletes the key of `entry`.
     pub(crate) fn tombstone(entry: Entry, position: Position) -> Self {
         let header = Header {
             entry,
@@ -310,11 +315,11 @@ impl From<KeyValue> for Thin<Header> {
     }
 }
 
-/// The most bytes that a key or a value can have: a little less than 1 GiB.
+/// The largest length of a key or a value, in bytes: 1 GiB less 64 bytes.
 pub const PUT_BYTES_MAX: usize = BYTES_MAX - 64;
 
-/// What each record counts for beside its key and its value: its header and numbers, and its places
-/// in the key's history and in the log.
+/// What each version counts for besides its key and its value, in bytes: its header and numbers,
+/// and the pointers to it in the history of the key and in the log.
 pub const RECORD_OVERHEAD_BYTES: u64 =
     (Thin::<Header>::OVERHEAD + 16 + 2 * size_of::<KeyValue>()) as u64;
 
@@ -332,7 +337,7 @@ impl fmt::Debug for KeyValue {
     }
 }
 
-/// Two handles are equal if they say the same about the same key.
+/// Two versions are equal if their keys, values, numbers and kinds are.
 impl PartialEq for KeyValue {
     fn eq(&self, other: &Self) -> bool {
         self.mod_revision() == other.mod_revision()
@@ -358,8 +363,8 @@ impl AsRef<[u8]> for KeyOwner {
     }
 }
 
-/// A record that no reader can see yet: its value is copied before the sequencer is locked, its numbers
-/// are filled in under it.
+/// A record that no reader can see yet: its value is copied before the sequencer is locked, its
+/// numbers are filled in under it.
 #[derive(Debug)]
 pub(crate) struct PendingRecord {
     record: KeyValue,
@@ -367,8 +372,8 @@ pub(crate) struct PendingRecord {
 }
 
 impl PendingRecord {
-    /// Creates a record for a key whose entry is in the index. `with_lease` says whether to leave room
-    /// for a lease.
+    /// Creates a record for a key whose entry is in the index. `with_lease` says whether to leave
+    /// room for a lease.
     pub(crate) fn for_entry(entry: Entry, value: &[u8], with_lease: bool) -> Self {
         let shape = if with_lease {
             Shape::Full
@@ -413,9 +418,9 @@ impl PendingRecord {
         self.record.entry()
     }
 
-    /// Numbers the record and makes it one of `entry`, which has the same key. `previous` is the version that
-    /// it replaces, if the key is live. If the numbers need more room than there is, the value is
-    /// copied again.
+    /// Numbers the record and makes it one of `entry`, which has the same key. `previous` is the
+    /// version that it replaces, if the key is live. If the numbers need more room than there is,
+    /// the value is copied again.
     pub(crate) fn finish(
         self,
         entry: &Entry,
@@ -483,13 +488,19 @@ mod tests {
     }
 
     #[test]
-    fn dm_5_a_tombstone_says_nothing_but_its_key_and_revision() {
-        let gone = KeyValue::tombstone(Entry::new(b"k"), Revision(7).start());
+    fn dm_5_a_tombstone_has_only_a_key_and_a_revision() {
+        let tombstone = KeyValue::tombstone(Entry::new(b"k"), Revision(7).start());
         assert_eq!(
-            (gone.key(), gone.mod_revision().0, gone.version()),
+            (
+                tombstone.key(),
+                tombstone.mod_revision().0,
+                tombstone.version()
+            ),
             (&b"k"[..], 7, 0)
         );
-        assert!(gone.is_tombstone() && gone.value().is_empty() && gone.lease().is_none());
+        assert!(
+            tombstone.is_tombstone() && tombstone.value().is_empty() && tombstone.lease().is_none()
+        );
     }
 
     #[test]

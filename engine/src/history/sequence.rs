@@ -1,17 +1,18 @@
-//! Sequence: records in revision order, added at the end and taken from the front.
+//! Sequences: records in revision order, added at the end and taken from the front.
 
 use crate::history::KeyValue;
 use crate::memory::List;
 use crate::revision::Position;
 
-/// The fewest and the most places that a full sequence gets at once; in between, an eighth of what
-/// it has. So a push is cheap, and the places to spare cost less than the records' own headers.
+/// The smallest and the largest growth of a full sequence, in records; between them it grows by an
+/// eighth. So a push takes amortized constant time for all but very long sequences, and unused
+/// capacity takes less memory than the headers of the records.
 const GROWTH: (usize, usize) = (2, 512);
 
-/// Records, oldest first; one word if there are none.
+/// Records, oldest first. An empty sequence takes one word.
 ///
-/// What is taken leaves a hole, and the holes are closed when they are half of it. So taking costs
-/// what is taken, however much stays.
+/// Taken records leave holes at the front. The holes are removed when they are half of the
+/// sequence, so taking n records takes amortized time proportional to n.
 #[derive(Debug)]
 pub(crate) struct Sequence(List<Option<KeyValue>>);
 
@@ -35,7 +36,7 @@ impl Sequence {
         self.0.is_empty()
     }
 
-    /// Whether a push would have to make room.
+    /// Returns whether a push would allocate.
     pub(crate) fn is_full(&self) -> bool {
         self.0.len() == self.0.capacity()
     }
@@ -56,7 +57,7 @@ impl Sequence {
         self.0.iter().flatten()
     }
 
-    /// Those at or behind `from`.
+    /// Returns the records at or after `from`.
     pub(crate) fn iter_from(&self, from: Position) -> impl Iterator<Item = &KeyValue> {
         let before = self.partition_point(|record| record.position() < from);
         self.0[before..].iter().flatten()
@@ -66,23 +67,23 @@ impl Sequence {
         self.0.last()?.as_ref()
     }
 
-    /// The newest at or before `at`. Logarithmic.
+    /// Returns the newest record at or before `at`, in logarithmic time.
     pub(crate) fn at(&self, at: Position) -> Option<&KeyValue> {
-        let behind = self.partition_point(|record| record.position() <= at);
-        self.0[..behind].last()?.as_ref()
+        let end = self.partition_point(|record| record.position() <= at);
+        self.0[..end].last()?.as_ref()
     }
 
-    /// How many lie at or before `through`.
+    /// Returns the number of records at or before `through`.
     pub(crate) fn count_through(&self, through: Position) -> usize {
         self.partition_point(|record| record.position() <= through) - self.holes()
     }
 
-    /// The one that `ahead` others stand in front of.
-    pub(crate) fn get(&self, ahead: usize) -> Option<&KeyValue> {
-        self.0.get(self.holes() + ahead)?.as_ref()
+    /// Returns the record at `index`, counted from the oldest.
+    pub(crate) fn get(&self, index: usize) -> Option<&KeyValue> {
+        self.0.get(self.holes() + index)?.as_ref()
     }
 
-    /// Moves the oldest `count` of them to `taken`.
+    /// Moves the oldest `count` records to `taken`.
     pub(crate) fn take_front(&mut self, count: usize, taken: &mut Vec<KeyValue>) {
         let holes = self.holes();
         let len = self.0.len();
@@ -94,6 +95,7 @@ impl Sequence {
         }
     }
 
+    /// Returns the number of holes at the front.
     fn holes(&self) -> usize {
         self.0.partition_point(Option::is_none)
     }
@@ -111,7 +113,7 @@ mod tests {
     use crate::revision::Revision;
 
     #[test]
-    fn it_finds_what_is_there_however_much_was_taken() {
+    fn searches_find_the_records_that_were_not_taken() {
         let entry = Entry::new(b"k");
         let mut sequence = Sequence::new();
         let mut plain: Vec<i64> = Vec::new();
@@ -125,9 +127,9 @@ mod tests {
                 let count = usize::try_from(round % 13).expect("a small number");
                 let mut taken = Vec::new();
                 sequence.take_front(count, &mut taken);
-                let gone: Vec<i64> = plain.drain(..count.min(plain.len())).collect();
+                let expected: Vec<i64> = plain.drain(..count.min(plain.len())).collect();
                 let taken: Vec<i64> = taken.iter().map(|kv| kv.mod_revision().0).collect();
-                assert_eq!(taken, gone);
+                assert_eq!(taken, expected);
             }
             let all: Vec<i64> = sequence.iter().map(|kv| kv.mod_revision().0).collect();
             assert_eq!(all, plain);
@@ -135,9 +137,9 @@ mod tests {
                 sequence.last().map(|kv| kv.mod_revision().0),
                 plain.last().copied()
             );
-            for main in [round - 9, round, round * 2 - 5, round * 2, round * 2 + 1] {
-                let through = plain.partition_point(|other| *other <= main);
-                let at = Revision(main).end();
+            for revision in [round - 9, round, round * 2 - 5, round * 2, round * 2 + 1] {
+                let through = plain.partition_point(|other| *other <= revision);
+                let at = Revision(revision).end();
                 assert_eq!(sequence.count_through(at), through);
                 let found = sequence.at(at).map(|kv| kv.mod_revision().0);
                 assert_eq!(found, through.checked_sub(1).map(|last| plain[last]));

@@ -1,6 +1,7 @@
-//! The index: which keys there are, in order, and how many of them are live.
+//! The index: the keys of the store in order, with the number of live keys of each range.
 //!
-//! Everything that knows how the ordered map is made and locked is in this file and `tree.rs`.
+//! This file locks the map and reads its entries safely; `tree` is the map, a B-tree that can
+//! count, and `sorted_node` the layout of one node. etcd's counterpart is mvcc's `treeIndex`.
 
 mod sorted_node;
 mod tree;
@@ -16,25 +17,28 @@ use crate::sync::{Rank, RwLock};
 pub(crate) use sorted_node::Keyed;
 use tree::Tree;
 
-/// Entries that a scan looks at before it lets writers in.
+/// Entries that a scan visits before it releases the lock, so that writers can take it.
 const SCAN_STEP_ENTRIES: usize = 64;
 
-/// Entries that a scan fetches from memory at once. About what a processor can wait for at a time.
-const FETCHED_TOGETHER: usize = 8;
+/// Entries that a scan prefetches at the same time: about as many cache misses as a processor
+/// overlaps.
+const PREFETCHED_ENTRIES: usize = 8;
 
 /// The ordered map from key to [`Entry`].
 ///
-/// Writers change it only when a key is created, comes to life, dies or is retired, and hold the
-/// lock for one descent; an update of a living key leaves it alone.
+/// A writer changes the index only if it creates a key, deletes it, writes a deleted key again or
+/// retires an entry, and holds the lock for one descent. An update of a live key does not change
+/// the index.
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// Rank `Index`. Held for one descent or one scan step, never for a whole range. Reads of newest
-    /// versions happen with it held, and [`Index::free`] takes it to wait for them.
+    /// Rank `Index`. Held for one descent or one scan step, never for a whole range. Reads of
+    /// newest versions hold it, and [`Index::free`] takes it to wait for these reads.
     keys: RwLock<Keys>,
     faults: Faults,
 }
 
-/// An entry that was found with the index locked, so that nothing it shows is freed meanwhile.
+/// An entry that was found with the index locked, so that no version that it returns is freed
+/// during the read.
 #[derive(Debug)]
 pub(crate) struct Found<'a>(&'a Entry);
 
@@ -45,8 +49,9 @@ impl Found<'_> {
 
     /// As [`Entry::read`].
     pub(crate) fn read(&self, at: Position) -> Option<KeyValue> {
-        // SAFETY: only made with the index locked, and what is removed meanwhile is freed in
-        // `Index::free`, with the lock taken in between.
+        // SAFETY: `Found` exists only while the index is locked for reading. Versions removed
+        // during the read are freed by `Index::free`, which takes the lock for writing between
+        // removal and freeing.
         unsafe { self.0.read(at) }
     }
 
@@ -59,11 +64,11 @@ impl Found<'_> {
 #[derive(Debug)]
 struct Keys {
     tree: Tree,
-    /// The last change that made a key live or dead: the counts hold all up to it, nothing later.
+    /// The position of the last creation or deletion of a key that the counts include.
     counted_through: Position,
 }
 
-/// How many keys of a range were live, and when.
+/// The number of live keys of a range, and the position of the last change that it includes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Count {
     pub(crate) live: usize,
@@ -85,7 +90,8 @@ impl Index {
         }
     }
 
-    /// The version of a key that was newest at `at`, if the key was live. One descent.
+    /// Returns the newest version of a key at or before `at`, if the key is live there. One
+    /// descent.
     pub(crate) fn read(&self, key: &[u8], at: Position) -> Option<KeyValue> {
         let keys = self.keys.read();
         keys.tree.get(key).and_then(|entry| Found(entry).read(at))
@@ -95,9 +101,9 @@ impl Index {
         self.keys.read().tree.get(key).cloned()
     }
 
-    /// Returns the entry that a pending record is to be added to. An entry that was retired since the
-    /// record was created is no longer in the index, so its key gets a new one (I7). The caller must hold
-    /// the sequencer.
+    /// Returns the entry that a pending record is to be added to. An entry that was retired since
+    /// the record was created is no longer in the index, so its key gets a new one (I7). The caller
+    /// must hold the sequencer.
     pub(crate) fn entry_for(&self, pending: &PendingRecord) -> Entry {
         let entry = pending.entry();
         if !pending.entry_found() {
@@ -109,8 +115,8 @@ impl Index {
         entry.clone()
     }
 
-    /// Returns the entry with the key of `new`; inserts `new` if there is none. The caller must hold
-    /// the sequencer.
+    /// Returns the entry with the key of `new`; inserts `new` if there is none. The caller must
+    /// hold the sequencer.
     pub(crate) fn get_or_insert(&self, new: &Entry) -> Entry {
         let mut keys = self.keys.write();
         if let Some(entry) = keys.tree.get(new.key()) {
@@ -120,38 +126,39 @@ impl Index {
         new.clone()
     }
 
-    /// Counts a key in or out. Only the holder of the sequencer may, in revision order.
-    pub(crate) fn set_live(&self, key: &[u8], live: bool, revision: Position) {
+    /// Adds a key to the counts or removes it. The caller must hold the sequencer; positions
+    /// increase.
+    pub(crate) fn set_live(&self, key: &[u8], live: bool, position: Position) {
         let mut keys = self.keys.write();
         keys.tree.set_live(key, live);
-        keys.counted_through = revision;
+        keys.counted_through = position;
     }
 
-    /// Takes a retired entry out. Only the holder of the sequencer may.
+    /// Removes a retired entry. The caller must hold the sequencer.
     pub(crate) fn remove(&self, key: &[u8]) {
         self.keys.write().tree.remove(key);
     }
 
-    /// Frees versions that were removed from their entries, when no read can look at them any more.
+    /// Frees versions that were removed from their entries, after all reads that may look at them.
     pub(crate) fn free(&self, removed: Removed) {
         if removed.is_empty() {
             return;
         }
         // Reads that began before the removal hold the lock; later ones do not find the versions.
         unless_fault!(self.faults, FreeAtOnce, drop(self.keys.write()));
-        // SAFETY: just waited for all reads that began before.
+        // SAFETY: all reads that began before the removal have released the lock.
         drop(unsafe { removed.into_freeable() });
     }
 
-    /// Living keys in the range as of the last change that made one live or dead. Logarithmic.
+    /// Returns the number of live keys in the range, in logarithmic time.
     pub(crate) fn count(&self, range: &KeyRange) -> Count {
         let keys = self.keys.read();
         let tree = &keys.tree;
         let live = match range {
             KeyRange::One(key) => {
-                let mut behind = key.to_vec();
-                behind.push(0);
-                tree.live_below(&behind) - tree.live_below(key)
+                let mut next = key.to_vec();
+                next.push(0);
+                tree.live_below(&next) - tree.live_below(key)
             }
             KeyRange::Within { start, end } => {
                 tree.live_below(end).saturating_sub(tree.live_below(start))
@@ -164,15 +171,16 @@ impl Index {
         }
     }
 
-    /// Keys in the index, dead ones included.
+    /// Returns the number of keys, including deleted ones.
     pub(crate) fn len(&self) -> usize {
         self.keys.read().tree.len()
     }
 
-    /// Shows the entries of a range in key order until `visit` breaks, a few dozen per lock.
+    /// Calls `visit` with the entries of a range in key order until it breaks. Releases the lock
+    /// after every [`SCAN_STEP_ENTRIES`] entries.
     ///
-    /// Entries that come or go meanwhile may or may not be seen; what they say at a fixed
-    /// revision does not depend on it.
+    /// Entries that are added or removed during the scan may be visited or not. The result of a
+    /// read at a fixed revision is the same in both cases.
     pub(crate) fn scan(
         &self,
         range: &KeyRange,
@@ -180,19 +188,19 @@ impl Index {
     ) {
         enum Step {
             Done,
-            GoOnBehind(Entry),
+            ContinueAfter(Entry),
         }
-        let mut behind: Option<Entry> = None;
+        let mut last_visited: Option<Entry> = None;
         loop {
             let mut left = SCAN_STEP_ENTRIES;
-            let start = behind.as_ref().map_or(range.start(), Entry::key);
+            let start = last_visited.as_ref().map_or(range.start(), Entry::key);
             let step = self.keys.read().tree.visit_from(start, |entries| {
-                let entries = match (entries, &behind) {
-                    ([first, rest @ ..], Some(behind)) if first == behind => rest,
+                let entries = match (entries, &last_visited) {
+                    ([first, rest @ ..], Some(visited)) if first == visited => rest,
                     _ => entries,
                 };
                 let entries = &entries[..entries.len().min(left)];
-                for group in entries.chunks(FETCHED_TOGETHER) {
+                for group in entries.chunks(PREFETCHED_ENTRIES) {
                     group.iter().for_each(Entry::touch);
                     let inside = part_within(group, range);
                     let mut found = inside.iter().map(Found);
@@ -204,34 +212,36 @@ impl Index {
                 }
                 left -= entries.len();
                 match entries.last() {
-                    Some(last) if left == 0 => ControlFlow::Break(Step::GoOnBehind(last.clone())),
+                    Some(last) if left == 0 => {
+                        ControlFlow::Break(Step::ContinueAfter(last.clone()))
+                    }
                     _ => ControlFlow::Continue(()),
                 }
             });
             match step {
-                Some(Step::GoOnBehind(entry)) => behind = Some(entry),
+                Some(Step::ContinueAfter(entry)) => last_visited = Some(entry),
                 Some(Step::Done) | None => return,
             }
         }
     }
 }
 
-/// The entries that lie before the end of the range.
+/// Returns the entries before the end of the range.
 fn part_within<'a>(entries: &'a [Entry], range: &KeyRange) -> &'a [Entry] {
-    let is_behind = |entry: &Entry| range.ends_before(entry.key());
-    if entries.last().is_some_and(is_behind) {
-        &entries[..entries.partition_point(|entry| !is_behind(entry))]
+    let is_after = |entry: &Entry| range.ends_before(entry.key());
+    if entries.last().is_some_and(is_after) {
+        &entries[..entries.partition_point(|entry| !is_after(entry))]
     } else {
         entries
     }
 }
 
-/// Records name their entries and entries hold their records: whoever drops the index breaks the
-/// circle.
+/// Records hold their entries and entries hold their records, so the index breaks this cycle when
+/// it is dropped.
 impl Drop for Index {
     fn drop(&mut self) {
         self.scan(&KeyRange::all(), |found| {
-            // SAFETY: the index is this thread's alone, so nobody reads.
+            // SAFETY: the index is borrowed mutably, so no read exists.
             unsafe { found.entry().clear() };
             ControlFlow::Continue(())
         });
@@ -249,7 +259,7 @@ mod tests {
     use crate::revision::Revision;
 
     #[test]
-    fn a_scan_crosses_its_steps_without_a_gap_or_a_double() {
+    fn a_scan_visits_each_entry_once_across_its_steps() {
         let index = Index::new(Faults::default());
         let name = |number: usize| format!("k{number:04}");
         for number in 0..=SCAN_STEP_ENTRIES * 3 {
@@ -270,11 +280,11 @@ mod tests {
     }
 
     #[test]
-    fn counts_say_through_which_change_they_hold() {
+    fn counts_include_the_last_change_of_a_live_key() {
         let index = Index::new(Faults::default());
-        for (main, key) in [(2, "a"), (3, "b"), (4, "c")] {
+        for (revision, key) in [(2, "a"), (3, "b"), (4, "c")] {
             index.get_or_insert(&Entry::new(key.as_bytes()));
-            index.set_live(key.as_bytes(), true, Revision(main).start());
+            index.set_live(key.as_bytes(), true, Revision(revision).start());
         }
         index.set_live(b"b", false, Revision(9).start());
         let counted = |range: KeyRange| {

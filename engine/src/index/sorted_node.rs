@@ -1,21 +1,21 @@
-//! Sorted: what a tree node holds, laid out so that a search touches few cache lines.
+//! The content of a tree node: sorted items, laid out so that a search accesses few cache lines.
 
-/// Something that has a key.
+/// An item with a key.
 pub(crate) trait Keyed {
     fn key(&self) -> &[u8];
 }
 
-/// Items in ascending key order, without two of one key.
+/// Items in ascending order of their keys, each key once.
 ///
 /// Keys often share a long prefix (`/registry/pods/default/…`), and following a pointer to each key
 /// that a binary search probes costs a cache miss. So the prefix that all keys share is compared
-/// once, and the eight bytes behind it stand side by side as numbers, the *heads*; only where heads
-/// are equal is a key itself looked at.
+/// once, and the eight bytes after it are stored side by side as numbers, the *heads*. A key itself
+/// is read only if heads are equal.
 #[derive(Debug)]
 pub(crate) struct Sorted<T> {
-    /// How many bytes all keys share. May be fewer than they could.
+    /// A number of bytes that all keys share, not necessarily all of these.
     prefix_len: usize,
-    /// The bytes behind the prefix of each key, the first in the highest place, zeros at the end.
+    /// The eight bytes after the prefix of each key as a big-endian number, padded with zeros.
     heads: Vec<u64>,
     items: Vec<T>,
 }
@@ -43,7 +43,7 @@ impl<T: Keyed> Sorted<T> {
         self.items.len()
     }
 
-    /// Where the key is, or where it belongs.
+    /// Returns the index of the key, or the index at which it is to be inserted.
     pub(crate) fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let Some(first) = self.items.first() else {
             return Err(0);
@@ -54,7 +54,7 @@ impl<T: Keyed> Sorted<T> {
         };
         let head = head(rest);
         let low = self.heads.partition_point(|other| *other < head);
-        // Mostly there is one such head or none.
+        // Usually there is one such head or none.
         let equal = self.heads[low..]
             .iter()
             .take_while(|other| **other == head)
@@ -66,7 +66,7 @@ impl<T: Keyed> Sorted<T> {
         }
     }
 
-    /// Puts an item where [`Sorted::find`] said that it belongs.
+    /// Inserts an item at the index that [`Sorted::find`] returned.
     pub(crate) fn insert(&mut self, at: usize, item: T) {
         let shared = match self.items.first() {
             Some(first) => common(&first.key()[..self.prefix_len], item.key()),
@@ -99,7 +99,7 @@ impl<T: Keyed> Sorted<T> {
         right
     }
 
-    /// Takes over the items of the right neighbour.
+    /// Appends the items of the right neighbour.
     pub(crate) fn append(&mut self, mut right: Self) {
         self.items.append(&mut right.items);
         self.heads.resize(self.items.len(), 0);
@@ -112,24 +112,24 @@ impl<T: Keyed> Sorted<T> {
         self.items.pop()
     }
 
-    /// Makes the prefix as long as it can be.
+    /// Sets the prefix to all bytes that the keys share.
     fn widen_prefix(&mut self) {
         if let (Some(first), Some(last)) = (self.items.first(), self.items.last()) {
-            // What the first and the last share, all between them share.
+            // The keys between the first and the last one share what these two share.
             self.set_prefix(common(first.key(), last.key()));
         }
     }
 
     fn set_prefix(&mut self, len: usize) {
         self.prefix_len = len;
-        for (slot, item) in self.heads.iter_mut().zip(&self.items) {
-            *slot = head(&item.key()[len..]);
+        for (entry_head, item) in self.heads.iter_mut().zip(&self.items) {
+            *entry_head = head(&item.key()[len..]);
         }
     }
 }
 
-/// The first eight bytes as a number that orders as they do. Keys that differ only in zeros at
-/// their ends have the same head.
+/// Returns the first eight bytes as a number with the same order. Keys that differ only in trailing
+/// zeros have the same head.
 fn head(rest: &[u8]) -> u64 {
     if let Some(eight) = rest.first_chunk() {
         return u64::from_be_bytes(*eight);
@@ -139,7 +139,7 @@ fn head(rest: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// How many bytes two keys begin with alike.
+/// Returns the length of the common prefix of two keys.
 fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
@@ -164,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_finds_what_a_plain_search_finds(
+        fn find_agrees_with_a_binary_search(
             keys in proptest::collection::btree_set(key(), 0..40),
             order in any::<u64>(),
             probes in proptest::collection::vec(key(), 20),

@@ -1,26 +1,26 @@
-//! A B-tree that can count: the ordered map from key to entry, with the number of living keys of
-//! every subtree kept beside its pointer.
+//! A B-tree that can count: the ordered map from key to entry, which stores the number of live keys
+//! of every subtree next to the pointer to it.
 //!
 //! ```text
 //!            inner   separators    "g"      "p"
 //!                    live       3      4       2
 //!                    children    │      │       │
-//!            leaf  [a c e f]  [g h k m]  [p q z]     each with a bit per key: live or not
+//!            leaf  [a c e f]  [g h k m]  [p q z]     with one bit per key: live or not
 //! ```
 //!
-//! A key that was deleted stays in the tree, not live, until compaction drops its last version.
-//! Lookup, insertion, removal and *counting a range* are logarithmic; a scan walks leaves.
+//! A deleted key stays in the tree, not live, until compaction drops its last version. Lookup,
+//! insertion, removal and counting a range take logarithmic time; a scan visits the leaves.
 
 use std::ops::ControlFlow;
 
 use super::sorted_node::Sorted;
 use crate::history::Entry;
 
-/// Entries in one leaf: as many as the bit set of the living has bits.
+/// Entries in one leaf: the number of bits of its bit set.
 const LEAF_ENTRIES_MAX: usize = u64::BITS as usize;
 /// Children of one inner node.
 const CHILDREN_MAX: usize = 64;
-/// A node that falls below this tries to join a neighbour.
+/// A node with fewer entries or children is joined with a neighbour if possible.
 const FILL_MIN: usize = 16;
 
 #[derive(Debug)]
@@ -47,11 +47,11 @@ struct Inner {
     /// Separator i is above every key of child i and not above any of child i + 1.
     separators: Sorted<Entry>,
     children: Vec<Node>,
-    /// Living keys below each child.
+    /// The number of live keys below each child.
     live: Vec<usize>,
 }
 
-/// What an insertion pushes up: the new right neighbour and its lowest possible key.
+/// The result of a split: the new right neighbour and a lower bound of its keys.
 struct Split {
     separator: Entry,
     right: Node,
@@ -65,7 +65,7 @@ impl Tree {
         }
     }
 
-    /// Keys in the tree, live or not.
+    /// Returns the number of keys, live or not.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -78,7 +78,7 @@ impl Tree {
             .map(|at| &leaf.entries.as_slice()[at])
     }
 
-    /// Adds an entry whose key is not in the tree yet; it does not count as live.
+    /// Adds an entry whose key is not in the tree, as not live.
     pub(crate) fn insert(&mut self, entry: Entry) {
         self.len += 1;
         if let Some(Split { separator, right }) = self.root.insert(entry) {
@@ -93,7 +93,7 @@ impl Tree {
         }
     }
 
-    /// Takes a key out, if it is there.
+    /// Removes a key, if it is in the tree.
     pub(crate) fn remove(&mut self, key: &[u8]) {
         if self.root.remove(key) {
             self.len -= 1;
@@ -106,17 +106,17 @@ impl Tree {
         }
     }
 
-    /// Notes that a key came to life or died.
+    /// Marks a key as live or not live.
     pub(crate) fn set_live(&mut self, key: &[u8], live: bool) {
         self.root.set_live(key, live);
     }
 
-    /// Living keys.
+    /// Returns the number of live keys.
     pub(crate) fn live(&self) -> usize {
         self.root.live()
     }
 
-    /// Living keys below `key`.
+    /// Returns the number of live keys below `key`.
     pub(crate) fn live_below(&self, key: &[u8]) -> usize {
         let mut below = 0;
         let mut node = &self.root;
@@ -135,7 +135,8 @@ impl Tree {
         }
     }
 
-    /// Shows the entries from `start` on in key order, those of a leaf at a time, until `visit` breaks.
+    /// Calls `visit` with the entries from `start` on in key order, one leaf at a time, until it
+    /// breaks.
     pub(crate) fn visit_from<B>(
         &self,
         start: &[u8],
@@ -194,7 +195,7 @@ impl Node {
         }
     }
 
-    /// Returns how the number of living keys changed: -1, 0 or 1.
+    /// Returns the change of the number of live keys: -1, 0 or 1.
     fn set_live(&mut self, key: &[u8], live: bool) -> isize {
         match self {
             Node::Leaf(leaf) => leaf.set_live(key, live),
@@ -238,7 +239,7 @@ impl Node {
         }
     }
 
-    /// Takes over everything of the right neighbour, whose lowest possible key is `separator`.
+    /// Appends the content of the right neighbour, whose lower bound is `separator`.
     fn join(&mut self, separator: Entry, right: Node) {
         match (self, right) {
             (Node::Leaf(left), Node::Leaf(right)) => {
@@ -263,7 +264,7 @@ impl Leaf {
             self.insert_at(at, entry);
             return None;
         }
-        // Keys that arrive in order leave full leaves behind, others half full ones.
+        // Keys that are inserted in order leave full leaves; other keys leave half full ones.
         let middle = if at == LEAF_ENTRIES_MAX {
             at
         } else {
@@ -379,7 +380,7 @@ impl Inner {
         true
     }
 
-    /// Joins child `left` and the one behind it if both together leave room for growth.
+    /// Joins child `left` and the next one if the result has room for growth.
     fn join_if_small(&mut self, left: usize) {
         let room = LEAF_ENTRIES_MAX.min(CHILDREN_MAX) * 3 / 4;
         let Some(right) = self.children.get(left + 1) else {
@@ -395,7 +396,7 @@ impl Inner {
     }
 }
 
-/// The lowest `count` bits set.
+/// Returns a number with the lowest `count` bits set.
 fn low_bits(count: usize) -> u64 {
     if count >= u64::BITS as usize {
         u64::MAX
@@ -433,7 +434,7 @@ mod tests {
         proptest::collection::vec(step, 0..3000)
     }
 
-    /// Every rule that the types do not enforce.
+    /// Checks all invariants that the types do not enforce.
     fn check_shape(node: &Node, low: Option<&Entry>, high: Option<&Entry>, root: bool) -> usize {
         match node {
             Node::Leaf(leaf) => {
@@ -472,11 +473,11 @@ mod tests {
         for step in steps {
             match step {
                 Step::Insert(number) => {
-                    if let std::collections::btree_map::Entry::Vacant(slot) =
+                    if let std::collections::btree_map::Entry::Vacant(vacant) =
                         model.entry(bytes(*number))
                     {
-                        tree.insert(Entry::new(slot.key()));
-                        slot.insert(false);
+                        tree.insert(Entry::new(vacant.key()));
+                        vacant.insert(false);
                     }
                 }
                 Step::Remove(number) => {

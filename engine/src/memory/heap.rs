@@ -1,29 +1,30 @@
-//! What stands in for the pool under loom: models look at the protocols, not at where memory is from.
+//! The replacement of the pool under loom, over the program's allocator.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
-/// What was freed last stays as it was for a while, so that a model can see that it is still used.
+/// Allocations that are kept after they were freed, so that a model can detect that they are still
+/// used.
 const KEPT_FREED: usize = 256;
 
 std::thread_local! {
-    /// Loom runs all threads of a model on one of the machine's.
+    /// Loom runs all threads of a model on one thread of the system.
     static FREED: RefCell<VecDeque<(NonNull<u8>, Layout)>> = RefCell::default();
 }
 
-/// Memory for a layout that is not empty.
+/// Allocates memory for a layout that is not empty.
 pub(crate) fn allocate(layout: Layout) -> NonNull<u8> {
     // SAFETY: the layout is not empty.
     let memory = unsafe { alloc(layout) };
     NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
-/// Gives memory back.
+/// Frees memory.
 ///
 /// # Safety
-/// It came from [`allocate`] with the same layout, and nobody uses it any more.
+/// The memory must come from [`allocate`] with the same layout, and must not be used any more.
 pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     let oldest = FREED.with(|freed| {
         let mut freed = freed.borrow_mut();
@@ -33,7 +34,7 @@ pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
             .flatten()
     });
     if let Some((memory, layout)) = oldest {
-        // SAFETY: the caller had it from `allocate`, with this layout.
+        // SAFETY: guaranteed by the caller of the `free` that has kept it.
         unsafe { dealloc(memory.as_ptr(), layout) }
     }
 }

@@ -1,4 +1,4 @@
-//! List: a growing array in the pool, one word where it is empty.
+//! `List`: a growing array in the pool. An empty one takes one word.
 
 use std::alloc::Layout;
 use std::fmt;
@@ -9,26 +9,28 @@ use std::slice;
 
 use crate::memory::pool;
 
-/// Items in the order in which they were pushed. Grows only by as much as it is told.
+/// Items in the order in which they were pushed. The capacity changes only by
+/// [`List::set_capacity`].
 pub(crate) struct List<T> {
     head: Option<NonNull<Head>>,
     _owned: PhantomData<T>,
 }
 
-/// What is allocated; room for `capacity` items follows, of which the first `len` are there.
+/// The head of the allocation. Room for `capacity` items follows, of which the first `len` are
+/// initialized.
 #[repr(C, align(8))]
 struct Head {
     len: u32,
     capacity: u32,
 }
 
-// SAFETY: a list owns its items as an array does.
+// SAFETY: a list owns its items, as an array does.
 unsafe impl<T: Send> Send for List<T> {}
-// SAFETY: a shared list only gives out shared items.
+// SAFETY: a shared list lends only shared items.
 unsafe impl<T: Sync> Sync for List<T> {}
 
 impl<T> List<T> {
-    /// An empty list; allocates nothing.
+    /// Creates an empty list, without an allocation.
     pub(crate) const fn new() -> Self {
         Self {
             head: None,
@@ -43,38 +45,38 @@ impl<T> List<T> {
     }
 
     pub(crate) fn capacity(&self) -> usize {
-        // SAFETY: the head is made by `set_capacity` and lives as long as the list.
+        // SAFETY: `set_capacity` has created the head, which is valid as long as the list.
         self.head
             .map_or(0, |head| unsafe { head.as_ref().capacity as usize })
     }
 
-    /// Adds an item behind the others.
+    /// Appends an item.
     ///
     /// # Panics
-    /// If there is no room for it.
+    /// If the capacity is used up.
     pub(crate) fn push(&mut self, item: T) {
         let len = self.len();
         assert!(
             len < self.capacity(),
-            "a list is given room before it is added to"
+            "the caller sets the capacity before it pushes"
         );
         let Some(mut head) = self.head else { return };
-        // SAFETY: the place is inside of what is allocated, and nothing is there yet.
+        // SAFETY: the address is inside the allocation and not initialized.
         unsafe {
             Self::items(head).add(len).write(item);
             head.as_mut().len += 1;
         }
     }
 
-    /// Takes out and drops the first `count` items; the others move up.
+    /// Drops the first `count` items, and moves the others to the front.
     pub(crate) fn remove_front(&mut self, count: usize) {
         let len = self.len();
         let count = count.min(len);
         let Some(mut head) = self.head else { return };
         #[expect(clippy::cast_possible_truncation, reason = "fewer than before")]
         let left = (len - count) as u32;
-        // SAFETY: the first items are there and are dropped once, the others are moved to their places;
-        // should a drop panic, what is left is leaked.
+        // SAFETY: the first items are initialized and dropped once; the others are moved to the
+        // front. If a drop panics, the remaining items are leaked.
         unsafe {
             head.as_mut().len = 0;
             let items = Self::items(head).as_ptr();
@@ -84,7 +86,7 @@ impl<T> List<T> {
         }
     }
 
-    /// Moves the items to where there is room for just so many, or for as many as there are.
+    /// Moves the items to an allocation with this capacity, or with their number if that is larger.
     pub(crate) fn set_capacity(&mut self, capacity: usize) {
         let capacity = capacity.max(self.len());
         if capacity == self.capacity() {
@@ -95,8 +97,8 @@ impl<T> List<T> {
         let new = (capacity > 0).then(|| {
             let counted = u32::try_from(capacity).expect("a list has fewer than 2^32 items");
             let head = pool::allocate(Self::layout(capacity)).cast::<Head>();
-            // SAFETY: the memory is fresh and has room for the head and for `capacity` items, of which
-            // `len` come from the old place; the two do not overlap.
+            // SAFETY: the memory is new and has room for the head and for `capacity` items, of
+            // which `len` are moved from the old allocation. The two do not overlap.
             unsafe {
                 head.write(Head {
                     #[expect(clippy::cast_possible_truncation, reason = "not above `counted`")]
@@ -116,22 +118,22 @@ impl<T> List<T> {
         let layout = Self::layout(self.capacity());
         self.head = new;
         if let Some(old) = old {
-            // SAFETY: its items have moved; it came from the pool with this layout.
+            // SAFETY: its items were moved; it came from the pool with this layout.
             unsafe { pool::free(old.cast(), layout) };
         }
     }
 
-    /// Where the items begin.
+    /// Returns the address of the first item.
     fn items(head: NonNull<Head>) -> NonNull<T> {
         const { assert!(align_of::<T>() <= align_of::<Head>()) };
-        // SAFETY: items follow the head in the same allocation.
+        // SAFETY: the items follow the head in the same allocation.
         unsafe { head.add(1).cast() }
     }
 
     fn layout(capacity: usize) -> Layout {
         let items = Layout::array::<T>(capacity);
         let both = items.and_then(|items| Layout::new::<Head>().extend(items));
-        both.expect("fewer bytes than there are addresses").0
+        both.expect("a layout below isize::MAX").0
     }
 }
 
@@ -140,7 +142,7 @@ impl<T> Deref for List<T> {
     fn deref(&self) -> &[T] {
         match self.head {
             None => &[],
-            // SAFETY: that many items are there.
+            // SAFETY: that many items are initialized.
             Some(head) => unsafe {
                 slice::from_raw_parts(Self::items(head).as_ptr(), head.as_ref().len as usize)
             },
@@ -152,7 +154,7 @@ impl<T> DerefMut for List<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match self.head {
             None => &mut [],
-            // SAFETY: that many items are there, and the list is borrowed.
+            // SAFETY: that many items are initialized, and the list is borrowed mutably.
             Some(head) => unsafe {
                 slice::from_raw_parts_mut(Self::items(head).as_ptr(), head.as_ref().len as usize)
             },
@@ -179,7 +181,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn it_does_what_a_vec_does() {
+    fn a_list_behaves_like_a_vec() {
         let shared = Arc::new(());
         let mut list = List::new();
         let mut vec = Vec::new();
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_has_nothing() {
+    fn an_empty_list_takes_one_word() {
         let mut list: List<u64> = List::with_capacity(0);
         list.remove_front(3);
         assert!(list.is_empty() && list.capacity() == 0);

@@ -1,17 +1,18 @@
-//! Pool: where records and entries live.
+//! The pool: slots for records and entries.
 //!
 //! ```text
 //! chunk, 4 MiB     [slab][slab][    ][slab] …      mapped as a whole, unmapped when empty
-//! slab, 64 KiB     [about it][slot][slot][    ] …  slots of one size, given back when empty
+//! slab, 64 KiB     [header][slot][slot][    ] …    slots of one size, returned to the system when empty
 //! ```
 //!
-//! A store has millions of small allocations that go in another order than they came. General
-//! allocators round them up to sizes far apart, or mix sizes and then cannot give pages back because
-//! something small is left on each. Slots here are rounded up by less than eight bytes, pages hold one
-//! size only, and a slab without anything in it goes back to the system at once: what a compaction
-//! removes is free for others, whatever allocator the program has.
+//! A store has millions of small allocations, which are freed in another order than they were
+//! allocated in. A general allocator rounds them up to sizes that are far apart, or mixes sizes and
+//! cannot return a page because a small allocation is left on it. The slots of the pool are rounded
+//! up by less than 8 bytes (32 above [`FINE_BYTES_MAX`]), a slab has slots of one size only, and a
+//! slab without used slots is returned to the system at once. So other programs can use the memory
+//! that a compaction frees, whatever the allocator of this program is.
 //!
-//! What is larger than [`SLOT_BYTES_MAX`] comes from that allocator.
+//! Allocations above [`SLOT_BYTES_MAX`] come from the program's allocator.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,26 +22,27 @@ use memmap2::{MmapMut, MmapRaw};
 
 use crate::sync::{Mutex, Rank};
 
-/// A slab, and what it is aligned to: its slots find it by leaving out the low bits of their address.
+/// The size and alignment of a slab. The address of a slot without its low bits is the address of
+/// the slab.
 const SLAB_BYTES: usize = 64 << 10;
-/// As many as the bit set of a chunk has bits.
+/// Slabs in one chunk: the number of bits of its bit set.
 const CHUNK_SLABS: usize = u64::BITS as usize;
 
-/// What a slot is aligned to, and the step between the sizes of small ones.
+/// The alignment of a slot, and the step between the sizes of small slots.
 const SLOT_ALIGN: usize = 8;
-/// Up to here sizes are one step apart.
+/// The largest small slot.
 const FINE_BYTES_MAX: usize = 512;
-/// From there on, they are this far apart.
+/// The step between the sizes of larger slots.
 const COARSE_STEP: usize = 32;
-/// What is larger is no business of the pool.
+/// The largest slot.
 const SLOT_BYTES_MAX: usize = 2048;
 const CLASSES: usize =
     FINE_BYTES_MAX / SLOT_ALIGN + (SLOT_BYTES_MAX - FINE_BYTES_MAX) / COARSE_STEP;
 
-/// The pool of the process: engines share it as they share the heap.
+/// The pool of the process, which all engines share.
 static POOL: Pool = Pool::new();
 
-/// Memory for a layout that is not empty.
+/// Allocates memory for a layout that is not empty.
 pub(crate) fn allocate(layout: Layout) -> NonNull<u8> {
     if let Some(class) = class_of(layout) {
         return POOL.allocate(class, layout);
@@ -50,15 +52,15 @@ pub(crate) fn allocate(layout: Layout) -> NonNull<u8> {
     NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
-/// Gives memory back.
+/// Frees memory.
 ///
 /// # Safety
-/// It came from [`allocate`] with the same layout, and nobody uses it any more.
+/// The memory must come from [`allocate`] with the same layout, and must not be used any more.
 pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     match class_of(layout) {
-        // SAFETY: it came from this class.
+        // SAFETY: guaranteed by the caller; the layout determines the class.
         Some(class) => unsafe { POOL.free(class, memory) },
-        // SAFETY: it came from `alloc`.
+        // SAFETY: guaranteed by the caller; this layout was allocated by `alloc`.
         None => unsafe { std::alloc::dealloc(memory.as_ptr(), layout) },
     }
 }
@@ -82,31 +84,32 @@ fn slot_bytes(class: usize) -> usize {
 }
 
 struct Pool {
-    /// Rank `PoolClass`. Held to take a slot or to give one back, and while a chunk is mapped.
+    /// Rank `PoolClass`. Held to allocate or free a slot, also while a chunk is mapped.
     classes: [Mutex<Class>; CLASSES],
-    /// Rank `PoolChunks`. Held to take a slab or to give one back.
+    /// Rank `PoolChunks`. Held to take or return a slab.
     chunks: Mutex<Chunks>,
 }
 
-/// Slots of one size.
+/// The slots of one size.
 struct Class {
-    /// The first of the slabs that have a slot to give; linked both ways.
+    /// The first of the slabs with a free slot, in a doubly linked list.
     open: *mut Slab,
 }
 
-// SAFETY: the slabs of a class are only touched with the class locked.
+// SAFETY: the slabs of a class are accessed only with the class locked.
 unsafe impl Send for Class {}
 
-/// What stands at the beginning of a slab.
+/// The header of a slab.
 struct Slab {
     next: *mut Slab,
     previous: *mut Slab,
-    /// The slot that was given back last, [`NO_SLOT`] if none was; it names the one before it.
-    returned: u16,
-    /// Slots that were ever given; the others are untouched.
-    begun: u16,
-    /// Slots in use.
-    live: u16,
+    /// The slot that was freed last, or [`NO_SLOT`]. A freed slot contains the number of the
+    /// previous one.
+    freed: u16,
+    /// The number of slots that were ever allocated. The memory of the others was never accessed.
+    touched: u16,
+    /// The number of slots in use.
+    used: u16,
     slots: u16,
 }
 
@@ -118,15 +121,15 @@ impl Slab {
         Self {
             next: ptr::null_mut(),
             previous: ptr::null_mut(),
-            returned: NO_SLOT,
-            begun: 0,
-            live: 0,
+            freed: NO_SLOT,
+            touched: 0,
+            used: 0,
             slots: ((SLAB_BYTES - size_of::<Slab>()) / slot_bytes) as u16,
         }
     }
 
     fn is_full(&self) -> bool {
-        self.live == self.slots
+        self.used == self.slots
     }
 }
 
@@ -142,34 +145,35 @@ impl Pool {
         let slot_bytes = slot_bytes(class);
         let mut class = self.classes[class].lock();
         if class.open.is_null() {
-            let fresh = self.chunks.lock().take_slab();
-            let Some(fresh) = fresh else {
+            let new = self.chunks.lock().take_slab();
+            let Some(new) = new else {
                 drop(class);
                 handle_alloc_error(layout);
             };
-            // SAFETY: the slab is this thread's alone and large enough.
-            unsafe { fresh.write(Slab::new(slot_bytes)) };
-            // SAFETY: it has just been made and belongs to this class.
-            unsafe { class.link(fresh.as_ptr()) };
+            // SAFETY: only this thread has the slab, and it is large enough.
+            unsafe { new.write(Slab::new(slot_bytes)) };
+            // SAFETY: the slab is initialized and belongs to this class.
+            unsafe { class.link(new.as_ptr()) };
         }
         let slab = class.open;
-        // SAFETY: an open slab is made, belongs to this class, which is locked, and has a slot to give:
-        // one that came back and names another, or an untouched one inside of the slab.
+        // SAFETY: an open slab is initialized, belongs to this class, which is locked, and has a
+        // free slot: a freed one, which contains the number of another, or one inside the slab that
+        // was never used.
         unsafe {
-            let about = &mut *slab;
-            let slot = match about.returned {
+            let header = &mut *slab;
+            let slot = match header.freed {
                 NO_SLOT => {
-                    about.begun += 1;
-                    about.begun - 1
+                    header.touched += 1;
+                    header.touched - 1
                 }
                 slot => slot,
             };
-            about.live += 1;
+            header.used += 1;
             let memory = slab.add(1).cast::<u8>().add(usize::from(slot) * slot_bytes);
-            if about.returned == slot {
-                about.returned = u16::from_ne_bytes(memory.cast::<[u8; 2]>().read());
+            if header.freed == slot {
+                header.freed = u16::from_ne_bytes(memory.cast::<[u8; 2]>().read());
             }
-            if about.is_full() {
+            if header.is_full() {
                 class.unlink(slab);
             }
             NonNull::new_unchecked(memory)
@@ -186,22 +190,23 @@ impl Pool {
             .map_addr(|address| address & !(SLAB_BYTES - 1))
             .cast::<Slab>();
         let mut class = self.classes[class].lock();
-        // SAFETY: slabs are aligned to their size, so this is the one that the slot lies in; it stays
-        // while a slot is in use, and belongs to this class, which is locked.
+        // SAFETY: slabs are aligned to their size, so this is the slab that contains the slot. It
+        // is valid while one of its slots is in use, and belongs to this class, which is locked.
         let empty = unsafe {
-            let about = &mut *slab;
-            if about.is_full() {
+            let header = &mut *slab;
+            if header.is_full() {
                 class.link(slab);
             }
             let offset = memory.as_ptr().addr() - slab.add(1).addr();
-            memory.cast::<[u8; 2]>().write(about.returned.to_ne_bytes());
+            memory.cast::<[u8; 2]>().write(header.freed.to_ne_bytes());
             #[expect(clippy::cast_possible_truncation, reason = "a slab has fewer slots")]
             {
-                about.returned = (offset / slot_bytes) as u16;
+                header.freed = (offset / slot_bytes) as u16;
             }
-            about.live -= 1;
-            // The last open slab stays, or a slot that comes and goes would map it again each time.
-            let empty = about.live == 0 && !(about.next.is_null() && about.previous.is_null());
+            header.used -= 1;
+            // The last open slab is kept; otherwise a slot that is allocated and freed in turn
+            // would map the slab again each time.
+            let empty = header.used == 0 && !(header.next.is_null() && header.previous.is_null());
             if empty {
                 class.unlink(slab);
             }
@@ -209,8 +214,8 @@ impl Pool {
         };
         drop(class);
         if empty {
-            // Dropped, and so unmapped, without the lock.
-            let _unused = Chunks::give_back(&self.chunks, slab);
+            // Dropped, and so unmapped, after the lock is released.
+            let _unused = Chunks::return_slab(&self.chunks, slab);
         }
     }
 }
@@ -222,7 +227,7 @@ impl Class {
         }
     }
 
-    /// Makes a slab the first open one.
+    /// Adds a slab at the front of the open ones.
     ///
     /// # Safety
     /// The slab must belong to this class and not be open.
@@ -238,7 +243,7 @@ impl Class {
         self.open = slab;
     }
 
-    /// Takes a slab out of the open ones.
+    /// Removes a slab from the open ones.
     ///
     /// # Safety
     /// The slab must belong to this class and be open.
@@ -257,26 +262,26 @@ impl Class {
     }
 }
 
-/// All mapped memory.
+/// The mapped memory.
 struct Chunks {
-    /// By the address of their first slab.
+    /// All chunks, by the address of their first slab.
     mapped: BTreeMap<usize, Chunk>,
-    /// Those of them that have a slab to give: the lowest gives first, so that the others run empty.
-    roomy: BTreeSet<usize>,
+    /// The chunks with a free slab. The lowest is used first, so that the others become empty.
+    with_free: BTreeSet<usize>,
 }
 
 struct Chunk {
     memory: MmapRaw,
-    /// Where the first slab begins in the memory.
+    /// The offset of the first slab in the memory.
     offset: usize,
     /// Bit i: whether slab i is free.
     free: u64,
 }
 
 impl Chunk {
-    /// Maps memory; costs nothing but addresses until it is written to.
+    /// Maps memory, which takes only addresses until it is written to.
     fn map() -> Option<Self> {
-        // One more, because what is mapped is aligned to pages only.
+        // One slab more, because mapped memory is aligned to pages only.
         let memory = MmapMut::map_anon((CHUNK_SLABS + 1) * SLAB_BYTES).ok()?;
         let memory = MmapRaw::from(memory);
         let offset = memory.as_ptr().align_offset(SLAB_BYTES);
@@ -300,37 +305,37 @@ impl Chunks {
     const fn new() -> Self {
         Self {
             mapped: BTreeMap::new(),
-            roomy: BTreeSet::new(),
+            with_free: BTreeSet::new(),
         }
     }
 
-    /// A slab for the caller alone, if the system has memory.
+    /// Takes out a free slab; `None` if the system has no memory.
     fn take_slab(&mut self) -> Option<NonNull<Slab>> {
-        if self.roomy.is_empty() {
+        if self.with_free.is_empty() {
             let chunk = Chunk::map()?;
             let address = chunk.slab(0).addr();
             self.mapped.insert(address, chunk);
-            self.roomy.insert(address);
+            self.with_free.insert(address);
         }
-        let address = *self.roomy.first()?;
+        let address = *self.with_free.first()?;
         let chunk = self.mapped.get_mut(&address)?;
         let index = chunk.free.trailing_zeros();
         chunk.free &= !(1 << index);
         if chunk.free == 0 {
-            self.roomy.remove(&address);
+            self.with_free.remove(&address);
         }
         NonNull::new(chunk.slab(index as usize))
     }
 
-    /// Takes a slab that nobody uses back, and gives its pages to the system. Returns its chunk if
-    /// that is not needed any more.
-    fn give_back(this: &Mutex<Self>, slab: *mut Slab) -> Option<Chunk> {
+    /// Marks an unused slab as free, and returns its pages to the system. Returns its chunk if that
+    /// is no longer needed.
+    fn return_slab(this: &Mutex<Self>, slab: *mut Slab) -> Option<Chunk> {
         let mut chunks = this.lock();
         let (address, chunk) = chunks.mapped.range_mut(..=slab.addr()).next_back()?;
         let address = *address;
         let within = slab.addr() - address;
-        // SAFETY: nobody uses the slab, so nobody misses what was in it. Where the system does not
-        // take the pages, they stay.
+        // SAFETY: the slab is unused, so its content may be discarded. If the call fails, the pages
+        // are kept.
         #[cfg(unix)]
         let _ = unsafe {
             let memory = &chunk.memory;
@@ -342,10 +347,10 @@ impl Chunks {
         };
         chunk.free |= 1 << (within / SLAB_BYTES);
         let is_unused = chunk.free == u64::MAX;
-        chunks.roomy.insert(address);
-        // One may stay empty for the next slab that is wanted.
-        if is_unused && chunks.roomy.len() > 1 {
-            chunks.roomy.remove(&address);
+        chunks.with_free.insert(address);
+        // One empty chunk is kept for the next slab.
+        if is_unused && chunks.with_free.len() > 1 {
+            chunks.with_free.remove(&address);
             return chunks.mapped.remove(&address);
         }
         None
@@ -364,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_has_room_for_its_sizes_and_little_more() {
+    fn slots_are_at_most_one_step_larger_than_the_allocation() {
         for bytes in 1..=SLOT_BYTES_MAX {
             let class = class_of(layout(bytes)).expect("a small size");
             assert!(class < CLASSES);
@@ -385,7 +390,7 @@ mod tests {
     fn take(pool: &Pool, bytes: usize, mark: u8) -> Allocation {
         let class = class_of(layout(bytes)).expect("a small size");
         let memory = pool.allocate(class, layout(bytes));
-        // SAFETY: the slot is this test's alone.
+        // SAFETY: only this test has the slot.
         unsafe { memory.write_bytes(mark, slot_bytes(class)) };
         Allocation {
             memory,
@@ -394,20 +399,20 @@ mod tests {
         }
     }
 
-    fn give_back(pool: &Pool, slot: &Allocation) {
+    fn free(pool: &Pool, slot: &Allocation) {
         let len = slot_bytes(slot.class);
-        // SAFETY: it was written whole when it was taken.
+        // SAFETY: `take` has initialized all bytes.
         let bytes = unsafe { std::slice::from_raw_parts(slot.memory.as_ptr(), len) };
         assert!(
             bytes.iter().all(|byte| *byte == slot.mark),
-            "two had one slot"
+            "a slot was allocated twice"
         );
-        // SAFETY: it was taken from this class, and is not used again.
+        // SAFETY: the slot was allocated from this class and is not used again.
         unsafe { pool.free(slot.class, slot.memory) };
     }
 
     #[test]
-    fn slots_are_each_holder_s_own_and_go_back_to_the_system() {
+    fn slots_do_not_overlap_and_are_returned_to_the_system() {
         let pool = Pool::new();
         let mut state = 1_u32;
         let mut random = |bound: usize| {
@@ -416,17 +421,17 @@ mod tests {
         };
         let mut slots = Vec::new();
         for round in 0..60_000_usize {
-            // Grows first and shrinks then.
+            // Allocates more than it frees at first, later the other way round.
             if slots.is_empty() || random(60_000) > round {
                 let mark = round.to_le_bytes()[0];
                 slots.push(take(&pool, 1 + random(SLOT_BYTES_MAX), mark));
             } else {
-                give_back(&pool, &slots.swap_remove(random(slots.len())));
+                free(&pool, &slots.swap_remove(random(slots.len())));
             }
         }
         assert!(pool.chunks.lock().mapped.len() > 1);
         for slot in &slots {
-            give_back(&pool, slot);
+            free(&pool, slot);
         }
         let chunks = pool.chunks.lock();
         let kept: u32 = chunks
@@ -434,7 +439,7 @@ mod tests {
             .values()
             .map(|chunk| chunk.free.count_zeros())
             .sum();
-        // Each size keeps the slab that it gives from.
+        // Each size keeps one slab.
         assert!(kept as usize <= CLASSES);
     }
 
@@ -449,11 +454,11 @@ mod tests {
                     for round in 0..20_000_usize {
                         slots.push(take(pool, 300, thread));
                         if round % 3 == 0 {
-                            give_back(pool, &slots.swap_remove(round % slots.len()));
+                            free(pool, &slots.swap_remove(round % slots.len()));
                         }
                     }
                     for slot in &slots {
-                        give_back(pool, slot);
+                        free(pool, slot);
                     }
                 });
             }

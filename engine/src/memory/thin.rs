@@ -1,13 +1,13 @@
-//! Thin: a header and some bytes in one shared allocation, behind a handle of one word.
+//! `Thin`: a header and bytes in one shared allocation, with a handle of one word.
 //!
-//! Nothing that is made already is small enough: a million keys pay for every byte of a header, and
-//! `triomphe::ThinArc` takes 16 where 8 are enough. What each part relies on:
+//! `triomphe::ThinArc` would need 16 bytes per allocation for its count and length. `Thin` needs 8,
+//! and a store has several of them per key.
 //!
-//! | part | who touches it | when |
+//! | part | written | read |
 //! |---|---|---|
-//! | `references` | every handle | always, atomically |
-//! | `size` | every handle | never written after [`Thin::new`] |
-//! | header, bytes | [`Thin::get_mut`] writes, every handle reads | written only through the sole handle |
+//! | `references` | by every handle, atomically | by every handle, atomically |
+//! | `size` | by [`Thin::new`] only | by every handle |
+//! | header, bytes | by [`Thin::new`] and, through the only handle, by [`Thin::get_mut`] | by every handle |
 
 use std::alloc::Layout;
 use std::fmt;
@@ -19,137 +19,141 @@ use std::slice;
 use crate::memory::pool;
 use crate::sync::{AtomicPtr, Ordering, ReferenceCount, fence};
 
-/// The most bytes that one allocation can have behind its header.
+/// The largest number of bytes after a header.
 pub(crate) const BYTES_MAX: usize = (u32::MAX >> KIND_BITS) as usize;
 
-/// Bits of `size` that hold the kind.
+/// Bits of `size` that store the kind.
 const KIND_BITS: u32 = 2;
 
-/// More handles than this on one allocation are a leak.
+/// With more handles than this, the program aborts: only leaked handles can reach such a number.
 const REFERENCES_MAX: u32 = i32::MAX as u32;
 
-/// A handle on a header `H` and some bytes that all handles share; freed with the last of them.
+/// A reference-counted handle on a header `H` and bytes. The last handle frees them.
 pub(crate) struct Thin<H> {
-    inner: NonNull<Inner<H>>,
-    /// The last handle drops an `H`.
-    _owned: PhantomData<Inner<H>>,
+    block: NonNull<Block<H>>,
+    /// Tells the compiler that the last handle drops an `H`.
+    _owned: PhantomData<Block<H>>,
 }
 
-/// What is allocated; the bytes follow without a gap.
+/// The allocation. The bytes follow without a gap.
 #[repr(C)]
-struct Inner<H> {
+struct Block<H> {
     references: ReferenceCount,
-    /// How many bytes follow, and in the lowest [`KIND_BITS`] a number for the owner's use.
+    /// The number of bytes, and in the lowest [`KIND_BITS`] the kind.
     size: u32,
-    /// Models see what happens to the allocation by this alone.
+    /// Whether the allocation was freed, for models to detect a use after that.
     #[cfg(loom)]
     freed: crate::sync::AtomicBool,
     header: H,
 }
 
-// SAFETY: a handle gives out `&H` and `&[u8]` to any thread, and the last one may drop the `H` on any.
+// SAFETY: a handle lends `&H` and `&[u8]` on its thread, and the last one drops the `H` on its
+// thread.
 unsafe impl<H: Send + Sync> Send for Thin<H> {}
 // SAFETY: as for `Send`; a shared handle can be cloned to another thread.
 unsafe impl<H: Send + Sync> Sync for Thin<H> {}
 
 impl<H> Thin<H> {
-    /// What an allocation takes besides its bytes.
-    pub(crate) const OVERHEAD: usize = size_of::<Inner<H>>();
+    /// The size of an allocation without its bytes.
+    pub(crate) const OVERHEAD: usize = size_of::<Block<H>>();
 
-    /// Copies the parts one behind the other. `kind` is kept for the caller.
+    /// Allocates a header and the concatenation of the parts. `kind` is a number for the caller's
+    /// use.
     ///
     /// # Panics
-    /// If the parts are longer than [`BYTES_MAX`] together, or the kind has more than two bits.
+    /// If the parts together are longer than [`BYTES_MAX`], or the kind has more than two bits.
     pub(crate) fn new(header: H, kind: u8, parts: [&[u8]; 2]) -> Self {
         let len = parts[0].len() + parts[1].len();
         assert!(
             len <= BYTES_MAX && u32::from(kind) < 1 << KIND_BITS,
-            "checked where it came from"
+            "the caller checks the length"
         );
         #[expect(clippy::cast_possible_truncation, reason = "checked above")]
         let size = ((len as u32) << KIND_BITS) | u32::from(kind);
         let layout = Self::layout(len);
-        // The layout is not empty, it has two numbers.
-        let inner = pool::allocate(layout).cast::<Inner<H>>();
-        // SAFETY: the memory is fresh, aligned for `Inner` and has room for it and for `len` bytes
-        // behind it, which are as many as the parts have.
+        // The layout is not empty: `Block` has two numbers.
+        let block = pool::allocate(layout).cast::<Block<H>>();
+        // SAFETY: the memory is new, aligned for `Block`, and has room for it and for the `len`
+        // bytes of the parts after it.
         unsafe {
-            inner.write(Inner {
+            block.write(Block {
                 references: ReferenceCount::new(1),
                 size,
                 #[cfg(loom)]
                 freed: crate::sync::AtomicBool::new(false),
                 header,
             });
-            let mut to = inner.add(1).cast::<u8>();
+            let mut to = block.add(1).cast::<u8>();
             for part in parts {
                 ptr::copy_nonoverlapping(part.as_ptr(), to.as_ptr(), part.len());
                 to = to.add(part.len());
             }
         }
         Self {
-            inner,
+            block,
             _owned: PhantomData,
         }
     }
 
     #[inline]
     pub(crate) fn header(&self) -> &H {
-        &self.inner().header
+        &self.block().header
     }
 
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `new` wrote that many bytes behind `Inner`, and they live as long as the handle.
-        unsafe { slice::from_raw_parts(self.inner.add(1).cast().as_ptr(), self.inner().len()) }
+        // SAFETY: `new` wrote that many bytes after `Block`, and they are valid as long as the
+        // handle.
+        unsafe { slice::from_raw_parts(self.block.add(1).cast().as_ptr(), self.block().len()) }
     }
 
     #[inline]
     pub(crate) fn kind(&self) -> u8 {
-        self.inner().size.to_le_bytes()[0] & ((1 << KIND_BITS) - 1)
+        self.block().size.to_le_bytes()[0] & ((1 << KIND_BITS) - 1)
     }
 
-    /// Header and bytes, to be changed, if this is the only handle.
+    /// Returns the header and the bytes for writing, if this is the only handle.
     pub(crate) fn get_mut(&mut self) -> Option<(&mut H, &mut [u8])> {
-        // Acquire: pairs with the Release in `drop`. With Relaxed, what other handles read could be
-        // read after it was changed.
-        if self.inner().references.load(Ordering::Acquire) != 1 {
+        // Acquire: pairs with the Release in `drop`. With Relaxed, a read through another handle
+        // could take place after the write.
+        if self.block().references.load(Ordering::Acquire) != 1 {
             return None;
         }
-        let len = self.inner().len();
-        // SAFETY: no other handle exists, and none can be made while this one is borrowed; header and
-        // bytes do not overlap.
+        let len = self.block().len();
+        // SAFETY: no other handle exists, and none can be created while this one is borrowed;
+        // header and bytes do not overlap.
         unsafe {
-            let bytes = self.inner.add(1).cast().as_ptr();
+            let bytes = self.block.add(1).cast().as_ptr();
             Some((
-                &mut (*self.inner.as_ptr()).header,
+                &mut (*self.block.as_ptr()).header,
                 slice::from_raw_parts_mut(bytes, len),
             ))
         }
     }
 
-    /// Whether both handles are on the same allocation.
+    /// Returns whether both handles are on the same allocation.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        self.inner == other.inner
+        self.block == other.block
     }
 
     #[inline]
-    fn inner(&self) -> &Inner<H> {
-        // SAFETY: the allocation lives as long as any handle, and is only changed through a sole one.
-        unsafe { self.inner.as_ref() }
+    fn block(&self) -> &Block<H> {
+        // SAFETY: the allocation is valid as long as a handle exists, and is changed only through
+        // an only one.
+        unsafe { self.block.as_ref() }
     }
 
     fn layout(len: usize) -> Layout {
         let bytes = Layout::array::<u8>(len);
-        let both = bytes.and_then(|bytes| Layout::new::<Inner<H>>().extend(bytes));
-        // BYTES_MAX is far below what a layout can be.
-        let (layout, behind) = both.expect("a small layout");
-        debug_assert_eq!(behind, size_of::<Inner<H>>());
+        let both = bytes.and_then(|bytes| Layout::new::<Block<H>>().extend(bytes));
+        // BYTES_MAX is far below the limit of a layout.
+        let (layout, offset) = both.expect("a small layout");
+        debug_assert_eq!(offset, size_of::<Block<H>>());
         layout
     }
 }
 
-impl<H> Inner<H> {
+impl<H> Block<H> {
     #[inline]
     fn len(&self) -> usize {
         (self.size >> KIND_BITS) as usize
@@ -158,19 +162,19 @@ impl<H> Inner<H> {
 
 impl<H> Clone for Thin<H> {
     fn clone(&self) -> Self {
-        // Relaxed: who clones has a handle, so nothing is freed meanwhile.
-        let before = self.inner().references.fetch_add(1, Ordering::Relaxed);
+        // Relaxed: the cloned handle keeps the allocation, so no other access depends on this one.
+        let before = self.block().references.fetch_add(1, Ordering::Relaxed);
         #[cfg(loom)]
         assert!(
-            !self.inner().freed.load(Ordering::Relaxed),
+            !self.block().freed.load(Ordering::Relaxed),
             "I2: what was freed is read"
         );
         if before > REFERENCES_MAX {
-            // Counting on would free what is in use.
+            // An overflow would free memory that is in use.
             std::process::abort();
         }
         Self {
-            inner: self.inner,
+            block: self.block,
             _owned: PhantomData,
         }
     }
@@ -178,19 +182,20 @@ impl<H> Clone for Thin<H> {
 
 impl<H> Drop for Thin<H> {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire below: what this handle read was read before it is freed.
-        if self.inner().references.fetch_sub(1, Ordering::Release) != 1 {
+        // Release: pairs with the Acquire below, so that all reads through this handle come before
+        // the allocation is freed.
+        if self.block().references.fetch_sub(1, Ordering::Release) != 1 {
             return;
         }
         // Acquire: pairs with the Release of all other handles.
         fence(Ordering::Acquire);
         #[cfg(loom)]
-        self.inner().freed.store(true, Ordering::Relaxed);
-        let layout = Self::layout(self.inner().len());
+        self.block().freed.store(true, Ordering::Relaxed);
+        let layout = Self::layout(self.block().len());
         // SAFETY: this was the last handle; the memory came from the pool with the same layout.
         unsafe {
-            ptr::drop_in_place(&raw mut (*self.inner.as_ptr()).header);
-            pool::free(self.inner.cast(), layout);
+            ptr::drop_in_place(&raw mut (*self.block.as_ptr()).header);
+            pool::free(self.block.cast(), layout);
         }
     }
 }
@@ -201,61 +206,61 @@ impl<H: fmt::Debug> fmt::Debug for Thin<H> {
     }
 }
 
-/// A place for one handle, which can be looked at without a lock.
+/// A cell for one handle, which can be read without a lock.
 ///
-/// A slot is empty, holds a handle, or is closed for good.
+/// The cell is empty, contains a handle, or is closed. A closed cell stays closed.
 pub(crate) struct AtomicThin<H> {
-    /// Null, [`AtomicThin::CLOSED`], or the pointer of a handle that the slot owns.
-    place: AtomicPtr<Inner<H>>,
+    /// Null, [`AtomicThin::CLOSED`], or the pointer of a handle that the cell owns.
+    pointer: AtomicPtr<Block<H>>,
     _owned: PhantomData<Thin<H>>,
 }
 
 impl<H> AtomicThin<H> {
-    /// No allocation is here: the pointer is aligned for `Inner` and in the page that nobody has.
-    const CLOSED: *mut Inner<H> = NonNull::dangling().as_ptr();
+    /// A pointer to no allocation: aligned for `Block`, in the first page, which is never mapped.
+    const CLOSED: *mut Block<H> = NonNull::dangling().as_ptr();
 
     pub(crate) fn new() -> Self {
         Self {
-            place: AtomicPtr::new(ptr::null_mut()),
+            pointer: AtomicPtr::new(ptr::null_mut()),
             _owned: PhantomData,
         }
     }
 
-    /// What the slot holds, without counting a reference.
+    /// Returns the handle in the cell, without counting a reference.
     ///
     /// # Safety
-    /// For as long as the caller has it, nobody may drop what [`AtomicThin::replace`] took out of the slot
-    /// after this looked.
+    /// As long as the caller uses the handle, a handle that [`AtomicThin::replace`] returns after
+    /// this call must not be dropped.
     pub(crate) unsafe fn peek(&self) -> Option<ManuallyDrop<Thin<H>>> {
-        // Acquire: pairs with the Release in `replace`. With Relaxed the pointer could be seen before
-        // what it points to.
-        let held = Self::held(self.place.load(Ordering::Acquire));
-        held.map(ManuallyDrop::new)
+        // Acquire: pairs with the Release in `replace`. With Relaxed, the pointer could be read
+        // before the content that it points to.
+        let handle = Self::handle(self.pointer.load(Ordering::Acquire));
+        handle.map(ManuallyDrop::new)
     }
 
-    /// Puts a handle into the slot, or none, and takes out what was there.
+    /// Stores a handle, or none, and returns the previous one.
     ///
     /// # Panics
-    /// If the slot is closed.
+    /// If the cell is closed.
     pub(crate) fn replace(&self, new: Option<Thin<H>>) -> Option<Thin<H>> {
-        let new = new.map_or(ptr::null_mut(), |new| ManuallyDrop::new(new).inner.as_ptr());
-        // Release: pairs with the Acquire in `peek`. Acquire: with the Release of whoever put in
-        // what comes out.
-        let old = self.place.swap(new, Ordering::AcqRel);
+        let new = new.map_or(ptr::null_mut(), |new| ManuallyDrop::new(new).block.as_ptr());
+        // Release: pairs with the Acquire in `peek`. Acquire: pairs with the Release of the
+        // `replace` that stored the returned handle.
+        let old = self.pointer.swap(new, Ordering::AcqRel);
         assert!(old != Self::CLOSED, "I7: a retired entry is used");
-        Self::held(old)
+        Self::handle(old)
     }
 
-    /// Takes out what is there, if anything, and closes the slot.
+    /// Closes the cell, and returns the handle that it contains, if any.
     pub(crate) fn take_and_close(&self) -> Option<Thin<H>> {
         // AcqRel: as in `replace`.
-        Self::held(self.place.swap(Self::CLOSED, Ordering::AcqRel))
+        Self::handle(self.pointer.swap(Self::CLOSED, Ordering::AcqRel))
     }
 
-    /// Closes the slot, if it is empty.
+    /// Closes the cell if it is empty.
     pub(crate) fn close(&self) {
-        // Relaxed: nothing is read through a closed slot.
-        let _ = self.place.compare_exchange(
+        // Relaxed: nothing is read through a closed cell.
+        let _ = self.pointer.compare_exchange(
             ptr::null_mut(),
             Self::CLOSED,
             Ordering::Relaxed,
@@ -265,14 +270,14 @@ impl<H> AtomicThin<H> {
 
     pub(crate) fn is_closed(&self) -> bool {
         // Relaxed: as in `close`.
-        self.place.load(Ordering::Relaxed) == Self::CLOSED
+        self.pointer.load(Ordering::Relaxed) == Self::CLOSED
     }
 
-    /// The handle that a pointer of a slot stands for.
-    fn held(pointer: *mut Inner<H>) -> Option<Thin<H>> {
-        let inner = NonNull::new(pointer).filter(|_| pointer != Self::CLOSED)?;
+    /// Returns the handle with this pointer, or `None` if the pointer represents none.
+    fn handle(pointer: *mut Block<H>) -> Option<Thin<H>> {
+        let block = NonNull::new(pointer).filter(|_| pointer != Self::CLOSED)?;
         Some(Thin {
-            inner,
+            block,
             _owned: PhantomData,
         })
     }
@@ -305,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn it_holds_what_it_was_made_of() {
+    fn a_handle_returns_its_header_kind_and_bytes() {
         for len in 0..70 {
             let bytes: Vec<u8> = (0..len).collect();
             let (front, back) = bytes.split_at(bytes.len() / 3);
@@ -339,39 +344,39 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "checked where it came from")]
-    fn more_bytes_than_can_be_counted_are_refused() {
-        // Pages that nobody touches cost nothing.
+    #[should_panic(expected = "the caller checks the length")]
+    fn too_many_bytes_panic() {
+        // Zeroed pages that are not accessed take no memory.
         let zeros = vec![0; BYTES_MAX + 1];
         let _ = Thin::new((), 0, [&zeros, b""]);
     }
 
     #[test]
-    fn a_slot_owns_what_is_in_it() {
+    fn a_cell_owns_its_handle() {
         let drops = AtomicUsize::new(0);
-        let slot = AtomicThin::new();
+        let cell = AtomicThin::new();
         assert!(
-            slot.replace(Some(Thin::new(Counted(&drops), 0, [b"a", b""])))
+            cell.replace(Some(Thin::new(Counted(&drops), 0, [b"a", b""])))
                 .is_none()
         );
-        // SAFETY: nobody else has the slot.
-        let seen = unsafe { slot.peek() }.expect("a filled slot");
+        // SAFETY: no other thread has the cell.
+        let seen = unsafe { cell.peek() }.expect("a cell with a handle");
         assert_eq!(seen.bytes(), b"a");
-        slot.close();
-        assert!(!slot.is_closed());
-        let first = slot.replace(Some(Thin::new(Counted(&drops), 0, [b"b", b""])));
-        assert_eq!(first.expect("what was there").bytes(), b"a");
+        cell.close();
+        assert!(!cell.is_closed());
+        let first = cell.replace(Some(Thin::new(Counted(&drops), 0, [b"b", b""])));
+        assert_eq!(first.expect("the previous handle").bytes(), b"a");
         assert_eq!(drops.load(Ordering::SeqCst), 1);
-        drop(slot);
+        drop(cell);
         assert_eq!(drops.load(Ordering::SeqCst), 2);
     }
 
     #[test]
-    fn a_closed_slot_is_neither_filled_nor_dropped() {
-        let slot: AtomicThin<String> = AtomicThin::new();
-        slot.close();
-        assert!(slot.is_closed());
-        // SAFETY: nobody else has the slot.
-        assert!(unsafe { slot.peek() }.is_none());
+    fn a_closed_cell_is_empty() {
+        let cell: AtomicThin<String> = AtomicThin::new();
+        cell.close();
+        assert!(cell.is_closed());
+        // SAFETY: no other thread has the cell.
+        assert!(unsafe { cell.peek() }.is_none());
     }
 }

@@ -16,8 +16,8 @@ use crate::sync::MutexGuard;
 
 /// The exclusive right to change the store: one transaction that holds the sequencer.
 ///
-/// A writer that is dropped without [`Writer::commit`] must not have changed anything (I1). So all checks
-/// that can fail take `&Writer`, and run before the first change.
+/// A writer that is dropped without [`Writer::commit`] must not have changed anything (I1). So all
+/// checks that can fail take `&Writer`, and run before the first change.
 #[must_use = "changes are published by `commit`"]
 pub(crate) struct Writer<'a> {
     store: &'a Store,
@@ -71,8 +71,8 @@ impl<'a> Writer<'a> {
         deleted
     }
 
-    /// Publishes the changes and notifies the watches. Returns the new revision, or the current one if
-    /// nothing has changed (DM-8, DM-22).
+    /// Publishes the changes and notifies the watches. Returns the new revision, or the current one
+    /// if nothing has changed (DM-8, DM-22).
     pub(crate) fn commit(self) -> Revision {
         if self.changes == 0 {
             return self.revision.previous();
@@ -125,11 +125,11 @@ impl<'a> Writer<'a> {
         position
     }
 
-    /// Stores a record in the history of its key and in the log, and attaches the key to the lease of
-    /// this newest version (LE-7, PUT-7).
+    /// Stores a record in the history of its key and in the log, and attaches the key to the lease
+    /// of this newest version (LE-7, PUT-7).
     ///
-    /// The record is in the log before the index counts the change, so that a reader that corrects a
-    /// count by the log finds each counted change there.
+    /// The record is in the log before the index counts the change, so that a reader that corrects
+    /// a count by the log finds each counted change there.
     fn link(&self, entry: &Entry, record: KeyValue, previous: Option<&KeyValue>) {
         let (from, to) = (previous.and_then(KeyValue::lease), record.lease());
         if from != to {

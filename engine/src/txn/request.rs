@@ -51,8 +51,8 @@ impl Put {
         }
     }
 
-    /// Writes the current value of the key again, and detaches the key from any lease. The key must be
-    /// live.
+    /// Writes the current value of the key again, and detaches the key from any lease. The key must
+    /// be live.
     pub fn keeping_value(key: impl Into<Bytes>) -> Self {
         Self {
             key: key.into(),
@@ -106,8 +106,8 @@ pub struct DeleteResult {
 
 /// A condition on the keys of a range. It holds if it holds for every live key of the range.
 ///
-/// For an absent key, and for a range without live keys, every number is 0, and no condition on the value
-/// holds.
+/// For an absent key, and for a range without live keys, every number is 0, and no condition on the
+/// value holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compare {
@@ -152,8 +152,8 @@ pub enum CompareTarget {
     Value(Bytes),
     /// The lease; 0 is none.
     Lease(i64),
-    /// Nothing: equal for every key, absent ones included. etcd treats targets that it does not know
-    /// like this.
+    /// Nothing: equal for every key, absent ones included. etcd treats targets that it does not
+    /// know like this.
     Nothing,
 }
 
@@ -185,8 +185,8 @@ pub enum Op {
     Txn(Txn),
 }
 
-/// A transaction: if all compares hold, the operations of `success` run, otherwise those of `failure`.
-/// They run at one revision, and no other write comes between them.
+/// A transaction: if all compares hold, the operations of `success` run, otherwise those of
+/// `failure`. They run at one revision, and no other write comes between them.
 ///
 /// Two writes of the same key are accepted and become two events, in order. (etcd rejects most of
 /// these; `revstore-grpc` checks that rule.)

@@ -149,8 +149,8 @@ fn prepare_op<'a>(store: &Store, op: &'a Op) -> Result<PreparedOp<'a>, TxnError>
     })
 }
 
-/// Copies the value of a put into a record. Returns `None` if the put keeps the value of the key, which
-/// is known only under the sequencer.
+/// Copies the value of a put into a record. Returns `None` if the put keeps the value of the key,
+/// which is known only under the sequencer.
 fn prepare_put(store: &Store, put: &Put) -> Result<Option<PendingRecord>, PutError> {
     if put.key.is_empty() {
         return Err(PutError::EmptyKey);
@@ -171,8 +171,8 @@ fn pending_record(store: &Store, put: &Put, value: &[u8]) -> PendingRecord {
     }
 }
 
-/// Evaluates the compares of the transaction and of those nested in it, all against the store before
-/// the transaction (TXN-20).
+/// Evaluates the compares of the transaction and of those nested in it, all against the store
+/// before the transaction (TXN-20).
 fn decide<'a>(store: &Store, txn: PreparedTxn<'a>, before: Position) -> DecidedTxn<'a> {
     let succeeded = txn
         .compares
@@ -231,8 +231,8 @@ enum EarlierWrite<'a> {
     Delete(&'a KeyRange),
 }
 
-/// Checks that all operations can run, before any of them does (TXN-22). All writes are checked first,
-/// nested ones included, so the error of a put takes precedence over the error of a range.
+/// Checks that all operations can run, before any of them does (TXN-22). All writes are checked
+/// first, nested ones included, so the error of a put takes precedence over the error of a range.
 fn check(writer: &Writer<'_>, txn: &DecidedTxn<'_>) -> Result<(), TxnError> {
     check_writes(writer, txn, &mut Vec::new())?;
     check_ranges(writer, txn)
@@ -284,8 +284,8 @@ fn check_lease(writer: &Writer<'_>, put: &Put) -> Result<(), PutError> {
     }
 }
 
-/// Checks that the key of a put that keeps its value or lease is live before the transaction (PUT-4,
-/// TXN-23) ...
+/// Checks that the key of a put that keeps its value or lease is live before the transaction
+/// (PUT-4, TXN-23) ...
 fn check_kept(writer: &Writer<'_>, put: &Put) -> Result<(), PutError> {
     if put.keeps_something() && writer.get(&put.key).is_none() {
         return Err(PutError::KeyNotFound);
@@ -345,8 +345,8 @@ fn apply<'a>(
     }
 }
 
-/// Reads a single key at once. A range only takes the position to read at, so that the sequencer is not
-/// held while it is read.
+/// Reads a single key at once. A range only takes the position to read at, so that the sequencer is
+/// not held while it is read.
 fn apply_range<'a>(
     writer: &Writer<'_>,
     range: &'a Range,

@@ -1,28 +1,27 @@
-//! Events that were made once and are told to many.
+//! Events: lists that all watches with the same events share.
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::OnceLock;
 
 use bytes::Bytes;
 
 use crate::history::KeyValue;
-use crate::sync::Arc;
+use crate::sync::{Arc, OnceLock};
 
-/// Something that happened to a key.
+/// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The new version; a tombstone if the key was deleted (DM-5).
+    /// The new version of the key; a tombstone if the key was deleted.
     pub kv: KeyValue,
-    /// The version before the transaction, if asked for, if there was one, and if it is not
-    /// compacted (WA-33).
+    /// The version before the transaction. `None` if it was not requested, if there was none, or if
+    /// it is compacted.
     pub prev_kv: Option<KeyValue>,
 }
 
-/// Events that belong together, in the order in which they happened: a slice that watches share.
+/// The events that are delivered together, in order: a slice that watches share.
 ///
-/// A thousand watches that are told the same hold one list, so a clone costs an atomic increment,
-/// and what one of them makes of it, all can [use](Events::rendered).
+/// Watches with the same events hold the same list. A clone increments a reference count, and an
+/// [encoding](Events::encoded) of the list is made once for all of them.
 ///
 /// ```
 /// # use revstore_engine::{Engine, KeyRange, WatchOptions};
@@ -30,22 +29,22 @@ pub struct Event {
 /// let mut first = engine.watch(WatchOptions::of(KeyRange::all()))?;
 /// let mut second = engine.watch(WatchOptions::of(KeyRange::all()))?;
 /// engine.put("a", "1")?;
-/// let told = first.try_next().unwrap()?.events;
-/// assert_eq!(told[0].kv.value(), b"1");
-/// let rendered = told.rendered(|events| format!("{} event", events.len()).into());
-/// assert_eq!(rendered.unwrap(), "1 event");
-/// // The second watch is told the same, and finds it rendered.
-/// let told = second.try_next().unwrap()?.events;
-/// assert_eq!(told.rendered(|_| unreachable!()).unwrap(), "1 event");
+/// let events = first.try_next().unwrap()?.events;
+/// assert_eq!(events[0].kv.value(), b"1");
+/// let encoded = events.encoded(|events| format!("{} event", events.len()).into());
+/// assert_eq!(encoded.unwrap(), "1 event");
+/// // The second watch has the same list, which is encoded already.
+/// let events = second.try_next().unwrap()?.events;
+/// assert_eq!(events.encoded(|_| unreachable!()).unwrap(), "1 event");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Events(Arc<Inner>);
+pub struct Events(Arc<EventList>);
 
-struct Inner {
+struct EventList {
     events: Vec<Event>,
     size_bytes: u64,
-    rendered: OnceLock<Bytes>,
+    encoded: OnceLock<Bytes>,
     with_previous: OnceLock<Events>,
 }
 
@@ -56,45 +55,46 @@ impl Events {
             .iter()
             .map(|event| bytes(&event.kv) + event.prev_kv.as_ref().map_or(0, bytes))
             .sum();
-        Self(Arc::new(Inner {
+        Self(Arc::new(EventList {
             events,
             size_bytes,
-            rendered: OnceLock::new(),
+            encoded: OnceLock::new(),
             with_previous: OnceLock::new(),
         }))
     }
 
-    /// Events without the versions before them.
+    /// Creates events without previous versions.
     pub(super) fn of(records: impl IntoIterator<Item = KeyValue>) -> Self {
         let event = |kv| Event { kv, prev_kv: None };
         Self::new(records.into_iter().map(event).collect())
     }
 
-    /// Bytes of all keys and values.
+    /// Returns the bytes of all keys and values.
     pub fn size_bytes(&self) -> u64 {
         self.0.size_bytes
     }
 
-    /// What `render` makes of the events, or what another call made of them before: all who are told
-    /// the same events are to render alike. Nothing if nobody else holds the list and has rendered
-    /// it or could use that.
+    /// Returns the encoding of the list: the result of `encode`, or of an earlier call for the same
+    /// list. All callers must use the same encoding. Returns `None` if the list is not encoded and
+    /// has no other handle, which could use the encoding.
     ///
-    /// It is kept as long as somebody holds the list. Calls at the same time may both render; one of
-    /// the results is kept.
-    pub fn rendered(&self, render: impl FnOnce(&[Event]) -> Bytes) -> Option<&Bytes> {
+    /// The encoding is kept as long as the list. If several threads call this at the same time,
+    /// each may call `encode`, and one of the results is kept.
+    pub fn encoded(&self, encode: impl FnOnce(&[Event]) -> Bytes) -> Option<&Bytes> {
         let is_shared = Arc::strong_count(&self.0) > 1;
-        match self.0.rendered.get() {
-            None if is_shared => Some(once(&self.0.rendered, || render(self))),
-            rendered => rendered,
+        match self.0.encoded.get() {
+            None if is_shared => Some(get_or_set(&self.0.encoded, || encode(self))),
+            encoded => encoded,
         }
     }
 
-    /// The same events with the versions before them, looked up once for all who want them.
+    /// Returns the same events with previous versions, which are looked up once for all watches that
+    /// share the list.
     pub(super) fn with_previous(
         &self,
         mut previous: impl FnMut(&KeyValue) -> Option<KeyValue>,
     ) -> Self {
-        let with_previous = once(&self.0.with_previous, || {
+        let with_previous = get_or_set(&self.0.with_previous, || {
             let event = |event: &Event| Event {
                 kv: event.kv.clone(),
                 prev_kv: previous(&event.kv),
@@ -105,10 +105,11 @@ impl Events {
     }
 }
 
-/// As `get_or_init`, but nobody waits for another who is at it: the work takes locks.
-fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> T) -> &T {
-    if let Some(known) = cell.get() {
-        return known;
+/// As [`OnceLock::get_or_init`], but a thread does not wait for another one's `make`, which may take
+/// locks.
+fn get_or_set<T>(cell: &OnceLock<T>, make: impl FnOnce() -> T) -> &T {
+    if let Some(value) = cell.get() {
+        return value;
     }
     let value = make();
     cell.get_or_init(|| value)
@@ -142,7 +143,6 @@ impl From<Vec<Event>> for Events {
     }
 }
 
-/// No events.
 impl Default for Events {
     fn default() -> Self {
         Self::new(Vec::new())

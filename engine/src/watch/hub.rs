@@ -22,12 +22,13 @@ const MATCHES_KEPT_MAX: usize = 8;
 /// All watches of a store; etcd's mvcc `watchableStore`.
 ///
 /// - `dispatched` never decreases. Every synced watch has been delivered all its events up to it.
-/// - A commit dispatches everything that is published and not yet dispatched, in order, including its
-///   own revision: when a commit returns, all synced watches have its events (I4).
+/// - A commit dispatches everything that is published and not yet dispatched, in order, including
+///   its own revision: when a commit returns, all synced watches have its events (I4).
 #[derive(Debug)]
 pub(crate) struct Hub {
     progress_interval: Duration,
-    /// Rank `Hub`. Held to dispatch, to register and to join; wakers are called after it is released.
+    /// Rank `Hub`. Held to dispatch, to register and to join; wakers are called after it is
+    /// released.
     registry: Mutex<Registry>,
 }
 
@@ -106,8 +107,8 @@ impl Hub {
         }
     }
 
-    /// Delivers all published events that are not dispatched yet to the synced watches that they match;
-    /// etcd's `notify`.
+    /// Delivers all published events that are not dispatched yet to the synced watches that they
+    /// match; etcd's `notify`.
     pub(crate) fn dispatch(&self, store: &Store) {
         let mut wake = Vec::new();
         {
@@ -117,8 +118,8 @@ impl Hub {
         wake_all(&wake);
     }
 
-    /// Registers a watch. If it starts at or below the current revision, it is unsynced: its reader starts
-    /// in the log.
+    /// Registers a watch. If it starts at or below the current revision, it is unsynced: its reader
+    /// starts in the log.
     pub(super) fn register(
         &self,
         store: &Store,
@@ -130,8 +131,8 @@ impl Hub {
             .progress_notify
             .then(|| store.clock.now().saturating_add(self.progress_interval));
         let mut registry = self.registry.lock();
-        // Read with the hub locked: what is published later is dispatched later, and finds the watch
-        // registered; what was published before is not for the hub to deliver.
+        // Read with the hub locked: what is published later is dispatched later, and finds the
+        // watch registered; what was published before is not for the hub to deliver.
         let revision = store.current.load();
         on_fault!(store.faults, RegisterEarly, {
             drop(registry);
@@ -160,9 +161,9 @@ impl Hub {
         }
     }
 
-    /// Makes a watch synced whose reader has read the log up to `position`, exclusive. Returns `false` if
-    /// events at or above `position` were dispatched already: the reader must read these from the log
-    /// too.
+    /// Makes a watch synced whose reader has read the log up to `position`, exclusive. Returns
+    /// `false` if events at or above `position` were dispatched already: the reader must read these
+    /// from the log too.
     pub(super) fn join(&self, store: &Store, index: WatchIndex, position: Revision) -> bool {
         let mut registry = self.registry.lock();
         if registry.dispatched >= position && !store.faults.has(Fault::JoinBlindly) {
@@ -182,8 +183,9 @@ impl Hub {
         }
     }
 
-    /// Queues a progress notification for a stream, if all its watches are synced and none of them starts
-    /// at a later revision (WA-53). It is queued after all events that it covers (I6, WA-55).
+    /// Queues a progress notification for a stream, if all its watches are synced and none of them
+    /// starts at a later revision (WA-53). It is queued after all events that it covers (I6,
+    /// WA-55).
     pub(super) fn request_progress(
         &self,
         store: &Store,
@@ -219,8 +221,8 @@ impl Hub {
         self.registry.lock().progress_due
     }
 
-    /// If progress notifications are due, queues one for every synced watch that has requested them and
-    /// has received no event since the last time (WA-50, WA-52).
+    /// If progress notifications are due, queues one for every synced watch that has requested them
+    /// and has received no event since the last time (WA-50, WA-52).
     pub(crate) fn notify_progress(&self, store: &Store, now: Duration) {
         let mut wake = Vec::new();
         {
@@ -308,8 +310,8 @@ impl Registry {
         }
     }
 
-    /// Queues the records of one revision for the watches that they match, each watch's records as one
-    /// item (WA-31).
+    /// Queues the records of one revision for the watches that they match, each watch's records as
+    /// one item (WA-31).
     fn deliver(&mut self, records: &[KeyValue], wake: &mut Vec<Arc<Channel>>) {
         let Some(revision) = records.first().map(KeyValue::mod_revision) else {
             return;
@@ -334,7 +336,8 @@ impl Registry {
                 }
             });
         }
-        // Most watches match the same records as the previous one, and then share its list of events.
+        // Most watches match the same records as the previous one, and then share its list of
+        // events.
         let mut shared: Option<Events> = None;
         for index in matched.drain(..) {
             let Some(watch) = watches[index].as_mut() else {
@@ -351,7 +354,8 @@ impl Registry {
             watch.matches.clear();
             watch.matches.shrink_to(MATCHES_KEPT_MAX);
             watch.idle = false;
-            // A reader sleeps only while its queue is idle, so only the push that ends this wakes it.
+            // A reader sleeps only while its queue is idle, so only the push that ends this wakes
+            // it.
             if watch.push(revision, events) {
                 wake.push(watch.channel.clone());
             }

@@ -1,4 +1,5 @@
-//! Which watches a key concerns: ranges that can be asked for the ones that hold a key.
+//! The interest index: finds the watches whose range contains a key. etcd's counterpart is the
+//! interval tree of a `watcherGroup`.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -7,45 +8,46 @@ use bytes::Bytes;
 
 use crate::key::KeyRange;
 
-/// Where a watch is kept in the hub.
+/// The place of a watch in the hub.
 pub(super) type WatchIndex = usize;
 
 /// The ranges of all watches.
 ///
-/// Single keys are found by hash. Ranges stand in a treap ordered by start, each node of which
-/// knows the largest end below it, so that asking costs O(log n + found) and not a look at every
-/// range. Watches of the same range share a node.
+/// Ranges of one key are in a hash map. The others are in a treap ordered by start, in which every
+/// node stores the largest end below it, so a search takes O(log n + results) time. Watches with the
+/// same range share a node.
 #[derive(Debug, Default)]
 pub(super) struct InterestIndex {
     keys: HashMap<Bytes, Vec<WatchIndex>>,
     root: Link,
-    /// State of the generator of priorities; any sequence will do that is not in key order.
+    /// State of the generator of priorities, which must only not follow the order of the keys.
     priority: u64,
 }
 
-type Link = Option<Box<Node>>;
+type Link = Option<Box<IntervalNode>>;
 
 #[derive(Debug)]
-struct Node {
+struct IntervalNode {
     start: Bytes,
-    end: End,
-    slots: Vec<WatchIndex>,
+    end: RangeEnd,
+    indexes: Vec<WatchIndex>,
     /// The largest end in this subtree.
-    max_end: End,
+    max_end: RangeEnd,
     priority: u64,
     left: Link,
     right: Link,
 }
 
-/// The end of a range, which it does not include.
+/// The exclusive end of a range.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum End {
+enum RangeEnd {
     Before(Bytes),
     Never,
 }
 
-impl End {
-    fn is_behind(&self, key: &[u8]) -> bool {
+impl RangeEnd {
+    /// Returns whether the end lies after `key`.
+    fn is_after(&self, key: &[u8]) -> bool {
         match self {
             Self::Before(end) => *key < **end,
             Self::Never => true,
@@ -53,86 +55,86 @@ impl End {
     }
 }
 
-/// A range as start and end, or the single key that it is.
-fn bounds(range: &KeyRange) -> Result<(&Bytes, End), &Bytes> {
+/// Returns the start and the end of a range, or its key if it is a range of one key.
+fn bounds(range: &KeyRange) -> Result<(&Bytes, RangeEnd), &Bytes> {
     match range {
         KeyRange::One(key) => Err(key),
-        KeyRange::Within { start, end } => Ok((start, End::Before(end.clone()))),
-        KeyRange::From(start) => Ok((start, End::Never)),
+        KeyRange::Within { start, end } => Ok((start, RangeEnd::Before(end.clone()))),
+        KeyRange::From(start) => Ok((start, RangeEnd::Never)),
     }
 }
 
 impl InterestIndex {
-    pub(super) fn insert(&mut self, range: &KeyRange, slot: WatchIndex) {
+    pub(super) fn insert(&mut self, range: &KeyRange, index: WatchIndex) {
         match bounds(range) {
-            Err(key) => self.keys.entry(key.clone()).or_default().push(slot),
+            Err(key) => self.keys.entry(key.clone()).or_default().push(index),
             Ok((start, end)) => {
                 let priority = self.next_priority();
-                insert(&mut self.root, start, end, slot, priority);
+                insert(&mut self.root, start, end, index, priority);
             }
         }
     }
 
-    pub(super) fn remove(&mut self, range: &KeyRange, slot: WatchIndex) {
+    pub(super) fn remove(&mut self, range: &KeyRange, index: WatchIndex) {
         match bounds(range) {
             Err(key) => {
-                if let Some(slots) = self.keys.get_mut(key) {
-                    forget(slots, slot);
-                    if slots.is_empty() {
+                if let Some(indexes) = self.keys.get_mut(key) {
+                    remove_from(indexes, index);
+                    if indexes.is_empty() {
                         self.keys.remove(key);
                     }
                 }
             }
-            Ok((start, end)) => remove(&mut self.root, start, &end, slot),
+            Ok((start, end)) => remove(&mut self.root, start, &end, index),
         }
     }
 
-    /// Shows each watch whose range holds `key`.
+    /// Calls `visit` with each watch whose range contains `key`.
     pub(super) fn visit(&self, key: &[u8], mut visit: impl FnMut(WatchIndex)) {
         if !self.keys.is_empty()
-            && let Some(slots) = self.keys.get(key)
+            && let Some(indexes) = self.keys.get(key)
         {
-            slots.iter().copied().for_each(&mut visit);
+            indexes.iter().copied().for_each(&mut visit);
         }
-        visit_holding(&self.root, key, &mut visit);
+        visit_containing(&self.root, key, &mut visit);
     }
 
     fn next_priority(&mut self) -> u64 {
-        // A Weyl sequence through a mixing step: cheap, and the same in every run.
+        // A Weyl sequence with a mixing step: fast, and the same in every run.
         self.priority = self.priority.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.priority ^ (self.priority >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
         mixed ^ (mixed >> 32)
     }
 }
 
-fn forget(slots: &mut Vec<WatchIndex>, slot: WatchIndex) {
-    if let Some(at) = slots.iter().position(|one| *one == slot) {
-        slots.swap_remove(at);
+fn remove_from(indexes: &mut Vec<WatchIndex>, index: WatchIndex) {
+    if let Some(at) = indexes.iter().position(|other| *other == index) {
+        indexes.swap_remove(at);
     }
 }
 
-fn visit_holding(link: &Link, key: &[u8], visit: &mut impl FnMut(WatchIndex)) {
+fn visit_containing(link: &Link, key: &[u8], visit: &mut impl FnMut(WatchIndex)) {
     let Some(node) = link else { return };
-    if !node.max_end.is_behind(key) {
+    if !node.max_end.is_after(key) {
         return;
     }
-    visit_holding(&node.left, key, visit);
+    visit_containing(&node.left, key, visit);
     if *node.start <= *key {
-        if node.end.is_behind(key) {
-            node.slots.iter().copied().for_each(&mut *visit);
+        if node.end.is_after(key) {
+            node.indexes.iter().copied().for_each(&mut *visit);
         }
-        visit_holding(&node.right, key, visit);
+        visit_containing(&node.right, key, visit);
     }
 }
 
-fn insert(link: &mut Link, start: &Bytes, end: End, slot: WatchIndex, priority: u64) {
+fn insert(link: &mut Link, start: &Bytes, end: RangeEnd, index: WatchIndex, priority: u64) {
     let Some(node) = link else {
         let (max_end, start) = (end.clone(), start.clone());
-        let slots = vec![slot];
-        let node = Node {
+        let indexes = vec![index];
+        let node = IntervalNode {
             start,
             end,
-            slots,
+            indexes,
             max_end,
             priority,
             left: None,
@@ -142,9 +144,9 @@ fn insert(link: &mut Link, start: &Bytes, end: End, slot: WatchIndex, priority: 
         return;
     };
     match start.cmp(&node.start).then_with(|| end.cmp(&node.end)) {
-        Ordering::Equal => node.slots.push(slot),
+        Ordering::Equal => node.indexes.push(index),
         Ordering::Less => {
-            insert(&mut node.left, start, end, slot, priority);
+            insert(&mut node.left, start, end, index, priority);
             if node
                 .left
                 .as_ref()
@@ -154,7 +156,7 @@ fn insert(link: &mut Link, start: &Bytes, end: End, slot: WatchIndex, priority: 
             }
         }
         Ordering::Greater => {
-            insert(&mut node.right, start, end, slot, priority);
+            insert(&mut node.right, start, end, index, priority);
             if node
                 .right
                 .as_ref()
@@ -167,14 +169,14 @@ fn insert(link: &mut Link, start: &Bytes, end: End, slot: WatchIndex, priority: 
     refresh(link);
 }
 
-fn remove(link: &mut Link, start: &Bytes, end: &End, slot: WatchIndex) {
+fn remove(link: &mut Link, start: &Bytes, end: &RangeEnd, index: WatchIndex) {
     let Some(node) = link else { return };
     match start.cmp(&node.start).then_with(|| end.cmp(&node.end)) {
-        Ordering::Less => remove(&mut node.left, start, end, slot),
-        Ordering::Greater => remove(&mut node.right, start, end, slot),
+        Ordering::Less => remove(&mut node.left, start, end, index),
+        Ordering::Greater => remove(&mut node.right, start, end, index),
         Ordering::Equal => {
-            forget(&mut node.slots, slot);
-            if node.slots.is_empty() {
+            remove_from(&mut node.indexes, index);
+            if node.indexes.is_empty() {
                 let (left, right) = (node.left.take(), node.right.take());
                 *link = join(left, right);
             }
@@ -183,7 +185,7 @@ fn remove(link: &mut Link, start: &Bytes, end: &End, slot: WatchIndex) {
     refresh(link);
 }
 
-/// One tree of two, where every start on the left is at or below every start on the right.
+/// Joins two trees. Every start in `left` is at or below every start in `right`.
 fn join(left: Link, right: Link) -> Link {
     match (left, right) {
         (None, only) | (only, None) => only,
@@ -227,7 +229,7 @@ fn rotate_left(link: &mut Link) {
     }
 }
 
-/// Computes the largest end below a node anew from its children.
+/// Recomputes the largest end below a node from its children.
 fn refresh(link: &mut Link) {
     if let Some(node) = link {
         let children = [&node.left, &node.right].into_iter().flatten();
@@ -268,27 +270,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn asking_finds_just_the_ranges_that_hold_the_key(
+        fn visit_finds_exactly_the_ranges_that_contain_the_key(
             steps in proptest::collection::vec((range(), any::<bool>()), 0..120),
         ) {
             let mut ranges = InterestIndex::default();
             let mut model: Vec<(WatchIndex, KeyRange)> = Vec::new();
-            for (slot, (range, add)) in steps.into_iter().enumerate() {
+            for (index, (range, add)) in steps.into_iter().enumerate() {
                 if add || model.is_empty() {
-                    ranges.insert(&range, slot);
-                    model.push((slot, range));
+                    ranges.insert(&range, index);
+                    model.push((index, range));
                 } else {
-                    let (slot, range) = model.swap_remove(slot % model.len());
-                    ranges.remove(&range, slot);
+                    let (index, range) = model.swap_remove(index % model.len());
+                    ranges.remove(&range, index);
                 }
                 check_heap(&ranges.root);
             }
             for key in [&[0][..], &[1], &[1, 0], &[1, 3], &[2, 2], &[3, 3], &[9]] {
                 let mut found = Vec::new();
-                ranges.visit(key, |slot| found.push(slot));
+                ranges.visit(key, |index| found.push(index));
                 found.sort_unstable();
-                let holding = model.iter().filter(|(_, range)| range.contains(key));
-                let mut expected: Vec<WatchIndex> = holding.map(|(slot, _)| *slot).collect();
+                let containing = model.iter().filter(|(_, range)| range.contains(key));
+                let mut expected: Vec<WatchIndex> = containing.map(|(index, _)| *index).collect();
                 expected.sort_unstable();
                 prop_assert_eq!(found, expected);
             }
@@ -298,11 +300,11 @@ mod tests {
     #[test]
     fn nested_ranges_in_order_do_not_make_a_deep_tree() {
         let mut ranges = InterestIndex::default();
-        for slot in 0..4096_u32 {
-            let (start, end) = (slot.to_be_bytes(), (100_000 - slot).to_be_bytes());
+        for index in 0..4096_u32 {
+            let (start, end) = (index.to_be_bytes(), (100_000 - index).to_be_bytes());
             ranges.insert(
                 &KeyRange::within(start.to_vec(), end.to_vec()),
-                slot as WatchIndex,
+                index as WatchIndex,
             );
         }
         assert!(check_heap(&ranges.root) < 64);

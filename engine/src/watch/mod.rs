@@ -5,15 +5,15 @@
 //!              └───────────(by position)──────────▶ unsynced watch
 //! ```
 //!
-//! A watch is a range, an event filter and a position in the log. While it is *synced*, the hub puts its events
-//! into the bounded queue of its stream as they are committed. A watch that starts in the past, or
-//! whose events no longer fit into the queue, is *unsynced*: its reader takes events from the log,
-//! at its own speed, until it has read everything that was dispatched. So a slow reader costs only
-//! itself (I9).
+//! A watch is a range, an event filter and a position in the log. While it is *synced*, the hub
+//! puts its events into the bounded queue of its stream as they are committed. A watch that starts
+//! in the past, or whose events no longer fit into the queue, is *unsynced*: its reader takes
+//! events from the log, at its own speed, until it has read everything that was dispatched. So a
+//! slow reader costs only itself (I9).
 //!
-//! etcd's counterparts in mvcc: `hub` is `watchableStore` with its `synced` group, `interest` the interval tree
-//! of a `watcherGroup`, `stream` a `watchStream`, and the catch-up of `stream` is `syncWatchers`. etcd's
-//! `victims` have no counterpart: a full queue makes a watch unsynced.
+//! etcd's counterparts in mvcc: `hub` is `watchableStore` with its `synced` group, `interest` the
+//! interval tree of a `watcherGroup`, `stream` a `watchStream`, and the catch-up of `stream` is
+//! `syncWatchers`. etcd's `victims` have no counterpart: a full queue makes a watch unsynced.
 
 mod events;
 mod hub;

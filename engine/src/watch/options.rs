@@ -46,8 +46,8 @@ pub struct WatchOptions {
     pub no_put: bool,
     /// Whether to leave out deletions. Default: `false`.
     pub no_delete: bool,
-    /// Whether to add the previous version of the key to each event, which costs one read per event.
-    /// Default: `false`.
+    /// Whether to add the previous version of the key to each event, which costs one read per
+    /// event. Default: `false`.
     pub prev_kv: bool,
     /// Whether to deliver progress at the
     /// [progress interval](crate::EngineBuilder::progress_interval) while there are no events.
@@ -155,8 +155,8 @@ pub enum WatchResponse {
     Events {
         /// The watch.
         id: WatchId,
-        /// The revision of the events if the watch was synced; the current revision if they were read
-        /// from the log. Events with revisions up to that one may then still follow.
+        /// The revision of the events if the watch was synced; the current revision if they were
+        /// read from the log. Events with revisions up to that one may then still follow.
         revision: Revision,
         /// The events; at least one.
         events: Events,

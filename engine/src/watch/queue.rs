@@ -56,7 +56,8 @@ pub(super) enum QueueItem {
         revision: Revision,
         events: Events,
     },
-    /// Everything up to the revision was delivered to all watches that the stream had at the request.
+    /// Everything up to the revision was delivered to all watches that the stream had at the
+    /// request.
     StreamProgress {
         revision: Revision,
         /// The lowest serial that the stream had not assigned yet.
@@ -79,8 +80,8 @@ pub(super) struct UnsyncedWatch {
 }
 
 impl Queue {
-    /// Adds events, unless the queue is full; returns whether it did. An empty queue accepts a revision
-    /// of any size.
+    /// Adds events, unless the queue is full; returns whether it did. An empty queue accepts a
+    /// revision of any size.
     #[must_use]
     pub(super) fn push_events(&mut self, item: QueueItem) -> bool {
         let (events, bytes) = item.weight();
@@ -94,9 +95,9 @@ impl Queue {
         true
     }
 
-    /// Adds a progress notification. It replaces one of the same kind at the end of the queue, so that a
-    /// client that requests progress and does not read takes no memory. A full queue drops it: a reader
-    /// with that much to read is not idle (WA-52).
+    /// Adds a progress notification. It replaces one of the same kind at the end of the queue, so
+    /// that a client that requests progress and does not read takes no memory. A full queue drops
+    /// it: a reader with that much to read is not idle (WA-52).
     pub(super) fn push_progress(&mut self, item: QueueItem) {
         let replaces = match (self.items.back(), &item) {
             (Some(QueueItem::StreamProgress { .. }), QueueItem::StreamProgress { .. }) => true,
@@ -119,8 +120,8 @@ impl Queue {
         self.items.is_empty() && self.unsynced.is_empty()
     }
 
-    /// Adds a watch whose events from `position` on did not fit into the queue. Its reader turns to the
-    /// log after the items that are queued now.
+    /// Adds a watch whose events from `position` on did not fit into the queue. Its reader turns to
+    /// the log after the items that are queued now.
     pub(super) fn push_overflowed(&mut self, watch: WatchSerial, position: Revision) {
         let ready_at = self.popped + self.items.len() as u64;
         self.unsynced.push_back(UnsyncedWatch {

@@ -24,11 +24,11 @@ use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::{self, Arc};
 
-/// Records that one catch-up step visits, rounded up to whole revisions. It also bounds the revisions
-/// in one response, which etcd's clients expect to be at most 1000 (WA-34).
+/// Records that one catch-up step visits, rounded up to whole revisions. It also bounds the
+/// revisions in one response, which etcd's clients expect to be at most 1000 (WA-34).
 const CATCH_UP_STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 512 };
-/// Bytes of events that one catch-up step returns, rounded up to whole revisions, so that a slow reader
-/// of large values gets them in portions (LI-3).
+/// Bytes of events that one catch-up step returns, rounded up to whole revisions, so that a slow
+/// reader of large values gets them in portions (LI-3).
 const CATCH_UP_STEP_BYTES: u64 = 1024 * 1024;
 /// Steps without a response that one poll takes before it yields to other tasks.
 const POLL_STEPS_MAX: usize = 64;
@@ -36,20 +36,20 @@ const POLL_STEPS_MAX: usize = 64;
 /// Any number of watches with one reader.
 ///
 /// # Guarantees
-/// - Each watch delivers its events in revision order, whole revisions, each event once and none missing from
-///   the start revision on, or it ends with [`WatchResponse::Compacted`], which reports the revision up
-///   to which events are lost.
-/// - Events of different watches are in no particular order. A progress response of the whole stream
-///   comes after all events that it covers.
+/// - Each watch delivers its events in revision order, whole revisions, each event once and none
+///   missing from the start revision on, or it ends with [`WatchResponse::Compacted`], which
+///   reports the revision up to which events are lost.
+/// - Events of different watches are in no particular order. A progress response of the whole
+///   stream comes after all events that it covers.
 /// - When a write has returned, its events can be taken from every synced watch.
-/// - The queue of a stream holds at most 16 Ki events and 16 MiB. When it is full, its watches read from
-///   the store's log instead; writers and other streams do not wait.
+/// - The queue of a stream holds at most 16 Ki events and 16 MiB. When it is full, its watches read
+///   from the store's log instead; writers and other streams do not wait.
 ///
 /// Dropping the stream ends its watches.
 ///
 /// # Costs
-/// Creating and cancelling a watch takes time logarithmic in the number of watches of the engine, and so
-/// does finding the watches that an event matches.
+/// Creating and cancelling a watch takes time logarithmic in the number of watches of the engine,
+/// and so does finding the watches that an event matches.
 ///
 /// ```
 /// # use revstore_engine::{Engine, KeyRange, WatchOptions, WatchResponse};
@@ -100,7 +100,7 @@ struct StreamWatch {
 }
 
 /// The result of one step of reading.
-enum Step {
+enum ReadStep {
     /// A response to return.
     Response(WatchResponse),
     /// Nothing to return, but there may be more to do.
@@ -127,8 +127,8 @@ impl WatchStream {
     /// Adds a watch.
     ///
     /// # Errors
-    /// If the range is empty, the id is in use or reserved, or the start revision is negative. A start
-    /// revision that is compacted is no error here: the watch then ends with
+    /// If the range is empty, the id is in use or reserved, or the start revision is negative. A
+    /// start revision that is compacted is no error here: the watch then ends with
     /// [`WatchResponse::Compacted`].
     pub fn watch(&mut self, options: WatchOptions) -> Result<WatchCreated, WatchError> {
         if options.range.is_empty() {
@@ -177,7 +177,8 @@ impl WatchStream {
         Ok(WatchCreated { id, revision })
     }
 
-    /// Cancels a watch; its queued events are not delivered any more. Returns whether the id was in use.
+    /// Cancels a watch; its queued events are not delivered any more. Returns whether the id was in
+    /// use.
     pub fn cancel(&mut self, id: WatchId) -> bool {
         let Some(state) = self.ids.remove(&id) else {
             return false;
@@ -196,12 +197,12 @@ impl WatchStream {
         true
     }
 
-    /// Requests a progress response of the whole stream: [`WatchResponse::Progress`] without an id, after
-    /// all events that it covers.
+    /// Requests a progress response of the whole stream: [`WatchResponse::Progress`] without an id,
+    /// after all events that it covers.
     ///
-    /// There is no response if a watch is unsynced or starts at a later revision, or if the stream has no
-    /// watches. A response that was not read yet is dropped if a watch that starts in the past is
-    /// added.
+    /// There is no response if a watch is unsynced or starts at a later revision, or if the stream
+    /// has no watches. A response that was not read yet is dropped if a watch that starts in the
+    /// past is added.
     pub fn request_progress(&mut self) {
         self.catch_up_early();
         // WA-53.
@@ -228,9 +229,9 @@ impl WatchStream {
     pub fn try_next(&mut self) -> Option<WatchResponse> {
         loop {
             match self.step() {
-                Step::Response(response) => return Some(response),
-                Step::Worked => {}
-                Step::Idle => return None,
+                ReadStep::Response(response) => return Some(response),
+                ReadStep::Worked => {}
+                ReadStep::Idle => return None,
             }
         }
     }
@@ -245,12 +246,12 @@ impl WatchStream {
         let mut registered = false;
         for _ in 0..POLL_STEPS_MAX {
             match self.step() {
-                Step::Response(response) => return Poll::Ready(response),
-                Step::Worked => {}
-                Step::Idle if registered => return Poll::Pending,
-                Step::Idle => {
-                    // Registered before the last look at the queue: an item that is pushed after that
-                    // look wakes the reader.
+                ReadStep::Response(response) => return Poll::Ready(response),
+                ReadStep::Worked => {}
+                ReadStep::Idle if registered => return Poll::Pending,
+                ReadStep::Idle => {
+                    // Registered before the last look at the queue: an item that is pushed after
+                    // that look wakes the reader.
                     self.channel.waker.register(context.waker());
                     on_fault!(self.store.faults, WakerLate, return Poll::Pending);
                     registered = true;
@@ -277,8 +278,8 @@ impl WatchStream {
         }
     }
 
-    /// Reads the log for unsynced watches until one has a response, so that a watch without events in
-    /// its past is synced at once (WA-18).
+    /// Reads the log for unsynced watches until one has a response, so that a watch without events
+    /// in its past is synced at once (WA-18).
     fn catch_up_early(&mut self) {
         for _ in 0..POLL_STEPS_MAX {
             if !self.ready.is_empty() {
@@ -286,15 +287,15 @@ impl WatchStream {
             }
             let unsynced = self.channel.queue.lock().pop_unsynced();
             let Some(unsynced) = unsynced else { return };
-            if let Step::Response(response) = self.catch_up(unsynced) {
+            if let ReadStep::Response(response) = self.catch_up(unsynced) {
                 self.ready.push_back(response);
             }
         }
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> ReadStep {
         if let Some(response) = self.ready.pop_front() {
-            return Step::Response(response);
+            return ReadStep::Response(response);
         }
         let (item, unsynced) = {
             let mut queue = self.channel.queue.lock();
@@ -318,11 +319,11 @@ impl WatchStream {
         match (item, unsynced) {
             (Some(item), _) => self.deliver(item),
             (None, Some(unsynced)) => self.catch_up(unsynced),
-            (None, None) => Step::Idle,
+            (None, None) => ReadStep::Idle,
         }
     }
 
-    fn deliver(&self, item: QueueItem) -> Step {
+    fn deliver(&self, item: QueueItem) -> ReadStep {
         let response = match item {
             QueueItem::Events {
                 watch,
@@ -331,7 +332,7 @@ impl WatchStream {
             } => {
                 // No response if the watch was cancelled in the meantime.
                 let Some(watch) = self.watches.get(&watch) else {
-                    return Step::Worked;
+                    return ReadStep::Worked;
                 };
                 WatchResponse::Events {
                     id: watch.id,
@@ -342,13 +343,13 @@ impl WatchStream {
             QueueItem::StreamProgress { revision, before } => {
                 // I6: does not hold for a watch that was added later and has yet to read the log.
                 if self.newest_from_past >= Some(before) {
-                    return Step::Worked;
+                    return ReadStep::Worked;
                 }
                 WatchResponse::Progress { id: None, revision }
             }
             QueueItem::WatchProgress { watch, revision } => {
                 let Some(watch) = self.watches.get(&watch) else {
-                    return Step::Worked;
+                    return ReadStep::Worked;
                 };
                 WatchResponse::Progress {
                     id: Some(watch.id),
@@ -356,14 +357,14 @@ impl WatchStream {
                 }
             }
         };
-        Step::Response(response)
+        ReadStep::Response(response)
     }
 
-    /// Reads the next part of the log for an unsynced watch, and makes the watch synced if it has reached the
-    /// end: etcd's `syncWatchers`, for one watch.
-    fn catch_up(&mut self, mut unsynced: UnsyncedWatch) -> Step {
+    /// Reads the next part of the log for an unsynced watch, and makes the watch synced if it has
+    /// reached the end: etcd's `syncWatchers`, for one watch.
+    fn catch_up(&mut self, mut unsynced: UnsyncedWatch) -> ReadStep {
         let Some(watch) = self.watches.get(&unsynced.watch) else {
-            return Step::Worked;
+            return ReadStep::Worked;
         };
         let store = &self.store;
         let current = store.current.load();
@@ -384,7 +385,7 @@ impl WatchStream {
             let id = watch.id;
             self.remove(unsynced.watch);
             self.ids.insert(id, WatchState::Ended);
-            return Step::Response(WatchResponse::Compacted { id, compacted });
+            return ReadStep::Response(WatchResponse::Compacted { id, compacted });
         }
         unsynced.position = next;
         let joined = next > current && store.hub.join(store, watch.index, next);
@@ -392,9 +393,9 @@ impl WatchStream {
             self.channel.queue.lock().push_unsynced(unsynced);
         }
         if records.is_empty() {
-            return Step::Worked;
+            return ReadStep::Worked;
         }
-        Step::Response(WatchResponse::Events {
+        ReadStep::Response(WatchResponse::Events {
             id: watch.id,
             revision: store.current.load(),
             events: self.with_previous(watch, Events::of(records)),

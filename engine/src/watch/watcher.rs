@@ -25,7 +25,8 @@ pub struct WatchBatch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WatchEnd {
     /// The next events of the watch were compacted. Events between the last delivered one and the
-    /// compacted revision are lost; the caller has to read the current state and to watch from there.
+    /// compacted revision are lost; the caller has to read the current state and to watch from
+    /// there.
     #[error("the history is compacted up to revision {compacted}")]
     Compacted {
         /// The oldest revision that can still be read and watched.
@@ -87,8 +88,8 @@ impl Watcher {
         Some(self.take(response))
     }
 
-    /// Returns an iterator over the batches, as [`next_blocking`](Self::next_blocking) returns them: it
-    /// blocks the thread until there is a batch, and stops after the end.
+    /// Returns an iterator over the batches, as [`next_blocking`](Self::next_blocking) returns
+    /// them: it blocks the thread until there is a batch, and stops after the end.
     ///
     /// ```
     /// # use revstore_engine::{Engine, KeyRange, WatchOptions};

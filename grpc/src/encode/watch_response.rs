@@ -134,12 +134,12 @@ impl WatchEvents {
     }
 
     /// Returns the shared encoding of the events if sharing pays off: the response has all events,
-    /// they are small, and several watchers have them (`rendered` returns `None` otherwise).
+    /// they are small, and several watchers have them (`encoded` returns `None` otherwise).
     pub(super) fn shared(&self) -> Option<&Bytes> {
         let is_sharable =
             self.range.len() == self.events.len() && self.events.size_bytes() <= SHARED_BYTES_MAX;
         is_sharable
-            .then(|| self.events.rendered(encode_events))
+            .then(|| self.events.encoded(encode_events))
             .flatten()
     }
 }
