@@ -10,9 +10,9 @@ use std::sync::Arc;
 use pollster::block_on;
 use revstore_engine::{Engine, KeyRange};
 use revstore_reflector::{Reflector, ReflectorEvent, StorageListWatch};
-use revstore_watch_cache::{
-    EngineSource, RawStore, ResourceConfig, Revision, Scope, Selector, SystemClock,
-};
+use revstore_watch_cache::clock::SystemClock;
+use revstore_watch_cache::source::RawStore;
+use revstore_watch_cache::{EngineSource, ResourceConfig, Revision, Scope, Selector};
 
 /// Prints the events of a reflector up to a revision, and returns that revision.
 fn follow(reflector: &mut Reflector, until: Revision) -> Result<Revision, Box<dyn Error>> {

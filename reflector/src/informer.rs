@@ -45,9 +45,9 @@ type ErrorFn = Box<dyn FnMut(&RequestError) + Send>;
 /// use pollster::block_on;
 /// use revstore_engine::Engine;
 /// use revstore_reflector::{Informer, Reflector, StorageListWatch};
-/// use revstore_watch_cache::{
-///     EngineSource, RawStore, ResourceConfig, Scope, Selector, SystemClock,
-/// };
+/// use revstore_watch_cache::{EngineSource, ResourceConfig, Scope, Selector};
+/// use revstore_watch_cache::clock::SystemClock;
+/// use revstore_watch_cache::source::RawStore;
 ///
 /// let engine = Engine::builder().build();
 /// engine.put("/pods/ns/a", r#"{"metadata":{"name":"a"}}"#)?;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use revstore_watch_cache::api::{EventStream, ListItems, ObjectList};
 use revstore_watch_cache::{
-    EventStream, EventType, Items, List, ListOptions, Object, RequestError, Revision, WatchEvent,
-    WatchOptions,
+    EventType, ListOptions, Object, RequestError, Revision, WatchEvent, WatchOptions,
 };
 
 use crate::backoff::Backoff;
@@ -63,14 +63,14 @@ enum Phase {
 
 /// A page of a list whose objects are being emitted.
 struct PendingPage {
-    items: Items,
+    items: ListItems,
     revision: Revision,
     /// The continue token of the next page.
     next: Option<String>,
 }
 
 impl PendingPage {
-    fn new(list: List) -> Self {
+    fn new(list: ObjectList) -> Self {
         Self {
             items: list.items,
             revision: list.revision,
@@ -94,13 +94,13 @@ struct OpenWatch {
 /// What [`ListAndWatch::receive`] received.
 enum Input {
     /// The answer to the first request of a list.
-    FirstPage(FirstPageRequest, Result<List, RequestError>),
+    FirstPage(FirstPageRequest, Result<ObjectList, RequestError>),
     /// The next object of a page.
     Item(Result<Object, RequestError>),
     /// The last page has no further objects; the list is of this revision.
     EndOfList(Revision),
     /// The answer to the request of a further page.
-    NextPage(Result<List, RequestError>),
+    NextPage(Result<ObjectList, RequestError>),
     /// The answer to the request of a watch-list with a timeout.
     WatchListStarted(Duration, Result<EventStream, RequestError>),
     /// Received from a watch-list whose initial events have not ended.
@@ -235,14 +235,12 @@ impl ListAndWatch {
         match &mut self.phase {
             Phase::Unlisted if self.uses_watch_list => {
                 let timeout = self.backoff.jitter(WATCH_TIMEOUT_MIN);
-                let options = WatchOptions {
-                    resource_version: self.list_version(""),
-                    resource_version_match: "NotOlderThan".into(),
-                    send_initial_events: Some(true),
-                    allow_bookmarks: true,
-                    timeout: Some(timeout),
-                    ..WatchOptions::default()
-                };
+                let options = WatchOptions::default()
+                    .resource_version(self.list_version(""))
+                    .resource_version_match("NotOlderThan")
+                    .send_initial_events(true)
+                    .allow_bookmarks(true)
+                    .timeout(timeout);
                 Input::WatchListStarted(timeout, self.source.watch(options).await)
             }
             Phase::Unlisted => {
@@ -256,11 +254,9 @@ impl ListAndWatch {
                 let Some(continue_token) = page.next.clone() else {
                     return Input::EndOfList(page.revision);
                 };
-                let options = ListOptions {
-                    limit: PAGE_LIMIT,
-                    continue_token,
-                    ..ListOptions::default()
-                };
+                let options = ListOptions::default()
+                    .limit(PAGE_LIMIT)
+                    .continue_token(continue_token);
                 Input::NextPage(self.source.list(options).await)
             }
             Phase::InitialEvents(watch) => {
@@ -269,12 +265,10 @@ impl ListAndWatch {
             Phase::Listed => {
                 let timeout = self.backoff.jitter(WATCH_TIMEOUT_MIN);
                 let revision = self.last_revision.map(|revision| revision.to_string());
-                let options = WatchOptions {
-                    resource_version: revision.unwrap_or_default(),
-                    allow_bookmarks: true,
-                    timeout: Some(timeout),
-                    ..WatchOptions::default()
-                };
+                let options = WatchOptions::default()
+                    .resource_version(revision.unwrap_or_default())
+                    .allow_bookmarks(true)
+                    .timeout(timeout);
                 Input::WatchStarted(timeout, self.source.watch(options).await)
             }
             Phase::Watching(watch) => Input::Event(receive_event(watch, &self.timer).await),
@@ -301,15 +295,13 @@ impl ListAndWatch {
         // WC-503: the server's cache answers a list at a revision as a whole; pages of it would be read
         // from the store.
         let in_pages = request != FirstPageRequest::NotOlderThan || self.paginated;
-        let options = ListOptions {
-            limit: if in_pages && !self.next_list_unpaged {
+        let options = ListOptions::default()
+            .limit(if in_pages && !self.next_list_unpaged {
                 PAGE_LIMIT
             } else {
                 0
-            },
-            resource_version,
-            ..ListOptions::default()
-        };
+            })
+            .resource_version(resource_version);
         (request, options)
     }
 

@@ -6,9 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
-use revstore_watch_cache::{
-    EventStream, List, ListOptions, RequestError, Scope, Selector, Storage, WatchOptions,
-};
+use revstore_watch_cache::api::{EventStream, ObjectList, Storage};
+use revstore_watch_cache::{ListOptions, RequestError, Scope, Selector, WatchOptions};
 
 /// A collection of objects that can be listed and watched.
 ///
@@ -20,7 +19,7 @@ pub trait ListWatch: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Any error that the API server answers with. The reflector reports it and tries again.
-    fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<List, RequestError>>;
+    fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<ObjectList, RequestError>>;
 
     /// Starts a watch of the collection.
     ///
@@ -49,7 +48,7 @@ impl StorageListWatch {
 }
 
 impl ListWatch for StorageListWatch {
-    fn list(&self, mut options: ListOptions) -> BoxFuture<'_, Result<List, RequestError>> {
+    fn list(&self, mut options: ListOptions) -> BoxFuture<'_, Result<ObjectList, RequestError>> {
         Box::pin(async move {
             options.selector = self.selector.clone();
             self.storage.list(&self.scope, &options).await

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_core::Stream;
-use revstore_watch_cache::{Clock, Object, RequestError, Revision, SystemClock};
+use revstore_watch_cache::clock::{Clock, SystemClock};
+use revstore_watch_cache::{Object, RequestError, Revision};
 
 use crate::backoff::Backoff;
 use crate::list_and_watch::ListAndWatch;
@@ -77,9 +78,9 @@ pub enum ReflectorMode {
 /// use pollster::block_on;
 /// use revstore_engine::Engine;
 /// use revstore_reflector::{Reflector, ReflectorEvent, StorageListWatch};
-/// use revstore_watch_cache::{
-///     EngineSource, ManualClock, RawStore, ResourceConfig, Scope, Selector,
-/// };
+/// use revstore_watch_cache::{EngineSource, ResourceConfig, Scope, Selector};
+/// use revstore_watch_cache::clock::ManualClock;
+/// use revstore_watch_cache::source::RawStore;
 ///
 /// let engine = Engine::builder().build();
 /// engine.put("/pods/ns/a", r#"{"metadata":{"name":"a"}}"#)?;

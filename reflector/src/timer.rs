@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
-use revstore_watch_cache::{Clock, Timed};
+use revstore_watch_cache::clock::{Clock, Timed};
 
 /// A timer for one waiting task, driven by a [`Clock`] (I10).
 ///

@@ -16,10 +16,12 @@ use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use futures_core::Stream as _;
+use pollster::block_on;
 use revstore_engine::{Engine, ManualClock};
+use revstore_watch_cache::cache::ObjectIndex;
 use revstore_watch_cache::{
-    EngineSource, Index, JsonKind, ListOptions, ResourceCache, ResourceConfig, Scope, Selector,
-    Watch, WatchCache, WatchOptions, block_on,
+    CacheWatcher, EngineSource, JsonKind, ListOptions, ResourceCache, ResourceConfig, Scope,
+    Selector, WatchCache, WatchOptions,
 };
 
 /// Counts the bytes that are in use.
@@ -88,7 +90,7 @@ impl Bench {
         let (cache, feeder) = WatchCache::builder(source).clock(clock).build();
         let config = ResourceConfig::namespaced("", "pods", "/registry/pods")
             .kind(JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"]))
-            .index(Index::Field("spec.nodeName".into()));
+            .index(ObjectIndex::Field("spec.nodeName".into()));
         let pods = cache.add(config).expect("a resource");
         let mut bench = Self {
             engine,
@@ -125,7 +127,7 @@ impl Bench {
     }
 
     /// Watches of the hot node, and watches of nodes where nothing happens, all waiting.
-    fn watches(&self, matching: usize, others: usize, waker: &Waker) -> Vec<Watch> {
+    fn watches(&self, matching: usize, others: usize, waker: &Waker) -> Vec<CacheWatcher> {
         let node = |number: usize| {
             if number < matching {
                 "hot-node".to_owned()
@@ -133,7 +135,7 @@ impl Bench {
                 format!("quiet-{number}")
             }
         };
-        let mut watches: Vec<Watch> = (0..matching + others)
+        let mut watches: Vec<CacheWatcher> = (0..matching + others)
             .map(|number| self.watch(&format!("spec.nodeName={}", node(number))))
             .collect();
         for watch in &mut watches {
@@ -146,13 +148,11 @@ impl Bench {
         watches
     }
 
-    fn watch(&self, fields: &str) -> Watch {
-        let options = WatchOptions {
-            resource_version: self.engine.current_revision().to_string(),
-            allow_bookmarks: true,
-            selector: Selector::parse("", fields).expect("a selector"),
-            ..WatchOptions::default()
-        };
+    fn watch(&self, fields: &str) -> CacheWatcher {
+        let options = WatchOptions::default()
+            .resource_version(self.engine.current_revision().to_string())
+            .allow_bookmarks(true)
+            .selector(Selector::parse("", fields).expect("a selector"));
         block_on(self.pods.watch(&Scope::All, &options)).expect("the cache is ready")
     }
 }
@@ -164,12 +164,12 @@ trait ReadyNow {
 
 impl ReadyNow for ResourceCache {
     fn wait_until_ready_now(&self) -> Option<()> {
-        (self.readiness() == revstore_watch_cache::Readiness::Ready).then_some(())
+        (self.readiness() == revstore_watch_cache::cache::Readiness::Ready).then_some(())
     }
 }
 
 /// Takes what a watch has, encoded, and leaves it waiting.
-fn take(watch: &mut Watch, waker: &Waker) -> usize {
+fn take(watch: &mut CacheWatcher, waker: &Waker) -> usize {
     let mut bytes = 0;
     let mut context = Context::from_waker(waker);
     while let std::task::Poll::Ready(Some(event)) = Pin::new(&mut *watch).poll_next(&mut context) {
@@ -249,10 +249,7 @@ fn loads_and_lists() {
         bench.write();
     }
     bench.catch_up();
-    let exact = |version: &str| ListOptions {
-        resource_version_match: "Exact".into(),
-        ..list(version)
-    };
+    let exact = |version: &str| list(version).resource_version_match("Exact");
     let current = bench.engine.current_revision().to_string();
     for (name, options) in [
         ("0", list("0")),
@@ -278,10 +275,7 @@ fn loads_and_lists() {
 }
 
 fn list(version: &str) -> ListOptions {
-    ListOptions {
-        resource_version: version.into(),
-        ..ListOptions::default()
-    }
+    ListOptions::default().resource_version(version)
 }
 
 fn writes(criterion: &mut Criterion) {
@@ -316,10 +310,7 @@ fn lists(criterion: &mut Criterion) {
     let current = bench.engine.current_revision().to_string();
     let node = Selector::parse("", "spec.nodeName=node-7").expect("a selector");
     let namespace = Scope::Namespace("ns07".into());
-    let exact = ListOptions {
-        resource_version_match: "Exact".into(),
-        ..list(&current)
-    };
+    let exact = list(&current).resource_version_match("Exact");
     for (name, scope, options) in [
         ("all/unset", &Scope::All, ListOptions::default()),
         ("all/0", &Scope::All, list("0")),
@@ -327,21 +318,11 @@ fn lists(criterion: &mut Criterion) {
         (
             "all/page-500",
             &Scope::All,
-            ListOptions {
-                limit: 500,
-                ..ListOptions::default()
-            },
+            ListOptions::default().limit(500),
         ),
         ("namespace/0", &namespace, list("0")),
         ("namespace/exact", &namespace, exact),
-        (
-            "node-index/0",
-            &Scope::All,
-            ListOptions {
-                selector: node,
-                ..list("0")
-            },
-        ),
+        ("node-index/0", &Scope::All, list("0").selector(node)),
     ] {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {

@@ -7,10 +7,11 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pollster::block_on;
 use revstore_engine::{Engine, ManualClock};
 use revstore_watch_cache::{
-    EngineSource, JsonKind, ListOptions, ResourceConfig, Scope, Selector, Watch, WatchCache,
-    WatchEvent, WatchOptions, block_on,
+    CacheWatcher, EngineSource, JsonKind, ListOptions, ResourceConfig, Scope, Selector, WatchCache,
+    WatchEvent, WatchOptions,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -41,13 +42,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
 
     // A kubelet's watch: only the pods of its node, with bookmarks.
-    let on_node_1 = |resource_version: String| -> Result<Watch, Box<dyn Error>> {
-        let options = WatchOptions {
-            resource_version,
-            allow_bookmarks: true,
-            selector: Selector::parse("", "spec.nodeName=node-1")?,
-            ..WatchOptions::default()
-        };
+    let on_node_1 = |resource_version: String| -> Result<CacheWatcher, Box<dyn Error>> {
+        let options = WatchOptions::default()
+            .resource_version(resource_version)
+            .allow_bookmarks(true)
+            .selector(Selector::parse("", "spec.nodeName=node-1")?);
         Ok(block_on(pods.watch(&Scope::All, &options))?)
     };
     pod("mine", "node-1")?;

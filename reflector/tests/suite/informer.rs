@@ -11,7 +11,8 @@ use revstore_reflector::informer::InformerBuilder;
 use revstore_reflector::{
     EventHandler, FinalState, Informer, Notification, Reflector, StorageListWatch, Subscription,
 };
-use revstore_watch_cache::{JsonKind, ManualClock, Object, Revision, Scope, Selector};
+use revstore_watch_cache::clock::ManualClock;
+use revstore_watch_cache::{JsonKind, Object, Revision, Scope, Selector};
 
 use crate::support::{Fixture, config, pod, poll_once, short_window};
 

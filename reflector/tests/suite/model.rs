@@ -24,9 +24,11 @@ use revstore_reflector::{
     FinalState, Informer, InformerHandle, ListWatch, Notification, Reflector, ReflectorMode,
     StorageListWatch, Subscription,
 };
+use revstore_watch_cache::api::{EventStream, Expired, ObjectList, Storage};
+use revstore_watch_cache::clock::ManualClock;
+use revstore_watch_cache::source::{RawStore, SourceError};
 use revstore_watch_cache::{
-    EventStream, Expired, List, ListOptions, ManualClock, Random, RawStore, RequestError,
-    ResourceCache, Scope, Selector, SourceError, Storage, WatchCache, WatchOptions,
+    ListOptions, RequestError, ResourceCache, Scope, Selector, WatchCache, WatchOptions,
 };
 
 use crate::support::{Fixture, InterruptibleSource, PODS, config, pod, poll_once, short_window};
@@ -133,7 +135,7 @@ impl Connection {
 }
 
 impl ListWatch for Connection {
-    fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<List, RequestError>> {
+    fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<ObjectList, RequestError>> {
         Box::pin(async move {
             self.check()?;
             self.inner.list(options).await
@@ -266,7 +268,7 @@ impl Simulation {
         let source = InterruptibleSource::new(engine.clone());
         let (cache, feeder) = WatchCache::builder(source.clone())
             .clock(Arc::new(clock.clone()))
-            .random(Random::seeded(seed))
+            .seed(seed)
             .build();
         let config = config().window(short_window(60));
         let pods = cache.add(config.clone()).unwrap();

@@ -8,9 +8,11 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use futures_util::stream;
 use revstore_reflector::{ListWatch, Reflector, ReflectorEvent, ReflectorMode, StorageListWatch};
+use revstore_watch_cache::api::{EventStream, Expired, ObjectList, SharedEncoding, Storage};
+use revstore_watch_cache::clock::ManualClock;
 use revstore_watch_cache::{
-    EventStream, EventType, Expired, List, ListOptions, ManualClock, Object, RequestError,
-    Revision, Scope, Selector, SharedEvent, Storage, WatchEvent, WatchOptions,
+    EventType, ListOptions, Object, RequestError, Revision, Scope, Selector, WatchEvent,
+    WatchOptions,
 };
 
 use crate::support::{Fixture, poll_once};
@@ -62,7 +64,7 @@ impl ScriptedServer {
 }
 
 impl ListWatch for ScriptedServer {
-    fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<List, RequestError>> {
+    fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<ObjectList, RequestError>> {
         let (version, limit) = (&options.resource_version, options.limit);
         let token = if options.continue_token.is_empty() {
             ""
@@ -103,8 +105,8 @@ impl ListWatch for ScriptedServer {
     }
 }
 
-fn page(objects: &[Object], revision: i64, more: bool) -> List {
-    let mut list = List::from_objects(Revision(revision), objects);
+fn page(objects: &[Object], revision: i64, more: bool) -> ObjectList {
+    let mut list = ObjectList::from_objects(Revision(revision), objects);
     list.continue_token = more.then(|| "next".into());
     list
 }
@@ -122,7 +124,7 @@ fn added(object: &Object) -> WatchEvent {
     WatchEvent::Object {
         event: EventType::Added,
         object: object.clone(),
-        shared: SharedEvent::default(),
+        shared: SharedEncoding::default(),
     }
 }
 
@@ -139,7 +141,7 @@ fn gone() -> RequestError {
 
 fn too_large() -> RequestError {
     RequestError::TooLarge {
-        asked: Revision(9),
+        requested: Revision(9),
         current: Revision(1),
     }
 }

@@ -12,10 +12,14 @@ use futures_core::future::BoxFuture;
 use futures_util::task::AtomicWaker;
 use pollster::block_on;
 use revstore_engine::{Engine, KeyRange};
+use revstore_watch_cache::cache::{FeederThread, ObjectIndex, WindowLimits};
+use revstore_watch_cache::clock::ManualClock;
+use revstore_watch_cache::source::{
+    BatchStream, ConditionalWrite, ListPage, ListRequest, RawStore, Source, SourceError,
+    WatchRequest, WriteOutcome,
+};
 use revstore_watch_cache::{
-    BatchStream, EngineSource, FeederThread, Index, JsonKind, ListPage, ListRequest, ManualClock,
-    RawStore, ResourceCache, ResourceConfig, Revision, Source, SourceError, WatchCache,
-    WatchRequest, WindowLimits, Write, WriteOutcome,
+    EngineSource, JsonKind, ResourceCache, ResourceConfig, Revision, WatchCache,
 };
 
 /// The longest wait of a test before it fails; reached only when something is broken.
@@ -37,7 +41,7 @@ pub(crate) fn config() -> ResourceConfig {
     let kind = JsonKind::new("v1", "Pod").with_fields(["spec.nodeName", "status.phase"]);
     ResourceConfig::namespaced("", "pods", PODS)
         .kind(kind)
-        .index(Index::Field("spec.nodeName".into()))
+        .index(ObjectIndex::Field("spec.nodeName".into()))
 }
 
 impl Fixture {
@@ -157,10 +161,7 @@ pub(crate) fn pod(key: &str, app: &str, node: &str) -> String {
 
 /// The limits of a window of at most `events_max` events.
 pub(crate) fn short_window(events_max: usize) -> WindowLimits {
-    WindowLimits {
-        events_max,
-        ..WindowLimits::default()
-    }
+    WindowLimits::default().events_max(events_max)
 }
 
 /// A source over an engine whose watches a test can end, and whose engine it can replace.
@@ -254,7 +255,7 @@ impl Source for InterruptibleSource {
             Ok(Box::pin(futures_util::stream::poll_fn(next)) as BatchStream)
         })
     }
-    fn write(&self, write: Write) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+    fn write(&self, write: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
         Box::pin(async move { self.source().write(write).await })
     }
 }

@@ -1,4 +1,4 @@
-//! Continue tokens: where a list in pages goes on (WC-228, WC-229).
+//! Continue tokens: the revision and the start key of the next page of a list (WC-228, WC-229).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,30 +8,31 @@ use serde::{Deserialize, Serialize};
 use crate::api::status::RequestError;
 
 const VERSION: &str = "meta.k8s.io/v1";
-/// "At the latest revision" in a token.
+/// The value of `rv` that means "at the latest revision".
 const LATEST: i64 = -1;
 
-/// A continue token, decoded. Clients treat the text as opaque; its form is fixed all the same
-/// because tools decode it.
+/// A decoded continue token. Clients treat its text as opaque; the format is that of Kubernetes,
+/// because some tools decode it.
 ///
 /// ```
 /// use revstore_engine::Revision;
-/// use revstore_watch_cache::ContinueToken;
+/// use revstore_watch_cache::api::ContinueToken;
 /// let token = ContinueToken { at: Some(Revision(7)), start: "ns/a\0".into() };
 /// assert_eq!(ContinueToken::decode(&token.encode())?, token);
 /// # Ok::<(), revstore_watch_cache::RequestError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContinueToken {
-    /// The revision of the whole list; the latest one if none is pinned, which makes the list
-    /// inconsistent (L3).
+    /// The revision of all pages of the list. `None` means the latest revision, which makes the list
+    /// inconsistent.
     pub at: Option<Revision>,
-    /// Where to start, relative to the prefix of the request.
+    /// The start key of the page, relative to the key prefix of the request.
     pub start: String,
 }
 
+/// The JSON object inside a token.
 #[derive(Serialize, Deserialize)]
-struct Wire {
+struct TokenJson {
     #[serde(default)]
     v: String,
     #[serde(default)]
@@ -41,24 +42,27 @@ struct Wire {
 }
 
 impl ContinueToken {
-    /// The text of the token.
+    /// Returns the text of the token: the base64url encoding of a JSON object.
     ///
     /// # Panics
-    /// Never: strings and numbers always become JSON.
+    /// Never: the serialization of strings and numbers does not fail.
     pub fn encode(&self) -> String {
-        let wire = Wire {
+        let token = TokenJson {
             v: VERSION.into(),
             rv: self.at.map_or(LATEST, |revision| revision.0),
             start: self.start.clone(),
         };
-        let json = serde_json::to_vec(&wire).expect("strings and numbers become JSON");
+        let json = serde_json::to_vec(&token)
+            .expect("the serialization of strings and numbers does not fail");
         URL_SAFE_NO_PAD.encode(json)
     }
 
-    /// Reads a token.
+    /// Parses a token.
     ///
     /// # Errors
-    /// 400 with the text of WC-229 if it is none, or if it would lead outside of its prefix.
+    /// 400 if the text is not a valid token, or if its start key could leave the key prefix of a
+    /// request.
+    // WC-229.
     pub fn decode(text: &str) -> Result<Self, RequestError> {
         let invalid =
             |why: &str| RequestError::BadRequest(format!("invalid continue token: {why}"));
@@ -66,29 +70,29 @@ impl ContinueToken {
         let json = URL_SAFE_NO_PAD
             .decode(text)
             .map_err(|error| unreadable(error.to_string()))?;
-        let wire: Wire =
+        let token: TokenJson =
             serde_json::from_slice(&json).map_err(|error| unreadable(error.to_string()))?;
-        if wire.v != VERSION {
+        if token.v != VERSION {
             return Err(unreadable(format!(
                 "server does not recognize this encoded version {}",
-                wire.v
+                token.v
             )));
         }
-        if wire.rv == 0 {
+        if token.rv == 0 {
             return Err(unreadable(format!(
                 "incorrect encoded start resourceVersion (version {VERSION})"
             )));
         }
-        if wire.start.is_empty() {
+        if token.start.is_empty() {
             return Err(unreadable(format!(
                 "encoded start key empty (version {VERSION})"
             )));
         }
-        if !is_clean(&wire.start) {
-            return Err(unreadable(wire.start));
+        if !is_clean(&token.start) {
+            return Err(unreadable(token.start));
         }
-        // Only -1 means the latest; what lies below it cannot be read at.
-        let at = (wire.rv != LATEST).then_some(Revision(wire.rv));
+        // Only -1 means the latest revision; other negative numbers are invalid.
+        let at = (token.rv != LATEST).then_some(Revision(token.rv));
         if at.is_some_and(|at| at < Revision(0)) {
             return Err(unreadable(format!(
                 "incorrect encoded start resourceVersion (version {VERSION})"
@@ -96,12 +100,12 @@ impl ContinueToken {
         }
         Ok(Self {
             at,
-            start: wire.start,
+            start: token.start,
         })
     }
 }
 
-/// Whether no segment of the path could lead out of the prefix it is appended to.
+/// Returns whether the path stays below the prefix that it is appended to.
 fn is_clean(path: &str) -> bool {
     !path.starts_with('/')
         && path.split('/').enumerate().all(|(at, segment)| {
@@ -149,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn wc_228_the_text_is_base64url_of_this_json() {
+    fn wc_228_a_token_is_the_base64url_encoding_of_json() {
         let token = ContinueToken {
             at: None,
             start: "ns/a\0".into(),

@@ -4,26 +4,26 @@ use std::sync::Arc;
 
 use revstore_engine::Revision;
 
-use crate::api::list::readable;
+use crate::api::list::decodable;
 use crate::api::status::RequestError;
-use crate::cache::window::LogEvent;
-use crate::encode::object::{Entry, Object};
-use crate::selector::Filter;
+use crate::cache::window::WindowEvent;
+use crate::encode::object::{Object, StoredObject};
+use crate::selector::ObjectFilter;
 
-/// What happened to an object, as one watcher sees it.
+/// The type of an event about an object, relative to the selector of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EventType {
-    /// It was created, or came into the selector, or is there at the start.
+    /// The object was created, started to match the selector, or is an initial object of the watch.
     Added = 0,
-    /// It changed.
+    /// The object changed and still matches the selector.
     Modified = 1,
-    /// It was deleted, or left the selector.
+    /// The object was deleted, or no longer matches the selector.
     Deleted = 2,
 }
 
 impl EventType {
-    /// `ADDED`, `MODIFIED` or `DELETED`.
+    /// Returns `ADDED`, `MODIFIED` or `DELETED`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -32,14 +32,15 @@ impl EventType {
         }
     }
 
-    /// WC-350: what a change is to a selector that the object passed before or not, and passes
-    /// after or not; it does not pass where it does not exist.
+    /// Returns the type of a change for a selector that the object matched before the change or not,
+    /// and matches after it or not. An absent object does not match.
     ///
     /// ```
     /// use revstore_watch_cache::EventType;
     /// assert_eq!(EventType::of(true, false), Some(EventType::Deleted));
     /// assert_eq!(EventType::of(false, false), None);
     /// ```
+    // WC-350.
     pub fn of(before: bool, after: bool) -> Option<Self> {
         match (before, after) {
             (false, false) => None,
@@ -50,44 +51,47 @@ impl EventType {
     }
 }
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Clone, Debug)]
 pub enum WatchEvent {
-    /// Something happened to an object.
+    /// A change of an object, or an initial object.
     Object {
-        /// What.
+        /// The type of the change.
         event: EventType,
-        /// The object: as it is now, or as it was last with the revision of its deletion (WC-351).
+        /// The new version of the object. For `Deleted`, the last version that matched, with the
+        /// revision of the deletion.
+        // WC-351.
         object: Object,
-        /// What is shared with other watchers.
-        shared: SharedEvent,
+        /// The encoded form, shared with other watchers.
+        shared: SharedEncoding,
     },
-    /// Everything up to a revision was sent on this watch (WC-321).
+    /// All matching events up to a revision were delivered on this watch.
     Bookmark {
-        /// How far.
+        /// The revision.
         revision: Revision,
-        /// Whether the initial objects end here (WC-325); once per watch.
+        /// Whether this bookmark follows the last initial object; `true` at most once per watch.
         initial_events_end: bool,
     },
-    /// The watch is over; nothing follows (WC-335).
+    /// The watch has failed; this is its last event.
     Error(RequestError),
 }
 
-/// The encoded form of an event, made once for all its watchers (WC-142). Objects at the start of a
-/// watch share none.
+/// A handle on the encoded form of an event, which is made once for all watchers. Events about initial
+/// objects have no shared form.
+// WC-142.
 #[derive(Clone, Debug, Default)]
-pub struct SharedEvent(pub(crate) Option<Arc<LogEvent>>);
+pub struct SharedEncoding(pub(crate) Option<Arc<WindowEvent>>);
 
 impl WatchEvent {
-    pub(crate) fn own(event: EventType, object: Object) -> Self {
+    pub(crate) fn unshared(event: EventType, object: Object) -> Self {
         Self::Object {
             event,
             object,
-            shared: SharedEvent(None),
+            shared: SharedEncoding(None),
         }
     }
 
-    /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
+    /// Returns `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::Object { event, .. } => event.as_str(),
@@ -96,7 +100,7 @@ impl WatchEvent {
         }
     }
 
-    /// The resource version that the event carries; none for an error.
+    /// Returns the revision that the event carries, or `None` for an error.
     pub fn revision(&self) -> Option<Revision> {
         match self {
             Self::Object { object, .. } => Some(object.revision()),
@@ -105,7 +109,7 @@ impl WatchEvent {
         }
     }
 
-    /// The object, if the event is about one.
+    /// Returns the object, or `None` for a bookmark or an error.
     pub fn object(&self) -> Option<&Object> {
         match self {
             Self::Object { object, .. } => Some(object),
@@ -114,21 +118,23 @@ impl WatchEvent {
     }
 }
 
-/// What a change is to one filter (D.6), and the object to send.
-pub(crate) fn seen_through(
-    filter: &Filter,
+/// Returns the type of a change for one filter (D.6), and the object to send. Returns `None` if the
+/// filter matches neither version.
+pub(crate) fn visible_event(
+    filter: &ObjectFilter,
     revision: Revision,
-    old: Option<&Arc<Entry>>,
-    new: Option<&Arc<Entry>>,
+    old: Option<&Arc<StoredObject>>,
+    new: Option<&Arc<StoredObject>>,
 ) -> Result<Option<(EventType, Object)>, RequestError> {
-    for entry in [old, new].into_iter().flatten() {
-        if filter.span.contains(entry.key()) {
-            // T-34: what cannot be read cannot be decided about.
-            readable(entry.clone())?;
+    for object in [old, new].into_iter().flatten() {
+        if filter.span.contains(object.key()) {
+            // T-34: whether an undecodable object matches is unknown.
+            decodable(object.clone())?;
         }
     }
-    let passes = |entry: Option<&Arc<Entry>>| entry.is_some_and(|entry| filter.passes(entry));
-    let Some(event) = EventType::of(passes(old), passes(new)) else {
+    let matches =
+        |object: Option<&Arc<StoredObject>>| object.is_some_and(|object| filter.matches(object));
+    let Some(event) = EventType::of(matches(old), matches(new)) else {
         return Ok(None);
     };
     let shown = if event == EventType::Deleted {
@@ -137,5 +143,5 @@ pub(crate) fn seen_through(
         new
     };
     let shown = shown.cloned();
-    Ok(shown.map(|entry| (event, Object::shown_at(entry, revision))))
+    Ok(shown.map(|object| (event, Object::shown_at(object, revision))))
 }

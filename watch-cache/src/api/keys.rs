@@ -1,14 +1,15 @@
-//! Where objects of a resource lie in the store: `<prefix>[<namespace>/]<name>`.
+//! Keys of objects in the store, `<prefix>/[<namespace>/]<name>`, and scopes of requests.
 
 use bytes::Bytes;
 use revstore_engine::KeyRange;
 
 use crate::api::status::RequestError;
 
-/// The keys of one resource type.
+/// The key layout of one resource: its prefix, and whether keys contain a namespace.
 ///
 /// ```
-/// use revstore_watch_cache::{KeyLayout, ObjectRef};
+/// use revstore_watch_cache::ObjectRef;
+/// use revstore_watch_cache::api::KeyLayout;
 /// let pods = KeyLayout::namespaced("/registry/pods");
 /// let key = pods.key(&ObjectRef::namespaced("ns1", "a"))?;
 /// assert_eq!(&key[..], b"/registry/pods/ns1/a");
@@ -21,28 +22,28 @@ pub struct KeyLayout {
     namespaced: bool,
 }
 
-/// Names one object.
+/// The namespace and the name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectRef {
-    /// Its namespace; none for the objects of a cluster-scoped resource.
+    /// The namespace, or `None` for an object of a cluster-scoped resource.
     pub namespace: Option<String>,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
-/// What a list or a watch is about.
+/// The objects that a list or a watch is about, before the selector is applied.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// All objects of the resource.
     All,
-    /// Those of one namespace.
+    /// All objects of one namespace.
     Namespace(String),
     /// One object.
     Object(ObjectRef),
 }
 
 impl ObjectRef {
-    /// An object in a namespace.
+    /// Returns the reference of an object in a namespace.
     pub fn namespaced(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             namespace: Some(namespace.into()),
@@ -50,7 +51,7 @@ impl ObjectRef {
         }
     }
 
-    /// An object of a cluster-scoped resource.
+    /// Returns the reference of an object of a cluster-scoped resource.
     pub fn cluster(name: impl Into<String>) -> Self {
         Self {
             namespace: None,
@@ -59,14 +60,14 @@ impl ObjectRef {
     }
 }
 
-/// The keys from `start` up to but without `end`.
+/// The keys from `start` to `end`, without `end`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct KeySpan {
     pub(crate) start: Bytes,
     pub(crate) end: Bytes,
 }
 
-impl Span {
+impl KeySpan {
     pub(crate) fn one(key: &Bytes) -> Self {
         Self {
             start: key.clone(),
@@ -77,7 +78,8 @@ impl Span {
     fn below(prefix: &Bytes) -> Self {
         let mut end = prefix.to_vec();
         if let Some(last) = end.last_mut() {
-            // The prefix ends with a slash; what follows the slash bounds all that begins with it.
+            // The prefix ends with a slash. With the next byte value instead it is the end of all keys
+            // with this prefix.
             *last += 1;
         }
         Self {
@@ -102,7 +104,7 @@ impl Span {
     }
 }
 
-/// The first key behind `key`.
+/// Returns the smallest key greater than `key`.
 pub(crate) fn after(key: &[u8]) -> Bytes {
     let mut next = Vec::with_capacity(key.len() + 1);
     next.extend_from_slice(key);
@@ -111,12 +113,12 @@ pub(crate) fn after(key: &[u8]) -> Bytes {
 }
 
 impl KeyLayout {
-    /// A resource whose objects live in namespaces.
+    /// Returns the layout of a namespaced resource.
     pub fn namespaced(prefix: impl AsRef<str>) -> Self {
         Self::new(prefix.as_ref(), true)
     }
 
-    /// A resource whose objects have no namespace.
+    /// Returns the layout of a cluster-scoped resource.
     pub fn cluster(prefix: impl AsRef<str>) -> Self {
         Self::new(prefix.as_ref(), false)
     }
@@ -130,20 +132,22 @@ impl KeyLayout {
         }
     }
 
-    /// What all keys of the resource begin with; ends with a slash.
+    /// Returns the prefix of all keys of the resource, which ends with a slash.
     pub fn prefix(&self) -> &[u8] {
         &self.prefix
     }
 
-    /// Whether its objects live in namespaces.
+    /// Returns whether the resource is namespaced.
     pub fn is_namespaced(&self) -> bool {
         self.namespaced
     }
 
-    /// The key of an object.
+    /// Returns the key of an object.
     ///
     /// # Errors
-    /// 400 if a name is no path segment, or the namespace is missing or out of place (T-22).
+    /// 400 if the name or the namespace is not a path segment, or if the namespace is missing or the
+    /// resource has none.
+    // T-22.
     pub fn key(&self, object: &ObjectRef) -> Result<Bytes, RequestError> {
         let mut key = self.prefix.to_vec();
         match (&object.namespace, self.namespaced) {
@@ -161,21 +165,21 @@ impl KeyLayout {
         Ok(key.into())
     }
 
-    /// All keys of the resource.
-    pub(crate) fn span(&self) -> Span {
-        Span::below(&self.prefix)
+    /// Returns the range of all keys of the resource.
+    pub(crate) fn span(&self) -> KeySpan {
+        KeySpan::below(&self.prefix)
     }
 
-    /// The keys of a scope.
-    pub(crate) fn span_of(&self, scope: &Scope) -> Result<Span, RequestError> {
+    /// Returns the range of the keys of a scope.
+    pub(crate) fn span_of(&self, scope: &Scope) -> Result<KeySpan, RequestError> {
         match scope {
             Scope::All => Ok(self.span()),
-            Scope::Namespace(_) => Ok(Span::below(&self.request_prefix(scope)?)),
-            Scope::Object(object) => Ok(Span::one(&self.key(object)?)),
+            Scope::Namespace(_) => Ok(KeySpan::below(&self.request_prefix(scope)?)),
+            Scope::Object(object) => Ok(KeySpan::one(&self.key(object)?)),
         }
     }
 
-    /// What continue tokens of a request are relative to (WC-228).
+    /// Returns the key prefix that the continue tokens of a request are relative to (WC-228).
     pub(crate) fn request_prefix(&self, scope: &Scope) -> Result<Bytes, RequestError> {
         let namespace = match scope {
             Scope::All => None,
@@ -195,7 +199,7 @@ impl KeyLayout {
         Ok(prefix.into())
     }
 
-    /// Where the name begins in a key of the resource: behind the namespace, if it has one.
+    /// Returns the offset of the name in a key of the resource: after the namespace, if it has one.
     pub(crate) fn name_offset(&self, key: &[u8]) -> usize {
         let rest = key.get(self.prefix.len()..).unwrap_or_default();
         let slash = rest.iter().position(|byte| *byte == b'/');
@@ -210,7 +214,7 @@ fn bad(why: &str) -> RequestError {
     RequestError::BadRequest(format!("invalid key: {why}"))
 }
 
-/// Whether a name is a segment of a path, and no way out of it.
+/// Fails unless `segment` is a single path segment.
 fn check_segment(segment: &str) -> Result<(), RequestError> {
     let safe = !segment.is_empty()
         && segment != "."
@@ -228,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t_22_names_that_are_no_path_segment_are_refused() {
+    fn t_22_names_that_are_not_path_segments_are_refused() {
         let pods = KeyLayout::namespaced("/registry/pods/");
         for name in ["", "/", ".", "..", "a/../b", "a%2fb", "a\0"] {
             assert!(

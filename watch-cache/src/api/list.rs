@@ -1,4 +1,4 @@
-//! Lists: what they answer, and how a page of one is put together.
+//! Lists: the answer to a list request, built from a snapshot of the cache or read from a source.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,61 +7,70 @@ use bytes::Bytes;
 use revstore_engine::{KeyRange, Revision};
 
 use crate::api::continue_token::ContinueToken;
-use crate::api::keys::{Span, after};
+use crate::api::keys::{KeySpan, after};
 use crate::api::status::{Expired, RequestError};
 use crate::api::target::Target;
-use crate::cache::objects::index::Indexed;
-use crate::cache::objects::tree::{Item, Walk};
+use crate::cache::objects::index::IndexItem;
+use crate::cache::objects::tree::{Item, TreeIter};
 use crate::cache::resource::Resource;
-use crate::encode::object::{Entry, Object, Reader};
-use crate::selector::Filter;
-use crate::source::{ListRequest, Source, SourceError, Stored};
+use crate::encode::object::{Object, ObjectDecoder, StoredObject};
+use crate::selector::ObjectFilter;
+use crate::source::{ListRequest, Source, SourceError, StoredKeyValue};
 
-/// Keys that one read of a source brings at most while a selector looks for matches.
+/// The maximum page size, in keys, of the reads from a source that search for objects that match a
+/// selector.
 const SCAN_PAGE_MAX: usize = 10_000;
 
-/// What a list answers: everything about it first, then the objects one by one.
+/// The answer to a list request: the metadata of the list, and an iterator over its objects.
 ///
-/// The objects of a list without a limit are filtered while they are read, so that a list of any
-/// size costs one object and its encoder's buffer (WC-143). They come from one immutable snapshot:
-/// no lock is held (WC-130), and nothing of a later revision is among them.
+/// The objects of a list without a limit are filtered while they are iterated, so that the memory does
+/// not grow with the size of the list. All objects come from one immutable snapshot; the iterator holds
+/// no lock.
 ///
 /// ```
-/// use revstore_watch_cache::{List, RequestError};
+/// use revstore_watch_cache::RequestError;
+/// use revstore_watch_cache::api::ObjectList;
 ///
-/// /// The names of a list, none of whose objects is kept.
-/// fn names(list: List) -> Result<Vec<String>, RequestError> {
+/// /// Returns the names of the objects in a list.
+/// fn names(list: ObjectList) -> Result<Vec<String>, RequestError> {
 ///     list.items.map(|object| object.map(|object| object.name().to_owned())).collect()
 /// }
 /// ```
+// WC-130, WC-143.
 #[derive(Debug)]
-pub struct List {
-    /// `metadata.resourceVersion`.
+#[non_exhaustive]
+pub struct ObjectList {
+    /// The revision of the snapshot: `metadata.resourceVersion`.
     pub revision: Revision,
-    /// `metadata.continue`: where the next page starts, if there is more (WC-221, WC-222).
+    /// The token for the next page, if there are more objects: `metadata.continue`.
+    // WC-221, WC-222.
     pub continue_token: Option<String>,
-    /// `metadata.remainingItemCount` (WC-223).
+    /// The number of objects after this page, if it is known: `metadata.remainingItemCount`. Unknown
+    /// for lists with a selector.
+    // WC-223.
     pub remaining_item_count: Option<u64>,
-    /// The objects, ascending by key.
-    pub items: Items,
+    /// The objects in ascending order of their keys.
+    pub items: ListItems,
 }
 
-/// The objects of a list, ascending by key (WC-134). An object that cannot be read is an error, and
-/// the last item.
-pub struct Items {
-    from: From,
+/// An iterator over the objects of a list, in ascending order of their keys. An object that cannot be
+/// decoded is returned as an error, after which the iterator ends.
+// WC-134.
+pub struct ListItems {
+    objects: ItemIter,
     ended: bool,
-    tally: Option<Tally>,
+    counts: Option<ListCounts>,
 }
 
-/// What a list of the cache looked at and returned; counted when it is over.
-pub(crate) struct Tally {
+/// The numbers of objects that a list of the cache has examined and returned. They are added to the
+/// metrics of the resource on drop.
+pub(crate) struct ListCounts {
     resource: Arc<Resource>,
     fetched: u64,
     returned: u64,
 }
 
-impl Tally {
+impl ListCounts {
     pub(crate) fn new(resource: Arc<Resource>) -> Self {
         Self {
             resource,
@@ -71,7 +80,7 @@ impl Tally {
     }
 }
 
-impl Drop for Tally {
+impl Drop for ListCounts {
     fn drop(&mut self) {
         let counters = &self.resource.counters;
         counters.list_objects_fetched.add(self.fetched);
@@ -79,138 +88,157 @@ impl Drop for Tally {
     }
 }
 
-enum From {
+/// The origin of the objects of a list.
+enum ItemIter {
     /// A snapshot of the cache.
     Snapshot {
-        walk: Walk<Arc<Entry>>,
+        objects: TreeIter<Arc<StoredObject>>,
         end: Bytes,
-        filter: Filter,
+        filter: ObjectFilter,
     },
-    /// A snapshot of one of the cache's indexes.
+    /// A snapshot of an index of the cache.
     Index {
-        walk: Walk<Indexed>,
-        /// The place behind the last one.
+        objects: TreeIter<IndexItem>,
+        /// The index key at which the iteration ends.
         end: Bytes,
-        filter: Filter,
+        filter: ObjectFilter,
     },
-    /// What a source returned.
+    /// Key-value pairs returned by a source.
     Stored {
-        items: std::vec::IntoIter<Stored>,
-        reader: Reader,
-        filter: Filter,
+        items: std::vec::IntoIter<StoredKeyValue>,
+        decoder: ObjectDecoder,
+        filter: ObjectFilter,
     },
-    Page(std::vec::IntoIter<Arc<Entry>>),
+    /// Objects that were filtered before.
+    Page(std::vec::IntoIter<Arc<StoredObject>>),
 }
 
-/// The entry if it can be read, else the error that a request for it answers.
-pub(crate) fn readable(entry: Arc<Entry>) -> Result<Arc<Entry>, RequestError> {
-    match entry.fault() {
-        None => Ok(entry),
+/// Returns `object` if it was decoded, otherwise the error for requests that need it.
+pub(crate) fn decodable(object: Arc<StoredObject>) -> Result<Arc<StoredObject>, RequestError> {
+    match object.fault() {
+        None => Ok(object),
         Some(fault) => Err(RequestError::Internal(fault.to_string())),
     }
 }
 
-impl List {
-    fn all(revision: Revision, from: From) -> Self {
+impl ObjectList {
+    fn new(revision: Revision, objects: ItemIter) -> Self {
         Self {
             revision,
             continue_token: None,
             remaining_item_count: None,
-            items: Items {
-                from,
+            items: ListItems {
+                objects,
                 ended: false,
-                tally: None,
+                counts: None,
             },
         }
     }
 
-    /// A list of given objects, for those who answer in the place of a store.
+    /// Returns a list of the given objects, for implementations of [`Storage`](crate::api::Storage) and
+    /// for tests.
     pub fn from_objects(revision: Revision, objects: &[Object]) -> Self {
-        let entries: Vec<_> = objects
+        let objects: Vec<_> = objects
             .iter()
-            .map(|object| object.entry().clone())
+            .map(|object| object.stored().clone())
             .collect();
-        Self::all(revision, From::Page(entries.into_iter()))
+        Self::new(revision, ItemIter::Page(objects.into_iter()))
     }
 
-    /// A list without a limit over a snapshot.
+    /// Returns a list without a limit over a snapshot, up to the key `end`.
     pub(crate) fn of_snapshot(
         revision: Revision,
-        walk: Walk<Arc<Entry>>,
+        objects: TreeIter<Arc<StoredObject>>,
         end: Bytes,
-        filter: Filter,
-        tally: Tally,
+        filter: ObjectFilter,
+        counts: ListCounts,
     ) -> Self {
-        Self::all(revision, From::Snapshot { walk, end, filter }).counted(tally)
+        Self::new(
+            revision,
+            ItemIter::Snapshot {
+                objects,
+                end,
+                filter,
+            },
+        )
+        .with_counts(counts)
     }
 
-    /// A list without a limit over what an index has for one value, up to the place `end`.
+    /// Returns a list without a limit over the objects of an index, up to the index key `end`.
     pub(crate) fn of_index(
         revision: Revision,
-        walk: Walk<Indexed>,
+        objects: TreeIter<IndexItem>,
         end: Bytes,
-        filter: Filter,
-        tally: Tally,
+        filter: ObjectFilter,
+        counts: ListCounts,
     ) -> Self {
-        Self::all(revision, From::Index { walk, end, filter }).counted(tally)
+        Self::new(
+            revision,
+            ItemIter::Index {
+                objects,
+                end,
+                filter,
+            },
+        )
+        .with_counts(counts)
     }
 
-    fn counted(mut self, tally: Tally) -> Self {
-        self.items.tally = Some(tally);
+    fn with_counts(mut self, counts: ListCounts) -> Self {
+        self.items.counts = Some(counts);
         self
     }
 
-    /// A page over a snapshot; `count` tells how many keys a span holds there.
+    /// Returns a page over a snapshot. `count` returns the number of keys of the snapshot in `span`.
     pub(crate) fn page_of_snapshot(
         revision: Revision,
-        walk: Walk<Arc<Entry>>,
-        span: &Span,
+        objects: TreeIter<Arc<StoredObject>>,
+        span: &KeySpan,
         target: &Target,
         limit: usize,
-        mut tally: Tally,
+        mut counts: ListCounts,
         count: impl FnOnce() -> usize,
     ) -> Result<Self, RequestError> {
         let mut found = Vec::new();
         let mut more = false;
-        for entry in walk.take_while(|entry| *entry.key() < *span.end) {
+        for object in objects.take_while(|object| *object.key() < *span.end) {
             if found.len() == limit {
                 more = true;
                 break;
             }
-            tally.fetched += 1;
-            let entry = readable(entry)?;
-            if target.filter.passes(&entry) {
-                found.push(entry);
+            counts.fetched += 1;
+            let object = decodable(object)?;
+            if target.filter.matches(&object) {
+                found.push(object);
             }
         }
-        tally.returned = found.len() as u64;
+        counts.returned = found.len() as u64;
         Self::page(revision, found, more, target, limit, count)
     }
 
     fn page(
         revision: Revision,
-        found: Vec<Arc<Entry>>,
+        found: Vec<Arc<StoredObject>>,
         more: bool,
         target: &Target,
         limit: usize,
         count: impl FnOnce() -> usize,
     ) -> Result<Self, RequestError> {
-        let mut list = Self::all(revision, From::Page(Vec::new().into_iter()));
+        let mut list = Self::new(revision, ItemIter::Page(Vec::new().into_iter()));
         if let (true, Some(last)) = (more, found.last()) {
             list.continue_token = Some(target.token(last.key(), Some(revision))?);
-            // WC-223: only the keys were counted, so only they may have decided.
-            if target.filter.selects_by_key_alone() {
+            // WC-223: `count` counts keys, so the number is known only if the filter selects by key.
+            if target.filter.selects_by_key_only() {
                 list.remaining_item_count = Some(count().saturating_sub(limit) as u64);
             }
         }
-        list.items.from = From::Page(found.into_iter());
+        list.items.objects = ItemIter::Page(found.into_iter());
         Ok(list)
     }
 
-    /// Reads a list from a source: at a revision, or at the current one.
+    /// Reads a list from a source, at the revision `at` or at the current one.
     pub(crate) async fn read(
         source: &dyn Source,
-        reader: &Reader,
+        decoder: &ObjectDecoder,
         target: &Target,
         at: Option<Revision>,
         start: Option<&str>,
@@ -219,13 +247,14 @@ impl List {
         let span = target.scan_from(start);
         let failed = |error| read_failed(error, target, start, &span);
         let Some(limit) = limit else {
-            return Self::read_all(source, reader, target, at, &span)
+            return Self::read_all(source, decoder, target, at, &span)
                 .await
                 .map_err(failed);
         };
         let mut found = Vec::new();
         let (mut next, mut revision) = (span.start.clone(), at);
-        // Without a selector the first read has all; with one, reads grow while nothing is found.
+        // Without a selector one read is enough; with one, the page size doubles until there are
+        // enough matches.
         let (mut page_size, mut count) = (limit, None);
         loop {
             let request = ListRequest {
@@ -239,9 +268,9 @@ impl List {
             let fetched = page.items.len();
             for (at, stored) in page.items.into_iter().enumerate() {
                 next = after(&stored.key);
-                let entry = readable(reader.read(stored))?;
-                if target.filter.passes(&entry) {
-                    found.push(entry);
+                let object = decodable(decoder.decode(stored))?;
+                if target.filter.matches(&object) {
+                    found.push(object);
                 }
                 if found.len() == limit {
                     let more = page.more || at + 1 < fetched;
@@ -255,7 +284,8 @@ impl List {
         }
     }
 
-    /// Fails if a source cannot be read at a revision any more, or not yet, as a list would.
+    /// Fails with the error of a list if a source cannot be read at the revision `at`, because it is
+    /// compacted or in the future.
     pub(crate) async fn check_readable(
         source: &dyn Source,
         target: &Target,
@@ -276,10 +306,10 @@ impl List {
 
     async fn read_all(
         source: &dyn Source,
-        reader: &Reader,
+        decoder: &ObjectDecoder,
         target: &Target,
         at: Option<Revision>,
-        span: &Span,
+        span: &KeySpan,
     ) -> Result<Self, SourceError> {
         let request = ListRequest {
             range: span.range(),
@@ -287,35 +317,35 @@ impl List {
             limit: None,
         };
         let page = source.list(request).await?;
-        let from = From::Stored {
+        let objects = ItemIter::Stored {
             items: page.items.into_iter(),
-            reader: reader.clone(),
+            decoder: decoder.clone(),
             filter: target.filter.clone(),
         };
-        Ok(Self::all(page.revision, from))
+        Ok(Self::new(page.revision, objects))
     }
 
-    /// The objects, all at once.
+    /// Collects the objects.
     ///
     /// # Errors
-    /// If one of them cannot be read.
+    /// 500 if an object cannot be decoded.
     pub fn into_objects(self) -> Result<Vec<Object>, RequestError> {
         self.items.collect()
     }
 }
 
-/// What a request answers when its source could not read.
+/// Returns the error of a request whose read from the source failed.
 fn read_failed(
     error: SourceError,
     target: &Target,
     start: Option<&str>,
-    span: &Span,
+    span: &KeySpan,
 ) -> RequestError {
     match error {
         SourceError::Compacted if start.is_some() => {
-            // WC-234: the same place, at the latest revision.
-            let place = span.start.strip_prefix(&*target.prefix);
-            let token = place.and_then(|place| std::str::from_utf8(place).ok());
+            // WC-234: the new token continues at the same key, at the latest revision.
+            let relative = span.start.strip_prefix(&*target.prefix);
+            let token = relative.and_then(|start| std::str::from_utf8(start).ok());
             RequestError::Expired(Expired::Continue {
                 token: token.map(|start| {
                     ContinueToken {
@@ -327,10 +357,7 @@ fn read_failed(
             })
         }
         SourceError::Compacted => RequestError::Expired(Expired::List),
-        SourceError::Future { requested, current } => RequestError::TooLarge {
-            asked: requested,
-            current,
-        },
+        SourceError::Future { requested, current } => RequestError::TooLarge { requested, current },
         SourceError::Replaced { known, found } => {
             RequestError::Expired(Expired::Replaced { known, found })
         }
@@ -338,13 +365,13 @@ fn read_failed(
     }
 }
 
-impl fmt::Debug for Items {
+impl fmt::Debug for ListItems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Items").finish_non_exhaustive()
+        f.debug_struct("ListItems").finish_non_exhaustive()
     }
 }
 
-impl Iterator for Items {
+impl Iterator for ListItems {
     type Item = Result<Object, RequestError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -352,31 +379,39 @@ impl Iterator for Items {
             if self.ended {
                 return None;
             }
-            let (entry, filter) = match &mut self.from {
-                From::Snapshot { walk, end, filter } => {
-                    let entry = walk.next().filter(|entry| *entry.key() < **end)?;
-                    (entry, Some(&*filter))
-                }
-                From::Index { walk, end, filter } => {
-                    let indexed = walk.next().filter(|found| *found.key() < **end)?;
-                    (indexed.entry, Some(&*filter))
-                }
-                From::Stored {
-                    items,
-                    reader,
+            let (object, filter) = match &mut self.objects {
+                ItemIter::Snapshot {
+                    objects,
+                    end,
                     filter,
-                } => (reader.read(items.next()?), Some(&*filter)),
-                From::Page(entries) => (entries.next()?, None),
+                } => {
+                    let object = objects.next().filter(|object| *object.key() < **end)?;
+                    (object, Some(&*filter))
+                }
+                ItemIter::Index {
+                    objects,
+                    end,
+                    filter,
+                } => {
+                    let item = objects.next().filter(|item| *item.key() < **end)?;
+                    (item.object, Some(&*filter))
+                }
+                ItemIter::Stored {
+                    items,
+                    decoder,
+                    filter,
+                } => (decoder.decode(items.next()?), Some(&*filter)),
+                ItemIter::Page(objects) => (objects.next()?, None),
             };
-            if let Some(tally) = &mut self.tally {
-                tally.fetched += 1;
+            if let Some(counts) = &mut self.counts {
+                counts.fetched += 1;
             }
-            match readable(entry) {
-                Ok(entry) if filter.is_none_or(|filter| filter.passes(&entry)) => {
-                    if let Some(tally) = &mut self.tally {
-                        tally.returned += 1;
+            match decodable(object) {
+                Ok(object) if filter.is_none_or(|filter| filter.matches(&object)) => {
+                    if let Some(counts) = &mut self.counts {
+                        counts.returned += 1;
                     }
-                    return Some(Ok(Object::new(entry)));
+                    return Some(Ok(Object::new(object)));
                 }
                 Ok(_) => {}
                 Err(error) => {

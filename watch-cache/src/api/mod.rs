@@ -1,7 +1,8 @@
-//! Requests and their answers: get, list and watch with their options, events, errors and continue
-//! tokens, in the terms of the Kubernetes API. `resource_cache` answers them from the cache;
-//! [`storage`] is the trait that the cache and the raw store have in common.
+//! Requests and answers in the terms of the Kubernetes API: get, list and watch with their options,
+//! watch events, errors and continue tokens. [`ResourceCache`] answers requests from the cache;
+//! [`Storage`] is the trait that it has in common with [`RawStore`](crate::source::RawStore).
 
+pub(crate) mod cache_watcher;
 pub(crate) mod continue_token;
 pub(crate) mod event;
 pub(crate) mod keys;
@@ -11,4 +12,17 @@ pub(crate) mod resource_cache;
 pub(crate) mod status;
 pub(crate) mod storage;
 pub(crate) mod target;
-pub(crate) mod watch;
+
+pub use cache_watcher::CacheWatcher;
+pub use continue_token::ContinueToken;
+pub use event::{EventType, SharedEncoding, WatchEvent};
+pub use keys::{KeyLayout, ObjectRef, Scope};
+pub use list::{ListItems, ObjectList};
+pub use options::{GetOptions, ListOptions, WatchOptions};
+pub use resource_cache::ResourceCache;
+pub use status::{
+    Conflict, Expired, RequestError, ResourceName, Status, StatusCause, StatusDetails,
+};
+pub use storage::{
+    EventStream, Preconditions, Storage, StoreStats, Update, UpdateFn, UpdateOptions, ValidateFn,
+};

@@ -1,124 +1,261 @@
-//! The options of a request as clients write them, and what they ask for (C.2, C.3, D.2).
+//! The options of requests as clients send them, and the plans that they are parsed into (C.2, C.3,
+//! D.2).
 
 use std::time::Duration;
 
 use revstore_engine::Revision;
 
 use crate::api::continue_token::ContinueToken;
-use crate::api::status::{Cause, RequestError};
+use crate::api::status::{RequestError, StatusCause};
 use crate::selector::Selector;
 
-/// Options of a get. `resourceVersionMatch` is none of them (C.2).
+/// The options of a get.
+///
+/// | `resource_version` | State that is read |
+/// |---|---|
+/// | empty | the most recent state |
+/// | `0` | any cached state |
+/// | a revision | any state at or after that revision |
 ///
 /// ```
 /// use revstore_watch_cache::GetOptions;
 /// let latest = GetOptions::default();
-/// let cheap = GetOptions { resource_version: "0".into() };
-/// # let _ = (latest, cheap);
+/// let cached = GetOptions::default().resource_version("0");
+/// assert_ne!(latest, cached);
 /// ```
+// C.2.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GetOptions {
-    /// Unset (empty): the most recent state. `0`: any. A number: not older than that.
+    /// The resource version, or empty.
     pub resource_version: String,
 }
 
-/// Options of a list, as text where clients send text. The default asks for all objects, at the
-/// most recent revision.
+impl GetOptions {
+    /// Sets the resource version.
+    #[must_use]
+    pub fn resource_version(mut self, version: impl Into<String>) -> Self {
+        self.resource_version = version.into();
+        self
+    }
+}
+
+/// The options of a list, as clients send them. The default lists all objects at the most recent
+/// revision.
+///
+/// | `resource_version` | `resource_version_match` | `limit` | State that is read |
+/// |---|---|---|---|
+/// | empty | empty | any | the most recent state |
+/// | `0` | empty or `NotOlderThan` | any | any cached state; the limit is ignored by default |
+/// | a revision | empty | 0 | any state at or after that revision |
+/// | a revision | empty | above 0 | the state at exactly that revision |
+/// | a revision | `NotOlderThan` | any | any state at or after that revision |
+/// | a revision | `Exact` | any | the state at exactly that revision |
+///
+/// With a continue token the list continues at the revision of the token, and `resource_version` must
+/// be empty or `0`. All other combinations fail with 422 or 400.
 ///
 /// ```
 /// use revstore_watch_cache::ListOptions;
-/// let page = ListOptions { limit: 500, ..ListOptions::default() };
-/// let cheap = ListOptions { resource_version: "0".into(), ..ListOptions::default() };
-/// # let _ = (page, cheap);
+/// let page = ListOptions::default().limit(500);
+/// let cached = ListOptions::default().resource_version("0");
+/// assert_ne!(page, cached);
 /// ```
+// WC-220, WC-221.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ListOptions {
-    /// Empty: unset. With [`ListOptions::resource_version_match`] it chooses a row of WC-220.
+    /// The resource version, or empty.
     pub resource_version: String,
     /// Empty, `Exact` or `NotOlderThan`.
     pub resource_version_match: String,
-    /// The most objects to return; 0 or less for all (WC-221).
+    /// The maximum number of objects to return. 0 and negative numbers mean no limit.
     pub limit: i64,
-    /// Where an earlier page ended; empty for the first one.
+    /// The continue token of the previous page, or empty for the first page.
     pub continue_token: String,
-    /// Forbidden for lists; here so that it can be refused (L17).
+    /// Must be `None`: a list with this option fails with 422.
     pub send_initial_events: Option<bool>,
-    /// Which objects.
+    /// The selector that the objects must match.
     pub selector: Selector,
 }
 
-/// Options of a watch, as text where clients send text. The default begins with all present objects.
+impl ListOptions {
+    /// Sets the resource version.
+    #[must_use]
+    pub fn resource_version(mut self, version: impl Into<String>) -> Self {
+        self.resource_version = version.into();
+        self
+    }
+
+    /// Sets how the resource version is matched: `Exact` or `NotOlderThan`.
+    #[must_use]
+    pub fn resource_version_match(mut self, matching: impl Into<String>) -> Self {
+        self.resource_version_match = matching.into();
+        self
+    }
+
+    /// Sets the maximum number of objects to return.
+    #[must_use]
+    pub fn limit(mut self, limit: i64) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Sets the continue token of the previous page.
+    #[must_use]
+    pub fn continue_token(mut self, token: impl Into<String>) -> Self {
+        self.continue_token = token.into();
+        self
+    }
+
+    /// Sets `sendInitialEvents`, which lists refuse.
+    #[must_use]
+    pub fn send_initial_events(mut self, send: impl Into<Option<bool>>) -> Self {
+        self.send_initial_events = send.into();
+        self
+    }
+
+    /// Sets the selector.
+    #[must_use]
+    pub fn selector(mut self, selector: Selector) -> Self {
+        self.selector = selector;
+        self
+    }
+}
+
+/// The options of a watch, as clients send them. The default starts with all current objects.
+///
+/// | `resource_version` | `send_initial_events` | The watch starts with |
+/// |---|---|---|
+/// | empty | `None` or `true` | the current objects of the most recent state |
+/// | `0` | `None` or `true` | the objects of any cached state |
+/// | a revision | `true` | the objects of a state at or after that revision |
+/// | a revision | `None` or `false` | the events after that revision |
+/// | empty | `false` | the events after the most recent revision |
+/// | `0` | `false` | the events after the cached revision |
+///
+/// `send_initial_events` requires `resource_version_match` to be `NotOlderThan`. Initial objects are
+/// delivered as `ADDED` events; with `allow_bookmarks`, a bookmark with `initial_events_end` follows
+/// them.
 ///
 /// ```
 /// use revstore_watch_cache::WatchOptions;
-/// // What happens behind a list, and how far the watch is while nothing does.
-/// let behind = |list: &str| WatchOptions {
-///     resource_version: list.into(),
-///     allow_bookmarks: true,
-///     ..WatchOptions::default()
-/// };
-/// // The state, a bookmark at its end, and what happens then, in one stream.
-/// let watch_list = WatchOptions {
-///     resource_version_match: "NotOlderThan".into(),
-///     send_initial_events: Some(true),
-///     allow_bookmarks: true,
-///     ..WatchOptions::default()
-/// };
-/// # let _ = (behind("7"), watch_list);
+/// // Events after the revision of a list, with bookmarks.
+/// let resume = WatchOptions::default().resource_version("7").allow_bookmarks(true);
+/// // The current objects, a bookmark after them, then events, in one stream.
+/// let watch_list = WatchOptions::default()
+///     .resource_version_match("NotOlderThan")
+///     .send_initial_events(true)
+///     .allow_bookmarks(true);
+/// assert_ne!(resume, watch_list);
 /// ```
+// WC-310, WC-325.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WatchOptions {
-    /// Empty: unset. Chooses the start with [`WatchOptions::send_initial_events`] (WC-310).
+    /// The resource version, or empty.
     pub resource_version: String,
-    /// Empty, or `NotOlderThan` beside `send_initial_events`.
+    /// Empty, or `NotOlderThan` together with `send_initial_events`.
     pub resource_version_match: String,
-    /// Only looked at to refuse it (WC-301).
+    /// Must be empty if `resource_version_match` is set.
     pub continue_token: String,
-    /// Whether to send bookmarks (WC-320).
+    /// Whether to send bookmarks.
     pub allow_bookmarks: bool,
-    /// Whether to begin with the present objects (WC-310).
+    /// Whether to start with the current objects.
     pub send_initial_events: Option<bool>,
-    /// How long the watch lives; no end if none is given. A server picks one (WC-304).
+    /// The time after which the watch ends; `None` for no limit. A server usually sets one.
     pub timeout: Option<Duration>,
-    /// Which objects.
+    /// The selector that the objects must match.
     pub selector: Selector,
 }
 
-/// A resource version of a request, read.
+impl WatchOptions {
+    /// Sets the resource version.
+    #[must_use]
+    pub fn resource_version(mut self, version: impl Into<String>) -> Self {
+        self.resource_version = version.into();
+        self
+    }
+
+    /// Sets how the resource version is matched: `NotOlderThan`.
+    #[must_use]
+    pub fn resource_version_match(mut self, matching: impl Into<String>) -> Self {
+        self.resource_version_match = matching.into();
+        self
+    }
+
+    /// Sets a continue token, which watches refuse together with `resource_version_match`.
+    #[must_use]
+    pub fn continue_token(mut self, token: impl Into<String>) -> Self {
+        self.continue_token = token.into();
+        self
+    }
+
+    /// Sets whether to send bookmarks.
+    #[must_use]
+    pub fn allow_bookmarks(mut self, allow: bool) -> Self {
+        self.allow_bookmarks = allow;
+        self
+    }
+
+    /// Sets whether to start with the current objects.
+    #[must_use]
+    pub fn send_initial_events(mut self, send: impl Into<Option<bool>>) -> Self {
+        self.send_initial_events = send.into();
+        self
+    }
+
+    /// Sets the time after which the watch ends.
+    #[must_use]
+    pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.timeout = timeout.into();
+        self
+    }
+
+    /// Sets the selector.
+    #[must_use]
+    pub fn selector(mut self, selector: Selector) -> Self {
+        self.selector = selector;
+        self
+    }
+}
+
+/// A parsed resource version of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Version {
+pub(crate) enum RequestedVersion {
     Unset,
     Zero,
     At(Revision),
 }
 
-/// What a list asks for.
+/// The state that a list reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ListPlan {
-    /// L1, and L3 with the place to go on from.
+    /// The most recent state: L1, and L3 with the start key of a continue token.
     Latest { start: Option<String> },
-    /// L4, L5, L11.
+    /// Any cached state: L4, L5, L11.
     Any,
-    /// L7, L10.
+    /// A state at or after a revision: L7, L10.
     NotOlderThan(Revision),
-    /// L8, L12, and L2 with the place to go on from.
+    /// The state at a revision: L8, L12, and L2 with the start key of a continue token.
     Exact { at: Revision, start: Option<String> },
 }
 
-/// Where a watch starts.
+/// The start of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatchPlan {
-    /// With the present objects, of a state not older than this.
-    State(Version),
-    /// After a revision; unset is the current one at arrival, zero the one of the cache.
-    After(Version),
+    /// The current objects, of a state at or after this version.
+    InitialObjects(RequestedVersion),
+    /// The events after a revision: unset means the newest revision of the source when the request
+    /// arrives, zero that of the cache.
+    After(RequestedVersion),
 }
 
-impl Version {
-    /// Reads a resource version.
+impl RequestedVersion {
+    /// Parses a resource version.
     ///
     /// # Errors
-    /// 400 (WC-235).
+    /// 400 if the text is not a decimal number (WC-235).
     pub(crate) fn parse(text: &str) -> Result<Self, RequestError> {
         if text.is_empty() {
             return Ok(Self::Unset);
@@ -126,7 +263,7 @@ impl Version {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         match text.parse::<u64>() {
             Ok(0) if digits => Ok(Self::Zero),
-            // What lies beyond the engine's numbers is in the future whichever it is.
+            // A number beyond the range of revisions is in the future, whatever its value.
             Ok(number) if digits => Ok(Self::At(Revision(
                 i64::try_from(number).unwrap_or(i64::MAX),
             ))),
@@ -147,23 +284,23 @@ impl Version {
 
 const MATCH: &str = "resourceVersionMatch";
 
-fn forbidden(field: &'static str, why: &str) -> Cause {
-    Cause {
+fn forbidden(field: &'static str, why: &str) -> StatusCause {
+    StatusCause {
         reason: "FieldValueForbidden",
         message: format!("Forbidden: {why}"),
         field,
     }
 }
 
-fn unsupported(value: &str, supported: &str) -> Cause {
-    Cause {
+fn unsupported(value: &str, supported: &str) -> StatusCause {
+    StatusCause {
         reason: "FieldValueNotSupported",
         message: format!("Unsupported value: \"{value}\": supported values: {supported}"),
         field: MATCH,
     }
 }
 
-fn refuse(causes: Vec<Cause>) -> Result<(), RequestError> {
+fn refuse(causes: Vec<StatusCause>) -> Result<(), RequestError> {
     if causes.is_empty() {
         Ok(())
     } else {
@@ -172,7 +309,7 @@ fn refuse(causes: Vec<Cause>) -> Result<(), RequestError> {
 }
 
 impl ListOptions {
-    /// WC-230 first, then what is a bad request, then the rows of WC-220.
+    /// Validates the options (WC-230), then parses them (WC-235), then chooses the row of WC-220.
     pub(crate) fn plan(&self) -> Result<ListPlan, RequestError> {
         self.validate()?;
         if !self.continue_token.is_empty() {
@@ -189,13 +326,15 @@ impl ListOptions {
             });
         }
         let exact = self.resource_version_match == "Exact";
-        // L8: a limit makes a plain version an exact one, unless the client says otherwise.
+        // L8: with a limit, a revision without `resourceVersionMatch` is exact.
         let legacy_exact = self.resource_version_match.is_empty() && self.limit > 0;
-        Ok(match Version::parse(&self.resource_version)? {
-            Version::Unset => ListPlan::Latest { start: None },
-            Version::Zero => ListPlan::Any,
-            Version::At(at) if exact || legacy_exact => ListPlan::Exact { at, start: None },
-            Version::At(at) => ListPlan::NotOlderThan(at),
+        Ok(match RequestedVersion::parse(&self.resource_version)? {
+            RequestedVersion::Unset => ListPlan::Latest { start: None },
+            RequestedVersion::Zero => ListPlan::Any,
+            RequestedVersion::At(at) if exact || legacy_exact => {
+                ListPlan::Exact { at, start: None }
+            }
+            RequestedVersion::At(at) => ListPlan::NotOlderThan(at),
         })
     }
 
@@ -205,8 +344,8 @@ impl ListOptions {
             let why = "sendInitialEvents is forbidden for list";
             causes.push(forbidden("sendInitialEvents", why));
         }
-        let wanted = self.resource_version_match.as_str();
-        if !wanted.is_empty() {
+        let matching = self.resource_version_match.as_str();
+        if !matching.is_empty() {
             if self.resource_version.is_empty() {
                 let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
                 causes.push(forbidden(MATCH, why));
@@ -215,10 +354,10 @@ impl ListOptions {
                 let why = "resourceVersionMatch is forbidden when continue is provided";
                 causes.push(forbidden(MATCH, why));
             }
-            if !matches!(wanted, "Exact" | "NotOlderThan") {
-                causes.push(unsupported(wanted, "\"Exact\", \"NotOlderThan\", \"\""));
+            if !matches!(matching, "Exact" | "NotOlderThan") {
+                causes.push(unsupported(matching, "\"Exact\", \"NotOlderThan\", \"\""));
             }
-            if wanted == "Exact" && self.resource_version == "0" {
+            if matching == "Exact" && self.resource_version == "0" {
                 let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
                 causes.push(forbidden(MATCH, why));
             }
@@ -226,7 +365,7 @@ impl ListOptions {
         refuse(causes)
     }
 
-    /// The limit that holds for the plan (WC-221, WC-224).
+    /// Returns the limit for the plan, or `None` if there is none (WC-221, WC-224).
     pub(crate) fn limit_for(&self, plan: &ListPlan, honor_at_zero: bool) -> Option<usize> {
         if *plan == ListPlan::Any && !honor_at_zero {
             return None;
@@ -236,17 +375,17 @@ impl ListOptions {
 }
 
 impl WatchOptions {
-    /// WC-230 first, then what is a bad request, then the rows of WC-310.
+    /// Validates the options (WC-230), then parses them (WC-235), then chooses the row of WC-310.
     pub(crate) fn plan(&self) -> Result<WatchPlan, RequestError> {
         self.validate()?;
-        let version = Version::parse(&self.resource_version)?;
+        let version = RequestedVersion::parse(&self.resource_version)?;
         let initial = match self.send_initial_events {
-            Some(wanted) => wanted,
-            // WC-310: the legacy default.
-            None => matches!(version, Version::Unset | Version::Zero),
+            Some(send) => send,
+            // WC-310: the default from before `sendInitialEvents` existed.
+            None => matches!(version, RequestedVersion::Unset | RequestedVersion::Zero),
         };
         Ok(if initial {
-            WatchPlan::State(version)
+            WatchPlan::InitialObjects(version)
         } else {
             WatchPlan::After(version)
         })
@@ -254,19 +393,19 @@ impl WatchOptions {
 
     fn validate(&self) -> Result<(), RequestError> {
         let mut causes = Vec::new();
-        let wanted = self.resource_version_match.as_str();
-        if self.send_initial_events.is_some() && wanted != "NotOlderThan" {
+        let matching = self.resource_version_match.as_str();
+        if self.send_initial_events.is_some() && matching != "NotOlderThan" {
             let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
             causes.push(forbidden(MATCH, why));
         }
-        if !wanted.is_empty() {
+        if !matching.is_empty() {
             if self.send_initial_events.is_none() {
                 let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents \
                            is provided";
                 causes.push(forbidden(MATCH, why));
             }
-            if wanted != "NotOlderThan" {
-                causes.push(unsupported(wanted, "\"NotOlderThan\""));
+            if matching != "NotOlderThan" {
+                causes.push(unsupported(matching, "\"NotOlderThan\""));
             }
             if !self.continue_token.is_empty() {
                 let why = "resourceVersionMatch is forbidden when continue is provided";

@@ -5,31 +5,33 @@ use std::sync::Arc;
 use bytes::Bytes;
 use revstore_engine::Revision;
 
+use crate::api::cache_watcher::CacheWatcher;
 use crate::api::event::WatchEvent;
 use crate::api::keys::{ObjectRef, Scope};
-use crate::api::list::{List, Tally, readable};
-use crate::api::options::{GetOptions, ListOptions, ListPlan, Version, WatchOptions, WatchPlan};
+use crate::api::list::{ListCounts, ObjectList, decodable};
+use crate::api::options::{
+    GetOptions, ListOptions, ListPlan, RequestedVersion, WatchOptions, WatchPlan,
+};
 use crate::api::status::{Expired, RequestError};
 use crate::api::target::Target;
-use crate::api::watch::Watch;
 use crate::cache::consistency;
 use crate::cache::consistency::ConsistencyReport;
 use crate::cache::objects::snapshot::Snapshot;
 use crate::cache::readiness::Readiness;
-use crate::cache::resource::{Begin, Resource};
+use crate::cache::resource::{Resource, WatchStart};
 use crate::encode;
-use crate::encode::kind::written;
+use crate::encode::kind::encoded_with;
 
-use crate::encode::object::{Object, Reader};
-use crate::metrics::Metrics;
+use crate::encode::object::{Object, ObjectDecoder};
+use crate::metrics::ResourceMetrics;
 use crate::source::SourceError;
 use crate::source::raw_store::RawStore;
 
-/// One resource of a cache. Clones are handles on the same resource.
+/// A handle on one resource of a cache: get, list and watch. Clones are handles on the same resource.
 ///
-/// Lists and gets read immutable snapshots; watches are cursors into one window. What each option
-/// means is in sections C and D of the behaviour specification, row by row, and in the
-/// documentation of [`ListOptions`] and [`WatchOptions`].
+/// Gets and lists read immutable snapshots. Watches read from one shared window of recent events. The
+/// meaning of each option is documented at [`GetOptions`], [`ListOptions`] and [`WatchOptions`].
+/// Corresponds to Kubernetes' `Cacher`.
 #[derive(Clone, Debug)]
 pub struct ResourceCache {
     resource: Arc<Resource>,
@@ -38,60 +40,63 @@ pub struct ResourceCache {
 
 impl ResourceCache {
     pub(crate) fn new(resource: Arc<Resource>) -> Self {
-        let raw = RawStore::over(
-            resource.core.source.clone(),
+        let raw = RawStore::with_timers(
+            resource.shared.source.clone(),
             resource.config.clone(),
-            resource.core.timers.clone(),
+            resource.shared.timers.clone(),
         );
         Self { resource, raw }
     }
 
-    /// Whether it can be served from.
+    /// Returns whether requests can be answered from the cache.
     pub fn readiness(&self) -> Readiness {
         self.resource.ready.state()
     }
 
-    /// Waits until it can be served from.
+    /// Waits until requests can be answered from the cache.
     ///
     /// # Errors
-    /// If it is stopped.
+    /// 429 if the cache is stopped.
     pub async fn wait_until_ready(&self) -> Result<(), RequestError> {
         self.resource.ready.wait().await
     }
 
-    /// Waits until the cache has everything up to `revision`.
+    /// Waits until the cache is complete up to `revision`.
     ///
     /// # Errors
-    /// 504 if that takes too long (WC-131, WC-232).
+    /// 504 if the cache does not reach the revision within
+    /// [`freshness_wait`](crate::cache::WatchCacheBuilder::freshness_wait).
+    // WC-131, WC-232.
     pub async fn wait_until_fresh(&self, revision: Revision) -> Result<(), RequestError> {
-        self.resource.fresh(revision).await
+        self.resource.wait_until_fresh(revision).await
     }
 
-    /// What it counts.
-    pub fn metrics(&self) -> Metrics {
+    /// Returns a snapshot of the metrics of the resource. Costs O(w log w) for w open watches.
+    pub fn metrics(&self) -> ResourceMetrics {
         self.resource.metrics()
     }
 
-    /// The store behind the cache, with the same operations.
+    /// Returns the store behind the cache, which offers the same operations.
     pub fn raw(&self) -> &RawStore {
         &self.raw
     }
 
-    /// The event as bytes for a client; see [`Watch::encode`].
+    /// Encodes an event for a client; see [`CacheWatcher::encode`].
     pub fn encode(&self, event: &WatchEvent) -> Bytes {
         encode::event::encode(&self.resource, event)
     }
 
-    /// The object as bytes for a client, with its resource version.
+    /// Encodes an object for a client, with its resource version.
     pub fn encode_object(&self, object: &Object) -> Bytes {
         let kind = &*self.resource.config.kind;
-        let bytes = written(|out| kind.write_object(object, object.revision(), out));
+        let bytes = encoded_with(|out| kind.write_object(object, object.revision(), out));
         let written = bytes.len() as u64;
         self.resource.counters.bytes_written.add(written);
         bytes
     }
 
-    /// What the cache has of an object right now, however old; a first guess for a write (WC-105).
+    /// Returns the cached version of an object, which may be stale: the first assumption of a write
+    /// (WC-105).
     pub(crate) fn cached(&self, object: &ObjectRef) -> Option<Object> {
         if self.readiness() != Readiness::Ready {
             return None;
@@ -100,57 +105,66 @@ impl ResourceCache {
         self.resource.get(&key).map(Object::new)
     }
 
-    /// Reads one object; nothing if there is none (WC-210).
+    /// Returns one object, or `None` if it does not exist. Reads from the source if no resource version
+    /// is given, or while the cache is not ready.
     ///
     /// # Errors
-    /// 400 for a bad name or resource version, 504 for a revision that does not come, 429 if the
-    /// cache is stopped, 500 if the object cannot be read, or the source where it is asked.
+    /// 400 for an invalid name or resource version, 504 if the cache does not reach the revision in
+    /// time, 429 if the cache is stopped, 500 if the object cannot be decoded or the source fails.
+    // WC-210.
     pub async fn get(
         &self,
         object: &ObjectRef,
         options: &GetOptions,
     ) -> Result<Option<Object>, RequestError> {
         let key = self.resource.config.layout.key(object)?;
-        let version = Version::parse(&options.resource_version)?;
+        let version = RequestedVersion::parse(&options.resource_version)?;
         match self.readiness() {
             Readiness::Stopped => return Err(RequestError::Stopped),
-            // B.1: a get goes to the source while the cache loads, or is known to be wrong.
+            // B.1: the source answers gets while the cache loads or is inconsistent.
             Readiness::Pending { .. } | Readiness::Inconsistent => {
                 return self.raw.get_object(object, options).await;
             }
             Readiness::Ready => {}
         }
         match version {
-            // One key: asking the source is as cheap as waiting until it need not be asked.
-            Version::Unset => return self.raw.get_object(object, options).await,
-            Version::Zero => {}
-            Version::At(at) => self.resource.fresh(at).await?,
+            // Reading one key from the source costs no more than reading its current revision and
+            // waiting for the cache.
+            RequestedVersion::Unset => return self.raw.get_object(object, options).await,
+            RequestedVersion::Zero => {}
+            RequestedVersion::At(at) => self.resource.wait_until_fresh(at).await?,
         }
         let found = self.resource.get(&key);
         found
-            .map(|entry| readable(entry).map(Object::new))
+            .map(|object| decodable(object).map(Object::new))
             .transpose()
     }
 
-    /// Lists objects, by the rows of WC-220.
+    /// Lists objects. The documentation of [`ListOptions`] says which state each combination of
+    /// options reads.
     ///
     /// # Errors
-    /// 422 and 400 for options (WC-230, WC-235), 410 for a history that is gone (WC-231, WC-234),
-    /// 504 for a revision that does not come (WC-232), 429 while the cache loads or after it
-    /// stopped, 500 if the source cannot be read, or an object of a page; without a limit that is found
-    /// among the [`Items`](crate::Items).
-    pub async fn list(&self, scope: &Scope, options: &ListOptions) -> Result<List, RequestError> {
+    /// 422 and 400 for invalid options, 410 if the requested revision is compacted, 504 if the cache
+    /// does not reach a revision in time, 429 while the cache loads or after it is stopped, 500 if the
+    /// source fails or an object of a page cannot be decoded. A list without a limit reports an
+    /// undecodable object as an item of its [`ListItems`](crate::api::ListItems).
+    // WC-220, WC-230 to WC-235.
+    pub async fn list(
+        &self,
+        scope: &Scope,
+        options: &ListOptions,
+    ) -> Result<ObjectList, RequestError> {
         let plan = options.plan()?;
-        let core = &self.resource.core;
-        let limit = options.limit_for(&plan, core.settings.honor_limit_at_rv0);
+        let shared = &self.resource.shared;
+        let limit = options.limit_for(&plan, shared.settings.honor_limit_at_rv0);
         let narrow = options.continue_token.is_empty();
-        let reader = self.resource.reader();
-        let target = Target::new(&reader, scope, &options.selector, narrow)?;
+        let decoder = self.resource.decoder();
+        let target = Target::new(&decoder, scope, &options.selector, narrow)?;
         let delegated = match self.readiness() {
             Readiness::Ready | Readiness::Stopped => false,
-            // B.1: a plain page comes from the source while the cache loads.
+            // B.1: the source answers pages without a selector while the cache loads.
             Readiness::Pending { .. } => limit.is_some() && options.selector.is_empty(),
-            // WC-135: everything does while it is known to be wrong.
+            // WC-135: the source answers all lists while the cache is inconsistent.
             Readiness::Inconsistent => true,
         };
         if delegated {
@@ -161,13 +175,13 @@ impl ResourceCache {
         self.resource.counters.lists.add(1);
         match plan {
             ListPlan::Latest { start } => {
-                let current = core.current().await?;
-                if self.resource.fresh(current).await.is_err() {
-                    // WC-233: the cache is stuck, the source is not.
+                let current = shared.current_revision().await?;
+                if self.resource.wait_until_fresh(current).await.is_err() {
+                    // WC-233: the cache does not reach the revision in time, so the source answers.
                     self.resource.counters.lists_from_source.add(1);
                     self.resource.counters.consistent_read_fallbacks.add(1);
                     return self
-                        .read(&reader, &target, None, start.as_deref(), limit)
+                        .read(&decoder, &target, None, start.as_deref(), limit)
                         .await;
                 }
                 self.resource.counters.consistent_reads.add(1);
@@ -175,12 +189,12 @@ impl ResourceCache {
             }
             ListPlan::Any => self.list_snapshot(&self.resource.snapshot(), target, None, limit),
             ListPlan::NotOlderThan(at) => {
-                self.resource.fresh(at).await?;
+                self.resource.wait_until_fresh(at).await?;
                 self.list_snapshot(&self.resource.snapshot(), target, None, limit)
             }
             ListPlan::Exact { at, start } => {
                 let list = self
-                    .list_exact(&reader, target, at, start.as_deref(), limit)
+                    .list_exact(&decoder, target, at, start.as_deref(), limit)
                     .await;
                 if matches!(list, Err(RequestError::Expired(_))) {
                     self.resource.counters.expired_compaction.add(1);
@@ -190,38 +204,38 @@ impl ResourceCache {
         }
     }
 
-    /// WC-133: from the window if that reaches back so far, else from the source, whose objects are
-    /// then read anew.
+    /// Lists the objects at an exact revision (WC-133): by undoing the events in the window if it
+    /// contains them, otherwise from the source, whose values are then decoded again.
     async fn list_exact(
         &self,
-        reader: &Reader,
+        decoder: &ObjectDecoder,
         target: Target,
         at: Revision,
         start: Option<&str>,
         limit: Option<usize>,
-    ) -> Result<List, RequestError> {
-        let core = &self.resource.core;
-        // Whether the revision can still be read, and already, is for the source to say (WC-110).
-        List::check_readable(&*core.source, &target, at, start).await?;
-        if self.resource.fresh(at).await.is_ok()
+    ) -> Result<ObjectList, RequestError> {
+        let shared = &self.resource.shared;
+        // Whether the revision is compacted, or in the future, is decided by the source (WC-110).
+        ObjectList::check_readable(&*shared.source, &target, at, start).await?;
+        if self.resource.wait_until_fresh(at).await.is_ok()
             && let Some(snapshot) = self.resource.snapshot_at(at, limit)
         {
             return self.list_snapshot(&snapshot, target, start, limit);
         }
         self.resource.counters.lists_from_source.add(1);
-        self.read(reader, &target, Some(at), start, limit).await
+        self.read(decoder, &target, Some(at), start, limit).await
     }
 
     async fn read(
         &self,
-        reader: &Reader,
+        decoder: &ObjectDecoder,
         target: &Target,
         at: Option<Revision>,
         start: Option<&str>,
         limit: Option<usize>,
-    ) -> Result<List, RequestError> {
-        let source = &*self.resource.core.source;
-        List::read(source, reader, target, at, start, limit).await
+    ) -> Result<ObjectList, RequestError> {
+        let source = &*self.resource.shared.source;
+        ObjectList::read(source, decoder, target, at, start, limit).await
     }
 
     fn list_snapshot(
@@ -230,94 +244,111 @@ impl ResourceCache {
         target: Target,
         start: Option<&str>,
         limit: Option<usize>,
-    ) -> Result<List, RequestError> {
+    ) -> Result<ObjectList, RequestError> {
         let Snapshot {
             revision, objects, ..
         } = snapshot;
         let span = target.scan_from(start);
-        let tally = Tally::new(self.resource.clone());
+        let counts = ListCounts::new(self.resource.clone());
         let Some(limit) = limit else {
             if let Some((index, prefix)) = snapshot.index_for(&self.resource.indexes, &target)
                 && target.name.is_none()
                 && start.is_none()
             {
                 self.resource.counters.lists_by_index.add(1);
-                let place = |key: &[u8]| Bytes::from([&prefix[..], key].concat());
-                let (walk, end) = (index.walk(&place(&span.start)), place(&span.end));
-                return Ok(List::of_index(*revision, walk, end, target.filter, tally));
+                let index_key = |key: &[u8]| Bytes::from([&prefix[..], key].concat());
+                let objects = index.iter_from(&index_key(&span.start));
+                let end = index_key(&span.end);
+                return Ok(ObjectList::of_index(
+                    *revision,
+                    objects,
+                    end,
+                    target.filter,
+                    counts,
+                ));
             }
-            let walk = objects.walk(&span.start);
-            return Ok(List::of_snapshot(
+            let objects = objects.iter_from(&span.start);
+            return Ok(ObjectList::of_snapshot(
                 *revision,
-                walk,
+                objects,
                 span.end,
                 target.filter,
-                tally,
+                counts,
             ));
         };
-        let walk = objects.walk(&span.start);
+        let page = objects.iter_from(&span.start);
         let count = || objects.rank(&span.end) - objects.rank(&span.start);
-        List::page_of_snapshot(*revision, walk, &span, &target, limit, tally, count)
+        ObjectList::page_of_snapshot(*revision, page, &span, &target, limit, counts, count)
     }
 
-    /// Watches objects, by the rows of WC-310.
+    /// Watches objects. The documentation of [`WatchOptions`] says where each combination of options
+    /// starts.
     ///
     /// # Errors
-    /// 422 and 400 for options, 429 while the cache loads or after it stopped. Whatever is found
-    /// out behind that is the first event of the watch, and its last (WC-305).
+    /// 422 and 400 for invalid options, 429 while the cache loads or after it is stopped. All other
+    /// errors, such as 410 for a start before the window, are the only event of the returned watch.
+    // WC-305, WC-310.
     pub async fn watch(
         &self,
         scope: &Scope,
         options: &WatchOptions,
-    ) -> Result<Watch, RequestError> {
+    ) -> Result<CacheWatcher, RequestError> {
         let plan = options.plan()?;
-        let reader = self.resource.reader();
-        let target = Target::new(&reader, scope, &options.selector, true)?;
+        let decoder = self.resource.decoder();
+        let target = Target::new(&decoder, scope, &options.selector, true)?;
         self.resource.check_ready()?;
-        let core = &self.resource.core;
-        let begin = match plan {
-            WatchPlan::State(Version::Zero) => Ok(Begin::State),
-            WatchPlan::State(Version::At(at)) => {
-                self.resource.fresh(at).await.map(|()| Begin::State)
+        let shared = &self.resource.shared;
+        let start = match plan {
+            WatchPlan::InitialObjects(RequestedVersion::Zero) => Ok(WatchStart::CurrentObjects),
+            WatchPlan::InitialObjects(RequestedVersion::At(at)) => self
+                .resource
+                .wait_until_fresh(at)
+                .await
+                .map(|()| WatchStart::CurrentObjects),
+            WatchPlan::InitialObjects(RequestedVersion::Unset) => {
+                match shared.current_revision().await {
+                    Ok(current) => self
+                        .resource
+                        .wait_until_fresh(current)
+                        .await
+                        .map(|()| WatchStart::CurrentObjects),
+                    Err(error) => Err(error),
+                }
             }
-            WatchPlan::State(Version::Unset) => match core.current().await {
-                Ok(current) => self.resource.fresh(current).await.map(|()| Begin::State),
-                Err(error) => Err(error),
-            },
-            WatchPlan::After(Version::Zero) => Ok(Begin::After(None)),
-            WatchPlan::After(Version::At(at)) => self
+            WatchPlan::After(RequestedVersion::Zero) => Ok(WatchStart::After(None)),
+            WatchPlan::After(RequestedVersion::At(at)) => self
                 .check_not_replaced(at)
                 .await
-                .map(|()| Begin::After(Some(at))),
-            WatchPlan::After(Version::Unset) => core
-                .current()
+                .map(|()| WatchStart::After(Some(at))),
+            WatchPlan::After(RequestedVersion::Unset) => shared
+                .current_revision()
                 .await
-                .map(|current| Begin::After(Some(current))),
+                .map(|current| WatchStart::After(Some(current))),
         };
-        let registered = begin.and_then(|begin| self.resource.register(&target, begin));
+        let registration = start.and_then(|start| self.resource.register(&target, start));
         let resource = self.resource.clone();
-        Ok(match registered {
+        Ok(match registration {
             Err(error @ (RequestError::NotReady { .. } | RequestError::Stopped)) => {
                 return Err(error);
             }
-            Ok(registered) => Watch::new(
+            Ok(registration) => CacheWatcher::new(
                 resource,
                 target,
-                registered,
+                registration,
                 options.allow_bookmarks,
                 options.timeout,
             ),
-            Err(error) => Watch::failed(resource, target, error),
+            Err(error) => CacheWatcher::failed(resource, target, error),
         })
     }
 
-    /// Refuses a revision that only the store before this one can have had: to wait until this one
-    /// comes to it would be silence about all that happened before.
+    /// Fails with 410 if only a previous, replaced store can have had the revision `at`. A watch that
+    /// waited until the current store reaches that revision would miss all events before it.
     async fn check_not_replaced(&self, at: Revision) -> Result<(), RequestError> {
-        let Some(known) = self.resource.known_before(at) else {
+        let Some(known) = self.resource.replaced_at(at) else {
             return Ok(());
         };
-        let found = self.resource.core.current().await?;
+        let found = self.resource.shared.current_revision().await?;
         if at <= found {
             return Ok(());
         }
@@ -325,12 +356,16 @@ impl ResourceCache {
         Err(RequestError::Expired(Expired::Replaced { known, found }))
     }
 
-    /// Compares the cache with its source at one revision (WC-135), as the feeder does now and then
-    /// ([`WatchCacheBuilder::consistency_interval`]). Costs a walk of both. A cache that differs
-    /// answers from its source until it is loaded anew.
+    /// Compares the keys and revisions of the cache with those of its source at one revision, as the
+    /// feeder does periodically
+    /// ([`consistency_interval`](crate::cache::WatchCacheBuilder::consistency_interval)). Reads all
+    /// keys of the resource. If they differ, the source answers requests until the cache is loaded
+    /// again.
     ///
     /// # Errors
-    /// 410 if that revision was compacted meanwhile, 429 if the cache is not ready.
+    /// 410 if the revision was compacted during the check, 429 if the cache is not ready, 500 if the
+    /// source fails.
+    // WC-135.
     pub async fn check_consistency(&self) -> Result<ConsistencyReport, RequestError> {
         self.resource.check_ready()?;
         let report = consistency::check(&self.resource).await;

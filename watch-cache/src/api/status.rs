@@ -1,4 +1,5 @@
-//! What a client is told when a request cannot be served, with the exact reasons and texts.
+//! Errors of requests, and the Kubernetes `Status` that clients get for them, with kube-apiserver's
+//! codes, reasons and texts.
 
 use std::fmt;
 
@@ -6,86 +7,92 @@ use revstore_engine::Revision;
 use serde::Serialize;
 use thiserror::Error;
 
-/// Why a request has no answer. Each variant carries the facts; [`RequestError::status`] makes the
-/// `Status` of them that clients parse.
+/// The error of a request. [`RequestError::status`] converts it into the `Status` that clients parse.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum RequestError {
-    /// Options that exclude each other (WC-230): 422.
+    /// 422: options are missing, not supported or exclude each other.
+    // WC-230.
     #[error("{}", invalid_message(.0))]
-    Invalid(Vec<Cause>),
-    /// A request that cannot be understood: 400.
+    Invalid(Vec<StatusCause>),
+    /// 400: an option or a name cannot be parsed.
     #[error("{0}")]
     BadRequest(String),
-    /// There is no such object: 404.
+    /// 404: the object does not exist.
     #[error("{resource} \"{name}\" not found")]
     NotFound {
-        /// Which kind of object.
+        /// The resource of the object.
         resource: ResourceName,
-        /// Its name.
+        /// The name of the object.
         name: String,
     },
-    /// There is such an object already: 409.
+    /// 409: the object to create exists already.
     #[error("{resource} \"{name}\" already exists")]
     AlreadyExists {
-        /// Which kind of object.
+        /// The resource of the object.
         resource: ResourceName,
-        /// Its name.
+        /// The name of the object.
         name: String,
     },
-    /// The object is not what the request took it for: 409.
+    /// 409: the object was changed meanwhile, or a precondition does not hold.
     #[error("Operation cannot be fulfilled on {resource} \"{name}\": {why}")]
     Conflict {
-        /// Which kind of object.
+        /// The resource of the object.
         resource: ResourceName,
-        /// Its name.
+        /// The name of the object.
         name: String,
-        /// What differs; in a box, because an error should not be larger than an answer.
+        /// What differs. Boxed to keep `Result`s of requests small.
         why: Box<Conflict>,
     },
-    /// The history asked for is gone: 410.
+    /// 410: the requested history is no longer available.
     #[error("{0}")]
     Expired(Expired),
-    /// The revision asked for was not reached in time (WC-232): 504.
-    #[error("Timeout: Too large resource version: {asked}, current: {current}")]
+    /// 504: the requested revision was not reached in time.
+    // WC-232.
+    #[error("Timeout: Too large resource version: {requested}, current: {current}")]
     TooLarge {
-        /// What was asked for.
-        asked: Revision,
-        /// How far the store was.
+        /// The requested revision.
+        requested: Revision,
+        /// The revision that was reached.
         current: Revision,
     },
-    /// The cache is loading (B.1): 429.
+    /// 429: the cache is loading.
+    // B.1.
     #[error("storage is (re)initializing{}", cause_suffix(.cause.as_deref()))]
     NotReady {
-        /// What the last attempt failed with.
+        /// The error of the last attempt to load, if one failed.
         cause: Option<String>,
-        /// When to try again.
+        /// The number of seconds after which the client should try again.
         retry_after_seconds: u32,
     },
-    /// The cache was stopped (WC-104): 429.
+    /// 429: the cache was stopped.
+    // WC-104.
     #[error("apiserver cacher is stopped")]
     Stopped,
-    /// Something that the client cannot change: 500.
+    /// 500: the source failed, or an object cannot be decoded.
     #[error("Internal error occurred: {0}")]
     Internal(String),
 }
 
-/// What a conflicting write differs in.
+/// The reason of a [`RequestError::Conflict`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Conflict {
-    /// The object was written since the client read it (WC-414).
+    /// The object was changed by other writes during all attempts of this write.
+    // WC-414.
     Modified,
-    /// A precondition on the uid failed.
+    /// The precondition on the uid does not hold.
     Uid {
-        /// What was asked for.
-        asked: String,
-        /// What the object has.
+        /// The value in the precondition.
+        requested: String,
+        /// The value of the object.
         found: String,
     },
-    /// A precondition on the resource version failed.
+    /// The precondition on the resource version does not hold.
     ResourceVersion {
-        /// What was asked for.
-        asked: String,
-        /// What the object has.
+        /// The value in the precondition.
+        requested: String,
+        /// The value of the object.
         found: String,
     },
 }
@@ -97,50 +104,52 @@ impl fmt::Display for Conflict {
                 "the object has been modified; please apply your changes to the latest version \
                  and try again",
             ),
-            Self::Uid { asked, found } => write!(
+            Self::Uid { requested, found } => write!(
                 f,
-                "Precondition failed: UID in precondition: {asked}, UID in object meta: {found}"
+                "Precondition failed: UID in precondition: {requested}, UID in object meta: {found}"
             ),
-            Self::ResourceVersion { asked, found } => write!(
+            Self::ResourceVersion { requested, found } => write!(
                 f,
-                "Precondition failed: ResourceVersion in precondition: {asked}, ResourceVersion \
+                "Precondition failed: ResourceVersion in precondition: {requested}, ResourceVersion \
                  in object meta: {found}"
             ),
         }
     }
 }
 
-/// Which history is gone.
+/// The reason of a [`RequestError::Expired`].
+// WC-231, WC-234, WC-313, WC-316.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Expired {
-    /// An exact list below the compacted revision (WC-231).
+    /// The revision of an exact list is compacted.
     List,
-    /// A continued list below the compacted revision (WC-234).
+    /// The revision of a continue token is compacted.
     Continue {
-        /// A token to go on with, at the price of an inconsistent list.
+        /// A token that continues at the latest revision, which makes the list inconsistent.
         token: Option<String>,
     },
-    /// A watch from before the window (WC-313).
+    /// The window does not contain all events after the start of a watch.
     Window {
-        /// The revision to start after.
-        asked: Revision,
-        /// The oldest one that could be started after.
+        /// The revision that the watch should start after.
+        requested: Revision,
+        /// The oldest revision that a watch can start after.
         oldest: Revision,
     },
-    /// A watch of the raw store from below the compacted revision (WC-313).
+    /// The start of a watch of the raw store is compacted.
     Watch,
-    /// Whatever was known: the store behind was restored from a backup, or began anew.
+    /// The store was replaced: it was restored from a backup or started empty.
     Replaced {
-        /// The newest revision that was known.
+        /// The newest revision of the previous store that was known.
         known: Revision,
-        /// The newest revision now.
+        /// The newest revision of the current store.
         found: Revision,
     },
-    /// A watch from a revision that did not come within the grace period (WC-316).
+    /// The start of a watch is a future revision that was not reached within the grace period.
     Future {
-        /// The revision to start after.
-        asked: Revision,
-        /// How far the store is.
+        /// The revision that the watch should start after.
+        requested: Revision,
+        /// The revision of the cache.
         current: Revision,
     },
 }
@@ -161,25 +170,25 @@ impl fmt::Display for Expired {
                 "The provided continue parameter is too old to display a consistent list result. \
                  You can start a new list without the continue parameter.",
             ),
-            Self::Window { asked, oldest } => {
-                write!(f, "too old resource version: {asked} ({oldest})")
+            Self::Window { requested, oldest } => {
+                write!(f, "too old resource version: {requested} ({oldest})")
             }
             Self::Watch => f.write_str("The resourceVersion for the provided watch is too old."),
             Self::Replaced { known, found } => write!(
                 f,
                 "the store was replaced: it was at revision {known} and is at {found}"
             ),
-            Self::Future { asked, current } => {
-                write!(f, "too large resource version: {asked} ({current})")
+            Self::Future { requested, current } => {
+                write!(f, "too large resource version: {requested} ({current})")
             }
         }
     }
 }
 
-/// How errors name a resource type.
+/// The name of a resource in errors: `<plural>.<group>`, or `<plural>` for the core group.
 ///
 /// ```
-/// use revstore_watch_cache::ResourceName;
+/// use revstore_watch_cache::api::ResourceName;
 /// assert_eq!(ResourceName::new("", "pods").to_string(), "pods");
 /// assert_eq!(ResourceName::new("apps", "deployments").to_string(), "deployments.apps");
 /// ```
@@ -192,7 +201,7 @@ pub struct ResourceName {
 }
 
 impl ResourceName {
-    /// The resource `plural` of the API group `group`.
+    /// Returns the name of the resource `plural` of the API group `group`.
     pub fn new(group: impl Into<String>, plural: impl Into<String>) -> Self {
         Self {
             group: group.into(),
@@ -211,50 +220,52 @@ impl fmt::Display for ResourceName {
     }
 }
 
-/// One reason among those of a [`Status`].
+/// One of the causes in a [`StatusDetails`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Cause {
-    /// A word for programs.
+pub struct StatusCause {
+    /// The machine-readable reason.
     pub reason: &'static str,
-    /// A sentence for people.
+    /// The human-readable message.
     pub message: String,
-    /// The option it is about.
+    /// The option that caused the error, or empty.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub field: &'static str,
 }
 
-/// The fields of a Kubernetes `Status` (WC-230 to 236): what every failed request answers.
+/// A Kubernetes `Status` object: the answer to a failed request.
+// WC-230 to WC-236.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// The HTTP code.
+    /// The HTTP status code.
     pub code: u16,
-    /// A word for programs.
+    /// The machine-readable reason.
     pub reason: &'static str,
-    /// A sentence for people, which old clients parse as well.
+    /// The human-readable message. Old clients parse it as well.
     pub message: String,
-    /// What it is about.
-    pub details: Details,
-    /// `metadata.continue`: a token to go on with (WC-234).
+    /// The object or the options that the error is about.
+    pub details: StatusDetails,
+    /// The token to continue an expired list with: `metadata.continue`.
+    // WC-234.
     pub continue_token: Option<String>,
 }
 
-/// What a [`Status`] is about; empty fields are not written.
+/// The `details` of a [`Status`]. Empty fields are not serialized.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Details {
-    /// The object's name.
+pub struct StatusDetails {
+    /// The name of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// The API group.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// The plural name of the resource.
+    /// The plural name of the resource; Kubernetes calls this field `kind`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// The single reasons.
+    /// The causes of the error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub causes: Vec<Cause>,
-    /// When to try again; 0 means not said.
+    pub causes: Vec<StatusCause>,
+    /// The number of seconds after which the client should try again; 0 if unspecified.
     #[serde(skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
 }
@@ -268,7 +279,7 @@ fn cause_suffix(cause: Option<&str>) -> String {
     cause.map_or_else(String::new, |cause| format!(": {cause}"))
 }
 
-fn invalid_message(causes: &[Cause]) -> String {
+fn invalid_message(causes: &[StatusCause]) -> String {
     let bodies: Vec<String> = causes
         .iter()
         .map(|cause| format!("{}: {}", cause.field, cause.message))
@@ -281,12 +292,13 @@ fn invalid_message(causes: &[Cause]) -> String {
 }
 
 impl RequestError {
-    /// The HTTP code.
+    /// Returns the HTTP status code.
     pub fn code(&self) -> u16 {
         self.code_and_reason().0
     }
 
-    /// Whether the client must list again: code 410, reason Expired or Gone (WC-530).
+    /// Returns whether the client must list again, because the error has code 410.
+    // WC-530.
     pub fn is_expired(&self) -> bool {
         matches!(self, Self::Expired(_))
     }
@@ -305,10 +317,11 @@ impl RequestError {
         }
     }
 
-    /// The `Status` that says so.
+    /// Returns the `Status` object for this error.
     ///
     /// ```
-    /// use revstore_watch_cache::{Expired, RequestError};
+    /// use revstore_watch_cache::RequestError;
+    /// use revstore_watch_cache::api::Expired;
     /// let status = RequestError::Expired(Expired::List).status();
     /// assert_eq!((status.code, status.reason), (410, "Expired"));
     /// ```
@@ -318,7 +331,7 @@ impl RequestError {
             code,
             reason,
             message: self.to_string(),
-            details: Details::default(),
+            details: StatusDetails::default(),
             continue_token: None,
         };
         let details = &mut status.details;
@@ -336,8 +349,8 @@ impl RequestError {
                 details.kind.clone_from(&resource.plural);
             }
             Self::TooLarge { .. } => {
-                // WC-232: old clients match on the message, new ones on this cause.
-                details.causes = vec![Cause {
+                // WC-232: old clients match the message, newer clients match this cause.
+                details.causes = vec![StatusCause {
                     reason: "ResourceVersionTooLarge",
                     message: "Too large resource version".into(),
                     field: "",
@@ -357,10 +370,10 @@ impl RequestError {
 }
 
 impl Status {
-    /// The JSON object, on one line.
+    /// Returns the JSON object on one line.
     ///
     /// # Panics
-    /// Never: strings and numbers always become JSON.
+    /// Never: the serialization of strings and numbers does not fail.
     ///
     /// ```
     /// use revstore_watch_cache::RequestError;
@@ -386,7 +399,7 @@ impl Status {
             message: &'a str,
             reason: &'a str,
             #[serde(skip_serializing_if = "Option::is_none")]
-            details: Option<&'a Details>,
+            details: Option<&'a StatusDetails>,
             code: u16,
         }
         let body = Body {
@@ -398,9 +411,10 @@ impl Status {
             status: "Failure",
             message: &self.message,
             reason: self.reason,
-            details: (self.details != Details::default()).then_some(&self.details),
+            details: (self.details != StatusDetails::default()).then_some(&self.details),
             code: self.code,
         };
-        serde_json::to_string(&body).expect("strings and numbers become JSON")
+        serde_json::to_string(&body)
+            .expect("the serialization of strings and numbers does not fail")
     }
 }

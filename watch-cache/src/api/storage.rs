@@ -1,4 +1,5 @@
-//! What a store of objects can do: the one trait of the raw store and of the cache (WC-103).
+//! The trait that the raw store and the cache have in common (WC-103). Corresponds to Kubernetes'
+//! `storage.Interface`.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,65 +12,123 @@ use revstore_engine::Revision;
 
 use crate::api::event::WatchEvent;
 use crate::api::keys::{ObjectRef, Scope};
-use crate::api::list::List;
+use crate::api::list::ObjectList;
 use crate::api::options::{GetOptions, ListOptions, WatchOptions};
 use crate::api::resource_cache::ResourceCache;
 use crate::api::status::RequestError;
 use crate::encode::object::Object;
 
-/// A watch of either store.
+/// A stream of watch events of any [`Storage`].
 pub type EventStream = Pin<Box<dyn Stream<Item = WatchEvent> + Send>>;
 
-/// What an object must be for a write to be done; what is unset is not looked at.
+/// Conditions on the current version of an object, without which a write fails with 409. Unset
+/// conditions are not checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Preconditions {
-    /// Its uid.
+    /// The uid that the object must have.
     pub uid: Option<String>,
-    /// Its resource version.
+    /// The resource version that the object must have.
     pub resource_version: Option<String>,
 }
 
-/// What an update makes of an object.
+impl Preconditions {
+    /// Requires a uid.
+    #[must_use]
+    pub fn uid(mut self, uid: impl Into<String>) -> Self {
+        self.uid = Some(uid.into());
+        self
+    }
+
+    /// Requires a resource version.
+    #[must_use]
+    pub fn resource_version(mut self, version: impl Into<String>) -> Self {
+        self.resource_version = Some(version.into());
+        self
+    }
+}
+
+/// The new version of an object in an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Update {
-    /// The new bytes. The same bytes as before make no revision (WC-204).
+    /// The new value. An update with an unchanged value writes nothing and creates no revision.
+    // WC-204.
     pub value: Bytes,
-    /// How long the object lives from now on; for good if not given.
+    /// The time after which the object is deleted; `None` to keep it.
     pub time_to_live: Option<Duration>,
 }
 
-/// How an update is done.
+impl Update {
+    /// Returns an update with a new value and without a time to live.
+    pub fn new(value: impl Into<Bytes>) -> Self {
+        Self {
+            value: value.into(),
+            time_to_live: None,
+        }
+    }
+
+    /// Sets the time after which the object is deleted.
+    #[must_use]
+    pub fn time_to_live(mut self, time_to_live: impl Into<Option<Duration>>) -> Self {
+        self.time_to_live = time_to_live.into();
+        self
+    }
+}
+
+/// The options of an update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UpdateOptions {
-    /// Create the object if it is not there: the update function then sees nothing.
+    /// Whether to create the object if it does not exist. The update function then gets `None`.
     pub create_if_missing: bool,
-    /// What the object must be.
+    /// The preconditions on the current version.
     pub preconditions: Preconditions,
 }
 
-/// Makes the new bytes of an object, or refuses. Called again whenever what it saw turns out to be
-/// stale (WC-105), so it must not mind.
+impl UpdateOptions {
+    /// Sets whether to create the object if it does not exist.
+    #[must_use]
+    pub fn create_if_missing(mut self, create: bool) -> Self {
+        self.create_if_missing = create;
+        self
+    }
+
+    /// Sets the preconditions on the current version.
+    #[must_use]
+    pub fn preconditions(mut self, preconditions: Preconditions) -> Self {
+        self.preconditions = preconditions;
+        self
+    }
+}
+
+/// A function that computes the new version of an object from the current one, or refuses the update.
+/// It is called again when the version it got turns out to be stale, so it must have no side effects.
+// WC-105.
 pub type UpdateFn<'a> = Box<dyn FnMut(Option<&Object>) -> Result<Update, RequestError> + Send + 'a>;
 
-/// Looks whether an object may be deleted. Called again as an [`UpdateFn`] is.
+/// A function that accepts or refuses the deletion of an object. It may be called more than once, like
+/// an [`UpdateFn`].
 pub type ValidateFn<'a> = Box<dyn FnMut(&Object) -> Result<(), RequestError> + Send + 'a>;
 
-/// How much a store holds of a resource (T-23).
+/// The number and the size of the objects of a resource in a store.
+// T-23.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoreStats {
-    /// Objects.
+    /// The number of objects.
     pub objects: u64,
-    /// Bytes of their keys and values, where they are known without a walk.
+    /// The size of their keys and values in bytes, if the store knows it without reading all objects.
     pub size_bytes: Option<u64>,
 }
 
 /// A store of the objects of one resource.
 ///
-/// Implemented by [`RawStore`](crate::RawStore), which asks its source each time, and by
-/// [`ResourceCache`]; everything a client sees is the same, except where the documentation of one
-/// says otherwise.
+/// Implemented by [`RawStore`](crate::source::RawStore), which reads from its source for every request,
+/// and by [`ResourceCache`]. Both behave the same for clients, except where the documentation of
+/// `RawStore` names a difference. Writes of both go to the source.
 pub trait Storage: fmt::Debug + Send + Sync {
-    /// Reads one object; nothing if there is none.
+    /// Returns one object, or `None` if it does not exist.
     fn get<'a>(
         &'a self,
         object: &'a ObjectRef,
@@ -81,7 +140,7 @@ pub trait Storage: fmt::Debug + Send + Sync {
         &'a self,
         scope: &'a Scope,
         options: &'a ListOptions,
-    ) -> BoxFuture<'a, Result<List, RequestError>>;
+    ) -> BoxFuture<'a, Result<ObjectList, RequestError>>;
 
     /// Watches objects.
     fn watch<'a>(
@@ -90,7 +149,7 @@ pub trait Storage: fmt::Debug + Send + Sync {
         options: &'a WatchOptions,
     ) -> BoxFuture<'a, Result<EventStream, RequestError>>;
 
-    /// Creates an object. Fails with 409 if it is there.
+    /// Creates an object. Fails with 409 if it exists.
     fn create<'a>(
         &'a self,
         object: &'a ObjectRef,
@@ -98,8 +157,9 @@ pub trait Storage: fmt::Debug + Send + Sync {
         time_to_live: Option<Duration>,
     ) -> BoxFuture<'a, Result<Object, RequestError>>;
 
-    /// Changes an object with what `update` makes of it, as often as it takes until nobody else
-    /// changed it in between.
+    /// Replaces an object by the version that `update` returns. Repeats the call of `update` with the
+    /// new current version when another write changed the object meanwhile, up to 128 times, then
+    /// fails with 409. Corresponds to Kubernetes' `GuaranteedUpdate`.
     fn guaranteed_update<'a>(
         &'a self,
         object: &'a ObjectRef,
@@ -107,8 +167,8 @@ pub trait Storage: fmt::Debug + Send + Sync {
         update: UpdateFn<'a>,
     ) -> BoxFuture<'a, Result<Object, RequestError>>;
 
-    /// Deletes an object, if `validate` agrees. Returns its last content with the revision of the
-    /// deletion.
+    /// Deletes an object if `validate` accepts its current version. Returns the last version of the
+    /// object with the revision of the deletion.
     fn delete<'a>(
         &'a self,
         object: &'a ObjectRef,
@@ -116,13 +176,13 @@ pub trait Storage: fmt::Debug + Send + Sync {
         validate: ValidateFn<'a>,
     ) -> BoxFuture<'a, Result<Object, RequestError>>;
 
-    /// The newest revision of the store.
+    /// Returns the newest revision of the store.
     fn current_revision(&self) -> BoxFuture<'_, Result<Revision, RequestError>>;
 
-    /// How much there is.
+    /// Returns the number and the size of the objects.
     fn stats(&self) -> BoxFuture<'_, Result<StoreStats, RequestError>>;
 
-    /// Whether it answers.
+    /// Returns whether the store answers requests.
     fn is_ready(&self) -> bool;
 }
 
@@ -139,7 +199,7 @@ impl Storage for ResourceCache {
         &'a self,
         scope: &'a Scope,
         options: &'a ListOptions,
-    ) -> BoxFuture<'a, Result<List, RequestError>> {
+    ) -> BoxFuture<'a, Result<ObjectList, RequestError>> {
         Box::pin(self.list(scope, options))
     }
 
@@ -160,7 +220,7 @@ impl Storage for ResourceCache {
         value: Bytes,
         time_to_live: Option<Duration>,
     ) -> BoxFuture<'a, Result<Object, RequestError>> {
-        // WC-105: writes go straight to the source.
+        // WC-105: writes go to the source.
         Box::pin(self.raw().create_object(object, value, time_to_live))
     }
 
@@ -170,8 +230,8 @@ impl Storage for ResourceCache {
         options: &'a UpdateOptions,
         update: UpdateFn<'a>,
     ) -> BoxFuture<'a, Result<Object, RequestError>> {
-        let guess = self.cached(object);
-        Box::pin(self.raw().update_object(object, options, guess, update))
+        let assumed = self.cached(object);
+        Box::pin(self.raw().update_object(object, options, assumed, update))
     }
 
     fn delete<'a>(
@@ -180,10 +240,10 @@ impl Storage for ResourceCache {
         preconditions: &'a Preconditions,
         validate: ValidateFn<'a>,
     ) -> BoxFuture<'a, Result<Object, RequestError>> {
-        let guess = self.cached(object);
+        let assumed = self.cached(object);
         Box::pin(
             self.raw()
-                .delete_object(object, preconditions, guess, validate),
+                .delete_object(object, preconditions, assumed, validate),
         )
     }
 

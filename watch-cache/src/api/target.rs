@@ -4,46 +4,46 @@ use bytes::Bytes;
 use revstore_engine::Revision;
 
 use crate::api::continue_token::ContinueToken;
-use crate::api::keys::{self, ObjectRef, Scope, Span};
+use crate::api::keys::{self, KeySpan, ObjectRef, Scope};
 use crate::api::status::RequestError;
-use crate::encode::object::Reader;
-use crate::selector::{FieldPlace, Filter, Selector};
+use crate::encode::object::ObjectDecoder;
+use crate::selector::{ObjectFilter, ResolvedField, Selector};
 
-/// What a request is about, once its options are read.
+/// The scope and the selector of a request, resolved for the key layout and the kind of its resource.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// What decides in the end.
-    pub(crate) filter: Filter,
-    /// The keys to look at; all that pass the filter are among them.
-    pub(crate) scan: Span,
-    /// What continue tokens are relative to.
+    /// The filter that decides whether an object matches.
+    pub(crate) filter: ObjectFilter,
+    /// The keys to examine. They include the keys of all objects that match the filter.
+    pub(crate) scan: KeySpan,
+    /// The key prefix that continue tokens are relative to.
     pub(crate) prefix: Bytes,
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
 }
 
 impl Target {
-    /// Reads what scope and selector say. If `narrow`, a name or a namespace that the selector
-    /// demands narrows the keys to look at (WC-227).
+    /// Resolves a scope and a selector. If `narrow`, a name or a namespace that the selector requires
+    /// reduces the keys to examine (WC-227).
     pub(crate) fn new(
-        reader: &Reader,
+        decoder: &ObjectDecoder,
         scope: &Scope,
         selector: &Selector,
         narrow: bool,
     ) -> Result<Self, RequestError> {
-        let layout = &reader.layout;
+        let layout = &decoder.layout;
         let span = layout.span_of(scope)?;
-        let filter = Filter::new(span.clone(), selector, &*reader.kind)?;
+        let filter = ObjectFilter::new(span.clone(), selector, &*decoder.kind)?;
         let (mut namespace, mut name) = match scope {
             Scope::All => (None, None),
             Scope::Namespace(namespace) => (Some(namespace.clone()), None),
             Scope::Object(object) => (object.namespace.clone(), Some(object.name.clone())),
         };
-        let wanted = |place| filter.wanted_field(place).map(str::to_owned);
+        let required = |field| filter.required_field(field).map(str::to_owned);
         if layout.is_namespaced() {
-            namespace = namespace.or_else(|| wanted(FieldPlace::Namespace));
+            namespace = namespace.or_else(|| required(ResolvedField::Namespace));
         }
-        name = name.or_else(|| wanted(FieldPlace::Name));
+        name = name.or_else(|| required(ResolvedField::Name));
         let narrower = match (&namespace, &name) {
             _ if !narrow => None,
             (Some(namespace), None) => layout.span_of(&Scope::Namespace(namespace.clone())).ok(),
@@ -64,8 +64,9 @@ impl Target {
         })
     }
 
-    /// The keys to look at from a continue token on. A token never widens them (WC-229).
-    pub(crate) fn scan_from(&self, start: Option<&str>) -> Span {
+    /// Returns the keys to examine, from the start key of a continue token on. A token never adds keys
+    /// (WC-229).
+    pub(crate) fn scan_from(&self, start: Option<&str>) -> KeySpan {
         match start {
             None => self.scan.clone(),
             Some(start) => {
@@ -75,7 +76,7 @@ impl Target {
         }
     }
 
-    /// The token of the page behind `last`.
+    /// Returns the continue token of the page after the key `last`.
     pub(crate) fn token(&self, last: &[u8], at: Option<Revision>) -> Result<String, RequestError> {
         let start = keys::after(last);
         let relative = start.strip_prefix(&*self.prefix);

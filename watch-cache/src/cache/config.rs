@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use crate::api::keys::KeyLayout;
 use crate::api::status::ResourceName;
-use crate::cache::objects::index::Index;
+use crate::cache::objects::index::ObjectIndex;
 use crate::cache::window::WindowLimits;
 use crate::encode::kind::Kind;
-use crate::encode::object::Reader;
+use crate::encode::object::ObjectDecoder;
 
-/// A resource type: where it lies, what it is, how much of its past to keep.
+/// The configuration of one resource: its name, the prefix of its keys, the kind of its objects, the
+/// limits of its window and its indexes.
 ///
 /// ```
-/// use revstore_watch_cache::{Index, JsonKind, ResourceConfig};
+/// use revstore_watch_cache::{JsonKind, ResourceConfig};
+/// use revstore_watch_cache::cache::ObjectIndex;
 /// let pods = ResourceConfig::namespaced("", "pods", "/registry/pods")
 ///     .kind(JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"]))
-///     .index(Index::Field("spec.nodeName".into()));
+///     .index(ObjectIndex::Field("spec.nodeName".into()));
 /// # let _ = pods;
 /// ```
 #[derive(Clone, Debug)]
@@ -24,17 +26,18 @@ pub struct ResourceConfig {
     pub(crate) layout: KeyLayout,
     pub(crate) kind: Arc<dyn Kind>,
     pub(crate) window: WindowLimits,
-    pub(crate) indexes: Vec<Index>,
+    pub(crate) indexes: Vec<ObjectIndex>,
 }
 
 impl ResourceConfig {
-    /// A resource whose objects live in namespaces, under `prefix` in the store. Its objects are
-    /// JSON of kind `plural` unless [`ResourceConfig::kind`] says otherwise.
+    /// Returns the configuration of a namespaced resource, whose keys are
+    /// `<prefix>/<namespace>/<name>`. Its objects are read as JSON of API version `v1` and kind
+    /// `plural` unless [`ResourceConfig::kind`] is called.
     pub fn namespaced(group: &str, plural: &str, prefix: &str) -> Self {
         Self::new(group, plural, KeyLayout::namespaced(prefix))
     }
 
-    /// A resource whose objects have no namespace.
+    /// Returns the configuration of a cluster-scoped resource, whose keys are `<prefix>/<name>`.
     pub fn cluster(group: &str, plural: &str, prefix: &str) -> Self {
         Self::new(group, plural, KeyLayout::cluster(prefix))
     }
@@ -49,30 +52,33 @@ impl ResourceConfig {
         }
     }
 
-    /// What the objects are.
+    /// Sets the kind, which reads stored bytes and writes objects and events for clients.
     #[must_use]
     pub fn kind(mut self, kind: impl Kind) -> Self {
         self.kind = Arc::new(kind);
         self
     }
 
-    /// How much of the past to keep; see [`WindowLimits`] for the default.
+    /// Sets the limits of the window of recent events; see [`WindowLimits`] for the default.
     #[must_use]
     pub fn window(mut self, window: WindowLimits) -> Self {
         self.window = window;
         self
     }
 
-    /// Finds objects, and wakes watchers, by a field or a label too (WC-126). Worth it where most
-    /// clients select by one value of it. Costs a second place for each object.
+    /// Adds an index by a field or a label. Lists without a limit that require one value of it read
+    /// only the objects with that value, and watches that require one value of it are woken only for
+    /// events of such objects. Use it where most clients select by one value, such as the
+    /// `spec.nodeName` of a pod. Each index costs one more tree item per object.
+    // WC-126.
     #[must_use]
-    pub fn index(mut self, index: Index) -> Self {
+    pub fn index(mut self, index: ObjectIndex) -> Self {
         self.indexes.push(index);
         self
     }
 
-    pub(crate) fn reader(&self) -> Reader {
-        Reader {
+    pub(crate) fn decoder(&self) -> ObjectDecoder {
+        ObjectDecoder {
             kind: self.kind.clone(),
             layout: self.layout.clone(),
         }

@@ -1,41 +1,41 @@
-//! Whether the cache is what its source is (WC-135).
+//! Consistency checks: a comparison of the cached objects with those of the source (WC-135).
 
 use std::sync::Arc;
 
 use futures_util::future::pending;
 use revstore_engine::Revision;
 
-use crate::api::keys;
-use crate::blocking;
 use crate::cache::readiness::Readiness;
 use crate::cache::resource::Resource;
-use crate::cache::shared::Core;
-use crate::cache::watch_cache::Registry;
-use crate::random::Random;
+use crate::cache::shared::CacheShared;
+use crate::cache::watch_cache::ResourceRegistry;
 use crate::source::{ListRequest, SourceError};
+use crate::{api::keys, wake};
 
-/// Keys that are compared between two moments in which others run.
-const STEP: usize = 1000;
+/// The number of keys that are digested before the check yields to other tasks, and the page size of
+/// its reads from the source.
+const PAGE_KEYS: usize = 1000;
 
-/// What a comparison of the cache with its source found (WC-135).
+/// The result of a comparison of the cache with its source.
+// WC-135.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsistencyReport {
     /// The revision at which both were read.
     pub revision: Revision,
-    /// The digest of the cache's keys and revisions.
+    /// The digest of the keys and mod revisions in the cache.
     pub cache: u64,
-    /// The digest of the source's.
+    /// The digest of the keys and mod revisions in the source.
     pub source: u64,
 }
 
 impl ConsistencyReport {
-    /// Whether both are the same.
+    /// Returns whether both digests are equal.
     pub fn is_consistent(&self) -> bool {
         self.cache == self.source
     }
 }
 
-/// FNV-1a over keys and revisions, as kube-apiserver's check has it.
+/// The 64-bit FNV-1a hash of keys and revisions, as in kube-apiserver's consistency checker.
 struct Digest(u64);
 
 impl Digest {
@@ -52,27 +52,32 @@ impl Digest {
     }
 }
 
-/// Compares every resource that is ready, after each interval times 1 to 1.5; never ends.
-pub(crate) async fn check_now_and_then(core: &Core, registry: &Registry, mut random: Random) {
-    let Some(interval) = core.settings.consistency_interval else {
+/// Checks every ready resource, again and again. The pause is the configured interval times a random
+/// factor from 1 to 1.5. Never completes.
+pub(crate) async fn check_periodically(
+    shared: &CacheShared,
+    registry: &ResourceRegistry,
+    mut rng: fastrand::Rng,
+) {
+    let Some(interval) = shared.settings.consistency_interval else {
         return pending().await;
     };
     loop {
-        // So that many caches of one source do not check at the same time.
-        let wait = interval.saturating_add(interval.mul_f64(random.unit() / 2.0));
-        let due = core.timers.now().saturating_add(wait);
-        core.timers.until(due).await;
+        // The random factor prevents that all caches of one source check at the same time.
+        let pause = interval.saturating_add(interval.mul_f64(rng.f64() / 2.0));
+        let due = shared.timers.now().saturating_add(pause);
+        shared.timers.sleep_until(due).await;
         for resource in registry.all() {
             if resource.ready.state() == Readiness::Ready {
-                // What it found is counted, and acted upon.
+                // `check` counts the result and requests a load where the digests differ.
                 let _ = check(&resource).await;
             }
         }
     }
 }
 
-/// Compares a resource with its source. If they differ, the resource answers from its source until
-/// the feeder has loaded it anew.
+/// Compares a resource with its source. If they differ, requests are answered by the source until
+/// the feeder has loaded the resource again.
 pub(crate) async fn check(resource: &Arc<Resource>) -> Result<ConsistencyReport, SourceError> {
     let counters = &resource.counters;
     let report = compare(resource).await;
@@ -81,7 +86,7 @@ pub(crate) async fn check(resource: &Arc<Resource>) -> Result<ConsistencyReport,
         Ok(_) => {
             counters.consistency_checks_failed.add(1);
             resource.ready.set(Readiness::Inconsistent);
-            resource.core.ask_to_load();
+            resource.shared.request_load();
         }
         Err(_) => counters.consistency_checks_aborted.add(1),
     }
@@ -92,10 +97,10 @@ async fn compare(resource: &Resource) -> Result<ConsistencyReport, SourceError> 
     let span = resource.config.layout.span();
     let snapshot = resource.snapshot();
     let (mut cache, mut source) = (Digest::new(), Digest::new());
-    for (at, entry) in snapshot.objects.walk(&span.start).enumerate() {
-        cache.add(entry.key(), entry.mod_revision());
-        if at % STEP == STEP - 1 {
-            blocking::let_others_run().await;
+    for (at, object) in snapshot.objects.iter_from(&span.start).enumerate() {
+        cache.add(object.key(), object.mod_revision());
+        if at % PAGE_KEYS == PAGE_KEYS - 1 {
+            wake::yield_now().await;
         }
     }
     let mut start = span.start.clone();
@@ -103,9 +108,9 @@ async fn compare(resource: &Resource) -> Result<ConsistencyReport, SourceError> 
         let request = ListRequest {
             range: span.from(start).range(),
             at: Some(snapshot.revision),
-            limit: Some(STEP),
+            limit: Some(PAGE_KEYS),
         };
-        let page = resource.core.source.list(request).await?;
+        let page = resource.shared.source.list(request).await?;
         for stored in &page.items {
             source.add(&stored.key, stored.mod_revision);
         }
@@ -113,7 +118,7 @@ async fn compare(resource: &Resource) -> Result<ConsistencyReport, SourceError> 
             Some(last) if page.more => start = keys::after(&last.key),
             _ => break,
         }
-        blocking::let_others_run().await;
+        wake::yield_now().await;
     }
     Ok(ConsistencyReport {
         revision: snapshot.revision,

@@ -1,4 +1,5 @@
-//! The feeder: takes what the source tells and gives it to the resources, in one order.
+//! The feeder: follows the source and applies its changes to the resources, in revision order.
+//! Corresponds to the reflector inside Kubernetes' Cacher together with `dispatchEvents`.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -8,59 +9,63 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures_core::Stream;
+use pollster::block_on;
 use revstore_engine::{KeyRange, Revision};
 
-use crate::blocking::block_on;
 use crate::cache::consistency;
 use crate::cache::readiness::Readiness;
 use crate::cache::resource::Resource;
-use crate::cache::shared::Core;
-use crate::cache::watch_cache::Registry;
-use crate::encode::object::Reader;
-use crate::random::Random;
-use crate::source::{Batch, BatchStream, Change, ListRequest, SourceError, Stored, WatchRequest};
-use crate::wake::subscriber::Signal;
+use crate::cache::shared::CacheShared;
+use crate::cache::watch_cache::ResourceRegistry;
+use crate::encode::object::ObjectDecoder;
+use crate::metrics::observe_since;
+use crate::source::{
+    Batch, BatchStream, Change, ListRequest, SourceError, StoredKeyValue, WatchRequest,
+};
+use crate::wake::subscriber::Subscriber;
 
-/// How long to wait after the source failed (B.1).
+/// The pause after a failure of the source (B.1).
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Keys that one read brings while a resource is loaded.
-const LOAD_PAGE: usize = 10_000;
-/// Loads at a revision that a compaction overtook; then the current revision is loaded instead.
-const LOADS_OVERTAKEN_MAX: usize = 3;
-/// Batches that one poll applies before it lets others run.
+/// The page size, in keys, of the reads that load a resource.
+const LOAD_PAGE_KEYS: usize = 10_000;
+/// The number of attempts to load the oldest revision that fail because it is compacted meanwhile.
+/// Further attempts load the current revision.
+const COMPACTED_LOADS_MAX: usize = 3;
+/// The number of batches that are applied before the feeder yields to other tasks.
 const POLL_BATCHES_MAX: usize = 64;
 
-/// What moves a cache: the one writer of all its resources.
+/// The task that keeps a cache up to date: the only writer of all its resources.
 ///
-/// It follows the source with one watch for all resources, applies each revision to the resources
-/// it concerns, then moves the watermark on, then wakes the watchers that may want it (WC-107,
-/// WC-113). Now and then it compares the resources with the source (WC-135). Nothing moves unless it is
-/// polled: spawn [`Feeder::run`] on an executor, or give it a
-/// thread with [`Feeder::spawn`].
+/// The feeder follows the source with one watch for all resources. It applies the changes of a
+/// revision to the resources that they belong to, then raises the revision of the cache, then wakes
+/// the watchers that the changes may match. It also compares the resources with the source from time
+/// to time. The cache makes progress only while the feeder is polled: spawn [`Feeder::run`] on an
+/// executor, or start a thread with [`Feeder::spawn`].
 ///
-/// Where it is dropped, also because its task is aborted or a [`Kind`](crate::Kind) panicked on what
-/// it read, the cache is stopped: watches end and requests are refused, instead of waiting for what
-/// never comes.
+/// Dropping the feeder stops the cache: its watches end and requests are refused. This also happens
+/// when its task is aborted, or when a [`Kind`](crate::encode::Kind) panics while it decodes an
+/// object.
+// WC-107, WC-113, WC-135.
 #[derive(Debug)]
-#[must_use = "a cache without a running feeder never gets anything"]
+#[must_use = "without a running feeder the cache stays empty"]
 pub struct Feeder {
-    core: Arc<Core>,
-    registry: Arc<Registry>,
-    random: Random,
+    shared: Arc<CacheShared>,
+    registry: Arc<ResourceRegistry>,
+    rng: fastrand::Rng,
 }
 
-/// A feeder on a thread of its own. Dropping this stops the cache, and waits for the thread.
+/// A handle on the thread of a feeder. Dropping it stops the cache and joins the thread.
 #[derive(Debug)]
 pub struct FeederThread {
-    core: Arc<Core>,
+    shared: Arc<CacheShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for FeederThread {
     fn drop(&mut self) {
-        self.core.stop();
+        self.shared.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic of the feeder was reported by its thread.
+            // The panic hook of that thread has reported a panic of the feeder.
             let _ = thread.join();
         }
     }
@@ -68,54 +73,58 @@ impl Drop for FeederThread {
 
 impl Drop for Feeder {
     fn drop(&mut self) {
-        self.core.stop();
+        self.shared.stop();
         for resource in self.registry.all() {
             resource.stop();
         }
     }
 }
 
-/// What the feeder found out.
-enum Next {
+/// An input of the feeder.
+enum FeedEvent {
     Batch(Batch),
     /// A resource was added, or must be loaded again.
-    Load,
-    /// A request found the source at a revision before the watermark.
-    WentBack,
+    LoadRequested,
+    /// A request found the source at a revision below the watermark.
+    Regressed,
     Failed(SourceError),
     Stopped,
 }
 
 impl Feeder {
-    pub(crate) fn new(core: Arc<Core>, registry: Arc<Registry>, random: Random) -> Self {
+    pub(crate) fn new(
+        shared: Arc<CacheShared>,
+        registry: Arc<ResourceRegistry>,
+        rng: fastrand::Rng,
+    ) -> Self {
         Self {
-            core,
+            shared,
             registry,
-            random,
+            rng,
         }
     }
 
-    /// Runs until the cache is stopped. Errors of the source end up in
-    /// [`ResourceCache::readiness`](crate::ResourceCache::readiness) and are retried. Dropping the
-    /// future stops the cache.
+    /// Runs until the cache is stopped. After an error of the source it tries again, and
+    /// [`ResourceCache::readiness`](crate::ResourceCache::readiness) reports the error of a failed
+    /// load. Dropping the future stops the cache.
     pub async fn run(self) {
-        let random = self.random.clone();
-        let checks = consistency::check_now_and_then(&self.core, &self.registry, random);
+        let rng = self.rng.clone();
+        let checks = consistency::check_periodically(&self.shared, &self.registry, rng);
         let mut checks = pin!(checks);
         let mut feed = pin!(self.feed());
         poll_fn(|context| {
             if feed.as_mut().poll(context).is_ready() {
                 return Poll::Ready(());
             }
-            // They never end.
+            // The checks never complete.
             checks.as_mut().poll(context)
         })
         .await;
     }
 
     async fn feed(&self) {
-        let mut feed = Feed {
-            core: self.core.clone(),
+        let mut feed = FeedLoop {
+            shared: self.shared.clone(),
             registry: self.registry.clone(),
             replacements: 0,
             is_first: true,
@@ -123,19 +132,19 @@ impl Feeder {
             woken: Vec::new(),
             applied: 0,
         };
-        // What was loaded survives a lost connection, and is loaded again after a compaction or when
-        // the store turns out to be another one.
+        // Loaded resources are kept after a lost connection. They are loaded again after a compaction,
+        // and after the store was replaced.
         let mut keep = false;
-        while !self.core.is_stopped() {
+        while !self.shared.is_stopped() {
             match feed.session(keep).await {
                 Ok(()) => break,
                 Err(SourceError::Compacted) => keep = false,
                 Err(SourceError::Replaced { known, found }) => {
-                    feed.forget(known, found);
+                    feed.discard_replaced(known, found);
                     keep = false;
                 }
                 Err(error) => {
-                    feed.note_failure(&error);
+                    feed.record_failure(&error);
                     keep = true;
                     feed.pause().await;
                 }
@@ -143,98 +152,101 @@ impl Feeder {
         }
     }
 
-    /// Runs on a thread of its own.
+    /// Runs the feeder on a new thread.
     ///
     /// # Panics
-    /// If the system has no thread left.
+    /// If the system cannot start a thread.
     pub fn spawn(self) -> FeederThread {
-        let core = self.core.clone();
+        let shared = self.shared.clone();
         let thread = std::thread::Builder::new()
             .name("revstore-feeder".into())
             .spawn(move || block_on(self.run()))
             .expect("a thread for the feeder can be started");
         FeederThread {
-            core,
+            shared,
             thread: Some(thread),
         }
     }
 }
 
-/// The feeder at work.
-struct Feed {
-    core: Arc<Core>,
-    registry: Arc<Registry>,
-    /// What the source said when the cache was loaded; see [`Source::replacements`].
+/// The state of a running feeder.
+struct FeedLoop {
+    shared: Arc<CacheShared>,
+    registry: Arc<ResourceRegistry>,
+    /// The value of [`Source::replacements`] when the cache was loaded.
     ///
     /// [`Source::replacements`]: crate::Source::replacements
     replacements: u64,
-    /// Whether nothing was ever published: the window may reach back before the start (WC-144).
+    /// Whether nothing was published yet. The first load reads the oldest revision of the source, so
+    /// that the windows also contain earlier events (WC-144).
     is_first: bool,
-    /// Loaded resources that are ready once the watermark is here.
+    /// Loaded resources, with the revision that the watermark must reach before they are ready.
     loading: Vec<(Arc<Resource>, Revision)>,
-    /// Whom to wake; kept for its memory.
-    woken: Vec<Arc<Signal>>,
-    /// Batches since the last pause.
+    /// The subscribers to wake after the next publication. Kept to reuse its memory.
+    woken: Vec<Arc<Subscriber>>,
+    /// The number of batches applied since the feeder last yielded.
     applied: usize,
 }
 
-impl Feed {
-    /// Loads what is not loaded, then follows the source until it fails or the cache is stopped.
+impl FeedLoop {
+    /// Loads the resources that are not ready, then follows the source until it fails or the cache is
+    /// stopped. Unless `keep`, all resources are loaded.
     async fn session(&mut self, keep: bool) -> Result<(), SourceError> {
         if !keep {
             self.set_pending(None);
-            self.replacements = self.core.source.replacements();
+            self.replacements = self.shared.source.replacements();
         }
-        let watermark = self.core.watermark.load();
+        let watermark = self.shared.watermark.load();
         let mut after: Option<Revision> = None;
         self.loading.clear();
         for resource in self.registry.all() {
-            // What is still ready has everything up to the watermark.
-            let has = match resource.ready.state() {
+            // A resource that is still ready has all changes up to the watermark.
+            let complete_to = match resource.ready.state() {
                 Readiness::Ready => watermark,
                 _ => self.load(&resource, self.is_first).await?,
             };
-            after = Some(after.map_or(has, |after| after.min(has)));
+            after = Some(after.map_or(complete_to, |after| after.min(complete_to)));
         }
         let after = match after {
             Some(after) => after,
-            None => self.core.source.current_revision().await?.max(watermark),
+            None => self.shared.source.current_revision().await?.max(watermark),
         };
         let mut batches = self.watch(after).await?;
-        // Behind the start of the watch: whoever takes the store's place later ends it.
+        // Checked after the watch was opened: a store that replaces this one later ends the watch.
         self.check_lineage(after).await?;
-        // Everything up to `after` is loaded, or was applied before.
+        // All changes up to `after` are loaded or were applied before.
         self.publish(after);
         self.is_first = false;
         loop {
             match self.next(&mut batches).await {
-                Next::Batch(batch) => self.apply(batch),
-                Next::Load => self.load_waiting().await?,
-                Next::WentBack => self.check_lineage(self.core.watermark.load()).await?,
-                Next::Failed(error) => return Err(error),
-                Next::Stopped => return Ok(()),
+                FeedEvent::Batch(batch) => self.apply(batch),
+                FeedEvent::LoadRequested => self.load_requested().await?,
+                FeedEvent::Regressed => self.check_lineage(self.shared.watermark.load()).await?,
+                FeedEvent::Failed(error) => return Err(error),
+                FeedEvent::Stopped => return Ok(()),
             }
         }
     }
 
-    /// Fails if the source cannot be the one that was at `known` before.
+    /// Fails with [`SourceError::Replaced`] if the source is not the store that had reached `known`.
     async fn check_lineage(&self, known: Revision) -> Result<(), SourceError> {
-        let known = known.max(self.core.watermark.load());
-        let found = self.core.source.current_revision().await?;
-        if found < known || self.core.source.replacements() != self.replacements {
+        let known = known.max(self.shared.watermark.load());
+        let found = self.shared.source.current_revision().await?;
+        if found < known || self.shared.source.replacements() != self.replacements {
             return Err(SourceError::Replaced { known, found });
         }
         Ok(())
     }
 
-    /// The store is another one: nothing that was known of it holds, and nobody may resume in it
-    /// from a revision of the old one, so the window does not reach back before the load.
-    fn forget(&mut self, known: Revision, found: Revision) {
+    /// Discards the state of all resources, because the store was replaced. No client may resume in
+    /// the new store from a revision of the previous one, so the windows will not contain events from
+    /// before the load.
+    fn discard_replaced(&mut self, known: Revision, found: Revision) {
         let why = SourceError::Replaced { known, found };
         self.set_pending(Some(&why.to_string()));
-        self.core.watermark.reset();
+        self.shared.watermark.reset();
         for resource in self.registry.all() {
-            resource.forget(known, found);
+            resource.mark_replaced(known, found);
         }
         self.is_first = false;
     }
@@ -242,34 +254,34 @@ impl Feed {
     fn set_pending(&self, cause: Option<&str>) {
         for resource in self.registry.all() {
             resource.ready.set(Readiness::Pending {
-                since: self.core.timers.now(),
+                since: self.shared.timers.now(),
                 cause: cause.map(str::to_owned),
             });
         }
     }
 
     async fn watch(&self, after: Revision) -> Result<BatchStream, SourceError> {
-        // All keys, not those of the resources: the watermark follows every commit (WC-107).
+        // All keys, not only those of the resources: the watermark follows every commit (WC-107).
         let request = WatchRequest {
             range: KeyRange::all(),
             after,
             previous: false,
         };
-        self.core.source.watch(request).await
+        self.shared.source.watch(request).await
     }
 
-    /// The next thing to do. Lets others run now and then, however much there is to do.
-    async fn next(&mut self, batches: &mut BatchStream) -> Next {
+    /// Waits for the next input. Yields to other tasks after every [`POLL_BATCHES_MAX`] batches.
+    async fn next(&mut self, batches: &mut BatchStream) -> FeedEvent {
         poll_fn(|context| {
-            self.core.feeder.waker.register(context.waker());
-            if self.core.is_stopped() {
-                return Poll::Ready(Next::Stopped);
+            self.shared.feeder.waker.register(context.waker());
+            if self.shared.is_stopped() {
+                return Poll::Ready(FeedEvent::Stopped);
             }
-            if self.core.take_went_back() {
-                return Poll::Ready(Next::WentBack);
+            if self.shared.take_regressed() {
+                return Poll::Ready(FeedEvent::Regressed);
             }
-            if self.core.take_to_load() {
-                return Poll::Ready(Next::Load);
+            if self.shared.take_load_request() {
+                return Poll::Ready(FeedEvent::LoadRequested);
             }
             if self.applied >= POLL_BATCHES_MAX {
                 self.applied = 0;
@@ -279,12 +291,12 @@ impl Feed {
             match Pin::new(&mut *batches).poll_next(context) {
                 Poll::Ready(Some(Ok(batch))) => {
                     self.applied += 1;
-                    Poll::Ready(Next::Batch(batch))
+                    Poll::Ready(FeedEvent::Batch(batch))
                 }
-                Poll::Ready(Some(Err(error))) => Poll::Ready(Next::Failed(error)),
+                Poll::Ready(Some(Err(error))) => Poll::Ready(FeedEvent::Failed(error)),
                 Poll::Ready(None) => {
-                    let gone = "the source ended its watch".into();
-                    Poll::Ready(Next::Failed(SourceError::Unavailable(gone)))
+                    let ended = "the source ended its watch".into();
+                    Poll::Ready(FeedEvent::Failed(SourceError::Unavailable(ended)))
                 }
                 Poll::Pending => {
                     self.applied = 0;
@@ -295,9 +307,9 @@ impl Feed {
         .await
     }
 
-    /// **Apply, publish, wake** (WC-113).
+    /// Applies a batch: **apply, publish, wake** (WC-113).
     fn apply(&mut self, batch: Batch) {
-        let arrived = self.core.timers.now();
+        let arrived = self.shared.timers.now();
         let mut parts: Vec<(Arc<Resource>, Vec<Change>)> = Vec::new();
         for change in batch.changes {
             let Some(resource) = self.registry.of_key(&change.key) else {
@@ -317,8 +329,9 @@ impl Feed {
         self.publish(batch.through);
     }
 
+    /// Raises the watermark to `through`, then wakes the subscribers that wait for it.
     fn publish(&mut self, through: Revision) {
-        self.core.watermark.publish(through);
+        self.shared.watermark.publish(through);
         self.loading.retain(|(resource, at)| {
             let loaded = through >= *at;
             if loaded {
@@ -326,12 +339,13 @@ impl Feed {
             }
             !loaded
         });
-        for signal in self.woken.drain(..) {
-            signal.waker.wake();
+        for subscriber in self.woken.drain(..) {
+            subscriber.waker.wake();
         }
     }
 
-    async fn load_waiting(&mut self) -> Result<(), SourceError> {
+    /// Loads the resources that were added or declared inconsistent.
+    async fn load_requested(&mut self) -> Result<(), SourceError> {
         for resource in self.registry.all() {
             let known = self
                 .loading
@@ -342,51 +356,55 @@ impl Feed {
                 self.load(&resource, false).await?;
             }
         }
-        self.publish(self.core.watermark.load());
+        self.publish(self.shared.watermark.load());
         Ok(())
     }
 
-    /// Loads a resource; `far` as long ago as the source still has history for, so that the replay
-    /// of what came since fills the window (WC-144). Returns the revision that was loaded.
-    async fn load(&mut self, resource: &Arc<Resource>, far: bool) -> Result<Revision, SourceError> {
-        let began = self.core.timers.now();
-        let ready_at = self.core.source.current_revision().await?;
+    /// Loads a resource and returns the loaded revision. If `from_oldest`, that is the oldest revision
+    /// of the source, and the events since then fill the window (WC-144); otherwise the current one.
+    async fn load(
+        &mut self,
+        resource: &Arc<Resource>,
+        from_oldest: bool,
+    ) -> Result<Revision, SourceError> {
+        let began = self.shared.timers.now();
+        let ready_at = self.shared.source.current_revision().await?;
         let mut attempt = 0;
         loop {
-            let oldest = self.core.source.oldest_revision().filter(|_| far);
-            let at = oldest.filter(|_| attempt < LOADS_OVERTAKEN_MAX);
+            let oldest = self.shared.source.oldest_revision().filter(|_| from_oldest);
+            let at = oldest.filter(|_| attempt < COMPACTED_LOADS_MAX);
             match self.read(resource, at).await {
                 Ok((revision, items)) => {
-                    let reader: Reader = resource.reader();
-                    let entries = items.into_iter().map(|stored| reader.read(stored));
-                    resource.replace(revision, entries.collect());
-                    let took = &resource.counters.initialization_us;
-                    took.since(began, self.core.timers.now());
+                    let decoder: ObjectDecoder = resource.decoder();
+                    let objects = items.into_iter().map(|stored| decoder.decode(stored));
+                    resource.replace(revision, objects.collect());
+                    let duration = &resource.counters.initialization_seconds;
+                    observe_since(duration, began, self.shared.timers.now());
                     let ready_at = ready_at.max(revision);
                     self.loading.push((resource.clone(), ready_at));
                     return Ok(revision);
                 }
-                Err(SourceError::Compacted) if attempt < 2 * LOADS_OVERTAKEN_MAX => attempt += 1,
+                Err(SourceError::Compacted) if attempt < 2 * COMPACTED_LOADS_MAX => attempt += 1,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// All keys of a resource at one revision, read in pages.
+    /// Reads all keys of a resource at one revision, in pages.
     async fn read(
         &self,
         resource: &Resource,
         at: Option<Revision>,
-    ) -> Result<(Revision, Vec<Stored>), SourceError> {
+    ) -> Result<(Revision, Vec<StoredKeyValue>), SourceError> {
         let span = resource.config.layout.span();
         let (mut all, mut at, mut start) = (Vec::new(), at, span.start.clone());
         loop {
             let request = ListRequest {
                 range: span.from(start).range(),
                 at,
-                limit: Some(LOAD_PAGE),
+                limit: Some(LOAD_PAGE_KEYS),
             };
-            let page = self.core.source.list(request).await?;
+            let page = self.shared.source.list(request).await?;
             at = Some(page.revision);
             all.extend(page.items);
             match all.last() {
@@ -396,25 +414,26 @@ impl Feed {
         }
     }
 
-    fn note_failure(&self, error: &SourceError) {
+    /// Records an error of the source in the readiness of the resources that are not ready.
+    fn record_failure(&self, error: &SourceError) {
         for resource in self.registry.all() {
             if resource.ready.state() != Readiness::Ready {
                 resource.counters.initialization_errors.add(1);
                 resource.ready.set(Readiness::Pending {
-                    since: self.core.timers.now(),
+                    since: self.shared.timers.now(),
                     cause: Some(error.to_string()),
                 });
             }
         }
     }
 
-    /// Waits before another attempt, or until the cache is stopped.
+    /// Waits for [`RETRY_AFTER`], or until the cache is stopped.
     async fn pause(&self) {
-        let due = self.core.timers.now() + RETRY_AFTER;
-        let mut sleep = Box::pin(self.core.timers.until(due));
+        let due = self.shared.timers.now() + RETRY_AFTER;
+        let mut sleep = Box::pin(self.shared.timers.sleep_until(due));
         poll_fn(|context| {
-            self.core.feeder.waker.register(context.waker());
-            if self.core.is_stopped() {
+            self.shared.feeder.waker.register(context.waker());
+            if self.shared.is_stopped() {
                 return Poll::Ready(());
             }
             sleep.as_mut().poll(context)

@@ -1,25 +1,28 @@
-//! Who may want an event: watchers by what they watch (WC-121, WC-146).
+//! Interests: which watchers an event may match (WC-121, WC-146). Corresponds to the
+//! `indexedWatchers` and trigger functions of Kubernetes' Cacher.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use crate::cache::objects::index::IndexPlace;
-use crate::encode::object::Entry;
-use crate::selector::Filter;
-use crate::wake::subscriber::Signal;
+use crate::cache::objects::index::ResolvedIndex;
+use crate::encode::object::StoredObject;
+use crate::selector::ObjectFilter;
+use crate::wake::subscriber::Subscriber;
 
-/// The narrowest description of what a watcher wants that the cache wakes by.
+/// A property of objects by which watchers are found. Every watcher is registered under the narrowest
+/// one that covers its filter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Interest<'a> {
     All,
     Namespace(&'a str),
     Name(&'a str),
     Object(&'a str, &'a str),
+    /// The number of an index, and a value of it.
     Index(usize, &'a str),
 }
 
-/// Kinds of [`Interest`] except those by index: which lookups an event needs at all.
+/// The number of kinds of [`Interest`]. Kinds without watchers are not looked up.
 const KINDS: usize = 5;
 
 impl Interest<'_> {
@@ -36,129 +39,142 @@ impl Interest<'_> {
 
 /// The watchers of a resource, by interest.
 ///
-/// Interests are kept as hashes: watchers whose interests collide are woken for each other's
-/// events, and their filters drop them. That costs nothing but the look.
+/// Interests are stored as hashes. Watchers whose interests have the same hash are woken for each
+/// other's events, and their filters drop these events.
 #[derive(Debug, Default)]
 pub(crate) struct Interests {
     hasher: RandomState,
-    /// Ids only grow, so each list is sorted by id.
-    lists: HashMap<u64, Vec<Arc<Signal>>>,
-    /// Watchers per kind of interest.
+    /// The watchers by the hash of their interest; each vector is sorted by id.
+    by_hash: HashMap<u64, Vec<Arc<Subscriber>>>,
+    /// The number of watchers per kind of interest.
     counts: [usize; KINDS],
 }
 
-/// Where a watcher is listed.
+/// The place of a watcher in [`Interests`], needed to remove it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Listed {
+pub(crate) struct InterestKey {
     hash: u64,
     kind: usize,
 }
 
 impl Interests {
-    pub(crate) fn add(&mut self, interest: &Interest<'_>, signal: Arc<Signal>) -> Listed {
-        let listed = Listed {
+    pub(crate) fn add(
+        &mut self,
+        interest: &Interest<'_>,
+        subscriber: Arc<Subscriber>,
+    ) -> InterestKey {
+        let key = InterestKey {
             hash: self.hasher.hash_one(interest),
             kind: interest.kind(),
         };
-        let list = self
-            .lists
-            .entry(listed.hash)
+        let watchers = self
+            .by_hash
+            .entry(key.hash)
             .or_insert_with(|| Vec::with_capacity(1));
-        let at = list.partition_point(|known| known.id < signal.id);
-        list.insert(at, signal);
-        self.counts[listed.kind] += 1;
-        listed
+        let at = watchers.partition_point(|known| known.id < subscriber.id);
+        watchers.insert(at, subscriber);
+        self.counts[key.kind] += 1;
+        key
     }
 
-    pub(crate) fn remove(&mut self, listed: Listed, id: u64) {
-        let Some(list) = self.lists.get_mut(&listed.hash) else {
+    pub(crate) fn remove(&mut self, key: InterestKey, id: u64) {
+        let Some(watchers) = self.by_hash.get_mut(&key.hash) else {
             return;
         };
-        if let Ok(at) = list.binary_search_by_key(&id, |signal| signal.id) {
-            list.remove(at);
-            self.counts[listed.kind] -= 1;
+        if let Ok(at) = watchers.binary_search_by_key(&id, |subscriber| subscriber.id) {
+            watchers.remove(at);
+            self.counts[key.kind] -= 1;
         }
-        if list.is_empty() {
-            self.lists.remove(&listed.hash);
+        if watchers.is_empty() {
+            self.by_hash.remove(&key.hash);
         }
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Signal>> {
-        self.lists.values().flatten()
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Subscriber>> {
+        self.by_hash.values().flatten()
     }
 
-    /// Notes an event with everyone who may want it; appends to `woken` whom to wake. Costs a
-    /// fixed number of lookups and the interested.
-    pub(crate) fn note(
+    /// Marks event number `event` as pending for every watcher that it may match, and appends those
+    /// that must be woken to `woken`. `versions` are the object before and after the event. Costs a
+    /// fixed number of hash lookups, and time linear in the number of interested watchers.
+    pub(crate) fn mark_pending(
         &self,
         event: u64,
-        states: [Option<&Entry>; 2],
-        indexes: &[IndexPlace],
-        woken: &mut Vec<Arc<Signal>>,
+        versions: [Option<&StoredObject>; 2],
+        indexes: &[ResolvedIndex],
+        woken: &mut Vec<Arc<Subscriber>>,
     ) {
-        // Name and namespace come from the key, which is the same before and after.
-        let Some(entry) = states[1].or(states[0]) else {
+        // Name and namespace come from the key, which is the same in both versions.
+        let Some(object) = versions[1].or(versions[0]) else {
             return;
         };
-        if states.iter().flatten().any(|entry| entry.fault().is_some()) {
-            // Nobody can tell whose index value it has, so all must come upon it (T-34).
-            for signal in self.all() {
-                if signal.note(event) {
-                    woken.push(signal.clone());
+        if versions
+            .iter()
+            .flatten()
+            .any(|object| object.fault().is_some())
+        {
+            // The indexed values of an undecodable object are unknown, so all watchers must examine
+            // the event (T-34).
+            for subscriber in self.all() {
+                if subscriber.mark_pending(event) {
+                    woken.push(subscriber.clone());
                 }
             }
             return;
         }
-        self.note_listed(event, &Interest::All, woken);
-        self.note_listed(event, &Interest::Namespace(entry.namespace()), woken);
-        self.note_listed(event, &Interest::Name(entry.name()), woken);
-        self.note_listed(
+        self.mark_interest(event, &Interest::All, woken);
+        self.mark_interest(event, &Interest::Namespace(object.namespace()), woken);
+        self.mark_interest(event, &Interest::Name(object.name()), woken);
+        self.mark_interest(
             event,
-            &Interest::Object(entry.namespace(), entry.name()),
+            &Interest::Object(object.namespace(), object.name()),
             woken,
         );
         for (at, index) in indexes.iter().enumerate() {
-            // Both states count: who loses an object must hear of it as well (WC-350).
-            let [old, new] = states.map(|state| state.map(|entry| value_of(index, entry)));
+            // Both versions count: a watcher also needs the event with which an object leaves its
+            // selector (WC-350).
+            let [old, new] = versions.map(|version| version.map(|object| value_of(index, object)));
             for value in [old, new.filter(|_| new != old)].into_iter().flatten() {
-                self.note_listed(event, &Interest::Index(at, value), woken);
+                self.mark_interest(event, &Interest::Index(at, value), woken);
             }
         }
     }
 
-    fn note_listed(&self, event: u64, interest: &Interest<'_>, woken: &mut Vec<Arc<Signal>>) {
+    fn mark_interest(&self, event: u64, interest: &Interest<'_>, woken: &mut Vec<Arc<Subscriber>>) {
         if self.counts[interest.kind()] == 0 {
             return;
         }
-        let list = self.lists.get(&self.hasher.hash_one(interest));
-        for signal in list.into_iter().flatten() {
-            if signal.note(event) {
-                woken.push(signal.clone());
+        let watchers = self.by_hash.get(&self.hasher.hash_one(interest));
+        for subscriber in watchers.into_iter().flatten() {
+            if subscriber.mark_pending(event) {
+                woken.push(subscriber.clone());
             }
         }
     }
 }
 
-/// What a state is found by; an absent value is found by the empty one, as field selectors have it.
-fn value_of<'a>(index: &IndexPlace, entry: &'a Entry) -> &'a str {
-    index.value(entry).unwrap_or_default()
+/// Returns the indexed value of an object. An absent value counts as the empty string, as in field
+/// selectors.
+fn value_of<'a>(index: &ResolvedIndex, object: &'a StoredObject) -> &'a str {
+    index.value(object).unwrap_or_default()
 }
 
-/// The narrowest interest that covers a filter.
+/// Returns the narrowest interest that covers a filter.
 pub(crate) fn interest_of<'a>(
-    filter: &'a Filter,
+    filter: &'a ObjectFilter,
     namespace: Option<&'a str>,
     name: Option<&'a str>,
-    indexes: &[IndexPlace],
+    indexes: &[ResolvedIndex],
 ) -> Interest<'a> {
     match (namespace, name) {
         (Some(namespace), Some(name)) => return Interest::Object(namespace, name),
         (None, Some(name)) => return Interest::Name(name),
         _ => {}
     }
-    let by_index = indexes
-        .iter()
-        .enumerate()
-        .find_map(|(at, index)| index.wanted(filter).map(|value| Interest::Index(at, value)));
+    let by_index = indexes.iter().enumerate().find_map(|(at, index)| {
+        index
+            .required_value(filter)
+            .map(|value| Interest::Index(at, value))
+    });
     by_index.unwrap_or(namespace.map_or(Interest::All, Interest::Namespace))
 }

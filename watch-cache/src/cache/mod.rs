@@ -1,6 +1,7 @@
-//! The cache itself: the feeder that applies the changes of the source, the objects and the window
-//! of recent events of each resource, and the watermark that says up to which revision all resources
-//! are complete. Requests are in [`api`](crate::api), the data comes from [`source`](crate::source).
+//! The cache itself: the feeder that applies the changes of the source, the current objects and the
+//! window of recent events of each resource, and the watermark, which is the revision up to which all
+//! resources are complete. Requests are in [`api`](crate::api), the data comes from
+//! [`source`](crate::source).
 
 pub(crate) mod config;
 pub(crate) mod consistency;
@@ -13,3 +14,11 @@ pub(crate) mod shared;
 pub(crate) mod watch_cache;
 pub(crate) mod watermark;
 pub(crate) mod window;
+
+pub use config::ResourceConfig;
+pub use consistency::ConsistencyReport;
+pub use feeder::{Feeder, FeederThread};
+pub use objects::index::ObjectIndex;
+pub use readiness::Readiness;
+pub use watch_cache::{WatchCache, WatchCacheBuilder};
+pub use window::WindowLimits;

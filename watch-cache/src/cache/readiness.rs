@@ -1,4 +1,5 @@
-//! Whether a resource's cache can be served from (WC-104).
+//! Readiness: whether requests for a resource can be answered from its cache (WC-104). Corresponds
+//! to the `ready` state of Kubernetes' Cacher.
 //!
 //! ```text
 //! Pending ──loaded──▶ Ready ──mismatch──▶ Inconsistent ──loaded──▶ Ready
@@ -14,47 +15,48 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::api::status::RequestError;
-use crate::wake::subscriber::Signal;
+use crate::wake::subscriber::Subscriber;
 
-/// The states of a cache.
+/// The state of the cache of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// It is loading, since this time of the clock.
+    /// The cache is loading.
     Pending {
-        /// Since when.
+        /// The time of the clock at which loading began.
         since: Duration,
-        /// What the last attempt failed with.
+        /// The error of the last attempt, if one failed.
         cause: Option<String>,
     },
-    /// It serves.
+    /// The cache is loaded and answers requests.
     Ready,
-    /// A check found that it is not what its source is (WC-135): until it is loaded anew, gets and
-    /// lists come from there, and watches are refused.
+    /// A consistency check found a difference from the source. Until the cache is loaded again, gets
+    /// and lists are answered by the source, and watches are refused.
+    // WC-135.
     Inconsistent,
-    /// It serves no more, for good.
+    /// The cache was stopped. This state is final.
     Stopped,
 }
 
-/// The present state, and who waits for it to change.
+/// The current [`Readiness`] of a resource, and the tasks that wait for it to change.
 #[derive(Debug)]
-pub(crate) struct Ready {
-    /// Held for one look or change; nobody is woken under it.
-    inner: Mutex<Inner>,
+pub(crate) struct ReadinessGate {
+    /// Held for one lookup or change; no task is woken under it.
+    inner: Mutex<GateState>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct GateState {
     state: Readiness,
-    waiting: Vec<Arc<Signal>>,
+    waiting: Vec<Arc<Subscriber>>,
 }
 
-/// The longest wait that clients of a loading cache are asked for.
+/// The maximum `retryAfterSeconds` that clients of a loading cache get.
 const RETRY_AFTER_MAX_SECONDS: f64 = 30.0;
 
-impl Ready {
+impl ReadinessGate {
     pub(crate) fn new(now: Duration) -> Self {
         Self {
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(GateState {
                 state: Readiness::Pending {
                     since: now,
                     cause: None,
@@ -68,7 +70,8 @@ impl Ready {
         self.inner.lock().state.clone()
     }
 
-    /// Moves on; a stopped cache stays stopped, a pending one keeps since when it is.
+    /// Changes the state and wakes the waiting tasks. `Stopped` is final, and a change from `Pending`
+    /// to `Pending` keeps the time at which loading began.
     pub(crate) fn set(&self, next: Readiness) {
         let waiting = {
             let mut inner = self.inner.lock();
@@ -85,12 +88,12 @@ impl Ready {
             inner.state = next;
             std::mem::take(&mut inner.waiting)
         };
-        for signal in waiting {
-            signal.waker.wake();
+        for subscriber in waiting {
+            subscriber.waker.wake();
         }
     }
 
-    /// Refuses with 429 unless ready.
+    /// Returns an error with code 429 unless the state is `Ready`.
     pub(crate) fn check(&self, now: Duration) -> Result<(), RequestError> {
         match self.state() {
             Readiness::Ready => Ok(()),
@@ -106,21 +109,21 @@ impl Ready {
         }
     }
 
-    /// Completes when ready.
+    /// Waits until the state is `Ready`. Fails if it is `Stopped`.
     pub(crate) async fn wait(&self) -> Result<(), RequestError> {
-        let signal = Arc::new(Signal::new());
+        let subscriber = Arc::new(Subscriber::new());
         poll_fn(|context| {
-            signal.waker.register(context.waker());
+            subscriber.waker.register(context.waker());
             let mut inner = self.inner.lock();
             match inner.state {
                 Readiness::Ready => return Poll::Ready(Ok(())),
                 Readiness::Stopped => return Poll::Ready(Err(RequestError::Stopped)),
                 Readiness::Pending { .. } | Readiness::Inconsistent => {}
             }
-            if inner.waiting.iter().all(|known| known.id != signal.id) {
-                // Who gave up waiting is nobody else's any more.
+            if inner.waiting.iter().all(|known| known.id != subscriber.id) {
+                // Removes tasks that no longer wait: only this list still refers to them.
                 inner.waiting.retain(|known| Arc::strong_count(known) > 1);
-                inner.waiting.push(signal.clone());
+                inner.waiting.push(subscriber.clone());
             }
             Poll::Pending
         })
@@ -128,7 +131,7 @@ impl Ready {
     }
 }
 
-/// B.1: e to the power of 0.06 for each second that it lasts, from 1 to 30 seconds.
+/// B.1: `e^(0.06 * seconds of downtime)`, between 1 and 30.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -142,7 +145,7 @@ fn retry_after(downtime: Duration) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocking::block_on;
+    use pollster::block_on;
     use std::future::Future as _;
 
     #[test]
@@ -156,7 +159,7 @@ mod tests {
 
     #[test]
     fn t_47_setting_is_idempotent_waiters_race_and_stopping_is_final() {
-        let ready = Arc::new(Ready::new(Duration::ZERO));
+        let ready = Arc::new(ReadinessGate::new(Duration::ZERO));
         let waiters: Vec<_> = (0..4)
             .map(|_| {
                 let ready = ready.clone();
@@ -195,8 +198,8 @@ mod tests {
     }
 
     #[test]
-    fn t_47_a_cancelled_wait_is_forgotten() {
-        let ready = Ready::new(Duration::ZERO);
+    fn t_47_a_cancelled_wait_is_removed() {
+        let ready = ReadinessGate::new(Duration::ZERO);
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         for _ in 0..10 {
             let mut wait = Box::pin(ready.wait());

@@ -1,4 +1,5 @@
-//! One resource type in the cache: current objects, window, watchers.
+//! One resource of a cache: its current objects, its window and its registered watchers. Together
+//! with `window.rs` it corresponds to Kubernetes' `watchCache`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -10,193 +11,209 @@ use revstore_engine::Revision;
 use crate::api::status::{Expired, RequestError};
 use crate::api::target::Target;
 use crate::cache::config::ResourceConfig;
-use crate::cache::interest::{Interests, Listed, interest_of};
-use crate::cache::objects::index::{Index, IndexPlace, Indexed};
+use crate::cache::interest::{InterestKey, Interests, interest_of};
+use crate::cache::objects::index::{IndexItem, ObjectIndex, ResolvedIndex};
 use crate::cache::objects::snapshot::Snapshot;
-use crate::cache::objects::tree::{Tree, Walk};
-use crate::cache::readiness::{Readiness, Ready};
-use crate::cache::shared::Core;
-use crate::cache::window::{LogEvent, Window};
-use crate::encode::object::{Entry, Reader};
-use crate::metrics::{Counters, Metrics};
-use crate::selector::FieldPlace;
+use crate::cache::objects::tree::{PersistentTree, TreeIter};
+use crate::cache::readiness::{Readiness, ReadinessGate};
+use crate::cache::shared::CacheShared;
+use crate::cache::window::{Window, WindowEvent};
+use crate::encode::object::{ObjectDecoder, StoredObject};
+use crate::metrics::{ResourceCounters, ResourceMetrics, observe_since};
+use crate::selector::ResolvedField;
 use crate::source::Change;
-use crate::wake::subscriber::Signal;
+use crate::wake::subscriber::Subscriber;
 
-/// A resource's cache: one feeder writes, any number of readers and watchers follow.
+/// The cache of one resource. The feeder is the only writer; requests and watchers read.
 ///
-/// Locks, in the order in which they may be taken: `state`, then `interests`, or that in `ready`.
-/// None is held while objects are read, filtered or encoded, nor while anybody is woken.
+/// Lock order: `state` first, then either `interests` or the lock inside `ready`. No lock is held
+/// while objects are decoded, filtered or encoded, or while tasks are woken, and none is held across
+/// an await.
 #[derive(Debug)]
 pub(crate) struct Resource {
     pub(crate) config: ResourceConfig,
-    pub(crate) indexes: Vec<IndexPlace>,
-    pub(crate) core: Arc<Core>,
-    pub(crate) ready: Ready,
-    pub(crate) counters: Counters,
-    frame_bytes: Arc<AtomicI64>,
-    /// Guards objects and window. Readers hold it to take a pointer, watchers to copy a bounded
-    /// number of events, the feeder to apply one batch.
-    state: RwLock<State>,
-    /// Guards who is woken by what. Held for one look or change.
+    pub(crate) indexes: Vec<ResolvedIndex>,
+    pub(crate) shared: Arc<CacheShared>,
+    pub(crate) ready: ReadinessGate,
+    pub(crate) counters: ResourceCounters,
+    /// The counter of the window for encoded events, reachable without the lock.
+    encoded_bytes: Arc<AtomicI64>,
+    /// Guards the objects and the window. Requests hold it to clone a tree, watchers to copy a bounded
+    /// number of events, and the feeder to apply one batch.
+    state: RwLock<ResourceState>,
+    /// Guards the registered watchers. Held for one lookup or change; the feeder holds it while it
+    /// applies one batch.
     interests: Mutex<Interests>,
 }
 
+/// The state of a resource that the feeder writes.
 #[derive(Debug)]
-struct State {
-    objects: Tree<Arc<Entry>>,
-    by_index: Vec<Tree<Indexed>>,
-    /// Of the keys and values of `objects`.
+struct ResourceState {
+    objects: PersistentTree<Arc<StoredObject>>,
+    by_index: Vec<PersistentTree<IndexItem>>,
+    /// The total size of the keys and values of `objects`.
     object_bytes: u64,
-    /// Those of `objects` that cannot be read: no index knows where they belong.
-    unreadable: usize,
+    /// The number of `objects` that cannot be decoded. Their indexed values are unknown.
+    undecodable: usize,
     window: Window,
-    /// Counts loads: a watcher of an earlier one ends (WC-115).
+    /// The number of loads. Watchers that were registered before the latest load end (WC-115).
     generation: u64,
-    /// The first generation of this store, and if there was another one before, at which revision it
-    /// was known to be and this one was found.
+    /// The first generation loaded from the current store and, if that store replaced another one, the
+    /// newest known revision of the previous store and the revision at which the current one was found.
     replaced: (u64, Option<(Revision, Revision)>),
-    /// What was loaded; changes up to it are in the objects already.
+    /// The loaded revision. Changes up to it are already in `objects`.
     loaded: Revision,
-    /// The revision of the last change.
+    /// The revision of the last applied change.
     last: Revision,
 }
 
-/// Where a new watcher begins.
+/// The start of a new watcher.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Begin {
-    /// With the present objects.
-    State,
-    /// After a revision, or after the newest one that the cache has.
+pub(crate) enum WatchStart {
+    /// The current objects, then the events after them.
+    CurrentObjects,
+    /// The events after a revision, or after the newest revision of the cache.
     After(Option<Revision>),
 }
 
-/// A watcher that the feeder knows of.
+/// The result of a registration: what a new watcher starts with.
 #[derive(Debug)]
-pub(crate) struct Registered {
-    pub(crate) signal: Arc<Signal>,
-    pub(crate) listed: Listed,
+pub(crate) struct Registration {
+    pub(crate) subscriber: Arc<Subscriber>,
+    pub(crate) interest_key: InterestKey,
     pub(crate) generation: u64,
-    /// Everything up to here is known to the watcher, or part of its initial objects.
+    /// The watcher gets events after this revision. The initial objects are complete up to it.
     pub(crate) after: Revision,
-    pub(crate) initial: Option<Walk<Arc<Entry>>>,
+    pub(crate) initial: Option<TreeIter<Arc<StoredObject>>>,
 }
 
-/// What a watcher finds when it looks for more.
+/// The next events for a watcher, or the reason why there are none.
 #[derive(Debug)]
 pub(crate) enum Refill {
-    /// Whole revisions, and the revision up to which they are complete.
-    Events(Vec<Arc<LogEvent>>, Revision),
-    /// Nothing; the watcher knows everything up to this revision.
+    /// Events of whole revisions, and the revision up to which they are complete.
+    Events(Vec<Arc<WindowEvent>>, Revision),
+    /// No events match; the watcher is complete up to this revision.
     Idle(Revision),
-    /// As `Idle`, and the cache stops.
+    /// As `Idle`, and the cache was stopped.
     Stopping(Revision),
-    /// What the watcher needs has left the window; it could start after this revision.
-    Lost(Revision),
-    /// The cache was loaded anew.
-    Closed,
-    /// The store was replaced: it was known to be at one revision and was found at another.
+    /// The next event of the watcher was evicted from the window. The oldest possible start is after
+    /// this revision.
+    Evicted(Revision),
+    /// The resource was loaded again after the watcher was registered.
+    Reloaded,
+    /// The store was replaced: the newest revision known before, and the revision found now.
     Replaced(Revision, Revision),
 }
 
-/// Changes that are always worth taking back for a list at an earlier revision.
-const UNDONE_MIN: usize = 1000;
-/// Events that a watcher copies at once, rounded up to a whole revision.
+/// The number of events that a list at an older revision may always undo, however few objects it
+/// reads.
+const UNDO_EVENTS_MIN: usize = 1000;
+/// The number of events that a watcher copies from the window at once, rounded up to whole revisions.
 const COPY_EVENTS: usize = 128;
 
 impl Resource {
-    pub(crate) fn new(config: ResourceConfig, core: Arc<Core>) -> Result<Self, RequestError> {
-        let place = |index: &Index| match index {
-            Index::Label(key) => Ok(IndexPlace::Label(key.clone())),
-            Index::Field(field) => FieldPlace::of(field, &*config.kind).map(IndexPlace::Field),
+    pub(crate) fn new(
+        config: ResourceConfig,
+        shared: Arc<CacheShared>,
+    ) -> Result<Self, RequestError> {
+        let resolve = |index: &ObjectIndex| match index {
+            ObjectIndex::Label(key) => Ok(ResolvedIndex::Label(key.clone())),
+            ObjectIndex::Field(field) => {
+                ResolvedField::of(field, &*config.kind).map(ResolvedIndex::Field)
+            }
         };
-        let indexes: Vec<IndexPlace> =
-            config.indexes.iter().map(place).collect::<Result<_, _>>()?;
+        let indexes: Vec<ResolvedIndex> = config
+            .indexes
+            .iter()
+            .map(resolve)
+            .collect::<Result<_, _>>()?;
         let window = Window::new(config.window, Revision(0));
-        let state = State {
-            objects: Tree::default(),
-            by_index: indexes.iter().map(|_| Tree::default()).collect(),
+        let state = ResourceState {
+            objects: PersistentTree::default(),
+            by_index: indexes.iter().map(|_| PersistentTree::default()).collect(),
             object_bytes: 0,
-            unreadable: 0,
+            undecodable: 0,
             generation: 0,
             replaced: (0, None),
             loaded: Revision(0),
             last: Revision(0),
             window,
         };
-        let frame_bytes = state.window.frame_counter().clone();
+        let encoded_bytes = state.window.encoded_bytes().clone();
         Ok(Self {
-            ready: Ready::new(core.timers.now()),
-            counters: Counters::default(),
-            frame_bytes,
+            ready: ReadinessGate::new(shared.timers.now()),
+            counters: ResourceCounters::default(),
+            encoded_bytes,
             state: RwLock::new(state),
             interests: Mutex::new(Interests::default()),
             indexes,
             config,
-            core,
+            shared,
         })
     }
 
-    pub(crate) fn reader(&self) -> Reader {
-        self.config.reader()
+    pub(crate) fn decoder(&self) -> ObjectDecoder {
+        self.config.decoder()
     }
 
-    /// WC-131: whether the cache came to `revision` in time.
-    pub(crate) async fn fresh(&self, revision: Revision) -> Result<(), RequestError> {
-        let core = &self.core;
-        let began = core.timers.now();
-        let nudge = || core.source.request_progress();
-        let limit = core.settings.freshness_wait;
-        let in_time = core
+    /// Waits until the cache is complete up to `revision`. Fails with 504 if that takes longer than
+    /// the configured freshness wait (WC-131).
+    pub(crate) async fn wait_until_fresh(&self, revision: Revision) -> Result<(), RequestError> {
+        let shared = &self.shared;
+        let began = shared.timers.now();
+        let request_progress = || shared.source.request_progress();
+        let limit = shared.settings.freshness_wait;
+        let in_time = shared
             .watermark
-            .reached(revision, limit, &core.timers, nudge)
+            .wait_until_reached(revision, limit, &shared.timers, request_progress)
             .await;
-        self.counters.read_wait_us.since(began, core.timers.now());
+        observe_since(&self.counters.read_wait_seconds, began, shared.timers.now());
         if in_time {
             return Ok(());
         }
         Err(RequestError::TooLarge {
-            asked: revision,
-            current: core.watermark.load(),
+            requested: revision,
+            current: shared.watermark.load(),
         })
     }
 
-    /// Refuses unless the cache can be served from.
+    /// Returns an error with code 429 unless requests can be answered from the cache.
     pub(crate) fn check_ready(&self) -> Result<(), RequestError> {
-        self.ready.check(self.core.timers.now())
+        self.ready.check(self.shared.timers.now())
     }
 
-    /// The objects as they are now. Takes pointers under the lock, and nothing else.
+    /// Returns the current objects. The lock is held only while the roots of the trees are cloned.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let state = self.state.read();
         Snapshot {
             revision: self.newest(&state),
             objects: state.objects.clone(),
-            by_index: match state.unreadable {
+            by_index: match state.undecodable {
                 0 => state.by_index.clone(),
                 _ => Vec::new(),
             },
         }
     }
 
-    /// The objects as they were at a revision that the window reaches back to: what happened since
-    /// is taken back from a copy, which costs O(changes) and no look at stored bytes. Nothing if the
-    /// window does not, or if that is more work than reading the objects, `limit` of them, anew.
+    /// Returns the objects at an older revision, by undoing the events since then in a clone of the
+    /// tree. Costs O(events) and decodes nothing. Returns `None` if the window does not contain these
+    /// events, or if there are so many that reading the objects, at most `limit` of them, from the
+    /// source is cheaper.
     pub(crate) fn snapshot_at(&self, at: Revision, limit: Option<usize>) -> Option<Snapshot> {
-        let (mut objects, since) = {
+        let (mut objects, events) = {
             let state = self.state.read();
             if at < state.window.oldest_start() || at > self.newest(&state) {
                 return None;
             }
             let from = state.window.after(at);
             let changes = usize::try_from(state.window.end() - from).ok()?;
-            let read = limit.unwrap_or(state.objects.len());
-            if changes > UNDONE_MIN.max(2 * read) {
+            let listed = limit.unwrap_or(state.objects.len());
+            if changes > UNDO_EVENTS_MIN.max(2 * listed) {
                 return None;
             }
             (state.objects.clone(), state.window.copy(from, changes))
         };
-        for event in since.iter().rev() {
+        for event in events.iter().rev() {
             match (&event.old, &event.new) {
                 (Some(old), _) => drop(objects.insert(old.clone())),
                 (None, Some(new)) => drop(objects.remove(new.key())),
@@ -210,35 +227,43 @@ impl Resource {
         })
     }
 
-    /// The revision up to which a state that is locked has everything. What is published was applied
-    /// before, under the same lock, so it is in this state; and the watermark moves back only before
-    /// a state is replaced (INV-1).
-    fn newest(&self, state: &State) -> Revision {
-        self.core.watermark.load().max(state.last).max(state.loaded)
+    /// Returns the revision up to which the locked `state` is complete. Every published change was
+    /// applied under the same lock before, so it is in `state`; and the watermark moves back only
+    /// before the state is replaced (INV-1).
+    fn newest(&self, state: &ResourceState) -> Revision {
+        self.shared
+            .watermark
+            .load()
+            .max(state.last)
+            .max(state.loaded)
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Option<Arc<Entry>> {
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Arc<StoredObject>> {
         self.state.read().objects.get(key).cloned()
     }
 
-    /// WC-115: takes a new state as it was at a revision. Watchers end without a word.
-    pub(crate) fn replace(&self, revision: Revision, entries: Vec<Arc<Entry>>) {
-        let mut objects = Tree::default();
-        let mut by_index: Vec<Tree<Indexed>> =
-            self.indexes.iter().map(|_| Tree::default()).collect();
-        let (mut object_bytes, mut unreadable) = (0, 0);
-        for entry in entries {
-            object_bytes += entry.stored_bytes();
-            unreadable += usize::from(entry.fault().is_some());
-            index(&self.indexes, &mut by_index, None, Some(&entry));
-            objects.insert(entry);
+    /// Replaces all objects with those of a load at `revision`. Watchers registered before end without
+    /// an error event (WC-115).
+    pub(crate) fn replace(&self, revision: Revision, loaded: Vec<Arc<StoredObject>>) {
+        let mut objects = PersistentTree::default();
+        let mut by_index: Vec<PersistentTree<IndexItem>> = self
+            .indexes
+            .iter()
+            .map(|_| PersistentTree::default())
+            .collect();
+        let (mut object_bytes, mut undecodable) = (0, 0);
+        for object in loaded {
+            object_bytes += object.stored_bytes();
+            undecodable += usize::from(object.fault().is_some());
+            update_indexes(&self.indexes, &mut by_index, None, Some(&object));
+            objects.insert(object);
         }
         let (woken, old) = {
             let mut state = self.state.write();
             let old = std::mem::replace(&mut state.objects, objects);
             let old = (old, std::mem::replace(&mut state.by_index, by_index));
             state.object_bytes = object_bytes;
-            state.unreadable = unreadable;
+            state.undecodable = undecodable;
             state.window.reset(revision);
             state.generation += 1;
             state.loaded = revision;
@@ -248,14 +273,14 @@ impl Resource {
         };
         drop(old);
         self.counters.initializations.add(1);
-        for signal in woken {
-            signal.waker.wake();
+        for subscriber in woken {
+            subscriber.waker.wake();
         }
     }
 
-    /// The store was replaced: what is cached is none of it. Watchers are told so, because what they
-    /// know may not be in its history at all.
-    pub(crate) fn forget(&self, known: Revision, found: Revision) {
+    /// Records that the store was replaced. The watchers end with error 410, because the objects they
+    /// have received may not be in the history of the new store.
+    pub(crate) fn mark_replaced(&self, known: Revision, found: Revision) {
         let woken: Vec<_> = {
             let mut state = self.state.write();
             state.generation += 1;
@@ -263,37 +288,38 @@ impl Resource {
             self.interests.lock().all().cloned().collect()
         };
         self.counters.replacements.add(1);
-        for signal in woken {
-            signal.waker.wake();
+        for subscriber in woken {
+            subscriber.waker.wake();
         }
     }
 
-    /// If the store was replaced, the revision that the one before was known to be at, provided that
-    /// a revision is one of its: not after that, and after all that the cache has of this one.
-    pub(crate) fn known_before(&self, revision: Revision) -> Option<Revision> {
+    /// If the store was replaced, and if `revision` can only be a revision of the previous store,
+    /// returns the newest known revision of the previous store. That is the case if `revision` is not
+    /// above that revision, and above all revisions that the cache has of the current store.
+    pub(crate) fn replaced_at(&self, revision: Revision) -> Option<Revision> {
         let state = self.state.read();
         let (known, _) = state.replaced.1?;
         (revision <= known && revision > self.newest(&state)).then_some(known)
     }
 
-    /// Applies changes that arrived at a time, and appends to `woken` whom to wake once the revision
-    /// is published (WC-113). Objects are read before the lock is taken, what is evicted is freed
-    /// after it.
+    /// Applies changes that arrived at the time `arrived`, and appends to `woken` the watchers to wake
+    /// after the revision is published (WC-113). Objects are decoded before the lock is taken, and
+    /// evicted events are freed after it is released.
     pub(crate) fn apply(
         &self,
         changes: Vec<Change>,
         arrived: Duration,
-        woken: &mut Vec<Arc<Signal>>,
+        woken: &mut Vec<Arc<Subscriber>>,
     ) {
-        let reader = self.reader();
-        let read = |change: Change| {
-            let new = change.new.map(|stored| reader.read(stored));
+        let decoder = self.decoder();
+        let decode = |change: Change| {
+            let new = change.new.map(|stored| decoder.decode(stored));
             (change.key, change.revision, new)
         };
-        let changes: Vec<_> = changes.into_iter().map(read).collect();
+        let changes: Vec<_> = changes.into_iter().map(decode).collect();
         self.counters.events_received.add(changes.len() as u64);
-        let now = self.core.timers.now();
-        let already = woken.len();
+        let now = self.shared.timers.now();
+        let woken_before = woken.len();
         let mut dispatched = 0;
         let mut capacity = (0, 0);
         let evicted = {
@@ -316,28 +342,32 @@ impl Resource {
                 debug_assert!(
                     old.as_ref()
                         .is_none_or(|old| old.mod_revision() <= revision),
-                    "INV-3: the state before an event is older than it"
+                    "INV-3: the old version of an event is older than the event"
                 );
-                index(
+                update_indexes(
                     &self.indexes,
                     &mut state.by_index,
                     old.as_ref(),
                     new.as_ref(),
                 );
-                let bytes = |entry: &Option<Arc<Entry>>| {
-                    entry.as_ref().map_or(0, |entry| entry.stored_bytes())
+                let bytes = |object: &Option<Arc<StoredObject>>| {
+                    object.as_ref().map_or(0, |object| object.stored_bytes())
                 };
                 state.object_bytes = state.object_bytes + bytes(&new) - bytes(&old);
-                let faults = |entry: &Option<Arc<Entry>>| {
-                    usize::from(entry.as_ref().is_some_and(|entry| entry.fault().is_some()))
+                let faults = |object: &Option<Arc<StoredObject>>| {
+                    usize::from(
+                        object
+                            .as_ref()
+                            .is_some_and(|object| object.fault().is_some()),
+                    )
                 };
-                state.unreadable = state.unreadable + faults(&new) - faults(&old);
+                state.undecodable = state.undecodable + faults(&new) - faults(&old);
                 let at = state.window.end();
                 let before = woken.len();
-                let states = [old.as_deref(), new.as_deref()];
-                interests.note(at, states, &self.indexes, woken);
+                let versions = [old.as_deref(), new.as_deref()];
+                interests.mark_pending(at, versions, &self.indexes, woken);
                 dispatched += u64::from(woken.len() > before);
-                let event = LogEvent::new(revision, arrived, new, old);
+                let event = WindowEvent::new(revision, arrived, new, old);
                 state.window.append(event.applied(now));
             }
             let evicted = state.window.evict(now);
@@ -345,7 +375,7 @@ impl Resource {
             evicted
         };
         drop(evicted);
-        self.counters.storage_to_cache_us.since(arrived, now);
+        observe_since(&self.counters.storage_to_cache_seconds, arrived, now);
         let (before, after) = capacity;
         self.counters
             .capacity_increases
@@ -356,70 +386,79 @@ impl Resource {
         self.counters.events_dispatched.add(dispatched);
         self.counters
             .watchers_woken
-            .add((woken.len() - already) as u64);
+            .add((woken.len() - woken_before) as u64);
     }
 
-    /// WC-120: registers a watcher, at one point between two batches of the feeder.
+    /// Registers a watcher between two batches of the feeder (WC-120).
     pub(crate) fn register(
         &self,
         target: &Target,
-        begin: Begin,
-    ) -> Result<Registered, RequestError> {
+        begin: WatchStart,
+    ) -> Result<Registration, RequestError> {
         let interest = interest_of(
             &target.filter,
             target.namespace.as_deref(),
             target.name.as_deref(),
             &self.indexes,
         );
-        let signal = Arc::new(Signal::new());
+        let subscriber = Arc::new(Subscriber::new());
         let state = self.state.read();
-        // Under the lock: a cache that is to be loaded anew says so before its state changes, so a
-        // state that is to be forgotten is told to nobody as the present one.
+        // Checked under the lock: the readiness changes before the state is replaced, so no watcher
+        // starts with objects that are about to be discarded.
         self.check_ready()?;
         let newest = self.newest(&state);
         let (after, initial) = match begin {
-            Begin::State => (newest, Some(state.objects.walk(&target.scan.start))),
-            Begin::After(after) => (after.unwrap_or(newest), None),
+            WatchStart::CurrentObjects => {
+                (newest, Some(state.objects.iter_from(&target.scan.start)))
+            }
+            WatchStart::After(after) => (after.unwrap_or(newest), None),
         };
         let oldest = state.window.oldest_start();
         if after < oldest {
             self.counters.expired_window.add(1);
             return Err(RequestError::Expired(Expired::Window {
-                asked: after,
+                requested: after,
                 oldest,
             }));
         }
         let first = state.window.after(after);
-        signal.set_pending(Some(first).filter(|first| *first < state.window.end()));
-        // Still under the state lock: the feeder comes before or after, never between.
-        let listed = self.interests.lock().add(&interest, signal.clone());
-        Ok(Registered {
-            signal,
-            listed,
+        subscriber.set_pending(Some(first).filter(|first| *first < state.window.end()));
+        // Still under the state lock, so that the feeder cannot apply a batch between the start of the
+        // watcher and its registration.
+        let interest_key = self.interests.lock().add(&interest, subscriber.clone());
+        Ok(Registration {
+            subscriber,
+            interest_key,
             generation: state.generation,
             after,
             initial,
         })
     }
 
-    pub(crate) fn unregister(&self, listed: Listed, id: u64) {
-        self.interests.lock().remove(listed, id);
+    pub(crate) fn unregister(&self, interest_key: InterestKey, id: u64) {
+        self.interests.lock().remove(interest_key, id);
     }
 
-    /// What comes next for a watcher that wants nothing up to `after`.
-    pub(crate) fn refill(&self, signal: &Signal, generation: u64, after: Revision) -> Refill {
-        // Before the lock: what was applied before the stop is seen.
-        let stopped = self.core.is_stopped();
+    /// Returns the next events for a watcher that was registered in `generation` and gets events after
+    /// `after`.
+    pub(crate) fn refill(
+        &self,
+        subscriber: &Subscriber,
+        generation: u64,
+        after: Revision,
+    ) -> Refill {
+        // Loaded before the lock is taken, so that events applied before the stop are still delivered.
+        let stopped = self.shared.is_stopped();
         let state = self.state.read();
-        let watermark = self.core.watermark.load();
+        let watermark = self.shared.watermark.load();
         if state.generation != generation {
             let (since, why) = &state.replaced;
             return match why {
                 Some((known, found)) if generation < *since => Refill::Replaced(*known, *found),
-                _ => Refill::Closed,
+                _ => Refill::Reloaded,
             };
         }
-        let Some(from) = signal.pending() else {
+        let Some(from) = subscriber.pending() else {
             return if stopped {
                 Refill::Stopping(watermark)
             } else {
@@ -427,48 +466,49 @@ impl Resource {
             };
         };
         let oldest = state.window.oldest_start();
-        // What left from before a start in the future was not for it (WC-315).
+        // If `after` is in the future, evicted events up to it were not for this watcher (WC-315).
         if from < state.window.first() && after < oldest {
-            return Refill::Lost(oldest);
+            return Refill::Evicted(oldest);
         }
         let from = from.max(state.window.first());
         let events = state.window.copy(from, COPY_EVENTS);
         let next = from + events.len() as u64;
         let at_end = next >= state.window.end();
-        signal.set_pending((!at_end).then_some(next));
+        subscriber.set_pending((!at_end).then_some(next));
         let last = events.last().map_or(watermark, |event| event.revision);
         let through = if at_end { last.max(watermark) } else { last };
         Refill::Events(events, through)
     }
 
-    pub(crate) fn frame_sum(&self) -> &AtomicI64 {
-        &self.frame_bytes
+    pub(crate) fn encoded_bytes(&self) -> &AtomicI64 {
+        &self.encoded_bytes
     }
 
-    /// Ends the cache: who watches is told what is left, gets a last bookmark, and ends (WC-145).
+    /// Stops the resource. Its watchers deliver their remaining events and a last bookmark, then end
+    /// (WC-145).
     pub(crate) fn stop(&self) {
         self.ready.set(Readiness::Stopped);
         let woken: Vec<_> = self.interests.lock().all().cloned().collect();
-        for signal in woken {
-            signal.waker.wake();
+        for subscriber in woken {
+            subscriber.waker.wake();
         }
     }
 
-    pub(crate) fn metrics(&self) -> Metrics {
+    pub(crate) fn metrics(&self) -> ResourceMetrics {
         let number = |revision: Revision| u64::try_from(revision.0).unwrap_or_default();
-        let now = self.core.timers.now();
+        let now = self.shared.timers.now();
         let state = self.state.read();
         let end = state.window.end();
         let mut lags: Vec<u64> = {
             let interests = self.interests.lock();
-            let behind = |signal: &Arc<Signal>| signal.pending().map_or(0, |at| end - at);
-            interests.all().map(behind).collect()
+            let lag = |subscriber: &Arc<Subscriber>| subscriber.pending().map_or(0, |at| end - at);
+            interests.all().map(lag).collect()
         };
         lags.sort_unstable();
         let watchers = lags.len();
-        let lag = |place: usize| lags.get(place).copied().unwrap_or_default();
+        let lag = |at: usize| lags.get(at).copied().unwrap_or_default();
         let age = state.window.oldest_time().map(|at| now.saturating_sub(at));
-        Metrics {
+        ResourceMetrics {
             resource_version: number(self.newest(&state)),
             window_capacity: state.window.capacity() as u64,
             window_events: state.window.len() as u64,
@@ -486,23 +526,23 @@ impl Resource {
     }
 }
 
-/// Moves an object from where it was in the indexes to where it is.
-fn index(
-    indexes: &[IndexPlace],
-    trees: &mut [Tree<Indexed>],
-    old: Option<&Arc<Entry>>,
-    new: Option<&Arc<Entry>>,
+/// Replaces the old version of an object in the index trees by the new one.
+fn update_indexes(
+    indexes: &[ResolvedIndex],
+    trees: &mut [PersistentTree<IndexItem>],
+    old: Option<&Arc<StoredObject>>,
+    new: Option<&Arc<StoredObject>>,
 ) {
     for (index, tree) in indexes.iter().zip(trees) {
-        let value = |entry: &Arc<Entry>| index.value(entry).unwrap_or_default().to_owned();
-        let (from, to) = (old.map(value), new.map(value));
-        if let (Some(old), Some(from)) = (old, &from)
-            && to.as_ref() != Some(from)
+        let value = |object: &Arc<StoredObject>| index.value(object).unwrap_or_default().to_owned();
+        let (old_value, new_value) = (old.map(value), new.map(value));
+        if let (Some(old), Some(old_value)) = (old, &old_value)
+            && new_value.as_ref() != Some(old_value)
         {
-            tree.remove(&Indexed::place(from, old.key()));
+            tree.remove(&IndexItem::index_key(old_value, old.key()));
         }
-        if let (Some(new), Some(to)) = (new, &to) {
-            tree.insert(Indexed::new(to, new.clone()));
+        if let (Some(new), Some(new_value)) = (new, &new_value) {
+            tree.insert(IndexItem::new(new_value, new.clone()));
         }
     }
 }
@@ -514,36 +554,39 @@ mod tests {
     use super::*;
     use crate::api::keys::Scope;
     use crate::cache::config::ResourceConfig;
-    use crate::cache::shared::Settings;
+    use crate::cache::shared::CacheSettings;
     use crate::selector::Selector;
     use crate::source::EngineSource;
 
     #[test]
-    fn wc_120_nobody_is_registered_while_the_state_is_to_be_replaced() {
+    fn wc_120_no_watcher_is_registered_while_the_state_is_being_replaced() {
         let clock = Arc::new(ManualClock::new());
         let source = Arc::new(EngineSource::new(Engine::builder().build()));
-        let settings = Settings {
+        let settings = CacheSettings {
             freshness_wait: Duration::ZERO,
             bookmark_period: Duration::ZERO,
             future_grace: None,
             honor_limit_at_rv0: false,
             consistency_interval: None,
         };
-        let core = Arc::new(Core::new(source, clock, settings));
+        let shared = Arc::new(CacheShared::new(source, clock, settings));
         let config = ResourceConfig::namespaced("", "pods", "/pods");
-        let pods = Resource::new(config, core).unwrap();
-        let reader = pods.reader();
-        let target = Target::new(&reader, &Scope::All, &Selector::default(), true).unwrap();
+        let pods = Resource::new(config, shared).unwrap();
+        let decoder = pods.decoder();
+        let target = Target::new(&decoder, &Scope::All, &Selector::default(), true).unwrap();
         pods.replace(Revision(7), Vec::new());
         pods.ready.set(Readiness::Ready);
-        assert!(pods.register(&target, Begin::State).is_ok());
-        // Another thread may be between its look whether the cache is ready and this, when the store
-        // turns out to be another one.
+        assert!(pods.register(&target, WatchStart::CurrentObjects).is_ok());
+        // A request of another thread may have checked the readiness just before the replacement of
+        // the store was detected.
         pods.ready.set(Readiness::Pending {
             since: Duration::ZERO,
             cause: None,
         });
-        for begin in [Begin::State, Begin::After(Some(Revision(7)))] {
+        for begin in [
+            WatchStart::CurrentObjects,
+            WatchStart::After(Some(Revision(7))),
+        ] {
             let refused = pods.register(&target, begin).unwrap_err();
             assert_eq!(refused.code(), 429);
         }

@@ -1,4 +1,4 @@
-//! State and settings that all resources of a cache share.
+//! The state and the settings that all resources of one cache share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,28 +9,28 @@ use revstore_engine::{Clock, Revision};
 use crate::api::status::RequestError;
 use crate::cache::watermark::Watermark;
 use crate::source::{Source, SourceError};
-use crate::wake::subscriber::Signal;
-use crate::wake::timer_queue::Timers;
+use crate::wake::subscriber::Subscriber;
+use crate::wake::timer_queue::TimerQueue;
 
-/// What all resources of a cache share.
+/// The source, clock, watermark and flags of one cache, shared by the feeder and all resources.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct CacheShared {
     pub(crate) source: Arc<dyn Source>,
-    pub(crate) timers: Arc<Timers>,
+    pub(crate) timers: Arc<TimerQueue>,
     pub(crate) watermark: Watermark,
-    pub(crate) settings: Settings,
-    pub(crate) stopped: AtomicBool,
-    /// What the feeder sleeps on.
-    pub(crate) feeder: Signal,
-    /// Whether some resource waits to be loaded.
-    to_load: AtomicBool,
-    /// Whether the source was seen at a revision before the watermark.
-    went_back: AtomicBool,
+    pub(crate) settings: CacheSettings,
+    stopped: AtomicBool,
+    /// The feeder as a waiting task; only its waker is used.
+    pub(crate) feeder: Subscriber,
+    /// Set while a resource waits for the feeder to load it.
+    load_requested: AtomicBool,
+    /// Set when a request found the source at a revision below the watermark.
+    regressed: AtomicBool,
 }
 
-/// The numbers that a cache is set up with.
+/// The settings of a cache; [`WatchCacheBuilder`](crate::cache::WatchCacheBuilder) documents them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct CacheSettings {
     pub(crate) freshness_wait: Duration,
     pub(crate) bookmark_period: Duration,
     pub(crate) future_grace: Option<Duration>,
@@ -38,50 +38,56 @@ pub(crate) struct Settings {
     pub(crate) consistency_interval: Option<Duration>,
 }
 
-impl Core {
-    pub(crate) fn new(source: Arc<dyn Source>, clock: Arc<dyn Clock>, settings: Settings) -> Self {
+impl CacheShared {
+    pub(crate) fn new(
+        source: Arc<dyn Source>,
+        clock: Arc<dyn Clock>,
+        settings: CacheSettings,
+    ) -> Self {
         Self {
             source,
-            timers: Timers::new(clock),
+            timers: TimerQueue::new(clock),
             watermark: Watermark::new(),
             settings,
             stopped: AtomicBool::new(false),
-            feeder: Signal::new(),
-            to_load: AtomicBool::new(false),
-            went_back: AtomicBool::new(false),
+            feeder: Subscriber::new(),
+            load_requested: AtomicBool::new(false),
+            regressed: AtomicBool::new(false),
         }
     }
 
-    /// Has the feeder load every resource that is not ready.
-    pub(crate) fn ask_to_load(&self) {
-        // Release: pairs with the Acquire in `take_to_load`; the feeder then finds the resource.
-        self.to_load.store(true, Ordering::Release);
+    /// Asks the feeder to load every resource that is not ready.
+    pub(crate) fn request_load(&self) {
+        // Release: pairs with the Acquire in `take_load_request`. With Relaxed the feeder could see
+        // the request and not the new resource.
+        self.load_requested.store(true, Ordering::Release);
         self.feeder.waker.wake();
     }
 
-    pub(crate) fn take_to_load(&self) -> bool {
-        // Acquire: pairs with the Release in `ask_to_load`.
-        self.to_load.swap(false, Ordering::Acquire)
+    pub(crate) fn take_load_request(&self) -> bool {
+        // Acquire: pairs with the Release in `request_load`.
+        self.load_requested.swap(false, Ordering::Acquire)
     }
 
-    pub(crate) fn take_went_back(&self) -> bool {
-        // Relaxed: the feeder asks the source itself.
-        self.went_back.swap(false, Ordering::Relaxed)
+    pub(crate) fn take_regressed(&self) -> bool {
+        // Relaxed: the flag carries no data; the feeder reads the revision of the source itself.
+        self.regressed.swap(false, Ordering::Relaxed)
     }
 
-    /// The newest revision of the source, which is what a consistent read needs (WC-132).
+    /// Returns the newest revision of the source, which a consistent read waits for (WC-132).
     ///
-    /// A source that is behind the cache was replaced: what is cached is not its state, however
-    /// fresh. The feeder hears of it, and the request is refused.
-    pub(crate) async fn current(&self) -> Result<Revision, RequestError> {
-        // Before the question: a replacement that is noticed meanwhile moves the watermark back.
+    /// A source at a revision below the watermark was replaced by another store, so the cached objects
+    /// are not its state. The feeder is notified, and the request fails with 429.
+    pub(crate) async fn current_revision(&self) -> Result<Revision, RequestError> {
+        // Loaded before the source is read: if a replacement is detected during the read, the
+        // watermark moves back, and the comparison would not see it.
         let known = self.watermark.load();
         let found = self.source.current_revision().await;
         let found = found.map_err(|error| RequestError::Internal(error.to_string()))?;
         if found >= known {
             return Ok(found);
         }
-        self.went_back.store(true, Ordering::Relaxed);
+        self.regressed.store(true, Ordering::Relaxed);
         self.feeder.waker.wake();
         Err(RequestError::NotReady {
             cause: Some(SourceError::Replaced { known, found }.to_string()),
@@ -90,7 +96,8 @@ impl Core {
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        // Acquire: pairs with the Release in `stop`; what was applied before it is seen.
+        // Acquire: pairs with the Release in `stop`. With Relaxed a watcher could end before it has
+        // seen events that were applied before the stop.
         self.stopped.load(Ordering::Acquire)
     }
 

@@ -1,4 +1,4 @@
-//! The cache: several resources over one source, and the handle on each of them.
+//! The watch cache: a set of resources over one source, and its builder.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,24 +14,23 @@ use crate::api::status::RequestError;
 use crate::cache::config::ResourceConfig;
 use crate::cache::feeder::Feeder;
 use crate::cache::resource::Resource;
-use crate::cache::shared::{Core, Settings};
-use crate::random::Random;
+use crate::cache::shared::{CacheSettings, CacheShared};
 use crate::source::Source;
 
 /// The resources of a cache by the prefix of their keys.
 #[derive(Debug, Default)]
-pub(crate) struct Registry {
-    /// Held to look a resource up or to add one.
+pub(crate) struct ResourceRegistry {
+    /// Held for one lookup or insertion.
     resources: RwLock<BTreeMap<Bytes, Arc<Resource>>>,
 }
 
-impl Registry {
+impl ResourceRegistry {
     pub(crate) fn all(&self) -> Vec<Arc<Resource>> {
         self.resources.read().values().cloned().collect()
     }
 
-    /// The resource that a key belongs to. Prefixes do not contain each other, so it is the last
-    /// one at or before the key, or none.
+    /// Returns the resource that a key belongs to. No prefix is a prefix of another one, so only the
+    /// last prefix at or before the key can match.
     pub(crate) fn of_key(&self, key: &[u8]) -> Option<Arc<Resource>> {
         let resources = self.resources.read();
         let (prefix, resource) = resources
@@ -56,14 +55,15 @@ impl Registry {
     }
 }
 
-/// A watch cache over a source: any number of resources that share one watermark.
+/// A watch cache: any number of resources over one source, which share one revision. Corresponds to
+/// the Cachers of kube-apiserver, of which there is one per resource. Clones are handles on the same
+/// cache.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use revstore_engine::Engine;
-/// use revstore_watch_cache::{
-///     EngineSource, JsonKind, ListOptions, ResourceConfig, Scope, WatchCache, block_on,
-/// };
+/// use pollster::block_on;
+/// use revstore_watch_cache::{EngineSource, JsonKind, ListOptions, ResourceConfig, Scope, WatchCache};
 ///
 /// let engine = Engine::builder().build();
 /// let (cache, feeder) = WatchCache::builder(Arc::new(EngineSource::new(engine.clone()))).build();
@@ -82,32 +82,33 @@ impl Registry {
 /// ```
 #[derive(Clone, Debug)]
 pub struct WatchCache {
-    core: Arc<Core>,
-    registry: Arc<Registry>,
+    shared: Arc<CacheShared>,
+    registry: Arc<ResourceRegistry>,
 }
 
-/// Sets a cache up; made by [`WatchCache::builder`].
+/// The options of a [`WatchCache`]; created by [`WatchCache::builder`].
 ///
-/// | option | default |
+/// | Option | Default |
 /// |---|---|
-/// | [`clock`](Self::clock) | the machine's time |
-/// | [`random`](Self::random) | unpredictable |
-/// | [`freshness_wait`](Self::freshness_wait) | 3 s (WC-131) |
-/// | [`bookmark_period`](Self::bookmark_period) | 60 s (WC-322) |
-/// | [`future_grace`](Self::future_grace) | 10 s (WC-316) |
-/// | [`honor_limit_at_rv0`](Self::honor_limit_at_rv0) | no (WC-224) |
-/// | [`consistency_interval`](Self::consistency_interval) | 5 min, times 1 to 1.5 (WC-135) |
+/// | [`clock`](Self::clock) | the system clock |
+/// | [`seed`](Self::seed) | random |
+/// | [`freshness_wait`](Self::freshness_wait) | 3 s |
+/// | [`bookmark_period`](Self::bookmark_period) | 60 s |
+/// | [`future_grace`](Self::future_grace) | 10 s |
+/// | [`honor_limit_at_rv0`](Self::honor_limit_at_rv0) | `false` |
+/// | [`consistency_interval`](Self::consistency_interval) | 5 min |
+// WC-131, WC-322, WC-316, WC-224, WC-135.
 #[derive(Debug)]
-#[must_use = "a cache is made by `build`"]
+#[must_use = "call `build` to create the cache"]
 pub struct WatchCacheBuilder {
     source: Arc<dyn Source>,
     clock: Option<Arc<dyn Clock>>,
-    random: Random,
-    settings: Settings,
+    rng: fastrand::Rng,
+    settings: CacheSettings,
 }
 
 impl WatchCacheBuilder {
-    /// The source of time.
+    /// Sets the clock, which all timeouts and periods are measured with.
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         Self {
             clock: Some(clock),
@@ -115,63 +116,70 @@ impl WatchCacheBuilder {
         }
     }
 
-    /// The randomness of the times between checks.
-    pub fn random(self, random: Random) -> Self {
-        Self { random, ..self }
+    /// Sets the seed of the random pauses between consistency checks, so that a test can repeat them.
+    pub fn seed(self, seed: u64) -> Self {
+        Self {
+            rng: fastrand::Rng::with_seed(seed),
+            ..self
+        }
     }
 
-    /// How long a request waits for a revision before it answers 504. Longer for slow links to the
-    /// source.
+    /// Sets the time for which a request waits until the cache has reached a revision, before the
+    /// request fails with 504. Raise it if the link to the source is slow.
     pub fn freshness_wait(mut self, wait: Duration) -> Self {
         self.settings.freshness_wait = wait;
         self
     }
 
-    /// How often a watch gets a bookmark. Shorter than the window, or who resumes from one finds it
-    /// gone.
+    /// Sets the period of bookmarks on a watch. It must be shorter than
+    /// [`WindowLimits::age`](crate::cache::WindowLimits::age); otherwise a client that resumes from
+    /// its last bookmark gets error 410.
     pub fn bookmark_period(mut self, period: Duration) -> Self {
         self.settings.bookmark_period = period;
         self
     }
 
-    /// How long a watch from a future revision waits for it before it ends with 410; for ever if
-    /// none is given, as kube-apiserver does (WC-315).
+    /// Sets the time for which a watch that starts at a future revision waits for that revision before
+    /// it ends with 410. With `None` it waits without a limit, as in kube-apiserver.
+    // WC-315, WC-316.
     pub fn future_grace(mut self, grace: Option<Duration>) -> Self {
         self.settings.future_grace = grace;
         self
     }
 
-    /// Pages lists at resource version 0 too. client-go's caches then page all their lists.
+    /// Sets whether lists at resource version 0 honor their limit. kube-apiserver ignores it. With
+    /// `true`, reflectors of client-go list in pages.
     pub fn honor_limit_at_rv0(mut self, honor: bool) -> Self {
         self.settings.honor_limit_at_rv0 = honor;
         self
     }
 
-    /// How often each resource is compared with the source; never if nothing is given. It is walked
-    /// in steps between which the feed goes on. Rarer if a walk of the source is expensive.
+    /// Sets the interval between comparisons of each resource with the source; the pause is this
+    /// interval times a random factor from 1 to 1.5. With `None` there are no checks. A check reads
+    /// all keys of the resource from the source, in pages, and does not block the feeder.
     pub fn consistency_interval(mut self, interval: Option<Duration>) -> Self {
         self.settings.consistency_interval = interval;
         self
     }
 
-    /// Makes the cache, and the feeder that moves it.
+    /// Creates the cache and its feeder. The cache stays empty until the feeder runs.
     pub fn build(self) -> (WatchCache, Feeder) {
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let core = Arc::new(Core::new(self.source, clock, self.settings));
-        let registry = Arc::new(Registry::default());
-        let feeder = Feeder::new(core.clone(), registry.clone(), self.random);
-        (WatchCache { core, registry }, feeder)
+        let shared = Arc::new(CacheShared::new(self.source, clock, self.settings));
+        let registry = Arc::new(ResourceRegistry::default());
+        let feeder = Feeder::new(shared.clone(), registry.clone(), self.rng);
+        (WatchCache { shared, registry }, feeder)
     }
 }
 
 impl WatchCache {
-    /// Sets a cache over `source` up.
+    /// Returns the builder of a cache over `source`.
     pub fn builder(source: Arc<dyn Source>) -> WatchCacheBuilder {
         WatchCacheBuilder {
             source,
             clock: None,
-            random: Random::unpredictable(),
-            settings: Settings {
+            rng: fastrand::Rng::new(),
+            settings: CacheSettings {
                 freshness_wait: Duration::from_secs(3),
                 bookmark_period: Duration::from_secs(60),
                 future_grace: Some(Duration::from_secs(10)),
@@ -181,33 +189,38 @@ impl WatchCache {
         }
     }
 
-    /// Adds a resource; also while the cache runs (WC-402). It is loaded by the feeder. A resource
-    /// that is there when the feeder starts has a window that reaches back as far as the source's
-    /// history (WC-144), a later one begins at the present. One that is added to a stopped cache is
-    /// stopped.
+    /// Adds a resource, which the feeder then loads. Resources can be added while the feeder runs.
+    ///
+    /// The window of a resource that is added before the feeder starts contains the events since the
+    /// oldest revision of the source; the window of a later one starts at the current revision. A
+    /// resource that is added to a stopped cache is stopped.
     ///
     /// # Errors
-    /// If its keys overlap with those of another resource, or an index names an unknown field.
+    /// If its key prefix overlaps with that of another resource (500), or if an index names a field
+    /// that the kind does not have (400).
+    // WC-144, WC-402.
     pub fn add(&self, config: ResourceConfig) -> Result<ResourceCache, RequestError> {
-        let resource = Arc::new(Resource::new(config, self.core.clone())?);
+        let resource = Arc::new(Resource::new(config, self.shared.clone())?);
         self.registry.add(resource.clone())?;
-        if self.core.is_stopped() {
-            // Whoever stops the cache stops what is registered by then.
+        if self.shared.is_stopped() {
+            // `stop` only stops the resources that it finds in the registry.
             resource.stop();
         }
-        self.core.ask_to_load();
+        self.shared.request_load();
         Ok(ResourceCache::new(resource))
     }
 
-    /// How far the cache is: every resource has everything up to here (WC-107).
+    /// Returns the revision up to which all resources are complete.
+    // WC-107.
     pub fn revision(&self) -> Revision {
-        self.core.watermark.load()
+        self.shared.watermark.load()
     }
 
-    /// Stops the cache for good. Watches are told what is left and end behind a last bookmark
-    /// (WC-145); requests are refused (WC-104).
+    /// Stops the cache for good. Watches deliver their remaining events and a last bookmark, then end;
+    /// requests are refused.
+    // WC-104, WC-145.
     pub fn stop(&self) {
-        self.core.stop();
+        self.shared.stop();
         for resource in self.registry.all() {
             resource.stop();
         }

@@ -1,4 +1,4 @@
-//! How far the cache is: one revision for all its resources (WC-107).
+//! The watermark: the revision up to which all resources of a cache have all changes (WC-107).
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -10,15 +10,17 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use revstore_engine::Revision;
 
-use crate::wake::subscriber::Signal;
-use crate::wake::timer_queue::Timers;
+use crate::wake::subscriber::Subscriber;
+use crate::wake::timer_queue::TimerQueue;
 
-/// The revision up to which every resource of the cache has all changes.
+/// The revision up to which every resource of the cache has all changes, and the requests that wait
+/// for a later one. Waiting corresponds to Kubernetes' `waitUntilFresh` of the `watchCache`.
 #[derive(Debug)]
 pub(crate) struct Watermark {
     revision: AtomicI64,
-    /// Who waits for which revision. Held for one look or change; nobody is woken under it.
-    waiting: Mutex<BTreeMap<(Revision, u64), Arc<Signal>>>,
+    /// Guards the waiting requests: revision and id of the subscriber. Held for one lookup or change;
+    /// no task is woken under it.
+    waiting: Mutex<BTreeMap<(Revision, u64), Arc<Subscriber>>>,
 }
 
 impl Watermark {
@@ -31,19 +33,19 @@ impl Watermark {
 
     pub(crate) fn load(&self) -> Revision {
         // Acquire: pairs with the Release in `publish`. With Relaxed a reader could learn a
-        // revision and then find a state of its resource from before it (INV-1).
+        // revision and then read objects of its resource that are older than that revision (INV-1).
         Revision(self.revision.load(Ordering::Acquire))
     }
 
-    /// Moves back to the start, because the store was replaced by one whose revisions mean something
-    /// else. Who waits for a revision waits on.
+    /// Sets the watermark to 0, because the store was replaced and its revisions are unrelated to
+    /// those of the previous store. Requests that wait continue to wait.
     pub(crate) fn reset(&self) {
-        // Release: as in `publish`.
+        // Release: pairs with the Acquire in `load`, as in `publish`.
         self.revision.store(0, Ordering::Release);
     }
 
-    /// Moves on to `revision`, after all resources have it, and wakes who waited for it. Never
-    /// moves back.
+    /// Raises the watermark to `revision` and wakes the requests that wait for it. The caller has
+    /// applied all changes up to it. A lower revision has no effect.
     pub(crate) fn publish(&self, revision: Revision) {
         // Release: pairs with the Acquire in `load`.
         self.revision.fetch_max(revision.0, Ordering::Release);
@@ -55,37 +57,38 @@ impl Watermark {
             let later = waiting.split_off(&(revision, u64::MAX));
             std::mem::replace(&mut *waiting, later)
         };
-        for signal in reached.into_values() {
-            signal.waker.wake();
+        for subscriber in reached.into_values() {
+            subscriber.waker.wake();
         }
     }
 
-    /// Completes with `true` once the watermark is at `revision`, with `false` after `limit`
-    /// (WC-131). While it waits, `nudge` is called at once and then every `NUDGE_INTERVAL`.
-    pub(crate) async fn reached(
+    /// Waits until the watermark has reached `revision`. Returns `false` if that takes longer than
+    /// `limit` (WC-131). While it waits, it calls `request_progress` at once and then at every
+    /// [`PROGRESS_REQUEST_INTERVAL`].
+    pub(crate) async fn wait_until_reached(
         &self,
         revision: Revision,
         limit: Duration,
-        timers: &Timers,
-        nudge: impl Fn(),
+        timers: &TimerQueue,
+        request_progress: impl Fn(),
     ) -> bool {
         if self.load() >= revision {
             return true;
         }
         let deadline = timers.now().saturating_add(limit);
-        let mut wait = Wait {
+        let mut wait = WatermarkWait {
             watermark: self,
             revision,
-            signal: Arc::new(Signal::new()),
+            subscriber: Arc::new(Subscriber::new()),
             timers,
             armed: None,
         };
         poll_fn(|context| {
-            // Registered before the look: what is published after the look wakes us.
-            wait.signal.waker.register(context.waker());
+            // Registered before the watermark is read, so that a later `publish` wakes this task.
+            wait.subscriber.waker.register(context.waker());
             self.waiting
                 .lock()
-                .insert((revision, wait.signal.id), wait.signal.clone());
+                .insert((revision, wait.subscriber.id), wait.subscriber.clone());
             if self.load() >= revision {
                 return Poll::Ready(true);
             }
@@ -94,9 +97,9 @@ impl Watermark {
                 return Poll::Ready(false);
             }
             if wait.armed.is_none_or(|due| now >= due) {
-                nudge();
-                let due = deadline.min(now + NUDGE_INTERVAL);
-                timers.set(due, &wait.signal);
+                request_progress();
+                let due = deadline.min(now + PROGRESS_REQUEST_INTERVAL);
+                timers.set(due, &wait.subscriber);
                 wait.armed = Some(due);
             }
             Poll::Pending
@@ -105,24 +108,25 @@ impl Watermark {
     }
 }
 
-/// How often a source is asked for progress while somebody waits, as kube-apiserver does.
-const NUDGE_INTERVAL: Duration = Duration::from_millis(100);
+/// The interval at which a waiting request asks the source for progress. It is that of
+/// kube-apiserver's progress requester.
+const PROGRESS_REQUEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// An entry among those who wait, taken out when nobody waits any more.
-struct Wait<'a> {
+/// A waiting request. It is removed from the watermark when its future is dropped.
+struct WatermarkWait<'a> {
     watermark: &'a Watermark,
     revision: Revision,
-    signal: Arc<Signal>,
-    timers: &'a Timers,
+    subscriber: Arc<Subscriber>,
+    timers: &'a TimerQueue,
     armed: Option<Duration>,
 }
 
-impl Drop for Wait<'_> {
+impl Drop for WatermarkWait<'_> {
     fn drop(&mut self) {
-        let entry = (self.revision, self.signal.id);
+        let entry = (self.revision, self.subscriber.id);
         self.watermark.waiting.lock().remove(&entry);
         if let Some(due) = self.armed {
-            self.timers.clear(due, &self.signal);
+            self.timers.clear(due, &self.subscriber);
         }
     }
 }

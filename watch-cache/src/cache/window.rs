@@ -1,4 +1,5 @@
-//! The window: recent events in revision order, shared by all watchers (WC-110, WC-140).
+//! The window: the recent events of a resource in revision order, shared by all its watchers (WC-110,
+//! WC-140). Corresponds to the cyclic buffer of Kubernetes' `watchCache`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,39 +11,61 @@ use bytes::Bytes;
 use revstore_engine::Revision;
 
 use crate::api::event::EventType;
-use crate::encode::object::Entry;
+use crate::encode::object::StoredObject;
 
-/// How much of the past a resource keeps for watchers (WC-110, WC-111).
+/// The limits of the window of recent events that a resource keeps for its watchers.
 ///
-/// Whichever bound is reached first moves the oldest watchable revision on; revisions leave as a
-/// whole. The window never holds up a writer, and a watcher that has fallen out of it ends with
-/// 410.
+/// The oldest events are evicted when one of the limits is exceeded, always with all events of their
+/// revision. A full window never delays writes. A watcher that needs an evicted event ends with
+/// error 410.
 ///
 /// ```
 /// use std::time::Duration;
-/// use revstore_watch_cache::{ResourceConfig, WindowLimits};
-/// // Events change often and interest few for long.
-/// let limits = WindowLimits {
-///     age: Duration::from_secs(75),
-///     bytes_max: 16 << 20,
-///     ..WindowLimits::default()
-/// };
+/// use revstore_watch_cache::ResourceConfig;
+/// use revstore_watch_cache::cache::WindowLimits;
+///
+/// // A resource with many short-lived objects: a shorter and smaller window.
+/// let limits = WindowLimits::default().age(Duration::from_secs(75)).bytes_max(16 << 20);
 /// let events = ResourceConfig::namespaced("", "events", "/registry/events").window(limits);
 /// # let _ = events;
 /// ```
+// WC-110, WC-111.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WindowLimits {
-    /// How long an event is kept. At least [`WindowLimits::AGE_MIN`], less is raised to it.
+    /// The time for which an event is kept. Values below [`WindowLimits::AGE_MIN`] are raised to it.
     pub age: Duration,
-    /// The most bytes: keys, values and encoded events.
+    /// The maximum size in bytes: keys, values and encoded events.
     pub bytes_max: usize,
-    /// The most events.
+    /// The maximum number of events.
     pub events_max: usize,
 }
 
 impl WindowLimits {
-    /// The shortest window: the period of bookmarks and some, so that who heard one can resume.
+    /// The minimum of [`WindowLimits::age`]: longer than the default period of bookmarks, so that a
+    /// client can resume from the last bookmark it received.
     pub const AGE_MIN: Duration = Duration::from_secs(75);
+
+    /// Sets the time for which an event is kept.
+    #[must_use]
+    pub fn age(mut self, age: Duration) -> Self {
+        self.age = age;
+        self
+    }
+
+    /// Sets the maximum size in bytes.
+    #[must_use]
+    pub fn bytes_max(mut self, bytes: usize) -> Self {
+        self.bytes_max = bytes;
+        self
+    }
+
+    /// Sets the maximum number of events.
+    #[must_use]
+    pub fn events_max(mut self, events: usize) -> Self {
+        self.events_max = events;
+        self
+    }
 }
 
 impl Default for WindowLimits {
@@ -56,97 +79,101 @@ impl Default for WindowLimits {
     }
 }
 
-/// What an event costs beside the two states it refers to.
-const EVENT_OVERHEAD_BYTES: usize = size_of::<LogEvent>() + 2 * size_of::<usize>();
+/// The memory of an event without the two versions of the object that it refers to.
+const EVENT_OVERHEAD_BYTES: usize = size_of::<WindowEvent>() + 2 * size_of::<usize>();
 
-/// One change of one object. It never changes, except that it is encoded when first asked for.
+/// One change of one object, as the window keeps it. Immutable, except that its encoded forms are
+/// added when a watcher first needs them. Corresponds to Kubernetes' `watchCacheEvent`.
 #[derive(Debug)]
-pub(crate) struct LogEvent {
+pub(crate) struct WindowEvent {
     pub(crate) revision: Revision,
-    /// When it came from the source.
-    pub(crate) at: Duration,
-    /// How much later it was applied.
+    /// The time at which the event arrived from the source.
+    pub(crate) arrived_at: Duration,
+    /// The microseconds between the arrival and the application to the cache.
     applied_after_us: u32,
-    pub(crate) new: Option<Arc<Entry>>,
-    pub(crate) old: Option<Arc<Entry>>,
-    frames: Frames,
+    pub(crate) new: Option<Arc<StoredObject>>,
+    pub(crate) old: Option<Arc<StoredObject>>,
+    encoded: EncodedForms,
 }
 
-/// The event as bytes for clients, one for each outcome of D.6, shared by all watchers (WC-142).
+/// The encoded forms of an event, one per [`EventType`], shared by all watchers (WC-142). Corresponds
+/// to Kubernetes' `cachingObject`.
 #[derive(Debug, Default)]
-struct Frames {
+struct EncodedForms {
     forms: [OnceLock<Bytes>; 3],
-    /// The bytes of all forms; [`LEFT`] is added when the event leaves the window.
+    /// The total size of the forms. The bit [`EVICTED`] is set when the event leaves the window.
     bytes: AtomicU64,
 }
 
-/// Marks an event that has left the window: what is encoded from then on is not accounted for.
-const LEFT: u64 = 1 << 63;
+/// Marks an evicted event: the size of forms encoded after the eviction is not accounted for.
+const EVICTED: u64 = 1 << 63;
 
-impl LogEvent {
+impl WindowEvent {
     pub(crate) fn new(
         revision: Revision,
-        at: Duration,
-        new: Option<Arc<Entry>>,
-        old: Option<Arc<Entry>>,
+        arrived_at: Duration,
+        new: Option<Arc<StoredObject>>,
+        old: Option<Arc<StoredObject>>,
     ) -> Self {
         Self {
             revision,
-            at,
+            arrived_at,
             applied_after_us: 0,
             new,
             old,
-            frames: Frames::default(),
+            encoded: EncodedForms::default(),
         }
     }
 
-    /// Notes that it was applied at a time.
+    /// Records the time at which the event was applied to the cache.
     pub(crate) fn applied(mut self, now: Duration) -> Self {
-        let micros = now.saturating_sub(self.at).as_micros();
+        let micros = now.saturating_sub(self.arrived_at).as_micros();
         self.applied_after_us = u32::try_from(micros).unwrap_or(u32::MAX);
         self
     }
 
-    /// When it was applied.
+    /// Returns the time at which the event was applied to the cache.
     pub(crate) fn applied_at(&self) -> Duration {
-        self.at + Duration::from_micros(self.applied_after_us.into())
+        self.arrived_at + Duration::from_micros(self.applied_after_us.into())
     }
 
-    /// The encoded event, from `encode` if this is the first call for `event`. What is new is added
-    /// to `sum` while the event is in the window.
-    pub(crate) fn frame(
+    /// Returns the encoded form for `event`. The first call for each type encodes it with `encode`,
+    /// and adds its size to `sum` while the event is in the window.
+    pub(crate) fn encoded(
         &self,
         event: EventType,
         sum: &AtomicI64,
         encode: impl FnOnce() -> Bytes,
     ) -> Bytes {
-        let frame = self.frames.forms[event as usize].get_or_init(|| {
-            let frame = encode();
-            // Relaxed: sums; whoever sets `LEFT` takes off exactly what was added before it.
-            let before = self
-                .frames
+        let form = self.encoded.forms[event as usize].get_or_init(|| {
+            let form = encode();
+            // Relaxed: no other data depends on these sums. The read-modify-write operations on
+            // `bytes` have one order, so `evicted` subtracts exactly the sizes that were added here
+            // before it set `EVICTED`.
+            let previous = self
+                .encoded
                 .bytes
-                .fetch_add(frame.len() as u64, Ordering::Relaxed);
-            if before & LEFT == 0 {
-                sum.fetch_add(signed(frame.len() as u64), Ordering::Relaxed);
+                .fetch_add(form.len() as u64, Ordering::Relaxed);
+            if previous & EVICTED == 0 {
+                sum.fetch_add(signed(form.len() as u64), Ordering::Relaxed);
             }
-            frame
+            form
         });
-        frame.clone()
+        form.clone()
     }
 
-    /// Takes the encoded forms off the sum, for good.
-    fn leave(&self, sum: &AtomicI64) {
-        // Relaxed: as in `frame`.
-        let bytes = self.frames.bytes.fetch_or(LEFT, Ordering::Relaxed) & !LEFT;
+    /// Subtracts the size of the encoded forms from `sum`, and ends their accounting.
+    fn mark_evicted(&self, sum: &AtomicI64) {
+        // Relaxed: as in `encoded`.
+        let bytes = self.encoded.bytes.fetch_or(EVICTED, Ordering::Relaxed) & !EVICTED;
         sum.fetch_sub(signed(bytes), Ordering::Relaxed);
     }
 
-    /// What the event keeps alive: its new state, or the old one if that is all it has. The old
-    /// state of an update is the new state of an earlier event, or the current one was it.
+    /// Returns the memory that the event is charged for: its new version of the object, or the old one
+    /// of a deletion. The old version of an update is charged to the event that wrote it.
     fn size_bytes(&self) -> usize {
-        let state = self.new.as_ref().or(self.old.as_ref());
-        EVENT_OVERHEAD_BYTES + state.map_or(0, |entry| entry.size_bytes())
+        let version = self.new.as_ref().or(self.old.as_ref());
+        EVENT_OVERHEAD_BYTES + version.map_or(0, |object| object.size_bytes())
     }
 }
 
@@ -154,21 +181,22 @@ fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// Events that there is always room for, as upstream's ring has it.
+/// The minimum capacity of the window, that of Kubernetes' cyclic buffer.
 const CAPACITY_MIN: usize = 100;
 
-/// The kept events, oldest first, numbered without gaps.
+/// The recent events of a resource, oldest first, numbered without gaps.
 #[derive(Debug)]
 pub(crate) struct Window {
     limits: WindowLimits,
-    events: VecDeque<Arc<LogEvent>>,
-    /// The number of the oldest kept event.
+    events: VecDeque<Arc<WindowEvent>>,
+    /// The number of the oldest event.
     first: u64,
     bytes: usize,
-    /// Bytes of encoded events; behind its own pointer because watchers add to it without the lock
-    /// around the window. May be below zero for a moment while one is added and leaves.
-    frame_bytes: Arc<AtomicI64>,
-    /// A watch may start after this revision, or a later one (WC-114).
+    /// The total size of the encoded forms. Behind a pointer of its own because watchers add to it
+    /// without the lock that guards the window. May be negative for a moment, when an event is encoded
+    /// and evicted at the same time.
+    encoded_bytes: Arc<AtomicI64>,
+    /// The oldest revision that a watch may start after (WC-114).
     oldest_start: Revision,
 }
 
@@ -180,22 +208,22 @@ impl Window {
             events: VecDeque::new(),
             first: 0,
             bytes: 0,
-            frame_bytes: Arc::default(),
+            encoded_bytes: Arc::default(),
             oldest_start: loaded,
         }
     }
 
-    /// Empties the window; numbers go on, so that no position from before is taken for a new one.
+    /// Removes all events. The numbering continues, so that an old number never names a new event.
     pub(crate) fn reset(&mut self, loaded: Revision) {
         self.first = self.end();
         for event in self.events.drain(..) {
-            event.leave(&self.frame_bytes);
+            event.mark_evicted(&self.encoded_bytes);
         }
         self.bytes = 0;
         self.oldest_start = loaded;
     }
 
-    /// The number that the next event gets.
+    /// Returns the number of the next event to be appended.
     pub(crate) fn end(&self) -> u64 {
         self.first + self.events.len() as u64
     }
@@ -208,50 +236,50 @@ impl Window {
         self.events.len()
     }
 
-    /// Events that there is room for without growing.
+    /// Returns the number of events that fit without a reallocation.
     pub(crate) fn capacity(&self) -> usize {
         self.events.capacity()
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        // Relaxed: an estimate while watchers encode.
-        let frames = self.frame_bytes.load(Ordering::Relaxed);
-        self.bytes + usize::try_from(frames).unwrap_or_default()
+        // Relaxed: an estimate, because watchers encode events meanwhile.
+        let encoded = self.encoded_bytes.load(Ordering::Relaxed);
+        self.bytes + usize::try_from(encoded).unwrap_or_default()
     }
 
-    pub(crate) fn frame_counter(&self) -> &Arc<AtomicI64> {
-        &self.frame_bytes
+    pub(crate) fn encoded_bytes(&self) -> &Arc<AtomicI64> {
+        &self.encoded_bytes
     }
 
-    /// The oldest revision that a watch may start after (WC-313).
+    /// Returns the oldest revision that a watch may start after (WC-313).
     pub(crate) fn oldest_start(&self) -> Revision {
         self.oldest_start
     }
 
     pub(crate) fn oldest_time(&self) -> Option<Duration> {
-        self.events.front().map(|event| event.at)
+        self.events.front().map(|event| event.arrived_at)
     }
 
-    /// Appends an event, which gets the number [`Window::end`].
-    pub(crate) fn append(&mut self, event: LogEvent) {
+    /// Appends an event with the number [`Window::end`].
+    pub(crate) fn append(&mut self, event: WindowEvent) {
         self.bytes += event.size_bytes();
         self.events.push_back(Arc::new(event));
     }
 
-    /// Drops what the limits do not allow, whole revisions, and returns it for the caller to free
-    /// outside of his locks. The newest revision always stays.
-    pub(crate) fn evict(&mut self, now: Duration) -> Vec<Arc<LogEvent>> {
+    /// Evicts the oldest revisions until the limits hold, and returns their events, which the caller
+    /// frees after it has released its locks. The newest revision always stays.
+    pub(crate) fn evict(&mut self, now: Duration) -> Vec<Arc<WindowEvent>> {
         let mut evicted = Vec::new();
         let newest = self.events.back().map(|event| event.revision);
         while let Some(oldest) = self.events.front() {
-            let over = oldest.at.saturating_add(self.limits.age) < now
+            let over = oldest.arrived_at.saturating_add(self.limits.age) < now
                 || self.bytes() > self.limits.bytes_max
                 || self.events.len() > self.limits.events_max;
             let revision = oldest.revision;
             if !over || Some(revision) == newest {
                 break;
             }
-            // WC-343: the boundary lies between revisions.
+            // WC-343: all events of a revision are evicted together.
             while self
                 .events
                 .front()
@@ -260,12 +288,12 @@ impl Window {
                 evicted.extend(self.events.pop_front().inspect(|event| {
                     self.first += 1;
                     self.bytes -= event.size_bytes();
-                    event.leave(&self.frame_bytes);
+                    event.mark_evicted(&self.encoded_bytes);
                 }));
             }
             self.oldest_start = revision;
         }
-        // A burst that is over gives its room back.
+        // Frees memory that only a past burst of events needed.
         let capacity = self.events.capacity();
         if capacity > CAPACITY_MIN && self.events.len() < capacity / 4 {
             self.events.shrink_to((capacity / 2).max(CAPACITY_MIN));
@@ -273,7 +301,7 @@ impl Window {
         evicted
     }
 
-    /// The number of the first event after a revision. Logarithmic.
+    /// Returns the number of the first event after `revision`, in O(log n).
     pub(crate) fn after(&self, revision: Revision) -> u64 {
         self.first
             + self
@@ -281,9 +309,8 @@ impl Window {
                 .partition_point(|event| event.revision <= revision) as u64
     }
 
-    /// Events from number `from` on: whole revisions, and no more than `count` unless one revision
-    /// has more.
-    pub(crate) fn copy(&self, from: u64, count: usize) -> Vec<Arc<LogEvent>> {
+    /// Returns the events from number `from` on: at most `count`, rounded up to whole revisions.
+    pub(crate) fn copy(&self, from: u64, count: usize) -> Vec<Arc<WindowEvent>> {
         let start = usize::try_from(from.saturating_sub(self.first)).unwrap_or(usize::MAX);
         let start = start.min(self.events.len());
         let mut end = (start + count).min(self.events.len());
@@ -305,14 +332,14 @@ mod tests {
     fn window(limits: WindowLimits, revisions: &[(i64, u64)]) -> Window {
         let mut window = Window::new(limits, Revision(1));
         for (revision, at) in revisions {
-            let event = LogEvent::new(Revision(*revision), Duration::from_secs(*at), None, None);
+            let event = WindowEvent::new(Revision(*revision), Duration::from_secs(*at), None, None);
             window.append(event);
         }
         window
     }
 
     #[test]
-    fn t_42_nothing_leaves_within_the_limits_and_whole_revisions_leave_beyond() {
+    fn t_42_whole_revisions_are_evicted_beyond_the_limits_only() {
         let limits = WindowLimits {
             events_max: 3,
             ..WindowLimits::default()
@@ -320,18 +347,18 @@ mod tests {
         let mut window = window(limits, &[(2, 0), (3, 0), (3, 0), (4, 0)]);
         assert_eq!(window.evict(Duration::ZERO).len(), 1);
         assert_eq!((window.oldest_start(), window.first()), (Revision(2), 1));
-        window.append(LogEvent::new(Revision(5), Duration::ZERO, None, None));
+        window.append(WindowEvent::new(Revision(5), Duration::ZERO, None, None));
         assert_eq!(
             window.evict(Duration::ZERO).len(),
             2,
-            "revision 3 leaves as a whole"
+            "both events of revision 3 are evicted"
         );
         assert_eq!(window.oldest_start(), Revision(3));
         assert_eq!(window.after(Revision(3)), window.first());
     }
 
     #[test]
-    fn wc_110_events_leave_by_age_but_not_before_75_seconds() {
+    fn wc_110_events_are_evicted_by_age_but_not_before_75_seconds() {
         let limits = WindowLimits {
             age: Duration::from_secs(1),
             ..WindowLimits::default()
@@ -342,12 +369,12 @@ mod tests {
         assert_eq!(
             window.evict(Duration::from_secs(1000)).len(),
             1,
-            "the newest stays"
+            "the newest revision stays"
         );
     }
 
     #[test]
-    fn wc_343_copies_hold_whole_revisions() {
+    fn wc_343_copies_contain_whole_revisions() {
         let window = window(
             WindowLimits::default(),
             &[(2, 0), (3, 0), (3, 0), (3, 0), (4, 0)],

@@ -1,12 +1,13 @@
-//! Encoding of watch events, once for all watchers.
+//! Encoding of watch events. The encoded form of an event in the window is made once and shared by all
+//! watchers, as by Kubernetes' `cachingObject`.
 
 use bytes::Bytes;
 
 use crate::api::event::WatchEvent;
 use crate::cache::resource::Resource;
-use crate::encode::kind::{Notice, written};
+use crate::encode::kind::{ControlEvent, encoded_with};
 
-/// Writes an event for clients, or finds that it was written for another watcher.
+/// Encodes an event for clients, or returns the form that was encoded for another watcher.
 pub(crate) fn encode(resource: &Resource, event: &WatchEvent) -> Bytes {
     let kind = &*resource.config.kind;
     let bytes = match event {
@@ -17,27 +18,34 @@ pub(crate) fn encode(resource: &Resource, event: &WatchEvent) -> Bytes {
         } => {
             let encode = || {
                 resource.counters.events_encoded.add(1);
-                written(|out| kind.write_event(*event, object.entry(), object.revision(), out))
+                encoded_with(|out| {
+                    kind.write_event(*event, object.stored(), object.revision(), out);
+                })
             };
             match &shared.0 {
-                Some(logged) => logged.frame(*event, resource.frame_sum(), encode),
+                Some(window_event) => {
+                    window_event.encoded(*event, resource.encoded_bytes(), encode)
+                }
                 None => encode(),
             }
         }
         WatchEvent::Bookmark {
             revision,
             initial_events_end,
-        } => written(|out| {
-            let notice = Notice::Bookmark {
+        } => encoded_with(|out| {
+            let bookmark = ControlEvent::Bookmark {
                 revision: *revision,
                 initial_events_end: *initial_events_end,
             };
-            kind.write_notice(notice, out);
+            kind.write_control_event(bookmark, out);
         }),
-        WatchEvent::Error(error) => written(|out| kind.write_notice(Notice::Error(error), out)),
+        WatchEvent::Error(error) => {
+            encoded_with(|out| kind.write_control_event(ControlEvent::Error(error), out))
+        }
     };
-    let written = bytes.len() as u64;
-    resource.counters.event_bytes.add(written);
-    resource.counters.bytes_written.add(written);
+    let size = bytes.len();
+    #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
+    resource.counters.event_bytes.observe(size as f64);
+    resource.counters.bytes_written.add(size as u64);
     bytes
 }

@@ -1,4 +1,4 @@
-//! Objects as Kubernetes stores them: JSON with `metadata`.
+//! The kind of JSON objects with Kubernetes metadata.
 
 use std::collections::HashMap;
 
@@ -7,23 +7,25 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::api::event::EventType;
-use crate::encode::kind::{Attributes, Kind, Notice, Splice, Undecodable};
-use crate::encode::object::Entry;
+use crate::encode::kind::{Attributes, ControlEvent, DecodeError, Kind, ResourceVersionSpan};
+use crate::encode::object::StoredObject;
 
 /// A kind of JSON objects with Kubernetes metadata, such as pods.
 ///
-/// Stored bytes stay as they are; the resource version is spliced in when they are written
-/// (WC-141, WC-202). Reading an object parses it once and keeps labels, uid and the fields named
-/// here.
+/// Stored bytes are kept unchanged; the resource version is inserted when an object is written.
+/// Decoding parses an object once, and keeps its uid, its labels and its selectable fields.
 ///
 /// ```
-/// use revstore_watch_cache::{JsonKind, Kind};
+/// use revstore_watch_cache::JsonKind;
+/// use revstore_watch_cache::encode::Kind;
+///
 /// let pods = JsonKind::new("v1", "Pod").with_fields(["spec.nodeName", "status.phase"]);
-/// let read = pods.extract(br#"{"metadata":{"labels":{"a":"b"}},"spec":{"nodeName":"n1"}}"#)?;
-/// assert_eq!(read.fields[0].as_deref(), Some("n1"));
-/// assert!(pods.extract(b"no JSON").is_err());
-/// # Ok::<(), revstore_watch_cache::Undecodable>(())
+/// let found = pods.extract(br#"{"metadata":{"labels":{"a":"b"}},"spec":{"nodeName":"n1"}}"#)?;
+/// assert_eq!(found.fields[0].as_deref(), Some("n1"));
+/// assert!(pods.extract(b"not JSON").is_err());
+/// # Ok::<(), revstore_watch_cache::encode::DecodeError>(())
 /// ```
+// WC-141, WC-202.
 #[derive(Clone, Debug)]
 pub struct JsonKind {
     api_version: String,
@@ -41,18 +43,18 @@ struct Metadata<'a> {
         default,
         borrow,
         rename = "resourceVersion",
-        deserialize_with = "whatever"
+        deserialize_with = "raw_value"
     )]
     resource_version: Option<&'a RawValue>,
 }
 
-/// The value as it is written, also if that is `null`.
-fn whatever<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
+/// Deserializes the raw text of a value, including that of `null`.
+fn raw_value<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(value).map(Some)
 }
 
 impl JsonKind {
-    /// The kind `kind` of the API version `api_version`, such as `v1` or `apps/v1`.
+    /// Returns the kind `kind` of the API version `api_version`, such as `v1` or `apps/v1`.
     pub fn new(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
         Self {
             api_version: api_version.into(),
@@ -61,7 +63,7 @@ impl JsonKind {
         }
     }
 
-    /// The fields that selectors may name, as paths with dots.
+    /// Sets the paths of the selectable fields, such as `spec.nodeName`.
     #[must_use]
     pub fn with_fields<F: Into<String>>(self, fields: impl IntoIterator<Item = F>) -> Self {
         Self {
@@ -71,31 +73,36 @@ impl JsonKind {
     }
 }
 
-/// Where `part`, a slice of `whole`, begins in it.
+/// Returns the offset of `part`, which is a slice of `whole`.
 fn offset(whole: &[u8], part: &str) -> usize {
     part.as_ptr() as usize - whole.as_ptr() as usize
 }
 
-/// Where the resource version goes. `metadata` is the text of that object, which lies in `value`.
-fn splice(value: &[u8], metadata: &str, own: Option<&RawValue>) -> Option<Splice> {
-    let place = |start: usize, end: usize, followed| {
-        Some(Splice {
+/// Returns the byte range of `value` to replace by the resource version. `metadata` is the text of the
+/// metadata object, a slice of `value`, and `stored` that of a stored resource version.
+fn resource_version_span(
+    value: &[u8],
+    metadata: &str,
+    stored: Option<&RawValue>,
+) -> Option<ResourceVersionSpan> {
+    let span = |start: usize, end: usize, needs_comma| {
+        Some(ResourceVersionSpan {
             start: u32::try_from(start).ok()?,
             end: u32::try_from(end).ok()?,
-            followed,
+            needs_comma,
         })
     };
-    if let Some(own) = own {
-        // Somebody stored one, past the front: its value is what gets replaced, and the key stays.
-        let start = offset(value, own.get());
-        return place(start, start + own.get().len(), false);
+    if let Some(stored) = stored {
+        // A client stored a resource version: only the value of the field is replaced.
+        let start = offset(value, stored.get());
+        return span(start, start + stored.get().len(), false);
     }
     let brace = offset(value, metadata) + 1;
     let is_empty = metadata[1..].trim_start().starts_with('}');
-    place(brace, brace, !is_empty)
+    span(brace, brace, !is_empty)
 }
 
-/// The text of a scalar at `path` below `value`; nothing if there is none.
+/// Returns the text of the scalar at `path` below `value`, or `None` if there is no scalar.
 fn scalar(mut value: &serde_json::Value, path: &str) -> Option<Box<str>> {
     for segment in path.split('.').filter(|segment| !segment.is_empty()) {
         value = value.get(segment)?;
@@ -113,15 +120,15 @@ impl Kind for JsonKind {
         &self.fields
     }
 
-    fn extract(&self, value: &[u8]) -> Result<Attributes, Undecodable> {
-        let undecodable = |error: serde_json::Error| Undecodable(error.to_string());
+    fn extract(&self, value: &[u8]) -> Result<Attributes, DecodeError> {
+        let undecodable = |error: serde_json::Error| DecodeError(error.to_string());
         let top: HashMap<String, &RawValue> = serde_json::from_slice(value).map_err(undecodable)?;
         let raw = top
             .get("metadata")
-            .ok_or_else(|| Undecodable("missing field `metadata`".into()))?;
-        // An array would be read as well, field by field.
+            .ok_or_else(|| DecodeError("missing field `metadata`".into()))?;
+        // serde would also deserialize an array, as a sequence of fields.
         if !raw.get().starts_with('{') {
-            return Err(Undecodable("`metadata` is no object".into()));
+            return Err(DecodeError("`metadata` is not an object".into()));
         }
         let metadata: Metadata<'_> = serde_json::from_str(raw.get()).map_err(undecodable)?;
         let mut parsed: HashMap<&str, serde_json::Value> = HashMap::new();
@@ -146,18 +153,25 @@ impl Kind for JsonKind {
                 .map(|(key, value)| (key.into(), value.into()))
                 .collect(),
             fields,
-            splice: splice(value, raw.get(), metadata.resource_version),
+            resource_version_span: resource_version_span(
+                value,
+                raw.get(),
+                metadata.resource_version,
+            ),
         })
     }
 
-    fn write_object(&self, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
-        let value = entry.value();
+    fn write_object(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
+        let value = object.value();
         let from = out.len();
-        match entry.attributes().and_then(|attributes| attributes.splice) {
-            Some(Splice {
+        let span = object
+            .attributes()
+            .and_then(|attributes| attributes.resource_version_span);
+        match span {
+            Some(ResourceVersionSpan {
                 start,
                 end,
-                followed,
+                needs_comma,
             }) => {
                 let (start, end) = (start as usize, end as usize);
                 out.extend_from_slice(&value[..start]);
@@ -165,14 +179,15 @@ impl Kind for JsonKind {
                     out.extend_from_slice(b"\"resourceVersion\":");
                 }
                 out.extend_from_slice(format!("\"{revision}\"").as_bytes());
-                if followed {
+                if needs_comma {
                     out.push(b',');
                 }
                 out.extend_from_slice(&value[end..]);
             }
             None => out.extend_from_slice(value),
         }
-        // WC-331: one line. A line break in JSON text can only stand between tokens.
+        // WC-331: an object is written on one line. Line breaks in JSON occur between tokens only, so
+        // they can be replaced by spaces.
         for byte in &mut out[from..] {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';
@@ -180,19 +195,25 @@ impl Kind for JsonKind {
         }
     }
 
-    fn write_event(&self, event: EventType, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
-        out.reserve(entry.value().len() + 80);
+    fn write_event(
+        &self,
+        event: EventType,
+        object: &StoredObject,
+        revision: Revision,
+        out: &mut Vec<u8>,
+    ) {
+        out.reserve(object.value().len() + 80);
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(event.as_str().as_bytes());
         out.extend_from_slice(b"\",\"object\":");
-        self.write_object(entry, revision, out);
+        self.write_object(object, revision, out);
         out.extend_from_slice(b"}\n");
     }
 
-    fn write_notice(&self, notice: Notice<'_>, out: &mut Vec<u8>) {
+    fn write_control_event(&self, event: ControlEvent<'_>, out: &mut Vec<u8>) {
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
-        let line = match notice {
-            Notice::Bookmark {
+        let line = match event {
+            ControlEvent::Bookmark {
                 revision,
                 initial_events_end,
             } => {
@@ -209,7 +230,7 @@ impl Kind for JsonKind {
                     quoted(&self.api_version),
                 )
             }
-            Notice::Error(error) => format!(
+            ControlEvent::Error(error) => format!(
                 "{{\"type\":\"ERROR\",\"object\":{}}}\n",
                 error.status().to_json()
             ),
@@ -225,25 +246,25 @@ mod tests {
 
     use super::JsonKind;
     use crate::api::keys::KeyLayout;
-    use crate::encode::kind::{Kind, Notice, written};
-    use crate::encode::object::Entry;
-    use crate::source::Stored;
+    use crate::encode::kind::{ControlEvent, Kind, encoded_with};
+    use crate::encode::object::StoredObject;
+    use crate::source::StoredKeyValue;
 
     fn check(stored: &'static str, served: &str) {
         let kind = JsonKind::new("v1", "Pod");
-        let stored = Stored {
+        let stored = StoredKeyValue {
             key: Bytes::from_static(b"/pods/ns/a"),
             value: stored.into(),
             create_revision: Revision(3),
             mod_revision: Revision(4),
         };
-        let entry = Entry::read(stored, &kind, &KeyLayout::namespaced("/pods"));
-        let out = written(|out| kind.write_object(&entry, Revision(9), out));
+        let object = StoredObject::decode(stored, &kind, &KeyLayout::namespaced("/pods"));
+        let out = encoded_with(|out| kind.write_object(&object, Revision(9), out));
         assert_eq!(std::str::from_utf8(&out).unwrap(), served);
     }
 
     #[test]
-    fn wc_202_the_resource_version_is_spliced_in() {
+    fn wc_202_the_resource_version_is_inserted() {
         check(
             r#"{"metadata":{"name":"a"}}"#,
             r#"{"metadata":{"resourceVersion":"9","name":"a"}}"#,
@@ -267,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_that_is_no_object_is_no_metadata() {
+    fn metadata_that_is_not_an_object_is_refused() {
         let kind = JsonKind::new("v1", "Pod");
         for metadata in ["[]", r#"["uid",{},1]"#, "null", "1", r#""name""#] {
             let value = format!("{{\"metadata\": {metadata} }}");
@@ -278,11 +299,11 @@ mod tests {
     #[test]
     fn wc_320_a_bookmark_has_kind_version_and_revision() {
         let kind = JsonKind::new("v1", "Pod");
-        let notice = Notice::Bookmark {
+        let event = ControlEvent::Bookmark {
             revision: Revision(7),
             initial_events_end: true,
         };
-        let out = written(|out| kind.write_notice(notice, out));
+        let out = encoded_with(|out| kind.write_control_event(event, out));
         assert_eq!(
             std::str::from_utf8(&out).unwrap(),
             "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\

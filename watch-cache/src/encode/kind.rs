@@ -1,4 +1,4 @@
-//! What the cache must know about its objects: very little.
+//! The trait of a kind of objects: what the cache needs to know about their bytes.
 
 use std::fmt;
 
@@ -7,109 +7,129 @@ use revstore_engine::Revision;
 use thiserror::Error;
 
 use crate::api::event::EventType;
-use crate::encode::object::Entry;
+use crate::api::status::RequestError;
+use crate::encode::object::StoredObject;
 
-/// What is read out of an object when it is loaded, and kept beside its bytes (WC-141).
+/// The attributes that are extracted from an object when it is decoded, and kept with its bytes.
+// WC-141.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// Tells two lives of one name apart (WC-352); empty if objects have none.
+    /// The uid, which distinguishes objects of the same name that were created one after the other.
+    /// Empty if objects of this kind have none.
+    // WC-352.
     pub uid: Box<str>,
-    /// What label selectors see.
+    /// The labels, which label selectors match.
     pub labels: Vec<(Box<str>, Box<str>)>,
-    /// What field selectors see, in the order of [`Kind::fields`].
+    /// The values of the selectable fields, in the order of [`Kind::fields`].
     pub fields: Vec<Option<Box<str>>>,
-    /// Where the resource version belongs in the stored bytes: what to replace.
-    pub splice: Option<Splice>,
+    /// The bytes of the value to replace by the resource version when the object is written.
+    pub resource_version_span: Option<ResourceVersionSpan>,
 }
 
-/// The place of the resource version in stored bytes, which carry none themselves (WC-202).
+/// The byte range of a stored value that is replaced by the resource version when the object is
+/// written. Stored values contain no resource version of their own.
+// WC-202.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Splice {
-    /// The first byte to replace.
+pub struct ResourceVersionSpan {
+    /// The offset of the first byte to replace.
     pub start: u32,
-    /// The byte behind the last to replace; the same as `start` if nothing is.
+    /// The offset after the last byte to replace. Equal to `start` if the resource version is inserted
+    /// and replaces nothing.
     pub end: u32,
-    /// Whether a separator must follow.
-    pub followed: bool,
+    /// Whether a comma must follow the inserted field.
+    pub needs_comma: bool,
 }
 
-/// Bytes that are no object of their kind.
+/// The error of a [`Kind`] that cannot decode a value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("unable to decode an object: {0}")]
-pub struct Undecodable(pub String);
+pub struct DecodeError(pub String);
 
-/// What events are about when they carry no object of the store.
+/// A watch event that is not about an object.
 #[derive(Clone, Copy, Debug)]
-pub enum Notice<'a> {
-    /// Everything up to the revision was sent (WC-321).
+#[non_exhaustive]
+pub enum ControlEvent<'a> {
+    /// All events up to a revision were sent.
+    // WC-321, WC-325.
     Bookmark {
-        /// How far.
+        /// The revision.
         revision: Revision,
-        /// Whether the initial events end here (WC-325).
+        /// Whether the bookmark follows the last initial event.
         initial_events_end: bool,
     },
-    /// The watch ends for this reason (WC-335).
-    Error(&'a crate::api::status::RequestError),
+    /// The watch ends with this error.
+    // WC-335.
+    Error(&'a RequestError),
 }
 
-/// A kind of objects: how to read what selectors need out of their bytes, and how to write them to
-/// clients. The cache itself never looks into the bytes.
+/// A kind of objects: extracts attributes from stored bytes, and writes objects and events for
+/// clients. The cache itself does not interpret the bytes.
 ///
 /// ```
-/// use revstore_watch_cache::{Attributes, Entry, EventType, Kind, Revision, Notice, Undecodable};
+/// use revstore_watch_cache::encode::{Attributes, ControlEvent, DecodeError, Kind, StoredObject};
+/// use revstore_watch_cache::{EventType, Revision};
 ///
-/// /// Objects that are just text, with their first word as the label `first`.
+/// /// Objects that are plain text, with their first word as the label `first`.
 /// #[derive(Debug)]
 /// struct Text;
 ///
 /// impl Kind for Text {
-///     fn extract(&self, value: &[u8]) -> Result<Attributes, Undecodable> {
-///         let text = std::str::from_utf8(value).map_err(|error| Undecodable(error.to_string()))?;
+///     fn extract(&self, value: &[u8]) -> Result<Attributes, DecodeError> {
+///         let text = std::str::from_utf8(value).map_err(|error| DecodeError(error.to_string()))?;
 ///         let first = text.split(' ').next().unwrap_or_default();
 ///         Ok(Attributes { labels: vec![("first".into(), first.into())], ..Attributes::default() })
 ///     }
-///     fn write_object(&self, entry: &Entry, _: Revision, out: &mut Vec<u8>) {
-///         out.extend_from_slice(entry.value());
+///     fn write_object(&self, object: &StoredObject, _: Revision, out: &mut Vec<u8>) {
+///         out.extend_from_slice(object.value());
 ///     }
-///     fn write_event(&self, _: EventType, entry: &Entry, at: Revision, out: &mut Vec<u8>) {
-///         self.write_object(entry, at, out);
+///     fn write_event(&self, _: EventType, object: &StoredObject, at: Revision, out: &mut Vec<u8>) {
+///         self.write_object(object, at, out);
 ///         out.push(b'\n');
 ///     }
-///     fn write_notice(&self, notice: Notice<'_>, out: &mut Vec<u8>) {
-///         out.extend_from_slice(format!("{notice:?}\n").as_bytes());
+///     fn write_control_event(&self, event: ControlEvent<'_>, out: &mut Vec<u8>) {
+///         out.extend_from_slice(format!("{event:?}\n").as_bytes());
 ///     }
 /// }
 /// ```
 pub trait Kind: fmt::Debug + Send + Sync + 'static {
-    /// The selectable fields besides `metadata.name` and `metadata.namespace`, which come from the
-    /// key (WC-354).
+    /// Returns the paths of the selectable fields, without `metadata.name` and `metadata.namespace`,
+    /// which come from the key.
+    // WC-354.
     fn fields(&self) -> &[String] {
         &[]
     }
 
-    /// Reads what selectors need.
+    /// Extracts the attributes of a stored value.
     ///
     /// # Errors
-    /// If the bytes are no object of this kind. The cache keeps them, and answers with an error
-    /// whatever would have to look at them (T-34).
-    fn extract(&self, value: &[u8]) -> Result<Attributes, Undecodable>;
+    /// If the value is not an object of this kind. The cache keeps such a value, and requests that
+    /// would have to read or match it fail with 500.
+    // T-34.
+    fn extract(&self, value: &[u8]) -> Result<Attributes, DecodeError>;
 
-    /// Writes an object as clients see it at a revision.
-    fn write_object(&self, entry: &Entry, revision: Revision, out: &mut Vec<u8>);
+    /// Writes an object with the given resource version.
+    fn write_object(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>);
 
-    /// Writes one event with its object, frame and all. The outcome is kept and shared by all
-    /// watchers (WC-142), so it must depend on nothing else.
-    fn write_event(&self, event: EventType, entry: &Entry, revision: Revision, out: &mut Vec<u8>);
+    /// Writes a complete watch event about an object. The result is kept and sent to all watchers, so
+    /// it must depend on the arguments only.
+    // WC-142.
+    fn write_event(
+        &self,
+        event: EventType,
+        object: &StoredObject,
+        revision: Revision,
+        out: &mut Vec<u8>,
+    );
 
-    /// Writes an event without an object of the store.
-    fn write_notice(&self, notice: Notice<'_>, out: &mut Vec<u8>);
+    /// Writes a complete bookmark or error event.
+    fn write_control_event(&self, event: ControlEvent<'_>, out: &mut Vec<u8>);
 }
 
-/// Writes with `write` into fresh memory.
-pub(crate) fn written(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+/// Returns what `write` writes into a new buffer.
+pub(crate) fn encoded_with(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = Vec::new();
     write(&mut out);
-    // The length is what the window accounts for.
+    // The window accounts for the length, so the capacity must not be larger.
     out.shrink_to_fit();
     out.into()
 }

@@ -1,4 +1,4 @@
-//! Objects in the cache: stored bytes and what was read out of them.
+//! Objects: stored bytes, and the attributes that were extracted from them.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,101 +9,104 @@ use revstore_engine::Revision;
 
 use crate::api::keys::KeyLayout;
 use crate::cache::objects::tree::Item;
-use crate::encode::kind::{Attributes, Kind, Undecodable};
-use crate::selector::FieldPlace;
-use crate::source::Stored;
+use crate::encode::kind::{Attributes, DecodeError, Kind};
+use crate::selector::ResolvedField;
+use crate::source::StoredKeyValue;
 
-/// What an entry costs beside its key and value, about: itself, its labels and fields, and its
-/// places in the tree.
-pub(crate) const ENTRY_OVERHEAD_BYTES: usize = 320;
+/// The approximate memory of an object besides its key and value: the struct, its labels and fields,
+/// and its items in the trees.
+pub(crate) const OBJECT_OVERHEAD_BYTES: usize = 320;
 
-/// One version of one object. It never changes; whoever holds it shares it.
+/// One version of an object: its key, its stored bytes and its attributes. Immutable and shared behind
+/// an `Arc`. Corresponds to Kubernetes' `storeElement`.
 ///
-/// Keeps the stored bytes, not a decoded tree (WC-141), and shares them with the engine (WC-148).
-pub struct Entry {
-    stored: Stored,
-    /// Where the resource's prefix ends in the key.
+/// It keeps the stored bytes instead of a decoded object. With an in-process source it shares them
+/// with the engine.
+// WC-141, WC-148.
+pub struct StoredObject {
+    kv: StoredKeyValue,
+    /// The length of the resource's prefix in the key.
     prefix_len: usize,
-    /// Where the name begins in the key.
-    name_at: usize,
-    attributes: Result<Attributes, Undecodable>,
+    /// The offset of the name in the key.
+    name_offset: usize,
+    attributes: Result<Attributes, DecodeError>,
 }
 
-impl Entry {
-    pub(crate) fn read(stored: Stored, kind: &dyn Kind, layout: &KeyLayout) -> Self {
+impl StoredObject {
+    pub(crate) fn decode(stored: StoredKeyValue, kind: &dyn Kind, layout: &KeyLayout) -> Self {
         Self {
             prefix_len: layout.prefix().len().min(stored.key.len()),
-            name_at: layout.name_offset(&stored.key),
+            name_offset: layout.name_offset(&stored.key),
             attributes: attributes(&stored.value, kind),
-            stored,
+            kv: stored,
         }
     }
 
     fn with_value(&self, value: Bytes, kind: &dyn Kind) -> Self {
         Self {
             prefix_len: self.prefix_len,
-            name_at: self.name_at,
+            name_offset: self.name_offset,
             attributes: attributes(&value, kind),
-            stored: Stored {
+            kv: StoredKeyValue {
                 value,
-                ..self.stored.clone()
+                ..self.kv.clone()
             },
         }
     }
 
-    /// The key in the store.
+    /// Returns the key in the store.
     pub fn key(&self) -> &[u8] {
-        &self.stored.key
+        &self.kv.key
     }
 
-    /// The bytes in the store, without a resource version.
+    /// Returns the stored bytes, which contain no resource version.
     pub fn value(&self) -> &[u8] {
-        &self.stored.value
+        &self.kv.value
     }
 
-    /// The same, shared.
+    /// Returns the stored bytes as a shared buffer.
     pub fn value_bytes(&self) -> Bytes {
-        self.stored.value.clone()
+        self.kv.value.clone()
     }
 
-    /// The revision that wrote this version.
+    /// Returns the revision that wrote this version.
     pub fn mod_revision(&self) -> Revision {
-        self.stored.mod_revision
+        self.kv.mod_revision
     }
 
-    /// The revision in which the object's present life began.
+    /// Returns the revision that created the object.
     pub fn create_revision(&self) -> Revision {
-        self.stored.create_revision
+        self.kv.create_revision
     }
 
-    /// The namespace, from the key; empty if it has none or is no text.
+    /// Returns the namespace, which is part of the key. Empty if there is none or if it is not UTF-8.
     pub fn namespace(&self) -> &str {
-        let end = self.name_at.saturating_sub(1).max(self.prefix_len);
-        let bytes = &self.stored.key[self.prefix_len..end];
+        let end = self.name_offset.saturating_sub(1).max(self.prefix_len);
+        let bytes = &self.kv.key[self.prefix_len..end];
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// The name, from the key; empty if it is no text.
+    /// Returns the name, which is part of the key. Empty if it is not UTF-8.
     pub fn name(&self) -> &str {
-        std::str::from_utf8(&self.stored.key[self.name_at..]).unwrap_or_default()
+        std::str::from_utf8(&self.kv.key[self.name_offset..]).unwrap_or_default()
     }
 
-    /// What was read out of the bytes; nothing if they could not be read.
+    /// Returns the attributes, or `None` if the bytes could not be decoded.
     pub fn attributes(&self) -> Option<&Attributes> {
         self.attributes.as_ref().ok()
     }
 
-    /// Why the bytes could not be read, if so.
-    pub fn fault(&self) -> Option<&Undecodable> {
+    /// Returns the error if the bytes could not be decoded.
+    pub fn fault(&self) -> Option<&DecodeError> {
         self.attributes.as_ref().err()
     }
 
-    /// The uid; empty if there is none.
+    /// Returns the uid, or an empty string if there is none.
     pub fn uid(&self) -> &str {
         self.attributes().map_or("", |attributes| &attributes.uid)
     }
 
-    /// The value of a label.
+    /// Returns the value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
         let labels = &self.attributes()?.labels;
         let at = labels
@@ -112,25 +115,27 @@ impl Entry {
         Some(&labels[at].1)
     }
 
-    pub(crate) fn field(&self, place: FieldPlace) -> Option<&str> {
-        match place {
-            FieldPlace::Name => Some(self.name()),
-            FieldPlace::Namespace => Some(self.namespace()),
-            FieldPlace::Extra(at) => self.attributes()?.fields.get(at)?.as_deref(),
+    pub(crate) fn field(&self, field: ResolvedField) -> Option<&str> {
+        match field {
+            ResolvedField::Name => Some(self.name()),
+            ResolvedField::Namespace => Some(self.namespace()),
+            ResolvedField::Selectable(at) => self.attributes()?.fields.get(at)?.as_deref(),
         }
     }
 
-    /// Bytes of key and value.
+    /// Returns the size of key and value.
     pub(crate) fn stored_bytes(&self) -> u64 {
-        (self.stored.key.len() + self.stored.value.len()) as u64
+        (self.kv.key.len() + self.kv.value.len()) as u64
     }
 
+    /// Returns the approximate memory of the object.
     pub(crate) fn size_bytes(&self) -> usize {
-        self.stored.key.len() + self.stored.value.len() + ENTRY_OVERHEAD_BYTES
+        self.kv.key.len() + self.kv.value.len() + OBJECT_OVERHEAD_BYTES
     }
 }
 
-fn attributes(value: &[u8], kind: &dyn Kind) -> Result<Attributes, Undecodable> {
+/// Extracts the attributes and sorts the labels, so that they can be searched.
+fn attributes(value: &[u8], kind: &dyn Kind) -> Result<Attributes, DecodeError> {
     kind.extract(value).map(|mut attributes| {
         attributes.labels.sort_unstable();
         attributes.labels.shrink_to_fit();
@@ -138,59 +143,61 @@ fn attributes(value: &[u8], kind: &dyn Kind) -> Result<Attributes, Undecodable> 
     })
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for StoredObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry")
-            .field("key", &self.stored.key)
-            .field("mod_revision", &self.stored.mod_revision.0)
-            .field("value_len", &self.stored.value.len())
+        f.debug_struct("StoredObject")
+            .field("key", &self.kv.key)
+            .field("mod_revision", &self.kv.mod_revision.0)
+            .field("value_len", &self.kv.value.len())
             .finish_non_exhaustive()
     }
 }
 
-/// An object as one client is to see it: an entry, and the resource version to show.
+/// An object as a client sees it: a version of the object, and the resource version to show.
 ///
-/// The two differ only in a DELETED event, whose object carries the revision of the deletion
-/// (WC-351); the entry itself is shared and stays as it is.
+/// The shown resource version is the mod revision, except in a `DELETED` event, whose object is the
+/// last version with the revision of the deletion.
+// WC-351.
 #[derive(Clone, Debug)]
 pub struct Object {
-    entry: Arc<Entry>,
+    stored: Arc<StoredObject>,
     revision: Revision,
 }
 
 impl Object {
-    /// The entry as it was written.
-    pub fn new(entry: Arc<Entry>) -> Self {
-        let revision = entry.mod_revision();
-        Self { entry, revision }
+    /// Returns an object that shows its mod revision.
+    pub fn new(stored: Arc<StoredObject>) -> Self {
+        let revision = stored.mod_revision();
+        Self { stored, revision }
     }
 
-    /// The entry, shown with another revision.
-    pub(crate) fn shown_at(entry: Arc<Entry>, revision: Revision) -> Self {
-        Self { entry, revision }
+    /// Returns an object that shows another revision.
+    pub(crate) fn shown_at(stored: Arc<StoredObject>, revision: Revision) -> Self {
+        Self { stored, revision }
     }
 
-    /// The same object with other bytes, which `kind` reads as it does those of the store. Key and
-    /// revisions stay.
+    /// Returns a copy of the object with another value, which `kind` decodes. Key and revisions stay
+    /// the same.
     #[must_use]
     pub fn with_value(&self, value: impl Into<Bytes>, kind: &dyn Kind) -> Self {
         Self {
-            entry: Arc::new(self.entry.with_value(value.into(), kind)),
+            stored: Arc::new(self.stored.with_value(value.into(), kind)),
             revision: self.revision,
         }
     }
 
-    /// The resource version to show.
+    /// Returns the resource version to show.
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// The shared entry.
-    pub fn entry(&self) -> &Arc<Entry> {
-        &self.entry
+    /// Returns the shared version of the object.
+    pub fn stored(&self) -> &Arc<StoredObject> {
+        &self.stored
     }
 
-    /// `namespace/name`, or `name` (WC-510).
+    /// Returns `<namespace>/<name>`, or `<name>` for an object without a namespace.
+    // WC-510.
     pub fn store_key(&self) -> String {
         match self.namespace() {
             "" => self.name().to_owned(),
@@ -200,27 +207,27 @@ impl Object {
 }
 
 impl Deref for Object {
-    type Target = Entry;
-    fn deref(&self) -> &Entry {
-        &self.entry
+    type Target = StoredObject;
+    fn deref(&self) -> &StoredObject {
+        &self.stored
     }
 }
 
-/// Makes entries of stored bytes.
+/// A decoder of stored key-value pairs for one resource.
 #[derive(Clone, Debug)]
-pub(crate) struct Reader {
+pub(crate) struct ObjectDecoder {
     pub(crate) kind: Arc<dyn Kind>,
     pub(crate) layout: KeyLayout,
 }
 
-impl Reader {
-    pub(crate) fn read(&self, stored: Stored) -> Arc<Entry> {
-        Arc::new(Entry::read(stored, &*self.kind, &self.layout))
+impl ObjectDecoder {
+    pub(crate) fn decode(&self, stored: StoredKeyValue) -> Arc<StoredObject> {
+        Arc::new(StoredObject::decode(stored, &*self.kind, &self.layout))
     }
 }
 
-impl Item for Arc<Entry> {
+impl Item for Arc<StoredObject> {
     fn key(&self) -> &[u8] {
-        Entry::key(self)
+        StoredObject::key(self)
     }
 }

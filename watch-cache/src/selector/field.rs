@@ -1,27 +1,27 @@
-//! Field selectors: `f=v`, `f==v`, `f!=v`, with commas for "and".
+//! Field selectors: requirements `f=v`, `f==v` and `f!=v`, separated by commas.
 
 use crate::api::status::RequestError;
 
-/// What the fields of an object must say: all of the requirements.
+/// A field selector: a list of requirements, which must all hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
-    /// The requirements, in the order in which they were written.
+    /// The requirements, in the order of the text.
     pub requirements: Vec<FieldRequirement>,
 }
 
-/// What one field must say.
+/// A requirement on the value of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldRequirement {
-    /// The field, such as `metadata.name`.
+    /// The path of the field, such as `metadata.name`.
     pub field: String,
-    /// Whether it must have the value, or must not.
+    /// Whether the field must be equal to the value (`true`) or different from it (`false`).
     pub equal: bool,
-    /// The value. An absent field counts as the empty value.
+    /// The value. An absent field has the empty value.
     pub value: String,
 }
 
 impl FieldSelector {
-    /// One field that must have a value.
+    /// Returns a selector that requires one field to have a value.
     pub fn equals(field: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
             requirements: vec![FieldRequirement {
@@ -32,13 +32,13 @@ impl FieldSelector {
         }
     }
 
-    /// Reads a selector. A backslash takes the meaning from `,`, `=` and itself.
+    /// Parses a selector. In a value, a backslash escapes `,`, `=` and `\`.
     ///
     /// # Errors
-    /// 400 if it cannot be read.
+    /// 400 if the text cannot be parsed.
     ///
     /// ```
-    /// use revstore_watch_cache::FieldSelector;
+    /// use revstore_watch_cache::selector::FieldSelector;
     /// let selector = FieldSelector::parse(r"spec.nodeName!=a\,b,status.phase=Running")?;
     /// assert_eq!(selector.requirements[0].value, "a,b");
     /// assert!(FieldSelector::parse("spec.nodeName").is_err());
@@ -61,6 +61,7 @@ impl FieldRequirement {
     }
 }
 
+/// Splits the text at commas that are not escaped.
 fn split_unescaped(text: &str) -> Vec<&str> {
     let mut terms = Vec::new();
     let (mut start, mut escaped) = (0, false);
@@ -103,7 +104,8 @@ fn parse_term(term: &str) -> Result<FieldRequirement, RequestError> {
     })
 }
 
-/// Takes the backslashes away; nothing if one stands where none may, or a `=` without one.
+/// Removes the backslashes of escape sequences. Returns `None` for an unknown escape sequence or an
+/// unescaped `=`.
 fn unescape(value: &str) -> Option<String> {
     let mut plain = String::with_capacity(value.len());
     let mut letters = value.chars();
@@ -122,15 +124,15 @@ mod tests {
     use super::FieldSelector;
 
     #[test]
-    fn wc_353_field_selectors_read_as_clients_write_them() {
+    fn wc_353_field_selectors_are_parsed_as_clients_write_them() {
         let parsed = FieldSelector::parse(r"a=1,b==2,c!=x\=\\,d=").unwrap();
-        let seen: Vec<_> = parsed
+        let requirements: Vec<_> = parsed
             .requirements
             .iter()
             .map(|r| (r.field.as_str(), r.equal, r.value.as_str()))
             .collect();
         assert_eq!(
-            seen,
+            requirements,
             [
                 ("a", true, "1"),
                 ("b", true, "2"),

@@ -1,42 +1,43 @@
-//! Label selectors: `k=v`, `k!=v`, `k in (..)`, `k notin (..)`, `k`, `!k`, `k>1`, `k<1`, with commas.
+//! Label selectors: requirements `k=v`, `k!=v`, `k in (..)`, `k notin (..)`, `k`, `!k`, `k>1` and
+//! `k<1`, separated by commas.
 
 use crate::api::status::RequestError;
 
-/// What the labels of an object must say: all of the requirements.
+/// A label selector: a list of requirements, which must all hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
-    /// The requirements, in the order in which they were written.
+    /// The requirements, in the order of the text.
     pub requirements: Vec<LabelRequirement>,
 }
 
-/// What one label must say.
+/// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelRequirement {
-    /// The label's key.
+    /// The key of the label.
     pub key: String,
-    /// What is asked of its value.
+    /// The operator, with its values.
     pub op: LabelOp,
 }
 
-/// What can be asked of a label.
+/// The operator of a [`LabelRequirement`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LabelOp {
-    /// It is there.
+    /// The label exists.
     Exists,
-    /// It is absent.
+    /// The label does not exist.
     Absent,
-    /// It is there and has one of these values; `=` and `==` have one.
+    /// The label exists and has one of these values. `=` and `==` have one value.
     In(Vec<String>),
-    /// It is absent, or has none of these values; `!=` has one.
+    /// The label does not exist, or has none of these values. `!=` has one value.
     NotIn(Vec<String>),
-    /// It is there and a number above this one.
+    /// The label is a number greater than this one.
     Greater(i64),
-    /// It is there and a number below this one.
+    /// The label is a number less than this one.
     Less(i64),
 }
 
 impl LabelSelector {
-    /// One label that must have a value.
+    /// Returns a selector that requires one label to have a value.
     pub fn equals(key: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
             requirements: vec![LabelRequirement {
@@ -46,13 +47,13 @@ impl LabelSelector {
         }
     }
 
-    /// Reads a selector.
+    /// Parses a selector.
     ///
     /// # Errors
-    /// 400 if it cannot be read.
+    /// 400 if the text cannot be parsed.
     ///
     /// ```
-    /// use revstore_watch_cache::{LabelOp, LabelSelector};
+    /// use revstore_watch_cache::selector::{LabelOp, LabelSelector};
     /// let selector = LabelSelector::parse("app in (web, api),!old,tier!=db")?;
     /// assert_eq!(selector.requirements.len(), 3);
     /// assert_eq!(selector.requirements[2].op, LabelOp::NotIn(vec!["db".into()]));
@@ -82,13 +83,13 @@ impl LabelRequirement {
     }
 }
 
-/// Reads from the left; `at` is where it stands.
+/// A recursive-descent parser; `at` is the offset of the next character.
 struct Parser<'a> {
     text: &'a str,
     at: usize,
 }
 
-/// Letters that end a word.
+/// Characters that end a word, besides spaces.
 const SPECIAL: [char; 7] = ['=', '!', '<', '>', '(', ')', ','];
 
 impl<'a> Parser<'a> {
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn wc_353_label_selectors_hold_as_listed() {
+    fn wc_353_label_operators_match_as_in_kubernetes() {
         for (selector, absent, a, b) in [
             ("k=a", false, true, false),
             ("k==a", false, true, false),

@@ -1,4 +1,4 @@
-//! The engine in this process as a source.
+//! The source over an engine in the same process.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,26 +13,26 @@ use revstore_engine::{
 };
 
 use super::{
-    Action, Batch, BatchStream, Change, ListPage, ListRequest, Source, SourceError, Stored,
-    WatchRequest, Write, WriteOutcome,
+    Batch, BatchStream, Change, ConditionalWrite, ListPage, ListRequest, Source, SourceError,
+    StoredKeyValue, WatchRequest, WriteAction, WriteOutcome,
 };
 
-/// An [`Engine`] of this process.
+/// A [`Source`] over an [`Engine`] in the same process.
 ///
-/// Every call is answered at once: no future of this source ever waits, except for the next event
-/// of a watch. Bytes are shared with the engine, not copied.
+/// All futures of this source are ready at once; only the next event of a watch is waited for. Keys and
+/// values are shared with the engine, not copied.
 #[derive(Clone, Debug)]
 pub struct EngineSource {
     engine: Engine,
 }
 
 impl EngineSource {
-    /// The source that reads `engine`.
+    /// Returns the source over `engine`.
     pub fn new(engine: Engine) -> Self {
         Self { engine }
     }
 
-    /// The engine.
+    /// Returns the engine.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
@@ -60,9 +60,9 @@ impl EngineSource {
         Ok(Box::pin(Batches { watcher }))
     }
 
-    fn write_now(&self, write: &Write) -> Result<WriteOutcome, SourceError> {
+    fn write_now(&self, write: &ConditionalWrite) -> Result<WriteOutcome, SourceError> {
         let lease = match &write.action {
-            Action::Put {
+            WriteAction::Put {
                 time_to_live: Some(lifetime),
                 ..
             } => Some(
@@ -77,7 +77,8 @@ impl EngineSource {
         if let Some(lease) = lease
             && !matches!(outcome, Ok(WriteOutcome::Done(_)))
         {
-            // Nothing hangs on it, and it may live for long. That it is gone already is as good.
+            // No key is attached to the lease, which may last long. It may have expired already, so
+            // an error is ignored.
             let _ = self.engine.revoke(lease);
         }
         outcome
@@ -85,19 +86,19 @@ impl EngineSource {
 
     fn write_with(
         &self,
-        write: &Write,
+        write: &ConditionalWrite,
         lease: Option<LeaseId>,
     ) -> Result<WriteOutcome, SourceError> {
         let expected = write.expected.map_or(0, |revision| revision.0);
         let success = match &write.action {
-            Action::Put { value, .. } => {
+            WriteAction::Put { value, .. } => {
                 let put = Put::new(write.key.clone(), value.clone());
                 Op::Put(match lease {
                     Some(lease) => put.attached_to(lease),
                     None => put,
                 })
             }
-            Action::Delete => Op::Delete(KeyRange::one(write.key.clone())),
+            WriteAction::Delete => Op::Delete(KeyRange::one(write.key.clone())),
         };
         let result = self
             .engine
@@ -123,7 +124,7 @@ impl EngineSource {
     }
 }
 
-/// A lifetime in whole seconds, rounded up: never shorter than asked for.
+/// Returns a time to live in whole seconds, rounded up.
 pub(super) fn seconds(lifetime: Duration) -> i64 {
     let rounded = lifetime.as_secs() + u64::from(lifetime.subsec_nanos() > 0);
     i64::try_from(rounded).unwrap_or(i64::MAX)
@@ -140,8 +141,8 @@ fn read_error(error: ReadError) -> SourceError {
     }
 }
 
-fn stored(kv: &KeyValue) -> Stored {
-    Stored {
+fn stored(kv: &KeyValue) -> StoredKeyValue {
+    StoredKeyValue {
         key: kv.key_bytes(),
         value: kv.value_bytes(),
         create_revision: kv.create_revision(),
@@ -167,12 +168,12 @@ impl Source for EngineSource {
         Box::pin(ready(self.watch_now(&request)))
     }
 
-    fn write(&self, write: Write) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+    fn write(&self, write: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
         Box::pin(ready(self.write_now(&write)))
     }
 }
 
-/// The batches of an engine's watcher.
+/// The stream of batches of an engine watcher.
 struct Batches {
     watcher: Watcher,
 }
@@ -192,7 +193,8 @@ impl Stream for Batches {
 }
 
 fn batch_of(batch: &WatchBatch) -> Batch {
-    // WA-32: beside events the engine reports the current revision, which may be ahead of them.
+    // WA-32: a batch with events carries the current revision of the engine, which may be above that
+    // of its events.
     let through = batch
         .events
         .last()

@@ -1,4 +1,4 @@
-//! Any etcd v3 endpoint as a source.
+//! The source over an etcd cluster.
 
 use std::fmt;
 use std::pin::pin;
@@ -16,37 +16,38 @@ use revstore_engine::{Clock, KeyRange, Revision};
 use tokio::sync::watch;
 
 use super::{
-    Action, Batch, BatchStream, Change, ListPage, ListRequest, Source, SourceError, Stored,
-    WatchRequest, Write, WriteOutcome,
+    Batch, BatchStream, Change, ConditionalWrite, ListPage, ListRequest, Source, SourceError,
+    StoredKeyValue, WatchRequest, WriteAction, WriteOutcome,
 };
-use crate::wake::timer_queue::Timers;
+use crate::wake::timer_queue::TimerQueue;
 
-/// Keys in one answer of etcd. How many bytes that is depends on the objects: etcd bounds neither a
-/// page nor a revision, so no limit of ours may stand in their way.
-const PAGE: i64 = 1000;
-/// What the client may be sent in one message; gRPC's default of 4 MiB is less than a page of large
-/// objects has, or a watch's answer that holds one revision.
+/// The page size, in keys, of reads from etcd.
+const PAGE_KEYS: i64 = 1000;
+/// The maximum size of a message from etcd. The default of gRPC, 4 MiB, is less than a page of large
+/// objects, or a watch response with one large revision, can have. etcd limits neither.
 const MESSAGE_BYTES_MAX: usize = usize::MAX;
-/// How often an idle watch asks how far it is: between two of these, a revision that changed
-/// nothing in the range of the watch is not known to the cache.
+/// The interval at which an idle watch requests progress. Until then the cache does not know of
+/// revisions that changed no key in the range of the watch.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// An etcd cluster, through the client of the crate `etcd-client`: whoever outgrows one machine keeps
-/// the cache and puts a cluster under it.
+/// A [`Source`] over an etcd cluster, through a client of the crate `etcd-client`. The caller connects
+/// the client, so the type of that crate is part of this interface on purpose.
 ///
-/// Its futures need the tokio runtime that the client was connected on, so the feeder is spawned
-/// there ([`Feeder::run`](crate::Feeder::run)), not on a thread of its own.
+/// The futures of this source need the tokio runtime on which the client was connected. Spawn the
+/// feeder there with [`Feeder::run`](crate::Feeder::run), not on a thread of its own.
 ///
 /// - A list is read in pages of 1000 keys at one revision.
-/// - A watch asks for the versions before only where they are needed; for progress every 500 ms while
-///   nothing happens, and at once when somebody waits for a revision.
-/// - A cluster that was restored from a backup, or began anew, is found out by its id, its raft term
-///   and its revision, all of which never go back while it lives. It is looked at whenever the current
-///   revision is read.
+/// - A watch requests previous versions only if they are needed. It requests progress every 500 ms
+///   while it is idle, and at once when a request waits for a revision.
+/// - A replacement of the cluster, by one that was restored from a backup or started empty, is detected
+///   by its cluster id, raft term and revision, which never decrease in one cluster. They are
+///   compared whenever the current revision is read.
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use revstore_watch_cache::{EtcdSource, ListOptions, ResourceConfig, Scope, SystemClock, WatchCache};
+/// use revstore_watch_cache::clock::SystemClock;
+/// use revstore_watch_cache::source::EtcdSource;
+/// use revstore_watch_cache::{ListOptions, ResourceConfig, Scope, WatchCache};
 ///
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = etcd_client::Client::connect(["http://127.0.0.1:2379"], None).await?;
@@ -65,41 +66,43 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 pub struct EtcdSource {
     client: Client,
-    timers: Arc<Timers>,
-    /// Changed whenever somebody waits for progress; each watch has seen it or not.
-    wanted: watch::Sender<()>,
-    /// Held to look at what was seen last, or to change it.
-    seen: Arc<Mutex<Seen>>,
+    timers: Arc<TimerQueue>,
+    /// Notifies the watches that a request waits for progress.
+    progress_requests: watch::Sender<()>,
+    /// Held for one lookup or change.
+    known: Arc<Mutex<KnownCluster>>,
 }
 
-/// What an answer said of the cluster.
+/// The state of the cluster in the header of a response.
 #[derive(Clone, Copy, Debug)]
-struct Position {
-    cluster: u64,
-    term: u64,
+struct ClusterState {
+    cluster_id: u64,
+    raft_term: u64,
     revision: Revision,
 }
 
-impl Position {
+impl ClusterState {
     fn of(header: Option<&ResponseHeader>) -> Self {
         Self {
-            cluster: header.map_or(0, ResponseHeader::cluster_id),
-            term: header.map_or(0, ResponseHeader::raft_term),
+            cluster_id: header.map_or(0, ResponseHeader::cluster_id),
+            raft_term: header.map_or(0, ResponseHeader::raft_term),
             revision: Revision(header.map_or(0, ResponseHeader::revision)),
         }
     }
 
-    /// Whether a cluster that was here can be at `later`, in the answer to a linearizable read that
-    /// was begun later.
-    fn leads_to(&self, later: &Self) -> bool {
-        self.cluster == later.cluster && self.term <= later.term && self.revision <= later.revision
+    /// Returns whether `later`, from a linearizable read that started later, can be a state of the
+    /// same cluster.
+    fn may_precede(&self, later: &Self) -> bool {
+        self.cluster_id == later.cluster_id
+            && self.raft_term <= later.raft_term
+            && self.revision <= later.revision
     }
 }
 
-/// What is known of the cluster.
+/// The newest known state of the cluster.
 #[derive(Debug, Default)]
-struct Seen {
-    newest: Option<Position>,
+struct KnownCluster {
+    newest: Option<ClusterState>,
     replacements: u64,
 }
 
@@ -110,13 +113,14 @@ impl fmt::Debug for EtcdSource {
 }
 
 impl EtcdSource {
-    /// The cluster that `client` is connected to, with the time of `clock`.
+    /// Returns a source over the cluster that `client` is connected to. Periodic progress requests use
+    /// `clock`.
     pub fn new(client: Client, clock: Arc<dyn Clock>) -> Self {
         Self {
             client,
-            timers: Timers::new(clock),
-            wanted: watch::Sender::new(()),
-            seen: Arc::default(),
+            timers: TimerQueue::new(clock),
+            progress_requests: watch::Sender::new(()),
+            known: Arc::default(),
         }
     }
 
@@ -126,23 +130,26 @@ impl EtcdSource {
     }
 
     async fn current(&self) -> Result<Revision, SourceError> {
-        // Before the read: another one may be answered meanwhile, and is then ahead of it.
-        let before = self.seen.lock().newest;
-        // A linearizable read of one absent key: what was acknowledged is at or below its header.
+        // Loaded before the read: a concurrent read may be answered first, with a later state.
+        let before = self.known.lock().newest;
+        // A linearizable read of an absent key: all acknowledged writes are at or below the revision
+        // in its header.
         let options = GetOptions::new().with_count_only();
         let mut kv = self.kv();
         let answer = kv.get("\0", Some(options)).await.map_err(failed)?;
-        let now = Position::of(answer.header());
-        let mut seen = self.seen.lock();
-        let is_next = seen.newest.is_none_or(|newest| newest.leads_to(&now));
-        if is_next {
-            // If another one than before, somebody else was told of that first.
-            seen.newest = Some(now);
-        } else if before.is_some_and(|before| !before.leads_to(&now)) {
-            seen.newest = Some(now);
-            seen.replacements += 1;
+        let current = ClusterState::of(answer.header());
+        let mut known = self.known.lock();
+        let is_later = known
+            .newest
+            .is_none_or(|newest| newest.may_precede(&current));
+        if is_later {
+            // If the cluster was replaced since `before`, a concurrent read has counted that.
+            known.newest = Some(current);
+        } else if before.is_some_and(|before| !before.may_precede(&current)) {
+            known.newest = Some(current);
+            known.replacements += 1;
         }
-        Ok(now.revision)
+        Ok(current.revision)
     }
 
     async fn read(&self, request: ListRequest) -> Result<ListPage, SourceError> {
@@ -154,7 +161,7 @@ impl EtcdSource {
         let (mut items, mut count) = (Vec::new(), None);
         loop {
             let left = limit - i64::try_from(items.len()).unwrap_or(limit);
-            let mut options = GetOptions::new().with_limit(left.min(PAGE));
+            let mut options = GetOptions::new().with_limit(left.min(PAGE_KEYS));
             if let Some(end) = &end {
                 options = options.with_range(end.clone());
             }
@@ -164,7 +171,7 @@ impl EtcdSource {
             let mut kv = self.kv();
             let answer = kv.get(start.clone(), Some(options)).await;
             let mut answer = answer.map_err(|error| read_failed(&error, at))?;
-            let revision = *at.get_or_insert(Position::of(answer.header()).revision);
+            let revision = *at.get_or_insert(ClusterState::of(answer.header()).revision);
             count.get_or_insert(answer.count());
             let more = answer.more();
             items.extend(answer.take_kvs().into_iter().map(stored));
@@ -200,18 +207,18 @@ impl EtcdSource {
         let client = self.client.watch_client();
         let mut client = client.max_decoding_message_size(MESSAGE_BYTES_MAX);
         let stream = client.watch(start, Some(options)).await.map_err(failed)?;
-        let following = Following {
+        let watch = EtcdWatch {
             stream,
-            wanted: self.wanted.subscribe(),
+            progress_requests: self.progress_requests.subscribe(),
             source: self.clone(),
             through: request.after,
         };
         Ok(Box::pin(futures_util::stream::unfold(
-            Some(following),
-            |following| async move {
-                let mut following = following?;
-                match following.next().await {
-                    Ok(Some(batch)) => Some((Ok(batch), Some(following))),
+            Some(watch),
+            |watch| async move {
+                let mut watch = watch?;
+                match watch.next().await {
+                    Ok(Some(batch)) => Some((Ok(batch), Some(watch))),
                     Ok(None) => None,
                     Err(error) => Some((Err(error), None)),
                 }
@@ -219,10 +226,10 @@ impl EtcdSource {
         )))
     }
 
-    async fn change(&self, write: Write) -> Result<WriteOutcome, SourceError> {
+    async fn change(&self, write: ConditionalWrite) -> Result<WriteOutcome, SourceError> {
         let mut leases = self.client.lease_client();
         let lease = match &write.action {
-            Action::Put {
+            WriteAction::Put {
                 time_to_live: Some(lifetime),
                 ..
             } => {
@@ -235,8 +242,9 @@ impl EtcdSource {
         if let Some(lease) = lease
             && matches!(outcome, Ok(WriteOutcome::Differs(_)))
         {
-            // Nothing hangs on it, and it may live for long. If this fails, it ends by itself; and
-            // where the outcome is unknown, so may be what hangs on it.
+            // No key is attached to the lease, which may last long. If this fails, the lease expires
+            // by itself. If the outcome of the write is unknown, a key may be attached, so the lease
+            // is kept.
             let _ = leases.revoke(lease).await;
         }
         outcome
@@ -244,17 +252,17 @@ impl EtcdSource {
 
     async fn change_with(
         &self,
-        write: Write,
+        write: ConditionalWrite,
         lease: Option<i64>,
     ) -> Result<WriteOutcome, SourceError> {
         let key = write.key.to_vec();
         let expected = write.expected.map_or(0, |revision| revision.0);
         let success = match write.action {
-            Action::Put { value, .. } => {
+            WriteAction::Put { value, .. } => {
                 let options = lease.map(|lease| PutOptions::new().with_lease(lease));
                 TxnOp::put(key.clone(), value, options)
             }
-            Action::Delete => TxnOp::delete(key.clone(), Some(DeleteOptions::new())),
+            WriteAction::Delete => TxnOp::delete(key.clone(), Some(DeleteOptions::new())),
         };
         let txn = Txn::new()
             .when([Compare::mod_revision(
@@ -267,7 +275,7 @@ impl EtcdSource {
         let mut kv = self.kv();
         let answer = kv.txn(txn).await.map_err(failed)?;
         if answer.succeeded() {
-            let revision = Position::of(answer.header()).revision;
+            let revision = ClusterState::of(answer.header()).revision;
             return Ok(WriteOutcome::Done(revision));
         }
         let found = answer
@@ -281,25 +289,25 @@ impl EtcdSource {
     }
 }
 
-/// A watch at work.
-struct Following {
+/// An open watch of etcd.
+struct EtcdWatch {
     stream: etcd_client::WatchStream,
-    wanted: watch::Receiver<()>,
-    /// Its clock, and the other end of `wanted`.
+    progress_requests: watch::Receiver<()>,
+    /// Has the clock, and keeps the sender of `progress_requests` alive.
     source: EtcdSource,
     through: Revision,
 }
 
-impl Following {
+impl EtcdWatch {
     async fn next(&mut self) -> Result<Option<Batch>, SourceError> {
         loop {
             let timers = &self.source.timers;
             let idle = timers.now() + PROGRESS_INTERVAL;
             let answer = {
                 let message = pin!(self.stream.message());
-                let wanted = pin!(self.wanted.changed());
-                let idle = pin!(timers.until(idle));
-                match select(message, select(wanted, idle)).await {
+                let requested = pin!(self.progress_requests.changed());
+                let idle = pin!(timers.sleep_until(idle));
+                match select(message, select(requested, idle)).await {
                     Either::Left((answer, _)) => Some(answer.map_err(failed)?),
                     Either::Right(_) => None,
                 }
@@ -330,8 +338,8 @@ impl Following {
         let changes: Vec<Change> = answer.events().iter().filter_map(change).collect();
         let through = match changes.last() {
             Some(last) => last.revision,
-            // Progress: the header says how far.
-            None => Position::of(answer.header()).revision,
+            // A progress notification: the header has the revision.
+            None => ClusterState::of(answer.header()).revision,
         };
         if changes.is_empty() && through <= self.through {
             return Ok(None);
@@ -351,7 +359,8 @@ fn change(event: &etcd_client::Event) -> Option<Change> {
     })
 }
 
-/// Start and end as etcd has them: no end for one key, a zero byte for all keys from the start on.
+/// Returns the start and the end of a range in etcd's encoding: no end for a single key, and a zero
+/// byte for all keys from the start on.
 fn bounds(range: &KeyRange) -> (Vec<u8>, Option<Vec<u8>>) {
     let start = |key: &[u8]| {
         if key.is_empty() {
@@ -367,10 +376,10 @@ fn bounds(range: &KeyRange) -> (Vec<u8>, Option<Vec<u8>>) {
     }
 }
 
-fn stored(kv: KeyValue) -> Stored {
+fn stored(kv: KeyValue) -> StoredKeyValue {
     let (create_revision, mod_revision) = (kv.create_revision(), kv.mod_revision());
     let (key, value) = kv.into_key_value();
-    Stored {
+    StoredKeyValue {
         key: key.into(),
         value: value.into(),
         create_revision: Revision(create_revision),
@@ -386,7 +395,7 @@ fn failed(error: Error) -> SourceError {
     SourceError::Unavailable(error.to_string())
 }
 
-/// What etcd says by text alone: the code is the same for both.
+/// Distinguishes the errors of a read by their text, because etcd uses one status code for both.
 fn read_failed(error: &Error, at: Option<Revision>) -> SourceError {
     let text = error.to_string();
     if text.contains("required revision has been compacted") {
@@ -396,7 +405,7 @@ fn read_failed(error: &Error, at: Option<Revision>) -> SourceError {
         Some(requested) if text.contains("required revision is a future revision") => {
             SourceError::Future {
                 requested,
-                // etcd does not say; the reader is ahead of it by one at least.
+                // etcd does not report its revision; it is at least one below the requested one.
                 current: requested.previous(),
             }
         }
@@ -412,7 +421,7 @@ impl Source for EtcdSource {
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {
         Box::pin(async move {
             match self.read(request).await {
-                // So that clients learn how far the cluster is (WC-232).
+                // WC-232: the error reports the current revision.
                 Err(SourceError::Future { requested, .. }) => Err(SourceError::Future {
                     requested,
                     current: self.current().await?,
@@ -426,15 +435,15 @@ impl Source for EtcdSource {
         Box::pin(self.follow(request))
     }
 
-    fn write(&self, write: Write) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+    fn write(&self, write: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
         Box::pin(self.change(write))
     }
 
     fn replacements(&self) -> u64 {
-        self.seen.lock().replacements
+        self.known.lock().replacements
     }
 
     fn request_progress(&self) {
-        self.wanted.send_replace(());
+        self.progress_requests.send_replace(());
     }
 }

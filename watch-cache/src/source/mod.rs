@@ -1,14 +1,18 @@
-//! Where the cache gets its data: a trait, the in-process engine, and etcd.
+//! The store behind a cache: the trait [`Source`], its implementations over an engine in the same
+//! process and over an etcd cluster, and [`RawStore`], which answers requests from a source without a
+//! cache.
 
 mod engine;
 #[cfg(feature = "etcd")]
 mod etcd;
 pub(crate) mod raw_store;
+pub(crate) mod raw_watch;
 mod write;
 
 pub use engine::EngineSource;
 #[cfg(feature = "etcd")]
 pub use etcd::EtcdSource;
+pub use raw_store::RawStore;
 
 use std::fmt;
 use std::pin::Pin;
@@ -20,51 +24,51 @@ use futures_core::future::BoxFuture;
 use revstore_engine::{KeyRange, Revision};
 use thiserror::Error;
 
-/// A key of the store with its value, as it was at some revision.
+/// A key-value pair of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredKeyValue {
     /// The key.
     pub key: Bytes,
     /// The value.
     pub value: Bytes,
-    /// The revision in which the key's present life began.
+    /// The revision that created the key.
     pub create_revision: Revision,
     /// The revision that wrote this version.
     pub mod_revision: Revision,
 }
 
-/// What to list.
+/// A request to read the keys of a range.
 #[derive(Clone, Debug)]
 pub struct ListRequest {
-    /// The keys.
+    /// The range of keys.
     pub range: KeyRange,
-    /// The revision to read at; the current one if none is given.
+    /// The revision to read at, or `None` for the current one.
     pub at: Option<Revision>,
-    /// The most keys to return.
+    /// The maximum number of keys to return, or `None` for all.
     pub limit: Option<usize>,
 }
 
-/// What a list found.
+/// The answer to a [`ListRequest`].
 #[derive(Clone, Debug)]
 pub struct ListPage {
-    /// The revision that was read at.
+    /// The revision that was read.
     pub revision: Revision,
-    /// The keys, ascending.
-    pub items: Vec<Stored>,
-    /// Whether the limit kept keys back.
+    /// The key-value pairs, in ascending order of their keys.
+    pub items: Vec<StoredKeyValue>,
+    /// Whether there are more keys than the limit.
     pub more: bool,
-    /// The keys of the whole range at that revision.
+    /// The number of keys in the whole range at that revision.
     pub count: usize,
 }
 
-/// What to watch.
+/// A request to watch the keys of a range.
 #[derive(Clone, Debug)]
 pub struct WatchRequest {
-    /// The keys.
+    /// The range of keys.
     pub range: KeyRange,
-    /// Events of later revisions than this one.
+    /// The revision after which the watch starts.
     pub after: Revision,
-    /// Whether each event is to bring the version before it.
+    /// Whether changes contain the previous version of the key.
     pub previous: bool,
 }
 
@@ -75,122 +79,125 @@ pub struct Change {
     pub key: Bytes,
     /// The revision of the change.
     pub revision: Revision,
-    /// The new version; nothing if the key was deleted.
-    pub new: Option<Stored>,
-    /// The version before, if it was asked for and is not compacted.
-    pub previous: Option<Stored>,
+    /// The new version, or `None` if the key was deleted.
+    pub new: Option<StoredKeyValue>,
+    /// The previous version, if it was requested and is not compacted.
+    pub previous: Option<StoredKeyValue>,
 }
 
-/// Changes in order, whole revisions; without changes it only says how far the watch is.
+/// The changes of one or more whole revisions, in order. A batch without changes reports progress.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// Everything up to this revision has been delivered with this batch.
+    /// The revision up to which all changes have been delivered, with those in this batch.
     pub through: Revision,
     /// The changes.
     pub changes: Vec<Change>,
 }
 
-/// What to do to one key.
+/// A write of one key, on the condition that the key has an expected version.
 #[derive(Clone, Debug)]
-pub struct Write {
+pub struct ConditionalWrite {
     /// The key.
     pub key: Bytes,
-    /// Its mod revision, or nothing if it must not exist.
+    /// The expected mod revision of the key, or `None` if the key must not exist.
     pub expected: Option<Revision>,
-    /// What to make of it.
-    pub action: Action,
+    /// The write.
+    pub action: WriteAction,
 }
 
-/// What becomes of a key.
+/// The action of a [`ConditionalWrite`].
 #[derive(Clone, Debug)]
-pub enum Action {
-    /// It gets a value, for some time or for good.
+pub enum WriteAction {
+    /// Put a value.
     Put {
         /// The value.
         value: Bytes,
-        /// How long it lives, through a lease of its own.
+        /// The time after which the key is deleted, by a lease of its own; `None` to keep it.
         time_to_live: Option<Duration>,
     },
-    /// It is deleted.
+    /// Delete the key.
     Delete,
 }
 
-/// What a write did.
+/// The outcome of a [`ConditionalWrite`].
 #[derive(Clone, Debug)]
 pub enum WriteOutcome {
-    /// It was done, at this revision.
+    /// The write was executed at this revision.
     Done(Revision),
-    /// The key was not as expected and was left alone; this is what it is.
-    Differs(Option<Stored>),
+    /// The key did not have the expected version, and nothing was written. Contains the current
+    /// version, or `None` if the key does not exist.
+    Differs(Option<StoredKeyValue>),
 }
 
-/// Why a source could not do something.
+/// The error of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SourceError {
-    /// The history asked for is gone.
+    /// The requested revision is compacted.
     #[error("required revision has been compacted")]
     Compacted,
-    /// The revision asked for has not been written yet.
+    /// The requested revision is in the future.
     #[error("required revision {requested} is a future revision, the current one is {current}")]
     Future {
-        /// What was asked for.
+        /// The requested revision.
         requested: Revision,
         /// The newest revision.
         current: Revision,
     },
-    /// The store is not the one it was: restored from a backup, or begun anew. Revisions from
-    /// before mean nothing any more.
+    /// The store was replaced: it was restored from a backup or started empty. Its revisions are
+    /// unrelated to those known before.
     #[error("the store was replaced: it was at revision {known} and is at {found}")]
     Replaced {
-        /// The newest revision that was known.
+        /// The newest revision of the previous store that was known.
         known: Revision,
-        /// The newest revision now.
+        /// The newest revision of the current store.
         found: Revision,
     },
-    /// The source cannot be reached, or refuses.
+    /// The source cannot be reached or refuses the request.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// Batches as they come; ends with an error, or ends when the source goes away.
+/// The stream of batches of a watch. It ends after an error, or when the source ends the watch.
 pub type BatchStream = Pin<Box<dyn Stream<Item = Result<Batch, SourceError>> + Send>>;
 
-/// A store with revisions and history.
+/// A store with revisions and a history of changes.
 ///
-/// # What an implementation promises
-/// - A list at a revision sees all of every revision up to it and nothing of a later one.
-/// - A watch delivers every change of its range after its start, once, in order, all changes of a
+/// # Contract
+/// - A list at a revision contains all changes up to that revision and none of a later one.
+/// - A watch delivers every change in its range after its start, once, in order, with all changes of a
 ///   revision in one batch; or it ends with [`SourceError::Compacted`].
-/// - [`Batch::through`] is never ahead of what was delivered.
-/// - A write compares and changes in one step.
+/// - All changes up to [`Batch::through`] have been delivered.
+/// - A write compares and changes atomically.
 pub trait Source: fmt::Debug + Send + Sync + 'static {
-    /// The newest revision. What was acknowledged before the call is at or below it.
+    /// Returns the newest revision. Writes that were acknowledged before the call are at or below it.
     fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>>;
 
-    /// The oldest revision that is known to be readable, if the source can tell. A cache that
-    /// starts loads it and replays what came since, so that its window reaches back before its
-    /// start (WC-144).
+    /// Returns the oldest readable revision, if the source knows it. A cache that starts loads this
+    /// revision and applies the changes since then, so that its windows contain events from before its
+    /// start.
+    // WC-144.
     fn oldest_revision(&self) -> Option<Revision> {
         None
     }
 
-    /// How often the store turned out to be another one than before, for reasons that its revisions
-    /// do not show. Looked at by a cache after it asked for the current revision; if the number has
-    /// changed since the cache loaded, it forgets everything and loads anew.
+    /// Returns the number of replacements of the store that the source has detected by other means than
+    /// a lower revision. A cache compares it after it has read the current revision; if the number has
+    /// changed since the cache was loaded, the cache discards all objects and loads them again.
     fn replacements(&self) -> u64 {
         0
     }
 
-    /// Reads keys.
+    /// Reads the keys of a range.
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>>;
 
-    /// Follows keys.
+    /// Watches the keys of a range.
     fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<BatchStream, SourceError>>;
 
-    /// Changes a key if it is as expected.
-    fn write(&self, write: Write) -> BoxFuture<'_, Result<WriteOutcome, SourceError>>;
+    /// Writes a key if it has the expected version.
+    fn write(&self, write: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>>;
 
-    /// Asks the open watches to say soon how far they are. Nothing to do for a source whose watches
-    /// hear of every revision.
+    /// Requests progress on the open watches: a batch that reports the current revision. Does nothing
+    /// by default, for sources whose watches report every revision at once.
     fn request_progress(&self) {}
 }

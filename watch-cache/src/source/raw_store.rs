@@ -1,47 +1,51 @@
-//! The store without a cache: every request asks the source.
+//! The raw store: get, list, watch and writes of one resource without a cache. Corresponds to
+//! Kubernetes' `etcd3.store`.
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use revstore_engine::{Clock, KeyRange, Revision};
 
-use crate::api::event::{EventType, WatchEvent, seen_through};
+use crate::api::event::WatchEvent;
 use crate::api::keys::{ObjectRef, Scope};
-use crate::api::list::{Items, List, readable};
-use crate::api::options::{GetOptions, ListOptions, ListPlan, Version, WatchOptions, WatchPlan};
-use crate::api::status::{Expired, RequestError};
+use crate::api::list::{ListItems, ObjectList, decodable};
+use crate::api::options::{
+    GetOptions, ListOptions, ListPlan, RequestedVersion, WatchOptions, WatchPlan,
+};
+use crate::api::status::RequestError;
 use crate::api::storage::{
     EventStream, Preconditions, Storage, StoreStats, UpdateFn, UpdateOptions, ValidateFn,
 };
 use crate::api::target::Target;
 use crate::cache::config::ResourceConfig;
-use crate::encode::object::{Object, Reader};
-use crate::source::{Batch, BatchStream, Change, ListRequest, Source, SourceError, WatchRequest};
-use crate::wake::timer_queue::Timers;
+use crate::encode::object::{Object, ObjectDecoder};
+use crate::source::raw_watch::{RawWatch, watch_failed};
+use crate::source::{BatchStream, ListRequest, Source, SourceError, WatchRequest};
+use crate::wake::timer_queue::TimerQueue;
 
-/// The objects of one resource, straight from a source.
+/// A store of the objects of one resource that reads from its source for every request.
 ///
-/// It answers every request as the cache does, at the price of asking the source each time; the
-/// cache is held to that by running the same tests on both. What differs:
-/// - "Any" is the most recent state here, and a limit at resource version 0 is honoured.
-/// - A revision that is in the future is refused at once.
-/// - A watch from before the compacted revision has the text of WC-313 for raw stores.
-/// - Bookmarks come at the end of the initial objects, and when the source says how far it is.
+/// It answers requests like [`ResourceCache`](crate::ResourceCache); the same tests run on both. The
+/// differences are:
+/// - A request for any state, with resource version 0, reads the most recent state, and its limit is
+///   honored.
+/// - A request for a future revision fails at once.
+/// - A watch that starts below the compacted revision fails with
+///   [`Expired::Watch`](crate::api::Expired::Watch).
+/// - Bookmarks follow the initial objects and the progress notifications of the source, and are not
+///   sent periodically.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use revstore_engine::Engine;
-/// use revstore_watch_cache::{
-///     EngineSource, GetOptions, ObjectRef, Preconditions, RawStore, ResourceConfig, Storage,
-///     SystemClock, Update, UpdateOptions, block_on,
-/// };
+/// use pollster::block_on;
+/// use revstore_watch_cache::{EngineSource, GetOptions, ObjectRef, ResourceConfig};
+/// use revstore_watch_cache::api::{Preconditions, Storage, Update, UpdateFn, UpdateOptions};
+/// use revstore_watch_cache::clock::SystemClock;
+/// use revstore_watch_cache::source::RawStore;
 /// # block_on(async {
 /// let pods = RawStore::new(
 ///     Arc::new(EngineSource::new(Engine::builder().build())),
@@ -51,22 +55,19 @@ use crate::wake::timer_queue::Timers;
 /// let pod = ObjectRef::namespaced("ns", "a");
 /// let made = pods.create(&pod, r#"{"metadata":{"name":"a"}}"#.into(), None).await?;
 ///
-/// // Whoever writes in between makes this look again, and not fail.
-/// let label = |app: &'static str| -> revstore_watch_cache::UpdateFn<'static> {
+/// // When another client writes the object meanwhile, the function is called again.
+/// let label = |app: &'static str| -> UpdateFn<'static> {
 ///     Box::new(move |_| {
 ///         let value = format!(r#"{{"metadata":{{"name":"a","labels":{{"app":"{app}"}}}}}}"#);
-///         Ok(Update { value: value.into(), time_to_live: None })
+///         Ok(Update::new(value))
 ///     })
 /// };
 /// let web = pods.guaranteed_update(&pod, &UpdateOptions::default(), label("web")).await?;
 /// assert!(web.revision() > made.revision());
 ///
-/// // Unless that is what was asked for.
-/// let as_made = Preconditions {
-///     resource_version: Some(made.revision().to_string()),
-///     ..Preconditions::default()
-/// };
-/// let refused = pods.delete(&pod, &as_made, Box::new(|_| Ok(()))).await;
+/// // With a precondition the write fails instead.
+/// let unchanged = Preconditions::default().resource_version(made.revision().to_string());
+/// let refused = pods.delete(&pod, &unchanged, Box::new(|_| Ok(()))).await;
 /// assert_eq!(refused.unwrap_err().code(), 409);
 /// let found = pods.get(&pod, &GetOptions::default()).await?;
 /// assert_eq!(found.unwrap().label("app"), Some("web"));
@@ -78,7 +79,7 @@ use crate::wake::timer_queue::Timers;
 pub struct RawStore {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) config: ResourceConfig,
-    timers: Arc<Timers>,
+    timers: Arc<TimerQueue>,
 }
 
 pub(crate) fn internal(error: &SourceError) -> RequestError {
@@ -86,15 +87,15 @@ pub(crate) fn internal(error: &SourceError) -> RequestError {
 }
 
 impl RawStore {
-    /// The objects of a resource in `source`, with the time of `clock`.
+    /// Returns a store of the objects of a resource in `source`. The timeouts of watches use `clock`.
     pub fn new(source: Arc<dyn Source>, config: ResourceConfig, clock: Arc<dyn Clock>) -> Self {
-        Self::over(source, config, Timers::new(clock))
+        Self::with_timers(source, config, TimerQueue::new(clock))
     }
 
-    pub(crate) fn over(
+    pub(crate) fn with_timers(
         source: Arc<dyn Source>,
         config: ResourceConfig,
-        timers: Arc<Timers>,
+        timers: Arc<TimerQueue>,
     ) -> Self {
         Self {
             source,
@@ -110,11 +111,11 @@ impl RawStore {
             .map_err(|error| internal(&error))
     }
 
-    /// 504 unless the source has `asked`.
-    async fn check_reached(&self, asked: Revision) -> Result<(), RequestError> {
+    /// Fails with 504 unless the source has reached the revision `requested`.
+    async fn check_reached(&self, requested: Revision) -> Result<(), RequestError> {
         let current = self.source_revision().await?;
-        if asked > current {
-            return Err(RequestError::TooLarge { asked, current });
+        if requested > current {
+            return Err(RequestError::TooLarge { requested, current });
         }
         Ok(())
     }
@@ -125,7 +126,7 @@ impl RawStore {
         options: &GetOptions,
     ) -> Result<Option<Object>, RequestError> {
         let key = self.config.layout.key(object)?;
-        if let Version::At(at) = Version::parse(&options.resource_version)? {
+        if let RequestedVersion::At(at) = RequestedVersion::parse(&options.resource_version)? {
             self.check_reached(at).await?;
         }
         let request = ListRequest {
@@ -138,10 +139,10 @@ impl RawStore {
             .list(request)
             .await
             .map_err(|error| internal(&error))?;
-        let reader = self.config.reader();
+        let decoder = self.config.decoder();
         let stored = page.items.into_iter().next();
         stored
-            .map(|stored| readable(reader.read(stored)).map(Object::new))
+            .map(|stored| decodable(decoder.decode(stored)).map(Object::new))
             .transpose()
     }
 
@@ -149,23 +150,23 @@ impl RawStore {
         &self,
         scope: &Scope,
         options: &ListOptions,
-    ) -> Result<List, RequestError> {
+    ) -> Result<ObjectList, RequestError> {
         let plan = options.plan()?;
         let limit = options.limit_for(&plan, true);
         self.list_planned(scope, options, plan, limit).await
     }
 
-    /// A list whose options were read, with the limit that holds for it.
+    /// Executes a parsed list.
     pub(crate) async fn list_planned(
         &self,
         scope: &Scope,
         options: &ListOptions,
         plan: ListPlan,
         limit: Option<usize>,
-    ) -> Result<List, RequestError> {
-        let reader = self.config.reader();
+    ) -> Result<ObjectList, RequestError> {
+        let decoder = self.config.decoder();
         let narrow = options.continue_token.is_empty();
-        let target = Target::new(&reader, scope, &options.selector, narrow)?;
+        let target = Target::new(&decoder, scope, &options.selector, narrow)?;
         let (at, start) = match plan {
             ListPlan::Latest { start } => (None, start),
             ListPlan::Any => (None, None),
@@ -175,7 +176,15 @@ impl RawStore {
             }
             ListPlan::Exact { at, start } => (Some(at), start),
         };
-        List::read(&*self.source, &reader, &target, at, start.as_deref(), limit).await
+        ObjectList::read(
+            &*self.source,
+            &decoder,
+            &target,
+            at,
+            start.as_deref(),
+            limit,
+        )
+        .await
     }
 
     async fn watch_objects(
@@ -184,16 +193,16 @@ impl RawStore {
         options: &WatchOptions,
     ) -> Result<RawWatch, RequestError> {
         let plan = options.plan()?;
-        let reader = self.config.reader();
-        let target = Target::new(&reader, scope, &options.selector, true)?;
-        let begun = self.begin(&reader, &target, plan).await;
+        let decoder = self.config.decoder();
+        let target = Target::new(&decoder, scope, &options.selector, true)?;
+        let started = self.start_watch(&decoder, &target, plan).await;
         let timeout = options.timeout.map(|timeout| {
             let timers = self.timers.clone();
             let due = timers.now().saturating_add(timeout);
-            Box::pin(async move { timers.until(due).await }) as BoxFuture<'static, ()>
+            Box::pin(async move { timers.sleep_until(due).await }) as BoxFuture<'static, ()>
         });
         let mut watch = RawWatch {
-            reader,
+            decoder,
             target,
             initial: None,
             batches: None,
@@ -203,7 +212,7 @@ impl RawStore {
             ended: false,
             after: Revision(0),
         };
-        match begun {
+        match started {
             Ok((initial, after, batches)) => {
                 watch.initial = initial;
                 watch.after = after;
@@ -214,21 +223,23 @@ impl RawStore {
         Ok(watch)
     }
 
-    async fn begin(
+    /// Reads the initial objects and opens the watch of the source.
+    async fn start_watch(
         &self,
-        reader: &Reader,
+        decoder: &ObjectDecoder,
         target: &Target,
         plan: WatchPlan,
-    ) -> Result<(Option<Items>, Revision, BatchStream), RequestError> {
+    ) -> Result<(Option<ListItems>, Revision, BatchStream), RequestError> {
         let (initial, after) = match plan {
-            WatchPlan::State(version) => {
-                if let Version::At(at) = version {
+            WatchPlan::InitialObjects(version) => {
+                if let RequestedVersion::At(at) = version {
                     self.check_reached(at).await?;
                 }
-                let list = List::read(&*self.source, reader, target, None, None, None).await?;
+                let list =
+                    ObjectList::read(&*self.source, decoder, target, None, None, None).await?;
                 (Some(list.items), list.revision)
             }
-            WatchPlan::After(Version::At(at)) => (None, at),
+            WatchPlan::After(RequestedVersion::At(at)) => (None, at),
             WatchPlan::After(_) => (None, self.source_revision().await?),
         };
         let request = WatchRequest {
@@ -238,138 +249,6 @@ impl RawStore {
         };
         let batches = self.source.watch(request).await.map_err(watch_failed)?;
         Ok((initial, after, batches))
-    }
-}
-
-fn watch_failed(error: SourceError) -> RequestError {
-    match error {
-        SourceError::Compacted => RequestError::Expired(Expired::Watch),
-        SourceError::Replaced { known, found } => {
-            RequestError::Expired(Expired::Replaced { known, found })
-        }
-        other => internal(&other),
-    }
-}
-
-/// Batches without an event for the reader that one poll takes before it lets others run.
-const POLL_BATCHES_MAX: usize = 64;
-
-/// A watch of the source, filtered.
-struct RawWatch {
-    reader: Reader,
-    target: Target,
-    initial: Option<Items>,
-    batches: Option<BatchStream>,
-    /// What one batch of the source came to.
-    ready: VecDeque<WatchEvent>,
-    bookmarks: bool,
-    timeout: Option<BoxFuture<'static, ()>>,
-    ended: bool,
-    after: Revision,
-}
-
-impl fmt::Debug for RawWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RawWatch").finish_non_exhaustive()
-    }
-}
-
-impl RawWatch {
-    fn take(&mut self, batch: Batch) {
-        let is_progress = batch.changes.is_empty();
-        for change in batch.changes {
-            match self.see(change) {
-                Ok(event) => self.ready.extend(event),
-                Err(error) => {
-                    self.ready.push_back(WatchEvent::Error(error));
-                    return;
-                }
-            }
-        }
-        if is_progress && self.bookmarks && batch.through >= self.after {
-            self.ready.push_back(WatchEvent::Bookmark {
-                revision: batch.through,
-                initial_events_end: false,
-            });
-        }
-    }
-
-    fn see(&self, change: Change) -> Result<Option<WatchEvent>, RequestError> {
-        if change.new.is_none() && change.previous.is_none() {
-            let key = String::from_utf8_lossy(&change.key).into_owned();
-            return Err(RequestError::Internal(format!(
-                "the last content of {key:?} is compacted"
-            )));
-        }
-        let old = change.previous.map(|stored| self.reader.read(stored));
-        let new = change.new.map(|stored| self.reader.read(stored));
-        let seen = seen_through(
-            &self.target.filter,
-            change.revision,
-            old.as_ref(),
-            new.as_ref(),
-        )?;
-        Ok(seen.map(|(event, object)| WatchEvent::own(event, object)))
-    }
-
-    fn next_initial(&mut self) -> Option<WatchEvent> {
-        let items = self.initial.as_mut()?;
-        if let Some(item) = items.next() {
-            return Some(match item {
-                Ok(object) => WatchEvent::own(EventType::Added, object),
-                Err(error) => WatchEvent::Error(error),
-            });
-        }
-        self.initial = None;
-        self.bookmarks.then_some(WatchEvent::Bookmark {
-            revision: self.after,
-            initial_events_end: true,
-        })
-    }
-}
-
-impl Stream for RawWatch {
-    type Item = WatchEvent;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
-        let mut taken = 0;
-        loop {
-            if self.ended {
-                return Poll::Ready(None);
-            }
-            let next = match self.next_initial() {
-                Some(event) => Some(event),
-                None => self.ready.pop_front(),
-            };
-            if let Some(event) = next {
-                // WC-335: nothing follows an error.
-                self.ended = matches!(event, WatchEvent::Error(_));
-                return Poll::Ready(Some(event));
-            }
-            if let Some(timeout) = &mut self.timeout
-                && timeout.as_mut().poll(context).is_ready()
-            {
-                self.ended = true;
-                continue;
-            }
-            let Some(batches) = &mut self.batches else {
-                self.ended = true;
-                continue;
-            };
-            if taken == POLL_BATCHES_MAX {
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            taken += 1;
-            match batches.as_mut().poll_next(context) {
-                Poll::Ready(Some(Ok(batch))) => self.take(batch),
-                Poll::Ready(Some(Err(error))) => {
-                    self.ready.push_back(WatchEvent::Error(watch_failed(error)));
-                }
-                Poll::Ready(None) => self.ended = true,
-                Poll::Pending => return Poll::Pending,
-            }
-        }
     }
 }
 
@@ -386,7 +265,7 @@ impl Storage for RawStore {
         &'a self,
         scope: &'a Scope,
         options: &'a ListOptions,
-    ) -> BoxFuture<'a, Result<List, RequestError>> {
+    ) -> BoxFuture<'a, Result<ObjectList, RequestError>> {
         Box::pin(self.list_objects(scope, options))
     }
 

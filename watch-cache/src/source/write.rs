@@ -1,4 +1,5 @@
-//! Writes: straight to the source, with compares, and with a second look at what was stale.
+//! Writes: create, update and delete with a compare on the mod revision, repeated when the assumed
+//! version of an object is stale. Corresponds to Kubernetes' `GuaranteedUpdate`.
 
 use std::time::Duration;
 
@@ -10,24 +11,24 @@ use crate::api::status::{Conflict, RequestError};
 use crate::api::storage::{Preconditions, Update, UpdateFn, UpdateOptions, ValidateFn};
 use crate::encode::object::Object;
 use crate::source::raw_store::{RawStore, internal};
-use crate::source::{Action, ListRequest, Stored, Write, WriteOutcome};
+use crate::source::{ConditionalWrite, ListRequest, StoredKeyValue, WriteAction, WriteOutcome};
 
-/// Times that somebody else may be faster before a write gives up with a conflict.
+/// The number of attempts of a write before it fails with a conflict.
 const ATTEMPTS_MAX: usize = 128;
 
-/// What a write is decided on.
-struct Basis {
+/// The version of an object that a write is based on.
+struct BaseVersion {
     object: Option<Object>,
-    /// Whether it came from the source just now; what did not may be stale, and is then looked at
-    /// once more before an error is believed (WC-105).
+    /// Whether the version was read from the source for this write. A cached version may be stale, so
+    /// a refusal is only final for a fresh one (WC-105).
     fresh: bool,
 }
 
-/// What a write comes to, once it is decided.
+/// The result of the decision about a write.
 enum Decision {
-    /// The object stays as it is.
+    /// The object stays unchanged.
     Keep(Object),
-    Do(Action),
+    Write(WriteAction),
 }
 
 impl RawStore {
@@ -38,7 +39,7 @@ impl RawStore {
         time_to_live: Option<Duration>,
     ) -> Result<Object, RequestError> {
         let key = self.config.layout.key(object)?;
-        let action = Action::Put {
+        let action = WriteAction::Put {
             value: value.clone(),
             time_to_live,
         };
@@ -55,20 +56,20 @@ impl RawStore {
         &self,
         object: &ObjectRef,
         options: &UpdateOptions,
-        guess: Option<Object>,
+        assumed: Option<Object>,
         mut update: UpdateFn<'_>,
     ) -> Result<Object, RequestError> {
         let (preconditions, may_be_missing) = (&options.preconditions, options.create_if_missing);
-        self.decided(object, guess, |seen| {
-            self.check(object, seen, preconditions, may_be_missing)?;
+        self.write_decided(object, assumed, |current| {
+            self.check(object, current, preconditions, may_be_missing)?;
             let Update {
                 value,
                 time_to_live,
-            } = update(seen)?;
-            Ok(match seen {
-                // WC-204: nothing to write.
-                Some(seen) if value == seen.value() => Decision::Keep(seen.clone()),
-                _ => Decision::Do(Action::Put {
+            } = update(current)?;
+            Ok(match current {
+                // WC-204: an unchanged value is not written.
+                Some(current) if value == current.value() => Decision::Keep(current.clone()),
+                _ => Decision::Write(WriteAction::Put {
                     value,
                     time_to_live,
                 }),
@@ -81,48 +82,49 @@ impl RawStore {
         &self,
         object: &ObjectRef,
         preconditions: &Preconditions,
-        guess: Option<Object>,
+        assumed: Option<Object>,
         mut validate: ValidateFn<'_>,
     ) -> Result<Object, RequestError> {
-        self.decided(object, guess, |seen| {
-            self.check(object, seen, preconditions, false)?;
-            seen.map_or(Ok(()), &mut validate)?;
-            Ok(Decision::Do(Action::Delete))
+        self.write_decided(object, assumed, |current| {
+            self.check(object, current, preconditions, false)?;
+            current.map_or(Ok(()), &mut validate)?;
+            Ok(Decision::Write(WriteAction::Delete))
         })
         .await
     }
 
-    /// Does what `decide` makes of an object, as often as it takes until nobody else changed it in
-    /// between. A refusal, or that nothing is to be done, is believed of fresh state only (WC-105).
-    async fn decided(
+    /// Writes what `decide` returns for the current version of an object, and repeats both when another
+    /// write changed the object meanwhile. If `decide` refuses, or keeps the object, that is final
+    /// for a fresh version only (WC-105).
+    async fn write_decided(
         &self,
         object: &ObjectRef,
-        guess: Option<Object>,
+        assumed: Option<Object>,
         mut decide: impl FnMut(Option<&Object>) -> Result<Decision, RequestError>,
     ) -> Result<Object, RequestError> {
         let key = self.config.layout.key(object)?;
-        let mut basis = self.basis(&key, guess).await?;
+        let mut base = self.base_version(&key, assumed).await?;
         for _ in 0..ATTEMPTS_MAX {
-            let seen = basis.object.as_ref();
-            let action = match decide(seen) {
-                Ok(Decision::Do(action)) => action,
-                _ if !basis.fresh => {
-                    basis = self.look(&key).await?;
+            let current = base.object.as_ref();
+            let action = match decide(current) {
+                Ok(Decision::Write(action)) => action,
+                _ if !base.fresh => {
+                    base = self.read_version(&key).await?;
                     continue;
                 }
                 Ok(Decision::Keep(object)) => return Ok(object),
                 Err(error) => return Err(error),
             };
-            let expected = seen.map(|seen| seen.entry().mod_revision());
+            let expected = current.map(|current| current.stored().mod_revision());
             match (self.write(&key, expected, action.clone()).await?, action) {
-                (WriteOutcome::Done(revision), Action::Put { value, .. }) => {
-                    return Ok(self.written(key, value, seen, revision));
+                (WriteOutcome::Done(revision), WriteAction::Put { value, .. }) => {
+                    return Ok(self.written(key, value, current, revision));
                 }
-                (WriteOutcome::Done(revision), Action::Delete) => {
-                    let last = seen.ok_or_else(|| self.not_found(object))?;
-                    return Ok(Object::shown_at(last.entry().clone(), revision));
+                (WriteOutcome::Done(revision), WriteAction::Delete) => {
+                    let last = current.ok_or_else(|| self.not_found(object))?;
+                    return Ok(Object::shown_at(last.stored().clone(), revision));
                 }
-                (WriteOutcome::Differs(found), _) => basis = self.found(found),
+                (WriteOutcome::Differs(found), _) => base = self.fresh_version(found),
             }
         }
         Err(self.conflict(object, Conflict::Modified))
@@ -132,9 +134,9 @@ impl RawStore {
         &self,
         key: &Bytes,
         expected: Option<Revision>,
-        action: Action,
+        action: WriteAction,
     ) -> Result<WriteOutcome, RequestError> {
-        let write = Write {
+        let write = ConditionalWrite {
             key: key.clone(),
             expected,
             action,
@@ -143,17 +145,21 @@ impl RawStore {
         outcome.map_err(|error| internal(&error))
     }
 
-    async fn basis(&self, key: &Bytes, guess: Option<Object>) -> Result<Basis, RequestError> {
-        match guess {
-            Some(object) => Ok(Basis {
+    async fn base_version(
+        &self,
+        key: &Bytes,
+        assumed: Option<Object>,
+    ) -> Result<BaseVersion, RequestError> {
+        match assumed {
+            Some(object) => Ok(BaseVersion {
                 object: Some(object),
                 fresh: false,
             }),
-            None => self.look(key).await,
+            None => self.read_version(key).await,
         }
     }
 
-    async fn look(&self, key: &Bytes) -> Result<Basis, RequestError> {
+    async fn read_version(&self, key: &Bytes) -> Result<BaseVersion, RequestError> {
         let request = ListRequest {
             range: revstore_engine::KeyRange::One(key.clone()),
             at: None,
@@ -161,62 +167,64 @@ impl RawStore {
         };
         let page = self.source.list(request).await;
         let page = page.map_err(|error| internal(&error))?;
-        Ok(self.found(page.items.into_iter().next()))
+        Ok(self.fresh_version(page.items.into_iter().next()))
     }
 
-    fn found(&self, stored: Option<Stored>) -> Basis {
-        let reader = self.config.reader();
-        Basis {
-            object: stored.map(|stored| Object::new(reader.read(stored))),
+    fn fresh_version(&self, stored: Option<StoredKeyValue>) -> BaseVersion {
+        let decoder = self.config.decoder();
+        BaseVersion {
+            object: stored.map(|stored| Object::new(decoder.decode(stored))),
             fresh: true,
         }
     }
 
-    /// The object that a write left behind.
+    /// Returns the object after a put.
     fn written(
         &self,
         key: Bytes,
         value: Bytes,
-        before: Option<&Object>,
+        previous: Option<&Object>,
         revision: Revision,
     ) -> Object {
-        let stored = Stored {
+        let stored = StoredKeyValue {
             key,
             value,
-            create_revision: before.map_or(revision, |before| before.create_revision()),
+            create_revision: previous.map_or(revision, |previous| previous.create_revision()),
             mod_revision: revision,
         };
-        Object::new(self.config.reader().read(stored))
+        Object::new(self.config.decoder().decode(stored))
     }
 
+    /// Fails if the object does not exist, unless it may be missing, or if a precondition does not
+    /// hold.
     fn check(
         &self,
         object: &ObjectRef,
-        seen: Option<&Object>,
+        current: Option<&Object>,
         preconditions: &Preconditions,
         may_be_missing: bool,
     ) -> Result<(), RequestError> {
-        let Some(seen) = seen else {
+        let Some(current) = current else {
             return if may_be_missing {
                 Ok(())
             } else {
                 Err(self.not_found(object))
             };
         };
-        if let Some(asked) = &preconditions.uid
-            && asked != seen.uid()
+        if let Some(requested) = &preconditions.uid
+            && requested != current.uid()
         {
             let why = Conflict::Uid {
-                asked: asked.clone(),
-                found: seen.uid().to_owned(),
+                requested: requested.clone(),
+                found: current.uid().to_owned(),
             };
             return Err(self.conflict(object, why));
         }
-        let found = seen.revision().to_string();
+        let found = current.revision().to_string();
         match &preconditions.resource_version {
-            Some(asked) if *asked != found => {
-                let asked = asked.clone();
-                Err(self.conflict(object, Conflict::ResourceVersion { asked, found }))
+            Some(requested) if *requested != found => {
+                let requested = requested.clone();
+                Err(self.conflict(object, Conflict::ResourceVersion { requested, found }))
             }
             _ => Ok(()),
         }

@@ -1,52 +1,57 @@
-//! How a watcher learns that there is something for it.
+//! A waiting task as the feeder sees it: a waker and the first event that the task has not examined.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::task::AtomicWaker;
 
-/// Stands for "nothing".
-const NONE: u64 = u64::MAX;
+/// The value of `pending` that means "no event".
+const NO_EVENT: u64 = u64::MAX;
 
-/// One watcher's place to be woken at: all that the feed knows of it.
+/// A waiting task: a watcher, a request that waits for a revision or for readiness, or the feeder.
+///
+/// Everybody who wakes the task holds a reference to this instead of to the task's own state.
 #[derive(Debug)]
-pub(crate) struct Signal {
-    /// Never used twice in a process.
+pub(crate) struct Subscriber {
+    /// Unique within the process.
     pub(crate) id: u64,
-    /// The first event in the log that the watcher has not looked at and may want.
+    /// The number in the window of the first event that may match the watcher and that it has not
+    /// examined, or `NO_EVENT`.
     pending: AtomicU64,
     pub(crate) waker: AtomicWaker,
 }
 
-impl Signal {
+impl Subscriber {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
-            // Relaxed: only uniqueness counts.
+            // Relaxed: only uniqueness matters.
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            pending: AtomicU64::new(NONE),
+            pending: AtomicU64::new(NO_EVENT),
             waker: AtomicWaker::new(),
         }
     }
 
-    // Relaxed, all three: the feed changes `pending` only under the write lock of the resource's
-    // state, the watcher only under its read lock. That lock orders them; the atomic is there
-    // because watchers share the read lock, and for looks without it, which are guesses.
+    // Relaxed, in all three functions: the feeder changes `pending` only under the write lock of the
+    // resource's state, and the watcher only under its read lock. That lock orders the two sides.
+    // The field is atomic because watchers share the read lock, and because it is also read without
+    // the lock, as an estimate.
 
     pub(crate) fn pending(&self) -> Option<u64> {
-        Some(self.pending.load(Ordering::Relaxed)).filter(|at| *at != NONE)
+        Some(self.pending.load(Ordering::Relaxed)).filter(|event| *event != NO_EVENT)
     }
 
-    pub(crate) fn set_pending(&self, at: Option<u64>) {
-        self.pending.store(at.unwrap_or(NONE), Ordering::Relaxed);
+    pub(crate) fn set_pending(&self, event: Option<u64>) {
+        self.pending
+            .store(event.unwrap_or(NO_EVENT), Ordering::Relaxed);
     }
 
-    /// Notes an event; says whether it is the first since the watcher looked, so that it must be
-    /// woken.
-    pub(crate) fn note(&self, at: u64) -> bool {
-        let first = self.pending.load(Ordering::Relaxed) == NONE;
-        if first {
-            self.pending.store(at, Ordering::Relaxed);
+    /// Records that the event with number `event` may match. Returns `true` if no event was pending,
+    /// so that the watcher must be woken.
+    pub(crate) fn mark_pending(&self, event: u64) -> bool {
+        let is_first = self.pending.load(Ordering::Relaxed) == NO_EVENT;
+        if is_first {
+            self.pending.store(event, Ordering::Relaxed);
         }
-        first
+        is_first
     }
 }

@@ -1,4 +1,4 @@
-//! What must happen at a time: wakes whoever asked, through the clock (I10).
+//! Timers: wakes subscribers at times of an injected clock (I10).
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -9,18 +9,18 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use revstore_engine::{Clock, Timed};
 
-use crate::wake::subscriber::Signal;
+use crate::wake::subscriber::Subscriber;
 
-/// All timers of a cache, driven by its clock. Setting and clearing one costs
-/// O(log timers).
+/// The timers of a cache, driven by its clock. `set` and `clear` cost O(log timers).
 #[derive(Debug)]
-pub(crate) struct Timers {
+pub(crate) struct TimerQueue {
     clock: Arc<dyn Clock>,
-    /// Guards who waits until when. Held for one look or change; nobody is woken under it.
-    waiting: Mutex<BTreeMap<(Duration, u64), Arc<Signal>>>,
+    /// Guards the timers: due time and id of the subscriber. Held for one lookup or change; no task
+    /// is woken under it.
+    waiting: Mutex<BTreeMap<(Duration, u64), Arc<Subscriber>>>,
 }
 
-impl Timers {
+impl TimerQueue {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         let timers = Arc::new(Self {
             clock,
@@ -35,37 +35,37 @@ impl Timers {
         self.clock.now()
     }
 
-    /// Wakes `signal` at `due`. Earlier wishes of it stay.
-    pub(crate) fn set(&self, due: Duration, signal: &Arc<Signal>) {
+    /// Wakes `subscriber` at `due`. Its other timers stay set.
+    pub(crate) fn set(&self, due: Duration, subscriber: &Arc<Subscriber>) {
         let earliest = {
             let mut waiting = self.waiting.lock();
-            waiting.insert((due, signal.id), signal.clone());
+            waiting.insert((due, subscriber.id), subscriber.clone());
             waiting.first_key_value().map(|(first, _)| *first)
         };
-        if earliest == Some((due, signal.id)) {
+        if earliest == Some((due, subscriber.id)) {
             self.clock.recheck();
         }
     }
 
-    pub(crate) fn clear(&self, due: Duration, signal: &Signal) {
-        self.waiting.lock().remove(&(due, signal.id));
+    pub(crate) fn clear(&self, due: Duration, subscriber: &Subscriber) {
+        self.waiting.lock().remove(&(due, subscriber.id));
     }
 
-    /// Completes when the clock stands at `due` or behind it.
-    pub(crate) async fn until(&self, due: Duration) {
-        let sleep = Sleep {
-            timers: self,
+    /// Completes when the clock has reached `due`.
+    pub(crate) async fn sleep_until(&self, due: Duration) {
+        let timer = ArmedTimer {
+            queue: self,
             due,
-            signal: Arc::new(Signal::new()),
+            subscriber: Arc::new(Subscriber::new()),
         };
         let mut armed = false;
         poll_fn(|context| {
-            sleep.signal.waker.register(context.waker());
+            timer.subscriber.waker.register(context.waker());
             if !armed {
                 armed = true;
-                sleep.timers.set(due, &sleep.signal);
+                timer.queue.set(due, &timer.subscriber);
             }
-            if sleep.timers.now() >= due {
+            if timer.queue.now() >= due {
                 Poll::Ready(())
             } else {
                 Poll::Pending
@@ -75,20 +75,20 @@ impl Timers {
     }
 }
 
-/// A timer that is cleared when nobody waits for it any more.
-struct Sleep<'a> {
-    timers: &'a Timers,
+/// A set timer. It is cleared when the future that waits for it is dropped.
+struct ArmedTimer<'a> {
+    queue: &'a TimerQueue,
     due: Duration,
-    signal: Arc<Signal>,
+    subscriber: Arc<Subscriber>,
 }
 
-impl Drop for Sleep<'_> {
+impl Drop for ArmedTimer<'_> {
     fn drop(&mut self) {
-        self.timers.clear(self.due, &self.signal);
+        self.queue.clear(self.due, &self.subscriber);
     }
 }
 
-impl Timed for Timers {
+impl Timed for TimerQueue {
     fn next_due(&self) -> Option<Duration> {
         let waiting = self.waiting.lock();
         waiting.first_key_value().map(|((due, _), _)| *due)
@@ -101,8 +101,8 @@ impl Timed for Timers {
             let later = waiting.split_off(&(now, u64::MAX));
             std::mem::replace(&mut *waiting, later)
         };
-        for signal in due.into_values() {
-            signal.waker.wake();
+        for subscriber in due.into_values() {
+            subscriber.waker.wake();
         }
     }
 }

@@ -41,13 +41,11 @@ fn t_57_list_options() {
     const FORBIDDEN: &str = "FieldValueForbidden";
     on_both(|fixture, store, _| {
         let list = |version: &str, wanted: &str, token: &str, initial| {
-            let options = ListOptions {
-                resource_version: version.into(),
-                resource_version_match: wanted.into(),
-                continue_token: token.into(),
-                send_initial_events: initial,
-                ..ListOptions::default()
-            };
+            let options = ListOptions::default()
+                .resource_version(version)
+                .resource_version_match(wanted)
+                .continue_token(token)
+                .send_initial_events(initial);
             fixture.list(store, &Scope::All, &options).unwrap_err()
         };
         let no_version = (
@@ -101,13 +99,11 @@ fn t_57_list_options() {
 fn t_57_watch_options() {
     on_both(|fixture, store, _| {
         let watch = |wanted: &str, token: &str, initial| {
-            let options = WatchOptions {
-                resource_version: "1".into(),
-                resource_version_match: wanted.into(),
-                continue_token: token.into(),
-                send_initial_events: initial,
-                ..WatchOptions::default()
-            };
+            let options = WatchOptions::default()
+                .resource_version("1")
+                .resource_version_match(wanted)
+                .continue_token(token)
+                .send_initial_events(initial);
             fixture
                 .wait(store.watch(&Scope::All, &options))
                 .err()
@@ -139,7 +135,7 @@ fn t_57_watch_options() {
 
 #[test]
 fn t_58_bodies_of_write_errors() {
-    use revstore_watch_cache::{Conflict, ResourceName};
+    use revstore_watch_cache::api::{Conflict, ResourceName};
     let resource = ResourceName::new("", "pods");
     let name = || "p1".to_owned();
     let body = |error: RequestError| error.status().to_json();

@@ -9,10 +9,9 @@ use etcd_client::Client;
 use futures_util::StreamExt as _;
 use revstore::Server;
 use revstore_engine::{KeyRange, Op, Put, Txn};
-use revstore_watch_cache::{
-    Batch, EtcdSource, ListOptions, ListRequest, ManualClock, ResourceCache, Revision, Scope,
-    Source, SystemClock, WatchCache, WatchEvent, WatchRequest,
-};
+use revstore_watch_cache::clock::{ManualClock, SystemClock};
+use revstore_watch_cache::source::{Batch, EtcdSource, ListRequest, Source, WatchRequest};
+use revstore_watch_cache::{ListOptions, ResourceCache, Revision, Scope, WatchCache, WatchEvent};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 

@@ -3,16 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use revstore_watch_cache::{
-    GetOptions, Object, ObjectRef, Preconditions, RequestError, Scope, UpdateOptions,
-};
+use revstore_watch_cache::api::{Preconditions, UpdateOptions};
+use revstore_watch_cache::{GetOptions, Object, ObjectRef, RequestError, Scope};
 
 use crate::support::{after, at, object, on_both, pod};
 
 fn version(text: impl ToString) -> GetOptions {
-    GetOptions {
-        resource_version: text.to_string(),
-    }
+    GetOptions::default().resource_version(text.to_string())
 }
 
 #[test]
@@ -87,10 +84,7 @@ fn t_22_bad_names_are_refused_by_every_operation() {
                     .wait(store.delete(&bad, &none, Box::new(|_| Ok(()))))
                     .unwrap_err(),
             );
-            let create = UpdateOptions {
-                create_if_missing: true,
-                ..UpdateOptions::default()
-            };
+            let create = UpdateOptions::default().create_if_missing(true);
             let never = Box::new(|_: Option<&Object>| panic!("asked about a bad name"));
             let update = store.guaranteed_update(&bad, &create, never);
             is_bad(fixture.wait(update).unwrap_err());

@@ -5,10 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
+use revstore_watch_cache::api::ContinueToken;
+use revstore_watch_cache::encode::{Attributes, ControlEvent, DecodeError, Kind, StoredObject};
+use revstore_watch_cache::selector::FieldSelector;
+use revstore_watch_cache::source::{
+    BatchStream, ConditionalWrite, ListPage, ListRequest, RawStore, Source, SourceError,
+    WatchRequest, WriteOutcome,
+};
 use revstore_watch_cache::{
-    Attributes, BatchStream, ContinueToken, Entry, EventType, FieldSelector, GetOptions, Kind,
-    ListOptions, ListPage, ListRequest, Notice, Random, RawStore, RequestError, ResourceConfig,
-    Revision, Scope, Selector, Source, SourceError, Undecodable, WatchRequest, Write, WriteOutcome,
+    EventType, GetOptions, ListOptions, RequestError, ResourceConfig, Revision, Scope, Selector,
 };
 
 use crate::support::{
@@ -30,14 +35,11 @@ fn fill(fixture: &Fixture) -> Vec<i64> {
 }
 
 fn with_limit(limit: i64, options: ListOptions) -> ListOptions {
-    ListOptions { limit, ..options }
+    options.limit(limit)
 }
 
 fn not_older(version: impl ToString) -> ListOptions {
-    ListOptions {
-        resource_version_match: "NotOlderThan".into(),
-        ..at(version)
-    }
+    at(version).resource_version_match("NotOlderThan")
 }
 
 #[test]
@@ -101,11 +103,7 @@ fn t_08_rows_of_the_list_table() {
             .unwrap();
         assert_eq!(first.remaining, Some(3));
         let token = first.token.unwrap();
-        let next = |version: &str, limit| ListOptions {
-            continue_token: token.clone(),
-            limit,
-            ..at(version)
-        };
+        let next = |version: &str, limit| at(version).continue_token(token.clone()).limit(limit);
         check("L2", next("", 0), &then[1..], mid, false);
         check("L2 limit", next("", 2), &then[1..3], mid, true);
         check("L6", next("0", 0), &then[1..], mid, false);
@@ -113,10 +111,7 @@ fn t_08_rows_of_the_list_table() {
             at: None,
             start: "ns1/a\0".into(),
         };
-        let l3 = ListOptions {
-            continue_token: inconsistent.encode(),
-            ..with_limit(1, at(""))
-        };
+        let l3 = with_limit(1, at("")).continue_token(inconsistent.encode());
         check("L3", l3.clone(), &now[1..2], current, true);
         let pinned = fixture
             .list(store, &Scope::All, &l3)
@@ -157,10 +152,7 @@ fn t_08_selectors_and_scopes() {
     on_both(|fixture, store, _| {
         fill(fixture);
         let keys = |scope: &Scope, labels: &str, fields: &str| {
-            let options = ListOptions {
-                selector: selector(labels, fields),
-                ..ListOptions::default()
-            };
+            let options = ListOptions::default().selector(selector(labels, fields));
             let page = fixture.list(store, scope, &options).unwrap();
             let key = |item: &String| item.split('@').next().unwrap().to_owned();
             page.items.iter().map(key).collect::<Vec<_>>()
@@ -169,10 +161,7 @@ fn t_08_selectors_and_scopes() {
         assert_eq!(keys(&Scope::All, "app=web", ""), ["ns1/b", "ns2/a"]);
         assert_eq!(keys(&namespace("ns1"), "app=web", ""), ["ns1/b"]);
         assert_eq!(keys(&Scope::All, "", "metadata.name=a"), ["ns1/a", "ns2/a"]);
-        let unsupported = ListOptions {
-            selector: selector("", "spec.color=red"),
-            ..ListOptions::default()
-        };
+        let unsupported = ListOptions::default().selector(selector("", "spec.color=red"));
         let error = fixture.list(store, &Scope::All, &unsupported).unwrap_err();
         assert_eq!(
             (error.code(), error.to_string().as_str()),
@@ -210,11 +199,7 @@ fn t_09_and_t_10_exact_lists_at_each_revision() {
                         .map(|item| item.split('@').next().unwrap());
                     keys.extend(names.map(str::to_owned));
                     let Some(token) = page.token else { break };
-                    options = ListOptions {
-                        limit,
-                        continue_token: token,
-                        ..Default::default()
-                    };
+                    options = ListOptions::default().limit(limit).continue_token(token);
                 }
                 assert_eq!(keys, expected, "at {revision} in pages of {limit}");
             }
@@ -230,8 +215,8 @@ fn t_11_exact_lists_of_the_future_are_504() {
             let error = fixture
                 .list(store, &Scope::All, &exact(current + ahead))
                 .unwrap_err();
-            let (asked, current) = (Revision(current + ahead), Revision(current));
-            assert_eq!(error, RequestError::TooLarge { asked, current });
+            let (requested, current) = (Revision(current + ahead), Revision(current));
+            assert_eq!(error, RequestError::TooLarge { requested, current });
         }
     });
 }
@@ -300,10 +285,7 @@ fn t_13_bad_tokens_are_400() {
             token(None, "../secrets/s"),
             token(None, ""),
         ] {
-            let options = ListOptions {
-                continue_token: bad,
-                ..Default::default()
-            };
+            let options = ListOptions::default().continue_token(bad);
             let error = fixture.list(store, &Scope::All, &options).unwrap_err();
             assert_eq!(error.code(), 400);
             assert!(
@@ -311,10 +293,7 @@ fn t_13_bad_tokens_are_400() {
                 "{error}"
             );
         }
-        let future = ListOptions {
-            continue_token: token(Some(1000), "ns1/a"),
-            ..Default::default()
-        };
+        let future = ListOptions::default().continue_token(token(Some(1000), "ns1/a"));
         assert_eq!(
             fixture
                 .list(store, &Scope::All, &future)
@@ -322,10 +301,7 @@ fn t_13_bad_tokens_are_400() {
                 .code(),
             504
         );
-        let last = ListOptions {
-            continue_token: token(None, "zzz"),
-            ..Default::default()
-        };
+        let last = ListOptions::default().continue_token(token(None, "zzz"));
         assert!(
             fixture
                 .list(store, &Scope::All, &last)
@@ -334,10 +310,7 @@ fn t_13_bad_tokens_are_400() {
                 .is_empty()
         );
         // WC-229: a token of one namespace shows nothing of another, wherever it points.
-        let wide = ListOptions {
-            continue_token: token(None, "\0"),
-            ..Default::default()
-        };
+        let wide = ListOptions::default().continue_token(token(None, "\0"));
         let page = fixture.list(store, &namespace("ns2"), &wide).unwrap();
         assert_eq!(page.items.len(), 1);
     });
@@ -346,7 +319,7 @@ fn t_13_bad_tokens_are_400() {
 /// Follows continue tokens to the end.
 fn pages(
     fixture: &Fixture,
-    store: &dyn revstore_watch_cache::Storage,
+    store: &dyn revstore_watch_cache::api::Storage,
     first: ListOptions,
     mut between: impl FnMut(usize),
 ) -> Vec<Page> {
@@ -359,12 +332,10 @@ fn pages(
         pages.push(page);
         let Some(token) = token else { return pages };
         between(pages.len());
-        options = ListOptions {
-            limit,
-            continue_token: token,
-            selector: selector.clone(),
-            ..ListOptions::default()
-        };
+        options = ListOptions::default()
+            .limit(limit)
+            .continue_token(token)
+            .selector(selector.clone());
     }
 }
 
@@ -399,11 +370,7 @@ fn t_15_a_compaction_between_pages_offers_an_inconsistent_token() {
             .unwrap();
         let newest = fixture.put_pod("ns/e");
         fixture.compact(newest);
-        let next = |token: String| ListOptions {
-            limit: 2,
-            continue_token: token,
-            ..ListOptions::default()
-        };
+        let next = |token: String| ListOptions::default().limit(2).continue_token(token);
         let error = fixture
             .list(store, &Scope::All, &next(first.token.unwrap()))
             .unwrap_err();
@@ -447,10 +414,10 @@ fn t_16_pages_with_a_selector_hold_matches_and_may_be_empty_at_the_end() {
                 pod(&key, app, if number % 2 == 0 { "n1" } else { "n2" }),
             );
         }
-        let select = |limit, labels: &str, fields: &str| ListOptions {
-            limit,
-            selector: selector(labels, fields),
-            ..ListOptions::default()
+        let select = |limit, labels: &str, fields: &str| {
+            ListOptions::default()
+                .limit(limit)
+                .selector(selector(labels, fields))
         };
         let rare = pages(fixture, store, select(1, "app=rare", ""), |_| {});
         let sizes: Vec<_> = rare.iter().map(|page| page.items.len()).collect();
@@ -484,7 +451,7 @@ impl Source for Noted {
     fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<BatchStream, SourceError>> {
         self.inner.watch(request)
     }
-    fn write(&self, write: Write) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+    fn write(&self, write: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
         self.inner.write(write)
     }
 }
@@ -502,11 +469,9 @@ fn t_16_a_page_of_one_rare_match_costs_few_reads_and_not_much_more_than_it_looks
         limits: Mutex::default(),
     });
     let raw = RawStore::new(source.clone(), config(), Arc::new(fixture.clock.clone()));
-    let options = ListOptions {
-        limit: 1,
-        selector: selector("app=rare", ""),
-        ..ListOptions::default()
-    };
+    let options = ListOptions::default()
+        .limit(1)
+        .selector(selector("app=rare", ""));
     let page = fixture.list(&raw, &Scope::All, &options).unwrap();
     assert_eq!(page.items.len(), 1);
     let limits = std::mem::take(&mut *source.limits.lock().unwrap());
@@ -602,10 +567,7 @@ fn t_20_indexes_change_no_answer() {
     for scope in &scopes {
         for fields in fields {
             for options in [at(""), at("0"), with_limit(1, at(""))] {
-                let options = ListOptions {
-                    selector: selector("", fields),
-                    ..options
-                };
+                let options = options.selector(selector("", fields));
                 let whole = plain.list(&plain.pods, scope, &options).unwrap();
                 let answer = indexed.list(&indexed.pods, scope, &options).unwrap();
                 assert_eq!(answer, whole, "{scope:?} {fields} {options:?}");
@@ -629,10 +591,7 @@ fn t_49_plain_lists_are_served_from_the_cache() {
         .unwrap()
         .token
         .unwrap();
-    let next = ListOptions {
-        continue_token: token,
-        ..ListOptions::default()
-    };
+    let next = ListOptions::default().continue_token(token);
     // T-49: no form of a list needs the store's objects.
     for options in [
         at(""),
@@ -671,10 +630,7 @@ fn t_52_each_list_is_the_state_of_one_revision_whoever_writes() {
     });
     let mut seen = 0;
     while !writer.is_finished() {
-        let any = ListOptions {
-            resource_version: "0".into(),
-            ..Default::default()
-        };
+        let any = ListOptions::default().resource_version("0");
         let list = fixture.wait(fixture.pods.list(&Scope::All, &any)).unwrap();
         let revision = list.revision;
         let objects = list.into_objects().unwrap();
@@ -704,14 +660,10 @@ fn wc_224_limits_at_version_0_can_be_honoured() {
 fn wc_227_selected_names_and_namespaces_narrow_the_first_page_only() {
     on_both(|fixture, store, _| {
         fill(fixture);
-        let options = ListOptions {
-            limit: 1,
-            selector: Selector {
-                fields: FieldSelector::equals("metadata.namespace", "ns1"),
-                ..Selector::default()
-            },
-            ..ListOptions::default()
-        };
+        let options = ListOptions::default().limit(1).selector(Selector {
+            fields: FieldSelector::equals("metadata.namespace", "ns1"),
+            ..Selector::default()
+        });
         let chain = pages(fixture, store, options, |_| {});
         let keys: Vec<_> = chain.iter().flat_map(|page| &page.items).collect();
         assert_eq!(keys.len(), 2, "{keys:?}");
@@ -726,18 +678,18 @@ struct Counted {
 }
 
 impl Kind for Counted {
-    fn extract(&self, value: &[u8]) -> Result<Attributes, Undecodable> {
+    fn extract(&self, value: &[u8]) -> Result<Attributes, DecodeError> {
         self.read.fetch_add(1, Ordering::Relaxed);
         self.inner.extract(value)
     }
-    fn write_object(&self, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
+    fn write_object(&self, entry: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
         self.inner.write_object(entry, revision, out);
     }
-    fn write_event(&self, event: EventType, entry: &Entry, at: Revision, out: &mut Vec<u8>) {
+    fn write_event(&self, event: EventType, entry: &StoredObject, at: Revision, out: &mut Vec<u8>) {
         self.inner.write_event(event, entry, at, out);
     }
-    fn write_notice(&self, notice: Notice<'_>, out: &mut Vec<u8>) {
-        self.inner.write_notice(notice, out);
+    fn write_control_event(&self, event: ControlEvent<'_>, out: &mut Vec<u8>) {
+        self.inner.write_control_event(event, out);
     }
 }
 
@@ -752,13 +704,13 @@ fn t_09_exact_lists_within_the_window_read_no_bytes_again() {
         .kind(kind)
         .window(crate::support::short_window(40));
     let fixture = Fixture::with(config, |builder| builder);
-    let mut random = Random::seeded(9);
+    let mut random = fastrand::Rng::with_seed(9);
     let first = fixture.current();
     for _ in 0..100 {
-        let key = format!("ns{}/p{}", random.below(2), random.below(12));
+        let key = format!("ns{}/p{}", random.u64(..2), random.u64(..12));
         let (pod, latest) = (object(&key), GetOptions::default());
         let known = fixture.wait(fixture.pods.get(&pod, &latest)).unwrap();
-        match (known, random.below(3)) {
+        match (known, random.u64(..3)) {
             (Some(_), 0) => fixture.delete(&key),
             _ => fixture.put_pod(&key),
         };

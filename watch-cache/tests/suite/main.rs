@@ -7,7 +7,6 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::too_many_lines,
     clippy::needless_pass_by_value,
     clippy::default_trait_access,
     clippy::cast_possible_wrap,

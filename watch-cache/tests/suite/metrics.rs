@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use revstore_watch_cache::{ListOptions, Scope, WatchOptions, block_on};
+use pollster::block_on;
+use revstore_watch_cache::{ListOptions, Scope, WatchOptions};
 
 use crate::support::{Fixture, at, from, namespace, pod, selector};
 
@@ -25,10 +26,7 @@ fn wc_701_lists_are_counted_by_what_they_looked_at() {
             after.list_objects_returned - before.list_objects_returned,
         )
     };
-    let select = |labels: &str, fields: &str| ListOptions {
-        selector: selector(labels, fields),
-        ..at("0")
-    };
+    let select = |labels: &str, fields: &str| at("0").selector(selector(labels, fields));
     assert_eq!(counted(&Scope::All, &at("0")), (0, 10, 10));
     assert_eq!(counted(&Scope::All, &select("app=db", "")), (0, 10, 0));
     let on_node = select("", "spec.nodeName=n3");
@@ -38,10 +36,7 @@ fn wc_701_lists_are_counted_by_what_they_looked_at() {
         (1, 1, 1),
         "no further than it must"
     );
-    let page = ListOptions {
-        limit: 3,
-        ..ListOptions::default()
-    };
+    let page = ListOptions::default().limit(3);
     assert_eq!(counted(&Scope::All, &page), (0, 3, 3));
 }
 
@@ -65,29 +60,34 @@ fn wc_701_and_wc_702_the_way_of_an_event_is_counted() {
         let event = reads.try_next().unwrap();
         sizes += reads.encode(&event).len() as u64;
     }
-    let mut initial = open(&WatchOptions {
-        allow_bookmarks: true,
-        ..from("0")
-    });
+    let mut initial = open(&from("0").allow_bookmarks(true));
     assert!(initial.try_next().is_some() && initial.try_next().is_some());
     let metrics = fixture.pods.metrics();
     assert_eq!((metrics.events_received, metrics.events_sent), (4, 3));
-    assert_eq!((metrics.init_events, metrics.watch_list_us.count()), (1, 1));
     assert_eq!(
-        (metrics.event_bytes.count(), metrics.event_bytes.sum()),
-        (3, sizes)
+        (metrics.init_events, metrics.watch_list_seconds.count),
+        (1, 1)
+    );
+    assert_eq!(
+        (metrics.event_bytes.count, metrics.event_bytes.sum),
+        (3, f64::from(u32::try_from(sizes).unwrap()))
     );
     assert_eq!(metrics.bytes_written, sizes);
     assert_eq!(metrics.cursor_lag_max, 3, "one has not looked yet");
     // It took all it had at once, 2 ms after it came.
-    for stage in [metrics.cache_to_watcher_us, metrics.arrival_to_watcher_us] {
-        assert_eq!((stage.count(), stage.sum()), (1, 2000));
-        let buckets: Vec<_> = stage.buckets().collect();
-        assert_eq!(buckets[3..5], [(1_000, 0), (5_000, 1)]);
+    for stage in [
+        metrics.cache_to_watcher_seconds,
+        metrics.arrival_to_watcher_seconds,
+    ] {
+        assert_eq!((stage.count, stage.sum), (1, 0.002));
+        assert_eq!(stage.buckets[3..5], [(0.001, 0), (0.005, 1)]);
     }
-    assert!(metrics.storage_to_cache_us.count() >= 1);
+    assert!(metrics.storage_to_cache_seconds.count >= 1);
     assert_eq!(
-        (metrics.initializations, metrics.initialization_us.count()),
+        (
+            metrics.initializations,
+            metrics.initialization_seconds.count
+        ),
         (1, 1)
     );
 }

@@ -8,11 +8,17 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
+use pollster::block_on;
 use revstore_engine::Engine;
+use revstore_watch_cache::cache::Readiness;
+use revstore_watch_cache::clock::ManualClock;
+use revstore_watch_cache::source::{
+    Batch, BatchStream, ConditionalWrite, ListPage, ListRequest, Source, SourceError, WatchRequest,
+    WriteOutcome,
+};
 use revstore_watch_cache::{
-    Batch, BatchStream, EngineSource, ListOptions, ListPage, ListRequest, ManualClock, Readiness,
-    RequestError, ResourceCache, Revision, Scope, Source, SourceError, Watch, WatchCache,
-    WatchOptions, WatchRequest, Write, WriteOutcome, block_on,
+    CacheWatcher, EngineSource, ListOptions, RequestError, ResourceCache, Revision, Scope,
+    WatchCache, WatchOptions,
 };
 
 use crate::support::{
@@ -46,7 +52,7 @@ impl ByHand {
         assert!(poll_once(&mut self.feeder).is_pending());
     }
 
-    fn watch(&self, options: &WatchOptions) -> Watch {
+    fn watch(&self, options: &WatchOptions) -> CacheWatcher {
         block_on(self.pods.watch(&Scope::All, options)).unwrap()
     }
 
@@ -75,7 +81,7 @@ fn engine_at(revision: i64, names: &[&str]) -> Engine {
 }
 
 /// Everything that a watch tells until it is over, or waits.
-fn told(watch: &mut Watch) -> Vec<String> {
+fn told(watch: &mut CacheWatcher) -> Vec<String> {
     let mut told: Vec<String> = std::iter::from_fn(|| watch.try_next())
         .map(|event| describe(&event))
         .collect();
@@ -127,10 +133,7 @@ fn wc_316_a_store_that_went_back_is_loaded_anew_and_old_versions_are_410() {
     let source = Fragile::new(engine_at(1000, &["a", "b"]));
     let mut hand = ByHand::over(source.clone());
     hand.step();
-    let bookmarks = WatchOptions {
-        allow_bookmarks: true,
-        ..from(1000)
-    };
+    let bookmarks = from(1000).allow_bookmarks(true);
     let mut open = hand.watch(&bookmarks);
 
     // Restored from a backup.
@@ -230,7 +233,7 @@ impl Source for Forgetful {
             Ok(Box::pin(batches.map(forget)) as BatchStream)
         })
     }
-    fn write(&self, write: Write) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+    fn write(&self, write: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
         self.inner.write(write)
     }
 }
@@ -265,10 +268,7 @@ fn t_51_a_cache_that_missed_something_asks_its_source_until_it_is_loaded_anew() 
         );
     }
     // WC-224: a client that once gets pages at version 0 asks for pages from then on.
-    let limited = ListOptions {
-        limit: 1,
-        ..at("0")
-    };
+    let limited = at("0").limit(1);
     assert_eq!(hand.keys(&limited).unwrap(), ["a", "b", "lost"]);
     let error = block_on(hand.pods.watch(&Scope::All, &from(last))).unwrap_err();
     let text = "storage is (re)initializing: the cache differs from its source";
@@ -414,7 +414,7 @@ fn t_43_a_watch_that_reads_too_slowly_ends_behind_a_gapless_prefix() {
     }
     fixture.settle();
     // It copies some, and reads half of them.
-    let revision = |watch: &mut Watch| watch.try_next().unwrap().revision();
+    let revision = |watch: &mut CacheWatcher| watch.try_next().unwrap().revision();
     for expected in 1..=60 {
         assert_eq!(revision(&mut watch).unwrap().0, start + expected);
     }

@@ -11,14 +11,21 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_core::future::BoxFuture;
 use futures_util::task::AtomicWaker;
+use pollster::block_on;
 use revstore_engine::Engine;
 use revstore_tests::poll;
+use revstore_watch_cache::api::{
+    EventStream, ObjectList, Preconditions, Storage, Update, UpdateOptions,
+};
+use revstore_watch_cache::cache::{FeederThread, ObjectIndex, WindowLimits};
+use revstore_watch_cache::clock::ManualClock;
+use revstore_watch_cache::source::{
+    BatchStream, ConditionalWrite, ListPage, ListRequest, RawStore, Source, SourceError,
+    WatchRequest, WriteOutcome,
+};
 use revstore_watch_cache::{
-    BatchStream, EngineSource, EventStream, FeederThread, Index, JsonKind, List, ListOptions,
-    ListPage, ListRequest, ManualClock, Object, ObjectRef, Preconditions, RawStore, RequestError,
-    ResourceCache, ResourceConfig, Revision, Scope, Selector, Source, SourceError, Storage, Update,
-    UpdateOptions, WatchCache, WatchEvent, WatchOptions, WatchRequest, WindowLimits, Write,
-    WriteOutcome, block_on,
+    EngineSource, JsonKind, ListOptions, Object, ObjectRef, RequestError, ResourceCache,
+    ResourceConfig, Revision, Scope, Selector, WatchCache, WatchEvent, WatchOptions,
 };
 
 pub(crate) const PODS: &str = "/registry/pods";
@@ -72,7 +79,7 @@ pub(crate) fn config() -> ResourceConfig {
     let kind = JsonKind::new("v1", "Pod").with_fields(["spec.nodeName", "status.phase"]);
     ResourceConfig::namespaced("", "pods", PODS)
         .kind(kind)
-        .index(Index::Field("spec.nodeName".into()))
+        .index(ObjectIndex::Field("spec.nodeName".into()))
 }
 
 /// Runs a test over every source at hand, each time fresh.
@@ -106,8 +113,8 @@ impl Fixture {
     pub(crate) fn with(
         config: ResourceConfig,
         set_up: impl FnOnce(
-            revstore_watch_cache::WatchCacheBuilder,
-        ) -> revstore_watch_cache::WatchCacheBuilder,
+            revstore_watch_cache::cache::WatchCacheBuilder,
+        ) -> revstore_watch_cache::cache::WatchCacheBuilder,
     ) -> Self {
         let clock = ManualClock::new();
         let engine = Engine::builder().clock(clock.clone()).build();
@@ -180,16 +187,8 @@ impl Fixture {
 
     pub(crate) fn put(&self, key: &str, value: String) -> i64 {
         let value = Bytes::from(value);
-        let update = move |_: Option<&Object>| {
-            Ok(Update {
-                value: value.clone(),
-                time_to_live: None,
-            })
-        };
-        let options = UpdateOptions {
-            create_if_missing: true,
-            ..UpdateOptions::default()
-        };
+        let update = move |_: Option<&Object>| Ok(Update::new(value.clone()));
+        let options = UpdateOptions::default().create_if_missing(true);
         let object = object(key);
         let written = self
             .raw
@@ -298,7 +297,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    fn of(list: List) -> Result<Self, RequestError> {
+    fn of(list: ObjectList) -> Result<Self, RequestError> {
         let (revision, token) = (list.revision.0, list.continue_token.clone());
         let remaining = list.remaining_item_count;
         let items = list.into_objects()?.iter().map(word).collect();
@@ -438,32 +437,20 @@ pub(crate) fn namespace(name: &str) -> Scope {
 }
 
 pub(crate) fn from(version: impl ToString) -> WatchOptions {
-    WatchOptions {
-        resource_version: version.to_string(),
-        ..WatchOptions::default()
-    }
+    WatchOptions::default().resource_version(version.to_string())
 }
 
 pub(crate) fn at(version: impl ToString) -> ListOptions {
-    ListOptions {
-        resource_version: version.to_string(),
-        ..ListOptions::default()
-    }
+    ListOptions::default().resource_version(version.to_string())
 }
 
 pub(crate) fn exact(version: impl ToString) -> ListOptions {
-    ListOptions {
-        resource_version_match: "Exact".into(),
-        ..at(version)
-    }
+    at(version).resource_version_match("Exact")
 }
 
 /// A window that keeps few events.
 pub(crate) fn short_window(events_max: usize) -> WindowLimits {
-    WindowLimits {
-        events_max,
-        ..WindowLimits::default()
-    }
+    WindowLimits::default().events_max(events_max)
 }
 
 /// A source over an engine whose watches a test can end, and whose engine it can replace.
@@ -563,7 +550,7 @@ impl Source for Fragile {
             Ok(Box::pin(futures_util::stream::poll_fn(next)) as BatchStream)
         })
     }
-    fn write(&self, write: Write) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+    fn write(&self, write: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
         Box::pin(async move { self.source().write(write).await })
     }
 }
@@ -579,7 +566,9 @@ mod etcd {
     use revstore_tests::server::etcd::Etcd;
     use revstore_tests::server::{Endpoint as _, Options};
     use revstore_tests::tools::{self, Tool};
-    use revstore_watch_cache::{EtcdSource, ManualClock, RawStore, Source, WatchCache};
+    use revstore_watch_cache::WatchCache;
+    use revstore_watch_cache::clock::ManualClock;
+    use revstore_watch_cache::source::{EtcdSource, RawStore, Source};
 
     use super::{Fixture, Over, config};
 

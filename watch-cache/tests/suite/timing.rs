@@ -9,10 +9,15 @@ use std::time::Duration;
 use futures_core::Stream as _;
 use futures_core::future::BoxFuture;
 use revstore_engine::Engine;
+use revstore_watch_cache::cache::{Readiness, WindowLimits};
+use revstore_watch_cache::clock::ManualClock;
+use revstore_watch_cache::source::{
+    BatchStream, ConditionalWrite, ListPage, ListRequest, Source, SourceError, WatchRequest,
+    WriteOutcome,
+};
 use revstore_watch_cache::{
-    BatchStream, EngineSource, GetOptions, ListOptions, ListPage, ListRequest, ManualClock,
-    Readiness, RequestError, ResourceCache, ResourceConfig, Revision, Scope, Source, SourceError,
-    Watch, WatchCache, WatchOptions, WatchRequest, WindowLimits, Write, WriteOutcome,
+    CacheWatcher, EngineSource, GetOptions, ListOptions, RequestError, ResourceCache,
+    ResourceConfig, Revision, Scope, WatchCache, WatchOptions,
 };
 
 use crate::support::{
@@ -22,11 +27,9 @@ use crate::support::{
 const SECOND: Duration = Duration::from_secs(1);
 
 fn bookmarked(options: WatchOptions, timeout: Option<u64>) -> WatchOptions {
-    WatchOptions {
-        allow_bookmarks: true,
-        timeout: timeout.map(Duration::from_secs),
-        ..options
-    }
+    options
+        .allow_bookmarks(true)
+        .timeout(timeout.map(Duration::from_secs))
 }
 
 /// What a watch tells while time passes second by second: how late, and what.
@@ -64,10 +67,7 @@ fn t_37_and_t_39_bookmarks_every_minute_and_two_seconds_before_the_end() {
     fixture.settle();
     let bookmark = format!("BOOKMARK@{current}");
     let watch = |timeout, bookmarks, seconds| {
-        let options = WatchOptions {
-            allow_bookmarks: bookmarks,
-            ..bookmarked(from(current), timeout)
-        };
+        let options = bookmarked(from(current), timeout).allow_bookmarks(bookmarks);
         let mut events = fixture.watch(&fixture.pods, &Scope::All, &options);
         told(&fixture, &mut events, seconds)
     };
@@ -94,10 +94,7 @@ fn t_38_and_t_40_bookmarks_move_on_without_events_and_never_back() {
     let fixture = Fixture::new();
     let start = fixture.put_pod("ns/a");
     fixture.settle();
-    let options = WatchOptions {
-        selector: selector("app=none", ""),
-        ..bookmarked(from(start), None)
-    };
+    let options = bookmarked(from(start), None).selector(selector("app=none", ""));
     let mut filtered = fixture.watch(&fixture.pods, &Scope::All, &options);
     let mut last = start;
     for round in 0..5 {
@@ -214,7 +211,7 @@ impl ByHand {
     }
 
     /// A watch of what comes.
-    fn watch_from_now(&self) -> Watch {
+    fn watch_from_now(&self) -> CacheWatcher {
         let (scope, options) = (Scope::All, from(self.cache.revision()));
         match poll_once(self.pods.watch(&scope, &options)) {
             Poll::Ready(Ok(watch)) => watch,
@@ -241,13 +238,11 @@ fn t_44_waits_end_at_once_later_or_after_three_seconds() {
     drop(later);
     let late = after(&hand.clock, 3 * SECOND, fresh(second)).unwrap_err();
     assert_eq!(late.code(), 504);
-    let waits = hand.pods.metrics().read_wait_us;
-    // The first two took no time, the third one all of it, and who gave up is not counted.
-    assert_eq!((waits.count(), waits.sum()), (2, 3_000_000));
+    let waits = hand.pods.metrics().read_wait_seconds;
+    // The first wait took no time and the last one 3 s. The dropped one is not counted.
+    assert_eq!((waits.count, waits.sum), (2, 3.0));
     let (pods, key) = (hand.pods.clone(), object("ns/b"));
-    let wanted = GetOptions {
-        resource_version: second.to_string(),
-    };
+    let wanted = GetOptions::default().resource_version(second.to_string());
     let mut get = Box::pin(pods.get(&key, &wanted));
     assert!(poll_once(&mut get).is_pending());
     hand.step();
@@ -273,14 +268,8 @@ fn t_46_and_t_48_not_ready_then_ready_then_stopped() {
             std::task::Poll::Pending => panic!("a loading cache must answer at once"),
         }
     };
-    let limited = || ListOptions {
-        limit: 5,
-        ..ListOptions::default()
-    };
-    let selected = || ListOptions {
-        selector: selector("a=b", ""),
-        ..limited()
-    };
+    let limited = || ListOptions::default().limit(5);
+    let selected = || limited().selector(selector("a=b", ""));
     for (options, code) in [(at(""), 429), (at("0"), 429), (selected(), 429)] {
         let error = list(&hand.pods, options).unwrap_err();
         assert_eq!(
@@ -294,12 +283,7 @@ fn t_46_and_t_48_not_ready_then_ready_then_stopped() {
         written,
         "a plain page comes from the store"
     );
-    let (key, any) = (
-        object("ns/a"),
-        GetOptions {
-            resource_version: "0".into(),
-        },
-    );
+    let (key, any) = (object("ns/a"), GetOptions::default().resource_version("0"));
     assert!(
         matches!(
             poll_once(hand.pods.get(&key, &any)),
@@ -471,7 +455,7 @@ fn t_48_stopping_a_cache_that_cannot_load_ends_who_waits_for_it() {
         fn watch(&self, _: WatchRequest) -> BoxFuture<'_, Result<BatchStream, SourceError>> {
             unreachable()
         }
-        fn write(&self, _: Write) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+        fn write(&self, _: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
             unreachable()
         }
     }
@@ -517,10 +501,7 @@ fn wc_315_a_watch_from_the_future_loses_nothing_to_what_it_does_not_want() {
 #[test]
 fn durations_without_an_end_are_never_over() {
     let endless = Duration::MAX;
-    let limits = WindowLimits {
-        age: endless,
-        ..WindowLimits::default()
-    };
+    let limits = WindowLimits::default().age(endless);
     let fixture = Fixture::with(config().window(limits), |builder| {
         builder
             .freshness_wait(endless)
@@ -534,10 +515,7 @@ fn durations_without_an_end_are_never_over() {
     let future = Revision(current + 1);
     let mut fresh = Box::pin(fixture.pods.wait_until_fresh(future));
     assert!(poll_once(&mut fresh).is_pending());
-    let options = WatchOptions {
-        timeout: Some(endless),
-        ..bookmarked(from(current + 1), None)
-    };
+    let options = bookmarked(from(current + 1), None).timeout(endless);
     let mut watches = [
         fixture.watch(&fixture.pods, &Scope::All, &options),
         fixture.watch(&fixture.raw, &Scope::All, &options),

@@ -6,11 +6,13 @@ use std::task::Wake;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use revstore_watch_cache::{
-    Batch, BatchStream, Change, EventType, ListOptions, ListPage, ListRequest, RawStore, Revision,
-    Scope, Source, SourceError, Stored, WatchEvent, WatchOptions, WatchRequest, WindowLimits,
-    Write, WriteOutcome, block_on,
+use pollster::block_on;
+use revstore_watch_cache::cache::WindowLimits;
+use revstore_watch_cache::source::{
+    Batch, BatchStream, Change, ConditionalWrite, ListPage, ListRequest, RawStore, Source,
+    SourceError, StoredKeyValue, WatchRequest, WriteOutcome,
 };
+use revstore_watch_cache::{EventType, ListOptions, Revision, Scope, WatchEvent, WatchOptions};
 
 use crate::support::{
     Fixture, PODS, Side, config, from, namespace, object, on_both, pod, poll_once, selector,
@@ -18,10 +20,7 @@ use crate::support::{
 };
 
 fn select(options: WatchOptions, labels: &str, fields: &str) -> WatchOptions {
-    WatchOptions {
-        selector: selector(labels, fields),
-        ..options
-    }
+    options.selector(selector(labels, fields))
 }
 
 #[test]
@@ -80,7 +79,7 @@ fn t_24_what_leaves_the_selector_is_shown_as_it_was() {
         let line = fixture.pods.encode(&WatchEvent::Object {
             event,
             object,
-            shared: revstore_watch_cache::SharedEvent::default(),
+            shared: revstore_watch_cache::api::SharedEncoding::default(),
         });
         let line = std::str::from_utf8(&line).unwrap();
         assert!(
@@ -93,9 +92,9 @@ fn t_24_what_leaves_the_selector_is_shown_as_it_was() {
 #[test]
 fn t_25_cluster_scoped_watches() {
     use bytes::Bytes;
-    use revstore_watch_cache::{
-        Object, ObjectRef, RawStore, ResourceConfig, Storage, Update, UpdateOptions, WatchCache,
-    };
+    use revstore_watch_cache::api::{Storage, Update, UpdateOptions};
+    use revstore_watch_cache::source::RawStore;
+    use revstore_watch_cache::{Object, ObjectRef, ResourceConfig, WatchCache};
     let fixture = Fixture::new();
     let nodes = ResourceConfig::cluster("", "nodes", "/registry/nodes");
     let clock = std::sync::Arc::new(fixture.clock.clone());
@@ -106,16 +105,8 @@ fn t_25_cluster_scoped_watches() {
     block_on(cached.wait_until_ready()).unwrap();
     let write = |name: &str, value: &str| {
         let (object, value) = (ObjectRef::cluster(name), Bytes::from(value.to_owned()));
-        let options = UpdateOptions {
-            create_if_missing: true,
-            ..UpdateOptions::default()
-        };
-        let update = Box::new(move |_: Option<&Object>| {
-            Ok(Update {
-                value: value.clone(),
-                time_to_live: None,
-            })
-        });
+        let options = UpdateOptions::default().create_if_missing(true);
+        let update = Box::new(move |_: Option<&Object>| Ok(Update::new(value.clone())));
         let written = raw.guaranteed_update(&object, &options, update);
         fixture.wait(written).unwrap().revision().0
     };
@@ -372,11 +363,9 @@ fn t_33_a_watch_can_be_given_up_at_any_moment() {
     let current = fixture.current();
     let watchers = || fixture.pods.metrics().watchers;
     // Before it began: it waits for a state that is not there yet.
-    let later = WatchOptions {
-        resource_version_match: "NotOlderThan".into(),
-        send_initial_events: Some(true),
-        ..from(current + 1)
-    };
+    let later = from(current + 1)
+        .resource_version_match("NotOlderThan")
+        .send_initial_events(true);
     let scope = Scope::All;
     let mut begins = Box::pin(fixture.pods.watch(&scope, &later));
     assert!(poll_once(&mut begins).is_pending());
@@ -417,7 +406,7 @@ impl Source for Busy {
         use futures_util::{StreamExt as _, stream};
         let batch = move |number| {
             let revision = Revision(request.after.0 + 1 + number);
-            let stored = Stored {
+            let stored = StoredKeyValue {
                 key: format!("{PODS}/ns/a").into(),
                 value: pod("ns/a", "", "").into(),
                 create_revision: Revision(1),
@@ -437,7 +426,7 @@ impl Source for Busy {
         let batches = stream::iter((0..1000).map(batch)).chain(stream::pending());
         Box::pin(std::future::ready(Ok(Box::pin(batches) as BatchStream)))
     }
-    fn write(&self, write: Write) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+    fn write(&self, write: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
         self.inner.write(write)
     }
 }
@@ -476,10 +465,7 @@ fn a_watch_that_wants_none_of_many_objects_lets_others_run() {
         engine.put(key, "{\"metadata\":{}}").unwrap();
     }
     fixture.settle();
-    let options = WatchOptions {
-        allow_bookmarks: true,
-        ..select(from("0"), "app=none", "")
-    };
+    let options = select(from("0"), "app=none", "").allow_bookmarks(true);
     let mut watch = fixture.watch(&fixture.pods, &Scope::All, &options);
     let counter = Arc::new(Wakes::default());
     let waker = std::task::Waker::from(counter.clone());
@@ -571,10 +557,7 @@ fn t_34_an_index_hides_no_object_that_cannot_be_read() {
         let mut two = fixture.watch(store, &Scope::All, &on("n2"));
         fixture.put("ns/b", "no JSON".into());
         fixture.settle();
-        let list = ListOptions {
-            selector: selector("", "spec.nodeName=n1"),
-            ..ListOptions::default()
-        };
+        let list = ListOptions::default().selector(selector("", "spec.nodeName=n1"));
         let listed = || fixture.list(store, &Scope::All, &list);
         assert_eq!(listed().unwrap_err().code(), 500);
         for watch in [&mut one, &mut two] {
@@ -630,12 +613,10 @@ fn t_35_and_t_36_rows_of_the_watch_table() {
                 } else {
                     &[]
                 };
-                let options = WatchOptions {
-                    resource_version_match: initial.map_or("", |_| "NotOlderThan").into(),
-                    send_initial_events: initial,
-                    allow_bookmarks: bookmarks,
-                    ..from(&version)
-                };
+                let options = from(&version)
+                    .resource_version_match(initial.map_or("", |_| "NotOlderThan"))
+                    .send_initial_events(initial)
+                    .allow_bookmarks(bookmarks);
                 let row = format!("{version:?} {initial:?} bookmarks {bookmarks}");
                 let mut events = fixture.watch(store, &namespace(&name), &options);
                 assert_eq!(events.words(expected.len()), expected, "{row}");
@@ -666,12 +647,10 @@ fn t_36_named_watch_lists_end_with_the_global_revision() {
         fixture.put_pod("ns/b");
         let elsewhere = fixture.put_elsewhere();
         fixture.settle();
-        let options = WatchOptions {
-            resource_version_match: "NotOlderThan".into(),
-            send_initial_events: Some(true),
-            allow_bookmarks: true,
-            ..select(WatchOptions::default(), "", "metadata.name=a")
-        };
+        let options = select(WatchOptions::default(), "", "metadata.name=a")
+            .resource_version_match("NotOlderThan")
+            .send_initial_events(true)
+            .allow_bookmarks(true);
         let mut events = fixture.watch(store, &Scope::All, &options);
         assert_eq!(
             events.words(2),
@@ -781,10 +760,7 @@ fn t_55_changes_of_one_revision_stay_together() {
         }
         let engine = fixture.engine();
         fixture.settle();
-        let options = WatchOptions {
-            allow_bookmarks: true,
-            ..from(1)
-        };
+        let options = from(1).allow_bookmarks(true);
         let mut events = fixture.watch(store, &Scope::All, &options);
         let put = |name: &str| {
             let key = format!("{}/ns/{name}", crate::support::PODS);
@@ -823,10 +799,7 @@ fn t_55_changes_of_one_revision_stay_together() {
 
 #[test]
 fn wc_110_the_byte_budget_evicts_too() {
-    let limits = WindowLimits {
-        bytes_max: 10_000,
-        ..WindowLimits::default()
-    };
+    let limits = WindowLimits::default().bytes_max(10_000);
     let fixture = Fixture::with(config().window(limits), |builder| builder);
     for _ in 0..100 {
         fixture.put_pod("ns/a");

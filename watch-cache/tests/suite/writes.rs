@@ -5,21 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use revstore_watch_cache::{
-    GetOptions, ListOptions, Object, Preconditions, RequestError, Scope, Storage, Update, UpdateFn,
-    UpdateOptions,
-};
+use revstore_watch_cache::api::{Preconditions, Storage, Update, UpdateFn, UpdateOptions};
+use revstore_watch_cache::{GetOptions, ListOptions, Object, RequestError, Scope};
 
 use crate::support::{Fixture, Side, object, on_both, pod};
 
 fn update<'a>(value: impl Into<Bytes>) -> UpdateFn<'a> {
     let value = value.into();
-    Box::new(move |_| {
-        Ok(Update {
-            value: value.clone(),
-            time_to_live: None,
-        })
-    })
+    Box::new(move |_| Ok(Update::new(value.clone())))
 }
 
 /// The pod `ns/a` with a label.
@@ -76,22 +69,16 @@ fn t_03_delete_with_preconditions() {
         let delete = |preconditions: Preconditions| {
             fixture.wait(store.delete(&object("ns/a"), &preconditions, Box::new(|_| Ok(()))))
         };
-        let uid = |uid: &str| Preconditions {
-            uid: Some(uid.into()),
-            ..none()
-        };
+        let uid = |uid: &str| none().uid(uid);
         let wrong = delete(uid("other")).unwrap_err();
         assert_eq!(
             wrong.to_string(),
             "Operation cannot be fulfilled on pods \"a\": Precondition failed: UID in \
              precondition: other, UID in object meta: uid-a"
         );
-        let version = |version: i64| Preconditions {
-            resource_version: Some(version.to_string()),
-            ..none()
-        };
+        let version = |version: i64| none().resource_version(version.to_string());
         assert_eq!(delete(version(written - 1)).unwrap_err().code(), 409);
-        let deleted = delete(Preconditions { ..version(written) }).unwrap();
+        let deleted = delete(version(written)).unwrap();
         assert_eq!(
             deleted.revision().0,
             fixture.current(),
@@ -146,9 +133,7 @@ fn t_04_and_t_05_fresh_state_decides_over_a_stale_guess() {
     fixture.delete("ns/gone");
     let cached = fixture.wait(stale.pods.get(
         &object("ns/a"),
-        &GetOptions {
-            resource_version: "0".into(),
-        },
+        &GetOptions::default().resource_version("0"),
     ));
     assert_eq!(
         cached.unwrap().unwrap().revision().0,
@@ -173,10 +158,7 @@ fn t_04_and_t_05_fresh_state_decides_over_a_stale_guess() {
     let refused = delete("ns/a", &none(), "old").unwrap_err();
     assert_eq!(refused.code(), 500, "it passed on the stale state only");
     assert_eq!(delete("ns/gone", &none(), "new").unwrap_err().code(), 404);
-    let version = Preconditions {
-        resource_version: Some(second.to_string()),
-        ..none()
-    };
+    let version = none().resource_version(second.to_string());
     let deleted = delete("ns/a", &version, "new").unwrap();
     assert_eq!(
         deleted.label("app"),
@@ -192,10 +174,7 @@ fn t_06_guaranteed_update() {
         let plain = UpdateOptions::default();
         let missing = fixture.wait(store.guaranteed_update(&key, &plain, update("{}")));
         assert_eq!(missing.unwrap_err().code(), 404);
-        let create = UpdateOptions {
-            create_if_missing: true,
-            ..UpdateOptions::default()
-        };
+        let create = UpdateOptions::default().create_if_missing(true);
         let one = pod("ns/a", "1", "");
         let made = fixture.wait(store.guaranteed_update(&key, &create, update(one.clone())));
         let made = made.unwrap().revision().0;
@@ -212,13 +191,7 @@ fn t_06_guaranteed_update() {
             Box::new(|_| Err(RequestError::BadRequest("no".into()))),
         ));
         assert_eq!(failing.unwrap_err().code(), 400);
-        let wrong = UpdateOptions {
-            preconditions: Preconditions {
-                uid: Some("x".into()),
-                ..none()
-            },
-            ..UpdateOptions::default()
-        };
+        let wrong = UpdateOptions::default().preconditions(none().uid("x"));
         let wrong = fixture.wait(store.guaranteed_update(&key, &wrong, update("{}")));
         assert_eq!(wrong.unwrap_err().code(), 409);
 
@@ -239,10 +212,7 @@ fn t_06_guaranteed_update() {
                 if call == 0 {
                     is_raced.store(fixture.put_meanwhile("ns/a", &two), Ordering::Relaxed);
                 }
-                Ok(Update {
-                    value: three.clone().into(),
-                    time_to_live: None,
-                })
+                Ok(Update::new(three.clone()))
             }),
         );
         let raced = fixture.wait(raced).unwrap();
@@ -267,9 +237,10 @@ fn t_05_a_deletion_that_somebody_was_faster_than_looks_again() {
         for (wants_version, code) in [(false, None), (true, Some(409))] {
             let written = fixture.put_pod("ns/a");
             fixture.settle();
-            let preconditions = Preconditions {
-                resource_version: wants_version.then(|| written.to_string()),
-                ..none()
+            let preconditions = if wants_version {
+                none().resource_version(written.to_string())
+            } else {
+                none()
             };
             let seen = Mutex::new(Vec::new());
             let key = object("ns/a");
@@ -318,10 +289,7 @@ fn t_06_a_stale_guess_does_not_decide_an_update() {
     assert_eq!(fixture.current(), second + 2, "no revision");
     // Refused on the stale state only.
     let wants_new = |seen: Option<&Object>| match seen.and_then(|pod| pod.label("app")) {
-        Some("new") => Ok(Update {
-            value: pod_of("newer").into(),
-            time_to_live: None,
-        }),
+        Some("new") => Ok(Update::new(pod_of("newer"))),
         _ => Err(RequestError::BadRequest("no".into())),
     };
     let written = write(Box::new(wants_new)).unwrap();
@@ -338,10 +306,7 @@ fn t_06_an_update_can_end_the_life_of_an_object_or_make_it_endless() {
         fixture.put_pod("ns/a");
         let write = |app: &str, seconds: Option<u64>| {
             fixture.settle();
-            let wanted = Update {
-                value: pod_of(app).into(),
-                time_to_live: seconds.map(Duration::from_secs),
-            };
+            let wanted = Update::new(pod_of(app)).time_to_live(seconds.map(Duration::from_secs));
             let update: UpdateFn<'_> = Box::new(move |_| Ok(wanted.clone()));
             let written = store.guaranteed_update(&key, &plain, update);
             fixture.wait(written).unwrap();

@@ -1,64 +1,68 @@
-//! Indexes over the objects of a resource, by a field or a label.
+//! Indexes over the objects of a resource, by the value of a field or of a label.
 
-use bytes::Bytes;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::cache::objects::tree::Item;
-use crate::encode::object::Entry;
-use crate::selector::{FieldPlace, Filter};
+use crate::encode::object::StoredObject;
+use crate::selector::{ObjectFilter, ResolvedField};
 
-/// What objects are found by besides their names (WC-126).
+/// An attribute by which a resource is indexed, besides namespace and name.
+// WC-126.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Index {
-    /// The value of a selectable field.
+pub enum ObjectIndex {
+    /// The value of the selectable field with this path.
     Field(String),
-    /// The value of a label.
+    /// The value of the label with this key.
     Label(String),
 }
 
-/// An index with its place found.
+/// An [`ObjectIndex`] with the location of its field resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum IndexPlace {
-    Field(FieldPlace),
+pub(crate) enum ResolvedIndex {
+    Field(ResolvedField),
     Label(String),
 }
 
-impl IndexPlace {
-    pub(crate) fn value<'a>(&self, entry: &'a Entry) -> Option<&'a str> {
+impl ResolvedIndex {
+    /// Returns the value under which the index has `object`.
+    pub(crate) fn value<'a>(&self, object: &'a StoredObject) -> Option<&'a str> {
         match self {
-            Self::Field(place) => entry.field(*place),
-            Self::Label(key) => entry.label(key),
+            Self::Field(field) => object.field(*field),
+            Self::Label(key) => object.label(key),
         }
     }
 
-    pub(crate) fn wanted<'a>(&self, filter: &'a Filter) -> Option<&'a str> {
+    /// Returns the one value that `filter` requires of the indexed attribute, if it requires one.
+    pub(crate) fn required_value<'a>(&self, filter: &'a ObjectFilter) -> Option<&'a str> {
         match self {
-            Self::Field(place) => filter.wanted_field(*place),
-            Self::Label(key) => filter.wanted_label(key),
+            Self::Field(field) => filter.required_field(*field),
+            Self::Label(key) => filter.required_label(key),
         }
     }
 }
 
-/// An entry at its place in an index: value, a zero byte, key.
+/// An item of an index tree: an object under the key `<value> 0x00 <object key>`.
 #[derive(Clone, Debug)]
-pub(crate) struct Indexed {
-    place: Bytes,
-    pub(crate) entry: Arc<Entry>,
+pub(crate) struct IndexItem {
+    index_key: Bytes,
+    pub(crate) object: Arc<StoredObject>,
 }
 
-impl Indexed {
-    pub(crate) fn new(value: &str, entry: Arc<Entry>) -> Self {
-        let place = Self::place(value, entry.key());
-        Self { place, entry }
+impl IndexItem {
+    pub(crate) fn new(value: &str, object: Arc<StoredObject>) -> Self {
+        let index_key = Self::index_key(value, object.key());
+        Self { index_key, object }
     }
 
-    pub(crate) fn place(value: &str, key: &[u8]) -> Bytes {
+    pub(crate) fn index_key(value: &str, key: &[u8]) -> Bytes {
         [value.as_bytes(), &[0], key].concat().into()
     }
 }
 
-impl Item for Indexed {
+impl Item for IndexItem {
     fn key(&self) -> &[u8] {
-        &self.place
+        &self.index_key
     }
 }

@@ -1,4 +1,4 @@
-//! The objects of a resource at one revision.
+//! Snapshots: the objects of a resource at one revision, readable without a lock.
 
 use std::sync::Arc;
 
@@ -6,33 +6,35 @@ use bytes::Bytes;
 use revstore_engine::Revision;
 
 use crate::api::target::Target;
-use crate::cache::objects::index::{IndexPlace, Indexed};
-use crate::cache::objects::tree::Tree;
-use crate::encode::object::Entry;
+use crate::cache::objects::index::{IndexItem, ResolvedIndex};
+use crate::cache::objects::tree::PersistentTree;
+use crate::encode::object::StoredObject;
 
 /// The objects of a resource at one revision (WC-130).
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) revision: Revision,
-    pub(crate) objects: Tree<Arc<Entry>>,
-    /// Empty for a state of the past, and where some object cannot be read: every request that would
-    /// come upon it without an index must come upon it (WC-126, T-34).
-    pub(crate) by_index: Vec<Tree<Indexed>>,
+    pub(crate) objects: PersistentTree<Arc<StoredObject>>,
+    /// The index trees. Empty in a snapshot of an older revision, and if some object cannot be
+    /// decoded: its indexed values are unknown, and a list whose keys include that object must fail
+    /// (WC-126, T-34).
+    pub(crate) by_index: Vec<PersistentTree<IndexItem>>,
 }
 
 impl Snapshot {
-    /// The index that has what a target wants, and the place of its value.
+    /// Returns the index tree for a value that the target requires, with the prefix of the index keys
+    /// that have this value.
     pub(crate) fn index_for(
         &self,
-        indexes: &[IndexPlace],
+        indexes: &[ResolvedIndex],
         target: &Target,
-    ) -> Option<(&Tree<Indexed>, Bytes)> {
+    ) -> Option<(&PersistentTree<IndexItem>, Bytes)> {
         indexes
             .iter()
             .zip(&self.by_index)
             .find_map(|(index, tree)| {
-                let value = index.wanted(&target.filter)?;
-                Some((tree, Indexed::place(value, b"")))
+                let value = index.required_value(&target.filter)?;
+                Some((tree, IndexItem::index_key(value, b"")))
             })
     }
 }

@@ -1,63 +1,63 @@
-//! The ordered map of current objects: a B-tree whose copies are free until one of them changes.
+//! A persistent ordered map: a copy-on-write B+ tree whose clones cost one reference count.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Items in a leaf and children of an inner node, at most. Wide enough that a tree of 100,000 items
-/// has four levels, narrow enough that copying a node costs little.
+/// The maximum number of items in a leaf and of children of an inner node. A tree of 100,000 items
+/// has four levels, and a copy of one node stays cheap.
 const WIDTH: usize = 32;
-/// A node with fewer is joined to its neighbour where both fit into one.
+/// A node with fewer items or children than this is merged with its neighbour if both fit into one.
 const NARROW: usize = WIDTH / 4;
 
-/// Something that a tree orders by its key. Cloning must be cheap.
+/// An item of a [`PersistentTree`], which is ordered by key. Cloning must be cheap.
 pub(crate) trait Item: Clone {
     fn key(&self) -> &[u8];
 }
 
-/// An ordered map that is copied by counting a reference.
+/// An ordered map with cheap clones.
 ///
-/// A change copies the nodes between the root and the leaf, and only those that a copy of the tree
-/// still shares: without copies nothing is copied. Every inner node counts what is below each
-/// child, so that counting a range is logarithmic.
+/// A change copies those nodes on the path from the root to the leaf that a clone of the tree shares;
+/// without clones it copies none. Every inner node stores the number of items below each child, so
+/// that counting the items of a range costs O(log n).
 #[derive(Clone)]
-pub(crate) struct Tree<T> {
-    root: Arc<Node<T>>,
+pub(crate) struct PersistentTree<T> {
+    root: Arc<TreeNode<T>>,
     len: usize,
 }
 
 #[derive(Clone)]
-enum Node<T> {
+enum TreeNode<T> {
     Leaf(Vec<T>),
     Inner(Vec<Child<T>>),
 }
 
 #[derive(Clone)]
 struct Child<T> {
-    /// The smallest item below.
+    /// The smallest item below the child.
     first: T,
-    /// Items below.
+    /// The number of items below the child.
     count: usize,
-    node: Arc<Node<T>>,
+    node: Arc<TreeNode<T>>,
 }
 
-impl<T> fmt::Debug for Tree<T> {
+impl<T> fmt::Debug for PersistentTree<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tree")
+        f.debug_struct("PersistentTree")
             .field("len", &self.len)
             .finish_non_exhaustive()
     }
 }
 
-impl<T: Item> Default for Tree<T> {
+impl<T: Item> Default for PersistentTree<T> {
     fn default() -> Self {
         Self {
-            root: Arc::new(Node::Leaf(Vec::new())),
+            root: Arc::new(TreeNode::Leaf(Vec::new())),
             len: 0,
         }
     }
 }
 
-impl<T: Item> Tree<T> {
+impl<T: Item> PersistentTree<T> {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -66,16 +66,16 @@ impl<T: Item> Tree<T> {
         let mut node = &*self.root;
         loop {
             match node {
-                Node::Leaf(items) => {
+                TreeNode::Leaf(items) => {
                     let at = items.binary_search_by(|item| item.key().cmp(key)).ok()?;
                     return Some(&items[at]);
                 }
-                Node::Inner(children) => node = &children.get(child_of(children, key))?.node,
+                TreeNode::Inner(children) => node = &children.get(child_of(children, key))?.node,
             }
         }
     }
 
-    /// Adds an item, or puts it in the place of the one with its key, which is returned.
+    /// Inserts an item. Returns the previous item with the same key, which it replaces.
     pub(crate) fn insert(&mut self, item: T) -> Option<T> {
         let root = Arc::make_mut(&mut self.root);
         let (replaced, split) = root.insert(item);
@@ -83,7 +83,7 @@ impl<T: Item> Tree<T> {
             let left = Child::of(std::mem::replace(&mut self.root, right));
             let right = Child::of(self.root.clone());
             if let (Some(left), Some(right)) = (left, right) {
-                self.root = Arc::new(Node::Inner(vec![left, right]));
+                self.root = Arc::new(TreeNode::Inner(vec![left, right]));
             }
         }
         self.len += usize::from(replaced.is_none());
@@ -91,30 +91,30 @@ impl<T: Item> Tree<T> {
     }
 
     pub(crate) fn remove(&mut self, key: &[u8]) -> Option<T> {
-        // Looked up first: what is absent must copy nothing.
+        // Looked up first, because removing an absent key must not copy shared nodes.
         self.get(key)?;
         let removed = Arc::make_mut(&mut self.root).remove(key);
         self.len -= usize::from(removed.is_some());
-        while let Node::Inner(children) = &*self.root {
+        while let TreeNode::Inner(children) = &*self.root {
             match children.as_slice() {
                 [only] => self.root = only.node.clone(),
-                [] => self.root = Arc::new(Node::Leaf(Vec::new())),
+                [] => self.root = Arc::new(TreeNode::Leaf(Vec::new())),
                 _ => break,
             }
         }
         removed
     }
 
-    /// How many items lie below `key`. Logarithmic.
+    /// Returns the number of items with keys below `key`, in O(log n).
     pub(crate) fn rank(&self, key: &[u8]) -> usize {
         let mut rank = 0;
         let mut node = &*self.root;
         loop {
             match node {
-                Node::Leaf(items) => {
+                TreeNode::Leaf(items) => {
                     return rank + items.partition_point(|item| item.key() < key);
                 }
-                Node::Inner(children) => {
+                TreeNode::Inner(children) => {
                     let at = child_of(children, key);
                     rank += children[..at]
                         .iter()
@@ -129,15 +129,15 @@ impl<T: Item> Tree<T> {
         }
     }
 
-    /// The items from `key` on, ascending. The walk keeps the tree as it is now; it holds no lock,
-    /// and a path of nodes at a time.
-    pub(crate) fn walk(&self, key: &[u8]) -> Walk<T> {
+    /// Returns an iterator over the items from `key` on, in ascending order. The iterator reads the
+    /// tree as it is at this call, holds no lock, and keeps one path of nodes alive at a time.
+    pub(crate) fn iter_from(&self, key: &[u8]) -> TreeIter<T> {
         let mut path = Vec::new();
         let mut node = self.root.clone();
         loop {
             let (at, below) = match &*node {
-                Node::Leaf(items) => (items.partition_point(|item| item.key() < key), None),
-                Node::Inner(children) => {
+                TreeNode::Leaf(items) => (items.partition_point(|item| item.key() < key), None),
+                TreeNode::Inner(children) => {
                     let at = child_of(children, key);
                     (at, children.get(at).map(|child| child.node.clone()))
                 }
@@ -146,13 +146,13 @@ impl<T: Item> Tree<T> {
             path.push((node, if is_inner { at + 1 } else { at }));
             match below {
                 Some(below) => node = below,
-                None => return Walk { path },
+                None => return TreeIter { path },
             }
         }
     }
 }
 
-/// The child in which `key` is, or would be.
+/// Returns the position of the child that has `key`, or would have it.
 fn child_of<T: Item>(children: &[Child<T>], key: &[u8]) -> usize {
     children
         .partition_point(|child| child.first.key() <= key)
@@ -160,14 +160,14 @@ fn child_of<T: Item>(children: &[Child<T>], key: &[u8]) -> usize {
 }
 
 impl<T: Item> Child<T> {
-    /// Nothing for an empty node.
-    fn of(node: Arc<Node<T>>) -> Option<Self> {
+    /// Returns `None` for an empty node.
+    fn of(node: Arc<TreeNode<T>>) -> Option<Self> {
         let first = node.first()?.clone();
         let count = node.count();
         Some(Self { first, count, node })
     }
 
-    /// Says again what the node below has become.
+    /// Updates `first` and `count` after a change of the node.
     fn refresh(&mut self) {
         if let Some(first) = self.node.first() {
             self.first = first.clone();
@@ -176,7 +176,7 @@ impl<T: Item> Child<T> {
     }
 }
 
-impl<T: Item> Node<T> {
+impl<T: Item> TreeNode<T> {
     fn first(&self) -> Option<&T> {
         match self {
             Self::Leaf(items) => items.first(),
@@ -198,12 +198,12 @@ impl<T: Item> Node<T> {
         }
     }
 
-    /// Takes the right half away if there is too much.
+    /// Removes and returns the right half if the node has more than [`WIDTH`] items or children.
     fn split(&mut self) -> Option<Arc<Self>> {
         if self.width() <= WIDTH {
             return None;
         }
-        // Keys often come in ascending order; a full left node then wastes no space.
+        // Keys are often inserted in ascending order; the left node stays nearly full then.
         let at = self.width() - WIDTH / 2;
         Some(Arc::new(match self {
             Self::Leaf(items) => Self::Leaf(items.split_off(at)),
@@ -251,7 +251,7 @@ impl<T: Item> Node<T> {
                 if width == 0 {
                     children.remove(at);
                 } else if width < NARROW {
-                    join(children, at);
+                    merge(children, at);
                 }
                 Some(removed)
             }
@@ -259,8 +259,8 @@ impl<T: Item> Node<T> {
     }
 }
 
-/// Joins the child at `at` to a neighbour if one node holds both.
-fn join<T: Item>(children: &mut Vec<Child<T>>, at: usize) {
+/// Merges the child at position `at` with a neighbour if both fit into one node.
+fn merge<T: Item>(children: &mut Vec<Child<T>>, at: usize) {
     let left = if at + 1 < children.len() {
         at
     } else {
@@ -275,41 +275,41 @@ fn join<T: Item>(children: &mut Vec<Child<T>>, at: usize) {
     let right = children.remove(left + 1);
     let child = &mut children[left];
     match (Arc::make_mut(&mut child.node), &*right.node) {
-        (Node::Leaf(into), Node::Leaf(from)) => into.extend(from.iter().cloned()),
-        (Node::Inner(into), Node::Inner(from)) => into.extend(from.iter().cloned()),
-        // Neighbours are of one height.
+        (TreeNode::Leaf(into), TreeNode::Leaf(from)) => into.extend(from.iter().cloned()),
+        (TreeNode::Inner(into), TreeNode::Inner(from)) => into.extend(from.iter().cloned()),
+        // Siblings have the same height, so the other combinations do not occur.
         _ => {}
     }
     child.refresh();
 }
 
-/// Items in ascending order.
-pub(crate) struct Walk<T> {
-    /// From the root down: a node, and where it goes on.
-    path: Vec<(Arc<Node<T>>, usize)>,
+/// An iterator over the items of a [`PersistentTree`] in ascending order.
+pub(crate) struct TreeIter<T> {
+    /// The path from the root to a leaf: each node with the position of its next item or child.
+    path: Vec<(Arc<TreeNode<T>>, usize)>,
 }
 
-impl<T> fmt::Debug for Walk<T> {
+impl<T> fmt::Debug for TreeIter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Walk").finish_non_exhaustive()
+        f.debug_struct("TreeIter").finish_non_exhaustive()
     }
 }
 
-impl<T: Item> Iterator for Walk<T> {
+impl<T: Item> Iterator for TreeIter<T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
         loop {
             let (node, at) = self.path.last_mut()?;
             let below = match &**node {
-                Node::Leaf(items) => {
+                TreeNode::Leaf(items) => {
                     if let Some(item) = items.get(*at) {
                         *at += 1;
                         return Some(item.clone());
                     }
                     None
                 }
-                Node::Inner(children) => children.get(*at).map(|child| child.node.clone()),
+                TreeNode::Inner(children) => children.get(*at).map(|child| child.node.clone()),
             };
             *at += 1;
             match below {
@@ -326,7 +326,7 @@ impl<T: Item> Iterator for Walk<T> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Item, Tree};
+    use super::{Item, PersistentTree};
 
     #[derive(Clone, Debug, PartialEq, Eq)]
     struct Pair(Vec<u8>, u64);
@@ -337,29 +337,29 @@ mod tests {
         }
     }
 
-    fn check(tree: &Tree<Pair>, model: &BTreeMap<Vec<u8>, u64>, from: &[u8]) {
-        let walked: Vec<_> = tree.walk(from).map(|pair| (pair.0, pair.1)).collect();
+    fn check(tree: &PersistentTree<Pair>, model: &BTreeMap<Vec<u8>, u64>, from: &[u8]) {
+        let collected: Vec<_> = tree.iter_from(from).map(|pair| (pair.0, pair.1)).collect();
         let expected: Vec<_> = model
             .range(from.to_vec()..)
             .map(|(key, value)| (key.clone(), *value))
             .collect();
-        assert_eq!(walked, expected);
+        assert_eq!(collected, expected);
         assert_eq!(tree.rank(from), model.range(..from.to_vec()).count());
         assert_eq!(tree.len(), model.len());
     }
 
     #[test]
-    fn a_tree_and_its_copies_equal_plain_maps() {
-        let mut random = crate::random::Random::seeded(7);
+    fn a_tree_and_its_clones_equal_plain_maps() {
+        let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..20 {
-            let mut tree = Tree::default();
+            let mut tree = PersistentTree::default();
             let mut model = BTreeMap::new();
             let mut copies = Vec::new();
-            let keys = 1 + random.below(3000);
+            let keys = 1 + random.u64(..3000);
             for step in 0..4000 {
-                let key = random.below(keys).to_string().into_bytes();
-                // Grows at first, then shrinks to nearly nothing.
-                if random.below(4000) > step {
+                let key = random.u64(..keys).to_string().into_bytes();
+                // The tree grows at first, then shrinks to a few items.
+                if random.u64(..4000) > step {
                     let replaced = tree.insert(Pair(key.clone(), step)).map(|pair| pair.1);
                     assert_eq!(replaced, model.insert(key, step));
                 } else {

@@ -1,4 +1,5 @@
-//! Watches: cursors into the shared window (section D).
+//! Watches: streams of events that read from the window of a resource. Corresponds to Kubernetes'
+//! `cacheWatcher`, without its input channel.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,40 +12,43 @@ use bytes::Bytes;
 use futures_core::Stream;
 use revstore_engine::Revision;
 
-use crate::api::event::{EventType, SharedEvent, WatchEvent, seen_through};
-use crate::api::list::readable;
+use crate::api::event::{EventType, SharedEncoding, WatchEvent, visible_event};
+use crate::api::list::decodable;
 use crate::api::status::{Expired, RequestError};
 use crate::api::target::Target;
-use crate::cache::interest::Listed;
-use crate::cache::objects::tree::Walk;
-use crate::cache::resource::{Refill, Registered, Resource};
-use crate::cache::window::LogEvent;
-use crate::encode::object::{Entry, Object};
-use crate::selector::Filter;
-use crate::wake::subscriber::Signal;
+use crate::cache::interest::InterestKey;
+use crate::cache::objects::tree::TreeIter;
+use crate::cache::resource::{Refill, Registration, Resource};
+use crate::cache::window::WindowEvent;
+use crate::encode::object::{Object, StoredObject};
+use crate::metrics::observe_since;
+use crate::selector::ObjectFilter;
+use crate::wake::subscriber::Subscriber;
 
-/// A stream of what happens to some objects of a resource; made by
+/// A watch of a resource: a stream of [`WatchEvent`]s; created by
 /// [`ResourceCache::watch`](crate::ResourceCache::watch).
 ///
 /// # Guarantees
-/// - Every matching change after the start, once, in order; or an [`WatchEvent::Error`] with 410 that
-///   says that some were lost, and then the end (WC-311, WC-124).
-/// - A bookmark at r comes behind every matching change up to r, and never inside a revision
-///   (WC-321, WC-343).
-/// - All events of one revision are ready at once: whoever writes until the stream is pending
-///   flushes whole revisions.
+/// - The stream contains every matching change after the start, once, in revision order. If events
+///   are lost, it contains a [`WatchEvent::Error`] with code 410 instead, and ends.
+/// - A bookmark at revision r follows every matching change up to r, and never stands between two
+///   changes of one revision.
+/// - All events of a revision become ready together: a caller that writes events until the stream is
+///   pending, then flushes, flushes whole revisions.
 ///
 /// # Cost
-/// It holds a position and a filter, well under 1 KiB, no queue. It is woken for events that its
-/// scope or an index says it may want, and copies up to 128 at a time. A slow reader costs only
-/// itself: it is behind, until what it needs has left the window (WC-140).
+/// A watch stores a position and a filter, less than 1 KiB, and no queue of events. It is woken for
+/// events that match its scope or an index, and copies up to 128 pointers to events at a time. A slow
+/// reader does not slow the cache or other watches: its watch lags, until the window no longer
+/// contains its next event.
 ///
-/// Dropping it ends the watch.
+/// Dropping the value ends the watch.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use revstore_engine::Engine;
-/// use revstore_watch_cache::{EngineSource, ResourceConfig, Scope, WatchCache, WatchOptions, block_on};
+/// use pollster::block_on;
+/// use revstore_watch_cache::{EngineSource, ResourceConfig, Scope, WatchCache, WatchOptions};
 ///
 /// let engine = Engine::builder().build();
 /// let (cache, feeder) = WatchCache::builder(Arc::new(EngineSource::new(engine.clone()))).build();
@@ -52,62 +56,65 @@ use crate::wake::subscriber::Signal;
 /// let _running = feeder.spawn();
 /// block_on(pods.wait_until_ready())?;
 ///
-/// let behind = WatchOptions { resource_version: "1".into(), ..WatchOptions::default() };
-/// let mut watch = block_on(pods.watch(&Scope::All, &behind))?;
-/// assert!(watch.try_next().is_none(), "nothing has happened");
+/// let after = WatchOptions::default().resource_version("1");
+/// let mut watch = block_on(pods.watch(&Scope::All, &after))?;
+/// assert!(watch.try_next().is_none(), "no events yet");
 /// engine.put("/pods/ns/a", r#"{"metadata":{"name":"a"}}"#)?;
-/// let event = watch.next_blocking().expect("it goes on");
+/// let event = watch.next_blocking().expect("the watch has not ended");
 /// assert_eq!(
 ///     &watch.encode(&event)[..],
 ///     b"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"resourceVersion\":\"2\",\"name\":\"a\"}}}\n"
 /// );
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Watch {
+// WC-124, WC-140, WC-311, WC-321, WC-343.
+pub struct CacheWatcher {
     resource: Arc<Resource>,
-    filter: Filter,
-    signal: Arc<Signal>,
-    listed: Option<Listed>,
+    filter: ObjectFilter,
+    subscriber: Arc<Subscriber>,
+    interest_key: Option<InterestKey>,
     generation: u64,
-    /// Events up to this revision are not for this watch.
+    /// The watch delivers events after this revision.
     after: Revision,
-    /// Everything up to this revision was sent, or is in `events`.
+    /// All matching events up to this revision were delivered or are in `events`.
     through: Revision,
-    /// Everything up to this revision was sent.
+    /// All matching events up to this revision were delivered.
     sent_through: Revision,
-    initial: Option<Box<Initial>>,
-    events: VecDeque<Arc<LogEvent>>,
+    initial: Option<Box<InitialObjects>>,
+    events: VecDeque<Arc<WindowEvent>>,
     bookmarks: bool,
     next_bookmark: Option<Duration>,
     deadline: Option<Duration>,
-    /// When to give up on a start in the future (WC-316).
+    /// The time at which a watch from a future revision fails if that is not reached (WC-316).
     future_deadline: Option<Duration>,
-    /// When the timer goes off, if one is set.
+    /// The due time of the timer, if it is set.
     armed: Option<Duration>,
     failure: Option<Box<RequestError>>,
     ended: bool,
 }
 
-/// Objects to begin with.
+/// The current objects that a watch delivers first.
 #[derive(Debug)]
-struct Initial {
-    walk: Walk<Arc<Entry>>,
+struct InitialObjects {
+    objects: TreeIter<Arc<StoredObject>>,
+    /// The key at which the iteration ends.
     end: Bytes,
-    /// Whether a bookmark marks the end (WC-325).
+    /// Whether a bookmark follows the last object (WC-325).
     bookmark: bool,
-    begun: Duration,
+    began: Duration,
 }
 
-/// How long before its deadline a watch gets a bookmark (WC-322).
+/// The time before its deadline at which a watch gets a bookmark (WC-322).
 const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
-/// Rounds without an event for the reader that one poll takes before it lets others run.
+/// The number of chunks without a matching event that one poll examines before it yields to other
+/// tasks.
 const POLL_ROUNDS_MAX: usize = 64;
-/// Objects to begin with that one poll looks at without finding one for the reader.
+/// The number of initial objects without a match that one poll examines before it yields.
 const POLL_OBJECTS_MAX: usize = 1000;
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for CacheWatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch")
+        f.debug_struct("CacheWatcher")
             .field("after", &self.after.0)
             .field("sent_through", &self.sent_through.0)
             .field("ended", &self.ended)
@@ -115,31 +122,31 @@ impl fmt::Debug for Watch {
     }
 }
 
-impl Watch {
+impl CacheWatcher {
     pub(crate) fn new(
         resource: Arc<Resource>,
         target: Target,
-        registered: Registered,
+        registered: Registration,
         bookmarks: bool,
         timeout: Option<Duration>,
     ) -> Self {
-        let core = &resource.core;
-        let now = core.timers.now();
-        let grace = core.settings.future_grace;
-        let is_future = registered.after > core.watermark.load() && registered.initial.is_none();
+        let shared = &resource.shared;
+        let now = shared.timers.now();
+        let grace = shared.settings.future_grace;
+        let is_future = registered.after > shared.watermark.load() && registered.initial.is_none();
         let end = target.scan.end;
-        let initial = registered.initial.map(|walk| {
-            Box::new(Initial {
-                walk,
+        let initial = registered.initial.map(|objects| {
+            Box::new(InitialObjects {
+                objects,
                 end,
                 bookmark: bookmarks,
-                begun: now,
+                began: now,
             })
         });
         let mut watch = Self {
             filter: target.filter,
-            signal: registered.signal,
-            listed: Some(registered.listed),
+            subscriber: registered.subscriber,
+            interest_key: Some(registered.interest_key),
             generation: registered.generation,
             after: registered.after,
             through: registered.after,
@@ -161,13 +168,13 @@ impl Watch {
         watch
     }
 
-    /// A watch that only tells why it is none (WC-305).
+    /// Returns a watch that delivers `error` and ends (WC-305).
     pub(crate) fn failed(resource: Arc<Resource>, target: Target, error: RequestError) -> Self {
         Self {
             resource,
             filter: target.filter,
-            signal: Arc::new(Signal::new()),
-            listed: None,
+            subscriber: Arc::new(Subscriber::new()),
+            interest_key: None,
             generation: 0,
             after: Revision(0),
             through: Revision(0),
@@ -184,14 +191,15 @@ impl Watch {
         }
     }
 
-    /// The event as bytes for a client: a line of JSON, if the kind is a
-    /// [`JsonKind`](crate::JsonKind) (WC-331). An event of the window is encoded when the first of
-    /// its watchers asks; the others get the same bytes.
+    /// Encodes an event for a client: as one line of JSON if the kind is a
+    /// [`JsonKind`](crate::JsonKind). An event of the window is encoded once, by the first watcher that
+    /// needs it; the other watchers get the same bytes.
+    // WC-142, WC-331.
     pub fn encode(&self, event: &WatchEvent) -> Bytes {
         crate::encode::event::encode(&self.resource, event)
     }
 
-    /// The next event if there is one now; never waits. `None` also when the watch is over.
+    /// Returns the next event, or `None` if no event is ready or the watch has ended.
     pub fn try_next(&mut self) -> Option<WatchEvent> {
         let mut context = Context::from_waker(std::task::Waker::noop());
         for _ in 0..POLL_ROUNDS_MAX {
@@ -203,15 +211,16 @@ impl Watch {
                     break;
                 }
             }
-            // A poll that only looked long enough says so by what is left for it.
-            self.signal.pending()?;
+            // Without a pending event the poll has examined everything; otherwise it has yielded.
+            self.subscriber.pending()?;
         }
         None
     }
 
-    /// The next event; the thread sleeps until there is one. `None` when the watch is over.
+    /// Blocks the thread until the next event is ready and returns it, or `None` if the watch has
+    /// ended. Must not be called from an async task.
     pub fn next_blocking(&mut self) -> Option<WatchEvent> {
-        crate::blocking::next_blocking(self)
+        pollster::block_on(std::future::poll_fn(|context| self.poll(context)))
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
@@ -224,7 +233,7 @@ impl Watch {
             }
             let ready = match self.next_initial() {
                 Poll::Ready(Some(event)) => Some(event),
-                Poll::Ready(None) => self.next_of_copied(),
+                Poll::Ready(None) => self.next_copied(),
                 Poll::Pending => break,
             };
             if let Some(event) = ready {
@@ -233,10 +242,10 @@ impl Watch {
             if self.failure.is_some() {
                 continue;
             }
-            // Between two revisions: everything up to `through` was sent.
+            // All copied events are delivered, so the watch stands between two revisions.
             self.sent_through = self.through;
-            self.signal.waker.register(context.waker());
-            if let Some(event) = self.between_revisions() {
+            self.subscriber.waker.register(context.waker());
+            if let Some(event) = self.advance() {
                 return event;
             }
         }
@@ -244,20 +253,22 @@ impl Watch {
         Poll::Pending
     }
 
-    /// What the time says, and what the window has next; nothing if there is more to look at.
-    fn between_revisions(&mut self) -> Option<Poll<Option<WatchEvent>>> {
-        let now = self.resource.core.timers.now();
+    /// Checks the deadlines and copies the next events from the window. Returns `None` if there are
+    /// copied events to examine. This is where bookmarks are made, and where a watcher that lags too
+    /// far ends with 410.
+    fn advance(&mut self) -> Option<Poll<Option<WatchEvent>>> {
+        let now = self.resource.shared.timers.now();
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.end();
             return Some(Poll::Ready(None));
         }
         let resource = &self.resource;
-        match resource.refill(&self.signal, self.generation, self.after) {
+        match resource.refill(&self.subscriber, self.generation, self.after) {
             Refill::Events(events, through) => {
                 if let Some(oldest) = events.first() {
                     let counters = &self.resource.counters;
-                    counters.cache_to_watcher_us.since(oldest.applied_at(), now);
-                    counters.arrival_to_watcher_us.since(oldest.at, now);
+                    observe_since(&counters.cache_to_watcher_seconds, oldest.applied_at(), now);
+                    observe_since(&counters.arrival_to_watcher_seconds, oldest.arrived_at, now);
                 }
                 self.events = events.into();
                 self.through = self.through.max(through);
@@ -275,23 +286,23 @@ impl Watch {
             }
             Refill::Stopping(watermark) => {
                 self.end();
-                let told = self.bookmarks && watermark >= self.after;
-                let last = told.then_some(WatchEvent::Bookmark {
+                let bookmark = self.bookmarks && watermark >= self.after;
+                let last = bookmark.then_some(WatchEvent::Bookmark {
                     revision: watermark,
                     initial_events_end: false,
                 });
                 return Some(Poll::Ready(last));
             }
-            Refill::Lost(oldest) => {
+            Refill::Evicted(oldest) => {
                 self.resource.counters.terminated_watchers.add(1);
                 self.resource.counters.expired_window.add(1);
                 let error = RequestError::Expired(Expired::Window {
-                    asked: self.sent_through,
+                    requested: self.sent_through,
                     oldest,
                 });
                 return Some(Poll::Ready(Some(self.fail(error))));
             }
-            Refill::Closed => {
+            Refill::Reloaded => {
                 self.end();
                 return Some(Poll::Ready(None));
             }
@@ -303,8 +314,8 @@ impl Watch {
         }
         if self.next_bookmark.is_some_and(|due| due <= now) {
             self.schedule_bookmark(now);
-            // Not about a future that has not come (WC-315).
-            if self.resource.core.watermark.load() >= self.after {
+            // No bookmark before a future start revision is reached (WC-315).
+            if self.resource.shared.watermark.load() >= self.after {
                 self.resource.counters.bookmarks_sent.add(1);
                 return Some(Poll::Ready(Some(WatchEvent::Bookmark {
                     revision: self.sent_through,
@@ -315,21 +326,21 @@ impl Watch {
         None
     }
 
-    /// The next of the objects to begin with; nothing behind the last one. Pending if it has looked at
-    /// many that are not wanted.
+    /// Returns the next initial object, then the bookmark that ends them, then `None`. Returns
+    /// `Pending` after [`POLL_OBJECTS_MAX`] objects without a match.
     fn next_initial(&mut self) -> Poll<Option<WatchEvent>> {
         let Some(initial) = self.initial.as_mut() else {
             return Poll::Ready(None);
         };
-        let mut looked_at = 0;
-        for entry in &mut initial.walk {
-            if *entry.key() >= *initial.end {
+        let mut examined = 0;
+        for object in &mut initial.objects {
+            if *object.key() >= *initial.end {
                 break;
             }
-            match readable(entry) {
-                Ok(entry) if self.filter.passes(&entry) => {
+            match decodable(object) {
+                Ok(object) if self.filter.matches(&object) => {
                     self.resource.counters.init_events.add(1);
-                    let event = WatchEvent::own(EventType::Added, Object::new(entry));
+                    let event = WatchEvent::unshared(EventType::Added, Object::new(object));
                     return Poll::Ready(Some(event));
                 }
                 Ok(_) => {}
@@ -338,39 +349,40 @@ impl Watch {
                     return Poll::Ready(None);
                 }
             }
-            looked_at += 1;
-            if looked_at == POLL_OBJECTS_MAX {
+            examined += 1;
+            if examined == POLL_OBJECTS_MAX {
                 return Poll::Pending;
             }
         }
-        let (bookmark, begun) = (initial.bookmark, initial.begun);
+        let (bookmark, began) = (initial.bookmark, initial.began);
         self.initial = None;
-        let now = self.resource.core.timers.now();
-        self.resource.counters.watch_list_us.since(begun, now);
+        let now = self.resource.shared.timers.now();
+        observe_since(&self.resource.counters.watch_list_seconds, began, now);
         Poll::Ready(bookmark.then_some(WatchEvent::Bookmark {
             revision: self.after,
             initial_events_end: true,
         }))
     }
 
-    fn next_of_copied(&mut self) -> Option<WatchEvent> {
+    /// Returns the next matching event of those copied from the window.
+    fn next_copied(&mut self) -> Option<WatchEvent> {
         while let Some(event) = self.events.pop_front() {
             if event.revision <= self.after {
                 continue;
             }
-            let seen = seen_through(
+            let visible = visible_event(
                 &self.filter,
                 event.revision,
                 event.old.as_ref(),
                 event.new.as_ref(),
             );
-            match seen {
+            match visible {
                 Ok(Some((kind, object))) => {
                     self.resource.counters.events_sent.add(1);
                     return Some(WatchEvent::Object {
                         event: kind,
                         object,
-                        shared: SharedEvent(Some(event)),
+                        shared: SharedEncoding(Some(event)),
                     });
                 }
                 Ok(None) => self.resource.counters.events_filtered_out.add(1),
@@ -380,14 +392,14 @@ impl Watch {
                 }
             }
         }
-        // Its memory is not worth keeping while nothing happens.
+        // Frees the memory, so that an idle watch stays small.
         if self.events.capacity() > 0 {
             self.events = VecDeque::new();
         }
         None
     }
 
-    /// WC-316: whether a start in the future has not come for too long.
+    /// Returns the error of a watch from a future revision that is not reached in time (WC-316).
     fn check_future(&mut self, watermark: Revision, now: Duration) -> Option<RequestError> {
         if watermark >= self.after {
             self.future_deadline = None;
@@ -395,17 +407,18 @@ impl Watch {
         self.future_deadline.filter(|due| *due <= now)?;
         self.resource.counters.expired_future.add(1);
         Some(RequestError::Expired(Expired::Future {
-            asked: self.after,
+            requested: self.after,
             current: watermark,
         }))
     }
 
-    /// WC-322: after a period, or shortly before the deadline, whichever is first.
+    /// Schedules the next bookmark: after the bookmark period, or shortly before the deadline,
+    /// whichever comes first (WC-322).
     fn schedule_bookmark(&mut self, now: Duration) {
         if !self.bookmarks {
             return;
         }
-        let periodic = now.saturating_add(self.resource.core.settings.bookmark_period);
+        let periodic = now.saturating_add(self.resource.shared.settings.bookmark_period);
         let last = self
             .deadline
             .and_then(|deadline| deadline.checked_sub(BOOKMARK_BEFORE_DEADLINE))
@@ -413,19 +426,19 @@ impl Watch {
         self.next_bookmark = Some(last.map_or(periodic, |last| last.min(periodic)));
     }
 
-    /// Sets the timer to what is due next.
+    /// Sets the timer to the earliest due time.
     fn arm(&mut self) {
         let due = [self.next_bookmark, self.deadline, self.future_deadline];
         let due = due.into_iter().flatten().min();
-        let timers = &self.resource.core.timers;
-        // A timer that went off is not set any more.
+        let timers = &self.resource.shared.timers;
+        // A timer that has fired is no longer set.
         let is_set = self.armed == due && due.is_none_or(|due| due > timers.now());
         if !is_set {
             if let Some(armed) = self.armed {
-                timers.clear(armed, &self.signal);
+                timers.clear(armed, &self.subscriber);
             }
             if let Some(due) = due {
-                timers.set(due, &self.signal);
+                timers.set(due, &self.subscriber);
             }
             self.armed = due;
         }
@@ -436,27 +449,27 @@ impl Watch {
         WatchEvent::Error(error)
     }
 
-    /// Lets go of everything; may be called again.
+    /// Ends the watch: unregisters it and frees its state. May be called more than once.
     fn end(&mut self) {
         self.ended = true;
         self.initial = None;
         self.events = VecDeque::new();
         if let Some(armed) = self.armed.take() {
-            self.resource.core.timers.clear(armed, &self.signal);
+            self.resource.shared.timers.clear(armed, &self.subscriber);
         }
-        if let Some(listed) = self.listed.take() {
-            self.resource.unregister(listed, self.signal.id);
+        if let Some(interest_key) = self.interest_key.take() {
+            self.resource.unregister(interest_key, self.subscriber.id);
         }
     }
 }
 
-impl Drop for Watch {
+impl Drop for CacheWatcher {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-impl Stream for Watch {
+impl Stream for CacheWatcher {
     type Item = WatchEvent;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
