@@ -16,9 +16,9 @@
 mod auth;
 mod encode;
 mod gateway;
+mod methods;
 mod node;
 mod request;
-mod routes;
 mod service;
 mod services;
 mod snapshot;
@@ -42,10 +42,10 @@ mod generated {
 pub use auth::client_name::CertifiedName;
 pub use auth::{AuthOptions, AuthTokens};
 pub use gateway::Gateway;
-pub use node::alarms::{Alarm, AlarmKind, Alarms};
-pub use node::counters::Tally;
+pub use methods::{RpcKind, RpcMethod};
+pub use node::admission::{Alarm, AlarmKind, Alarms, Limits};
+pub use node::counters::OpCounters;
 pub use node::identity::Identity;
 pub use node::shutdown::{Begun, Shutdown};
-pub use request::limits::Limits;
 pub use services::{ResponseFuture, Services, ServicesBuilder};
 pub use status::EtcdError;

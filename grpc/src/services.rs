@@ -1,4 +1,4 @@
-//! The services together: what a server puts on its connections.
+//! The services as one HTTP service, which a server puts on its connections.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http_body::Body;
+use http_body::{Body, Frame, SizeHint};
 use revstore_engine::Engine;
 use revstore_proto::etcdserverpb::auth_server::AuthServer;
 use revstore_proto::etcdserverpb::cluster_server::ClusterServer;
@@ -23,14 +23,12 @@ use crate::auth::{Auth, AuthOptions};
 use crate::encode::range_body::LargeRange;
 use crate::encode::response::Headers;
 use crate::generated::{KvServer, WatchServer};
+use crate::methods::{self, RpcMethod, Server};
 use crate::node::Node;
-use crate::node::alarms::Alarms;
-use crate::node::counters::{Counters, Tally};
+use crate::node::admission::{Alarms, Limits, RaftIndex};
+use crate::node::counters::{AtomicCounters, OpCounters};
 use crate::node::identity::Identity;
-use crate::node::raft_index::RaftIndex;
 use crate::node::shutdown::Shutdown;
-use crate::request::limits::{LimitedBody, Limits};
-use crate::routes::Service;
 use crate::service::auth::AuthService;
 use crate::service::cluster::ClusterService;
 use crate::service::concurrency::election::ElectionService;
@@ -40,15 +38,16 @@ use crate::service::kv::KvService;
 use crate::service::lease::LeaseService;
 use crate::service::maintenance::MaintenanceService;
 use crate::service::watch::WatchService;
+use crate::status;
 
-/// The version that a server has unless it says otherwise. Clients switch features by it (MT-2).
+/// The default version of a server (MT-2): clients enable features by it.
 const VERSION: &str = "3.5.30";
 
 /// etcd's gRPC services over an engine, as one HTTP service for any number of connections.
 ///
-/// Clones share everything and cost one reference count. A call costs what the generated servers
-/// cost: there is no router, no lock and no task of its own. Request bodies are checked against
-/// [`Limits`] as they come in.
+/// Clones share all state and cost one reference count. A call costs no more than a call of the
+/// generated servers: there is no lock and no task per call. Request bodies are checked against
+/// [`Limits`] while they arrive.
 ///
 /// Calls must run inside a tokio runtime: compactions and hashes use its threads for blocking work.
 ///
@@ -60,7 +59,7 @@ const VERSION: &str = "3.5.30";
 ///
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let services = Services::builder(Engine::builder().build()).build();
-/// // A client can be put right on top, without a connection.
+/// // A client can call the services directly, without a connection.
 /// let mut client = KvClient::new(services);
 /// let put = PutRequest { key: "key".into(), value: "value".into(), ..PutRequest::default() };
 /// assert_eq!(client.put(put).await?.into_inner().header.unwrap().revision, 2);
@@ -87,7 +86,7 @@ struct Inner {
     health: HealthServer<HealthService>,
 }
 
-/// Sets the services up; made by [`Services::builder`].
+/// A builder of [`Services`], created by [`Services::builder`].
 ///
 /// | option | default |
 /// |---|---|
@@ -95,9 +94,9 @@ struct Inner {
 /// | [`version`](Self::version) | 3.5.30 |
 /// | [`limits`](Self::limits) | etcd's |
 /// | [`auth`](Self::auth) | etcd's: simple tokens for 300 s, bcrypt with cost 10 |
-/// | [`shutdown`](Self::shutdown) | a signal that nobody gives |
+/// | [`shutdown`](Self::shutdown) | a signal that never begins |
 #[derive(Clone, Debug)]
-#[must_use = "services are made by `build`"]
+#[must_use = "services are created by `build`"]
 pub struct ServicesBuilder {
     engine: Engine,
     identity: Identity,
@@ -108,7 +107,7 @@ pub struct ServicesBuilder {
 }
 
 impl Services {
-    /// Services over `engine`.
+    /// Returns a builder of services over `engine`.
     pub fn builder(engine: Engine) -> ServicesBuilder {
         ServicesBuilder {
             engine,
@@ -120,34 +119,35 @@ impl Services {
         }
     }
 
-    /// The alarms, which health checks ask about too.
+    /// Returns the alarms, for health checks.
     pub fn alarms(&self) -> &Alarms {
         &self.inner.node.alarms
     }
 
-    /// Whether anybody is asked who they are.
+    /// Whether auth is enabled, so that requests need a user.
     pub fn is_auth_enabled(&self) -> bool {
-        self.inner.node.auth.is_on()
+        self.inner.node.auth.is_enabled()
     }
 
-    /// What was done that the number of calls does not tell.
-    pub fn tally(&self) -> Tally {
+    /// Returns the counters of operations in transactions and of watch events.
+    pub fn op_counters(&self) -> OpCounters {
         self.inner.node.counters.load()
     }
 
-    /// How many proposals a cluster would have in its log by now (DM-13).
+    /// Returns the number of proposals that a cluster would have in its Raft log.
+    // DM-13
     pub fn raft_index(&self) -> u64 {
         self.inner.node.raft_index.get()
     }
 }
 
 impl ServicesBuilder {
-    /// Who the node says it is.
+    /// Sets the ids, the name and the URLs of the node.
     pub fn identity(self, identity: Identity) -> Self {
         Self { identity, ..self }
     }
 
-    /// The version of etcd that the server stands for, as `major.minor.patch`.
+    /// Sets the version of etcd that the server reports, as `major.minor.patch`.
     pub fn version(self, version: impl Into<String>) -> Self {
         Self {
             version: version.into(),
@@ -155,22 +155,22 @@ impl ServicesBuilder {
         }
     }
 
-    /// How much a client may ask for.
+    /// Sets the limits on requests and on the history.
     pub fn limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// How users log in, once auth is enabled.
+    /// Sets how users are authenticated once auth is enabled.
     pub fn auth(self, auth: AuthOptions) -> Self {
         Self { auth, ..self }
     }
 
-    /// The signal that ends all open streams.
+    /// Sets the signal that ends all open streams.
     pub fn shutdown(self, shutdown: Shutdown) -> Self {
         Self { shutdown, ..self }
     }
 
-    /// Makes the services.
+    /// Creates the services.
     pub fn build(self) -> Services {
         let bytes_max = self.limits.message_bytes_max();
         let node = Arc::new(Node {
@@ -182,10 +182,11 @@ impl ServicesBuilder {
             alarms: Alarms::default(),
             auth: Auth::new(self.auth),
             raft_index: RaftIndex::new(),
-            counters: Counters::default(),
+            counters: AtomicCounters::default(),
             shutdown: self.shutdown,
         });
-        // `LimitedBody` is there first; this keeps tonic's default out of the way of larger limits.
+        // `LimitedBody` refuses larger messages first; without these calls tonic's default limit would
+        // apply to smaller ones.
         let inner = Inner {
             kv: KvServer::new(KvService::new(node.clone())).max_decoding_message_size(bytes_max),
             watch: WatchServer::new(WatchService::new(node.clone()))
@@ -227,27 +228,28 @@ where
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let inner = &*self.inner;
-        let service = match Service::of_path(request.uri().path()) {
-            Ok(service) => service,
-            Err(status) => return ResponseFuture(Box::pin(ready(Ok(status.into_http())))),
+        let path = request.uri().path();
+        let Some(method) = RpcMethod::of_path(path) else {
+            let response = methods::no_such_method(path).into_http();
+            return ResponseFuture(Box::pin(ready(Ok(response))));
         };
         let bytes_max = inner.node.limits.message_bytes_max();
         let request = request.map(|body| LimitedBody::new(body, bytes_max));
-        ResponseFuture(match service {
-            Service::Kv => inner.kv.clone().call(request),
-            Service::Watch => inner.watch.clone().call(request),
-            Service::Lease => inner.lease.clone().call(request),
-            Service::Maintenance => inner.maintenance.clone().call(request),
-            Service::Cluster => inner.cluster.clone().call(request),
-            Service::Auth => inner.auth.clone().call(request),
-            Service::Lock => inner.lock.clone().call(request),
-            Service::Election => inner.election.clone().call(request),
-            Service::Health => inner.health.clone().call(request),
+        ResponseFuture(match method.server {
+            Server::Kv => inner.kv.clone().call(request),
+            Server::Watch => inner.watch.clone().call(request),
+            Server::Lease => inner.lease.clone().call(request),
+            Server::Maintenance => inner.maintenance.clone().call(request),
+            Server::Cluster => inner.cluster.clone().call(request),
+            Server::Auth => inner.auth.clone().call(request),
+            Server::Lock => inner.lock.clone().call(request),
+            Server::Election => inner.election.clone().call(request),
+            Server::Health => inner.health.clone().call(request),
         })
     }
 }
 
-/// The answer to a call of [`Services`], to be awaited.
+/// The future of a response of [`Services`].
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct ResponseFuture(BoxFuture<http::Response<tonic::body::Body>, Infallible>);
 
@@ -255,13 +257,136 @@ impl Future for ResponseFuture {
     type Output = Result<http::Response<tonic::body::Body>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = self.0.as_mut().poll(context);
-        answer.map(|answer| answer.map(LargeRange::replace_body))
+        let response = self.0.as_mut().poll(context);
+        response.map(|response| response.map(LargeRange::replace_body))
     }
 }
 
 impl fmt::Debug for ResponseFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}
+
+/// A request body that fails at the length prefix of the first message above the limit, before any of
+/// the message is buffered (LI-2). tonic has such a limit too, but with another code and text.
+#[derive(Debug)]
+struct LimitedBody<B> {
+    inner: B,
+    frames: MessageFrames,
+}
+
+/// A parser of gRPC's message framing: a flag, a length and that many bytes for each message.
+#[derive(Debug)]
+struct MessageFrames {
+    bytes_max: usize,
+    prefix: [u8; PREFIX_BYTES],
+    /// The number of bytes of the prefix that have arrived.
+    prefix_len: usize,
+    /// The number of bytes of the current message that have not arrived.
+    remaining: usize,
+}
+
+/// The size of a message's prefix: one byte for compression, four for the length.
+const PREFIX_BYTES: usize = 5;
+
+impl<B> LimitedBody<B> {
+    fn new(inner: B, bytes_max: usize) -> Self {
+        let frames = MessageFrames {
+            bytes_max,
+            prefix: [0; PREFIX_BYTES],
+            prefix_len: 0,
+            remaining: 0,
+        };
+        Self { inner, frames }
+    }
+}
+
+impl MessageFrames {
+    /// Parses more bytes. Fails with the length of a message that is too large.
+    fn advance(&mut self, mut data: &[u8]) -> Result<(), usize> {
+        while !data.is_empty() {
+            if self.remaining > 0 {
+                let skipped = self.remaining.min(data.len());
+                self.remaining -= skipped;
+                data = &data[skipped..];
+                continue;
+            }
+            let copied = (PREFIX_BYTES - self.prefix_len).min(data.len());
+            self.prefix[self.prefix_len..][..copied].copy_from_slice(&data[..copied]);
+            self.prefix_len += copied;
+            data = &data[copied..];
+            if self.prefix_len == PREFIX_BYTES {
+                let [_compressed, length @ ..] = self.prefix;
+                let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+                if length > self.bytes_max {
+                    return Err(length);
+                }
+                (self.prefix_len, self.remaining) = (0, length);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<B> Body for LimitedBody<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<StdError>,
+{
+    type Data = Bytes;
+    type Error = StdError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let frame = match Pin::new(&mut self.inner).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => frame,
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error.into()))),
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Pending => return Poll::Pending,
+        };
+        if let Some(Err(bytes)) = frame.data_ref().map(|data| self.frames.advance(data)) {
+            let refused = status::message_too_large(bytes, self.frames.bytes_max);
+            // tonic sends a status that it finds in a body's error to the client.
+            return Poll::Ready(Some(Err(Box::new(refused))));
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LimitedBody;
+
+    fn check(bytes_max: usize, data: &[u8], expected: Result<(), usize>) {
+        let mut whole = LimitedBody::new((), bytes_max).frames;
+        assert_eq!(whole.advance(data), expected, "{data:?} at once");
+        let mut bytewise = LimitedBody::new((), bytes_max).frames;
+        let parsed = data.iter().try_for_each(|byte| bytewise.advance(&[*byte]));
+        assert_eq!(parsed, expected, "{data:?} byte by byte");
+    }
+
+    #[test]
+    fn li_2_a_large_message_is_refused_at_its_prefix() {
+        check(3, b"", Ok(()));
+        check(3, b"\0\0\0\0\x03abc", Ok(()));
+        check(3, b"\0\0\0\0\x04", Err(4));
+        check(
+            3,
+            b"\0\0\0\0\0\0\0\0\0\x02ab\x01\x01\0\0\0",
+            Err(0x0100_0000),
+        );
+        check(0, b"\0\xff\xff\xff\xff", Err(0xffff_ffff));
+        check(3, b"\0\0\0", Ok(()));
     }
 }

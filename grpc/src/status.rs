@@ -295,7 +295,7 @@ pub(crate) fn untranslated(error: EtcdError) -> Status {
 }
 
 /// WA-60: an error in the words in which a Go program prints it.
-pub(crate) fn rendering(error: EtcdError) -> String {
+pub(crate) fn go_error_text(error: EtcdError) -> String {
     // The names of Go's constants, which are those of the variants here but for one.
     let code = match error.code() {
         Code::Cancelled => "Canceled".to_owned(),

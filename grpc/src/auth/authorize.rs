@@ -1,38 +1,77 @@
-//! What requests may, before they are looked at any further.
+//! Authorization of requests: the rules that the table of methods (`methods.rs`) refers to.
 //!
-//! Each rule stands between the method of a service and what it does. Checks that need nothing but
-//! the request come first, as in etcd, so that a request that makes no sense is told so whoever
-//! sends it.
+//! A rule gets a request that is valid, and the client with the permissions of its user. While auth
+//! is off no rule runs, and a request costs one atomic load. etcd has these rules in `authApplierV3`,
+//! `authMaintenanceServer` and `EtcdServer`, and finds the user in `AuthInfoFromCtx`.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
 use revstore_engine::{KeyRange, LeaseId};
 use revstore_proto::etcdserverpb::alarm_request::AlarmAction;
 use revstore_proto::etcdserverpb::request_op::Request as OpRequest;
 use revstore_proto::etcdserverpb::{
     AlarmRequest, AuthRoleGetRequest, AuthUserGetRequest, DeleteRangeRequest,
-    LeaseTimeToLiveRequest, PutRequest, RangeRequest, RequestOp, TxnRequest, WatchCreateRequest,
+    LeaseKeepAliveRequest, LeaseRevokeRequest, LeaseTimeToLiveRequest, PutRequest, RangeRequest,
+    RequestOp, TxnRequest, WatchCreateRequest,
 };
+use revstore_proto::v3electionpb::{
+    CampaignRequest, LeaderKey, LeaderRequest, ProclaimRequest, ResignRequest,
+};
+use revstore_proto::v3lockpb::{LockRequest, UnlockRequest};
+use tonic::Extensions;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
-use tonic::{Extensions, Request};
 
 use crate::auth::client_name::CertifiedName;
-use crate::auth::{Access, Claim};
+use crate::auth::permission::Grants;
 use crate::node::Node;
-use crate::request::convert::SMALLEST_KEY;
-use crate::request::validate;
+use crate::request::kv::FROM_KEY_END;
+use crate::request::watch::SMALLEST_KEY;
+use crate::service::concurrency::wait_queue;
 use crate::status::EtcdError;
 
-/// Where a token may stand (AU-4).
+/// The metadata names of tokens (AU-4).
 const TOKEN_NAMES: [&str; 2] = ["token", "authorization"];
 
-/// What a client sends to say who it is. Streams keep it for the requests that come on them.
+/// A rule for requests of type `T`.
+pub(crate) type Rule<T> = fn(&T, &Client<'_>) -> Result<(), EtcdError>;
+
+/// Whether auth is enabled, for readers that need nothing else of the users and roles.
+#[derive(Debug, Default)]
+pub(crate) struct EnabledFlag(AtomicBool);
+
+impl EnabledFlag {
+    pub(crate) fn get(&self) -> bool {
+        // Acquire: pairs with the Release in `set`: a reader that sees `true` finds the users.
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Called under the lock of the users, so that the flag agrees with the last change.
+    pub(super) fn set(&self, enabled: bool) {
+        // Release: pairs with the Acquire in `get`.
+        self.0.store(enabled, Ordering::Release);
+    }
+}
+
+/// What a client sends to identify itself. A stream keeps it for the requests that follow.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
     token: Option<MetadataValue<Ascii>>,
     certified: Option<CertifiedName>,
 }
 
+/// The identity that a client claims.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ClaimedIdentity<'a> {
+    /// The user to whom Authenticate gave this token.
+    Token(&'a str),
+    /// The user named by the client's certificate (TL-2).
+    Certificate(&'a str),
+}
+
 impl Credentials {
-    pub(crate) fn of<T>(request: &Request<T>) -> Self {
+    pub(crate) fn of<T>(request: &tonic::Request<T>) -> Self {
         Self::new(request.metadata(), request.extensions())
     }
 
@@ -44,279 +83,331 @@ impl Credentials {
         }
     }
 
-    /// The token, or else whom the connection vouches for (TL-2).
-    fn claim(&self) -> Option<Claim<'_>> {
-        // No token has other than visible letters.
+    /// Returns the token's identity, or else the certificate's (TL-2).
+    fn identity(&self) -> Option<ClaimedIdentity<'_>> {
+        // A token consists of visible ASCII characters; any other value matches none.
         let token = self.token.as_ref();
-        let token = token.map(|token| Claim::Token(token.to_str().unwrap_or("")));
+        let token = token.map(|token| ClaimedIdentity::Token(token.to_str().unwrap_or("")));
         let certified = self.certified.as_ref();
-        token.or_else(|| certified.map(|name| Claim::Certified(name.as_str())))
-    }
-}
-
-/// Who sends a request: looked up when a rule comes to it.
-#[derive(Debug)]
-pub(crate) struct Sender<'a> {
-    node: &'a Node,
-    metadata: &'a MetadataMap,
-    extensions: &'a Extensions,
-}
-
-impl Sender<'_> {
-    pub(crate) fn access(&self) -> Result<Access, EtcdError> {
-        let credentials = Credentials::new(self.metadata, self.extensions);
-        self.node.access(&credentials)
-    }
-
-    /// Any user will do.
-    pub(crate) fn check_user(&self) -> Result<(), EtcdError> {
-        self.access()?.check_user()
-    }
-
-    /// Only an administrator will do (AU-8).
-    pub(crate) fn check_admin(&self) -> Result<(), EtcdError> {
-        self.access()?.check_admin()
+        token.or_else(|| certified.map(|name| ClaimedIdentity::Certificate(name.as_str())))
     }
 }
 
 impl Node {
-    /// Holds a request to a rule. Costs one atomic load while auth is off.
-    pub(crate) fn guard<T>(
+    /// Checks a unary or server-streaming request against a rule.
+    pub(crate) fn authorize<T>(
         &self,
-        request: &Request<T>,
-        rule: impl FnOnce(&T, &Sender<'_>) -> Result<(), EtcdError>,
+        request: &tonic::Request<T>,
+        rule: Rule<T>,
     ) -> Result<(), EtcdError> {
-        if !self.auth.is_on() {
+        if !self.auth.is_enabled() {
             return Ok(());
         }
-        let sender = Sender {
-            node: self,
-            metadata: request.metadata(),
-            extensions: request.extensions(),
-        };
-        rule(request.get_ref(), &sender)
+        let client = self.client(&Credentials::of(request))?;
+        rule(request.get_ref(), &client)
     }
 
-    /// What somebody may.
-    pub(crate) fn access(&self, credentials: &Credentials) -> Result<Access, EtcdError> {
-        self.auth.access(credentials.claim(), self.engine.now())
+    /// Checks a request that arrived on an open stream against a rule.
+    pub(crate) fn authorize_on_stream<T>(
+        &self,
+        request: &T,
+        credentials: &Credentials,
+        rule: Rule<T>,
+    ) -> Result<(), EtcdError> {
+        if !self.auth.is_enabled() {
+            return Ok(());
+        }
+        rule(request, &self.client(credentials)?)
+    }
+
+    fn client(&self, credentials: &Credentials) -> Result<Client<'_>, EtcdError> {
+        let access = self
+            .auth
+            .access(credentials.identity(), self.engine.now())?;
+        Ok(Client { node: self, access })
     }
 }
 
-/// Any user will do.
-pub(crate) fn user<T>(_: &T, sender: &Sender<'_>) -> Result<(), EtcdError> {
-    sender.check_user()
+/// The client that sent a request, with the permissions of its user.
+#[derive(Debug)]
+pub(crate) struct Client<'a> {
+    node: &'a Node,
+    access: Access,
 }
 
-/// Only an administrator will do (AU-8).
-pub(crate) fn admin<T>(_: &T, sender: &Sender<'_>) -> Result<(), EtcdError> {
-    sender.check_admin()
+/// The permissions that a request has.
+#[derive(Clone, Debug)]
+pub(crate) enum Access {
+    /// All: auth is off.
+    Unrestricted,
+    /// None: the request has neither a token nor a certificate.
+    Anonymous,
+    /// Those that every user has: the certificate names a user that does not exist (TL-2).
+    UnknownUser {
+        /// The name in the certificate.
+        name: Arc<str>,
+    },
+    /// Those of a user.
+    User {
+        /// The user's name.
+        name: Arc<str>,
+        /// What its roles allow.
+        grants: Arc<Grants>,
+    },
 }
 
-pub(crate) fn range(request: &RangeRequest, sender: &Sender<'_>) -> Result<(), EtcdError> {
-    validate::range(request)?;
-    check_range(request, &sender.access()?)
+impl Client<'_> {
+    /// Accepts any user.
+    fn check_user(&self) -> Result<(), EtcdError> {
+        match self.access {
+            Access::UnknownUser { .. } => Ok(()),
+            _ => self.check(|_| true),
+        }
+    }
+
+    /// Accepts administrators only (AU-8).
+    fn check_admin(&self) -> Result<(), EtcdError> {
+        match &self.access {
+            Access::UnknownUser { name } if name.is_empty() => Err(EtcdError::UserEmpty),
+            Access::UnknownUser { .. } => Err(EtcdError::UserNotFound),
+            _ => self.check(Grants::is_admin),
+        }
+    }
+
+    /// Accepts users with read permission for all of a range (AU-7); `range_end` as in requests.
+    fn check_read(&self, key: &[u8], range_end: &[u8]) -> Result<(), EtcdError> {
+        self.check(|grants| grants.may_read(key, range_end))
+    }
+
+    /// Accepts users with write permission for all of a range.
+    fn check_write(&self, key: &[u8], range_end: &[u8]) -> Result<(), EtcdError> {
+        self.check(|grants| grants.may_write(key, range_end))
+    }
+
+    /// Accepts users with write permission for all keys of a lease, which attaching to it, renewing
+    /// it and revoking it require.
+    fn check_lease_write(&self, lease: i64) -> Result<(), EtcdError> {
+        self.check_user()?;
+        let keys = self.lease_keys(LeaseId::new(lease));
+        keys.iter().try_for_each(|key| self.check_write(key, b""))
+    }
+
+    fn check_lease_read(&self, lease: Option<LeaseId>) -> Result<(), EtcdError> {
+        let keys = self.lease_keys(lease);
+        keys.iter().try_for_each(|key| self.check_read(key, b""))
+    }
+
+    /// Returns the keys of a lease, if it exists and the user is no administrator.
+    fn lease_keys(&self, lease: Option<LeaseId>) -> Vec<Bytes> {
+        if self.check_admin().is_ok() {
+            return Vec::new();
+        }
+        let status = lease.and_then(|lease| self.node.engine.lease(lease, true).ok());
+        status.map_or_else(Vec::new, |status| status.keys)
+    }
+
+    /// Returns the name of the user, if it exists.
+    fn user(&self) -> Option<&str> {
+        match &self.access {
+            Access::User { name, .. } => Some(name),
+            Access::Unrestricted | Access::Anonymous | Access::UnknownUser { .. } => None,
+        }
+    }
+
+    fn check(&self, is_allowed: impl FnOnce(&Grants) -> bool) -> Result<(), EtcdError> {
+        match &self.access {
+            Access::Unrestricted => Ok(()),
+            Access::Anonymous => Err(EtcdError::UserEmpty),
+            Access::User { grants, .. } if is_allowed(grants) => Ok(()),
+            Access::User { .. } | Access::UnknownUser { .. } => Err(EtcdError::PermissionDenied),
+        }
+    }
 }
 
-pub(crate) fn range_stream(request: &RangeRequest, sender: &Sender<'_>) -> Result<(), EtcdError> {
-    validate::range_stream(request)?;
-    check_range(request, &sender.access()?)
+/// Accepts any user.
+pub(crate) fn user<T>(_: &T, client: &Client<'_>) -> Result<(), EtcdError> {
+    client.check_user()
 }
 
-pub(crate) fn put(request: &PutRequest, sender: &Sender<'_>) -> Result<(), EtcdError> {
-    validate::put(request)?;
-    check_put(sender.node, request, &sender.access()?)
+/// Accepts administrators only (AU-8).
+pub(crate) fn admin<T>(_: &T, client: &Client<'_>) -> Result<(), EtcdError> {
+    client.check_admin()
+}
+
+pub(crate) fn range(request: &RangeRequest, client: &Client<'_>) -> Result<(), EtcdError> {
+    client.check_read(&request.key, &request.range_end)
+}
+
+pub(crate) fn put(request: &PutRequest, client: &Client<'_>) -> Result<(), EtcdError> {
+    client.check_write(&request.key, b"")?;
+    // The key ends with the lease, so the user must be able to revoke the lease.
+    client.check_lease_write(request.lease)?;
+    if request.prev_kv {
+        client.check_read(&request.key, b"")?;
+    }
+    Ok(())
 }
 
 pub(crate) fn delete_range(
     request: &DeleteRangeRequest,
-    sender: &Sender<'_>,
+    client: &Client<'_>,
 ) -> Result<(), EtcdError> {
-    validate::delete_range(request)?;
-    check_delete(request, &sender.access()?)
-}
-
-pub(crate) fn txn(request: &TxnRequest, sender: &Sender<'_>) -> Result<(), EtcdError> {
-    validate::txn(request, sender.node.limits.txn_ops_max)?;
-    check_txn(sender.node, request, &sender.access()?)
-}
-
-/// WA-60: a denied watch is a reply on the stream, not the end of it.
-pub(crate) fn watch(
-    node: &Node,
-    request: &WatchCreateRequest,
-    credentials: &Credentials,
-) -> Result<(), EtcdError> {
-    if !node.auth.is_on() {
-        return Ok(());
+    client.check_write(&request.key, &request.range_end)?;
+    if request.prev_kv {
+        client.check_read(&request.key, &request.range_end)?;
     }
+    Ok(())
+}
+
+/// Checks compares and both branches, at every depth (AU-7). The recursion is as deep as the decoder
+/// allows. An empty transaction is accepted from any client.
+pub(crate) fn txn(request: &TxnRequest, client: &Client<'_>) -> Result<(), EtcdError> {
+    let mut compares = request.compare.iter();
+    compares.try_for_each(|compare| client.check_read(&compare.key, &compare.range_end))?;
+    let mut ops = request.success.iter().chain(&request.failure);
+    ops.try_for_each(|op| txn_op(op, client))
+}
+
+fn txn_op(op: &RequestOp, client: &Client<'_>) -> Result<(), EtcdError> {
+    match &op.request {
+        Some(OpRequest::RequestRange(request)) => range(request, client),
+        Some(OpRequest::RequestPut(request)) => put(request, client),
+        Some(OpRequest::RequestDeleteRange(request)) => delete_range(request, client),
+        Some(OpRequest::RequestTxn(request)) => txn(request, client),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn watch_create(
+    request: &WatchCreateRequest,
+    client: &Client<'_>,
+) -> Result<(), EtcdError> {
     let key = match &*request.key {
         // WA-9
         [] => SMALLEST_KEY,
         key => key,
     };
-    node.access(credentials)?
-        .check_read(key, &request.range_end)
+    client.check_read(key, &request.range_end)
 }
 
-pub(crate) fn lease_revoke(lease: i64, sender: &Sender<'_>) -> Result<(), EtcdError> {
-    check_lease_write(sender.node, lease, &sender.access()?)
-}
-
-/// A renewal on a stream of them.
-pub(crate) fn keep_alive(
-    node: &Node,
-    lease: i64,
-    credentials: &Credentials,
+pub(crate) fn lease_revoke(
+    request: &LeaseRevokeRequest,
+    client: &Client<'_>,
 ) -> Result<(), EtcdError> {
-    if !node.auth.is_on() {
-        return Ok(());
-    }
-    check_lease_write(node, lease, &node.access(credentials)?)
+    client.check_lease_write(request.id)
 }
 
-/// Which keys hang on a lease is told to those who may read them.
+pub(crate) fn lease_keep_alive(
+    request: &LeaseKeepAliveRequest,
+    client: &Client<'_>,
+) -> Result<(), EtcdError> {
+    client.check_lease_write(request.id)
+}
+
+/// Accepts any user, and with the keys of the lease those who may read all of them.
 pub(crate) fn lease_time_to_live(
     request: &LeaseTimeToLiveRequest,
-    sender: &Sender<'_>,
+    client: &Client<'_>,
 ) -> Result<(), EtcdError> {
-    let access = sender.access()?;
-    access.check_user()?;
+    client.check_user()?;
     if request.keys {
-        check_lease_read(sender.node, LeaseId::new(request.id), &access)?;
+        client.check_lease_read(LeaseId::new(request.id))?;
     }
     Ok(())
 }
 
-/// What leases there are is told to those who may read all keys on them.
-pub(crate) fn lease_leases<T>(_: &T, sender: &Sender<'_>) -> Result<(), EtcdError> {
-    let access = sender.access()?;
-    access.check_user()?;
-    if access.check_admin().is_ok() {
+/// Accepts users who may read all keys of all leases.
+pub(crate) fn lease_leases<T>(_: &T, client: &Client<'_>) -> Result<(), EtcdError> {
+    client.check_user()?;
+    if client.check_admin().is_ok() {
         return Ok(());
     }
-    let mut leases = sender.node.engine.leases().into_iter();
-    leases.try_for_each(|lease| check_lease_read(sender.node, Some(lease), &access))
+    let mut leases = client.node.engine.leases().into_iter();
+    leases.try_for_each(|lease| client.check_lease_read(Some(lease)))
 }
 
-/// Alarms may be looked at by any user, but only changed by administrators.
-pub(crate) fn alarm(request: &AlarmRequest, sender: &Sender<'_>) -> Result<(), EtcdError> {
+/// Accepts any user for a list of alarms, and administrators for a change.
+pub(crate) fn alarm(request: &AlarmRequest, client: &Client<'_>) -> Result<(), EtcdError> {
     if request.action == i32::from(AlarmAction::Get) {
-        sender.check_user()
+        client.check_user()
     } else {
-        sender.check_admin()
+        client.check_admin()
     }
 }
 
-/// AU-8: a user may look at itself.
-pub(crate) fn user_get(request: &AuthUserGetRequest, sender: &Sender<'_>) -> Result<(), EtcdError> {
-    let access = sender.access()?;
-    if access.user() == Some(&*request.name) {
+/// Accepts administrators, and the user that the request names (AU-8).
+pub(crate) fn user_get(request: &AuthUserGetRequest, client: &Client<'_>) -> Result<(), EtcdError> {
+    if client.user() == Some(&*request.name) {
         return Ok(());
     }
-    access.check_admin()
+    client.check_admin()
 }
 
-/// AU-8: a user may look at the roles that it has.
-pub(crate) fn role_get(request: &AuthRoleGetRequest, sender: &Sender<'_>) -> Result<(), EtcdError> {
-    let access = sender.access()?;
-    let has_role =
-        |user: &str| (sender.node.auth).look(|store| store.has_role(user, &request.role));
-    if access.user().is_some_and(has_role) {
+/// Accepts administrators, and users that have the role (AU-8).
+pub(crate) fn role_get(request: &AuthRoleGetRequest, client: &Client<'_>) -> Result<(), EtcdError> {
+    let auth = &client.node.auth;
+    let has_role = |user: &str| auth.read(|store| store.has_role(user, &request.role));
+    if client.user().is_some_and(has_role) {
         return Ok(());
     }
-    access.check_admin()
+    client.check_admin()
 }
 
-/// Standing in line takes a look at the line, and a key in it on a lease. Which key that is with a
-/// lease yet to be made nobody knows, so all of them must be allowed then.
-pub(crate) fn stand_in_line(
-    line: &KeyRange,
-    key: Option<&[u8]>,
-    lease: i64,
-    sender: &Sender<'_>,
-) -> Result<(), EtcdError> {
-    let access = sender.access()?;
-    match key {
-        Some(key) => access.check_write(key, b"")?,
-        None => access.check_write_of(line)?,
-    }
-    check_lease_write(sender.node, lease, &access)?;
-    access.check_read_of(line)
+pub(crate) fn lock(request: &LockRequest, client: &Client<'_>) -> Result<(), EtcdError> {
+    join_queue(&request.name, request.lease, client)
 }
 
-/// Changing what a place in a line shows takes a look at it too. A place without a key, which is
-/// none, is left for the request to be refused for.
-pub(crate) fn place(key: &[u8], lease: i64, sender: &Sender<'_>) -> Result<(), EtcdError> {
-    if key.is_empty() {
-        return Ok(());
-    }
-    let access = sender.access()?;
-    access.check_read(key, b"")?;
-    access.check_write(key, b"")?;
-    check_lease_write(sender.node, lease, &access)
+pub(crate) fn unlock(request: &UnlockRequest, client: &Client<'_>) -> Result<(), EtcdError> {
+    client.check_write(&request.key, b"")
 }
 
-fn check_range(request: &RangeRequest, access: &Access) -> Result<(), EtcdError> {
-    access.check_read(&request.key, &request.range_end)
+pub(crate) fn campaign(request: &CampaignRequest, client: &Client<'_>) -> Result<(), EtcdError> {
+    join_queue(&request.name, request.lease, client)
 }
 
-fn check_put(node: &Node, request: &PutRequest, access: &Access) -> Result<(), EtcdError> {
-    access.check_write(&request.key, b"")?;
-    // Whoever attaches a key to a lease must be able to end it.
-    check_lease_write(node, request.lease, access)?;
-    if request.prev_kv {
-        access.check_read(&request.key, b"")?;
-    }
-    Ok(())
-}
-
-fn check_delete(request: &DeleteRangeRequest, access: &Access) -> Result<(), EtcdError> {
-    access.check_write(&request.key, &request.range_end)?;
-    if request.prev_kv {
-        access.check_read(&request.key, &request.range_end)?;
-    }
-    Ok(())
-}
-
-/// AU-7: whatever the compares decide, and at every depth. The recursion is as deep as the decoder
-/// let the request be. A transaction that does nothing needs nobody to send it.
-fn check_txn(node: &Node, request: &TxnRequest, access: &Access) -> Result<(), EtcdError> {
-    let mut compares = request.compare.iter();
-    compares.try_for_each(|compare| access.check_read(&compare.key, &compare.range_end))?;
-    let mut ops = request.success.iter().chain(&request.failure);
-    ops.try_for_each(|op| check_op(node, op, access))
-}
-
-fn check_op(node: &Node, op: &RequestOp, access: &Access) -> Result<(), EtcdError> {
-    match &op.request {
-        Some(OpRequest::RequestRange(request)) => check_range(request, access),
-        Some(OpRequest::RequestPut(request)) => check_put(node, request, access),
-        Some(OpRequest::RequestDeleteRange(request)) => check_delete(request, access),
-        Some(OpRequest::RequestTxn(request)) => check_txn(node, request, access),
+pub(crate) fn proclaim(request: &ProclaimRequest, client: &Client<'_>) -> Result<(), EtcdError> {
+    match &request.leader {
+        Some(leader) => change_waiter(leader, leader.lease, client),
         None => Ok(()),
     }
 }
 
-/// A lease may be ended, renewed and used by who may write the keys on it.
-fn check_lease_write(node: &Node, lease: i64, access: &Access) -> Result<(), EtcdError> {
-    access.check_user()?;
-    let keys = lease_keys(node, LeaseId::new(lease), access);
-    let mut keys = keys.iter();
-    keys.try_for_each(|key| access.check_write(key, b""))
+pub(crate) fn leader(request: &LeaderRequest, client: &Client<'_>) -> Result<(), EtcdError> {
+    let (key, range_end) = &bounds(wait_queue::range(&request.name));
+    client.check_read(key, range_end)
 }
 
-fn check_lease_read(node: &Node, lease: Option<LeaseId>, access: &Access) -> Result<(), EtcdError> {
-    let keys = lease_keys(node, lease, access);
-    let mut keys = keys.iter();
-    keys.try_for_each(|key| access.check_read(key, b""))
-}
-
-/// The keys on a lease, if it is there. Administrators need not ask.
-fn lease_keys(node: &Node, lease: Option<LeaseId>, access: &Access) -> Vec<bytes::Bytes> {
-    if access.check_admin().is_ok() {
-        return Vec::new();
+pub(crate) fn resign(request: &ResignRequest, client: &Client<'_>) -> Result<(), EtcdError> {
+    match &request.leader {
+        Some(leader) => change_waiter(leader, 0, client),
+        None => Ok(()),
     }
-    let status = lease.and_then(|lease| node.engine.lease(lease, true).ok());
-    status.map_or_else(Vec::new, |status| status.keys)
+}
+
+/// Joining a wait queue reads the queue and puts a key into it that is attached to a lease. Without
+/// a lease the key is not known yet, so the user needs write permission for the whole queue.
+fn join_queue(name: &[u8], lease: i64, client: &Client<'_>) -> Result<(), EtcdError> {
+    let (start, end) = &bounds(wait_queue::range(name));
+    match LeaseId::new(lease) {
+        Some(lease) => client.check_write(&wait_queue::key(name, lease), b"")?,
+        None => client.check_write(start, end)?,
+    }
+    client.check_lease_write(lease)?;
+    client.check_read(start, end)
+}
+
+/// Changing or deleting the key of a waiter compares its revision first, which reads it.
+fn change_waiter(leader: &LeaderKey, lease: i64, client: &Client<'_>) -> Result<(), EtcdError> {
+    client.check_read(&leader.key, b"")?;
+    client.check_write(&leader.key, b"")?;
+    client.check_lease_write(lease)
+}
+
+/// Returns a range as key and range end of a request.
+fn bounds(keys: KeyRange) -> (Bytes, Bytes) {
+    match keys {
+        KeyRange::One(key) => (key, Bytes::new()),
+        KeyRange::Within { start, end } => (start, end),
+        KeyRange::From(start) => (start, Bytes::from_static(FROM_KEY_END)),
+    }
 }

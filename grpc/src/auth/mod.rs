@@ -19,19 +19,16 @@ mod store;
 mod token;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use revstore_engine::KeyRange;
 use tokio::sync::Semaphore;
 
+use self::authorize::{Access, ClaimedIdentity, EnabledFlag};
 pub(crate) use self::password::PasswordHash;
-use self::permission::Grants;
+pub(crate) use self::store::AuthStore;
 use self::store::Login;
-pub(crate) use self::store::Store;
 use self::token::Tokens;
-use crate::request::convert::FROM_KEY_END;
 use crate::status::EtcdError;
 
 /// Passwords that are hashed at a time. Each takes a processor for a while, and anybody may try to
@@ -78,11 +75,10 @@ impl Default for AuthOptions {
 /// Users, roles and who is logged in.
 #[derive(Debug)]
 pub(crate) struct Auth {
-    /// What the store says, for those who need to know nothing else.
-    on: AtomicBool,
+    enabled: EnabledFlag,
     /// Held for a look or a change, never while a password is hashed. `tokens` may be taken under
     /// it.
-    store: RwLock<Store>,
+    store: RwLock<AuthStore>,
     /// A leaf lock, held for one look-up or change. Nothing if none are handed out.
     tokens: Option<Mutex<Tokens>>,
     bcrypt_cost: u32,
@@ -96,7 +92,7 @@ impl Auth {
             _ => BCRYPT_COST_DEFAULT,
         };
         Self {
-            on: AtomicBool::new(false),
+            enabled: EnabledFlag::default(),
             store: RwLock::default(),
             tokens: match options.tokens {
                 AuthTokens::Simple { ttl } => Some(Mutex::new(Tokens::new(ttl))),
@@ -107,29 +103,28 @@ impl Auth {
         }
     }
 
-    /// Whether anybody is asked who they are.
-    pub(crate) fn is_on(&self) -> bool {
-        // Acquire: pairs with the Release in `change`: who learns that it is on finds the users.
-        self.on.load(Ordering::Acquire)
+    /// Whether requests are authorized. Costs one atomic load.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled.get()
     }
 
-    /// What the sender of a request may, by what came with it (AU-5).
-    pub(crate) fn access(
+    /// Returns the permissions of the client that identifies itself like this (AU-5).
+    fn access(
         &self,
-        claim: Option<Claim<'_>>,
+        identity: Option<ClaimedIdentity<'_>>,
         now: Duration,
     ) -> Result<Access, EtcdError> {
-        if !self.is_on() {
-            return Ok(Access::Unchecked);
+        if !self.is_enabled() {
+            return Ok(Access::Unrestricted);
         }
-        let token = match claim {
-            Some(Claim::Token(token)) => token,
-            None => return Ok(Access::Nobody),
-            Some(Claim::Certified(name)) => {
+        let token = match identity {
+            Some(ClaimedIdentity::Token(token)) => token,
+            None => return Ok(Access::Anonymous),
+            Some(ClaimedIdentity::Certificate(name)) => {
                 let name: Arc<str> = name.into();
                 return Ok(match self.store.read().grants(&name) {
                     Some(grants) => Access::User { name, grants },
-                    None => Access::Stranger { name },
+                    None => Access::UnknownUser { name },
                 });
             }
         };
@@ -142,18 +137,16 @@ impl Auth {
         Ok(Access::User { name: user, grants })
     }
 
-    /// Looks at users and roles.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
-        look(&self.store.read())
+    /// Reads users and roles.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&AuthStore) -> T) -> T {
+        read(&self.store.read())
     }
 
     /// Changes users and roles.
-    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Store) -> T) -> T {
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut AuthStore) -> T) -> T {
         let mut store = self.store.write();
         let changed = change(&mut store);
-        // Release: pairs with the Acquire in `is_on`. Under the lock, so that the flag says what the
-        // last change left.
-        self.on.store(store.is_enabled(), Ordering::Release);
+        self.enabled.set(store.is_enabled());
         if !store.is_enabled() {
             // Who logs in again starts afresh.
             self.with_tokens(Tokens::forget_all);
@@ -165,7 +158,7 @@ impl Auth {
     pub(crate) fn change_and_log_out(
         &self,
         user: &str,
-        change: impl FnOnce(&mut Store) -> Result<(), EtcdError>,
+        change: impl FnOnce(&mut AuthStore) -> Result<(), EtcdError>,
     ) -> Result<(), EtcdError> {
         self.change(|store| {
             change(store)?;
@@ -192,7 +185,7 @@ impl Auth {
     ) -> Result<String, EtcdError> {
         let password: Arc<str> = password.into();
         loop {
-            let login = self.look(|store| store.login(name))?;
+            let login = self.read(|store| store.login(name))?;
             let (hash, tried) = (login.password.clone(), password.clone());
             if !self.with_processor(move || hash.matches(&tried)).await? {
                 return Err(EtcdError::AuthFailed);
@@ -230,101 +223,4 @@ impl Auth {
 /// Whether nothing about a user has changed that a login depends on.
 fn is_same(one: &Login, other: &Login) -> bool {
     Arc::ptr_eq(&one.password, &other.password)
-}
-
-/// Who the sender of a request says it is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Claim<'a> {
-    /// Whoever has logged in for this.
-    Token(&'a str),
-    /// The user of this name, by its certificate (TL-2).
-    Certified(&'a str),
-}
-
-/// What the sender of a request may.
-#[derive(Clone, Debug)]
-pub(crate) enum Access {
-    /// Everything: nobody is asked.
-    Unchecked,
-    /// Nothing: no token came with the request.
-    Nobody,
-    /// Nothing but what any user may: the certificate of the sender names nobody that is known
-    /// (TL-2).
-    Stranger {
-        /// Whom it names.
-        name: Arc<str>,
-    },
-    /// What a user may.
-    User {
-        /// The user.
-        name: Arc<str>,
-        /// What it may.
-        grants: Arc<Grants>,
-    },
-}
-
-impl Access {
-    /// Any user will do.
-    pub(crate) fn check_user(&self) -> Result<(), EtcdError> {
-        match self {
-            Self::Stranger { .. } => Ok(()),
-            _ => self.check(|_| true),
-        }
-    }
-
-    /// Only an administrator will do (AU-8).
-    pub(crate) fn check_admin(&self) -> Result<(), EtcdError> {
-        match self {
-            Self::Stranger { name } if name.is_empty() => Err(EtcdError::UserEmpty),
-            Self::Stranger { .. } => Err(EtcdError::UserNotFound),
-            _ => self.check(Grants::is_admin),
-        }
-    }
-
-    /// A user who may read all of this range (AU-7); `range_end` as in requests.
-    pub(crate) fn check_read(&self, key: &[u8], range_end: &[u8]) -> Result<(), EtcdError> {
-        self.check(|grants| grants.may_read(key, range_end))
-    }
-
-    /// A user who may write all of this range.
-    pub(crate) fn check_write(&self, key: &[u8], range_end: &[u8]) -> Result<(), EtcdError> {
-        self.check(|grants| grants.may_write(key, range_end))
-    }
-
-    /// A user who may read all of these keys.
-    pub(crate) fn check_read_of(&self, keys: &KeyRange) -> Result<(), EtcdError> {
-        let (key, range_end) = bounds(keys);
-        self.check_read(key, range_end)
-    }
-
-    /// A user who may write all of these keys.
-    pub(crate) fn check_write_of(&self, keys: &KeyRange) -> Result<(), EtcdError> {
-        let (key, range_end) = bounds(keys);
-        self.check_write(key, range_end)
-    }
-
-    /// The user, if it is one.
-    pub(crate) fn user(&self) -> Option<&str> {
-        match self {
-            Self::User { name, .. } => Some(name),
-            Self::Unchecked | Self::Nobody | Self::Stranger { .. } => None,
-        }
-    }
-
-    fn check(&self, may: impl FnOnce(&Grants) -> bool) -> Result<(), EtcdError> {
-        match self {
-            Self::Unchecked => Ok(()),
-            Self::Nobody => Err(EtcdError::UserEmpty),
-            Self::User { grants, .. } if may(grants) => Ok(()),
-            Self::User { .. } | Self::Stranger { .. } => Err(EtcdError::PermissionDenied),
-        }
-    }
-}
-
-fn bounds(keys: &KeyRange) -> (&[u8], &[u8]) {
-    match keys {
-        KeyRange::One(key) => (key, &[]),
-        KeyRange::Within { start, end } => (start, end),
-        KeyRange::From(start) => (start, FROM_KEY_END),
-    }
 }

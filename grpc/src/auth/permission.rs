@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use revstore_proto::authpb::Permission;
 use revstore_proto::authpb::permission::Type;
 
-use crate::request::convert::FROM_KEY_END;
+use crate::request::kv::FROM_KEY_END;
 
 /// Everything that a user's roles allow together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

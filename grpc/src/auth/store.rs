@@ -18,7 +18,7 @@ const ROOT: &str = "root";
 /// Whoever may change them is an administrator, so nothing bounds their number but what one request
 /// may hold.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct AuthStore {
     enabled: bool,
     /// AU-11: from 1 on, one more with every change.
     revision: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Login {
     pub(crate) password: Arc<PasswordHash>,
 }
 
-impl Default for Store {
+impl Default for AuthStore {
     fn default() -> Self {
         Self {
             enabled: false,
@@ -60,7 +60,7 @@ impl Default for Store {
     }
 }
 
-impl Store {
+impl AuthStore {
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled
     }
@@ -351,15 +351,15 @@ mod tests {
     }
 
     /// A store with user `u`, who has role `r`.
-    fn store() -> Store {
-        let mut store = Store::default();
+    fn store() -> AuthStore {
+        let mut store = AuthStore::default();
         store.add_user("u", Some(hash())).unwrap();
         store.add_role("r").unwrap();
         store.grant_role("u", "r").unwrap();
         store
     }
 
-    fn enabled() -> Store {
+    fn enabled() -> AuthStore {
         let mut store = store();
         store.add_user("root", Some(hash())).unwrap();
         store.grant_role("root", "root").unwrap();
@@ -369,8 +369,8 @@ mod tests {
 
     /// Does something, and checks what comes of it and whether it counts as a change.
     fn check(
-        store: &mut Store,
-        change: impl FnOnce(&mut Store) -> Result<(), EtcdError>,
+        store: &mut AuthStore,
+        change: impl FnOnce(&mut AuthStore) -> Result<(), EtcdError>,
         expected: Result<bool, EtcdError>,
     ) {
         let before = store.revision();
@@ -381,21 +381,25 @@ mod tests {
 
     #[test]
     fn au_1_root_comes_first() {
-        let mut store = Store::default();
+        let mut store = AuthStore::default();
         assert_eq!(store.revision(), 1);
-        check(&mut store, Store::enable, Err(EtcdError::RootUserNotExist));
+        check(
+            &mut store,
+            AuthStore::enable,
+            Err(EtcdError::RootUserNotExist),
+        );
         store.add_user("root", Some(hash())).unwrap();
         check(
             &mut store,
-            Store::enable,
+            AuthStore::enable,
             Err(EtcdError::RootRoleNotGranted),
         );
         store.grant_role("root", "root").unwrap();
-        check(&mut store, Store::enable, Ok(false));
-        check(&mut store, Store::enable, Ok(false));
+        check(&mut store, AuthStore::enable, Ok(false));
+        check(&mut store, AuthStore::enable, Ok(false));
         assert!(store.is_enabled() && store.roles().is_empty());
         let mut disable = |expected| {
-            let disable = |store: &mut Store| {
+            let disable = |store: &mut AuthStore| {
                 store.disable();
                 Ok(())
             };
@@ -445,7 +449,7 @@ mod tests {
             |store| store.delete_user("a"),
             Err(EtcdError::UserNotFound),
         );
-        let change = |store: &mut Store| store.change_password("a", hash());
+        let change = |store: &mut AuthStore| store.change_password("a", hash());
         check(store, change, Err(EtcdError::UserNotFound));
         assert_eq!(store.roles_of("a"), Err(EtcdError::UserNotFound));
     }
@@ -533,9 +537,9 @@ mod tests {
             |store| store.revoke_permission("r", b"a", b""),
             Ok(true),
         );
-        let revoke = |store: &mut Store| store.revoke_permission("r", b"a", b"");
+        let revoke = |store: &mut AuthStore| store.revoke_permission("r", b"a", b"");
         check(store, revoke, Err(EtcdError::PermissionNotGranted));
-        let revoke = |store: &mut Store| store.revoke_permission("x", b"a", b"");
+        let revoke = |store: &mut AuthStore| store.revoke_permission("x", b"a", b"");
         check(store, revoke, Err(EtcdError::RoleNotFound));
         assert_eq!(store.permissions("r").unwrap().len(), 3);
     }

@@ -37,7 +37,7 @@ use self::http_response::JsonLines;
 use self::json_objects::JsonObjects;
 use self::raw_codec::RawCodec;
 use self::routes::Route;
-use crate::request::limits::Limits;
+use crate::node::admission::Limits;
 use crate::status;
 
 /// The largest length of a JSON object, as a multiple of the largest message length. It leaves room

@@ -1,4 +1,4 @@
-//! Which path of the gateway is which method.
+//! The routes of the gateway: a method for each path. They follow from the table of methods.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 use http::uri::PathAndQuery;
 use prost_reflect::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
 
-/// A method with a path.
+use crate::methods::RpcMethod;
+
+/// A method that has a path at the gateway.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     pub(super) method: MethodDescriptor,
@@ -14,127 +16,34 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// HT-20: paths are those behind either prefix.
+    /// Returns the route of a path with one of the two prefixes (HT-20).
     pub(super) fn of_path(path: &str) -> Option<&'static Self> {
         let path = path
             .strip_prefix("/v3/")
             .or_else(|| path.strip_prefix("/v3beta/"))?;
         ROUTES.get(path)
     }
-
-    fn new(service: &ServiceDescriptor, method: &str) -> Option<Self> {
-        let method = service.methods().find(|known| known.name() == method)?;
-        let grpc_path = format!("/{}/{}", service.full_name(), method.name());
-        Some(Self {
-            method,
-            grpc_path: PathAndQuery::try_from(grpc_path).ok()?,
-        })
-    }
 }
 
-/// Made when the first request comes: most servers never see one, and are to start quickly.
+/// Built at the first request: most servers get none, and starting them must be fast.
 static ROUTES: LazyLock<HashMap<&'static str, Route>> = LazyLock::new(|| {
     let pool = DescriptorPool::decode(revstore_proto::FILE_DESCRIPTOR_SET);
-    let pool = pool.expect("the descriptors are our own");
-    let routes = PATHS.iter().flat_map(|(service, methods)| {
-        let service = pool.get_service_by_name(service);
-        let service = service.expect("the table names our own services");
-        methods.iter().map(move |(method, path)| {
-            let route = Route::new(&service, method);
-            (*path, route.expect("the table names our own methods"))
-        })
-    });
-    routes.collect()
+    let pool = pool.expect("the descriptors are compiled in");
+    let mut routes = HashMap::new();
+    for method in RpcMethod::all() {
+        let service = pool.get_service_by_name(method.service());
+        let mut described = service.iter().flat_map(ServiceDescriptor::methods);
+        let described = described.find(|described| described.name() == method.name());
+        let route = Route {
+            method: described.expect("a test compares the table with the descriptors"),
+            grpc_path: PathAndQuery::from_static(method.path()),
+        };
+        for path in method.gateway_paths() {
+            routes.insert(*path, route.clone());
+        }
+    }
+    routes
 });
-
-type Paths = &'static [(&'static str, &'static str)];
-
-/// HT-20. `RangeStream` has no path (RG-60), nor have health checks.
-const PATHS: [(&str, Paths); 8] = [
-    (
-        "etcdserverpb.KV",
-        &[
-            ("Range", "kv/range"),
-            ("Put", "kv/put"),
-            ("DeleteRange", "kv/deleterange"),
-            ("Txn", "kv/txn"),
-            ("Compact", "kv/compaction"),
-        ],
-    ),
-    ("etcdserverpb.Watch", &[("Watch", "watch")]),
-    (
-        "etcdserverpb.Lease",
-        &[
-            ("LeaseGrant", "lease/grant"),
-            ("LeaseRevoke", "lease/revoke"),
-            ("LeaseRevoke", "kv/lease/revoke"),
-            ("LeaseKeepAlive", "lease/keepalive"),
-            ("LeaseTimeToLive", "lease/timetolive"),
-            ("LeaseTimeToLive", "kv/lease/timetolive"),
-            ("LeaseLeases", "lease/leases"),
-            ("LeaseLeases", "kv/lease/leases"),
-        ],
-    ),
-    (
-        "etcdserverpb.Cluster",
-        &[
-            ("MemberAdd", "cluster/member/add"),
-            ("MemberRemove", "cluster/member/remove"),
-            ("MemberUpdate", "cluster/member/update"),
-            ("MemberList", "cluster/member/list"),
-            ("MemberPromote", "cluster/member/promote"),
-        ],
-    ),
-    (
-        "etcdserverpb.Maintenance",
-        &[
-            ("Alarm", "maintenance/alarm"),
-            ("Status", "maintenance/status"),
-            ("Defragment", "maintenance/defragment"),
-            ("Hash", "maintenance/hash"),
-            ("HashKV", "maintenance/hashkv"),
-            ("Snapshot", "maintenance/snapshot"),
-            ("MoveLeader", "maintenance/transfer-leadership"),
-            ("Downgrade", "maintenance/downgrade"),
-        ],
-    ),
-    (
-        "etcdserverpb.Auth",
-        &[
-            ("AuthEnable", "auth/enable"),
-            ("AuthDisable", "auth/disable"),
-            ("AuthStatus", "auth/status"),
-            ("Authenticate", "auth/authenticate"),
-            ("UserAdd", "auth/user/add"),
-            ("UserGet", "auth/user/get"),
-            ("UserList", "auth/user/list"),
-            ("UserDelete", "auth/user/delete"),
-            ("UserChangePassword", "auth/user/changepw"),
-            ("UserGrantRole", "auth/user/grant"),
-            ("UserRevokeRole", "auth/user/revoke"),
-            ("RoleAdd", "auth/role/add"),
-            ("RoleGet", "auth/role/get"),
-            ("RoleList", "auth/role/list"),
-            ("RoleDelete", "auth/role/delete"),
-            ("RoleGrantPermission", "auth/role/grant"),
-            ("RoleRevokePermission", "auth/role/revoke"),
-        ],
-    ),
-    (
-        "v3lockpb.Lock",
-        &[("Lock", "lock/lock"), ("Unlock", "lock/unlock")],
-    ),
-    (
-        "v3electionpb.Election",
-        &[
-            ("Campaign", "election/campaign"),
-            ("Proclaim", "election/proclaim"),
-            ("Leader", "election/leader"),
-            ("Observe", "election/observe"),
-            ("Resign", "election/resign"),
-        ],
-    ),
-];
 
 #[cfg(test)]
 mod tests {
@@ -146,7 +55,8 @@ mod tests {
 
     #[test]
     fn ht_20_paths_lead_to_methods() {
-        let of_table: usize = PATHS.iter().map(|(_, methods)| methods.len()).sum();
+        let all = RpcMethod::all().iter();
+        let of_table: usize = all.map(|method| method.gateway_paths().len()).sum();
         assert_eq!(ROUTES.len(), of_table);
         assert_eq!(method("/v3/kv/range"), Some("etcdserverpb.KV.Range"));
         assert_eq!(method("/v3beta/kv/range"), Some("etcdserverpb.KV.Range"));

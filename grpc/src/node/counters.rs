@@ -1,30 +1,32 @@
-//! What was done, where the number of calls does not tell: metrics show it (HT-10).
+//! Counters of work that the number of calls does not show. Metrics report them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use revstore_engine::{OpResult, TxnResult};
 
-/// What was done since the services were made.
+/// The operations executed and the events sent since the services were created.
 ///
-/// Puts, deletions and ranges are those inside of transactions, at any depth; what does not come in
-/// a transaction is a call, and counted with the calls.
+/// Operations are counted at every depth of a transaction. A put, deletion or range outside of a
+/// transaction is a call, and is counted with the calls.
+// HT-10
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Puts of transactions.
+#[non_exhaustive]
+pub struct OpCounters {
+    /// Puts in transactions.
     pub txn_puts: u64,
-    /// Deletions of transactions, however many keys went.
+    /// Deletions in transactions. A deletion of many keys counts once.
     pub txn_deletes: u64,
-    /// Ranges of transactions, compares not among them.
+    /// Ranges in transactions, without compares.
     pub txn_ranges: u64,
-    /// Transactions of more than one operation: the others are what they hold.
+    /// Transactions with more than one operation.
     pub txns: u64,
-    /// Events that watches were told of.
+    /// Watch events sent.
     pub watch_events: u64,
 }
 
-/// The same while it grows. All are relaxed: mere counts, which order nothing.
+/// The counters that the services add to. All accesses are relaxed: they order nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct AtomicCounters {
     txn_puts: AtomicU64,
     txn_deletes: AtomicU64,
     txn_ranges: AtomicU64,
@@ -32,10 +34,10 @@ pub(crate) struct Counters {
     watch_events: AtomicU64,
 }
 
-impl Counters {
-    /// Counts what a transaction did.
-    pub(crate) fn add_txn(&self, done: &TxnResult) {
-        let ops = Ops::of(&done.results);
+impl AtomicCounters {
+    /// Counts the operations of a transaction.
+    pub(crate) fn add_txn(&self, result: &TxnResult) {
+        let ops = OpCounts::of(&result.results);
         for (counter, count) in [
             (&self.txn_puts, ops.puts),
             (&self.txn_deletes, ops.deletes),
@@ -45,20 +47,20 @@ impl Counters {
                 u64::from(ops.puts + ops.deletes + ops.ranges > 1),
             ),
         ] {
-            // Most transactions do one thing.
+            // Most transactions have one kind of operation.
             if count > 0 {
                 counter.fetch_add(count, Relaxed);
             }
         }
     }
 
-    /// Counts events that go to a client.
+    /// Counts events that are sent to a client.
     pub(crate) fn add_watch_events(&self, count: usize) {
         self.watch_events.fetch_add(count as u64, Relaxed);
     }
 
-    pub(crate) fn load(&self) -> Tally {
-        Tally {
+    pub(crate) fn load(&self) -> OpCounters {
+        OpCounters {
             txn_puts: self.txn_puts.load(Relaxed),
             txn_deletes: self.txn_deletes.load(Relaxed),
             txn_ranges: self.txn_ranges.load(Relaxed),
@@ -68,19 +70,19 @@ impl Counters {
     }
 }
 
-/// How many operations of each kind.
+/// The number of executed operations of each kind.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ops {
+struct OpCounts {
     puts: u64,
     deletes: u64,
     ranges: u64,
 }
 
-impl Ops {
+impl OpCounts {
     fn of(results: &[OpResult]) -> Self {
-        let mut ops = Self::default();
-        ops.add(results);
-        ops
+        let mut counts = Self::default();
+        counts.add(results);
+        counts
     }
 
     fn add(&mut self, results: &[OpResult]) {

@@ -1,4 +1,4 @@
-//! The signal that the server is going down.
+//! The signal that the server stops.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -9,16 +9,18 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-/// Tells open streams that the server is going down: they end at once instead of holding it up
-/// (FL-15, WA-17). Clones are the same signal, which is given once and stays given.
+/// A signal that ends all open streams at once, so that they do not delay the stop of the server.
+///
+/// Clones are the same signal. It begins once and never ends.
 ///
 /// ```
 /// use revstore_grpc::Shutdown;
 /// let shutdown = Shutdown::new();
-/// let seen_elsewhere = shutdown.clone();
+/// let clone = shutdown.clone();
 /// shutdown.begin();
-/// assert!(seen_elsewhere.has_begun());
+/// assert!(clone.has_begun());
 /// ```
+// FL-15, WA-17
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
     signal: Arc<Signal>,
@@ -28,19 +30,19 @@ pub struct Shutdown {
 struct Signal {
     begun: AtomicBool,
     next_waiter: AtomicU64,
-    /// Who sleeps until the signal. A leaf lock: held to add, take out or empty, never while
-    /// anybody is woken, and no await happens under it. Taken once in the life of a waiter that
-    /// stays with its task, not each time it looks.
+    /// The tasks that wait for the signal. A leaf lock: held to insert, remove or take wakers, never
+    /// while a waker is called, and no await happens under it. A future that stays in its task takes
+    /// it once, not at each poll.
     waiters: Mutex<HashMap<u64, Waker>>,
 }
 
 impl Shutdown {
-    /// A signal that is not given yet.
+    /// Creates a signal that has not begun.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Gives the signal.
+    /// Begins the signal and wakes all tasks that wait for it.
     pub fn begin(&self) {
         // Release: pairs with the Acquire in `has_begun`.
         self.signal.begun.store(true, Ordering::Release);
@@ -50,13 +52,13 @@ impl Shutdown {
         }
     }
 
-    /// Whether the signal was given.
+    /// Whether the signal has begun. Costs one atomic load.
     pub fn has_begun(&self) -> bool {
-        // Acquire: pairs with the Release in `begin`, so that what was done before it is seen.
+        // Acquire: pairs with the Release in `begin`, so that everything before `begin` is visible.
         self.signal.begun.load(Ordering::Acquire)
     }
 
-    /// Completes when the signal is given.
+    /// Returns a future that completes when the signal begins.
     pub fn begun(&self) -> Begun {
         Begun {
             shutdown: self.clone(),
@@ -66,12 +68,13 @@ impl Shutdown {
     }
 }
 
-/// Completes when the signal is given; made by [`Shutdown::begun`]. Looking again costs one load.
+/// A future that completes when a [`Shutdown`] begins, created by [`Shutdown::begun`]. A poll costs one
+/// atomic load.
 #[derive(Debug)]
 pub struct Begun {
     shutdown: Shutdown,
     id: u64,
-    /// The waker that stands among the waiters.
+    /// The registered waker.
     waker: Option<Waker>,
 }
 
@@ -95,7 +98,7 @@ impl Future for Begun {
                 .lock()
                 .insert(id, waker.clone());
             self.waker = Some(waker.clone());
-            // The signal may have been given between the look above and the lock.
+            // The signal may have begun between the first check and the lock.
             if self.shutdown.has_begun() {
                 return Poll::Ready(());
             }

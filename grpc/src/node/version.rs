@@ -1,11 +1,11 @@
-//! Version numbers, as far as clients are told of them.
+//! The versions that the node reports, and the check of downgrades.
 
 use crate::status::EtcdError;
 
-/// Since this minor version of etcd 3 a status tells the version of the storage (MT-1).
+/// The first minor version of etcd whose Status response has a storage version (MT-1).
 const FIRST_WITH_STORAGE_VERSION: Minor = Minor { major: 3, minor: 6 };
 
-/// A version up to its minor number: all that downgrades look at.
+/// The major and minor number of a version. Downgrades ignore the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Minor {
     major: u64,
@@ -13,7 +13,7 @@ struct Minor {
 }
 
 impl Minor {
-    /// Reads `1.2`, `1.2.3` or `1.2.3-pre+build`.
+    /// Parses `1.2`, `1.2.3` or `1.2.3-pre+build`.
     fn parse(text: &str) -> Option<Self> {
         fn number(digits: &str) -> Option<u64> {
             let all_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -34,7 +34,7 @@ impl Minor {
     }
 }
 
-/// The version of a cluster of such servers.
+/// Returns the cluster version of servers with this version.
 pub(crate) fn of_cluster(version: &str) -> String {
     match Minor::parse(version) {
         Some(Minor { major, minor }) => format!("{major}.{minor}.0"),
@@ -42,7 +42,7 @@ pub(crate) fn of_cluster(version: &str) -> String {
     }
 }
 
-/// The version of such a server's storage, if it is of an age to have one.
+/// Returns the storage version of a server with this version; empty before etcd 3.6.
 pub(crate) fn of_storage(version: &str) -> String {
     match Minor::parse(version) {
         Some(own) if own >= FIRST_WITH_STORAGE_VERSION => of_cluster(version),
@@ -50,7 +50,7 @@ pub(crate) fn of_storage(version: &str) -> String {
     }
 }
 
-/// MT-13: one can only go to the minor version before.
+/// MT-13: the target of a downgrade is the previous minor version.
 pub(crate) fn check_downgrade(own: &str, target: &str) -> Result<(), EtcdError> {
     let target = Minor::parse(target).ok_or(EtcdError::WrongDowngradeVersionFormat)?;
     let own = Minor::parse(own).ok_or(EtcdError::ClusterVersionUnavailable)?;
@@ -65,9 +65,9 @@ pub(crate) fn check_downgrade(own: &str, target: &str) -> Result<(), EtcdError> 
 mod tests {
     use super::EtcdError;
 
-    /// All of these were put to etcd 3.5.16.
+    /// The answers of etcd 3.5.16.
     #[test]
-    fn mt_13_targets_are_one_minor_version_lower() {
+    fn mt_13_the_target_is_the_previous_minor_version() {
         let check = |target, expected| {
             assert_eq!(
                 super::check_downgrade("3.5.30", target),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn mt_1_storage_has_a_version_since_3_6() {
+    fn mt_1_there_is_a_storage_version_since_3_6() {
         assert_eq!(super::of_storage("3.5.30"), "");
         assert_eq!(super::of_storage("3.6.1"), "3.6.0");
         assert_eq!(super::of_cluster("3.5.30"), "3.5.0");

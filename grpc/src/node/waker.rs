@@ -1,4 +1,4 @@
-//! A note that there is something to look at again.
+//! A filter for wake-ups: polls a source only after the source has asked for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,59 +6,60 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
 
-/// Stands between a source that is rarely ready and a task that is often awake for other reasons: the
-/// source is polled only after it asked for it.
+/// Saves polls of a source that is rarely ready, in a task that is often woken for other reasons. The
+/// source gets a waker of its own, which records the wake-up and passes it on to the task.
 #[derive(Debug)]
-pub(crate) struct Nudge {
-    note: Arc<Note>,
-    /// Leaves the note.
+pub(crate) struct WakeFilter {
+    shared: Arc<Shared>,
+    /// The source's waker, made of `shared`.
     waker: Waker,
 }
 
 #[derive(Debug)]
-struct Note {
-    /// The source wants to be polled.
-    left: AtomicBool,
-    /// A leaf lock: held to copy a waker, never while one is called.
+struct Shared {
+    /// Whether the source has to be polled.
+    is_woken: AtomicBool,
+    /// The waker of the task. A leaf lock: held to copy a waker, never while a waker is called.
     task: Mutex<Option<Waker>>,
 }
 
-impl Nudge {
-    /// For a source that was never polled.
+impl WakeFilter {
+    /// Creates a filter for a source that was never polled.
     pub(crate) fn new() -> Self {
-        let note = Arc::new(Note {
-            left: AtomicBool::new(true),
+        let shared = Arc::new(Shared {
+            is_woken: AtomicBool::new(true),
             task: Mutex::new(None),
         });
         Self {
-            waker: Waker::from(note.clone()),
-            note,
+            waker: Waker::from(shared.clone()),
+            shared,
         }
     }
 
-    /// Polls the source if it asked for it; the task of `context` is woken when it asks again.
+    /// Polls the source if it was woken since the last poll. The task of `context` is woken when the
+    /// source is woken next.
     pub(crate) fn poll<T>(
         &self,
         context: &mut Context<'_>,
         source: impl FnOnce(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
-        self.note.hear(context.waker());
-        // Acquire: pairs with the Release in `wake_by_ref`. Taken before the look, so that a note
-        // that is left during it is found by the next one.
-        if !self.note.left.swap(false, Ordering::Acquire) {
+        self.shared.set_task(context.waker());
+        // Acquire: pairs with the Release in `wake_by_ref`. The flag is reset before the poll, so that
+        // a wake-up during the poll leads to another one.
+        if !self.shared.is_woken.swap(false, Ordering::Acquire) {
             return Poll::Pending;
         }
         let polled = source(&mut Context::from_waker(&self.waker));
         if polled.is_ready() {
-            // There may be more.
-            self.note.left.store(true, Ordering::Relaxed);
+            // The source may have more, and has not registered the waker.
+            self.shared.is_woken.store(true, Ordering::Relaxed);
         }
         polled
     }
 }
 
-impl Note {
-    fn hear(&self, waker: &Waker) {
+impl Shared {
+    fn set_task(&self, waker: &Waker) {
         let mut task = self.task.lock();
         if !task.as_ref().is_some_and(|known| known.will_wake(waker)) {
             *task = Some(waker.clone());
@@ -66,15 +67,16 @@ impl Note {
     }
 }
 
-impl Wake for Note {
+impl Wake for Shared {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Release: pairs with the Acquire in `poll`. The lock orders it before the look of a task
-        // that is just going to sleep: that task is either the one found here, or sees the note.
-        self.left.store(true, Ordering::Release);
+        // Release: pairs with the Acquire in `poll`. The lock below orders the store before the check
+        // of a task that is about to sleep: either this call finds the waker of that task, or the task
+        // sees the flag.
+        self.is_woken.store(true, Ordering::Release);
         let task = self.task.lock().clone();
         if let Some(task) = task {
             task.wake();
@@ -89,54 +91,56 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Count(AtomicUsize);
+    struct WakeCount(AtomicUsize);
 
-    impl Wake for Count {
+    impl Wake for WakeCount {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     #[test]
-    fn a_source_is_polled_when_it_asked_and_only_then() {
-        let woken = Arc::new(Count::default());
-        let waker = Waker::from(woken.clone());
+    fn a_source_is_polled_only_after_it_was_woken() {
+        let wakes = Arc::new(WakeCount::default());
+        let waker = Waker::from(wakes.clone());
         let mut context = Context::from_waker(&waker);
-        let nudge = Nudge::new();
+        let filter = WakeFilter::new();
         let mut source = None;
-        let keep = |of: &mut Option<Waker>, context: &mut Context<'_>| {
-            *of = Some(context.waker().clone());
+        let register = |slot: &mut Option<Waker>, context: &mut Context<'_>| {
+            *slot = Some(context.waker().clone());
             Poll::<()>::Pending
         };
         assert!(
-            nudge
-                .poll(&mut context, |it| keep(&mut source, it))
+            filter
+                .poll(&mut context, |it| register(&mut source, it))
                 .is_pending()
         );
-        let untouched = nudge.poll(&mut context, |_| -> Poll<()> { panic!("nobody asked") });
-        assert!(untouched.is_pending());
+        let skipped = filter.poll(&mut context, |_| -> Poll<()> {
+            panic!("the source was not woken")
+        });
+        assert!(skipped.is_pending());
         source.take().unwrap().wake();
-        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-        assert!(nudge.poll(&mut context, |_| Poll::Ready(())).is_ready());
-        // What was ready once is asked again.
-        assert!(nudge.poll(&mut context, |_| Poll::Ready(())).is_ready());
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        assert!(filter.poll(&mut context, |_| Poll::Ready(())).is_ready());
+        // A source that was ready is polled again.
+        assert!(filter.poll(&mut context, |_| Poll::Ready(())).is_ready());
         assert!(
-            nudge
-                .poll(&mut context, |it| keep(&mut source, it))
+            filter
+                .poll(&mut context, |it| register(&mut source, it))
                 .is_pending()
         );
         assert!(source.is_some());
     }
 
     #[test]
-    fn a_note_left_during_the_look_is_found() {
-        let nudge = Nudge::new();
+    fn a_wake_up_during_a_poll_leads_to_another_poll() {
+        let filter = WakeFilter::new();
         let mut context = Context::from_waker(Waker::noop());
-        let polled = nudge.poll(&mut context, |it| {
+        let polled = filter.poll(&mut context, |it| {
             it.waker().wake_by_ref();
             Poll::<()>::Pending
         });
         assert!(polled.is_pending());
-        assert!(nudge.poll(&mut context, |_| Poll::Ready(())).is_ready());
+        assert!(filter.poll(&mut context, |_| Poll::Ready(())).is_ready());
     }
 }

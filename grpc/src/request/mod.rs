@@ -1,9 +1,13 @@
-//! Requests on the way in: limits on their size, validation, and conversion to the engine's types.
+//! Requests on the way in: their validation, and their conversion to the engine's types.
 //!
-//! Nothing here changes state. etcd has these checks in `v3rpc` (`checkPutRequest`,
-//! `checkTxnRequest` and the like).
+//! There is one file for each kind of request, with a `validate_*` function, which needs nothing but
+//! the request and the limits, and a `convert_*` function, which takes the bytes out of the request.
+//! These files alone know what zero means on the wire. etcd validates in `v3rpc`
+//! (`checkRangeRequest`, `checkPutRequest`, `checkTxnRequest`).
 
-pub(crate) mod convert;
-pub(crate) mod limits;
+pub(crate) mod concurrency;
+pub(crate) mod kv;
 pub(crate) mod peer_url;
-pub(crate) mod validate;
+pub(crate) mod txn;
+pub(crate) mod watch;
+mod write_set;

@@ -1,11 +1,21 @@
-//! What counts as the URL of a peer.
+//! Peer URLs: the validation of requests to add a member.
 
-/// CL-2: whether a new member could have these URLs: at least one, and each with a scheme that
-/// peers speak, a host and a port. Blanks around a URL do not count.
-pub(crate) fn are_valid(urls: &[String]) -> bool {
-    !urls.is_empty() && urls.iter().all(|url| is_valid(url.trim()))
+use revstore_proto::etcdserverpb::MemberAddRequest;
+
+use crate::node::admission::Limits;
+use crate::status::EtcdError;
+
+/// Accepts at least one URL, and no malformed one (CL-2). Whitespace around a URL is ignored.
+pub(crate) fn validate_member_add(request: &MemberAddRequest, _: &Limits) -> Result<(), EtcdError> {
+    let urls = &request.peer_ur_ls;
+    if !urls.is_empty() && urls.iter().all(|url| is_valid(url.trim())) {
+        Ok(())
+    } else {
+        Err(EtcdError::BadMemberUrls)
+    }
 }
 
+/// Whether a URL has a scheme that peers listen on, a host and a port.
 fn is_valid(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else {
         return false;
@@ -21,8 +31,8 @@ fn is_valid(url: &str) -> bool {
     }
 }
 
-/// Looks at what follows the scheme: a host and a port, perhaps a user before and a query behind,
-/// but no path.
+/// Parses the part after the scheme: a host and a port, with an optional user before them and an
+/// optional query or fragment after them, but without a path.
 fn has_host_and_port(rest: &str) -> bool {
     let end = rest.find(['?', '#']).unwrap_or(rest.len());
     let authority = &rest[..end];
@@ -34,19 +44,29 @@ fn has_host_and_port(rest: &str) -> bool {
     };
     let bracketed = host.starts_with('[') && host.ends_with(']');
     let host_fits = bracketed || !host.contains([':', '[', ']', '%']);
-    // A path would end up in the port.
+    // A path is taken for a part of the port, which then has other characters than digits.
     host_fits && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
 mod tests {
-    fn check(url: &str, expected: bool) {
-        assert_eq!(super::are_valid(&[url.to_owned()]), expected, "{url:?}");
+    use super::*;
+
+    fn is_accepted(peer_urls: &[&str]) -> bool {
+        let request = MemberAddRequest {
+            peer_ur_ls: peer_urls.iter().map(|&url| url.to_owned()).collect(),
+            ..MemberAddRequest::default()
+        };
+        validate_member_add(&request, &Limits::default()).is_ok()
     }
 
-    /// All of these were put to etcd 3.5.16.
+    fn check(url: &str, expected: bool) {
+        assert_eq!(is_accepted(&[url]), expected, "{url:?}");
+    }
+
+    /// The answers of etcd 3.5.16.
     #[test]
-    fn cl_2_urls_are_those_that_peers_can_listen_on() {
+    fn cl_2_peer_urls_have_scheme_host_and_port() {
         for url in [
             "http://a:1",
             " http://a:1 ",
@@ -82,6 +102,6 @@ mod tests {
         ] {
             check(url, false);
         }
-        assert!(!super::are_valid(&[]));
+        assert!(!is_accepted(&[]));
     }
 }

@@ -1,4 +1,4 @@
-//! The auth service.
+//! The Auth service: the calls that change and list users and roles.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Request, Response, Status};
 
-use crate::auth::Store;
-use crate::auth::authorize;
+use crate::auth::AuthStore;
+use crate::methods::{self, Call};
 use crate::node::Node;
 use crate::status::EtcdError;
 
-/// `etcdserverpb.Auth`. Nothing here moves the revision of the keys (AU-11).
+/// `etcdserverpb.Auth`; etcd's `AuthServer`. No call changes the revision of the keys (AU-11).
 #[derive(Debug)]
 pub(crate) struct AuthService {
     node: Arc<Node>,
@@ -34,45 +34,37 @@ impl AuthService {
         Self { node }
     }
 
-    /// Lets a request for an administrator through that a cluster would have to agree on.
-    fn admit<T: Message>(&self, request: &Request<T>) -> Result<(), EtcdError> {
-        self.node.guard(request, authorize::admin)?;
-        self.propose(request.get_ref())?;
-        Ok(())
-    }
-
-    /// Returns the index from before.
-    fn propose(&self, request: &impl Message) -> Result<u64, EtcdError> {
-        if !self.node.limits.admit(request.encoded_len()) {
-            return Err(EtcdError::RequestTooLarge);
-        }
-        Ok(self.node.raft_index.advance())
-    }
-
-    /// Lets an administrator's request through and does what it says.
-    fn change<T: Message>(
+    /// Validates, authorizes and admits a request.
+    fn admit<C: Call<Request: Message>>(
         &self,
-        request: Request<T>,
-        change: impl FnOnce(&mut Store, T) -> Result<(), EtcdError>,
-    ) -> Result<Option<ResponseHeader>, EtcdError> {
-        self.admit(&request)?;
-        let request = request.into_inner();
+        request: Request<C::Request>,
+    ) -> Result<C::Request, Status> {
+        let request = self.node.accept::<C>(request)?;
+        self.node.admit_auth(request.encoded_len())?;
+        Ok(request)
+    }
+
+    /// Admits a request and applies it to the users and roles.
+    fn change<C: Call<Request: Message>>(
+        &self,
+        request: Request<C::Request>,
+        change: impl FnOnce(&mut AuthStore, C::Request) -> Result<(), EtcdError>,
+    ) -> Result<Option<ResponseHeader>, Status> {
+        let request = self.admit::<C>(request)?;
         self.node.auth.change(|store| change(store, request))?;
         Ok(self.header())
     }
 
     async fn log_in(&self, request: AuthenticateRequest) -> Result<String, EtcdError> {
         let node = &*self.node;
-        // A cluster is only told of logins that are good (DM-13), and of the token with them: so that
-        // holds the index from before.
-        let ticket = || Ok((self.propose(&request)?, node.engine.now()));
+        // etcd proposes a login after it has checked the password (DM-13), with the token in the
+        // proposal: so the token contains the index from before it.
+        let admit = || Ok((node.admit_auth(request.encoded_len())?, node.engine.now()));
         let password = request.password.clone();
-        node.auth.log_in(&request.name, password, ticket).await
+        node.auth.log_in(&request.name, password, admit).await
     }
 
-    async fn add_user(&self, request: Request<AuthUserAddRequest>) -> Result<(), EtcdError> {
-        self.admit(&request)?;
-        let request = request.into_inner();
+    async fn add_user(&self, request: AuthUserAddRequest) -> Result<(), EtcdError> {
         let has_password = !request.options.is_some_and(|options| options.no_password);
         let password = if has_password {
             Some(self.node.auth.hash(request.password).await?)
@@ -85,23 +77,23 @@ impl AuthService {
 
     async fn change_password(
         &self,
-        request: Request<AuthUserChangePasswordRequest>,
+        request: AuthUserChangePasswordRequest,
     ) -> Result<(), EtcdError> {
-        self.admit(&request)?;
-        let request = request.into_inner();
         let (auth, name) = (&self.node.auth, &request.name);
         let password = auth.hash(request.password).await?;
         auth.change_and_log_out(name, |store| store.change_password(name, password))
     }
 
-    fn delete_user(&self, request: &Request<AuthUserDeleteRequest>) -> Result<(), EtcdError> {
-        self.admit(request)?;
-        let (auth, name) = (&self.node.auth, &request.get_ref().name);
+    fn delete_user(&self, request: &AuthUserDeleteRequest) -> Result<(), EtcdError> {
+        let (auth, name) = (&self.node.auth, &request.name);
         auth.change_and_log_out(name, |store| store.delete_user(name))
     }
 
     /// DM-25
-    #[expect(clippy::unnecessary_wraps, reason = "as replies have it")]
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "responses have an optional header"
+    )]
     fn header(&self) -> Option<ResponseHeader> {
         Some(self.node.current_header())
     }
@@ -113,7 +105,8 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthEnableRequest>,
     ) -> Result<Response<AuthEnableResponse>, Status> {
-        let header = self.change(request, |store, _| store.enable())?;
+        let header =
+            self.change::<methods::auth::AuthEnable>(request, |store, _| store.enable())?;
         Ok(Response::new(AuthEnableResponse { header }))
     }
 
@@ -121,7 +114,7 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthDisableRequest>,
     ) -> Result<Response<AuthDisableResponse>, Status> {
-        let header = self.change(request, |store, _| {
+        let header = self.change::<methods::auth::AuthDisable>(request, |store, _| {
             store.disable();
             Ok(())
         })?;
@@ -132,9 +125,9 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthStatusRequest>,
     ) -> Result<Response<AuthStatusResponse>, Status> {
-        self.admit(&request)?;
+        self.admit::<methods::auth::AuthStatus>(request)?;
         let (enabled, auth_revision) =
-            (self.node.auth).look(|store| (store.is_enabled(), store.revision()));
+            (self.node.auth).read(|store| (store.is_enabled(), store.revision()));
         Ok(Response::new(AuthStatusResponse {
             header: self.header(),
             enabled,
@@ -146,7 +139,8 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthenticateRequest>,
     ) -> Result<Response<AuthenticateResponse>, Status> {
-        let token = self.log_in(request.into_inner()).await?;
+        let request = self.node.accept::<methods::auth::Authenticate>(request)?;
+        let token = self.log_in(request).await?;
         Ok(Response::new(AuthenticateResponse {
             header: self.header(),
             token,
@@ -157,6 +151,7 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthUserAddRequest>,
     ) -> Result<Response<AuthUserAddResponse>, Status> {
+        let request = self.admit::<methods::auth::UserAdd>(request)?;
         self.add_user(request).await?;
         Ok(Response::new(AuthUserAddResponse {
             header: self.header(),
@@ -167,10 +162,8 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthUserGetRequest>,
     ) -> Result<Response<AuthUserGetResponse>, Status> {
-        self.node.guard(&request, authorize::user_get)?;
-        let request = request.get_ref();
-        self.propose(request)?;
-        let roles = self.node.auth.look(|store| store.roles_of(&request.name))?;
+        let request = self.admit::<methods::auth::UserGet>(request)?;
+        let roles = self.node.auth.read(|store| store.roles_of(&request.name))?;
         Ok(Response::new(AuthUserGetResponse {
             header: self.header(),
             roles,
@@ -181,10 +174,10 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthUserListRequest>,
     ) -> Result<Response<AuthUserListResponse>, Status> {
-        self.admit(&request)?;
+        self.admit::<methods::auth::UserList>(request)?;
         Ok(Response::new(AuthUserListResponse {
             header: self.header(),
-            users: self.node.auth.look(Store::users),
+            users: self.node.auth.read(AuthStore::users),
         }))
     }
 
@@ -192,6 +185,7 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthUserDeleteRequest>,
     ) -> Result<Response<AuthUserDeleteResponse>, Status> {
+        let request = self.admit::<methods::auth::UserDelete>(request)?;
         self.delete_user(&request)?;
         Ok(Response::new(AuthUserDeleteResponse {
             header: self.header(),
@@ -202,6 +196,7 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthUserChangePasswordRequest>,
     ) -> Result<Response<AuthUserChangePasswordResponse>, Status> {
+        let request = self.admit::<methods::auth::UserChangePassword>(request)?;
         self.change_password(request).await?;
         Ok(Response::new(AuthUserChangePasswordResponse {
             header: self.header(),
@@ -212,7 +207,7 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthUserGrantRoleRequest>,
     ) -> Result<Response<AuthUserGrantRoleResponse>, Status> {
-        let header = self.change(request, |store, request| {
+        let header = self.change::<methods::auth::UserGrantRole>(request, |store, request| {
             store.grant_role(&request.user, &request.role)
         })?;
         Ok(Response::new(AuthUserGrantRoleResponse { header }))
@@ -222,7 +217,7 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthUserRevokeRoleRequest>,
     ) -> Result<Response<AuthUserRevokeRoleResponse>, Status> {
-        let header = self.change(request, |store, request| {
+        let header = self.change::<methods::auth::UserRevokeRole>(request, |store, request| {
             store.revoke_role(&request.name, &request.role)
         })?;
         Ok(Response::new(AuthUserRevokeRoleResponse { header }))
@@ -232,7 +227,9 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthRoleAddRequest>,
     ) -> Result<Response<AuthRoleAddResponse>, Status> {
-        let header = self.change(request, |store, request| store.add_role(&request.name))?;
+        let header = self.change::<methods::auth::RoleAdd>(request, |store, request| {
+            store.add_role(&request.name)
+        })?;
         Ok(Response::new(AuthRoleAddResponse { header }))
     }
 
@@ -240,11 +237,9 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthRoleGetRequest>,
     ) -> Result<Response<AuthRoleGetResponse>, Status> {
-        self.node.guard(&request, authorize::role_get)?;
-        let request = request.get_ref();
-        self.propose(request)?;
+        let request = self.admit::<methods::auth::RoleGet>(request)?;
         let perm =
-            (self.node.auth).look(|store| store.permissions(&request.role).map(<[_]>::to_vec))?;
+            (self.node.auth).read(|store| store.permissions(&request.role).map(<[_]>::to_vec))?;
         Ok(Response::new(AuthRoleGetResponse {
             header: self.header(),
             perm,
@@ -255,10 +250,10 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthRoleListRequest>,
     ) -> Result<Response<AuthRoleListResponse>, Status> {
-        self.admit(&request)?;
+        self.admit::<methods::auth::RoleList>(request)?;
         Ok(Response::new(AuthRoleListResponse {
             header: self.header(),
-            roles: self.node.auth.look(Store::roles),
+            roles: self.node.auth.read(AuthStore::roles),
         }))
     }
 
@@ -266,7 +261,9 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthRoleDeleteRequest>,
     ) -> Result<Response<AuthRoleDeleteResponse>, Status> {
-        let header = self.change(request, |store, request| store.delete_role(&request.role))?;
+        let header = self.change::<methods::auth::RoleDelete>(request, |store, request| {
+            store.delete_role(&request.role)
+        })?;
         Ok(Response::new(AuthRoleDeleteResponse { header }))
     }
 
@@ -274,9 +271,10 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthRoleGrantPermissionRequest>,
     ) -> Result<Response<AuthRoleGrantPermissionResponse>, Status> {
-        let header = self.change(request, |store, request| {
-            store.grant_permission(&request.name, request.perm)
-        })?;
+        let header = self
+            .change::<methods::auth::RoleGrantPermission>(request, |store, request| {
+                store.grant_permission(&request.name, request.perm)
+            })?;
         Ok(Response::new(AuthRoleGrantPermissionResponse { header }))
     }
 
@@ -284,9 +282,10 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthRoleRevokePermissionRequest>,
     ) -> Result<Response<AuthRoleRevokePermissionResponse>, Status> {
-        let header = self.change(request, |store, request| {
-            store.revoke_permission(&request.role, &request.key, &request.range_end)
-        })?;
+        let header =
+            self.change::<methods::auth::RoleRevokePermission>(request, |store, request| {
+                store.revoke_permission(&request.role, &request.key, &request.range_end)
+            })?;
         Ok(Response::new(AuthRoleRevokePermissionResponse { header }))
     }
 }

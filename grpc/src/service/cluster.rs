@@ -1,4 +1,4 @@
-//! The cluster service, of a cluster that has one member and stays that way.
+//! The Cluster service of a cluster that always has one member.
 
 use std::sync::Arc;
 
@@ -11,16 +11,15 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Request, Response, Status};
 
-use crate::auth::authorize;
+use crate::methods;
 use crate::node::Node;
-use crate::request::peer_url;
 use crate::status::EtcdError;
 
-/// `etcdserverpb.Cluster`.
+/// `etcdserverpb.Cluster`; etcd's `ClusterServer`.
 #[derive(Debug)]
 pub(crate) struct ClusterService {
     node: Arc<Node>,
-    /// What the member may be told to change. A leaf lock, held to copy or replace.
+    /// The peer URLs, which MemberUpdate replaces. A leaf lock, held to copy or replace them.
     peer_urls: Mutex<Vec<String>>,
 }
 
@@ -54,13 +53,10 @@ impl ClusterService {
         }
     }
 
-    /// Why no member joins. A second voter would cost the only one its quorum, and learners are
-    /// refused as by a cluster that takes none (CL-3).
-    fn add(&self, request: &MemberAddRequest) -> EtcdError {
+    /// Returns the reason why a member cannot join. A second voting member would leave the cluster
+    /// without a quorum, and the number of learners is at its maximum, which is 0 (CL-3).
+    fn add_error(&self, request: &MemberAddRequest) -> EtcdError {
         let urls = &request.peer_ur_ls;
-        if !peer_url::are_valid(urls) {
-            return EtcdError::BadMemberUrls;
-        }
         let known = self.peer_urls.lock();
         if urls
             .iter()
@@ -75,15 +71,15 @@ impl ClusterService {
         }
     }
 
-    /// CL-5: the only member stays.
-    fn remove(&self, id: u64) -> EtcdError {
+    /// CL-5: the only member cannot be removed.
+    fn remove_error(&self, id: u64) -> EtcdError {
         match self.check_member(id) {
             Ok(()) => EtcdError::LastMember,
             Err(error) => error,
         }
     }
 
-    /// As etcd does, without a look at the URLs.
+    /// Replaces the peer URLs without validating them, as etcd does.
     fn update(&self, request: MemberUpdateRequest) -> Result<MemberUpdateResponse, EtcdError> {
         self.check_member(request.id)?;
         *self.peer_urls.lock() = request.peer_ur_ls;
@@ -93,8 +89,8 @@ impl ClusterService {
         })
     }
 
-    /// CL-4: the only member votes.
-    fn promote(&self, id: u64) -> EtcdError {
+    /// CL-4: the only member is no learner.
+    fn promote_error(&self, id: u64) -> EtcdError {
         match self.check_member(id) {
             Ok(()) => EtcdError::MemberNotLearner,
             Err(error) => error,
@@ -108,38 +104,35 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberAddRequest>,
     ) -> Result<Response<MemberAddResponse>, Status> {
-        self.node.guard(&request, |request, sender| {
-            // The URLs are looked at first.
-            if !peer_url::are_valid(&request.peer_ur_ls) {
-                return Err(EtcdError::BadMemberUrls);
-            }
-            sender.check_admin()
-        })?;
-        Err(self.add(request.get_ref()).to_status())
+        let request = self.node.accept::<methods::cluster::MemberAdd>(request)?;
+        Err(self.add_error(&request).to_status())
     }
 
     async fn member_remove(
         &self,
         request: Request<MemberRemoveRequest>,
     ) -> Result<Response<MemberRemoveResponse>, Status> {
-        self.node.guard(&request, authorize::admin)?;
-        Err(self.remove(request.get_ref().id).to_status())
+        let request = self
+            .node
+            .accept::<methods::cluster::MemberRemove>(request)?;
+        Err(self.remove_error(request.id).to_status())
     }
 
     async fn member_update(
         &self,
         request: Request<MemberUpdateRequest>,
     ) -> Result<Response<MemberUpdateResponse>, Status> {
-        self.node.guard(&request, authorize::admin)?;
-        Ok(Response::new(self.update(request.into_inner())?))
+        let request = self
+            .node
+            .accept::<methods::cluster::MemberUpdate>(request)?;
+        Ok(Response::new(self.update(request)?))
     }
 
     async fn member_list(
         &self,
         request: Request<MemberListRequest>,
     ) -> Result<Response<MemberListResponse>, Status> {
-        // AU-5
-        self.node.guard(&request, authorize::user)?;
+        self.node.accept::<methods::cluster::MemberList>(request)?;
         Ok(Response::new(MemberListResponse {
             header: Some(self.header()),
             members: self.members(),
@@ -150,7 +143,9 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberPromoteRequest>,
     ) -> Result<Response<MemberPromoteResponse>, Status> {
-        self.node.guard(&request, authorize::admin)?;
-        Err(self.promote(request.get_ref().id).to_status())
+        let request = self
+            .node
+            .accept::<methods::cluster::MemberPromote>(request)?;
+        Err(self.promote_error(request.id).to_status())
     }
 }

@@ -1,4 +1,4 @@
-//! The health service.
+//! gRPC's health service.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,11 +10,13 @@ use revstore_proto::health::health_server::Health;
 use revstore_proto::health::{HealthCheckRequest, HealthCheckResponse};
 use tonic::{Request, Response, Status};
 
+use crate::methods;
 use crate::node::Node;
+use crate::node::admission::Limits;
 use crate::node::shutdown::Begun;
 use crate::status::EtcdError;
 
-/// `grpc.health.v1.Health`, of the server as a whole: no service is ill alone (HL-1).
+/// `grpc.health.v1.Health`, for the server as a whole: there is no status per service (HL-1).
 #[derive(Debug)]
 pub(crate) struct HealthService {
     node: Arc<Node>,
@@ -26,50 +28,59 @@ impl HealthService {
     }
 }
 
+/// HL-1: only the empty name, which stands for the whole server, has a status.
+pub(crate) fn validate_check(request: &HealthCheckRequest, _: &Limits) -> Result<(), EtcdError> {
+    if request.service.is_empty() {
+        Ok(())
+    } else {
+        Err(EtcdError::UnknownHealthService)
+    }
+}
+
 #[tonic::async_trait]
 impl Health for HealthService {
     async fn check(
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
-        check_service(request.get_ref())?;
+        self.node.accept::<methods::health::Check>(request)?;
         Ok(Response::new(serving()))
     }
 
-    type WatchStream = HealthWatch;
+    type WatchStream = HealthStream;
 
     async fn watch(
         &self,
         request: Request<HealthCheckRequest>,
-    ) -> Result<Response<HealthWatch>, Status> {
-        check_service(request.get_ref())?;
-        Ok(Response::new(HealthWatch {
-            told: false,
-            stopped: Some(self.node.shutdown.begun()),
+    ) -> Result<Response<HealthStream>, Status> {
+        self.node.accept::<methods::health::Watch>(request)?;
+        Ok(Response::new(HealthStream {
+            is_sent: false,
+            shutdown: Some(self.node.shutdown.begun()),
         }))
     }
 }
 
-/// Tells that the server serves, and ends when it stops.
+/// A stream that reports SERVING once and ends when the server stops.
 #[derive(Debug)]
-pub(crate) struct HealthWatch {
-    told: bool,
-    /// Nothing behind the end of the stream.
-    stopped: Option<Begun>,
+pub(crate) struct HealthStream {
+    is_sent: bool,
+    /// `None` after the end of the stream.
+    shutdown: Option<Begun>,
 }
 
-impl Stream for HealthWatch {
+impl Stream for HealthStream {
     type Item = Result<HealthCheckResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Some(stopped) = &mut self.stopped else {
+        let Some(shutdown) = &mut self.shutdown else {
             return Poll::Ready(None);
         };
-        if Pin::new(stopped).poll(context).is_ready() {
-            self.stopped = None;
+        if Pin::new(shutdown).poll(context).is_ready() {
+            self.shutdown = None;
             return Poll::Ready(Some(Err(EtcdError::Stopped.to_status())));
         }
-        if std::mem::replace(&mut self.told, true) {
+        if std::mem::replace(&mut self.is_sent, true) {
             return Poll::Pending;
         }
         Poll::Ready(Some(Ok(serving())))
@@ -79,13 +90,5 @@ impl Stream for HealthWatch {
 fn serving() -> HealthCheckResponse {
     HealthCheckResponse {
         status: ServingStatus::Serving.into(),
-    }
-}
-
-fn check_service(request: &HealthCheckRequest) -> Result<(), EtcdError> {
-    if request.service.is_empty() {
-        Ok(())
-    } else {
-        Err(EtcdError::UnknownHealthService)
     }
 }

@@ -1,4 +1,4 @@
-//! The key-value service.
+//! The KV service: Range, Put, DeleteRange, Txn, Compact and RangeStream.
 
 use std::sync::Arc;
 
@@ -10,25 +10,26 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Request, Response, Status};
 
-use crate::auth::authorize;
 use crate::encode::range_body::LargeRange;
 use crate::encode::response::{
     CompactionResponse, DeleteRangeResponse, PutResponse, RangeResponse, TxnResponse,
 };
 use crate::generated::Kv;
-use crate::node::{Node, Proposal};
-use crate::request::convert;
-use crate::request::validate;
+use crate::methods;
+use crate::node::Node;
+use crate::node::admission::Proposal;
+use crate::request::kv::{convert_delete_range, convert_put, convert_range};
+use crate::request::txn::convert_txn;
 use crate::service::range_stream::RangeStream;
 use crate::status::EtcdError;
 
-/// Keys that a read may touch without making others wait: some hundred microseconds' worth.
+/// The number of keys that a range may visit without a yield before it: they take some 100 µs.
 const QUICK_KEYS_MAX: i64 = 1_000;
 
-/// Operations that a transaction may have without making others wait.
+/// The number of operations that a transaction may have without a yield before it.
 const QUICK_OPS_MAX: usize = 16;
 
-/// `etcdserverpb.KV`.
+/// `etcdserverpb.KV`; etcd's `kvServer` and `quotaKVServer`.
 #[derive(Debug)]
 pub(crate) struct KvService {
     node: Arc<Node>,
@@ -40,74 +41,63 @@ impl KvService {
     }
 
     fn range(&self, mut request: RangeRequest) -> Result<Response<RangeResponse>, EtcdError> {
-        validate::range(&request)?;
         let keys_only = request.keys_only;
-        let range = convert::range(&mut request);
+        let range = convert_range(&mut request);
         let measure = |kv: &_| RangeResponse::kv_len(kv, keys_only);
-        let (found, kvs_len) = self.node.engine.range_measured(&range, measure)?;
-        let header = self.node.headers.at(found.revision);
-        let response = RangeResponse::new(found, keys_only, Some(header));
+        let (result, kvs_len) = self.node.engine.range_measured(&range, measure)?;
+        let header = self.node.headers.at(result.revision);
+        let response = RangeResponse::new(result, keys_only, Some(header));
         Ok(LargeRange::wrap(response, kvs_len))
     }
 
-    fn range_stream(&self, mut request: RangeRequest) -> Result<RangeStream, EtcdError> {
-        validate::range_stream(&request)?;
-        let range = convert::range(&mut request);
-        RangeStream::start(self.node.clone(), range, request.keys_only)
-    }
-
     fn put(&self, mut request: PutRequest) -> Result<PutResponse, EtcdError> {
-        validate::put(&request)?;
-        self.node.propose(Proposal {
+        self.node.admit(Proposal {
             request_bytes: request.encoded_len(),
-            grows_bytes: Some(growth(&request)),
+            growth_bytes: Some(growth_bytes(&request)),
         })?;
-        let done = self.node.engine.put_with(&convert::put(&mut request))?;
-        let header = self.node.headers.at(done.revision);
-        Ok(PutResponse::new(done, request.prev_kv, header))
+        let result = self.node.engine.put_with(&convert_put(&mut request))?;
+        let header = self.node.headers.at(result.revision);
+        Ok(PutResponse::new(result, request.prev_kv, header))
     }
 
     fn delete_range(
         &self,
         mut request: DeleteRangeRequest,
     ) -> Result<DeleteRangeResponse, EtcdError> {
-        validate::delete_range(&request)?;
-        self.node.propose(Proposal {
+        self.node.admit(Proposal {
             request_bytes: request.encoded_len(),
-            grows_bytes: None,
+            growth_bytes: None,
         })?;
-        let done = self.node.engine.delete(&convert::delete(&mut request));
-        let header = self.node.headers.at(done.revision);
-        Ok(DeleteRangeResponse::new(done, request.prev_kv, header))
+        let result = self.node.engine.delete(&convert_delete_range(&mut request));
+        let header = self.node.headers.at(result.revision);
+        Ok(DeleteRangeResponse::new(result, request.prev_kv, header))
     }
 
     fn txn(&self, mut request: TxnRequest) -> Result<TxnResponse, EtcdError> {
         let node = &*self.node;
-        validate::txn(&request, node.limits.txn_ops_max)?;
-        let writes = Writes::of_txn(&request);
+        let writes = TxnWrites::of(&request);
         if writes.any {
-            node.propose(Proposal {
+            node.admit(Proposal {
                 request_bytes: request.encoded_len(),
-                grows_bytes: writes.grows_bytes,
+                growth_bytes: writes.growth_bytes,
             })?;
         }
         let never_compacted = node.engine.compacted_revision().is_none();
-        let done = node
-            .engine
-            .txn(&convert::txn(&mut request, never_compacted))?;
-        node.counters.add_txn(&done);
-        let header = node.headers.at(done.revision);
-        Ok(TxnResponse::new(done, &request, header))
+        let txn = convert_txn(&mut request, never_compacted);
+        let result = node.engine.txn(&txn)?;
+        node.counters.add_txn(&result);
+        let header = node.headers.at(result.revision);
+        Ok(TxnResponse::new(result, &request, header))
     }
 
     async fn compact(&self, request: CompactionRequest) -> Result<CompactionResponse, EtcdError> {
-        self.node.propose(Proposal::default())?;
+        self.node.admit(Proposal::default())?;
         let compaction = self.node.engine.compact(Revision(request.revision))?;
-        // CO-4: readers see the mark already; giving memory back may take a while.
+        // CO-4: the compacted revision is in effect; freeing memory may take a while.
         let removal = tokio::task::spawn_blocking(move || compaction.run());
         if request.physical {
             // CO-6
-            removal.await.map_err(|_died| EtcdError::Internal)?;
+            removal.await.map_err(|_panicked| EtcdError::Internal)?;
         }
         let current = self.node.engine.current_revision();
         Ok(CompactionResponse {
@@ -122,11 +112,43 @@ impl Kv for KvService {
         &self,
         request: Request<RangeRequest>,
     ) -> Result<Response<RangeResponse>, Status> {
-        self.node.guard(&request, authorize::range)?;
-        if !is_quick_range(request.get_ref()) {
-            let_others_run().await;
+        let request = self.node.accept::<methods::kv::Range>(request)?;
+        if !is_quick_range(&request) {
+            yield_now().await;
         }
-        Ok(self.range(request.into_inner())?)
+        Ok(self.range(request)?)
+    }
+
+    async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
+        let request = self.node.accept::<methods::kv::Put>(request)?;
+        Ok(Response::new(self.put(request)?))
+    }
+
+    async fn delete_range(
+        &self,
+        request: Request<DeleteRangeRequest>,
+    ) -> Result<Response<DeleteRangeResponse>, Status> {
+        let request = self.node.accept::<methods::kv::DeleteRange>(request)?;
+        if !request.range_end.is_empty() {
+            yield_now().await;
+        }
+        Ok(Response::new(self.delete_range(request)?))
+    }
+
+    async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
+        let request = self.node.accept::<methods::kv::Txn>(request)?;
+        if !is_quick_txn(&request) {
+            yield_now().await;
+        }
+        Ok(Response::new(self.txn(request)?))
+    }
+
+    async fn compact(
+        &self,
+        request: Request<CompactionRequest>,
+    ) -> Result<Response<CompactionResponse>, Status> {
+        let request = self.node.accept::<methods::kv::Compact>(request)?;
+        Ok(Response::new(self.compact(request).await?))
     }
 
     type RangeStreamStream = RangeStream;
@@ -135,60 +157,30 @@ impl Kv for KvService {
         &self,
         request: Request<RangeRequest>,
     ) -> Result<Response<RangeStream>, Status> {
-        self.node.guard(&request, authorize::range_stream)?;
-        Ok(Response::new(self.range_stream(request.into_inner())?))
-    }
-
-    async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
-        self.node.guard(&request, authorize::put)?;
-        Ok(Response::new(self.put(request.into_inner())?))
-    }
-
-    async fn delete_range(
-        &self,
-        request: Request<DeleteRangeRequest>,
-    ) -> Result<Response<DeleteRangeResponse>, Status> {
-        self.node.guard(&request, authorize::delete_range)?;
-        if !request.get_ref().range_end.is_empty() {
-            let_others_run().await;
-        }
-        Ok(Response::new(self.delete_range(request.into_inner())?))
-    }
-
-    async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
-        self.node.guard(&request, authorize::txn)?;
-        if !is_quick_txn(request.get_ref()) {
-            let_others_run().await;
-        }
-        Ok(Response::new(self.txn(request.into_inner())?))
-    }
-
-    async fn compact(
-        &self,
-        request: Request<CompactionRequest>,
-    ) -> Result<Response<CompactionResponse>, Status> {
-        self.node.guard(&request, authorize::admin)?;
-        Ok(Response::new(self.compact(request.into_inner()).await?))
+        let mut request = self.node.accept::<methods::kv::RangeStream>(request)?;
+        let range = convert_range(&mut request);
+        let stream = RangeStream::start(self.node.clone(), range, request.keys_only)?;
+        Ok(Response::new(stream))
     }
 }
 
-/// Waits once, before work that may take long. A server runs requests of a connection one after
-/// the other as long as none of them has to wait, and gives those that do a task of their own.
-async fn let_others_run() {
+/// Yields once, before work that may take long. A server executes the requests of a connection one
+/// after the other in one task as long as none of them yields, and spawns a task for one that does.
+async fn yield_now() {
     tokio::task::yield_now().await;
 }
 
 fn is_quick_range(request: &RangeRequest) -> bool {
-    let one = request.range_end.is_empty();
-    let few = (1..=QUICK_KEYS_MAX).contains(&request.limit);
-    // A sort or a filter looks at all keys first.
-    let plain = request.sort_order == 0
+    let is_one_key = request.range_end.is_empty();
+    let has_low_limit = (1..=QUICK_KEYS_MAX).contains(&request.limit);
+    // Sorting and filtering visit all keys before the limit applies.
+    let is_plain = request.sort_order == 0
         && request.sort_target == 0
         && request.min_mod_revision == 0
         && request.max_mod_revision == 0
         && request.min_create_revision == 0
         && request.max_create_revision == 0;
-    one || (plain && (few || request.count_only))
+    is_one_key || (is_plain && (has_low_limit || request.count_only))
 }
 
 fn is_quick_txn(request: &TxnRequest) -> bool {
@@ -204,16 +196,16 @@ fn is_quick_txn(request: &TxnRequest) -> bool {
         })
 }
 
-/// What a transaction may write, on either branch.
+/// The writes that a transaction may execute, of both branches.
 #[derive(Clone, Copy, Debug, Default)]
-struct Writes {
+struct TxnWrites {
     any: bool,
-    /// What the puts grow the history by, if there are any.
-    grows_bytes: Option<u64>,
+    /// How much the puts add to the history, if there are any.
+    growth_bytes: Option<u64>,
 }
 
-impl Writes {
-    fn of_txn(request: &TxnRequest) -> Self {
+impl TxnWrites {
+    fn of(request: &TxnRequest) -> Self {
         let mut writes = Self::default();
         writes.add_txn(request);
         writes
@@ -230,14 +222,15 @@ impl Writes {
             Some(OpRequest::RequestDeleteRange(_)) => self.any = true,
             Some(OpRequest::RequestPut(put)) => {
                 self.any = true;
-                let grows_bytes = self.grows_bytes.unwrap_or(0);
-                self.grows_bytes = Some(grows_bytes.saturating_add(growth(put)));
+                let sum = self.growth_bytes.unwrap_or(0);
+                self.growth_bytes = Some(sum.saturating_add(growth_bytes(put)));
             }
             Some(OpRequest::RequestTxn(request)) => self.add_txn(request),
         }
     }
 }
 
-fn growth(put: &PutRequest) -> u64 {
+/// Returns how much a put adds to the history.
+fn growth_bytes(put: &PutRequest) -> u64 {
     (put.key.len() + put.value.len()) as u64 + RECORD_OVERHEAD_BYTES
 }

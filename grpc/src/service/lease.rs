@@ -1,8 +1,9 @@
-//! The lease service.
+//! The Lease service.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_core::Stream;
 use revstore_engine::LeaseId;
@@ -14,13 +15,14 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::auth::authorize::{self, Credentials};
+use crate::auth::authorize::Credentials;
+use crate::methods;
+use crate::node::Node;
+use crate::node::admission::Proposal;
 use crate::node::shutdown::Begun;
-use crate::node::{Node, Proposal};
-use crate::request::convert;
 use crate::status::EtcdError;
 
-/// `etcdserverpb.Lease`.
+/// `etcdserverpb.Lease`; etcd's `LeaseServer` and `quotaLeaseServer`.
 #[derive(Debug)]
 pub(crate) struct LeaseService {
     node: Arc<Node>,
@@ -32,11 +34,11 @@ impl LeaseService {
     }
 
     fn grant(&self, request: LeaseGrantRequest) -> Result<LeaseGrantResponse, EtcdError> {
-        self.node.propose(Proposal {
+        self.node.admit(Proposal {
             request_bytes: 0,
-            grows_bytes: Some(0),
+            growth_bytes: Some(0),
         })?;
-        // LE-3: zero lets the engine pick.
+        // LE-3: with the id 0 the engine chooses one.
         let granted = self
             .node
             .engine
@@ -44,13 +46,13 @@ impl LeaseService {
         Ok(LeaseGrantResponse {
             header: Some(self.node.current_header()),
             id: granted.id.get(),
-            ttl: convert::seconds(granted.ttl),
+            ttl: seconds(granted.ttl),
             error: String::new(),
         })
     }
 
     fn revoke(&self, request: LeaseRevokeRequest) -> Result<LeaseRevokeResponse, EtcdError> {
-        self.node.propose(Proposal::default())?;
+        self.node.admit(Proposal::default())?;
         let lease = LeaseId::new(request.id).ok_or(EtcdError::LeaseNotFound)?;
         let revision = self.node.engine.revoke(lease)?;
         Ok(LeaseRevokeResponse {
@@ -63,8 +65,8 @@ impl LeaseService {
         let status = lease.and_then(|lease| self.node.engine.lease(lease, request.keys).ok());
         let (ttl, granted_ttl, keys) = match status {
             Some(status) => (
-                convert::seconds(status.remaining),
-                convert::seconds(status.granted_ttl),
+                seconds(status.remaining),
+                seconds(status.granted_ttl),
                 status.keys,
             ),
             // LE-10
@@ -96,28 +98,26 @@ impl Lease for LeaseService {
         &self,
         request: Request<LeaseGrantRequest>,
     ) -> Result<Response<LeaseGrantResponse>, Status> {
-        self.node.guard(&request, authorize::user)?;
-        Ok(Response::new(self.grant(request.into_inner())?))
+        let request = self.node.accept::<methods::lease::LeaseGrant>(request)?;
+        Ok(Response::new(self.grant(request)?))
     }
 
     async fn lease_revoke(
         &self,
         request: Request<LeaseRevokeRequest>,
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
-        self.node.guard(&request, |request, sender| {
-            authorize::lease_revoke(request.id, sender)
-        })?;
-        Ok(Response::new(self.revoke(request.into_inner())?))
+        let request = self.node.accept::<methods::lease::LeaseRevoke>(request)?;
+        Ok(Response::new(self.revoke(request)?))
     }
 
-    type LeaseKeepAliveStream = KeepAlives;
+    type LeaseKeepAliveStream = KeepAliveStream;
 
     async fn lease_keep_alive(
         &self,
         request: Request<Streaming<LeaseKeepAliveRequest>>,
-    ) -> Result<Response<KeepAlives>, Status> {
-        Ok(Response::new(KeepAlives {
-            stopped: Some(self.node.shutdown.begun()),
+    ) -> Result<Response<KeepAliveStream>, Status> {
+        Ok(Response::new(KeepAliveStream {
+            shutdown: Some(self.node.shutdown.begun()),
             credentials: Credentials::of(&request),
             requests: request.into_inner(),
             node: self.node.clone(),
@@ -128,65 +128,88 @@ impl Lease for LeaseService {
         &self,
         request: Request<LeaseTimeToLiveRequest>,
     ) -> Result<Response<LeaseTimeToLiveResponse>, Status> {
-        self.node.guard(&request, authorize::lease_time_to_live)?;
-        Ok(Response::new(self.time_to_live(request.into_inner())))
+        let request = self
+            .node
+            .accept::<methods::lease::LeaseTimeToLive>(request)?;
+        Ok(Response::new(self.time_to_live(request)))
     }
 
     async fn lease_leases(
         &self,
         request: Request<LeaseLeasesRequest>,
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
-        self.node.guard(&request, authorize::lease_leases)?;
+        self.node.accept::<methods::lease::LeaseLeases>(request)?;
         Ok(Response::new(self.leases()))
     }
 }
 
-/// Renewals: one reply for each request, in order (LE-8), when the client takes it.
+/// The stream of keep-alive responses: one for each request, in order (LE-8), produced when the
+/// client takes it.
 #[derive(Debug)]
-pub(crate) struct KeepAlives {
+pub(crate) struct KeepAliveStream {
     node: Arc<Node>,
     requests: Streaming<LeaseKeepAliveRequest>,
     credentials: Credentials,
-    /// Nothing behind the end of the stream.
-    stopped: Option<Begun>,
+    /// `None` after the end of the stream.
+    shutdown: Option<Begun>,
 }
 
-impl KeepAlives {
-    fn renew(&self, request: LeaseKeepAliveRequest) -> Result<LeaseKeepAliveResponse, EtcdError> {
-        authorize::keep_alive(&self.node, request.id, &self.credentials)?;
-        // DM-26: from before the renewal.
+impl KeepAliveStream {
+    fn keep_alive(
+        &self,
+        request: &LeaseKeepAliveRequest,
+    ) -> Result<LeaseKeepAliveResponse, EtcdError> {
+        self.node
+            .accept_on_stream::<methods::lease::LeaseKeepAlive>(request, &self.credentials)?;
+        // DM-26: the header has the revision from before the keep-alive.
         let header = self.node.current_header();
         let lease = LeaseId::new(request.id);
-        let renewed = lease.and_then(|lease| self.node.engine.keep_alive(lease).ok());
+        let ttl = lease.and_then(|lease| self.node.engine.keep_alive(lease).ok());
         Ok(LeaseKeepAliveResponse {
             header: Some(header),
             id: request.id,
-            ttl: renewed.map_or(0, convert::seconds),
+            ttl: ttl.map_or(0, seconds),
         })
     }
 }
 
-impl Stream for KeepAlives {
+impl Stream for KeepAliveStream {
     type Item = Result<LeaseKeepAliveResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Some(stopped) = &mut self.stopped else {
+        let Some(shutdown) = &mut self.shutdown else {
             return Poll::Ready(None);
         };
-        let end = if Pin::new(stopped).poll(context).is_ready() {
+        let end = if Pin::new(shutdown).poll(context).is_ready() {
             Some(EtcdError::Stopped.to_status())
         } else {
             match Pin::new(&mut self.requests).poll_next(context) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok(request))) => match self.renew(request) {
-                    Ok(renewed) => return Poll::Ready(Some(Ok(renewed))),
+                Poll::Ready(Some(Ok(request))) => match self.keep_alive(&request) {
+                    Ok(response) => return Poll::Ready(Some(Ok(response))),
                     Err(denied) => Some(denied.to_status()),
                 },
                 Poll::Ready(Some(Err(status))) => Some(status),
                 Poll::Ready(None) => None,
             }
         };
-        self.stopped = None;
+        self.shutdown = None;
         Poll::Ready(end.map(Err))
+    }
+}
+
+/// Converts a duration to whole seconds, rounded down (LE-10).
+fn seconds(time: Duration) -> i64 {
+    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn le_10_fractions_of_a_second_are_dropped() {
+        assert_eq!(seconds(Duration::from_millis(9999)), 9);
+        assert_eq!(seconds(Duration::MAX), i64::MAX);
     }
 }

@@ -1,4 +1,4 @@
-//! The maintenance service.
+//! The Maintenance service.
 
 use std::sync::Arc;
 
@@ -14,20 +14,19 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Request, Response, Status};
 
-use crate::auth::authorize;
 use crate::encode::response::RAFT_TERM;
+use crate::methods;
 use crate::node::Node;
-use crate::node::alarms::{Alarm, AlarmKind};
+use crate::node::admission::{Alarm, AlarmKind};
 use crate::node::version;
 use crate::snapshot::SnapshotStream;
 use crate::snapshot::hash;
-use crate::status;
 use crate::status::EtcdError;
 
-/// HK-4: the mark of a store that was never compacted.
+/// HK-4: the compacted revision of a store that was never compacted.
 const NEVER_COMPACTED: i64 = -1;
 
-/// `etcdserverpb.Maintenance`.
+/// `etcdserverpb.Maintenance`; etcd's `maintenanceServer`.
 #[derive(Debug)]
 pub(crate) struct MaintenanceService {
     node: Arc<Node>,
@@ -38,12 +37,6 @@ impl MaintenanceService {
         Self { node }
     }
 
-    /// AU-6: only for administrators, and told as etcd tells it here.
-    fn guard_untranslated<T>(&self, request: &Request<T>) -> Result<(), Status> {
-        let admitted = self.node.guard(request, authorize::admin);
-        admitted.map_err(status::untranslated)
-    }
-
     fn alarm(&self, request: AlarmRequest) -> AlarmResponse {
         self.node.raft_index.advance();
         let alarms = &self.node.alarms;
@@ -52,8 +45,9 @@ impl MaintenanceService {
             kind,
             member_id: request.member_id,
         });
-        // MT-7: a kind that is none, or unknown, lists everything and raises and clears nothing.
-        let shown = match AlarmAction::try_from(request.action) {
+        // MT-7: with the kind NONE or an unknown one, Get lists all alarms, and the other actions do
+        // nothing.
+        let listed = match AlarmAction::try_from(request.action) {
             Ok(AlarmAction::Get) => alarms.list(kind),
             Ok(AlarmAction::Activate) => named
                 .into_iter()
@@ -67,7 +61,7 @@ impl MaintenanceService {
         };
         AlarmResponse {
             header: Some(self.node.current_header()),
-            alarms: shown.into_iter().map(alarm_member).collect(),
+            alarms: listed.into_iter().map(AlarmMember::from).collect(),
         }
     }
 
@@ -99,7 +93,7 @@ impl MaintenanceService {
         }
     }
 
-    /// MT-4: any stable hash will do, so this is that of the keys.
+    /// MT-4: clients rely on a stable hash, whatever it is computed over; this is that of HashKV.
     async fn hash(&self) -> Result<HashResponse, EtcdError> {
         let hashed = self.hash_at(None).await?;
         Ok(HashResponse {
@@ -122,16 +116,18 @@ impl MaintenanceService {
         Ok(HashKvResponse {
             header: Some(self.node.current_header()),
             hash: hashed.hash,
-            compact_revision: hashed.compacted.map_or(NEVER_COMPACTED, |mark| mark.0),
+            compact_revision: hashed
+                .compacted
+                .map_or(NEVER_COMPACTED, |revision| revision.0),
             hash_revision: hashed.revision.0,
         })
     }
 
-    /// Walks the whole store, which is why it does so on a thread that may block.
+    /// Hashes on a blocking thread, because it visits the whole store.
     async fn hash_at(&self, through: Option<Revision>) -> Result<Hashed, EtcdError> {
         let engine = self.node.engine.clone();
         let hashing = tokio::task::spawn_blocking(move || Hashed::of(&engine, through));
-        hashing.await.map_err(|_died| EtcdError::Internal)?
+        hashing.await.map_err(|_panicked| EtcdError::Internal)?
     }
 
     fn move_leader(&self, target_id: u64) -> Result<MoveLeaderResponse, EtcdError> {
@@ -160,7 +156,7 @@ impl MaintenanceService {
     }
 }
 
-/// A hash, and what it was made over.
+/// A hash with the revisions that it covers.
 #[derive(Clone, Copy, Debug)]
 struct Hashed {
     hash: u32,
@@ -187,32 +183,21 @@ fn kind(alarm: i32) -> Option<AlarmKind> {
     }
 }
 
-pub(crate) fn alarm_member(alarm: Alarm) -> AlarmMember {
-    let kind = match alarm.kind {
-        AlarmKind::NoSpace => AlarmType::Nospace,
-        AlarmKind::Corrupt => AlarmType::Corrupt,
-    };
-    AlarmMember {
-        member_id: alarm.member_id,
-        alarm: kind.into(),
-    }
-}
-
 #[tonic::async_trait]
 impl Maintenance for MaintenanceService {
     async fn alarm(
         &self,
         request: Request<AlarmRequest>,
     ) -> Result<Response<AlarmResponse>, Status> {
-        self.node.guard(&request, authorize::alarm)?;
-        Ok(Response::new(self.alarm(request.into_inner())))
+        let request = self.node.accept::<methods::maintenance::Alarm>(request)?;
+        Ok(Response::new(self.alarm(request)))
     }
 
     async fn status(
         &self,
         request: Request<StatusRequest>,
     ) -> Result<Response<StatusResponse>, Status> {
-        self.node.guard(&request, authorize::admin)?;
+        self.node.accept::<methods::maintenance::Status>(request)?;
         Ok(Response::new(self.status()))
     }
 
@@ -220,13 +205,14 @@ impl Maintenance for MaintenanceService {
         &self,
         request: Request<DefragmentRequest>,
     ) -> Result<Response<DefragmentResponse>, Status> {
-        self.guard_untranslated(&request)?;
+        self.node
+            .accept::<methods::maintenance::Defragment>(request)?;
         // DM-28
         Ok(Response::new(DefragmentResponse { header: None }))
     }
 
     async fn hash(&self, request: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
-        self.guard_untranslated(&request)?;
+        self.node.accept::<methods::maintenance::Hash>(request)?;
         Ok(Response::new(self.hash().await?))
     }
 
@@ -234,8 +220,8 @@ impl Maintenance for MaintenanceService {
         &self,
         request: Request<HashKvRequest>,
     ) -> Result<Response<HashKvResponse>, Status> {
-        self.guard_untranslated(&request)?;
-        Ok(Response::new(self.hash_kv(request.into_inner()).await?))
+        let request = self.node.accept::<methods::maintenance::HashKV>(request)?;
+        Ok(Response::new(self.hash_kv(request).await?))
     }
 
     type SnapshotStream = SnapshotStream;
@@ -244,10 +230,11 @@ impl Maintenance for MaintenanceService {
         &self,
         request: Request<SnapshotRequest>,
     ) -> Result<Response<Self::SnapshotStream>, Status> {
-        self.guard_untranslated(&request)?;
+        self.node
+            .accept::<methods::maintenance::Snapshot>(request)?;
         let node = self.node.clone();
         let planning = tokio::task::spawn_blocking(move || SnapshotStream::of(&node));
-        let snapshot = planning.await.map_err(|_died| EtcdError::Internal)??;
+        let snapshot = planning.await.map_err(|_panicked| EtcdError::Internal)??;
         Ok(Response::new(snapshot))
     }
 
@@ -255,17 +242,19 @@ impl Maintenance for MaintenanceService {
         &self,
         request: Request<MoveLeaderRequest>,
     ) -> Result<Response<MoveLeaderResponse>, Status> {
-        self.node.guard(&request, authorize::admin)?;
-        Ok(Response::new(
-            self.move_leader(request.get_ref().target_id)?,
-        ))
+        let request = self
+            .node
+            .accept::<methods::maintenance::MoveLeader>(request)?;
+        Ok(Response::new(self.move_leader(request.target_id)?))
     }
 
     async fn downgrade(
         &self,
         request: Request<DowngradeRequest>,
     ) -> Result<Response<DowngradeResponse>, Status> {
-        self.node.guard(&request, authorize::admin)?;
-        Ok(Response::new(self.downgrade(request.get_ref())?))
+        let request = self
+            .node
+            .accept::<methods::maintenance::Downgrade>(request)?;
+        Ok(Response::new(self.downgrade(&request)?))
     }
 }

@@ -1,4 +1,4 @@
-//! Reads as streams of chunks.
+//! The stream of a RangeStream call: a range in chunks.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,22 +14,23 @@ use crate::encode::response::{RangeResponse, RangeStreamResponse};
 use crate::node::Node;
 use crate::status::EtcdError;
 
-/// Keys in the first chunk (RG-63).
+/// The number of keys in the first chunk (RG-63).
 const FIRST_CHUNK_KEYS: usize = 10;
 
-/// A read in key order that is answered in chunks, each read when the client has taken the one
-/// before, so that no more than one is held at a time.
+/// A range in key order whose chunks are read one at a time: the next one when the client has taken
+/// the previous one.
 ///
-/// All chunks are read at one revision (RG-62). A compaction that passes it ends the stream (RG-66).
+/// All chunks are read at one revision (RG-62). A compaction above that revision ends the stream with
+/// an error (RG-66).
 #[derive(Debug)]
 pub(crate) struct RangeStream {
     node: Arc<Node>,
     keys_only: bool,
-    /// What the last message tells of the whole read.
+    /// What the last message reports about the whole range.
     summary: Summary,
-    /// The next chunk, or how it could not be read; nothing behind the last.
+    /// The next chunk or the error of reading it; `None` after the last chunk.
     next: Option<Result<RangeResult, EtcdError>>,
-    /// What is left to read behind `next`.
+    /// The part of the range after `next`.
     rest: Range,
     chunk_keys: usize,
 }
@@ -47,7 +48,7 @@ impl RangeStream {
         mut range: Range,
         keys_only: bool,
     ) -> Result<Self, EtcdError> {
-        // RG-65: a target without an order means nothing here.
+        // RG-65: a sort target without an order has no effect here.
         range.sort = None;
         let first_limit = chunk_limit(FIRST_CHUNK_KEYS, range.limit);
         let first = node.engine.range(&range.clone().limit(first_limit))?;
@@ -64,53 +65,53 @@ impl RangeStream {
             rest: range,
             chunk_keys: FIRST_CHUNK_KEYS,
         };
-        stream.queue(first);
+        stream.set_next(first);
         Ok(stream)
     }
 
-    /// Makes a chunk the next, and takes it off what is left.
-    fn queue(&mut self, chunk: RangeResult) {
+    /// Stores the next chunk and removes it from the rest of the range.
+    fn set_next(&mut self, chunk: RangeResult) {
         if let Some(last) = chunk.kvs.last() {
-            self.rest.keys = behind(&self.rest.keys, last.key());
+            self.rest.keys = keys_after(&self.rest.keys, last.key());
         }
-        let read = chunk.kvs.len();
-        self.rest.limit = self.rest.limit.map(|limit| limit.saturating_sub(read));
+        let keys = chunk.kvs.len();
+        self.rest.limit = self.rest.limit.map(|limit| limit.saturating_sub(keys));
         self.next = Some(Ok(chunk));
     }
 
     fn message(&mut self, chunk: RangeResult) -> RangeStreamResponse {
-        let last = !chunk.more || self.rest.limit == Some(0);
+        let is_last = !chunk.more || self.rest.limit == Some(0);
         // RG-61
-        let header = last.then(|| self.node.headers.at(self.summary.revision));
+        let header = is_last.then(|| self.node.headers.at(self.summary.revision));
         let chunk = RangeResult {
-            more: chunk.more && last,
-            count: if last { self.summary.count } else { 0 },
+            more: chunk.more && is_last,
+            count: if is_last { self.summary.count } else { 0 },
             ..chunk
         };
         let response = RangeResponse::new(chunk, self.keys_only, header);
         let range_response = Measured::new(response);
-        if !last {
-            self.resize(range_response.encoded_len());
-            self.read_on();
+        if !is_last {
+            self.adapt_chunk_keys(range_response.encoded_len());
+            self.read_next();
         }
         RangeStreamResponse { range_response }
     }
 
     /// RG-63
-    fn resize(&mut self, chunk_bytes: usize) {
-        let wanted = self.node.limits.request_bytes_max;
-        if chunk_bytes < wanted / 2 {
+    fn adapt_chunk_keys(&mut self, chunk_bytes: usize) {
+        let target_bytes = self.node.limits.request_bytes_max;
+        if chunk_bytes < target_bytes / 2 {
             self.chunk_keys = self.chunk_keys.saturating_mul(2);
-        } else if chunk_bytes / 2 > wanted {
+        } else if chunk_bytes / 2 > target_bytes {
             self.chunk_keys = (self.chunk_keys / 2).max(1);
         }
     }
 
-    fn read_on(&mut self) {
+    fn read_next(&mut self) {
         let limit = chunk_limit(self.chunk_keys, self.rest.limit);
         let chunk = self.node.engine.range(&self.rest.clone().limit(limit));
         match chunk {
-            Ok(chunk) => self.queue(chunk),
+            Ok(chunk) => self.set_next(chunk),
             Err(error) => self.next = Some(Err(error.into())),
         }
     }
@@ -128,15 +129,15 @@ impl Stream for RangeStream {
     }
 }
 
-fn chunk_limit(chunk_keys: usize, left: Option<usize>) -> usize {
-    left.map_or(chunk_keys, |left| left.min(chunk_keys))
+fn chunk_limit(chunk_keys: usize, range_limit: Option<usize>) -> usize {
+    range_limit.map_or(chunk_keys, |limit| limit.min(chunk_keys))
 }
 
-/// The part of `keys` that lies behind `key`.
-fn behind(keys: &KeyRange, key: &[u8]) -> KeyRange {
+/// Returns the part of `keys` after `key`.
+fn keys_after(keys: &KeyRange, key: &[u8]) -> KeyRange {
     let mut start = BytesMut::with_capacity(key.len() + 1);
     start.put_slice(key);
-    // The first key that is greater.
+    // The smallest key that is greater.
     start.put_u8(0);
     let start = start.freeze();
     match keys {
@@ -145,7 +146,7 @@ fn behind(keys: &KeyRange, key: &[u8]) -> KeyRange {
             end: end.clone(),
         },
         KeyRange::From(_) => KeyRange::From(start),
-        // There is nothing behind the only key.
+        // Nothing follows the only key: an end before the start makes an empty range.
         KeyRange::One(_) => KeyRange::Within {
             start,
             end: Bytes::new(),

@@ -1,4 +1,4 @@
-//! The watch service.
+//! The Watch service.
 
 use std::collections::{HashSet, VecDeque};
 use std::pin::Pin;
@@ -13,23 +13,24 @@ use revstore_proto::etcdserverpb::watch_request::RequestUnion;
 use revstore_proto::etcdserverpb::{WatchCreateRequest, WatchRequest};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::auth::authorize::{self, Credentials};
+use crate::auth::authorize::Credentials;
 use crate::encode::codec::{self, Encode};
 use crate::encode::watch_response::{WatchEvents, WatchResponse};
 use crate::generated::Watch;
+use crate::methods;
 use crate::node::Node;
 use crate::node::shutdown::Begun;
-use crate::node::waker::Nudge;
-use crate::request::convert;
+use crate::node::waker::WakeFilter;
+use crate::request::watch::convert_watch_create;
 use crate::status::{self, EtcdError};
 
-/// The watch id that stands for the whole stream, and for a watch that was refused (WA-4, WA-53).
-const NO_WATCH: i64 = -1;
+/// The watch id that stands for the whole stream, and for a watcher that was refused (WA-4, WA-53).
+const NO_WATCH_ID: i64 = -1;
 
-/// Requests without a reply that one poll takes before it lets others run.
+/// The number of requests without a response that one poll takes before it yields.
 const REQUESTS_PER_POLL_MAX: usize = 32;
 
-/// `etcdserverpb.Watch`.
+/// `etcdserverpb.Watch`; etcd's `watchServer`.
 #[derive(Debug)]
 pub(crate) struct WatchService {
     node: Arc<Node>,
@@ -59,35 +60,36 @@ impl Watch for WatchService {
     }
 }
 
-/// One client's stream of watches: asked for the next response, it takes a request or an engine's
-/// response and turns it into one.
+/// The stream of responses of one Watch call, with all watchers that the client creates on it; etcd's
+/// `serverWatchStream`.
 ///
-/// It runs in the task that writes the responses to the connection, and only while that can write.
-/// So a client that does not read stops the session, the bounded queue of the engine's stream takes
-/// what happens meanwhile, and behind that the watches read history (I9, WA-43). Nothing is buffered
-/// here but the pieces of one response: the client's own requests wait in the flow control of the
-/// connection, just as the responses do.
+/// It is polled by the task that writes to the connection, and only while the connection can be
+/// written. So a client that does not read stops the session: the engine's bounded queue takes the
+/// events, and when it is full the watchers continue from the history (I9, WA-43). The session buffers
+/// the fragments of one response and nothing else: requests of the client, too, wait in the flow
+/// control of the connection.
 ///
-/// Responses leave in the order in which they were made: a reply to a request before all that the
-/// engine tells after it (WA-1), progress behind what it covers (WA-55).
+/// Responses are sent in the order in which they were made: the response to a request comes before
+/// everything that the engine reports later (WA-1), and progress after everything it covers (WA-55).
 #[derive(Debug)]
 pub(crate) struct WatchSession {
     node: Arc<Node>,
     watches: engine::WatchStream,
-    /// Who the client is, as far as it said when it opened the stream.
+    /// What the client sent to identify itself when it opened the stream.
     credentials: Credentials,
-    /// Nothing after the client's last request, which does not end the session (WA-16).
+    /// `None` after the client's last request, which does not end the session (WA-16).
     requests: Option<Streaming<WatchRequest>>,
-    /// Requests are rare and responses are not.
-    requests_nudge: Nudge,
-    /// Watches whose large responses may be split (WA-36).
+    /// Skips polls of `requests`, because requests are rare and responses are not.
+    requests_filter: WakeFilter,
+    /// The watchers whose large responses may be split (WA-36).
     fragmented: HashSet<WatchId>,
-    /// The pieces of a response that was split; nothing else is done before they are sent.
+    /// The remaining fragments of a response; they are sent before anything else is done.
     fragments: VecDeque<WatchEvents>,
-    /// Requests and the engine are asked in turns, so that neither keeps the other waiting.
+    /// Whether the engine is polled before the requests. It alternates, so that neither source delays
+    /// the other.
     engine_first: bool,
-    /// Nothing behind the end of the session.
-    stopped: Option<Begun>,
+    /// `None` after the end of the session.
+    shutdown: Option<Begun>,
 }
 
 impl WatchSession {
@@ -96,29 +98,29 @@ impl WatchSession {
             watches: node.engine.watch_stream(),
             credentials,
             requests: Some(requests),
-            requests_nudge: Nudge::new(),
+            requests_filter: WakeFilter::new(),
             fragmented: HashSet::new(),
             fragments: VecDeque::new(),
             engine_first: false,
-            stopped: Some(node.shutdown.begun()),
+            shutdown: Some(node.shutdown.begun()),
             node,
         }
     }
 
-    /// The reply to the client's next request that gets one.
+    /// Polls for the response to the client's next request that has one.
     fn poll_requests(&mut self, context: &mut Context<'_>) -> Poll<Result<WatchResponse, Status>> {
         for _ in 0..REQUESTS_PER_POLL_MAX {
             let Some(requests) = &mut self.requests else {
                 return Poll::Pending;
             };
-            let polled = (self.requests_nudge)
+            let polled = (self.requests_filter)
                 .poll(context, |context| Pin::new(requests).poll_next(context));
             match polled {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Err(status))) => return Poll::Ready(Err(status)),
                 Poll::Ready(Some(Ok(request))) => {
-                    if let Some(reply) = self.answer(request) {
-                        return Poll::Ready(Ok(reply));
+                    if let Some(response) = self.handle(request) {
+                        return Poll::Ready(Ok(response));
                     }
                 }
                 Poll::Ready(None) => self.requests = None,
@@ -128,20 +130,20 @@ impl WatchSession {
         Poll::Pending
     }
 
-    /// The next thing that the engine tells.
+    /// Polls for the engine's next response.
     fn poll_engine(&mut self, context: &mut Context<'_>) -> Poll<Result<WatchResponse, Status>> {
         self.watches
             .poll_response(context)
-            .map(|told| Ok(self.tell(told)))
+            .map(|response| Ok(self.convert(response)))
     }
 
-    fn answer(&mut self, request: WatchRequest) -> Option<WatchResponse> {
+    fn handle(&mut self, request: WatchRequest) -> Option<WatchResponse> {
         // WA-15
         match request.request_union? {
             RequestUnion::CreateRequest(request) => Some(self.create(request)),
             RequestUnion::CancelRequest(request) => self.cancel(WatchId(request.watch_id)),
             RequestUnion::ProgressRequest(_) => {
-                // WA-53: the answer comes in order with the rest, if one is due.
+                // WA-53: the engine reports progress in order with the events, when it is due.
                 self.watches.request_progress();
                 None
             }
@@ -149,40 +151,41 @@ impl WatchSession {
     }
 
     fn create(&mut self, request: WatchCreateRequest) -> WatchResponse {
-        // WA-38: what was created before auth was enabled goes on.
-        if let Err(denied) = authorize::watch(&self.node, &request, &self.credentials) {
-            return self.refuse(status::rendering(denied));
+        let accepted =
+            (self.node).accept_on_stream::<methods::watch::Watch>(&request, &self.credentials);
+        if let Err(denied) = accepted {
+            return self.refused(status::go_error_text(denied));
         }
-        let fragment = request.fragment;
-        match self.watches.watch(convert::watch(request)) {
+        let is_fragmented = request.fragment;
+        match self.watches.watch(convert_watch_create(request)) {
             Ok(created) => {
-                if fragment {
+                if is_fragmented {
                     self.fragmented.insert(created.id);
                 }
-                let head = pb::WatchResponse {
+                let response = pb::WatchResponse {
                     // WA-8
                     header: Some(self.node.headers.at(created.revision)),
                     watch_id: created.id.0,
                     created: true,
                     ..pb::WatchResponse::default()
                 };
-                head.into()
+                response.into()
             }
-            Err(error) => self.refuse(status::cancel_reason(error).into()),
+            Err(error) => self.refused(status::cancel_reason(error).into()),
         }
     }
 
-    /// ER-1
-    fn refuse(&self, reason: String) -> WatchResponse {
-        let head = pb::WatchResponse {
+    /// Returns the response for a watcher that is not created (ER-1).
+    fn refused(&self, reason: String) -> WatchResponse {
+        let response = pb::WatchResponse {
             header: Some(self.node.current_header()),
-            watch_id: NO_WATCH,
+            watch_id: NO_WATCH_ID,
             created: true,
             canceled: true,
             cancel_reason: reason,
             ..pb::WatchResponse::default()
         };
-        head.into()
+        response.into()
     }
 
     fn cancel(&mut self, id: WatchId) -> Option<WatchResponse> {
@@ -190,26 +193,26 @@ impl WatchSession {
             return None;
         }
         self.fragmented.remove(&id);
-        let head = pb::WatchResponse {
+        let response = pb::WatchResponse {
             // WA-20
             header: Some(self.node.current_header()),
             watch_id: id.0,
             canceled: true,
             ..pb::WatchResponse::default()
         };
-        Some(head.into())
+        Some(response.into())
     }
 
-    fn tell(&mut self, told: engine::WatchResponse) -> WatchResponse {
-        let head = match told {
+    fn convert(&mut self, response: engine::WatchResponse) -> WatchResponse {
+        let response = match response {
             engine::WatchResponse::Events {
                 id,
                 revision,
                 events,
-            } => return self.tell_events(id, revision, events).into(),
+            } => return self.convert_events(id, revision, events).into(),
             engine::WatchResponse::Progress { id, revision } => pb::WatchResponse {
                 header: Some(self.node.headers.at(revision)),
-                watch_id: id.map_or(NO_WATCH, |id| id.0),
+                watch_id: id.map_or(NO_WATCH_ID, |id| id.0),
                 ..pb::WatchResponse::default()
             },
             engine::WatchResponse::Compacted { id, compacted } => pb::WatchResponse {
@@ -221,10 +224,10 @@ impl WatchSession {
                 ..pb::WatchResponse::default()
             },
         };
-        head.into()
+        response.into()
     }
 
-    fn tell_events(&mut self, id: WatchId, revision: Revision, events: Events) -> WatchEvents {
+    fn convert_events(&mut self, id: WatchId, revision: Revision, events: Events) -> WatchEvents {
         self.node.counters.add_watch_events(events.len());
         let header = self.node.headers.of_events(revision);
         let response = WatchEvents::new(header, id.0, events);
@@ -234,7 +237,7 @@ impl WatchSession {
         response
     }
 
-    /// Returns the first piece and keeps the others.
+    /// Returns the first fragment and keeps the others.
     fn split(&mut self, response: WatchEvents) -> WatchEvents {
         let (first, others) = fragments(response, self.node.limits.message_bytes_max());
         self.fragments = others;
@@ -247,11 +250,11 @@ impl Stream for WatchSession {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let session = &mut *self;
-        let Some(stopped) = &mut session.stopped else {
+        let Some(shutdown) = &mut session.shutdown else {
             return Poll::Ready(None);
         };
-        // WA-17: at once, whatever is still to be told.
-        let next = if Pin::new(stopped).poll(context).is_ready() {
+        // WA-17: the stream ends at once, even if events are pending.
+        let next = if Pin::new(shutdown).poll(context).is_ready() {
             Err(EtcdError::Stopped.to_status())
         } else if let Some(fragment) = session.fragments.pop_front() {
             Ok(fragment.into())
@@ -274,30 +277,30 @@ impl Stream for WatchSession {
             }
         };
         if next.is_err() {
-            session.stopped = None;
+            session.shutdown = None;
         }
         Poll::Ready(Some(next))
     }
 }
 
-/// WA-36: cuts a response that has the limit or more into pieces that have less, but never an
-/// event. All have the same header, and all but the last say that more follows.
+/// Splits a response of `bytes_max` bytes or more into smaller fragments, but never an event (WA-36).
+/// All fragments have the same header, and all but the last have the flag `fragment`.
 fn fragments(response: WatchEvents, bytes_max: usize) -> (WatchEvents, VecDeque<WatchEvents>) {
     let mut others = VecDeque::new();
     if response.encoded_len() < bytes_max {
         return (response, others);
     }
-    let around = response.fragment(0..0, true).envelope_len();
+    let envelope_bytes = response.fragment(0..0, true).envelope_len();
     let mut start = 0;
-    let mut piece_bytes = around;
+    let mut fragment_bytes = envelope_bytes;
     for (at, event) in response.events().iter().enumerate() {
         let event_bytes = codec::message_len(&event);
-        if at > start && piece_bytes + event_bytes >= bytes_max {
+        if at > start && fragment_bytes + event_bytes >= bytes_max {
             others.push_back(response.fragment(start..at, true));
             start = at;
-            piece_bytes = around;
+            fragment_bytes = envelope_bytes;
         }
-        piece_bytes += event_bytes;
+        fragment_bytes += event_bytes;
     }
     let last = response.fragment(start..response.events().len(), false);
     match others.pop_front() {
@@ -335,23 +338,23 @@ mod tests {
     fn check(event_sizes: &[usize], expected: &[&[usize]]) {
         let header = Headers::new(7, 8).of_events(Revision(9));
         let events: Vec<_> = event_sizes.iter().copied().map(event).collect();
-        let pieces = all_fragments(WatchEvents::new(header, 3, events.into()));
-        let last = pieces.len() - 1;
-        for (at, piece) in pieces.iter().enumerate() {
-            assert!(piece.encoded_len() < BYTES_MAX || piece.events().len() == 1);
-            assert_eq!((piece.header, piece.watch_id), (header, 3));
-            assert_eq!(piece.fragment, at < last);
+        let fragments = all_fragments(WatchEvents::new(header, 3, events.into()));
+        let last = fragments.len() - 1;
+        for (at, fragment) in fragments.iter().enumerate() {
+            assert!(fragment.encoded_len() < BYTES_MAX || fragment.events().len() == 1);
+            assert_eq!((fragment.header, fragment.watch_id), (header, 3));
+            assert_eq!(fragment.fragment, at < last);
         }
-        let sizes = |piece: &WatchEvents| -> Vec<usize> {
-            let events = piece.events().iter();
+        let sizes = |fragment: &WatchEvents| -> Vec<usize> {
+            let events = fragment.events().iter();
             events.map(|event| event.kv.value().len()).collect()
         };
-        let sizes: Vec<_> = pieces.iter().map(sizes).collect();
+        let sizes: Vec<_> = fragments.iter().map(sizes).collect();
         assert_eq!(sizes, expected);
     }
 
     #[test]
-    fn wa_36_pieces_stay_below_the_limit_unless_one_event_does_not() {
+    fn wa_36_fragments_stay_below_the_limit_unless_a_single_event_exceeds_it() {
         check(&[100, 100], &[&[100, 100]]);
         check(&[400, 400, 400], &[&[400, 400], &[400]]);
         check(&[900, 900], &[&[900], &[900]]);
@@ -366,8 +369,8 @@ mod tests {
             let header = Headers::new(0, 0).of_events(Revision(0));
             WatchEvents::new(header, 0, events.into())
         };
-        let frame = response(500).encoded_len() - 500;
-        let largest = BYTES_MAX - frame - 1;
+        let envelope = response(500).encoded_len() - 500;
+        let largest = BYTES_MAX - envelope - 1;
         assert_eq!(all_fragments(response(largest)).len(), 1);
         assert_eq!(all_fragments(response(largest + 1)).len(), 2);
     }

@@ -13,7 +13,6 @@ use super::stored_version;
 use crate::encode::response::RAFT_TERM;
 use crate::node::Node;
 use crate::node::version;
-use crate::service::maintenance;
 use crate::status::EtcdError;
 
 /// The pairs of a small bucket, by key.
@@ -128,13 +127,13 @@ struct StoredLease {
 
 fn alarms(node: &Node) -> SmallBucket {
     let alarms = node.alarms.list(None).into_iter();
-    let members = alarms.map(|alarm| -> AlarmMember { maintenance::alarm_member(alarm) });
+    let members = alarms.map(AlarmMember::from);
     members.map(|it| (it.encode_to_vec(), Vec::new())).collect()
 }
 
 /// Returns the users, the roles, and the state of auth.
 fn auth(node: &Node) -> (SmallBucket, SmallBucket, SmallBucket) {
-    node.auth.look(|store| {
+    node.auth.read(|store| {
         let users = store.stored_users().map(|user: authpb::User| {
             let name = user.name.to_vec();
             (name, user.encode_to_vec())

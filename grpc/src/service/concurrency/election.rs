@@ -1,4 +1,4 @@
-//! The election service.
+//! The Election service.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -18,13 +18,14 @@ use revstore_proto::v3electionpb::{
 };
 use tonic::{Request, Response, Status};
 
-use crate::auth::authorize;
+use super::wait_queue::{self, WaitError, Waiter, WaiterKey};
+use crate::methods;
 use crate::node::Node;
 use crate::node::shutdown::Begun;
-use crate::service::concurrency::wait_queue::{self, Candidate, Out, Place};
 use crate::status::{self, EtcdError};
 
-/// `v3electionpb.Election`: who has stood in line for longest leads, and shows a value.
+/// `v3electionpb.Election`: the waiter with the oldest key is the leader, and the value of that key is
+/// what it proclaims. etcd's `electionServer`.
 #[derive(Debug)]
 pub(crate) struct ElectionService {
     node: Arc<Node>,
@@ -35,30 +36,30 @@ impl ElectionService {
         Self { node }
     }
 
-    /// Waits for leadership. Dropped while it waits, it takes the key back (EL-4).
+    /// Waits for leadership. If the future is dropped meanwhile, the waiter's key is deleted (EL-4).
     async fn campaign(&self, request: CampaignRequest) -> Result<CampaignResponse, EtcdError> {
         let CampaignRequest { name, lease, value } = request;
         let lease = LeaseId::new(lease);
-        let entered = Candidate::enter(&self.node, &name, lease, value.clone())?;
-        let candidate = entered.candidate;
-        // EL-6: who stands in line already changes the value that it shows.
-        if entered.present.is_some_and(|kv| kv.value() != &*value) {
-            let shown = candidate
-                .place()
-                .show(&self.node, value, Some(candidate.lease()))?;
-            shown.ok_or(EtcdError::ElectionNotLeader)?;
+        let joined = Waiter::join(&self.node, &name, lease, value.clone())?;
+        let waiter = joined.waiter;
+        // EL-6: a lease that is in the queue already gets the new value.
+        if joined.existing.is_some_and(|kv| kv.value() != &*value) {
+            let changed = waiter
+                .key()
+                .set_value(&self.node, value, Some(waiter.lease()))?;
+            changed.ok_or(EtcdError::ElectionNotLeader)?;
         }
-        candidate.reach_front().await.map_err(|out| match out {
+        waiter.reach_front().await.map_err(|error| match error {
             // EL-5
-            Out::Lost => EtcdError::ElectionNotLeader,
-            Out::Error(error) => error,
+            WaitError::KeyLost => EtcdError::ElectionNotLeader,
+            WaitError::Failed(error) => error,
         })?;
-        let Place { key, created } = candidate.place().clone();
-        let lease = candidate.lease();
-        candidate.stay();
+        let WaiterKey { key, created } = waiter.key().clone();
+        let lease = waiter.lease();
+        waiter.keep();
         Ok(CampaignResponse {
-            // That of the key, not that of the victory.
-            header: Some(self.node.headers.at(entered.revision)),
+            // The revision at which the waiter joined, not that at which it was elected.
+            header: Some(self.node.headers.at(joined.revision)),
             leader: Some(LeaderKey {
                 name,
                 key,
@@ -69,63 +70,49 @@ impl ElectionService {
     }
 
     fn proclaim(&self, request: ProclaimRequest) -> Result<ProclaimResponse, EtcdError> {
-        let (place, lease) = place(request.leader)?;
-        let shown = place.show(&self.node, request.value, lease)?;
-        let revision = shown.ok_or(EtcdError::ElectionNotLeader)?;
+        let (key, lease) = convert_leader(request.leader)?;
+        let changed = key.set_value(&self.node, request.value, lease)?;
+        let revision = changed.ok_or(EtcdError::ElectionNotLeader)?;
         Ok(ProclaimResponse {
             header: Some(self.node.headers.at(revision)),
         })
     }
 
     fn leader(&self, request: &LeaderRequest) -> Result<LeaderResponse, EtcdError> {
-        let (revision, leader) = wait_queue::front(&self.node, &wait_queue::line(&request.name))?;
+        let queue = wait_queue::range(&request.name);
+        let (revision, leader) = wait_queue::front(&self.node, &queue)?;
         let leader = leader.ok_or(EtcdError::NoElectionLeader)?;
-        Ok(response(&self.node, revision, &leader))
-    }
-
-    fn guard_line(&self, request: &Request<LeaderRequest>) -> Result<(), EtcdError> {
-        self.node.guard(request, |request, sender| {
-            sender
-                .access()?
-                .check_read_of(&wait_queue::line(&request.name))
-        })
+        Ok(leader_response(&self.node, revision, &leader))
     }
 
     fn resign(&self, request: ResignRequest) -> Result<ResignResponse, EtcdError> {
-        let (place, _) = place(request.leader)?;
-        let revision = place.give_up(&self.node)?;
+        let (key, _) = convert_leader(request.leader)?;
+        let revision = key.delete(&self.node)?;
         Ok(ResignResponse {
             header: Some(self.node.headers.at(revision)),
         })
     }
 }
 
-fn leader_key(leader: Option<&LeaderKey>) -> &[u8] {
-    leader.map_or(&[], |leader| &leader.key)
-}
-
-/// What a proof of leadership stands for; its name does not matter.
-fn place(leader: Option<LeaderKey>) -> Result<(Place, Option<LeaseId>), EtcdError> {
+/// Converts a leader's key and lease; the name of the election is not needed.
+fn convert_leader(leader: Option<LeaderKey>) -> Result<(WaiterKey, Option<LeaseId>), EtcdError> {
     let leader = leader.ok_or(EtcdError::LeaderNotGiven)?;
-    if leader.key.is_empty() {
-        return Err(EtcdError::EmptyKey);
-    }
-    let place = Place {
+    let key = WaiterKey {
         key: leader.key,
         created: Revision(leader.rev),
     };
-    Ok((place, LeaseId::new(leader.lease)))
+    Ok((key, LeaseId::new(leader.lease)))
 }
 
-fn response(node: &Node, revision: Revision, leader: &KeyValue) -> LeaderResponse {
+fn leader_response(node: &Node, revision: Revision, leader: &KeyValue) -> LeaderResponse {
     LeaderResponse {
         header: Some(node.headers.at(revision)),
-        kv: Some(key_value(leader)),
+        kv: Some(copy_kv(leader)),
     }
 }
 
-/// The pair as a message of its own: elections are few, so nothing is gained by sharing.
-fn key_value(kv: &KeyValue) -> mvccpb::KeyValue {
+/// Copies a record into the generated message. Elections are rare, so copying does not matter.
+fn copy_kv(kv: &KeyValue) -> mvccpb::KeyValue {
     mvccpb::KeyValue {
         key: Bytes::copy_from_slice(kv.key()),
         create_revision: kv.create_revision().0,
@@ -142,130 +129,120 @@ impl Election for ElectionService {
         &self,
         request: Request<CampaignRequest>,
     ) -> Result<Response<CampaignResponse>, Status> {
-        let guarded = self.node.guard(&request, |request, sender| {
-            wait_queue::guard(&request.name, request.lease, sender)
-        });
-        guarded.map_err(status::of_recipe)?;
-        let elected = self.campaign(request.into_inner()).await;
-        elected.map(Response::new).map_err(status::of_recipe)
+        let request = self.node.accept::<methods::election::Campaign>(request)?;
+        let response = self.campaign(request).await;
+        response.map(Response::new).map_err(status::of_recipe)
     }
 
     async fn proclaim(
         &self,
         request: Request<ProclaimRequest>,
     ) -> Result<Response<ProclaimResponse>, Status> {
-        let guarded = self.node.guard(&request, |request, sender| {
-            let lease = request.leader.as_ref().map_or(0, |leader| leader.lease);
-            authorize::place(leader_key(request.leader.as_ref()), lease, sender)
-        });
-        guarded.map_err(status::of_recipe)?;
-        let proclaimed = self.proclaim(request.into_inner());
-        proclaimed.map(Response::new).map_err(status::of_recipe)
+        let request = self.node.accept::<methods::election::Proclaim>(request)?;
+        let response = self.proclaim(request);
+        response.map(Response::new).map_err(status::of_recipe)
     }
 
     async fn leader(
         &self,
         request: Request<LeaderRequest>,
     ) -> Result<Response<LeaderResponse>, Status> {
-        self.guard_line(&request).map_err(status::of_recipe)?;
-        let leader = self.leader(request.get_ref());
-        leader.map(Response::new).map_err(status::of_recipe)
+        let request = self.node.accept::<methods::election::Leader>(request)?;
+        let response = self.leader(&request);
+        response.map(Response::new).map_err(status::of_recipe)
     }
 
-    type ObserveStream = Observation;
+    type ObserveStream = LeaderStream;
 
     async fn observe(
         &self,
         request: Request<LeaderRequest>,
-    ) -> Result<Response<Observation>, Status> {
-        self.guard_line(&request).map_err(status::of_recipe)?;
-        let line = wait_queue::line(&request.get_ref().name);
-        let observation = Observation::begin(self.node.clone(), line);
-        observation.map(Response::new).map_err(status::of_recipe)
+    ) -> Result<Response<LeaderStream>, Status> {
+        let request = self.node.accept::<methods::election::Observe>(request)?;
+        let stream = LeaderStream::start(self.node.clone(), wait_queue::range(&request.name));
+        stream.map(Response::new).map_err(status::of_recipe)
     }
 
     async fn resign(
         &self,
         request: Request<ResignRequest>,
     ) -> Result<Response<ResignResponse>, Status> {
-        let guarded = self.node.guard(&request, |request, sender| {
-            authorize::place(leader_key(request.leader.as_ref()), 0, sender)
-        });
-        guarded.map_err(status::of_recipe)?;
-        let resigned = self.resign(request.into_inner());
-        resigned.map(Response::new).map_err(status::of_recipe)
+        let request = self.node.accept::<methods::election::Resign>(request)?;
+        let response = self.resign(request);
+        response.map(Response::new).map_err(status::of_recipe)
     }
 }
 
-/// Who leads: now, and at every change (EL-9).
+/// The stream of Observe: the current leader, then each change of the leader or its value (EL-9).
 ///
-/// A watch over the line tells when something may have changed for the leader; who leads since is
-/// read at the very revision of that. What is still to be told is bounded by what one response of
-/// the watch holds.
+/// A watcher over the queue reports the revisions at which the leader may have changed; the leader is
+/// then read at that very revision. The number of pending responses is bounded by the number of events
+/// in one watch response.
 #[derive(Debug)]
-pub(crate) struct Observation {
+pub(crate) struct LeaderStream {
     node: Arc<Node>,
-    line: KeyRange,
+    queue: KeyRange,
     watches: WatchStream,
-    /// The leader, as it was told last.
+    /// The leader in the last response.
     leader: Option<KeyValue>,
-    untold: VecDeque<LeaderResponse>,
-    /// Nothing behind the end of the stream.
-    stopped: Option<Begun>,
+    pending: VecDeque<LeaderResponse>,
+    /// `None` after the end of the stream.
+    shutdown: Option<Begun>,
 }
 
-impl Observation {
-    fn begin(node: Arc<Node>, line: KeyRange) -> Result<Self, EtcdError> {
-        let mut observation = Self {
+impl LeaderStream {
+    fn start(node: Arc<Node>, queue: KeyRange) -> Result<Self, EtcdError> {
+        let mut stream = Self {
             watches: node.engine.watch_stream(),
-            line,
+            queue,
             leader: None,
-            untold: VecDeque::new(),
-            stopped: Some(node.shutdown.begun()),
+            pending: VecDeque::new(),
+            shutdown: Some(node.shutdown.begun()),
             node,
         };
-        observation.look_afresh()?;
-        Ok(observation)
+        stream.restart()?;
+        Ok(stream)
     }
 
-    /// Begins at the present, leaving out what may have been before.
-    fn look_afresh(&mut self) -> Result<(), EtcdError> {
-        let (revision, leader) = wait_queue::front(&self.node, &self.line)?;
+    /// Starts at the current revision; skips the changes before it.
+    fn restart(&mut self) -> Result<(), EtcdError> {
+        let (revision, leader) = wait_queue::front(&self.node, &self.queue)?;
         self.watches = self.node.engine.watch_stream();
-        let line = WatchOptions::of(self.line.clone()).from(Revision(revision.0 + 1));
-        self.watches.watch(line).map_err(|_| EtcdError::Internal)?;
-        self.follow(revision, leader);
+        let changes = WatchOptions::of(self.queue.clone()).from(Revision(revision.0 + 1));
+        let created = self.watches.watch(changes);
+        created.map_err(|_| EtcdError::Internal)?;
+        self.set_leader(revision, leader);
         Ok(())
     }
 
-    fn follow(&mut self, revision: Revision, leader: Option<KeyValue>) {
+    fn set_leader(&mut self, revision: Revision, leader: Option<KeyValue>) {
         if let Some(leader) = leader.as_ref().filter(|_| self.leader != leader) {
-            self.untold
-                .push_back(response(&self.node, revision, leader));
+            let response = leader_response(&self.node, revision, leader);
+            self.pending.push_back(response);
         }
         self.leader = leader;
     }
 
-    fn take_in(&mut self, told: WatchResponse) -> Result<(), EtcdError> {
-        let events = match told {
+    fn apply(&mut self, response: WatchResponse) -> Result<(), EtcdError> {
+        let events = match response {
             WatchResponse::Events { events, .. } => events,
             WatchResponse::Progress { .. } => return Ok(()),
-            WatchResponse::Compacted { .. } => return self.look_afresh(),
+            WatchResponse::Compacted { .. } => return self.restart(),
         };
-        let same_revision =
+        let is_same_revision =
             |one: &Event, next: &Event| one.kv.mod_revision() == next.kv.mod_revision();
-        for events in events.chunk_by(same_revision) {
-            let concerns_leader = |event: &Event| match &self.leader {
+        for events in events.chunk_by(is_same_revision) {
+            let may_change_leader = |event: &Event| match &self.leader {
                 Some(leader) => leader.key() == event.kv.key(),
                 None => true,
             };
-            if !events.iter().any(concerns_leader) {
+            if !events.iter().any(may_change_leader) {
                 continue;
             }
             let revision = events[0].kv.mod_revision();
-            match wait_queue::front_at(&self.node, &self.line, revision) {
-                Ok((_, leader)) => self.follow(revision, leader),
-                Err(EtcdError::Compacted) => return self.look_afresh(),
+            match wait_queue::front_at(&self.node, &self.queue, revision) {
+                Ok((_, leader)) => self.set_leader(revision, leader),
+                Err(EtcdError::Compacted) => return self.restart(),
                 Err(error) => return Err(error),
             }
         }
@@ -273,30 +250,30 @@ impl Observation {
     }
 }
 
-impl Stream for Observation {
+impl Stream for LeaderStream {
     type Item = Result<LeaderResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let observation = &mut *self;
-        let Some(stopped) = &mut observation.stopped else {
+        let stream = &mut *self;
+        let Some(shutdown) = &mut stream.shutdown else {
             return Poll::Ready(None);
         };
-        let error = if Pin::new(stopped).poll(context).is_ready() {
+        let error = if Pin::new(shutdown).poll(context).is_ready() {
             EtcdError::Stopped
         } else {
             loop {
-                if let Some(response) = observation.untold.pop_front() {
+                if let Some(response) = stream.pending.pop_front() {
                     return Poll::Ready(Some(Ok(response)));
                 }
-                let Poll::Ready(told) = observation.watches.poll_response(context) else {
+                let Poll::Ready(response) = stream.watches.poll_response(context) else {
                     return Poll::Pending;
                 };
-                if let Err(error) = observation.take_in(told) {
+                if let Err(error) = stream.apply(response) {
                     break error;
                 }
             }
         };
-        observation.stopped = None;
+        stream.shutdown = None;
         Poll::Ready(Some(Err(status::of_recipe(error))))
     }
 }

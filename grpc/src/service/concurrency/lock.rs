@@ -1,4 +1,4 @@
-//! The lock service.
+//! The Lock service.
 
 use std::sync::Arc;
 
@@ -8,11 +8,13 @@ use revstore_proto::v3lockpb::lock_server::Lock;
 use revstore_proto::v3lockpb::{LockRequest, LockResponse, UnlockRequest, UnlockResponse};
 use tonic::{Request, Response, Status};
 
-use crate::node::{Node, Proposal};
-use crate::service::concurrency::wait_queue::{self, Candidate, Out};
+use super::wait_queue::{WaitError, Waiter};
+use crate::methods;
+use crate::node::Node;
+use crate::node::admission::Proposal;
 use crate::status::{self, EtcdError};
 
-/// `v3lockpb.Lock`: a lock is held by who has stood in line for longest.
+/// `v3lockpb.Lock`: the waiter with the oldest key holds the lock. etcd's `lockServer`.
 #[derive(Debug)]
 pub(crate) struct LockService {
     node: Arc<Node>,
@@ -23,36 +25,33 @@ impl LockService {
         Self { node }
     }
 
-    /// Waits for the lock. Dropped while it waits, it takes the key back (EL-4).
+    /// Waits for the lock. If the future is dropped meanwhile, the waiter's key is deleted (EL-4).
     async fn lock(&self, request: LockRequest) -> Result<LockResponse, EtcdError> {
         let lease = LeaseId::new(request.lease);
-        let entered = Candidate::enter(&self.node, &request.name, lease, Bytes::new())?;
-        let candidate = entered.candidate;
-        let revision = candidate.reach_front().await.map_err(|out| match out {
+        let joined = Waiter::join(&self.node, &request.name, lease, Bytes::new())?;
+        let waiter = joined.waiter;
+        let revision = waiter.reach_front().await.map_err(|error| match error {
             // EL-5
-            Out::Lost => EtcdError::LockSessionExpired,
-            Out::Error(error) => error,
+            WaitError::KeyLost => EtcdError::LockSessionExpired,
+            WaitError::Failed(error) => error,
         })?;
-        let key = candidate.place().key.clone();
-        candidate.stay();
+        let key = waiter.key().key.clone();
+        waiter.keep();
         Ok(LockResponse {
             header: Some(self.node.headers.at(revision)),
             key,
         })
     }
 
-    /// EL-3: whoever knows the key may.
+    /// EL-3: any client that knows the key may unlock.
     fn unlock(&self, request: UnlockRequest) -> Result<UnlockResponse, EtcdError> {
-        if request.key.is_empty() {
-            return Err(EtcdError::EmptyKey);
-        }
-        self.node.propose(Proposal {
+        self.node.admit(Proposal {
             request_bytes: request.key.len(),
-            grows_bytes: None,
+            growth_bytes: None,
         })?;
-        let done = self.node.engine.delete(&KeyRange::One(request.key));
+        let result = self.node.engine.delete(&KeyRange::One(request.key));
         Ok(UnlockResponse {
-            header: Some(self.node.headers.at(done.revision)),
+            header: Some(self.node.headers.at(result.revision)),
         })
     }
 }
@@ -60,23 +59,17 @@ impl LockService {
 #[tonic::async_trait]
 impl Lock for LockService {
     async fn lock(&self, request: Request<LockRequest>) -> Result<Response<LockResponse>, Status> {
-        let guarded = self.node.guard(&request, |request, sender| {
-            wait_queue::guard(&request.name, request.lease, sender)
-        });
-        guarded.map_err(status::of_recipe)?;
-        let locked = self.lock(request.into_inner()).await;
-        locked.map(Response::new).map_err(status::of_recipe)
+        let request = self.node.accept::<methods::lock::Lock>(request)?;
+        let response = self.lock(request).await;
+        response.map(Response::new).map_err(status::of_recipe)
     }
 
     async fn unlock(
         &self,
         request: Request<UnlockRequest>,
     ) -> Result<Response<UnlockResponse>, Status> {
-        let guarded = self.node.guard(&request, |request, sender| {
-            sender.access()?.check_write(&request.key, b"")
-        });
-        guarded.map_err(status::of_recipe)?;
-        let unlocked = self.unlock(request.into_inner());
-        unlocked.map(Response::new).map_err(status::of_recipe)
+        let request = self.node.accept::<methods::lock::Unlock>(request)?;
+        let response = self.unlock(request);
+        response.map(Response::new).map_err(status::of_recipe)
     }
 }

@@ -1,7 +1,9 @@
-//! Standing in line: what locks and elections are made of.
+//! The wait queue of locks and elections.
 //!
-//! Who wants a lock, or to lead, puts a key under the name of it and waits until no older key is
-//! there. The key hangs on a lease, so nobody stands in line who is gone.
+//! A waiter puts a key under the queue's name and waits until no older key is there. The key is
+//! attached to a lease, so the waiter leaves the queue when its session ends. etcd does this in
+//! package `concurrency`: a waiter here is `Mutex` or `Election` over a `Session`, and
+//! [`Waiter::reach_front`] is `waitDeletes`.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -14,58 +16,53 @@ use revstore_engine::{
     RECORD_OVERHEAD_BYTES, Range, Relation, Revision, SortBy, SortOrder, Txn, WatchOptions,
 };
 
-use crate::auth::authorize::{self, Sender};
-use crate::node::{Node, Proposal};
+use crate::node::Node;
+use crate::node::admission::Proposal;
 use crate::status::EtcdError;
 
-/// How long the lease lives that a candidate without one gets; nobody renews it (EL-2).
+/// The TTL of the lease that a waiter without one gets; it is never renewed (EL-2).
 const OWN_LEASE_TTL_SECONDS: i64 = 60;
 
-/// The keys of all who stand in line under a name: those behind `name/` (EL-1).
+/// Returns the range of the keys in the queue called `name`: those that begin with `name/` (EL-1).
 ///
 /// An empty name is a name like any other (EL-10).
-pub(crate) fn line(name: &[u8]) -> KeyRange {
+pub(crate) fn range(name: &[u8]) -> KeyRange {
     KeyRange::prefix(prefix(name, 0).freeze())
 }
 
-/// What it takes to stand in line under a name.
-pub(crate) fn guard(name: &[u8], lease: i64, sender: &Sender<'_>) -> Result<(), EtcdError> {
-    let key = LeaseId::new(lease).map(|lease| key(name, lease));
-    authorize::stand_in_line(&line(name), key.as_deref(), lease, sender)
-}
-
-/// The one in front of a line, and the revision at which it was looked for.
-pub(crate) fn front(
+/// Returns the oldest key in a queue, and the revision of the read.
+pub(super) fn front(
     node: &Node,
-    line: &KeyRange,
+    queue: &KeyRange,
 ) -> Result<(Revision, Option<KeyValue>), EtcdError> {
-    front_of(node, Range::of(line.clone()))
+    front_of(node, Range::of(queue.clone()))
 }
 
-/// As [`front`], at a revision of the past.
-pub(crate) fn front_at(
+/// Returns the oldest key in a queue at a past revision.
+pub(super) fn front_at(
     node: &Node,
-    line: &KeyRange,
+    queue: &KeyRange,
     revision: Revision,
 ) -> Result<(Revision, Option<KeyValue>), EtcdError> {
-    front_of(node, Range::of(line.clone()).at(revision))
+    front_of(node, Range::of(queue.clone()).at(revision))
 }
 
-fn front_of(node: &Node, line: Range) -> Result<(Revision, Option<KeyValue>), EtcdError> {
-    let oldest = line.sorted(SortBy::CreateRevision, SortOrder::Ascending);
-    let mut found = node.engine.range(&oldest.limit(1))?;
-    Ok((found.revision, found.kvs.pop()))
+fn front_of(node: &Node, queue: Range) -> Result<(Revision, Option<KeyValue>), EtcdError> {
+    let oldest = queue.sorted(SortBy::CreateRevision, SortOrder::Ascending);
+    let mut result = node.engine.range(&oldest.limit(1))?;
+    Ok((result.revision, result.kvs.pop()))
 }
 
-fn prefix(name: &[u8], more_bytes: usize) -> BytesMut {
-    let mut prefix = BytesMut::with_capacity(name.len() + 1 + more_bytes);
+fn prefix(name: &[u8], additional_bytes: usize) -> BytesMut {
+    let mut prefix = BytesMut::with_capacity(name.len() + 1 + additional_bytes);
     prefix.put_slice(name);
     prefix.put_u8(b'/');
     prefix
 }
 
-/// EL-1: the lease in hexadecimal, with a sign before it if it has one.
-fn key(name: &[u8], lease: LeaseId) -> Bytes {
+/// Returns the key of the waiter with this lease: the id in hexadecimal, with a sign if it is
+/// negative (EL-1).
+pub(crate) fn key(name: &[u8], lease: LeaseId) -> Bytes {
     let sign = if lease.get() < 0 { "-" } else { "" };
     let hex = format!("{sign}{:x}", lease.get().unsigned_abs());
     let mut key = prefix(name, hex.len());
@@ -73,111 +70,110 @@ fn key(name: &[u8], lease: LeaseId) -> Bytes {
     key.freeze()
 }
 
-/// A place in a line: a key, for as long as it has not been deleted since.
+/// The key of a waiter, from its creation to its deletion.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub(crate) key: Bytes,
-    /// When the key was created; another key of that name is another place.
-    pub(crate) created: Revision,
+pub(super) struct WaiterKey {
+    pub(super) key: Bytes,
+    /// The create revision: a later key of the same name belongs to another waiter.
+    pub(super) created: Revision,
 }
 
-impl Place {
-    /// Puts a value to the place, if it is still there; returns the revision at which it did.
-    pub(crate) fn show(
+impl WaiterKey {
+    /// Replaces the value of the key, if it still exists; returns the revision of the change.
+    pub(super) fn set_value(
         &self,
         node: &Node,
         value: Bytes,
         lease: Option<LeaseId>,
     ) -> Result<Option<Revision>, EtcdError> {
-        node.propose(proposal(&self.key, &value))?;
+        node.admit(proposal(&self.key, &value))?;
         let put = Put::new(self.key.clone(), value);
-        self.if_there(node, Op::Put(attach(put, lease)))
+        self.if_exists(node, Op::Put(attach(put, lease)))
     }
 
-    /// Gives the place up, if it is still there; returns the revision behind that.
-    pub(crate) fn give_up(&self, node: &Node) -> Result<Revision, EtcdError> {
-        node.propose(Proposal {
+    /// Deletes the key, if it still exists; returns the revision after that.
+    pub(super) fn delete(&self, node: &Node) -> Result<Revision, EtcdError> {
+        node.admit(Proposal {
             request_bytes: self.key.len(),
-            grows_bytes: None,
+            growth_bytes: None,
         })?;
-        let done = self.if_there(node, Op::Delete(KeyRange::One(self.key.clone())))?;
-        Ok(done.unwrap_or_else(|| node.engine.current_revision()))
+        let deleted = self.if_exists(node, Op::Delete(KeyRange::One(self.key.clone())))?;
+        Ok(deleted.unwrap_or_else(|| node.engine.current_revision()))
     }
 
-    fn if_there(&self, node: &Node, op: Op) -> Result<Option<Revision>, EtcdError> {
-        let done = node.engine.txn(
-            &Txn::new()
-                .when([created_at(&self.key, self.created)])
-                .and_then([op]),
-        )?;
-        Ok(done.succeeded.then_some(done.revision))
+    fn if_exists(&self, node: &Node, op: Op) -> Result<Option<Revision>, EtcdError> {
+        let txn = Txn::new()
+            .when([created_at(&self.key, self.created)])
+            .and_then([op]);
+        let result = node.engine.txn(&txn)?;
+        Ok(result.succeeded.then_some(result.revision))
     }
 
-    fn is_there(&self, node: &Node) -> bool {
-        let found = node.engine.get(&self.key);
-        found.is_some_and(|kv| kv.create_revision() == self.created)
+    fn exists(&self, node: &Node) -> bool {
+        let kv = node.engine.get(&self.key);
+        kv.is_some_and(|kv| kv.create_revision() == self.created)
     }
 }
 
-/// Why somebody does not stand in line any more.
+/// The reason why a waiter stopped waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Out {
-    /// The place is gone: its lease has ended, or its key was deleted.
-    Lost,
-    /// The request cannot go on.
-    Error(EtcdError),
+pub(super) enum WaitError {
+    /// The key no longer exists: its lease has ended, or a client deleted it.
+    KeyLost,
+    /// The request failed.
+    Failed(EtcdError),
 }
 
-impl From<EtcdError> for Out {
+impl From<EtcdError> for WaitError {
     fn from(error: EtcdError) -> Self {
-        Self::Error(error)
+        Self::Failed(error)
     }
 }
 
-/// Somebody who stands in line, on behalf of a call that waits.
+/// A waiter, for the duration of a call.
 ///
-/// If the call ends before [`stay`](Self::stay), be it because the caller gave up, the place is
-/// given up too (EL-4), and with it the lease, if it was granted for this.
+/// If the waiter is dropped before [`keep`](Self::keep), for example because the client cancelled the
+/// call, its key is deleted (EL-4), and its lease is revoked if it was granted for this call.
 #[derive(Debug)]
-pub(crate) struct Candidate {
+pub(super) struct Waiter {
     node: Arc<Node>,
-    line: KeyRange,
-    place: Place,
+    queue: KeyRange,
+    key: WaiterKey,
     lease: LeaseId,
     owns_lease: bool,
-    stays: bool,
+    is_kept: bool,
 }
 
-/// How somebody came to stand in line.
+/// A waiter that has just joined its queue.
 #[derive(Debug)]
-pub(crate) struct Entered {
-    pub(crate) candidate: Candidate,
-    pub(crate) revision: Revision,
-    /// What the place showed, if the lease had it already.
-    pub(crate) present: Option<KeyValue>,
+pub(super) struct Joined {
+    pub(super) waiter: Waiter,
+    pub(super) revision: Revision,
+    /// The key-value of the waiter, if the lease had one in the queue already.
+    pub(super) existing: Option<KeyValue>,
 }
 
-impl Candidate {
-    /// Takes the place of a lease under a name: the one that it has, or a new one at the end (EL-1).
-    /// Without a lease, one is made (EL-2).
-    pub(crate) fn enter(
+impl Waiter {
+    /// Joins the queue called `name` at its end, or finds the key that the lease has in it already
+    /// (EL-1). Without a lease, grants one (EL-2).
+    pub(super) fn join(
         node: &Arc<Node>,
         name: &[u8],
         lease: Option<LeaseId>,
         value: Bytes,
-    ) -> Result<Entered, EtcdError> {
+    ) -> Result<Joined, EtcdError> {
         if let Some(lease) = lease {
-            return Self::enter_with(node, name, lease, value);
+            return Self::join_with(node, name, lease, value);
         }
-        node.propose(Proposal {
+        node.admit(Proposal {
             request_bytes: 0,
-            grows_bytes: Some(0),
+            growth_bytes: Some(0),
         })?;
         let lease = node.engine.grant(None, OWN_LEASE_TTL_SECONDS)?.id;
-        match Self::enter_with(node, name, lease, value) {
-            Ok(mut entered) => {
-                entered.candidate.owns_lease = true;
-                Ok(entered)
+        match Self::join_with(node, name, lease, value) {
+            Ok(mut joined) => {
+                joined.waiter.owns_lease = true;
+                Ok(joined)
             }
             Err(error) => {
                 revoke(node, lease);
@@ -186,115 +182,114 @@ impl Candidate {
         }
     }
 
-    fn enter_with(
+    fn join_with(
         node: &Arc<Node>,
         name: &[u8],
         lease: LeaseId,
         value: Bytes,
-    ) -> Result<Entered, EtcdError> {
+    ) -> Result<Joined, EtcdError> {
         let key = key(name, lease);
-        node.propose(proposal(&key, &value))?;
+        node.admit(proposal(&key, &value))?;
         let put = Put::new(key.clone(), value).attached_to(lease);
-        let done = node.engine.txn(
-            &Txn::new()
-                .when([created_at(&key, Revision(0))])
-                .and_then([Op::Put(put)])
-                .or_else([Op::Range(Range::of(KeyRange::One(key.clone())))]),
-        )?;
-        let present = done.results.into_iter().find_map(|result| match result {
-            OpResult::Range(mut found) => found.kvs.pop(),
+        let txn = Txn::new()
+            .when([created_at(&key, Revision(0))])
+            .and_then([Op::Put(put)])
+            .or_else([Op::Range(Range::of(KeyRange::One(key.clone())))]);
+        let result = node.engine.txn(&txn)?;
+        let existing = result.results.into_iter().find_map(|result| match result {
+            OpResult::Range(mut range) => range.kvs.pop(),
             _ => None,
         });
-        let created = present
+        let created = existing
             .as_ref()
-            .map_or(done.revision, KeyValue::create_revision);
-        let candidate = Self {
+            .map_or(result.revision, KeyValue::create_revision);
+        let waiter = Self {
             node: node.clone(),
-            line: line(name),
-            place: Place { key, created },
+            queue: range(name),
+            key: WaiterKey { key, created },
             lease,
             owns_lease: false,
-            stays: false,
+            is_kept: false,
         };
-        Ok(Entered {
-            candidate,
-            revision: done.revision,
-            present,
+        Ok(Joined {
+            waiter,
+            revision: result.revision,
+            existing,
         })
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    pub(super) fn key(&self) -> &WaiterKey {
+        &self.key
     }
 
-    pub(crate) fn lease(&self) -> LeaseId {
+    pub(super) fn lease(&self) -> LeaseId {
         self.lease
     }
 
-    /// Completes when nobody is in front, with the revision at which that was seen, or as soon as
-    /// the place is lost (EL-5).
-    pub(crate) async fn reach_front(&self) -> Result<Revision, Out> {
-        let mut stopped = self.node.shutdown.begun();
+    /// Waits until no older key is in the queue; returns the revision at which that was read. Fails as
+    /// soon as the waiter's own key no longer exists (EL-5).
+    pub(super) async fn reach_front(&self) -> Result<Revision, WaitError> {
+        let mut shutdown = self.node.shutdown.begun();
         loop {
-            let (revision, next) = self.next_in_front()?;
-            // Looked at behind the line: who is there now was there then.
-            if !self.place.is_there(&self.node) {
-                return Err(Out::Lost);
+            let (revision, predecessor) = self.predecessor()?;
+            // Read after the queue: a key that exists now existed then.
+            if !self.key.exists(&self.node) {
+                return Err(WaitError::KeyLost);
             }
-            let Some(next) = next else {
+            let Some(predecessor) = predecessor else {
                 return Ok(revision);
             };
             let mut watches = self.node.engine.watch_stream();
-            for key in [next.key_bytes(), self.place.key.clone()] {
+            for key in [predecessor.key_bytes(), self.key.key.clone()] {
                 let deletions = WatchOptions::of(KeyRange::One(key))
                     .from(Revision(revision.0 + 1))
                     .without_puts();
                 watches.watch(deletions).map_err(|_| EtcdError::Internal)?;
             }
             poll_fn(|context| {
-                if Pin::new(&mut stopped).poll(context).is_ready() {
+                if Pin::new(&mut shutdown).poll(context).is_ready() {
                     return Poll::Ready(Err(EtcdError::Stopped));
                 }
-                // Whatever it tells, a compaction included, it is time to look again.
-                watches.poll_response(context).map(|_told| Ok(()))
+                // Any response, even that of a compaction, is a reason to read the queue again.
+                watches.poll_response(context).map(|_response| Ok(()))
             })
             .await?;
         }
     }
 
-    /// Whoever entered right before.
-    fn next_in_front(&self) -> Result<(Revision, Option<KeyValue>), EtcdError> {
-        let older = Filter::default().max_create_revision(Revision(self.place.created.0 - 1));
-        let range = Range::of(self.line.clone())
+    /// Returns the newest key that is older than the waiter's.
+    fn predecessor(&self) -> Result<(Revision, Option<KeyValue>), EtcdError> {
+        let older = Filter::default().max_create_revision(Revision(self.key.created.0 - 1));
+        let range = Range::of(self.queue.clone())
             .sorted(SortBy::CreateRevision, SortOrder::Descending)
             .filtered(older)
             .limit(1);
-        let mut found = self.node.engine.range(&range)?;
-        Ok((found.revision, found.kvs.pop()))
+        let mut result = self.node.engine.range(&range)?;
+        Ok((result.revision, result.kvs.pop()))
     }
 
-    /// Keeps the place beyond the call.
-    pub(crate) fn stay(mut self) {
-        self.stays = true;
+    /// Keeps the key after the end of the call.
+    pub(super) fn keep(mut self) {
+        self.is_kept = true;
     }
 }
 
-impl Drop for Candidate {
+impl Drop for Waiter {
     fn drop(&mut self) {
-        if self.stays {
+        if self.is_kept {
             return;
         }
-        // Refused where an alarm forbids every change; then the lease takes the key along.
-        let _ = self.place.give_up(&self.node);
+        // This fails while an alarm forbids all writes; then the key is deleted with its lease.
+        let _ = self.key.delete(&self.node);
         if self.owns_lease {
             revoke(&self.node, self.lease);
         }
     }
 }
 
-/// Ends a lease that was made here; it may have ended by itself.
+/// Revokes a lease that this module has granted. It may have expired already.
 fn revoke(node: &Node, lease: LeaseId) {
-    if node.propose(Proposal::default()).is_ok() {
+    if node.admit(Proposal::default()).is_ok() {
         let _ = node.engine.revoke(lease);
     }
 }
@@ -318,7 +313,7 @@ fn proposal(key: &Bytes, value: &Bytes) -> Proposal {
     let request_bytes = key.len() + value.len();
     Proposal {
         request_bytes,
-        grows_bytes: Some(request_bytes as u64 + RECORD_OVERHEAD_BYTES),
+        growth_bytes: Some(request_bytes as u64 + RECORD_OVERHEAD_BYTES),
     }
 }
 
@@ -327,24 +322,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn el_1_keys_end_in_the_lease_in_hexadecimal() {
+    fn el_1_a_key_ends_in_the_lease_id_in_hexadecimal() {
         let check = |name: &str, lease, expected: &str| {
             let key = key(name.as_bytes(), LeaseId::new(lease).unwrap());
             assert_eq!(key, expected);
-            assert!(line(name.as_bytes()).contains(&key));
+            assert!(range(name.as_bytes()).contains(&key));
         };
         check("l", 26, "l/1a");
         check("l", i64::MAX, "l/7fffffffffffffff");
-        // As etcd 3.5.16 has them.
+        // The keys of etcd 3.5.16.
         check("n", -5, "n/-5");
         check("n", i64::MIN, "n/-8000000000000000");
         check("", 26, "/1a");
     }
 
     #[test]
-    fn el_1_a_line_is_that_of_its_name_alone() {
+    fn el_1_a_queue_contains_the_keys_of_its_name_only() {
         for other in ["l", "l0/1a", "k/1a", "ll/1a"] {
-            assert!(!line(b"l").contains(other.as_bytes()), "{other}");
+            assert!(!range(b"l").contains(other.as_bytes()), "{other}");
         }
     }
 }

@@ -1,0 +1,451 @@
+//! The table of methods: one row for each method of each service, and the order of its checks.
+//!
+//! Every call takes the same way: validate the request, authorize the client, admit the proposal,
+//! convert the request, call the engine, encode the response. [`Node::accept`] does the first two
+//! steps for a row; the service does the others. Where etcd has another order, the row says so.
+//!
+//! A row is
+//!
+//! ```text
+//! Name(Request): Kind, validate function, authorize rule, refuse function, paths "gateway/path";
+//! ```
+//!
+//! - `Request` is the message that the checks look at. On client streams it is one of the stream's
+//!   messages, which [`Node::accept_on_stream`] checks.
+//! - `validate` names a function in `request/`. Without it every request is valid.
+//! - `authorize` names a rule in `auth/authorize.rs`. Without it every client is accepted.
+//! - `refuse` names the function in `status.rs` that turns an error of the checks into a status,
+//!   where it is not [`EtcdError::to_status`].
+//! - `paths` lists the paths of the JSON gateway (HT-20).
+//!
+//! The router in `services.rs`, the checks, the gateway's routes and the counters of `grpc_server_*`
+//! metrics all follow from the table, and a test compares it with the descriptors. A row that no
+//! service accepts is dead code, which the compiler reports.
+
+use revstore_proto::etcdserverpb as pb;
+use revstore_proto::health::HealthCheckRequest;
+use revstore_proto::v3electionpb::{
+    CampaignRequest, LeaderRequest, ProclaimRequest, ResignRequest,
+};
+use revstore_proto::v3lockpb::{LockRequest, UnlockRequest};
+use tonic::{Request, Status};
+
+use crate::auth::authorize::{self, Credentials, Rule};
+use crate::node::Node;
+use crate::node::admission::Limits;
+use crate::request;
+use crate::service;
+use crate::status::{self, EtcdError};
+
+/// A method of one of the services.
+///
+/// ```
+/// use revstore_grpc::{RpcKind, RpcMethod};
+/// let method = RpcMethod::of_path("/etcdserverpb.KV/Put").expect("a method of etcd");
+/// assert_eq!((method.service(), method.name()), ("etcdserverpb.KV", "Put"));
+/// assert_eq!(method.kind(), RpcKind::Unary);
+/// assert_eq!(method.gateway_paths(), ["kv/put"]);
+/// ```
+#[derive(Debug)]
+pub struct RpcMethod {
+    pub(crate) server: Server,
+    service: &'static str,
+    name: &'static str,
+    path: &'static str,
+    kind: RpcKind,
+    gateway_paths: &'static [&'static str],
+}
+
+/// The number of messages that a call may have in each direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RpcKind {
+    /// One request, one response.
+    Unary,
+    /// One request, many responses.
+    ServerStream,
+    /// Many requests, many responses.
+    BidiStream,
+}
+
+/// A row of the table as a type.
+pub(crate) trait Call {
+    type Request;
+    const VALIDATE: Option<fn(&Self::Request, &Limits) -> Result<(), EtcdError>>;
+    const AUTHORIZE: Option<Rule<Self::Request>>;
+    const REFUSE: fn(EtcdError) -> Status;
+}
+
+impl Node {
+    /// Validates a request and authorizes its client.
+    pub(crate) fn accept<C: Call>(
+        &self,
+        request: Request<C::Request>,
+    ) -> Result<C::Request, Status> {
+        if let Some(validate) = C::VALIDATE {
+            validate(request.get_ref(), &self.limits).map_err(C::REFUSE)?;
+        }
+        if let Some(rule) = C::AUTHORIZE {
+            self.authorize(&request, rule).map_err(C::REFUSE)?;
+        }
+        Ok(request.into_inner())
+    }
+
+    /// As [`accept`](Self::accept), for a request on a stream that the client has opened with
+    /// `credentials`.
+    pub(crate) fn accept_on_stream<C: Call>(
+        &self,
+        request: &C::Request,
+        credentials: &Credentials,
+    ) -> Result<(), EtcdError> {
+        if let Some(validate) = C::VALIDATE {
+            validate(request, &self.limits)?;
+        }
+        match C::AUTHORIZE {
+            Some(rule) => self.authorize_on_stream(request, credentials, rule),
+            None => Ok(()),
+        }
+    }
+}
+
+impl RpcMethod {
+    /// Returns all methods.
+    pub fn all() -> &'static [Self] {
+        METHODS
+    }
+
+    /// Returns the method with an HTTP path such as `/etcdserverpb.KV/Put`.
+    pub fn of_path(path: &str) -> Option<&'static Self> {
+        Self::position(path).map(|position| &METHODS[position])
+    }
+
+    /// Returns the position in [`all`](Self::all) of the method with an HTTP path. Costs a few string
+    /// comparisons, the fewest for frequent methods.
+    pub fn position(path: &str) -> Option<usize> {
+        position(path)
+    }
+
+    /// Returns the full name of the service, such as `etcdserverpb.KV`.
+    pub fn service(&self) -> &'static str {
+        self.service
+    }
+
+    /// Returns the name of the method, such as `Put`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Returns the HTTP path of the method over gRPC.
+    pub fn path(&self) -> &'static str {
+        self.path
+    }
+
+    /// Returns the number of messages in each direction.
+    pub fn kind(&self) -> RpcKind {
+        self.kind
+    }
+
+    /// Returns the paths of the method at the JSON gateway, without the prefix `/v3/`.
+    pub fn gateway_paths(&self) -> &'static [&'static str] {
+        self.gateway_paths
+    }
+}
+
+impl RpcKind {
+    /// Returns the name that `grpc_server_*` metrics have for it in the label `grpc_type`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unary => "unary",
+            Self::ServerStream => "server_stream",
+            Self::BidiStream => "bidi_stream",
+        }
+    }
+}
+
+/// Returns the error for a path that no method has (HL-3).
+pub(crate) fn no_such_method(path: &str) -> Status {
+    let parts = path
+        .strip_prefix('/')
+        .and_then(|path| path.rsplit_once('/'));
+    let Some((service, method)) = parts else {
+        return status::malformed_path(path);
+    };
+    if METHODS.iter().any(|known| known.service == service) {
+        status::unknown_method(service, method)
+    } else {
+        status::unknown_service(service)
+    }
+}
+
+macro_rules! optional {
+    () => {
+        None
+    };
+    ($function:path) => {
+        Some($function)
+    };
+}
+
+macro_rules! refuse {
+    () => {
+        EtcdError::to_status
+    };
+    ($function:path) => {
+        $function
+    };
+}
+
+macro_rules! methods {
+    ($($module:ident: $server:ident $service:literal {
+        $($(#[$doc:meta])* $name:ident($request:ty): $kind:ident
+            $(, validate $validate:path)? $(, authorize $rule:path)? $(, refuse $refuse:path)?
+            $(, paths $($path:literal)+)?;)*
+    })*) => {
+        /// The server that a request is handed to, one for each service.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Server {
+            $($server,)*
+        }
+
+        const METHODS: &[RpcMethod] = &[$($(RpcMethod {
+            server: Server::$server,
+            service: $service,
+            name: stringify!($name),
+            path: concat!("/", $service, "/", stringify!($name)),
+            kind: RpcKind::$kind,
+            gateway_paths: &[$($($path),+)?],
+        },)*)*];
+
+        fn position(path: &str) -> Option<usize> {
+            match path {
+                $($(concat!("/", $service, "/", stringify!($name)) => {
+                    Some(const { index_of(concat!("/", $service, "/", stringify!($name))) })
+                })*)*
+                _ => None,
+            }
+        }
+
+        $(
+            /// The rows of one service as types.
+            pub(crate) mod $module {
+                $($(#[$doc])*
+                pub(crate) enum $name {})*
+            }
+
+            $(impl Call for $module::$name {
+                type Request = $request;
+                const VALIDATE: Option<fn(&$request, &Limits) -> Result<(), EtcdError>> =
+                    optional!($($validate)?);
+                const AUTHORIZE: Option<Rule<$request>> = optional!($($rule)?);
+                const REFUSE: fn(EtcdError) -> Status = refuse!($($refuse)?);
+            })*
+        )*
+    };
+}
+
+methods! {
+    kv: Kv "etcdserverpb.KV" {
+        Range(pb::RangeRequest): Unary,
+            validate request::kv::validate_range, authorize authorize::range, paths "kv/range";
+        Put(pb::PutRequest): Unary,
+            validate request::kv::validate_put, authorize authorize::put, paths "kv/put";
+        Txn(pb::TxnRequest): Unary,
+            validate request::txn::validate_txn, authorize authorize::txn, paths "kv/txn";
+        DeleteRange(pb::DeleteRangeRequest): Unary,
+            validate request::kv::validate_delete_range, authorize authorize::delete_range,
+            paths "kv/deleterange";
+        Compact(pb::CompactionRequest): Unary, authorize authorize::admin, paths "kv/compaction";
+        /// RG-60: the gateway has no path for it.
+        RangeStream(pb::RangeRequest): ServerStream,
+            validate request::kv::validate_range_stream, authorize authorize::range;
+    }
+    watch: Watch "etcdserverpb.Watch" {
+        /// Order: each request to create a watcher is authorized, not the stream, and a refusal is a
+        /// response on the stream (WA-60). A watcher from before auth was enabled stays (WA-38).
+        Watch(pb::WatchCreateRequest): BidiStream, authorize authorize::watch_create, paths "watch";
+    }
+    lease: Lease "etcdserverpb.Lease" {
+        LeaseGrant(pb::LeaseGrantRequest): Unary, authorize authorize::user, paths "lease/grant";
+        LeaseRevoke(pb::LeaseRevokeRequest): Unary, authorize authorize::lease_revoke,
+            paths "lease/revoke" "kv/lease/revoke";
+        /// Order: each request on the stream is authorized; a refusal ends the stream.
+        LeaseKeepAlive(pb::LeaseKeepAliveRequest): BidiStream, authorize authorize::lease_keep_alive,
+            paths "lease/keepalive";
+        LeaseTimeToLive(pb::LeaseTimeToLiveRequest): Unary, authorize authorize::lease_time_to_live,
+            paths "lease/timetolive" "kv/lease/timetolive";
+        LeaseLeases(pb::LeaseLeasesRequest): Unary, authorize authorize::lease_leases,
+            paths "lease/leases" "kv/lease/leases";
+    }
+    cluster: Cluster "etcdserverpb.Cluster" {
+        MemberAdd(pb::MemberAddRequest): Unary,
+            validate request::peer_url::validate_member_add, authorize authorize::admin,
+            paths "cluster/member/add";
+        MemberRemove(pb::MemberRemoveRequest): Unary, authorize authorize::admin,
+            paths "cluster/member/remove";
+        MemberUpdate(pb::MemberUpdateRequest): Unary, authorize authorize::admin,
+            paths "cluster/member/update";
+        /// AU-5
+        MemberList(pb::MemberListRequest): Unary, authorize authorize::user,
+            paths "cluster/member/list";
+        MemberPromote(pb::MemberPromoteRequest): Unary, authorize authorize::admin,
+            paths "cluster/member/promote";
+    }
+    maintenance: Maintenance "etcdserverpb.Maintenance" {
+        Alarm(pb::AlarmRequest): Unary, authorize authorize::alarm, paths "maintenance/alarm";
+        Status(pb::StatusRequest): Unary, authorize authorize::admin, paths "maintenance/status";
+        Defragment(pb::DefragmentRequest): Unary,
+            authorize authorize::admin, refuse status::untranslated,
+            paths "maintenance/defragment";
+        Hash(pb::HashRequest): Unary,
+            authorize authorize::admin, refuse status::untranslated, paths "maintenance/hash";
+        HashKV(pb::HashKvRequest): Unary,
+            authorize authorize::admin, refuse status::untranslated, paths "maintenance/hashkv";
+        Snapshot(pb::SnapshotRequest): ServerStream,
+            authorize authorize::admin, refuse status::untranslated, paths "maintenance/snapshot";
+        MoveLeader(pb::MoveLeaderRequest): Unary, authorize authorize::admin,
+            paths "maintenance/transfer-leadership";
+        Downgrade(pb::DowngradeRequest): Unary, authorize authorize::admin,
+            paths "maintenance/downgrade";
+    }
+    auth: Auth "etcdserverpb.Auth" {
+        AuthEnable(pb::AuthEnableRequest): Unary, authorize authorize::admin, paths "auth/enable";
+        AuthDisable(pb::AuthDisableRequest): Unary, authorize authorize::admin, paths "auth/disable";
+        AuthStatus(pb::AuthStatusRequest): Unary, authorize authorize::admin, paths "auth/status";
+        /// Order: only a request with the right password is admitted (DM-13).
+        Authenticate(pb::AuthenticateRequest): Unary, paths "auth/authenticate";
+        UserAdd(pb::AuthUserAddRequest): Unary, authorize authorize::admin, paths "auth/user/add";
+        UserGet(pb::AuthUserGetRequest): Unary, authorize authorize::user_get, paths "auth/user/get";
+        UserList(pb::AuthUserListRequest): Unary, authorize authorize::admin, paths "auth/user/list";
+        UserDelete(pb::AuthUserDeleteRequest): Unary, authorize authorize::admin,
+            paths "auth/user/delete";
+        UserChangePassword(pb::AuthUserChangePasswordRequest): Unary, authorize authorize::admin,
+            paths "auth/user/changepw";
+        UserGrantRole(pb::AuthUserGrantRoleRequest): Unary, authorize authorize::admin,
+            paths "auth/user/grant";
+        UserRevokeRole(pb::AuthUserRevokeRoleRequest): Unary, authorize authorize::admin,
+            paths "auth/user/revoke";
+        RoleAdd(pb::AuthRoleAddRequest): Unary, authorize authorize::admin, paths "auth/role/add";
+        RoleGet(pb::AuthRoleGetRequest): Unary, authorize authorize::role_get, paths "auth/role/get";
+        RoleList(pb::AuthRoleListRequest): Unary, authorize authorize::admin, paths "auth/role/list";
+        RoleDelete(pb::AuthRoleDeleteRequest): Unary, authorize authorize::admin,
+            paths "auth/role/delete";
+        RoleGrantPermission(pb::AuthRoleGrantPermissionRequest): Unary, authorize authorize::admin,
+            paths "auth/role/grant";
+        RoleRevokePermission(pb::AuthRoleRevokePermissionRequest): Unary, authorize authorize::admin,
+            paths "auth/role/revoke";
+    }
+    lock: Lock "v3lockpb.Lock" {
+        /// Order: the lease of a waiter without one, and each write to its key, is admitted when it
+        /// is made (EL-2).
+        Lock(LockRequest): Unary,
+            authorize authorize::lock, refuse status::of_recipe, paths "lock/lock";
+        Unlock(UnlockRequest): Unary,
+            validate request::concurrency::validate_unlock, authorize authorize::unlock,
+            refuse status::of_recipe, paths "lock/unlock";
+    }
+    election: Election "v3electionpb.Election" {
+        /// Order: as for a lock (EL-6).
+        Campaign(CampaignRequest): Unary,
+            authorize authorize::campaign, refuse status::of_recipe, paths "election/campaign";
+        Proclaim(ProclaimRequest): Unary,
+            validate request::concurrency::validate_proclaim, authorize authorize::proclaim,
+            refuse status::of_recipe, paths "election/proclaim";
+        Leader(LeaderRequest): Unary,
+            authorize authorize::leader, refuse status::of_recipe, paths "election/leader";
+        Observe(LeaderRequest): ServerStream,
+            authorize authorize::leader, refuse status::of_recipe, paths "election/observe";
+        Resign(ResignRequest): Unary,
+            validate request::concurrency::validate_resign, authorize authorize::resign,
+            refuse status::of_recipe, paths "election/resign";
+    }
+    health: Health "grpc.health.v1.Health" {
+        Check(HealthCheckRequest): Unary, validate service::health::validate_check;
+        Watch(HealthCheckRequest): ServerStream, validate service::health::validate_check;
+    }
+}
+
+/// Returns the position of a path in the table, at compile time.
+const fn index_of(path: &str) -> usize {
+    let mut index = 0;
+    while !is_equal(METHODS[index].path.as_bytes(), path.as_bytes()) {
+        index += 1;
+    }
+    index
+}
+
+const fn is_equal(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() {
+        if one[at] != other[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use prost_reflect::DescriptorPool;
+    use tonic::Code;
+
+    use super::*;
+
+    #[test]
+    fn the_table_lists_the_methods_of_the_descriptors() {
+        let pool = DescriptorPool::decode(revstore_proto::FILE_DESCRIPTOR_SET).unwrap();
+        let mut described = Vec::new();
+        for service in pool.services() {
+            for method in service.methods() {
+                let kind = match (method.is_client_streaming(), method.is_server_streaming()) {
+                    (false, false) => RpcKind::Unary,
+                    (false, true) => RpcKind::ServerStream,
+                    (true, true) => RpcKind::BidiStream,
+                    (true, false) => panic!("{} has no kind", method.full_name()),
+                };
+                let path = format!("/{}/{}", service.full_name(), method.name());
+                described.push((path, kind.as_str()));
+            }
+        }
+        let mut listed: Vec<_> = METHODS
+            .iter()
+            .map(|method| (method.path.to_owned(), method.kind.as_str()))
+            .collect();
+        described.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(listed, described);
+    }
+
+    #[test]
+    fn every_method_is_found_by_its_path() {
+        for (position, method) in METHODS.iter().enumerate() {
+            assert_eq!(RpcMethod::position(method.path), Some(position));
+            let expected = format!("/{}/{}", method.service, method.name);
+            assert_eq!(method.path, expected);
+        }
+    }
+
+    #[test]
+    fn hl_3_unknown_methods_services_and_malformed_paths_have_errors_of_their_own() {
+        let check = |path: &str, text: &str| {
+            assert!(RpcMethod::of_path(path).is_none());
+            let refused = no_such_method(path);
+            assert_eq!(
+                (refused.code(), refused.message()),
+                (Code::Unimplemented, text)
+            );
+        };
+        check(
+            "/etcdserverpb.KV/Nope",
+            "unknown method Nope for service etcdserverpb.KV",
+        );
+        check(
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+            "unknown service grpc.reflection.v1alpha.ServerReflection",
+        );
+        check("/nope", "malformed method name: \"/nope\"");
+    }
+}

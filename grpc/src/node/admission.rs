@@ -1,0 +1,314 @@
+//! Admission: the limits, the space quota and the alarms that a request must pass before the engine
+//! executes it.
+//!
+//! etcd proposes such requests to Raft. Its counterparts are `EtcdServer.processInternalRaftRequest`
+//! for the size, `quotaKVServer` for the quota, and `applierV3Capped` and `applierV3Corrupt` for the
+//! alarms.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use revstore_proto::etcdserverpb::{AlarmMember, AlarmType};
+
+use crate::node::Node;
+use crate::status::EtcdError;
+
+/// The difference between etcd's limit for requests and its limit for messages (LI-2).
+const MESSAGE_ALLOWANCE_BYTES: usize = 512 * 1024;
+
+/// The size of a Raft proposal without the request that it contains (LI-1).
+const PROPOSAL_OVERHEAD_BYTES: usize = 18;
+
+/// Limits on the size of requests and of the history.
+///
+/// ```
+/// use revstore_grpc::Limits;
+/// let limits = Limits::default().request_bytes_max(16 * 1024 * 1024).quota_bytes(None);
+/// assert_eq!(limits.txn_ops_max, 128);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The size of the largest write, in bytes. Messages may be 512 KiB larger, and so may the
+    /// fragments of a watch response.
+    pub request_bytes_max: usize,
+    /// The length of the longest list in a transaction.
+    pub txn_ops_max: usize,
+    /// The size of the history, in bytes, above which writes are refused; `None` for no quota.
+    pub quota_bytes: Option<u64>,
+}
+
+impl Default for Limits {
+    /// Returns etcd's limits: 1.5 MiB, 128 operations, 2 GiB.
+    fn default() -> Self {
+        // LI-1, TXN-1, MT-11
+        Self {
+            request_bytes_max: 1_572_864,
+            txn_ops_max: 128,
+            quota_bytes: Some(2 * 1024 * 1024 * 1024),
+        }
+    }
+}
+
+impl Limits {
+    /// Sets the size of the largest write.
+    #[must_use]
+    pub fn request_bytes_max(self, request_bytes_max: usize) -> Self {
+        Self {
+            request_bytes_max,
+            ..self
+        }
+    }
+
+    /// Sets the length of the longest list in a transaction.
+    #[must_use]
+    pub fn txn_ops_max(self, txn_ops_max: usize) -> Self {
+        Self {
+            txn_ops_max,
+            ..self
+        }
+    }
+
+    /// Sets the size of the history above which writes are refused.
+    #[must_use]
+    pub fn quota_bytes(self, quota_bytes: Option<u64>) -> Self {
+        Self {
+            quota_bytes,
+            ..self
+        }
+    }
+
+    /// Returns the size of the largest message (LI-2).
+    pub(crate) fn message_bytes_max(&self) -> usize {
+        self.request_bytes_max
+            .saturating_add(MESSAGE_ALLOWANCE_BYTES)
+    }
+
+    /// Whether a request of this size may be proposed (LI-1).
+    fn allow(&self, request_bytes: usize) -> bool {
+        request_bytes.saturating_add(PROPOSAL_OVERHEAD_BYTES) <= self.request_bytes_max
+    }
+}
+
+/// A request that the members of a cluster would agree on by Raft.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Proposal {
+    /// The size of the encoded request.
+    pub(crate) request_bytes: usize,
+    /// How much the request adds to the history, if it can add to it: only then the quota applies.
+    pub(crate) growth_bytes: Option<u64>,
+}
+
+impl Node {
+    /// Admits a proposal. Each proposal that would reach the Raft log is counted, whatever its result
+    /// (DM-13).
+    pub(crate) fn admit(&self, proposal: Proposal) -> Result<(), EtcdError> {
+        self.check_size(proposal.request_bytes)?;
+        if let Some(growth_bytes) = proposal.growth_bytes {
+            self.check_quota(growth_bytes);
+        }
+        self.raft_index.advance();
+        if self.alarms.is_raised(AlarmKind::Corrupt) {
+            return Err(EtcdError::Corrupt);
+        }
+        if proposal.growth_bytes.is_some() && self.alarms.is_raised(AlarmKind::NoSpace) {
+            return Err(EtcdError::NoSpace);
+        }
+        Ok(())
+    }
+
+    /// Admits a change of users and roles, to which neither the quota nor the alarms apply. Returns
+    /// the Raft index before it.
+    pub(crate) fn admit_auth(&self, request_bytes: usize) -> Result<u64, EtcdError> {
+        self.check_size(request_bytes)?;
+        Ok(self.raft_index.advance())
+    }
+
+    fn check_size(&self, request_bytes: usize) -> Result<(), EtcdError> {
+        if self.limits.allow(request_bytes) {
+            Ok(())
+        } else {
+            Err(EtcdError::RequestTooLarge)
+        }
+    }
+
+    /// MT-11: the first write above the quota raises the alarm that refuses it.
+    fn check_quota(&self, growth_bytes: u64) {
+        let Some(quota_bytes) = self.limits.quota_bytes else {
+            return;
+        };
+        let history_bytes = self.engine.history_bytes();
+        if history_bytes.saturating_add(growth_bytes) > quota_bytes {
+            self.alarms.raise(Alarm {
+                kind: AlarmKind::NoSpace,
+                member_id: self.identity.member_id,
+            });
+        }
+    }
+}
+
+/// The number of proposals: writes, leases, alarms and compactions, including those that fail (DM-13).
+/// Clients see it as the Raft index in the response of Status.
+#[derive(Debug)]
+pub(crate) struct RaftIndex(AtomicU64);
+
+impl RaftIndex {
+    /// Creates the index of a new node.
+    pub(crate) fn new() -> Self {
+        Self(AtomicU64::new(4))
+    }
+
+    /// Counts one proposal; returns the index before it.
+    pub(crate) fn advance(&self) -> u64 {
+        // Relaxed: a counter that orders nothing.
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        // Relaxed: as above.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A reason to refuse writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AlarmKind {
+    /// The space quota is exceeded.
+    // MT-9
+    NoSpace,
+    /// Stored data is damaged.
+    // MT-10
+    Corrupt,
+}
+
+impl fmt::Display for AlarmKind {
+    /// Writes the name that clients and health probes know.
+    // HT-6
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoSpace => "NOSPACE",
+            Self::Corrupt => "CORRUPT",
+        })
+    }
+}
+
+/// An alarm of one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Alarm {
+    /// The reason for the alarm.
+    pub kind: AlarmKind,
+    /// The id of the member. It is taken literally: 0 does not mean "all members".
+    // MT-8
+    pub member_id: u64,
+}
+
+impl fmt::Display for Alarm {
+    /// Writes the alarm as the response of Status shows it, with a space at the end.
+    // MT-3
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "memberID:{} alarm:{} ", self.member_id, self.kind)
+    }
+}
+
+impl From<Alarm> for AlarmMember {
+    fn from(alarm: Alarm) -> Self {
+        let kind = match alarm.kind {
+            AlarmKind::NoSpace => AlarmType::Nospace,
+            AlarmKind::Corrupt => AlarmType::Corrupt,
+        };
+        Self {
+            member_id: alarm.member_id,
+            alarm: kind.into(),
+        }
+    }
+}
+
+/// The raised alarms of all members. The node refuses writes for any of them.
+#[derive(Debug, Default)]
+pub struct Alarms {
+    no_space: AtomicBool,
+    corrupt: AtomicBool,
+    /// A leaf lock, held for one change or copy. Writes read the flags instead.
+    raised: Mutex<BTreeSet<Alarm>>,
+}
+
+impl Alarms {
+    /// Whether any member has an alarm of this kind. Costs one atomic load.
+    pub fn is_raised(&self, kind: AlarmKind) -> bool {
+        // Acquire: pairs with the Release in `update`: a reader that sees a raised flag finds the
+        // alarm in the set.
+        self.flag(kind).load(Ordering::Acquire)
+    }
+
+    /// Returns all alarms, or those of one kind, ordered by kind and member.
+    // MT-7
+    pub fn list(&self, kind: Option<AlarmKind>) -> Vec<Alarm> {
+        let raised = self.raised.lock();
+        let is_listed = |alarm: &&Alarm| kind.is_none_or(|kind| kind == alarm.kind);
+        raised.iter().filter(is_listed).copied().collect()
+    }
+
+    /// Raises an alarm.
+    pub fn raise(&self, alarm: Alarm) {
+        self.update(alarm.kind, |raised| raised.insert(alarm));
+    }
+
+    /// Clears an alarm; returns whether it was raised.
+    pub fn clear(&self, alarm: Alarm) -> bool {
+        self.update(alarm.kind, |raised| raised.remove(&alarm))
+    }
+
+    fn update(&self, kind: AlarmKind, change: impl FnOnce(&mut BTreeSet<Alarm>) -> bool) -> bool {
+        let mut raised = self.raised.lock();
+        let has_changed = change(&mut raised);
+        let any = raised.iter().any(|alarm| alarm.kind == kind);
+        // Release: pairs with the Acquire in `is_raised`. Under the lock, so that the flag agrees with
+        // the last change.
+        self.flag(kind).store(any, Ordering::Release);
+        has_changed
+    }
+
+    fn flag(&self, kind: AlarmKind) -> &AtomicBool {
+        match kind {
+            AlarmKind::NoSpace => &self.no_space,
+            AlarmKind::Corrupt => &self.corrupt,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn li_1_a_proposal_has_18_bytes_of_its_own() {
+        let limits = Limits::default();
+        assert!(limits.allow(1_572_846) && !limits.allow(1_572_847));
+        assert!(!limits.allow(usize::MAX));
+        assert_eq!(limits.message_bytes_max(), 2_097_152);
+    }
+
+    #[test]
+    fn mt_8_an_alarm_is_cleared_for_the_member_that_raised_it() {
+        let alarms = Alarms::default();
+        let of = |member_id| Alarm {
+            kind: AlarmKind::Corrupt,
+            member_id,
+        };
+        alarms.raise(of(5));
+        assert!(!alarms.clear(of(0)));
+        assert!(alarms.is_raised(AlarmKind::Corrupt) && !alarms.is_raised(AlarmKind::NoSpace));
+        assert!(alarms.clear(of(5)) && !alarms.is_raised(AlarmKind::Corrupt));
+    }
+
+    #[test]
+    fn mt_3_status_shows_an_alarm_with_member_and_kind() {
+        let alarm = Alarm {
+            kind: AlarmKind::Corrupt,
+            member_id: 5,
+        };
+        assert_eq!(alarm.to_string(), "memberID:5 alarm:CORRUPT ");
+    }
+}
