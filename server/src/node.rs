@@ -247,21 +247,17 @@ fn auth(config: &Config) -> Result<AuthOptions, StartError> {
         AuthToken::Disabled => AuthTokens::Disabled,
         AuthToken::Jwt(_) => return Err(StartError::Jwt),
     };
-    Ok(AuthOptions {
-        tokens,
-        bcrypt_cost: config.auth.bcrypt_cost,
-    })
+    Ok(AuthOptions::default()
+        .tokens(tokens)
+        .bcrypt_cost(config.auth.bcrypt_cost))
 }
 
 fn identity(config: &Config) -> Identity {
-    let texts = |urls: &[EndpointUrl]| urls.iter().map(ToString::to_string).collect();
-    Identity {
-        cluster_id: config.cluster_id(),
-        member_id: config.member_id(),
-        name: config.name.clone(),
-        peer_urls: texts(&config.advertise_peer_urls),
-        client_urls: texts(&config.advertise_client_urls),
-    }
+    let texts = |urls: &[EndpointUrl]| -> Vec<_> { urls.iter().map(ToString::to_string).collect() };
+    Identity::new(config.cluster_id(), config.member_id())
+        .name(&*config.name)
+        .peer_urls(texts(&config.advertise_peer_urls))
+        .client_urls(texts(&config.advertise_client_urls))
 }
 
 #[cfg(test)]

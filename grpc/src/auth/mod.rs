@@ -35,33 +35,58 @@ use crate::status::EtcdError;
 /// log in; more wait in order.
 const HASHES_AT_ONCE_MAX: usize = 4;
 
-/// How users log in.
+/// Options of authentication.
+///
+/// ```
+/// use revstore_grpc::{AuthOptions, AuthTokens};
+/// let options = AuthOptions::default().bcrypt_cost(4);
+/// assert!(matches!(options.tokens, AuthTokens::Simple { .. }));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AuthOptions {
-    /// What Authenticate hands out. Default [`AuthTokens::Simple`] for 300 s.
+    /// The kind of tokens. Default [`AuthTokens::Simple`] with a TTL of 300 s.
     pub tokens: AuthTokens,
-    /// The cost of hashing a password, 4 to 31; each step doubles it. Default 10, which is also what
-    /// a number out of range counts as.
+    /// The cost of hashing a password with bcrypt, from 4 to 31; each step doubles it. Default 10,
+    /// which also replaces a number out of range.
     pub bcrypt_cost: u32,
 }
 
-/// What Authenticate hands out (AU-13).
+impl AuthOptions {
+    /// Sets the kind of tokens.
+    #[must_use]
+    pub fn tokens(self, tokens: AuthTokens) -> Self {
+        Self { tokens, ..self }
+    }
+
+    /// Sets the cost of hashing a password, from 4 to 31.
+    #[must_use]
+    pub fn bcrypt_cost(self, bcrypt_cost: u32) -> Self {
+        Self {
+            bcrypt_cost,
+            ..self
+        }
+    }
+}
+
+/// The tokens that Authenticate returns.
+// AU-13
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthTokens {
-    /// Random words that the server remembers.
+    /// Random words that the server keeps in memory.
     Simple {
-        /// How long one is good without being used.
+        /// How long a token is valid after its last use.
         ttl: Duration,
     },
-    /// Nothing: nobody can log in.
+    /// None: every login fails.
     Disabled,
 }
 
-/// What a cost out of range counts as.
+/// The default cost, which also replaces a cost out of range.
 const BCRYPT_COST_DEFAULT: u32 = 10;
 
 impl Default for AuthOptions {
-    /// etcd's.
+    /// Returns etcd's defaults.
     fn default() -> Self {
         Self {
             tokens: AuthTokens::Simple {

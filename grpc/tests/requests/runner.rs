@@ -68,28 +68,23 @@ impl Runner {
         let clock = ManualClock::new();
         let engine = Engine::builder().clock(clock.clone()).build();
         let shutdown = Shutdown::new();
-        let small = Limits {
-            request_bytes_max: 2000,
-            txn_ops_max: 3,
-            quota_bytes: Some(8000),
-        };
+        let small = Limits::default()
+            .request_bytes_max(2000)
+            .txn_ops_max(3)
+            .quota_bytes(Some(8000));
         let services = Services::builder(engine.clone())
-            .identity(Identity {
-                cluster_id: 1,
-                member_id: 2,
-                name: "default".into(),
-                peer_urls: vec!["http://localhost:2380".into()],
-                client_urls: vec!["http://localhost:2379".into()],
-            })
+            .identity(
+                Identity::new(1, 2)
+                    .name("default")
+                    .peer_urls(["http://localhost:2380"])
+                    .client_urls(["http://localhost:2379"]),
+            )
             .limits(if setup.small_limits {
                 small
             } else {
                 Limits::default()
             })
-            .auth(AuthOptions {
-                bcrypt_cost: 4,
-                ..AuthOptions::default()
-            })
+            .auth(AuthOptions::default().bcrypt_cost(4))
             .shutdown(shutdown.clone());
         let mut runner = Self {
             clock,

@@ -183,10 +183,7 @@ async fn li_1_the_size_limit_holds_for_proposals_and_not_for_reads() {
 
 #[tokio::test]
 async fn li_1_li_2_size_limits_are_configurable() {
-    let node = TestNode::with_limits(Limits {
-        request_bytes_max: 100,
-        ..Limits::default()
-    });
+    let node = TestNode::with_limits(Limits::default().request_bytes_max(100));
     let long = PutRequest {
         value: vec![b'v'; 100].into(),
         ..put("k", "")
@@ -199,10 +196,7 @@ async fn li_1_li_2_size_limits_are_configurable() {
     let refused = node.put(longer).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     // The limit may be above the default of tonic.
-    let large = TestNode::with_limits(Limits {
-        request_bytes_max: 20_000_000,
-        ..Limits::default()
-    });
+    let large = TestNode::with_limits(Limits::default().request_bytes_max(20_000_000));
     let long = PutRequest {
         value: vec![b'v'; 10_000_000].into(),
         ..put("k", "")

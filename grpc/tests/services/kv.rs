@@ -367,10 +367,7 @@ async fn rg_62_a_stream_does_not_include_later_writes() {
 
 #[tokio::test]
 async fn rg_63_chunks_of_large_values_contain_fewer_pairs() {
-    let node = TestNode::with_limits(Limits {
-        request_bytes_max: 10_000,
-        ..Limits::default()
-    });
+    let node = TestNode::with_limits(Limits::default().request_bytes_max(10_000));
     for key in 0..100 {
         node.engine
             .put(format!("k{key:02}"), vec![b'v'; 5000])

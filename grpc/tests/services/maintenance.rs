@@ -247,10 +247,7 @@ async fn mt_10_the_corrupt_alarm_rejects_all_writes() {
 
 #[tokio::test]
 async fn mt_11_exceeding_the_quota_raises_nospace_and_compaction_does_not_clear_it() {
-    let node = TestNode::with_limits(Limits {
-        quota_bytes: Some(10_000),
-        ..Limits::default()
-    });
+    let node = TestNode::with_limits(Limits::default().quota_bytes(Some(10_000)));
     let large = || PutRequest {
         key: "k".into(),
         value: vec![b'v'; 4000].into(),
@@ -271,10 +268,7 @@ async fn mt_11_exceeding_the_quota_raises_nospace_and_compaction_does_not_clear_
     )
     .await;
     node.put(large()).await.unwrap();
-    let without = TestNode::with_limits(Limits {
-        quota_bytes: None,
-        ..Limits::default()
-    });
+    let without = TestNode::with_limits(Limits::default().quota_bytes(None));
     without.put(large()).await.unwrap();
     assert_eq!(status(&without).await.db_size_quota, 0);
 }

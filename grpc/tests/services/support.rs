@@ -78,13 +78,12 @@ impl TestNode {
             .build();
         let shutdown = Shutdown::new();
         let builder = Services::builder(engine.clone())
-            .identity(Identity {
-                cluster_id: CLUSTER_ID,
-                member_id: MEMBER_ID,
-                name: "default".into(),
-                peer_urls: vec!["http://localhost:2380".into()],
-                client_urls: vec!["http://localhost:2379".into()],
-            })
+            .identity(
+                Identity::new(CLUSTER_ID, MEMBER_ID)
+                    .name("default")
+                    .peer_urls(["http://localhost:2380"])
+                    .client_urls(["http://localhost:2379"]),
+            )
             .shutdown(shutdown.clone());
         Self {
             engine,

@@ -336,10 +336,7 @@ async fn cmp_3_every_key_of_a_range_must_satisfy_the_compare() {
 
 #[tokio::test]
 async fn txn_1_the_operation_limit_is_configurable() {
-    let node = TestNode::with_limits(revstore_grpc::Limits {
-        txn_ops_max: 2,
-        ..revstore_grpc::Limits::default()
-    });
+    let node = TestNode::with_limits(revstore_grpc::Limits::default().txn_ops_max(2));
     let gets = |count| txn_of(vec![op_get(get("k")); count]);
     node.txn(gets(2)).await.unwrap();
     let text = "etcdserver: too many operations in txn request";

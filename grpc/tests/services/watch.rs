@@ -382,10 +382,7 @@ async fn wa_35_filters_suppress_puts_or_deletes() {
 
 #[tokio::test]
 async fn wa_36_large_responses_are_fragmented_on_request() {
-    let node = TestNode::with_limits(Limits {
-        request_bytes_max: 1_000_000,
-        ..Limits::default()
-    });
+    let node = TestNode::with_limits(Limits::default().request_bytes_max(1_000_000));
     let mut watch = node.watch().await;
     let request = |fragment| WatchCreateRequest {
         fragment,
@@ -430,10 +427,7 @@ async fn wa_36_large_responses_are_fragmented_on_request() {
 
 #[tokio::test]
 async fn wa_36_no_response_comes_between_the_fragments_of_another() {
-    let node = TestNode::with_limits(Limits {
-        request_bytes_max: 100_000,
-        ..Limits::default()
-    });
+    let node = TestNode::with_limits(Limits::default().request_bytes_max(100_000));
     for key in ["a", "b", "c"] {
         node.engine.put(key, vec![b'v'; 500_000]).unwrap();
     }

@@ -242,15 +242,15 @@ fn cluster(
 
 fn limits(values: &Values) -> Limits {
     let size = |flag| usize::try_from(values.get(flag)).unwrap_or(usize::MAX);
-    let mut limits = Limits::default();
-    limits.txn_ops_max = size(&flags::MAX_TXN_OPS);
-    limits.request_bytes_max = size(&flags::MAX_REQUEST_BYTES);
-    limits.quota_bytes = match u64::try_from(values.get(&flags::QUOTA_BACKEND_BYTES)) {
+    let quota_bytes = match u64::try_from(values.get(&flags::QUOTA_BACKEND_BYTES)) {
         Ok(0) => Some(DEFAULT_QUOTA_BYTES),
         Ok(bytes) => Some(bytes),
         Err(_) => None,
     };
-    limits
+    Limits::default()
+        .txn_ops_max(size(&flags::MAX_TXN_OPS))
+        .request_bytes_max(size(&flags::MAX_REQUEST_BYTES))
+        .quota_bytes(quota_bytes)
 }
 
 /// The defaults of grpc-go replace values that are not positive, as in etcd, whose help says that 0

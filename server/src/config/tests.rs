@@ -301,11 +301,10 @@ fn default_limits() {
     check(
         "",
         |config| config.limits,
-        Limits {
-            quota_bytes: Some(2_147_483_648),
-            txn_ops_max: 128,
-            request_bytes_max: 1_572_864,
-        },
+        Limits::default()
+            .quota_bytes(Some(2_147_483_648))
+            .txn_ops_max(128)
+            .request_bytes_max(1_572_864),
     );
     check("", |config| config.max_concurrent_streams, None);
     check(

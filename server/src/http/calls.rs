@@ -4,7 +4,6 @@
 //! allocation. Metric names and labels are built when `/metrics` is requested.
 
 use std::{
-    collections::HashMap,
     pin::Pin,
     sync::{
         Arc,
@@ -15,25 +14,8 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use revstore_grpc::RpcMethod;
 use tonic::Status;
-
-/// The kind of a method, by which of its sides stream: the label `grpc_type` of the metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallType {
-    Unary,
-    ServerStream,
-    BidiStream,
-}
-
-impl CallType {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Unary => "unary",
-            Self::ServerStream => "server_stream",
-            Self::BidiStream => "bidi_stream",
-        }
-    }
-}
 
 /// The names of gRPC's status codes, in the order of their numbers.
 pub(crate) const CODES: [&str; 17] = [
@@ -67,8 +49,9 @@ pub(crate) struct CallCounters {
 
 #[derive(Debug)]
 struct Table {
-    /// The counters of each method, by path. The map never changes, so a look-up needs no lock.
-    methods: HashMap<String, Arc<MethodCounters>>,
+    /// The counters of each method, in the order of [`RpcMethod::all`]. The table never changes, so a
+    /// look-up needs no lock.
+    methods: Vec<Arc<MethodCounters>>,
     /// Counts calls of unknown methods. Only their bytes appear in a metric.
     unknown: Arc<MethodCounters>,
 }
@@ -76,9 +59,8 @@ struct Table {
 /// The counters of one method. All accesses are relaxed: counts order no other memory.
 #[derive(Debug)]
 pub(crate) struct MethodCounters {
-    pub(crate) service: &'static str,
-    pub(crate) name: &'static str,
-    pub(crate) call_type: CallType,
+    /// `None` for the counters of unknown methods.
+    method: Option<&'static RpcMethod>,
     started: AtomicU64,
     handled: [AtomicU64; CODES.len()],
     received: Traffic,
@@ -105,16 +87,11 @@ pub(crate) struct Counts {
 impl CallCounters {
     /// Returns counters at zero for the methods of all services.
     pub(crate) fn new() -> Self {
-        let rows = SERVICES.iter().flat_map(|(service, methods)| {
-            methods.iter().map(move |&(name, call_type)| {
-                let method = MethodCounters::new(service, name, call_type);
-                (format!("/{service}/{name}"), Arc::new(method))
-            })
-        });
+        let counters = |method| Arc::new(MethodCounters::new(method));
         Self {
             table: Arc::new(Table {
-                methods: rows.collect(),
-                unknown: Arc::new(MethodCounters::new("", "", CallType::Unary)),
+                methods: RpcMethod::all().iter().map(Some).map(counters).collect(),
+                unknown: counters(None),
             }),
         }
     }
@@ -122,27 +99,32 @@ impl CallCounters {
     /// Counts the start of a call of the method with this path.
     pub(crate) fn start(&self, path: &str) -> Call {
         let table = &*self.table;
-        let method = table.methods.get(path).unwrap_or(&table.unknown);
+        let known = RpcMethod::position(path).and_then(|position| table.methods.get(position));
+        let method = known.unwrap_or(&table.unknown);
         method.started.fetch_add(1, Relaxed);
         Call(method.clone())
     }
 
-    /// Returns the counters of all methods, sorted by path.
-    pub(crate) fn methods(&self) -> Vec<&MethodCounters> {
-        let mut rows: Vec<_> = self.table.methods.iter().collect();
-        rows.sort_unstable_by_key(|(path, _)| *path);
-        rows.into_iter().map(|(_, method)| &**method).collect()
+    /// Returns all methods with their counters, sorted by path.
+    pub(crate) fn methods(&self) -> Vec<(&'static RpcMethod, &MethodCounters)> {
+        let methods = self.table.methods.iter();
+        let mut rows: Vec<_> = methods
+            .filter_map(|counters| Some((counters.method?, &**counters)))
+            .collect();
+        rows.sort_unstable_by_key(|(method, _)| method.path());
+        rows
     }
 
     /// Returns how many calls of a method succeeded.
     pub(crate) fn succeeded(&self, path: &str) -> u64 {
-        let method = self.table.methods.get(path);
+        let position = RpcMethod::position(path);
+        let method = position.and_then(|position| self.table.methods.get(position));
         method.map_or(0, |method| method.counts().handled[0])
     }
 
     /// Returns the bytes of all messages, received and sent.
     pub(crate) fn bytes(&self) -> (u64, u64) {
-        let methods = self.table.methods.values().chain([&self.table.unknown]);
+        let methods = self.table.methods.iter().chain([&self.table.unknown]);
         methods.fold((0, 0), |(received, sent), method| {
             (
                 received + method.received.bytes.load(Relaxed),
@@ -153,11 +135,9 @@ impl CallCounters {
 }
 
 impl MethodCounters {
-    fn new(service: &'static str, name: &'static str, call_type: CallType) -> Self {
+    fn new(method: Option<&'static RpcMethod>) -> Self {
         Self {
-            service,
-            name,
-            call_type,
+            method,
             started: AtomicU64::new(0),
             handled: Default::default(),
             received: Traffic::default(),
@@ -351,97 +331,6 @@ impl MessageParser {
     }
 }
 
-type Rows = &'static [(&'static str, CallType)];
-
-/// Every method that etcd counts.
-const SERVICES: &[(&str, Rows)] = {
-    use CallType::{BidiStream, ServerStream, Unary};
-    &[
-        (
-            "etcdserverpb.KV",
-            &[
-                ("Range", Unary),
-                ("RangeStream", ServerStream),
-                ("Put", Unary),
-                ("DeleteRange", Unary),
-                ("Txn", Unary),
-                ("Compact", Unary),
-            ],
-        ),
-        ("etcdserverpb.Watch", &[("Watch", BidiStream)]),
-        (
-            "etcdserverpb.Lease",
-            &[
-                ("LeaseGrant", Unary),
-                ("LeaseRevoke", Unary),
-                ("LeaseKeepAlive", BidiStream),
-                ("LeaseTimeToLive", Unary),
-                ("LeaseLeases", Unary),
-            ],
-        ),
-        (
-            "etcdserverpb.Cluster",
-            &[
-                ("MemberAdd", Unary),
-                ("MemberRemove", Unary),
-                ("MemberUpdate", Unary),
-                ("MemberList", Unary),
-                ("MemberPromote", Unary),
-            ],
-        ),
-        (
-            "etcdserverpb.Maintenance",
-            &[
-                ("Alarm", Unary),
-                ("Status", Unary),
-                ("Defragment", Unary),
-                ("Hash", Unary),
-                ("HashKV", Unary),
-                ("Snapshot", ServerStream),
-                ("MoveLeader", Unary),
-                ("Downgrade", Unary),
-            ],
-        ),
-        (
-            "etcdserverpb.Auth",
-            &[
-                ("AuthEnable", Unary),
-                ("AuthDisable", Unary),
-                ("AuthStatus", Unary),
-                ("Authenticate", Unary),
-                ("UserAdd", Unary),
-                ("UserGet", Unary),
-                ("UserList", Unary),
-                ("UserDelete", Unary),
-                ("UserChangePassword", Unary),
-                ("UserGrantRole", Unary),
-                ("UserRevokeRole", Unary),
-                ("RoleAdd", Unary),
-                ("RoleGet", Unary),
-                ("RoleList", Unary),
-                ("RoleDelete", Unary),
-                ("RoleGrantPermission", Unary),
-                ("RoleRevokePermission", Unary),
-            ],
-        ),
-        ("v3lockpb.Lock", &[("Lock", Unary), ("Unlock", Unary)]),
-        (
-            "v3electionpb.Election",
-            &[
-                ("Campaign", Unary),
-                ("Proclaim", Unary),
-                ("Leader", Unary),
-                ("Observe", ServerStream),
-                ("Resign", Unary),
-            ],
-        ),
-        (
-            "grpc.health.v1.Health",
-            &[("Check", Unary), ("Watch", ServerStream)],
-        ),
-    ]
-};
-
 #[cfg(test)]
 mod tests {
     use prost::Message as _;
@@ -469,9 +358,9 @@ mod tests {
         }
         described.sort_unstable();
         let calls = CallCounters::new();
-        let counted = calls.methods().into_iter().map(|method| {
-            let path = format!("{}/{}", method.service, method.name);
-            (path, method.call_type.as_str())
+        let counted = calls.methods().into_iter().map(|(method, _)| {
+            let path = format!("{}/{}", method.service(), method.name());
+            (path, method.kind().as_str())
         });
         assert_eq!(counted.collect::<Vec<_>>(), described);
     }

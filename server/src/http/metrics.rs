@@ -15,7 +15,7 @@ use revstore_host::metrics::{
 
 use super::{
     NodeInfo,
-    calls::{CODES, CallCounters, MethodCounters},
+    calls::{CODES, CallCounters},
     health, response,
 };
 use crate::version::{ETCD_CLUSTER_VERSION, ETCD_VERSION};
@@ -145,7 +145,7 @@ fn server(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
 
 fn store(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
     let stats = info.engine.stats();
-    let tally = info.services.tally();
+    let ops = info.services.op_counters();
     let calls = &info.calls;
 
     let help = "Bytes of all key-value versions that are kept.";
@@ -156,17 +156,17 @@ fn store(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
         (
             "etcd_mvcc_put_total",
             "/etcdserverpb.KV/Put",
-            tally.txn_puts,
+            ops.txn_puts,
         ),
         (
             "etcd_mvcc_delete_total",
             "/etcdserverpb.KV/DeleteRange",
-            tally.txn_deletes,
+            ops.txn_deletes,
         ),
         (
             "etcd_mvcc_range_total",
             "/etcdserverpb.KV/Range",
-            tally.txn_ranges,
+            ops.txn_ranges,
         ),
     ] {
         let help = "Operations, including those in transactions, without those of leases, locks and \
@@ -176,11 +176,12 @@ fn store(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
     page.counter(
         "etcd_mvcc_txn_total",
         "Transactions with more than one operation; others count as their operation.",
-        tally.txns,
+        ops.txns,
     )?;
-    let methods = calls.methods();
-    let watch = methods.into_iter().find(|method| method.name == "Watch");
-    let watch = watch.map(MethodCounters::counts).unwrap_or_default();
+    let methods = calls.methods().into_iter();
+    let mut watch = methods.filter(|(method, _)| method.path() == "/etcdserverpb.Watch/Watch");
+    let watch = watch.next().map(|(_, counters)| counters.counts());
+    let watch = watch.unwrap_or_default();
     page.gauge(
         "etcd_debugging_mvcc_watch_stream_total",
         "Open watch streams.",
@@ -189,7 +190,7 @@ fn store(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
     page.counter(
         "etcd_debugging_mvcc_events_total",
         "Events sent to watchers.",
-        tally.watch_events,
+        ops.watch_events,
     )?;
     page.gauge(
         "etcd_debugging_mvcc_pending_events_total",
@@ -275,9 +276,9 @@ fn calls(page: &mut Exposition, calls: &CallCounters) -> prometheus::Result<()> 
         ),
         &WITH_CODE,
     )?;
-    for method in calls.methods() {
-        let counts = method.counts();
-        let labels = [method.call_type.as_str(), method.service, method.name];
+    for (method, counters) in calls.methods() {
+        let counts = counters.counts();
+        let labels = [method.kind().as_str(), method.service(), method.name()];
         let [call_type, service, name] = labels;
         for (family, count) in [
             (&started, counts.started),

@@ -79,13 +79,10 @@ impl Target {
         if let Some(interval) = options.watch_progress_interval {
             engine = engine.progress_interval(interval);
         }
-        let identity = Identity {
-            cluster_id: CLUSTER_ID,
-            member_id: MEMBER_ID,
-            name: NAME.to_owned(),
-            peer_urls: vec![ADVERTISED_PEER_URL.to_owned()],
-            client_urls: vec![ADVERTISED_CLIENT_URL.to_owned()],
-        };
+        let identity = Identity::new(CLUSTER_ID, MEMBER_ID)
+            .name(NAME)
+            .peer_urls([ADVERTISED_PEER_URL])
+            .client_urls([ADVERTISED_CLIENT_URL]);
         let services = Services::builder(engine.build()).identity(identity).build();
         Self {
             transport: Transport::Local(services),

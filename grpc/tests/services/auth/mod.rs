@@ -66,12 +66,7 @@ fn node() -> TestNode {
 }
 
 fn node_with(tokens: AuthTokens) -> TestNode {
-    TestNode::with(|builder| {
-        builder.auth(AuthOptions {
-            tokens,
-            bcrypt_cost: 4,
-        })
-    })
+    TestNode::with(|builder| builder.auth(AuthOptions::default().tokens(tokens).bcrypt_cost(4)))
 }
 
 fn auth(node: &TestNode) -> AuthClient<Services> {
