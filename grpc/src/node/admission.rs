@@ -80,8 +80,9 @@ impl Limits {
         }
     }
 
-    /// Returns the size of the largest message (LI-2).
-    pub(crate) fn message_bytes_max(&self) -> usize {
+    /// Returns the size of the largest message, in bytes: 512 KiB more than the largest write.
+    // LI-2
+    pub fn message_bytes_max(&self) -> usize {
         self.request_bytes_max
             .saturating_add(MESSAGE_ALLOWANCE_BYTES)
     }
