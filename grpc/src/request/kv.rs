@@ -3,9 +3,7 @@
 use std::mem;
 
 use bytes::Bytes;
-use revstore_engine::{
-    KeyRange, LeaseId, Put, PutLease, Range, Revision, SortBy, SortOrder,
-};
+use revstore_engine::{KeyRange, LeaseId, Put, PutLease, Range, Revision, SortBy, SortOrder};
 use revstore_proto::etcdserverpb::range_request::{SortOrder as WireOrder, SortTarget};
 use revstore_proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest};
 
