@@ -153,11 +153,7 @@ fn store(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
     page.gauge("etcd_mvcc_db_total_size_in_bytes", help, bytes)?;
     page.gauge("etcd_mvcc_db_total_size_in_use_in_bytes", help, bytes)?;
     for (name, path, in_txns) in [
-        (
-            "etcd_mvcc_put_total",
-            "/etcdserverpb.KV/Put",
-            ops.txn_puts,
-        ),
+        ("etcd_mvcc_put_total", "/etcdserverpb.KV/Put", ops.txn_puts),
         (
             "etcd_mvcc_delete_total",
             "/etcdserverpb.KV/DeleteRange",
