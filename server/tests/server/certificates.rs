@@ -1,4 +1,4 @@
-//! Certificates made for a test, and a client that uses them.
+//! Certificates for tests, and TLS clients that use them.
 
 use std::{
     io,
@@ -26,22 +26,22 @@ use rustls::{
 };
 use tonic::transport::{Channel, Endpoint, Uri};
 
-/// An authority in a directory of its own.
-pub(crate) struct Authority {
+/// A certificate authority with a temporary directory for its files.
+pub(crate) struct CertificateAuthority {
     directory: tempfile::TempDir,
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
 }
 
-/// A certificate with its key, in files and in memory.
-pub(crate) struct Pair {
+/// A certificate with its private key, in files and in memory.
+pub(crate) struct TestCertificate {
     pub(crate) cert_file: PathBuf,
     pub(crate) key_file: PathBuf,
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
 }
 
-impl Authority {
+impl CertificateAuthority {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut params = CertificateParams::default();
@@ -64,8 +64,9 @@ impl Authority {
         self.directory.path()
     }
 
-    /// Issues a certificate for a host, made out to `name` and written to files called after it.
-    pub(crate) fn issue(&self, name: &str, host: &str) -> Pair {
+    /// Issues a certificate for a host, with the common name `name`. `name` is also the name of its
+    /// files.
+    pub(crate) fn issue(&self, name: &str, host: &str) -> TestCertificate {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([host.to_owned()]).unwrap();
         params.distinguished_name = DistinguishedName::new();
@@ -75,7 +76,7 @@ impl Authority {
         let key_file = self.directory.path().join(format!("{name}-key.pem"));
         std::fs::write(&cert_file, certificate.pem()).unwrap();
         std::fs::write(&key_file, key.serialize_pem()).unwrap();
-        Pair {
+        TestCertificate {
             cert_file,
             key_file,
             certificate: certificate.der().clone(),
@@ -83,20 +84,26 @@ impl Authority {
         }
     }
 
-    /// A client that trusts this authority, shows `pair` if there is one, and offers `alpn`.
-    pub(crate) fn client(&self, pair: Option<&Pair>, alpn: &[&str]) -> Arc<ClientConfig> {
+    /// Returns the configuration of a client that trusts this authority, presents `certificate` and
+    /// offers `alpn`.
+    pub(crate) fn client(
+        &self,
+        certificate: Option<&TestCertificate>,
+        alpn: &[&str],
+    ) -> Arc<ClientConfig> {
         let builder = ClientConfig::builder().with_root_certificates(self.roots());
-        let mut config = match pair {
+        let mut config = match certificate {
             None => builder.with_no_client_auth(),
-            Some(pair) => builder
-                .with_client_auth_cert(vec![pair.certificate.clone()], pair.key.clone_key())
+            Some(own) => builder
+                .with_client_auth_cert(vec![own.certificate.clone()], own.key.clone_key())
                 .unwrap(),
         };
         config.alpn_protocols = alpn.iter().map(|it| it.as_bytes().to_vec()).collect();
         Arc::new(config)
     }
 
-    /// A client that trusts this authority and speaks one version of TLS.
+    /// Returns the configuration of a client that trusts this authority and supports one TLS
+    /// version.
     pub(crate) fn client_at(
         &self,
         version: &'static SupportedProtocolVersion,
@@ -109,28 +116,29 @@ impl Authority {
     fn roots(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         let added = roots.add(self.certificate.clone());
-        added.expect("a certificate of an authority");
+        added.expect("a valid CA certificate");
         roots
     }
 }
 
-/// A client that trusts whoever has a certificate for the host, and offers `alpn`.
-pub(crate) fn trusting_client(alpn: &[&str]) -> Arc<ClientConfig> {
+/// Returns the configuration of a client that accepts a certificate for the host from any issuer,
+/// and offers `alpn`.
+pub(crate) fn any_issuer_client(alpn: &[&str]) -> Arc<ClientConfig> {
     let builder = ClientConfig::builder();
-    let anybody = Anybody(builder.crypto_provider().clone());
+    let verifier = AnyIssuerVerifier(builder.crypto_provider().clone());
     let builder = builder.dangerous();
     let mut config = builder
-        .with_custom_certificate_verifier(Arc::new(anybody))
+        .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
     config.alpn_protocols = alpn.iter().map(|it| it.as_bytes().to_vec()).collect();
     Arc::new(config)
 }
 
-/// Looks at names and signatures, and not at who signed.
+/// A verifier that checks the host name and the handshake signature, and not the issuer.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyIssuerVerifier(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyIssuerVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -168,7 +176,7 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-/// A connection under TLS, with its handshake done.
+/// Opens a TLS connection and completes its handshake.
 pub(crate) fn tls(
     address: SocketAddr,
     config: Arc<ClientConfig>,
@@ -180,12 +188,12 @@ pub(crate) fn tls(
     Ok(stream)
 }
 
-/// A gRPC channel under TLS.
+/// Opens a gRPC channel over TLS.
 pub(crate) async fn tls_channel(
     address: SocketAddr,
     config: Arc<ClientConfig>,
 ) -> Result<Channel, tonic::transport::Error> {
-    // The connector does what the scheme says.
+    // The scheme is `http`, because the connector does the TLS handshake.
     Endpoint::from_shared(format!("http://{address}"))?
         .connect_with_connector(Connector { address, config })
         .await

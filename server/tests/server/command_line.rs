@@ -1,4 +1,4 @@
-//! The binary as a shell or a harness meets it: what it prints where, and how it exits.
+//! The command line: output and exit codes of the binary.
 
 use std::{
     path::Path,
@@ -63,8 +63,8 @@ fn fl_7_errors_go_to_stderr() {
 }
 
 #[test]
-fn a_data_directory_that_cannot_be_made_is_an_error() {
-    // Below a file there is room for no directory.
+fn a_data_directory_that_cannot_be_created_is_an_error() {
+    // The parent is a file, so the directory cannot be created.
     let path = Path::new(env!("CARGO_BIN_EXE_revstore")).join("data");
     let line = format!("--data-dir={}", path.display());
     check(&line, 1, "", "cannot create the data directory ");

@@ -1,4 +1,4 @@
-//! A server inside a program.
+//! A server embedded in a program.
 
 use std::{net::TcpStream, time::Duration};
 
@@ -15,7 +15,7 @@ use revstore_proto::etcdserverpb::{
 use tonic::{Code, transport::Endpoint};
 
 #[test]
-fn three_lines() -> Result<(), Box<dyn std::error::Error>> {
+fn a_server_starts_with_three_lines_of_code() -> Result<(), Box<dyn std::error::Error>> {
     let server = Server::builder().start()?;
     let endpoint = server.endpoint();
     let engine = server.engine();
@@ -35,21 +35,21 @@ fn three_lines() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 #[tokio::test]
-async fn it_works_inside_a_tokio_test_and_may_be_dropped_there() {
+async fn a_server_can_be_dropped_in_a_single_threaded_runtime() {
     let server = Server::builder().start().unwrap();
     let address = server.address().unwrap();
     let channel = connect(address).await;
     put(channel.clone(), "a").await.unwrap();
     let mut watch = watch(channel, "a").await;
     drop(server);
-    // The port is closed when `drop` returns, although clients are still there.
+    // The port is closed when `drop` returns, although a client is still connected.
     TcpStream::connect(address).unwrap_err();
     let ended = watch.responses.message().await.unwrap_err();
     assert_eq!(ended.code(), Code::Unavailable, "{ended:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_may_be_dropped_inside_a_runtime_with_many_threads() {
+async fn a_server_can_be_dropped_in_a_multi_threaded_runtime() {
     let server = Server::builder().start().unwrap();
     put(connect(server.address().unwrap()).await, "a")
         .await
@@ -58,7 +58,7 @@ async fn it_may_be_dropped_inside_a_runtime_with_many_threads() {
 }
 
 #[tokio::test]
-async fn fl_15_stopping_ends_streams_and_waits_for_the_connections() {
+async fn fl_15_stop_ends_streams_and_waits_for_connections() {
     let server = Server::builder().start().unwrap();
     let address = server.address().unwrap();
     let channel = connect(address).await;
@@ -69,7 +69,7 @@ async fn fl_15_stopping_ends_streams_and_waits_for_the_connections() {
 }
 
 #[test]
-fn fl_16_stopping_an_idle_server_from_a_thread() {
+fn fl_16_stop_from_a_thread_closes_the_port() {
     let server = Server::builder().start().unwrap();
     let address = server.address().unwrap();
     assert_eq!(get(address, "/health").status, 200);
@@ -78,13 +78,13 @@ fn fl_16_stopping_an_idle_server_from_a_thread() {
 }
 
 #[test]
-fn tests_can_share_one() {
-    fn is_shared<T: Send + Sync>(_: &T) {}
-    is_shared(&Server::builder().start().unwrap());
+fn a_server_is_send_and_sync() {
+    fn check<T: Send + Sync>(_: &T) {}
+    check(&Server::builder().start().unwrap());
 }
 
 #[test]
-fn servers_do_not_know_of_each_other() {
+fn several_servers_are_independent() {
     let servers = [0; 3].map(|_| Server::builder().start().unwrap());
     servers[0].engine().put("a", "1").unwrap();
     assert!(servers[1].engine().get("a").is_none());
@@ -92,7 +92,7 @@ fn servers_do_not_know_of_each_other() {
 }
 
 #[tokio::test]
-async fn what_the_engine_writes_clients_see_and_the_clock_is_followed() {
+async fn clients_receive_events_of_engine_writes_and_of_lease_expiry() {
     let clock = ManualClock::new();
     let server = Server::builder()
         .clock(clock.clone())
@@ -112,7 +112,7 @@ async fn what_the_engine_writes_clients_see_and_the_clock_is_followed() {
 }
 
 #[tokio::test]
-async fn fl_20_logins_follow_the_options_and_the_clock() {
+async fn fl_20_tokens_expire_according_to_the_options_and_the_clock() {
     let clock = ManualClock::new();
     let mut config = Config::default();
     config.auth.token_ttl = Duration::from_secs(5);
@@ -156,7 +156,7 @@ async fn fl_20_logins_follow_the_options_and_the_clock() {
 }
 
 #[test]
-fn options_reach_the_engine() {
+fn options_apply_to_the_engine() {
     let clock = ManualClock::new();
     let server = Server::builder()
         .clock(clock.clone())
@@ -178,7 +178,7 @@ fn options_reach_the_engine() {
 }
 
 #[tokio::test]
-async fn options_reach_the_services() {
+async fn options_apply_to_the_services() {
     let server = Server::builder()
         .max_txn_ops(1)
         .max_request_bytes(100)
@@ -197,17 +197,17 @@ async fn options_reach_the_services() {
         success: vec![operation("a"), operation("b")],
         ..TxnRequest::default()
     };
-    let refused = client.txn(txn).await.unwrap_err();
+    let status = client.txn(txn).await.unwrap_err();
     assert_eq!(
-        refused.message(),
+        status.message(),
         "etcdserver: too many operations in txn request"
     );
-    let refused = client.put(put("a", 100)).await.unwrap_err();
-    assert_eq!(refused.message(), "etcdserver: request is too large");
+    let status = client.put(put("a", 100)).await.unwrap_err();
+    assert_eq!(status.message(), "etcdserver: request is too large");
 }
 
 #[tokio::test]
-async fn cl_1_clients_are_told_the_real_port() {
+async fn cl_1_member_list_returns_the_chosen_port() {
     let server = Server::builder().start().unwrap();
     let mut client = ClusterClient::new(connect(server.address().unwrap()).await);
     let list = client.member_list(MemberListRequest::default()).await;

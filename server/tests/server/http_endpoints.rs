@@ -1,4 +1,4 @@
-//! The HTTP endpoints, by the clauses of section H. Bodies are those of a real etcd.
+//! The HTTP endpoints: section H. The expected bodies are those of etcd.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use revstore_proto::etcdserverpb::{
     maintenance_client::MaintenanceClient,
 };
 
-use crate::support::{ANY_PORT, Process, block_on, connect, get, http, put, watch};
+use crate::support::{ANY_PORT, ServerProcess, block_on, connect, get, http, put, watch};
 
 fn server() -> (Server, SocketAddr) {
     let server = Server::builder().start().unwrap();
@@ -16,7 +16,7 @@ fn server() -> (Server, SocketAddr) {
     (server, address)
 }
 
-fn raise(address: SocketAddr, alarm: AlarmType) {
+fn raise_alarm(address: SocketAddr, alarm: AlarmType) {
     block_on(async {
         let request = AlarmRequest {
             action: AlarmAction::Activate.into(),
@@ -29,9 +29,9 @@ fn raise(address: SocketAddr, alarm: AlarmType) {
 }
 
 fn check(address: SocketAddr, path: &str, status: u16, body: &str) {
-    let answer = get(address, path);
+    let response = get(address, path);
     assert_eq!(
-        (answer.status, answer.body.as_str()),
+        (response.status, response.body.as_str()),
         (status, body),
         "{path}"
     );
@@ -40,20 +40,20 @@ fn check(address: SocketAddr, path: &str, status: u16, body: &str) {
 const HEALTHY: &str = r#"{"health":"true","reason":""}"#;
 
 #[test]
-fn ht_5_health() {
+fn ht_5_health_is_true_without_alarms() {
     let (_server, address) = server();
     check(address, "/health", 200, HEALTHY);
     check(address, "/health?serializable=true", 200, HEALTHY);
     check(address, "/health?exclude=NOSPACE", 200, HEALTHY);
-    let content_type = get(address, "/health");
+    let response = get(address, "/health");
     assert_eq!(
-        content_type.header("Content-Type"),
+        response.header("Content-Type"),
         Some("text/plain; charset=utf-8")
     );
 }
 
 #[test]
-fn ht_7_it_is_ready_as_soon_as_it_listens() {
+fn ht_7_a_server_that_listens_is_ready() {
     for path in ["/health", "/readyz", "/livez"] {
         let (_server, address) = server();
         assert_eq!(get(address, path).status, 200, "{path}");
@@ -61,15 +61,15 @@ fn ht_7_it_is_ready_as_soon_as_it_listens() {
 }
 
 #[test]
-fn ht_6_health_tells_of_alarms() {
+fn ht_6_health_reports_alarms() {
     let (_server, address) = server();
-    raise(address, AlarmType::Nospace);
+    raise_alarm(address, AlarmType::Nospace);
     let no_space = "{\"health\":\"false\",\"reason\":\"ALARM NOSPACE\"}\n";
     check(address, "/health", 503, no_space);
     check(address, "/health?serializable=true", 503, no_space);
     check(address, "/health?exclude=NOSPACE", 200, HEALTHY);
     check(address, "/health?exclude=CORRUPT", 503, no_space);
-    raise(address, AlarmType::Corrupt);
+    raise_alarm(address, AlarmType::Corrupt);
     check(
         address,
         "/health?exclude=NOSPACE",
@@ -95,16 +95,16 @@ fn ht_6_only_get_is_allowed() {
         "/version",
     ] {
         for method in ["POST", "PUT", "HEAD"] {
-            let answer = http(address, method, path);
-            assert_eq!(answer.status, 405, "{method} {path}");
-            assert_eq!(answer.header("Allow"), Some("GET"), "{method} {path}");
+            let response = http(address, method, path);
+            assert_eq!(response.status, 405, "{method} {path}");
+            assert_eq!(response.header("Allow"), Some("GET"), "{method} {path}");
         }
         assert_eq!(http(address, "POST", path).body, "Method Not Allowed\n");
     }
 }
 
 #[test]
-fn ht_8_livez_and_readyz() {
+fn ht_8_livez_and_readyz_list_their_checks() {
     let (_server, address) = server();
     check(address, "/livez", 200, "ok\n");
     check(
@@ -145,11 +145,11 @@ fn ht_8_livez_and_readyz() {
 }
 
 #[test]
-fn ht_8_readyz_fails_for_damage_but_not_for_lack_of_space() {
+fn ht_8_readyz_fails_with_the_corrupt_alarm_and_not_with_nospace() {
     let (_server, address) = server();
-    raise(address, AlarmType::Nospace);
+    raise_alarm(address, AlarmType::Nospace);
     check(address, "/readyz", 200, "ok\n");
-    raise(address, AlarmType::Corrupt);
+    raise_alarm(address, AlarmType::Corrupt);
     check(
         address,
         "/readyz",
@@ -168,7 +168,7 @@ fn ht_8_readyz_fails_for_damage_but_not_for_lack_of_space() {
 }
 
 #[test]
-fn ht_9_version() {
+fn ht_9_version_returns_server_and_cluster_version() {
     let (_server, address) = server();
     check(
         address,
@@ -176,12 +176,12 @@ fn ht_9_version() {
         200,
         r#"{"etcdserver":"3.5.30","etcdcluster":"3.5.0"}"#,
     );
-    let answer = get(address, "/version");
-    assert_eq!(answer.header("Content-Type"), Some("application/json"));
+    let response = get(address, "/version");
+    assert_eq!(response.header("Content-Type"), Some("application/json"));
 }
 
 #[test]
-fn mt_2_a_status_has_the_same_version() {
+fn mt_2_status_and_the_version_endpoint_agree() {
     let (_server, address) = server();
     let status = block_on(async {
         let mut client = MaintenanceClient::new(connect(address).await);
@@ -194,7 +194,7 @@ fn mt_2_a_status_has_the_same_version() {
     );
 }
 
-/// The value of a line of `/metrics` without labels, or with those that are part of `name`.
+/// Returns the value of a metric. `name` contains its labels, if it has any.
 fn metric(page: &str, name: &str) -> Option<f64> {
     let line = page
         .lines()
@@ -203,13 +203,13 @@ fn metric(page: &str, name: &str) -> Option<f64> {
 }
 
 #[test]
-fn ht_10_metrics_have_the_names_that_tools_read() {
+fn ht_10_metrics_have_the_names_of_etcd() {
     let (_server, address) = server();
-    let answer = get(address, "/metrics");
-    assert_eq!(answer.status, 200);
-    let content_type = answer.header("Content-Type").unwrap();
+    let response = get(address, "/metrics");
+    assert_eq!(response.status, 200);
+    let content_type = response.header("Content-Type").unwrap();
     assert!(content_type.starts_with("text/plain; version=0.0.4"));
-    let page = answer.body;
+    let page = response.body;
     for (name, value) in [
         ("etcd_server_has_leader", 1.0),
         ("etcd_server_is_leader", 1.0),
@@ -268,7 +268,7 @@ fn ht_10_metrics_have_the_names_that_tools_read() {
 }
 
 #[test]
-fn ht_10_metrics_follow_what_happens() {
+fn ht_10_metrics_count_requests_and_watches() {
     let (_server, address) = server();
     block_on(async {
         let channel = connect(address).await;
@@ -310,7 +310,7 @@ fn ht_10_metrics_follow_what_happens() {
 }
 
 #[test]
-fn ht_11_other_paths() {
+fn ht_11_unknown_paths_return_404() {
     let (_server, address) = server();
     for path in [
         "/",
@@ -330,35 +330,39 @@ fn ht_11_other_paths() {
     let vars = get(address, "/debug/vars");
     assert_eq!(vars.status, 200);
     assert!(vars.body.contains("\"cmdline\": ["), "{}", vars.body);
-    let refused = http(address, "POST", "/debug/vars");
+    let response = http(address, "POST", "/debug/vars");
     assert_eq!(
-        (refused.status, refused.header("Allow")),
+        (response.status, response.header("Allow")),
         (405, Some("GET"))
     );
 }
 
 #[test]
-fn ht_11_other_origins_are_welcome() {
+fn ht_11_cors_allows_all_origins() {
     let (_server, address) = server();
     for path in ["/health", "/nope"] {
-        let answer = get(address, path);
-        assert_eq!(answer.header("Access-Control-Allow-Origin"), Some("*"));
-        let asked = http(address, "OPTIONS", path);
-        assert_eq!((asked.status, asked.body.as_str()), (200, ""), "{path}");
+        let response = get(address, path);
+        assert_eq!(response.header("Access-Control-Allow-Origin"), Some("*"));
+        let preflight = http(address, "OPTIONS", path);
         assert_eq!(
-            asked.header("Access-Control-Allow-Methods"),
+            (preflight.status, preflight.body.as_str()),
+            (200, ""),
+            "{path}"
+        );
+        assert_eq!(
+            preflight.header("Access-Control-Allow-Methods"),
             Some("POST, GET, OPTIONS, PUT, DELETE")
         );
         assert_eq!(
-            asked.header("Access-Control-Allow-Headers"),
+            preflight.header("Access-Control-Allow-Headers"),
             Some("accept, content-type, authorization")
         );
     }
 }
 
 #[test]
-fn ht_11_pprof_if_enabled() {
-    let mut process = Process::start(ANY_PORT.iter().chain([&"--enable-pprof"]));
+fn ht_11_pprof_is_served_if_enabled() {
+    let mut process = ServerProcess::start(ANY_PORT.iter().chain([&"--enable-pprof"]));
     let address = process.address_of("client");
     assert_eq!(get(address, "/debug/pprof/").status, 200);
     let command_line = get(address, "/debug/pprof/cmdline").body;
@@ -366,9 +370,9 @@ fn ht_11_pprof_if_enabled() {
 }
 
 #[test]
-fn ht_12_metrics_urls() {
+fn ht_12_metrics_urls_serve_metrics_and_health_only() {
     let metrics = "--listen-metrics-urls=http://127.0.0.1:0";
-    let mut process = Process::start(ANY_PORT.iter().chain([&metrics]));
+    let mut process = ServerProcess::start(ANY_PORT.iter().chain([&metrics]));
     let address = process.address_of("metrics");
     for path in ["/metrics", "/health", "/livez", "/readyz"] {
         assert_eq!(get(address, path).status, 200, "{path}");
@@ -376,15 +380,15 @@ fn ht_12_metrics_urls() {
     for path in ["/version", "/debug/vars", "/v3", "/v3/kv/range", "/"] {
         assert_eq!(get(address, path).status, 404, "{path}");
     }
-    let answer = get(address, "/health");
-    assert_eq!(answer.header("Access-Control-Allow-Origin"), None);
+    let response = get(address, "/health");
+    assert_eq!(response.header("Access-Control-Allow-Origin"), None);
 }
 
 #[test]
-fn ht_13_client_http_urls_take_http_away_from_the_client_port() {
-    // Another address: with port 0 the two would look the same.
+fn ht_13_with_client_http_urls_the_client_port_serves_grpc_only() {
+    // Another address, because two URLs with port 0 and the same address would be equal.
     let client_http = "--listen-client-http-urls=http://127.0.0.2:0";
-    let mut process = Process::start(ANY_PORT.iter().chain([&client_http]));
+    let mut process = ServerProcess::start(ANY_PORT.iter().chain([&client_http]));
     let grpc = process.address_of("client");
     let http = process.address_of("client HTTP");
     assert_eq!(get(http, "/health").status, 200);
@@ -392,17 +396,17 @@ fn ht_13_client_http_urls_take_http_away_from_the_client_port() {
         put(connect(grpc).await, "a").await.unwrap();
         put(connect(http).await, "a").await.unwrap_err();
     });
-    // An HTTP/1.1 request is no HTTP/2 preface: whatever comes back is no answer to it.
+    // An HTTP/1.1 request is not an HTTP/2 preface, so it gets no HTTP/1.1 response.
     let mut stream = std::net::TcpStream::connect(grpc).unwrap();
     std::io::Write::write_all(&mut stream, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let mut answer = Vec::new();
-    let _ = std::io::Read::read_to_end(&mut stream, &mut answer);
-    assert!(!answer.starts_with(b"HTTP/1.1 200"), "{answer:?}");
+    let mut response = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut stream, &mut response);
+    assert!(!response.starts_with(b"HTTP/1.1 200"), "{response:?}");
 }
 
 #[test]
-fn ht_14_peer_port() {
-    let mut process = Process::start(ANY_PORT);
+fn ht_14_the_peer_port_serves_version_and_members_only() {
+    let mut process = ServerProcess::start(ANY_PORT);
     let address = process.address_of("peer");
     let version = get(address, "/version");
     assert_eq!(version.status, 200);

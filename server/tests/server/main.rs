@@ -1,11 +1,8 @@
-//! The server from outside: as a process, over its ports, and inside a program.
+//! Tests of the server as a process, over its ports, and embedded in a program.
 //!
-//! One binary for all of it, because each costs a link of everything below.
+//! All tests are in one binary, because every test binary links the whole server.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test panics for what it cannot do without"
-)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod certificates;
 mod command_line;

@@ -1,4 +1,4 @@
-//! What the ports speak: HTTP/1.1 and HTTP/2, in the clear, under TLS, over Unix sockets.
+//! The protocols of the ports: HTTP/1.1 and HTTP/2, without TLS, with TLS, and over Unix sockets.
 
 use std::{
     future::poll_fn,
@@ -8,8 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::certificates::{Authority, tls, tls_channel, trusting_client};
-use crate::support::{ANY_PORT, Process, block_on, connect, display, get, http_over, put, watch};
+use crate::certificates::{CertificateAuthority, any_issuer_client, tls, tls_channel};
+use crate::support::{
+    ANY_PORT, ServerProcess, block_on, connect, display, get, http_over, put, watch,
+};
 use revstore::{Certificate, ClientAuth, Server, TlsOptions};
 use revstore_proto::etcdserverpb::{
     AuthEnableRequest, AuthUserAddRequest, AuthUserGrantRoleRequest, AuthUserListRequest,
@@ -23,7 +25,7 @@ use tonic::{Code, body::Body, transport::Endpoint};
 use tower_service::Service;
 
 #[test]
-fn ht_1_one_port_speaks_grpc_and_http() {
+fn ht_1_one_port_serves_grpc_and_http() {
     let server = Server::builder().start().unwrap();
     let address = server.address().unwrap();
     block_on(async {
@@ -40,14 +42,14 @@ fn ht_4_an_upgrade_to_http_2_is_ignored() {
         b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings, close\r\n\
           Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n";
     stream.write_all(request).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
 }
 
-/// In `docs/differences.md`: etcd would answer 415.
+/// A difference listed in `docs/differences.md`: etcd returns 415.
 #[test]
-fn ht_4_the_endpoints_answer_over_http_2_too() {
+fn ht_4_the_http_endpoints_are_also_served_over_http_2() {
     let server = Server::builder().start().unwrap();
     block_on(async {
         let mut channel = connect(server.address().unwrap()).await;
@@ -55,13 +57,13 @@ fn ht_4_the_endpoints_answer_over_http_2_too() {
         poll_fn(|context| channel.poll_ready(context))
             .await
             .unwrap();
-        let answer = channel.call(request).await.unwrap();
-        assert_eq!(answer.version(), http::Version::HTTP_2);
-        assert_eq!(answer.status(), 200);
+        let response = channel.call(request).await.unwrap();
+        assert_eq!(response.version(), http::Version::HTTP_2);
+        assert_eq!(response.status(), 200);
     });
 }
 
-/// The settings that a server announces, as pairs of identifier and value.
+/// Returns the HTTP/2 settings of a server, as pairs of identifier and value.
 fn settings(address: SocketAddr) -> Vec<(u16, u32)> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream
@@ -70,7 +72,7 @@ fn settings(address: SocketAddr) -> Vec<(u16, u32)> {
     let mut head = [0; 9];
     stream.read_exact(&mut head).unwrap();
     let [_, high, low, kind, ..] = head;
-    assert_eq!(kind, 4, "the first frame holds settings");
+    assert_eq!(kind, 4, "the first frame contains settings");
     let mut payload = vec![0; usize::from(u16::from_be_bytes([high, low]))];
     stream.read_exact(&mut payload).unwrap();
     let settings = payload.chunks_exact(6).map(|it| {
@@ -83,7 +85,7 @@ fn settings(address: SocketAddr) -> Vec<(u16, u32)> {
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 
 #[test]
-fn li_4_concurrent_streams_are_unlimited_unless_limited() {
+fn li_4_concurrent_streams_are_unlimited_by_default() {
     let limit = |address| {
         let settings = settings(address).into_iter();
         let limit = settings.rev().find(|(id, _)| *id == MAX_CONCURRENT_STREAMS);
@@ -91,13 +93,13 @@ fn li_4_concurrent_streams_are_unlimited_unless_limited() {
     };
     let server = Server::builder().start().unwrap();
     assert_eq!(limit(server.address().unwrap()), None);
-    let mut process = Process::start(ANY_PORT.iter().chain([&"--max-concurrent-streams=3"]));
+    let mut process = ServerProcess::start(ANY_PORT.iter().chain([&"--max-concurrent-streams=3"]));
     assert_eq!(limit(process.address_of("client")), Some(3));
 }
 
 #[test]
-fn li_4_a_stream_too_many_waits_until_another_ends() {
-    let mut process = Process::start(ANY_PORT.iter().chain([&"--max-concurrent-streams=3"]));
+fn li_4_a_stream_above_the_limit_waits_until_another_ends() {
+    let mut process = ServerProcess::start(ANY_PORT.iter().chain([&"--max-concurrent-streams=3"]));
     let address = process.address_of("client");
     block_on(async {
         let channel = connect(address).await;
@@ -106,11 +108,11 @@ fn li_4_a_stream_too_many_waits_until_another_ends() {
             watches.push(watch(channel.clone(), "a").await);
         }
         let waiting = tokio::spawn(put(channel, "b"));
-        // What happens on other connections comes through meanwhile, and what could is in front.
+        // Requests on other connections are served meanwhile, and so are the open streams.
         assert_eq!(put(connect(address).await, "a").await.unwrap(), 2);
         for open in &mut watches {
-            let told = open.responses.message().await.unwrap().unwrap();
-            assert_eq!(told.events.len(), 1);
+            let response = open.responses.message().await.unwrap().unwrap();
+            assert_eq!(response.events.len(), 1);
         }
         assert!(!waiting.is_finished());
         watches.pop();
@@ -118,8 +120,11 @@ fn li_4_a_stream_too_many_waits_until_another_ends() {
     });
 }
 
-/// A server under TLS, with a certificate for its address.
-fn secure(authority: &Authority, client_auth: Option<ClientAuth>) -> (Server, SocketAddr) {
+/// Starts a server with TLS and a certificate for its address.
+fn tls_server(
+    authority: &CertificateAuthority,
+    client_auth: Option<ClientAuth>,
+) -> (Server, SocketAddr) {
     let pair = authority.issue("server", "127.0.0.1");
     let mut tls = TlsOptions::new(Certificate::Files {
         cert_file: pair.cert_file,
@@ -132,18 +137,18 @@ fn secure(authority: &Authority, client_auth: Option<ClientAuth>) -> (Server, So
 }
 
 #[test]
-fn ht_2_h2_is_agreed_on_when_offered_and_nothing_else_ever() {
-    let authority = Authority::new();
-    let (server, address) = secure(&authority, None);
+fn ht_2_alpn_negotiates_h2_if_offered_and_nothing_otherwise() {
+    let authority = CertificateAuthority::new();
+    let (server, address) = tls_server(&authority, None);
     assert!(server.endpoint().starts_with("https://"));
-    for (offered, agreed) in [
+    for (offered, negotiated) in [
         (&["h2", "http/1.1"] as &[&str], Some(b"h2" as &[u8])),
         (&["http/1.1"], None),
         (&[], None),
     ] {
         let mut stream = tls(address, authority.client(None, offered)).unwrap();
-        assert_eq!(stream.conn.alpn_protocol(), agreed, "{offered:?}");
-        if agreed.is_none() {
+        assert_eq!(stream.conn.alpn_protocol(), negotiated, "{offered:?}");
+        if negotiated.is_none() {
             assert_eq!(http_over(&mut stream, "GET", "/health").status, 200);
         }
     }
@@ -155,28 +160,28 @@ fn ht_2_h2_is_agreed_on_when_offered_and_nothing_else_ever() {
 }
 
 #[test]
-fn ht_3_plain_http_to_a_tls_port_gets_no_reply() {
-    let authority = Authority::new();
-    let (_server, address) = secure(&authority, None);
+fn ht_3_a_request_without_tls_to_a_tls_port_gets_no_response() {
+    let authority = CertificateAuthority::new();
+    let (_server, address) = tls_server(&authority, None);
     let mut stream = TcpStream::connect(address).unwrap();
     stream
         .write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
         .unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    assert_eq!(answer, b"");
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    assert_eq!(response, b"");
 }
 
-fn client_auth(authority: &Authority) -> ClientAuth {
+fn client_auth(authority: &CertificateAuthority) -> ClientAuth {
     let mut auth = ClientAuth::default();
     auth.trusted_ca_file = Some(authority.file());
     auth.names_users = true;
     auth
 }
 
-/// Whether a client with this certificate is served. Under TLS 1.3 the refusal comes after the
-/// handshake, as far as the client can see.
-fn is_served(authority: &Authority, address: SocketAddr, name: Option<&str>) -> bool {
+/// Returns whether the server accepts a client with a certificate for `name`. With TLS 1.3 the
+/// client receives the rejection after its handshake has completed.
+fn is_served(authority: &CertificateAuthority, address: SocketAddr, name: Option<&str>) -> bool {
     let pair = name.map(|name| authority.issue(name, name));
     let client = authority.client(pair.as_ref(), &["h2"]);
     block_on(async {
@@ -188,36 +193,36 @@ fn is_served(authority: &Authority, address: SocketAddr, name: Option<&str>) -> 
 }
 
 #[test]
-fn tl_1_client_certificates_are_demanded_with_a_client_authority() {
-    let authority = Authority::new();
-    let (_server, address) = secure(&authority, Some(client_auth(&authority)));
+fn tl_1_client_certificates_are_required_with_a_trusted_ca() {
+    let authority = CertificateAuthority::new();
+    let (_server, address) = tls_server(&authority, Some(client_auth(&authority)));
     assert!(is_served(&authority, address, Some("client")));
     assert!(!is_served(&authority, address, None));
 }
 
 #[test]
-fn tl_1_client_certificates_may_have_to_hold_a_name() {
-    let authority = Authority::new();
+fn tl_1_client_certificates_must_contain_an_allowed_hostname() {
+    let authority = CertificateAuthority::new();
     let mut auth = client_auth(&authority);
     auth.allowed_hostnames = vec!["a.example".to_owned(), "b.example".to_owned()];
-    let (_server, address) = secure(&authority, Some(auth));
+    let (_server, address) = tls_server(&authority, Some(auth));
     assert!(is_served(&authority, address, Some("b.example")));
     assert!(!is_served(&authority, address, Some("c.example")));
 }
 
 #[test]
-fn tl_2_a_certificate_says_who_asks() {
-    let authority = Authority::new();
-    let (_server, address) = secure(&authority, Some(client_auth(&authority)));
+fn tl_2_the_common_name_of_a_certificate_identifies_the_user() {
+    let authority = CertificateAuthority::new();
+    let (_server, address) = tls_server(&authority, Some(client_auth(&authority)));
     let client = |name, alpn: &[&str]| {
         let pair = authority.issue(name, "127.0.0.1");
         authority.client(Some(&pair), alpn)
     };
     let channel = async |name| tls_channel(address, client(name, &["h2"])).await.unwrap();
-    let root_by_gateway = || {
+    let put_over_gateway = || {
         let mut stream = tls(address, client("root", &[])).unwrap();
-        let answer = http_over(&mut stream, "POST", "/v3/kv/put");
-        (answer.status, answer.body)
+        let response = http_over(&mut stream, "POST", "/v3/kv/put");
+        (response.status, response.body)
     };
     block_on(async {
         let mut root = AuthClient::new(channel("root").await);
@@ -234,7 +239,7 @@ fn tl_2_a_certificate_says_who_asks() {
             role: "root".to_owned(),
         };
         root.user_grant_role(grant).await.unwrap();
-        let (status, body) = root_by_gateway();
+        let (status, body) = put_over_gateway();
         assert_eq!(status, 400);
         assert!(body.contains("key is not provided"), "{body}");
         root.auth_enable(AuthEnableRequest {}).await.unwrap();
@@ -254,20 +259,16 @@ fn tl_2_a_certificate_says_who_asks() {
             ("", Code::InvalidArgument, "etcdserver: user name is empty"),
         ] {
             let channel = channel(name).await;
-            let denied = put(channel.clone(), "a").await.unwrap_err();
-            assert_eq!(denied.code(), Code::PermissionDenied, "{name:?}");
+            let status = put(channel.clone(), "a").await.unwrap_err();
+            assert_eq!(status.code(), Code::PermissionDenied, "{name:?}");
             let mut cluster = ClusterClient::new(channel.clone());
             let members = cluster.member_list(MemberListRequest::default());
             members.await.unwrap();
             let mut auth = AuthClient::new(channel);
-            let refused = auth.user_list(AuthUserListRequest {}).await.unwrap_err();
-            assert_eq!(
-                (refused.code(), refused.message()),
-                (code, text),
-                "{name:?}"
-            );
+            let status = auth.user_list(AuthUserListRequest {}).await.unwrap_err();
+            assert_eq!((status.code(), status.message()), (code, text), "{name:?}");
         }
-        // A token says more than a certificate.
+        // A token has precedence over a certificate.
         let login = AuthenticateRequest {
             name: "root".to_owned(),
             password: "p".to_owned(),
@@ -282,12 +283,12 @@ fn tl_2_a_certificate_says_who_asks() {
             .await
             .unwrap();
 
-        let (status, body) = root_by_gateway();
+        let (status, body) = put_over_gateway();
         assert_eq!(status, 400);
         assert!(body.starts_with("CommonName of client"), "{body}");
         let mut stream = tls(address, client("", &[])).unwrap();
-        let nameless = http_over(&mut stream, "POST", "/v3/kv/put").body;
-        assert!(!nameless.contains("CommonName"), "{nameless}");
+        let body = http_over(&mut stream, "POST", "/v3/kv/put").body;
+        assert!(!body.contains("CommonName"), "{body}");
     });
 }
 
@@ -299,7 +300,7 @@ fn fl_11_all_listen_urls_are_served() {
     } else {
         urls.trim_end_matches(",http://[::1]:0")
     };
-    let mut process = Process::start([
+    let mut process = ServerProcess::start([
         format!("--listen-client-urls={urls}").as_str(),
         "--advertise-client-urls=http://127.0.0.1:0",
         "--listen-peer-urls=http://127.0.0.1:0",
@@ -321,13 +322,13 @@ fn fl_11_all_listen_urls_are_served() {
 }
 
 #[test]
-fn tl_1_a_renewed_certificate_is_taken_up() {
-    let old = Authority::new();
-    let (_server, address) = secure(&old, None);
+fn tl_1_a_replaced_certificate_is_reloaded() {
+    let old = CertificateAuthority::new();
+    let (_server, address) = tls_server(&old, None);
     tls(address, old.client(None, &[])).unwrap();
 
-    // Another authority altogether, so that it cannot be mistaken.
-    let new = Authority::new();
+    // Another authority, so that a client can distinguish the certificates.
+    let new = CertificateAuthority::new();
     let pair = new.issue("server", "127.0.0.1");
     let later = std::time::SystemTime::now() + std::time::Duration::from_secs(10);
     for (from, to) in [
@@ -336,7 +337,7 @@ fn tl_1_a_renewed_certificate_is_taken_up() {
     ] {
         let to = old.path().join(to);
         std::fs::copy(from, &to).unwrap();
-        // File systems with coarse times would hide the change.
+        // Some file systems have coarse modification times, which would hide the change.
         let file = std::fs::File::options().write(true).open(to).unwrap();
         file.set_modified(later).unwrap();
     }
@@ -345,13 +346,13 @@ fn tl_1_a_renewed_certificate_is_taken_up() {
 }
 
 #[test]
-fn tl_1_the_flags() {
-    let authority = Authority::new();
+fn tl_1_tls_flags_require_client_certificates() {
+    let authority = CertificateAuthority::new();
     let server = authority.issue("server", "127.0.0.1");
-    let mut process = Process::start([
+    let mut process = ServerProcess::start([
         "--listen-client-urls=https://127.0.0.1:0".to_owned(),
         "--advertise-client-urls=https://127.0.0.1:0".to_owned(),
-        // A peer port under TLS is bound, although it has no certificate.
+        // A peer port with TLS is bound, although it has no certificate.
         "--listen-peer-urls=https://127.0.0.1:0".to_owned(),
         format!("--cert-file={}", display(&server.cert_file)),
         format!("--key-file={}", display(&server.key_file)),
@@ -364,9 +365,10 @@ fn tl_1_the_flags() {
     assert!(!is_served(&authority, address, None));
 }
 
-/// What a client and a server agree on that was started with `flags`.
-fn agreed(
-    authority: &Authority,
+/// Returns the TLS version and cipher suite that a client negotiates with a server started with
+/// `flags`.
+fn negotiated(
+    authority: &CertificateAuthority,
     flags: &[&str],
     client: Arc<ClientConfig>,
 ) -> Option<(ProtocolVersion, CipherSuite)> {
@@ -379,7 +381,7 @@ fn agreed(
         format!("--key-file={}", display(&pair.key_file)),
     ];
     let own = own.iter().map(String::as_str);
-    let mut process = Process::start(own.chain(flags.iter().copied()));
+    let mut process = ServerProcess::start(own.chain(flags.iter().copied()));
     let mut stream = tls(process.address_of("client"), client).ok()?;
     assert_eq!(http_over(&mut stream, "GET", "/health").status, 200);
     let suite = stream.conn.negotiated_cipher_suite()?.suite();
@@ -387,10 +389,10 @@ fn agreed(
 }
 
 #[test]
-fn tl_1_versions_and_suites_are_those_of_the_flags() {
-    let authority = Authority::new();
-    let agreed = |flags: &[&str], client| agreed(&authority, flags, client);
-    let version = |flags: &[&str], client| agreed(flags, client).map(|(version, _)| version);
+fn tl_1_tls_versions_and_cipher_suites_follow_the_flags() {
+    let authority = CertificateAuthority::new();
+    let negotiated = |flags: &[&str], client| negotiated(&authority, flags, client);
+    let version = |flags: &[&str], client| negotiated(flags, client).map(|(version, _)| version);
     let (old, new) = (authority.client_at(&TLS12), authority.client_at(&TLS13));
     let both = || authority.client(None, &[]);
 
@@ -406,9 +408,9 @@ fn tl_1_versions_and_suites_are_those_of_the_flags() {
     assert_eq!(version(only_old, new), None);
     assert_eq!(version(only_old, both()), Some(ProtocolVersion::TLSv1_2));
 
-    // The one that both like least.
+    // The suite with the lowest preference of both sides.
     let suites = &["--cipher-suites=TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"];
-    let (_, suite) = agreed(suites, old).unwrap();
+    let (_, suite) = negotiated(suites, old).unwrap();
     assert_eq!(
         suite,
         CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
@@ -416,11 +418,11 @@ fn tl_1_versions_and_suites_are_those_of_the_flags() {
 }
 
 #[test]
-fn tl_1_a_bad_certificate_is_fatal() {
+fn tl_1_an_invalid_certificate_is_fatal() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("bad.pem");
     std::fs::write(&file, "no certificate").unwrap();
-    let process = Process::start([
+    let process = ServerProcess::start([
         "--listen-client-urls=https://127.0.0.1:0".to_owned(),
         "--advertise-client-urls=https://127.0.0.1:0".to_owned(),
         "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
@@ -433,27 +435,27 @@ fn tl_1_a_bad_certificate_is_fatal() {
 }
 
 #[test]
-fn tl_1_auto_tls() {
-    let mut process = Process::start([
+fn tl_1_auto_tls_creates_a_certificate() {
+    let mut process = ServerProcess::start([
         "--listen-client-urls=https://127.0.0.1:0",
         "--advertise-client-urls=https://127.0.0.1:0",
         "--listen-peer-urls=http://127.0.0.1:0",
         "--auto-tls",
     ]);
     let address = process.address_of("client");
-    // Nobody can know the certificate; a client that trusts another one gets far enough to say so.
-    let refused = tls(address, Authority::new().client(None, &[])).unwrap_err();
-    assert!(refused.to_string().contains("certificate"), "{refused}");
-    let mut stream = tls(address, trusting_client(&[])).unwrap();
+    // A client that trusts another authority rejects the generated certificate.
+    let error = tls(address, CertificateAuthority::new().client(None, &[])).unwrap_err();
+    assert!(error.to_string().contains("certificate"), "{error}");
+    let mut stream = tls(address, any_issuer_client(&[])).unwrap();
     assert_eq!(http_over(&mut stream, "GET", "/health").status, 200);
     block_on(async {
-        let channel = tls_channel(address, trusting_client(&["h2"]));
+        let channel = tls_channel(address, any_issuer_client(&["h2"]));
         put(channel.await.unwrap(), "a").await.unwrap();
     });
 }
 
 #[test]
-fn tl_3_a_unix_socket_serves_both_and_is_removed() {
+fn tl_3_a_unix_socket_serves_grpc_and_http_and_is_removed() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_revstore"));
     command.current_dir(directory.path()).args([
@@ -461,11 +463,11 @@ fn tl_3_a_unix_socket_serves_both_and_is_removed() {
         "--advertise-client-urls=unix://localhost:1",
         "--listen-peer-urls=http://127.0.0.1:0",
     ]);
-    let mut process = Process::spawn(&mut command);
+    let mut process = ServerProcess::spawn(&mut command);
     process.wait_for_line("ready to serve client requests");
     let path = directory.path().join("localhost:1");
-    let answer = http_over(UnixStream::connect(&path).unwrap(), "GET", "/health");
-    assert_eq!(answer.status, 200);
+    let response = http_over(UnixStream::connect(&path).unwrap(), "GET", "/health");
+    assert_eq!(response.status, 200);
     block_on(async {
         let endpoint = Endpoint::new(format!("unix:{}", path.display())).unwrap();
         put(endpoint.connect().await.unwrap(), "a").await.unwrap();

@@ -1,4 +1,4 @@
-//! The life of the process: start, readiness, signals, end.
+//! The lifecycle of the process: start, readiness, signals, end.
 
 use std::{
     net::TcpListener,
@@ -9,7 +9,9 @@ use std::{
     time::Instant,
 };
 
-use crate::support::{ANY_PORT, DEADLINE, Process, block_on, connect, display, get, put, watch};
+use crate::support::{
+    ANY_PORT, ServerProcess, WAIT_TIMEOUT, block_on, connect, display, get, put, watch,
+};
 use revstore_proto::etcdserverpb::{
     LeaseKeepAliveRequest, LeaseKeepAliveResponse, lease_client::LeaseClient,
 };
@@ -23,9 +25,9 @@ const SIGTERM: i32 = 15;
 
 #[test]
 fn fl_9_a_port_in_use_is_fatal() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap();
-    let process = Process::start([
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let process = ServerProcess::start([
         format!("--listen-client-urls=http://{address}"),
         "--advertise-client-urls=http://127.0.0.1:0".to_owned(),
         "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
@@ -39,9 +41,9 @@ fn fl_9_a_port_in_use_is_fatal() {
 }
 
 #[test]
-fn au_13_other_tokens_than_simple_ones_are_fatal() {
+fn au_13_token_types_other_than_simple_are_fatal() {
     let jwt = "--auth-token=jwt,sign-method=HS256,priv-key=none";
-    let process = Process::start(ANY_PORT.into_iter().chain([jwt]));
+    let process = ServerProcess::start(ANY_PORT.into_iter().chain([jwt]));
     let (status, log) = process.wait();
     assert_eq!(status.code(), Some(1));
     let expected = "auth: JWT tokens are not supported, only --auth-token=simple";
@@ -49,8 +51,8 @@ fn au_13_other_tokens_than_simple_ones_are_fatal() {
 }
 
 #[test]
-fn fl_10_port_0_is_shown_and_member_list_keeps_the_advertised_url() {
-    let mut process = Process::start(ANY_PORT);
+fn fl_10_the_chosen_port_is_logged_and_member_list_has_the_advertised_url() {
+    let mut process = ServerProcess::start(ANY_PORT);
     let address = process.address_of("client");
     assert_ne!(address.port(), 0);
     block_on(async {
@@ -64,8 +66,8 @@ fn fl_10_port_0_is_shown_and_member_list_keeps_the_advertised_url() {
 
 #[test]
 fn fl_11_all_client_urls_are_served() {
-    // Two loopback addresses, since the same URL given twice counts once.
-    let mut process = Process::start([
+    // Two loopback addresses, because a duplicate URL is ignored.
+    let mut process = ServerProcess::start([
         "--listen-client-urls=http://127.0.0.1:0,http://127.0.0.2:0",
         "--advertise-client-urls=http://127.0.0.1:0",
         "--listen-peer-urls=http://127.0.0.1:0",
@@ -84,19 +86,19 @@ fn fl_11_all_client_urls_are_served() {
 
 #[test]
 fn fl_13_the_ready_line_is_json_on_standard_error() {
-    let mut process = Process::start(ANY_PORT);
+    let mut process = ServerProcess::start(ANY_PORT);
     let line = process.wait_for_line("ready to serve client requests");
     assert!(line.starts_with("{\"level\":\"info\",\"ts\":\""), "{line}");
     assert!(line.ends_with('}'), "{line}");
-    // It says so once the sockets accept.
+    // The line is logged after the sockets accept connections.
     let address = process.address_of("client");
     assert_eq!(get(address, "/health").status, 200);
 }
 
 #[test]
-fn fl_12_the_level_can_hide_it_and_outputs_can_move_it() {
+fn fl_12_log_level_and_log_outputs_apply_to_the_ready_line() {
     let directory = tempfile::tempdir().unwrap();
-    // The log says nothing, so the file of a socket is what can be waited for.
+    // Without log output the test waits for the file of a Unix socket.
     let log_of = |flag: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_revstore"));
         command.current_dir(directory.path()).args([
@@ -105,7 +107,7 @@ fn fl_12_the_level_can_hide_it_and_outputs_can_move_it() {
             "--listen-peer-urls=http://127.0.0.1:0",
             flag,
         ]);
-        let process = Process::spawn(&mut command);
+        let process = ServerProcess::spawn(&mut command);
         wait_until_connected(&directory.path().join("localhost:1"));
         process.signal("TERM");
         process.wait().1
@@ -119,13 +121,13 @@ fn fl_12_the_level_can_hide_it_and_outputs_can_move_it() {
     );
 }
 
-/// Tries until a socket file takes connections: without a log there is nothing else to wait for.
+/// Waits until a Unix socket accepts connections.
 fn wait_until_connected(path: &Path) {
     let start = Instant::now();
     while UnixStream::connect(path).is_err() {
         assert!(
-            start.elapsed() < DEADLINE,
-            "{} stays closed",
+            start.elapsed() < WAIT_TIMEOUT,
+            "{} does not accept connections",
             path.display()
         );
         thread::yield_now();
@@ -136,7 +138,7 @@ fn wait_until_connected(path: &Path) {
 fn fl_3_warnings_of_the_configuration_are_logged() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_revstore"));
     command.args(ANY_PORT);
-    let mut process = Process::spawn(&mut command);
+    let mut process = ServerProcess::spawn(&mut command);
     process.wait_for_line("ready to serve client requests");
     assert!(!process.log.iter().any(|line| line.contains("\"warn\"")));
 
@@ -145,18 +147,18 @@ fn fl_3_warnings_of_the_configuration_are_logged() {
     let text = "listen-client-urls: http://127.0.0.1:0\nadvertise-client-urls: http://x:1\n\
                 listen-peer-urls: http://127.0.0.1:0\nnonsense: true\n";
     std::fs::write(&file, text).unwrap();
-    let mut process = Process::start([format!("--config-file={}", display(&file))]);
+    let mut process = ServerProcess::start([format!("--config-file={}", display(&file))]);
     let line = process.wait_for_line("nonsense");
     assert!(line.starts_with("{\"level\":\"warn\""), "{line}");
 }
 
-fn check_dies_by(name: &str, number: i32) {
-    // Who runs the tests may ignore a signal, as `nohup` does, and children inherit that.
+fn check_ends_by_signal(name: &str, number: i32) {
+    // The parent process may ignore a signal, as `nohup` does, and child processes inherit that.
     let mut command = Command::new("/usr/bin/env");
     command
         .args(["--default-signal", env!("CARGO_BIN_EXE_revstore")])
         .args(ANY_PORT);
-    let mut process = Process::spawn(&mut command);
+    let mut process = ServerProcess::spawn(&mut command);
     process.wait_for_line("ready to serve client requests");
     process.signal(name);
     let (status, log) = process.wait();
@@ -164,22 +166,22 @@ fn check_dies_by(name: &str, number: i32) {
 }
 
 #[test]
-fn fl_14_it_dies_by_the_signal_that_stopped_it() {
-    check_dies_by("TERM", SIGTERM);
-    check_dies_by("INT", SIGINT);
-    check_dies_by("HUP", SIGHUP);
+fn fl_14_the_process_ends_by_the_signal_that_it_received() {
+    check_ends_by_signal("TERM", SIGTERM);
+    check_ends_by_signal("INT", SIGINT);
+    check_ends_by_signal("HUP", SIGHUP);
 }
 
 #[test]
-fn fl_14_a_shell_sees_143() {
-    // `sh` reports what `wait` returned for its child; the process is replaced by nothing.
+fn fl_14_a_shell_reports_exit_code_143_after_sigterm() {
+    // `sh` prints the result of `wait` for its child process.
     let script = r#""$0" "$@" & echo $!; wait $!; echo $?"#;
     let mut shell = Command::new("/bin/sh");
     shell
         .args(["-c", script, env!("CARGO_BIN_EXE_revstore")])
         .args(ANY_PORT)
         .stdout(Stdio::piped());
-    let mut process = Process::spawn(&mut shell);
+    let mut process = ServerProcess::spawn(&mut shell);
     process.wait_for_line("ready to serve client requests");
     let mut output = process.take_stdout();
     let mut line = String::new();
@@ -194,8 +196,8 @@ fn fl_14_a_shell_sees_143() {
 }
 
 #[test]
-fn fl_15_open_streams_end_at_once_and_hold_nothing_up() {
-    let mut process = Process::start(ANY_PORT);
+fn fl_15_open_streams_end_at_once_and_do_not_delay_the_shutdown() {
+    let mut process = ServerProcess::start(ANY_PORT);
     let address = process.address_of("client");
     process.wait_for_line("ready to serve client requests");
     block_on(async {
@@ -212,17 +214,18 @@ fn fl_15_open_streams_end_at_once_and_hold_nothing_up() {
         assert_eq!(ended.code(), Code::Unavailable, "{ended:?}");
         let ended = watch.responses.message().await.unwrap_err();
         assert_eq!(ended.code(), Code::Unavailable, "{ended:?}");
-        // The client goes on reading while the process ends, as clients do.
-        let waited = tokio::task::spawn_blocking(|| process.wait()).await;
-        let (status, log) = waited.unwrap();
+        // The client keeps reading while the process ends, like a real client.
+        let ended = tokio::task::spawn_blocking(|| process.wait()).await;
+        let (status, log) = ended.unwrap();
         assert_eq!(status.signal(), Some(SIGTERM));
-        // Nobody had to wait for the end of the grace.
-        let cut = log.iter().any(|line| line.contains("cutting connections"));
-        assert!(!cut, "{log:#?}");
+        // The shutdown did not wait for the end of the grace period.
+        let forced = log.iter().any(|line| line.contains("cutting connections"));
+        assert!(!forced, "{log:#?}");
     });
 }
 
-/// A keep-alive stream that is known to be open, and the half of it that keeps it so.
+/// Opens a keep-alive stream and waits for its first response. Returns the sender that keeps the
+/// stream open, and the responses.
 async fn keep_alive(
     channel: Channel,
 ) -> (
@@ -236,14 +239,14 @@ async fn keep_alive(
         .await
         .unwrap()
         .into_inner();
-    // LE-8: an unknown lease has nothing left, and the stream goes on.
+    // LE-8: the TTL of an unknown lease is 0, and the stream stays open.
     assert_eq!(responses.message().await.unwrap().unwrap().ttl, 0);
     (sender, responses)
 }
 
-/// What envtest does, step by step: look for a flag in the help, start, poll, stop.
+/// The steps of envtest: search the help for a flag, start, poll the health, stop.
 #[test]
-fn envtest() {
+fn the_steps_of_envtest_succeed() {
     let help = Command::new(env!("CARGO_BIN_EXE_revstore"))
         .arg("--help")
         .output()
@@ -257,7 +260,7 @@ fn envtest() {
     assert!(is_listed, "{text}");
 
     let directory = tempfile::tempdir().unwrap();
-    let mut process = Process::start([
+    let mut process = ServerProcess::start([
         "--advertise-client-urls=http://127.0.0.1:0".to_owned(),
         format!("--data-dir={}", display(directory.path())),
         "--listen-client-urls=http://127.0.0.1:0".to_owned(),

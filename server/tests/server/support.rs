@@ -1,4 +1,4 @@
-//! What the tests of the server share: a process to watch, and the plainest of HTTP clients.
+//! Shared code of the server tests: a server process and a minimal HTTP client.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -16,27 +16,26 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Status, Streaming, transport::Channel};
 
-/// After this long something that is waited for will not come. No test waits that long when all is
-/// well.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+/// The longest time that a test waits. A test that passes never waits that long.
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running `revstore`, killed when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct ServerProcess {
     child: Child,
     lines: Receiver<String>,
-    /// What was logged until now.
+    /// The log lines read so far.
     pub(crate) log: Vec<String>,
 }
 
-/// Flags that let the system pick all ports.
+/// Flags with which the system chooses all ports.
 pub(crate) const ANY_PORT: [&str; 3] = [
     "--listen-client-urls=http://127.0.0.1:0",
     "--advertise-client-urls=http://127.0.0.1:0",
     "--listen-peer-urls=http://127.0.0.1:0",
 ];
 
-impl Process {
+impl ServerProcess {
     /// Starts the binary in an empty environment, with standard error captured.
     pub(crate) fn start<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Self {
         Self::spawn(Command::new(env!("CARGO_BIN_EXE_revstore")).args(arguments))
@@ -65,23 +64,23 @@ impl Process {
         }
     }
 
-    /// Reads the log until a line holds `words`, and returns that line.
-    pub(crate) fn wait_for_line(&mut self, words: &str) -> String {
-        if let Some(line) = self.log.iter().find(|line| line.contains(words)) {
+    /// Returns the first log line that contains `text`. Waits for it if necessary.
+    pub(crate) fn wait_for_line(&mut self, text: &str) -> String {
+        if let Some(line) = self.log.iter().find(|line| line.contains(text)) {
             return line.clone();
         }
         loop {
-            let Ok(line) = self.lines.recv_timeout(DEADLINE) else {
-                panic!("no line with {words:?} among {:#?}", self.log);
+            let Ok(line) = self.lines.recv_timeout(WAIT_TIMEOUT) else {
+                panic!("no line with {text:?} in {:#?}", self.log);
             };
             self.log.push(line.clone());
-            if line.contains(words) {
+            if line.contains(text) {
                 return line;
             }
         }
     }
 
-    /// The address in the line that says that some traffic is served.
+    /// Returns the address from the log line about the listener for `traffic`.
     pub(crate) fn address_of(&mut self, traffic: &str) -> SocketAddr {
         let line = self.wait_for_line(&format!("serving {traffic} traffic"));
         let (_, rest) = line.split_once(r#""address":""#).expect("an address");
@@ -89,7 +88,7 @@ impl Process {
         address.parse().expect("a socket address")
     }
 
-    /// Standard output, if the command captures it.
+    /// Returns standard output, which the command must capture.
     pub(crate) fn take_stdout(&mut self) -> BufReader<std::process::ChildStdout> {
         BufReader::new(
             self.child
@@ -103,24 +102,26 @@ impl Process {
         self.child.id()
     }
 
-    /// Sends a signal by its name.
+    /// Sends the signal with a name.
     pub(crate) fn signal(&self, name: &str) {
         let id = self.id().to_string();
-        let sent = Command::new("kill")
+        let status = Command::new("kill")
             .args(["-s", name, &id])
             .status()
             .unwrap();
-        assert!(sent.success(), "kill -s {name} {id}");
+        assert!(status.success(), "kill -s {name} {id}");
     }
 
-    /// Waits for the end and returns the status and all that was logged.
+    /// Waits for the end of the process. Returns its status and the whole log.
     pub(crate) fn wait(mut self) -> (ExitStatus, Vec<String>) {
-        // The lines end when the process does.
+        // The channel closes when the process ends.
         loop {
-            match self.lines.recv_timeout(DEADLINE) {
+            match self.lines.recv_timeout(WAIT_TIMEOUT) {
                 Ok(line) => self.log.push(line),
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
-                Err(mpsc::RecvTimeoutError::Timeout) => panic!("it does not end: {:#?}", self.log),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    panic!("the process does not end: {:#?}", self.log)
+                }
             }
         }
         let status = self.child.wait().unwrap();
@@ -128,23 +129,23 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // It may have ended already.
+        // Both fail if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// An answer over HTTP/1.1.
+/// An HTTP/1.1 response.
 #[derive(Debug)]
-pub(crate) struct HttpAnswer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
 
-impl HttpAnswer {
+impl HttpResponse {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let header = self
             .headers
@@ -168,25 +169,25 @@ impl HttpAnswer {
     }
 }
 
-/// Sends one request over anything and reads the answer to its end.
-pub(crate) fn http_over(mut stream: impl Read + Write, method: &str, path: &str) -> HttpAnswer {
+/// Sends one request over a connection and reads the whole response.
+pub(crate) fn http_over(mut stream: impl Read + Write, method: &str, path: &str) -> HttpResponse {
     let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = Vec::new();
-    // A peer that closes without a TLS farewell has still said all it wanted.
-    let _ = stream.read_to_end(&mut answer);
-    HttpAnswer::parse(&String::from_utf8(answer).unwrap())
+    let mut response = Vec::new();
+    // Ignores the error of a peer that closes the connection without a TLS `close_notify`.
+    let _ = stream.read_to_end(&mut response);
+    HttpResponse::parse(&String::from_utf8(response).unwrap())
 }
 
-pub(crate) fn http(address: SocketAddr, method: &str, path: &str) -> HttpAnswer {
+pub(crate) fn http(address: SocketAddr, method: &str, path: &str) -> HttpResponse {
     http_over(TcpStream::connect(address).unwrap(), method, path)
 }
 
-pub(crate) fn get(address: SocketAddr, path: &str) -> HttpAnswer {
+pub(crate) fn get(address: SocketAddr, path: &str) -> HttpResponse {
     http(address, "GET", path)
 }
 
-/// Runs async code to its end.
+/// Runs a future to completion.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -195,22 +196,22 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-/// Puts a key over gRPC; returns the revision.
+/// Puts a key over gRPC and returns the revision.
 pub(crate) async fn put(channel: Channel, key: &str) -> Result<i64, Status> {
     let put = PutRequest {
         key: key.to_owned().into(),
         value: "value".into(),
         ..PutRequest::default()
     };
-    let answer = KvClient::new(channel).put(put).await?.into_inner();
-    Ok(answer.header.unwrap().revision)
+    let response = KvClient::new(channel).put(put).await?.into_inner();
+    Ok(response.header.unwrap().revision)
 }
 
-/// A watch that is known to be open.
+/// A watch whose creation was confirmed.
 #[derive(Debug)]
 pub(crate) struct OpenWatch {
     pub(crate) responses: Streaming<WatchResponse>,
-    /// The other half of the stream, which stays open.
+    /// Keeps the request stream open.
     _requests: tokio::sync::mpsc::Sender<WatchRequest>,
 }
 
