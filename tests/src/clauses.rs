@@ -60,10 +60,8 @@ pub struct Clauses {
 /// An id that a line of a file names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Citation {
-    /// The path of the file, relative to the root.
-    pub path: String,
-    /// The line, from 1.
-    pub line: usize,
+    /// The path of the file and the line.
+    pub place: String,
     /// Whether the line is test code.
     pub in_test: bool,
 }
@@ -93,7 +91,7 @@ impl Clauses {
     /// Reads the specifications of this repository.
     ///
     /// # Errors
-    /// When a file cannot be read, or a clause is malformed or defined twice.
+    /// If a file cannot be read, or a clause is malformed or defined twice.
     pub fn load() -> io::Result<Self> {
         let mut text = String::new();
         for path in SPECIFICATIONS {
@@ -104,7 +102,7 @@ impl Clauses {
 
     fn parse(text: &str) -> Result<Self, String> {
         let clause = r"^- \*\*([A-Z]+-\d+)\*\* \((\w+)[^)]*\) (.+)$";
-        let clause = Regex::new(clause).map_err(|error| error.to_string())?;
+        let clause = Regex::new(clause).expect("a valid pattern");
         let mut list: Vec<Clause> = Vec::new();
         // A list item goes on in lines that are indented.
         let text = text.replace("\n  ", " ");
@@ -122,7 +120,7 @@ impl Clauses {
         let id = format!(
             r"(?:^|[^\w-])(?<family>{families})-(?<number>\d+)(?<others>(?:/\d+)*)(?:(?:\.\.| to )(?:[A-Z]+-)?(?<last>\d+))?\b"
         );
-        let id = Regex::new(&id).map_err(|error| error.to_string())?;
+        let id = Regex::new(&id).expect("a valid pattern");
         Ok(Self { list, id })
     }
 
@@ -143,20 +141,19 @@ impl Clauses {
         let mut ids = BTreeSet::new();
         for found in self.id.captures_iter(&line) {
             let (family, first) = (&found["family"], &found["number"]);
-            let numbers = found["others"].split('/').filter(|text| !text.is_empty());
+            let others = found["others"].split('/').filter(|text| !text.is_empty());
             let last = found.name("last").map(|last| last.as_str());
-            let named = numbers.chain([first]).chain(last);
+            let named = others.chain([first]).chain(last);
             ids.extend(named.map(|number| format!("{family}-{number}")));
             let value = |text: &str| text.parse::<u32>().unwrap_or(u32::MAX);
-            let range = value(first)..last.map_or(0, value);
-            let between = self
-                .list
-                .iter()
-                .map(|clause| clause.id.as_str())
-                .filter(|id| {
-                    self::family(id) == family && range.contains(&value(&id[family.len() + 1..]))
-                });
-            ids.extend(between.map(str::to_owned));
+            for between in value(first)..last.map_or(0, value) {
+                // Numbers of conformance tests have two digits.
+                let id = [
+                    format!("{family}-{between}"),
+                    format!("{family}-{between:02}"),
+                ];
+                ids.extend(id.into_iter().filter(|id| self.get(id).is_some()));
+            }
         }
         ids
     }
@@ -195,7 +192,7 @@ impl Clauses {
     /// Returns all citations in the files below a directory.
     ///
     /// # Errors
-    /// When a file cannot be read.
+    /// If a file cannot be read.
     pub fn citations(&self, root: &Path) -> io::Result<Citations> {
         let mut citations = Citations::new();
         let files = WalkDir::new(root).sort_by_file_name().into_iter();
@@ -219,11 +216,9 @@ impl Clauses {
                 && !line.trim_start().starts_with("//!")
                 && (!is_scenario || line.starts_with("==="));
             for id in self.ids(line) {
-                citations.entry(id).or_default().push(Citation {
-                    path: path.to_owned(),
-                    line: at + 1,
-                    in_test,
-                });
+                let place = format!("{path}:{}", at + 1);
+                let citation = Citation { place, in_test };
+                citations.entry(id).or_default().push(citation);
             }
         }
     }

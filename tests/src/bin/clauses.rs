@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use revstore_tests::clauses::{Citation, Clauses, root};
 
-/// A clause that is cited in more places than these shows the number of the others.
+/// The number of places that the table shows for a clause.
 const PLACES_MAX: usize = 4;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -36,8 +36,17 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         let cited = citations.get(&clause.id).map_or(&[][..], Vec::as_slice);
         let tests: Vec<_> = cited.iter().filter(|citation| citation.in_test).collect();
         if !check {
-            let places = places(&tests);
-            writeln!(out, "| {} | {} | {places} |", clause.id, clause.force)?;
+            let shown = tests
+                .iter()
+                .take(PLACES_MAX)
+                .map(|test| test.place.as_str());
+            let shown = shown.collect::<Vec<_>>().join(", ");
+            let more = if tests.len() > PLACES_MAX {
+                ", ..."
+            } else {
+                ""
+            };
+            writeln!(out, "| {} | {} | {shown}{more} |", clause.id, clause.force)?;
         }
         tested += usize::from(!tests.is_empty());
         exempt += usize::from(tests.is_empty() && clause.is_exempt());
@@ -47,12 +56,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             wrong += 1;
         }
     }
-    for (id, places) in &citations {
-        if clauses.get(id).is_none() {
-            for Citation { path, line, .. } in places {
-                writeln!(out, "{path}:{line} cites {id}, which does not exist")?;
-                wrong += 1;
-            }
+    for (id, cited) in citations.iter().filter(|(id, _)| clauses.get(id).is_none()) {
+        for Citation { place, .. } in cited {
+            writeln!(out, "{place} cites {id}, which does not exist")?;
+            wrong += 1;
         }
     }
     writeln!(
@@ -61,15 +68,4 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         clauses.all().len(),
     )?;
     Ok(ExitCode::from(u8::from(check && wrong > 0)))
-}
-
-fn places(tests: &[&Citation]) -> String {
-    let shown = tests.iter().take(PLACES_MAX);
-    let mut places: Vec<_> = shown
-        .map(|test| format!("{}:{}", test.path, test.line))
-        .collect();
-    if tests.len() > PLACES_MAX {
-        places.push(format!("{} more", tests.len() - PLACES_MAX));
-    }
-    places.join(", ")
 }
