@@ -54,6 +54,7 @@ impl Backoff {
 mod tests {
     use super::*;
 
+    // Shows WC-507.
     #[test]
     fn t_59_backoff_doubles_to_30_seconds_and_resets_after_2_minutes_without_failure() {
         let mut backoff = Backoff::new(Rng::with_seed(3));

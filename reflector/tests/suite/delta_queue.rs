@@ -35,6 +35,7 @@ fn drain(queue: &mut DeltaQueue) -> Vec<String> {
         .collect()
 }
 
+// Shows WC-511.
 #[test]
 fn t_61_keys_are_popped_in_the_order_of_their_first_delta() {
     let all = objects(&["a", "b"]);
@@ -53,6 +54,7 @@ fn t_61_keys_are_popped_in_the_order_of_their_first_delta() {
     );
 }
 
+// Shows WC-512.
 #[test]
 fn t_61_replace_deletes_known_and_queued_objects_that_are_not_listed() {
     let all = objects(&["a", "b", "c"]);
@@ -75,6 +77,7 @@ fn t_61_resync_skips_keys_with_queued_deltas() {
     assert_eq!(drain(&mut queue), ["updated a", "sync b"]);
 }
 
+// Shows WC-514.
 #[test]
 fn t_61_has_synced_when_all_keys_of_the_first_state_were_popped() {
     let all = objects(&["a", "b"]);

@@ -56,6 +56,7 @@ fn next(subscription: &mut Subscription) -> String {
     describe(&subscription.next_blocking().unwrap())
 }
 
+// Shows WC-516.
 #[test]
 fn t_62_subscriptions_can_begin_and_end_at_any_time() {
     let fixture = Fixture::new();
@@ -93,6 +94,7 @@ fn t_62_subscriptions_can_begin_and_end_at_any_time() {
     );
 }
 
+// Shows WC-510, WC-513 and WC-517.
 #[test]
 fn t_62_store_and_indexes_change_before_subscriptions_are_notified() {
     let fixture = Fixture::new();
@@ -178,6 +180,7 @@ fn t_62_resync_delivers_all_objects_again() {
     }
 }
 
+// Shows WC-515.
 #[test]
 fn t_62_queued_notifications_are_merged_per_object() {
     let fixture = Fixture::new();
@@ -207,6 +210,7 @@ fn t_62_queued_notifications_are_merged_per_object() {
     );
 }
 
+// Shows WC-516.
 #[test]
 fn t_62_a_panic_of_one_handler_does_not_affect_another_subscription() {
     struct Panics;

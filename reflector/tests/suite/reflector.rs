@@ -195,6 +195,7 @@ impl Setup {
     }
 }
 
+// Shows WC-504, WC-505 and WC-519.
 #[test]
 fn t_59_a_watch_that_ended_is_started_again_without_a_second_list() {
     let pods = objects(&["a", "b"]);
@@ -215,6 +216,7 @@ fn t_59_a_watch_that_ended_is_started_again_without_a_second_list() {
     assert_eq!(setup.reflector.last_revision(), Some(Revision(70)));
 }
 
+// Shows WC-501 and WC-506.
 #[test]
 fn t_59_after_410_the_list_is_at_the_last_revision_then_at_the_most_recent() {
     let mut setup = Setup::new(ReflectorMode::ListWatch, None);
@@ -239,6 +241,7 @@ fn t_59_after_410_the_list_is_at_the_last_revision_then_at_the_most_recent() {
     );
 }
 
+// Shows WC-506 and WC-530.
 #[test]
 fn t_59_after_429_the_watch_is_requested_again_and_after_410_a_list() {
     let not_ready = || RequestError::NotReady {
@@ -263,6 +266,7 @@ fn t_59_after_429_the_watch_is_requested_again_and_after_410_a_list() {
     );
 }
 
+// Shows WC-505.
 #[test]
 fn t_59_a_very_short_watch_is_a_failure() {
     let mut setup = Setup::new(ReflectorMode::ListWatch, None);
@@ -281,6 +285,7 @@ fn t_59_a_very_short_watch_is_a_failure() {
     assert_eq!(setup.server.requests()[2], "list \"5\" 0");
 }
 
+// Shows WC-503.
 #[test]
 fn t_59_after_an_expired_page_the_list_is_requested_without_a_limit() {
     let pods = objects(&["a", "b"]);
@@ -336,6 +341,7 @@ fn t_59_a_watch_without_events_is_abandoned_after_its_deadline() {
     assert_eq!(setup.server.requests(), ["watch \"5\"", "watch \"5\""]);
 }
 
+// Shows WC-502.
 #[test]
 fn t_60_one_watch_list_delivers_the_initial_state_and_the_changes() {
     let pods = objects(&["a", "b"]);
