@@ -1,9 +1,9 @@
-//! The MVCC engine of revstore: a revision-ordered key-value store in memory.
+//! A revision-ordered key-value store in memory: the MVCC engine of revstore.
 //!
-//! The store has one clock, the [revision](Revision): every transaction that changes something gets
-//! the next one. Every version of every key stays readable until a [compaction](Engine::compact)
-//! drops it, [watches](Engine::watch) follow changes in order from any kept revision, and
-//! [leases](Engine::grant) end the life of keys that nobody keeps alive.
+//! Every transaction that changes something gets the next [revision](Revision). Every version of
+//! every key stays readable until a [compaction](Engine::compact) drops it,
+//! [watches](Engine::watch) follow the changes in order from any kept revision, and
+//! [leases](Engine::grant) delete their keys when their time is over.
 //!
 //! ```
 //! use revstore_engine::{Engine, KeyRange, Range, WatchOptions};
@@ -13,33 +13,37 @@
 //! let queued = engine.put("job/1", "queued")?.revision;
 //! engine.put("job/1", "done")?;
 //!
-//! let then = engine.range(&Range::of(KeyRange::prefix("job/")).at(queued))?;
-//! assert_eq!(then.kvs[0].value(), b"queued");
+//! let earlier = engine.range(&Range::of(KeyRange::prefix("job/")).at(queued))?;
+//! assert_eq!(earlier.kvs[0].value(), b"queued");
 //! let first = watcher.next_blocking().unwrap()?;
 //! assert_eq!(first.events[0].kv.value(), b"queued");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! There is no network and no runtime here: calls run on the caller's thread, watches can be waited
-//! for by threads and by tasks of any executor, and time comes from a [`Clock`] that tests can move
-//! by hand ([`ManualClock`]). Clause ids such as DM-1 name rules of etcd's behaviour, ids such as
-//! I3 the invariants in `ARCHITECTURE.md`.
+//! The engine has no network and needs no runtime. Calls run on the thread of the caller, watches
+//! can be read by threads and by tasks of any executor, and the time comes from a [`Clock`]. Tests
+//! use a [`ManualClock`] and do not wait.
 //!
 //! # Reading the source
 //! `txn/commit.rs` is the heart: store, publish, notify.
 //!
-//! | folder or file | contains |
-//! |---|---|
-//! | `engine.rs`, `options.rs` | the public handle, and how it is built |
-//! | `txn/` | writes: transactions decide what changes, a commit numbers and publishes it |
-//! | `read.rs` | reads: ranges at any kept revision |
-//! | `history/` | records, the versions of a key, the log of all changes |
-//! | `index/` | the ordered map from key to versions |
-//! | `watch/` | the hub, the watch streams, the index of watched ranges |
-//! | `compaction/` | removal of history, what holds it back, automatic compaction |
-//! | `lease.rs`, `clock.rs` | leases; time |
-//! | `memory/` | the allocations behind records and entries, with nearly all unsafe code |
-//! | `sync.rs`, `fault.rs` | locks with ranks; the mutations that loom models must detect |
+//! | folder or file | contains | etcd's counterpart |
+//! |---|---|---|
+//! | `engine.rs`, `options.rs` | the handle and its builder | `mvcc.WatchableKV` |
+//! | `store.rs` | the state that all threads share | `mvcc.store` |
+//! | `txn/` | writes: a transaction decides, a commit numbers, publishes and notifies | `etcdserver/txn`, `mvcc.watchableStoreTxnWrite` |
+//! | `read.rs` | ranges at any kept revision | `mvcc.storeTxnRead` |
+//! | `history/` | records, the versions of a key, the log of all changes | `mvcc.keyIndex`, the bucket `key` |
+//! | `index/` | the ordered map from key to versions | `mvcc.treeIndex` |
+//! | `watch/` | the hub, watch streams, the index of watched ranges | `mvcc.watchableStore`, `watcherGroup`, `syncWatchers` |
+//! | `compaction/` | removal of history, automatic compaction | `mvcc.scheduleCompaction`, package `compactor` |
+//! | `lease.rs` | leases and their keys | `lease.lessor` |
+//! | `schedule.rs`, `clock.rs` | duties that depend on time, and the sources of time | timers and goroutines |
+//! | `memory/` | the allocations of records and entries, with nearly all unsafe code | none |
+//! | `sync.rs`, `fault.rs` | locks with ranks; the mutations that loom models detect | none |
+//!
+//! Comments cite the rules of etcd's behaviour by ids such as DM-1 (`docs/etcd-behaviour.md`), and
+//! the invariants by ids such as I3 (`ARCHITECTURE.md`).
 
 mod clock;
 mod compaction;
@@ -82,3 +86,8 @@ pub use watch::{
     Event, Events, WatchBatch, WatchCreated, WatchEnd, WatchId, WatchOptions, WatchResponse,
     WatchStream, Watcher, WatcherIter,
 };
+
+/// The example in `README.md`, compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

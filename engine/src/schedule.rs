@@ -47,3 +47,47 @@ fn compact_at(store: &Arc<Store>, revision: Option<Revision>) {
         compaction.run();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::clock::{Clock, Timed};
+    use crate::key::KeyRange;
+    use crate::options::Options;
+    use crate::store::Store;
+    use crate::sync::Arc;
+    use crate::watch::{WatchOptions, WatchStream};
+    use crate::{AutoCompaction, ManualClock};
+
+    #[test]
+    fn next_due_is_the_earliest_duty_and_changes_nothing() {
+        let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+        let options = Options {
+            progress_interval: 20 * second,
+            auto_compaction: Some(AutoCompaction::Revisions {
+                keep: 1,
+                every: 30 * second,
+            }),
+            ..Options::default()
+        };
+        let store = Arc::new(Store::new(options, Arc::new(clock.clone())));
+        assert_eq!(store.next_due(), Some(30 * second));
+        let mut stream = WatchStream::new(store.clone());
+        let watch = WatchOptions::of(KeyRange::all()).with_progress();
+        let first = stream.watch(watch.clone()).expect("a valid watch").id;
+        clock.advance(5 * second);
+        let second_watch = stream.watch(watch).expect("a valid watch").id;
+        for _ in 0..3 {
+            assert_eq!(store.next_due(), Some(20 * second));
+        }
+        store.lessor.grant(None, 5, clock.now()).expect("a lease");
+        assert_eq!(store.next_due(), Some(10 * second));
+        stream.cancel(first);
+        clock.advance(6 * second);
+        store.clone().run_due();
+        assert_eq!(store.next_due(), Some(20 * second));
+        stream.cancel(second_watch);
+        assert_eq!(store.next_due(), Some(30 * second));
+    }
+}

@@ -25,15 +25,10 @@ mod imp {
     pub(crate) use parking_lot::{
         Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
     };
+    pub(crate) use pollster::block_on;
     pub(crate) use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64};
     #[cfg(debug_assertions)]
     pub(super) use std::thread_local;
-
-    use std::future::Future;
-    use std::pin::pin;
-    use std::sync::Arc;
-    use std::task::{Context, Poll, Wake, Waker};
-    use std::thread::{self, Thread};
 
     pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.lock()
@@ -50,28 +45,6 @@ mod imp {
     ) -> MutexGuard<'a, T> {
         condvar.wait(&mut guard);
         guard
-    }
-
-    /// Unparks the thread that waits in [`block_on`].
-    struct Unpark(Thread);
-
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-
-    /// Runs a future to completion on this thread, which is parked while the future is pending.
-    pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-        let mut future = pin!(future);
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let mut context = Context::from_waker(&waker);
-        loop {
-            match future.as_mut().poll(&mut context) {
-                Poll::Ready(output) => return output,
-                Poll::Pending => thread::park(),
-            }
-        }
     }
 }
 

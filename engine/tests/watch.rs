@@ -293,6 +293,24 @@ fn wa_18_a_watch_of_history_that_holds_nothing_for_it_is_synced_at_once() {
 }
 
 #[test]
+fn an_iterator_of_a_watcher_ends_after_the_end_of_the_watch() {
+    let (engine, _) = engine();
+    engine.put("a", "1").unwrap();
+    engine.put("a", "2").unwrap();
+    let mut watcher = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
+    engine.put("a", "3").unwrap();
+    let first = watcher.iter().next().unwrap().unwrap();
+    assert_eq!(first.revision, Revision(4));
+    engine.compact(Revision(4)).unwrap().run();
+    let past = WatchOptions::of(KeyRange::all()).from(Revision(2));
+    let mut ended = engine.watch(past).unwrap();
+    let batches: Vec<_> = (&mut ended).into_iter().collect();
+    let compacted = Revision(4);
+    assert_eq!(batches, [Err(WatchEnd::Compacted { compacted })]);
+    assert_eq!(ended.iter().next(), None);
+}
+
+#[test]
 fn history_of_large_values_comes_in_pieces() {
     let (engine, _) = engine();
     for _ in 0..40 {
