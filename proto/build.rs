@@ -1,13 +1,13 @@
-//! Turns the `.proto` files into Rust and into a descriptor set.
+//! Compiles the `.proto` files to Rust and to a descriptor set.
 
 use std::error::Error;
 use std::path::Path;
 use std::{env, fs};
 
-/// Root of the imports, relative to this crate.
+/// The root of imports, relative to this crate.
 const PROTO_DIR: &str = "proto";
 
-/// All files by name: one that is only imported would get no Rust code.
+/// All files: no Rust code is generated for files that are imported only.
 const PROTO_FILES: [&str; 12] = [
     "mvccpb.proto",
     "authpb.proto",
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     compiler.include_imports(true);
     compiler.open_files(PROTO_FILES)?;
 
-    // Comments and positions are of no use at run time, so the embedded set goes without them.
+    // The embedded descriptor set has no comments and positions, which nothing needs at run time.
     compiler.include_source_info(false);
     let out_dir = env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?;
     let descriptor_set = Path::new(&out_dir).join("revstore_descriptor.bin");
@@ -41,11 +41,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         descriptor_set.display()
     );
 
-    // In the generated code the comments become rustdoc.
+    // The comments become rustdoc in the generated code.
     compiler.include_source_info(true);
     tonic_prost_build::configure()
         .bytes(".")
-        // Clients take any channel; one that connects by itself would need tonic's transport.
+        // Clients work over any channel; with tonic's transport they could also connect.
         .build_transport(false)
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())

@@ -1,17 +1,34 @@
 //! etcd v3 gRPC services over the revstore engine.
 //!
-//! [`Services`] is the whole of it: an HTTP service that a server puts on its connections, and that
-//! a generated client can be put on without any.
+//! [`Services`] is an HTTP service for the connections of a server, and clients in the same process can
+//! call it without a connection. [`Gateway`] is the JSON gateway in front of it. The crate opens no
+//! ports and starts no runtime: the crate `revstore` is the server.
+//!
+//! # A call through the files
+//!
+//! 1. `services.rs` finds the method of the path in the table of `methods.rs` and hands the request to
+//!    the generated server, which decodes it.
+//! 2. The method in `service/` calls `Node::accept`, which validates the request (`request/`) and, while
+//!    auth is enabled, authorizes its client (`auth/authorize.rs`).
+//! 3. `Node::admit` applies limits, alarms and the quota to writes (`node/admission.rs`).
+//! 4. `request/` converts the request, the engine executes it, and `encode/` writes the response into
+//!    the connection's buffer.
+//!
+//! An error leaves this path at once, through the table in `status.rs`.
 //!
 //! | folder | contents |
 //! |---|---|
 //! | `service/` | one file for each etcd service |
 //! | `auth/` | users, roles, tokens, authorization |
-//! | `request/` | limits, validation and conversion of requests |
+//! | `request/` | validation and conversion of requests |
 //! | `encode/` | responses and headers as bytes |
-//! | `node/` | the state that the services share |
-//! | `snapshot/` | the store as etcd's database file |
+//! | `node/` | the state that the services share, and admission |
+//! | `snapshot/` | the store as etcd's database file, and its hash |
 //! | `gateway/` | JSON over HTTP in front of the services |
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod auth;
 mod encode;

@@ -68,10 +68,13 @@ pub enum RpcKind {
     BidiStream,
 }
 
+/// A check of a request that needs nothing but the request and the limits.
+type Validation<T> = fn(&T, &Limits) -> Result<(), EtcdError>;
+
 /// A row of the table as a type.
 pub(crate) trait Call {
     type Request;
-    const VALIDATE: Option<fn(&Self::Request, &Limits) -> Result<(), EtcdError>>;
+    const VALIDATE: Option<Validation<Self::Request>>;
     const AUTHORIZE: Option<Rule<Self::Request>>;
     const REFUSE: fn(EtcdError) -> Status;
 }
@@ -234,8 +237,7 @@ macro_rules! methods {
 
             $(impl Call for $module::$name {
                 type Request = $request;
-                const VALIDATE: Option<fn(&$request, &Limits) -> Result<(), EtcdError>> =
-                    optional!($($validate)?);
+                const VALIDATE: Option<Validation<$request>> = optional!($($validate)?);
                 const AUTHORIZE: Option<Rule<$request>> = optional!($($rule)?);
                 const REFUSE: fn(EtcdError) -> Status = refuse!($($refuse)?);
             })*

@@ -1,36 +1,36 @@
-//! Errors as clients see them: one table of codes and texts, and what leads to each row.
+//! Errors: one table of codes and texts, and the conversions to it.
 //!
-//! Clients match the texts, so they are part of the protocol. Nothing else in this crate makes a
-//! [`Status`].
+//! Clients compare the texts, so they are part of the protocol. No other file of this crate creates a
+//! [`Status`]. etcd has this table in `rpctypes` and the conversions in `togRPCError`.
 
 use std::fmt;
 
 use revstore_engine::{CompactError, LeaseError, PutError, ReadError, TxnError, WatchError};
 use tonic::{Code, Status};
 
-/// Declares the errors with their codes and texts, so that a row cannot be left out.
+/// Declares the errors with their codes and texts. The clause ids of a row stand in `// ` comments.
 macro_rules! etcd_errors {
     ($($(#[$doc:meta])* $name:ident => $code:ident, $text:literal;)*) => {
-        /// An error that etcd's clients know by its code and its text.
+        /// An error that etcd's clients recognize by its code and its text.
         ///
-        /// Some are only met in clusters; they are here for whoever plays such a cluster.
+        /// Some occur in clusters only; they are here for programs that simulate a cluster.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum EtcdError {
             $($(#[$doc])* $name,)*
         }
 
         impl EtcdError {
-            /// Every error, in the order of the table.
+            /// All errors, in the order of the table.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The code of the status.
+            /// Returns the code of the status.
             pub const fn code(self) -> Code {
                 match self {
                     $(Self::$name => Code::$code,)*
                 }
             }
 
-            /// The text of the status.
+            /// Returns the text of the status.
             pub const fn text(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
@@ -41,176 +41,223 @@ macro_rules! etcd_errors {
 }
 
 etcd_errors! {
-    /// A request without a key (RG-6, PUT-1).
+    /// The request has no key.
+    // RG-6, PUT-1
     EmptyKey => InvalidArgument, "etcdserver: key is not provided";
-    /// There is nothing to keep (PUT-4), or an operation without a request (TXN-4).
+    /// A put keeps the value or the lease of a key that does not exist, or an operation of a
+    /// transaction has no request.
+    // PUT-4, TXN-4
     KeyNotFound => InvalidArgument, "etcdserver: key not found";
-    /// A value where the present one was to be kept (PUT-3).
+    /// A put has a value and the flag `ignore_value`.
+    // PUT-3
     ValueProvided => InvalidArgument, "etcdserver: value is provided";
-    /// A lease where the present one was to be kept (PUT-3).
+    /// A put has a lease and the flag `ignore_lease`.
+    // PUT-3
     LeaseProvided => InvalidArgument, "etcdserver: lease is provided";
-    /// A transaction with more operations than the limit (TXN-1, TXN-2).
+    /// A transaction has more operations than the limit.
+    // TXN-1, TXN-2
     TooManyOps => InvalidArgument, "etcdserver: too many operations in txn request";
-    /// A transaction that writes a key twice (TXN-5, TXN-6).
+    /// A transaction writes a key twice.
+    // TXN-5, TXN-6
     DuplicateKey => InvalidArgument, "etcdserver: duplicate key given in txn request";
-    /// The client speaks another version of the protocol.
+    /// The client uses another version of the protocol.
     InvalidClientApiVersion => InvalidArgument, "etcdserver: invalid client api version";
-    /// An unknown order or target to sort by (RG-44, RG-45).
+    /// The sort order or the sort target is unknown.
+    // RG-44, RG-45
     InvalidSortOption => InvalidArgument, "etcdserver: invalid sort option";
-    /// The revision is compacted (RG-12, CO-1, HK-3).
+    /// The revision is compacted.
+    // RG-12, CO-1, HK-3
     Compacted => OutOfRange, "etcdserver: mvcc: required revision has been compacted";
-    /// The revision is not written yet (RG-11, CO-1, HK-3).
+    /// The revision does not exist yet.
+    // RG-11, CO-1, HK-3
     FutureRevision => OutOfRange, "etcdserver: mvcc: required revision is a future revision";
-    /// The space quota is used up (MT-9, MT-11).
+    /// The space quota is exceeded.
+    // MT-9, MT-11
     NoSpace => ResourceExhausted, "etcdserver: mvcc: database space exceeded";
-    /// There is no such lease (PUT-6, LE-5).
+    /// The lease does not exist.
+    // PUT-6, LE-5
     LeaseNotFound => NotFound, "etcdserver: requested lease not found";
-    /// The lease is there already (LE-3).
+    /// The lease exists already.
+    // LE-3
     LeaseExists => FailedPrecondition, "etcdserver: lease already exists";
-    /// The time to live is above the largest one (LE-2).
+    /// The time to live is above the maximum.
+    // LE-2
     LeaseTtlTooLarge => OutOfRange, "etcdserver: too large lease TTL";
-    /// The watch stream was cancelled.
+    /// The watch stream is cancelled.
     WatchCanceled => Cancelled, "etcdserver: watch canceled";
-    /// The member is there already.
+    /// The member exists already.
     MemberExists => FailedPrecondition, "etcdserver: member ID already exist";
-    /// Another member has these peer URLs (CL-2).
+    /// Another member has one of the peer URLs.
+    // CL-2
     PeerUrlExists => FailedPrecondition, "etcdserver: Peer URLs already exists";
-    /// The change would cost the cluster its quorum (CL-3).
+    /// The change would leave the cluster without a quorum.
+    // CL-3
     NotEnoughStartedMembers => FailedPrecondition,
         "etcdserver: re-configuration failed due to not enough started members";
-    /// Peer URLs that are none (CL-2).
+    /// The peer URLs are malformed.
+    // CL-2
     BadMemberUrls => InvalidArgument, "etcdserver: given member URLs are invalid";
-    /// There is no such member (CL-4).
+    /// The member does not exist.
+    // CL-4
     MemberNotFound => NotFound, "etcdserver: member not found";
-    /// The member to promote votes already (CL-4).
+    /// The member to promote is no learner.
+    // CL-4
     MemberNotLearner => FailedPrecondition, "etcdserver: can only promote a learner member";
-    /// The learner to promote is behind (CL-4).
+    /// The learner to promote has not caught up with the leader.
+    // CL-4
     LearnerNotReady => FailedPrecondition,
         "etcdserver: can only promote a learner member which is in sync with leader";
-    /// The cluster has as many learners as it takes (CL-3).
+    /// The cluster has the maximum number of learners.
+    // CL-3
     TooManyLearners => FailedPrecondition, "etcdserver: too many learner members in cluster";
-    /// A peer of another cluster.
+    /// The peer belongs to another cluster.
     ClusterIdMismatch => FailedPrecondition, "etcdserver: cluster ID mismatch";
-    /// The proposal is above the request limit (LI-1).
+    /// The proposal is larger than the limit.
+    // LI-1
     RequestTooLarge => InvalidArgument, "etcdserver: request is too large";
-    /// Requests come faster than they are applied.
+    /// Requests arrive faster than they are applied.
     TooManyRequests => ResourceExhausted, "etcdserver: too many requests";
-    /// User `root` is missing (AU-1).
+    /// User `root` does not exist.
+    // AU-1
     RootUserNotExist => FailedPrecondition, "etcdserver: root user does not exist";
-    /// User `root` lacks role `root` (AU-1).
+    /// User `root` does not have role `root`.
+    // AU-1
     RootRoleNotGranted => FailedPrecondition, "etcdserver: root user does not have root role";
-    /// The user is there already.
+    /// The user exists already.
     UserExists => FailedPrecondition, "etcdserver: user name already exists";
-    /// A request without a user (AU-5).
+    /// The request has no user.
+    // AU-5
     UserEmpty => InvalidArgument, "etcdserver: user name is empty";
-    /// There is no such user.
+    /// The user does not exist.
     UserNotFound => FailedPrecondition, "etcdserver: user name not found";
-    /// The role is there already.
+    /// The role exists already.
     RoleExists => FailedPrecondition, "etcdserver: role name already exists";
-    /// There is no such role.
+    /// The role does not exist.
     RoleNotFound => FailedPrecondition, "etcdserver: role name not found";
-    /// A request without a role.
+    /// The request has no role.
     RoleEmpty => InvalidArgument, "etcdserver: role name is empty";
-    /// Name and password do not fit (AU-3).
+    /// The user name or the password is wrong.
+    // AU-3
     AuthFailed => InvalidArgument,
         "etcdserver: authentication failed, invalid user ID or password";
-    /// A grant without a permission.
+    /// A grant has no permission.
     PermissionNotGiven => InvalidArgument, "etcdserver: permission not given";
-    /// The user may not do this (AU-7, AU-8).
+    /// The user lacks a permission.
+    // AU-7, AU-8
     PermissionDenied => PermissionDenied, "etcdserver: permission denied";
-    /// The user does not hold the role.
+    /// The user does not have the role.
     RoleNotGranted => FailedPrecondition, "etcdserver: role is not granted to the user";
     /// The role does not have the permission.
     PermissionNotGranted => FailedPrecondition,
         "etcdserver: permission is not granted to the role";
-    /// Nobody is asked who they are (AU-2).
+    /// Authentication is not enabled.
+    // AU-2
     AuthNotEnabled => FailedPrecondition, "etcdserver: authentication is not enabled";
-    /// The token is unknown or too old (AU-5).
+    /// The token is unknown or has expired.
+    // AU-5
     InvalidAuthToken => Unauthenticated, "etcdserver: invalid auth token";
-    /// What auth depends on cannot be removed (AU-10).
+    /// User `root` or role `root` cannot be removed while auth is enabled, or a permission is
+    /// malformed.
+    // AU-10
     InvalidAuthManagement => InvalidArgument, "etcdserver: invalid auth management";
     /// The token is older than the last change of auth.
     AuthOldRevision => InvalidArgument, "etcdserver: revision of auth store is old";
     /// The cluster has no leader.
     NoLeader => Unavailable, "etcdserver: no leader";
-    /// A request that only the leader takes.
+    /// Only the leader accepts the request.
     NotLeader => FailedPrecondition, "etcdserver: not leader";
-    /// The leader changed in the middle of the request.
+    /// The leader changed during the request.
     LeaderChanged => Unavailable, "etcdserver: leader changed";
-    /// The cluster is too old for the request.
+    /// The cluster version does not support the request.
     NotCapable => FailedPrecondition, "etcdserver: not capable";
-    /// The server is shutting down (WA-17, FL-15).
+    /// The server is stopping.
+    // WA-17, FL-15
     Stopped => Unavailable, "etcdserver: server stopped";
-    /// No quorum answered in time.
+    /// No quorum responded in time.
     Timeout => Unavailable, "etcdserver: request timed out";
-    /// As above, after the leader was lost.
+    /// No quorum responded in time, after the leader was lost.
     TimeoutLeaderFailure => Unavailable,
         "etcdserver: request timed out, possibly due to previous leader failure";
-    /// As above, after a peer was lost.
+    /// No quorum responded in time, after a peer was lost.
     TimeoutConnectionLost => Unavailable,
         "etcdserver: request timed out, possibly due to connection lost";
-    /// As above, while the store was catching up.
+    /// The store did not catch up in time.
     TimeoutApply => Unavailable,
         "etcdserver: request timed out, waiting for the applied index took too long";
-    /// The cluster is not fit for a change of members.
+    /// The cluster is not healthy enough for a change of members.
     Unhealthy => Unavailable, "etcdserver: unhealthy cluster";
-    /// Stored data was found damaged (MT-10).
+    /// Stored data is damaged.
+    // MT-10
     Corrupt => DataLoss, "etcdserver: corrupt cluster";
-    /// A request that learners do not take.
+    /// Learners do not accept the request.
     NotSupportedForLearner => FailedPrecondition, "etcdserver: rpc not supported for learner";
-    /// The member to lead is not one that can (MT-12).
+    /// The member cannot become the leader.
+    // MT-12
     BadLeaderTransferee => FailedPrecondition, "etcdserver: bad leader transferee";
-    /// The version to downgrade to is none (MT-13).
+    /// The target version of a downgrade is malformed.
+    // MT-13
     WrongDowngradeVersionFormat => InvalidArgument,
         "etcdserver: wrong downgrade target version format";
-    /// The version to downgrade to is not one minor version lower (MT-13).
+    /// The target version of a downgrade is not the previous minor version.
+    // MT-13
     InvalidDowngradeTargetVersion => InvalidArgument,
         "etcdserver: invalid downgrade target version";
-    /// The cluster does not know its version.
+    /// The cluster version is unknown.
     ClusterVersionUnavailable => FailedPrecondition,
         "etcdserver: cluster version not found during downgrade";
-    /// One downgrade at a time.
+    /// A downgrade is in progress.
     DowngradeInProcess => FailedPrecondition,
         "etcdserver: cluster has a downgrade job in progress";
-    /// There is no downgrade to stop (MT-13).
+    /// No downgrade is in progress.
+    // MT-13
     NoInflightDowngrade => FailedPrecondition, "etcdserver: no inflight downgrade job";
-    /// The client gave up.
+    /// The client cancelled the request.
     RequestCanceled => Cancelled, "etcdserver: request canceled";
-    /// The client's time is over.
+    /// The client's deadline has passed.
     DeadlineExceeded => DeadlineExceeded, "etcdserver: context deadline exceeded";
 
-    /// The last member cannot be removed. The text of another row with the code that etcd gives
-    /// here (CL-5).
+    /// The last member cannot be removed.
+    // CL-5: the text of another row, with the code that etcd returns here.
     LastMember => Unknown, "etcdserver: re-configuration failed due to not enough started members";
-    /// Neither of the things one can do about downgrades (MT-13).
+    /// The action of a downgrade request is unknown.
+    // MT-13
     UnknownDowngradeAction => Unknown, "etcdserver: unknown method";
-    /// Chunks come in key order only (RG-65).
+    /// A range stream is in key order only.
+    // RG-65
     StreamSortUnsupported => Unimplemented, "RangeStream does not support custom sort orders";
-    /// Chunks come unfiltered only (RG-65).
+    /// A range stream has no filters.
+    // RG-65
     StreamFilterUnsupported => Unimplemented, "RangeStream does not support revision filters";
-    /// The health of a service that is not there (HL-1).
+    /// The health check is for an unknown service.
+    // HL-1
     UnknownHealthService => NotFound, "unknown service";
-    /// There is no older version to become (MT-13).
+    /// A downgrade is not possible.
+    // MT-13
     DowngradeUnsupported => Unimplemented, "revstore: there is no older version to downgrade to";
-    /// A password for a user who has none (AU-3). A text that etcd does not translate.
+    /// The user has no password, but the request has one.
+    // AU-3: etcd does not translate this error.
     NoPasswordUser => Unknown,
         "auth: authentication failed, password was given for no password user";
-    /// bcrypt would not look at all of the password.
+    /// The password is longer than bcrypt accepts.
     PasswordTooLong => Unknown, "bcrypt: password length exceeds 72 bytes";
-    /// The key of who waited for a lock is gone (EL-5).
+    /// The key of a waiter for a lock no longer exists.
+    // EL-5
     LockSessionExpired => Unknown, "mutex: session is expired";
-    /// Leadership, or the place in line for it, is gone (EL-5, EL-7).
+    /// The key of a leader or of a waiter for leadership no longer exists.
+    // EL-5, EL-7
     ElectionNotLeader => Unknown, "election: not leader";
-    /// Nobody leads (EL-8).
+    /// The election has no leader.
+    // EL-8
     NoElectionLeader => Unknown, "election: no leader";
-    /// A request without the proof of leadership (EL-7).
+    /// The request has no leader.
+    // EL-7
     LeaderNotGiven => Unknown, "\"leader\" field must be provided";
-    /// A task of the server died in the middle of the request.
+    /// A task of the server panicked during the request.
     Internal => Internal, "revstore: the request was not completed";
 }
 
 impl EtcdError {
-    /// The error as it goes over the wire.
+    /// Returns the error as a gRPC status.
     pub fn to_status(self) -> Status {
         Status::new(self.code(), self.text())
     }
@@ -278,9 +325,9 @@ impl From<LeaseError> for EtcdError {
     }
 }
 
-/// Lock and Election are recipes that run in the server as they would in a client, and hand on as
-/// UNKNOWN what the requests that they make are told (EL-3, EL-4). The end of the server is no such
-/// thing: clients try again when they are told of it as it is.
+/// Converts an error of Lock and Election. etcd executes these in the server with a client of its own,
+/// whose errors get the code UNKNOWN (EL-3, EL-4). An error because the server stops keeps its code,
+/// since clients retry by it.
 pub(crate) fn of_recipe(error: EtcdError) -> Status {
     match error {
         EtcdError::Stopped => error.to_status(),
@@ -288,15 +335,16 @@ pub(crate) fn of_recipe(error: EtcdError) -> Status {
     }
 }
 
-/// AU-6: a few methods hand on what auth says as it is, as UNKNOWN and by the name of the module.
+/// Converts an error of authorization for the methods where etcd does not translate it: it has the code
+/// UNKNOWN and the prefix of etcd's package `auth` (AU-6).
 pub(crate) fn untranslated(error: EtcdError) -> Status {
-    let said = error.text().trim_start_matches("etcdserver: ");
-    Status::unknown(format!("auth: {said}"))
+    let text = error.text().trim_start_matches("etcdserver: ");
+    Status::unknown(format!("auth: {text}"))
 }
 
-/// WA-60: an error in the words in which a Go program prints it.
+/// Returns an error as Go's gRPC library prints it (WA-60).
 pub(crate) fn go_error_text(error: EtcdError) -> String {
-    // The names of Go's constants, which are those of the variants here but for one.
+    // The names of Go's constants are those of tonic's variants, with one exception.
     let code = match error.code() {
         Code::Cancelled => "Canceled".to_owned(),
         code => format!("{code:?}"),
@@ -304,7 +352,8 @@ pub(crate) fn go_error_text(error: EtcdError) -> String {
     format!("rpc error: code = {code} desc = {}", error.text())
 }
 
-/// ER-1: a refused watch is told by a text in its reply, and leaves the stream alone.
+/// Returns the text for a watcher that is not created, in a response that does not end the stream
+/// (ER-1).
 pub(crate) fn cancel_reason(error: WatchError) -> &'static str {
     match error {
         WatchError::DuplicateId => "mvcc: duplicate watch ID provided on the WatchStream",
@@ -313,54 +362,54 @@ pub(crate) fn cancel_reason(error: WatchError) -> &'static str {
     }
 }
 
-/// HL-3: the service is there, the method is not.
+/// HL-3: the service exists, the method does not.
 pub(crate) fn unknown_method(service: &str, method: &str) -> Status {
     Status::unimplemented(format!("unknown method {method} for service {service}"))
 }
 
-/// HL-3: the service is not there.
+/// HL-3: the service does not exist.
 pub(crate) fn unknown_service(service: &str) -> Status {
     Status::unimplemented(format!("unknown service {service}"))
 }
 
-/// A path that names no method.
+/// The path is not of the form `/service/method`.
 pub(crate) fn malformed_path(path: &str) -> Status {
     Status::unimplemented(format!("malformed method name: {path:?}"))
 }
 
-/// LI-2: a message above the limit of the transport.
+/// LI-2: a message is larger than the limit.
 pub(crate) fn message_too_large(bytes: usize, bytes_max: usize) -> Status {
     let text = format!("grpc: received message larger than max ({bytes} vs. {bytes_max})");
     Status::resource_exhausted(text)
 }
 
-/// HT-22: a path of the gateway that leads nowhere.
+/// HT-22: the gateway has no such path.
 pub(crate) fn no_route() -> Status {
     Status::not_found("Not Found")
 }
 
-/// HT-22: another verb than POST at the gateway.
+/// HT-22: the method of a request to the gateway is not POST.
 pub(crate) fn only_post() -> Status {
     Status::unimplemented("Method Not Allowed")
 }
 
-/// A JSON object without an end.
+/// A request body ends inside a JSON object.
 pub(crate) fn json_ends_early() -> Status {
     Status::invalid_argument("unexpected EOF")
 }
 
-/// Something else where a JSON object should begin.
+/// A request body has another byte where a JSON object should begin.
 pub(crate) fn no_json_object(first: u8) -> Status {
     let first = char::from(first);
     Status::invalid_argument(format!("proto: syntax error: unexpected token {first}"))
 }
 
-/// A JSON object that is none, or not that of a message.
+/// A JSON object is malformed, or does not match the message type.
 pub(crate) fn malformed_json(error: &dyn fmt::Display) -> Status {
     Status::invalid_argument(format!("proto: {error}"))
 }
 
-/// The gateway cannot read from a client, or write what a service answered.
+/// The gateway cannot read a request body, or cannot convert a response.
 pub(crate) fn gateway_broken(error: &dyn fmt::Display) -> Status {
     Status::internal(format!("gateway: {error}"))
 }
@@ -372,7 +421,7 @@ mod tests {
 
     use super::EtcdError;
 
-    /// Section J of the behaviour specification, row by row: the code and the text.
+    /// Section J of `docs/etcd-behaviour.md`, row by row: the code and the text.
     const SECTION_J: &str = "\
         INVALID_ARGUMENT etcdserver: key is not provided
         INVALID_ARGUMENT etcdserver: key not found
@@ -456,7 +505,7 @@ mod tests {
         }
     }
 
-    /// With the rows that only a cluster or a fault on purpose can produce.
+    /// Includes the rows that only a cluster or an injected fault can produce.
     #[test]
     fn er_2_the_table_begins_with_section_j() {
         let rows: Vec<_> = SECTION_J.lines().map(str::trim).collect();
@@ -491,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_refuses_has_its_row() {
+    fn engine_errors_have_rows() {
         let (one, two) = (Revision(1), Revision(2));
         let compacted = ReadError::Compacted {
             requested: one,
@@ -514,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn er_1_watches_are_refused_by_texts() {
+    fn er_1_refused_watchers_have_these_texts() {
         let check = |error, text| assert_eq!(super::cancel_reason(error), text);
         check(
             WatchError::DuplicateId,
@@ -528,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_reaches_a_handler_has_grpcs_words() {
+    fn errors_before_a_handler_have_the_texts_of_grpc_go() {
         let check = |status: Status, code, text| {
             assert_eq!((status.code(), status.message()), (code, text));
         };

@@ -1,31 +1,30 @@
-//! etcd's v3 wire messages and services, generated from our own `.proto` files.
+//! The messages and services of etcd's v3 API, generated from `.proto` files of this crate.
 //!
-//! A client written for etcd finds the packages, names and numbers it knows, up to those added in
-//! etcd 3.7 (`RangeStream`). One module per protobuf package:
+//! Packages, names and numbers are those of etcd 3.7, which added `RangeStream`. There is one module for
+//! each protobuf package:
 //!
-//! | Module | Package | Holds |
+//! | Module | Package | Contents |
 //! |---|---|---|
-//! | [`mvccpb`] | `mvccpb` | stored pairs and events |
-//! | [`authpb`] | `authpb` | users, roles, rights |
+//! | [`mvccpb`] | `mvccpb` | key-value pairs and events |
+//! | [`authpb`] | `authpb` | users, roles, permissions |
 //! | [`etcdserverpb`] | `etcdserverpb` | key-value, watch, lease, cluster, maintenance, auth |
-//! | [`v3lockpb`] | `v3lockpb` | locks kept by the server |
-//! | [`v3electionpb`] | `v3electionpb` | elections kept by the server |
+//! | [`v3lockpb`] | `v3lockpb` | locks |
+//! | [`v3electionpb`] | `v3electionpb` | elections |
 //! | [`health`] | `grpc.health.v1` | gRPC's health check |
 //!
-//! For a service `KV` there is a trait and a server in `kv_server` and a client in `kv_client`.
-//! Both are always there: neither pulls in a transport, so a feature for each would spare a moment
-//! of compiling and cost a matrix of builds to test. A client wraps whatever channel it is given.
+//! For a service such as `KV` there are a trait and a server in `kv_server`, and a client in
+//! `kv_client`. There are no features to leave them out: neither depends on a transport, so a feature
+//! would save little compile time. A client works over any tonic channel.
 //!
 //! # Copies
 //!
-//! Every `bytes` field is a [`bytes::Bytes`]. Decoding from a `Bytes` makes it a slice of the
-//! incoming buffer, not a copy; the price is that one kept field keeps the whole buffer alive.
+//! Every `bytes` field is a [`bytes::Bytes`]. Decoding from a `Bytes` makes it a slice of that buffer,
+//! not a copy. A field therefore keeps the whole buffer in memory.
 //!
 //! # Names
 //!
-//! Rust names follow prost's rules, also where etcd's spelling makes them odd: `peerURLs` becomes
-//! `peer_ur_ls`, `ID` becomes `id`, `remaining_TTL` becomes `remaining_ttl`. Enum fields are `i32`
-//! with typed getters, and keep numbers they do not know.
+//! Rust names follow prost's rules: `peerURLs` becomes `peer_ur_ls`, `ID` becomes `id`, `remaining_TTL`
+//! becomes `remaining_ttl`. Enum fields are `i32` with typed getters, and keep unknown numbers.
 //!
 //! # Example
 //!
@@ -48,13 +47,17 @@
 //! # Ok::<(), prost::DecodeError>(())
 //! ```
 
-/// Every message, enum and service of this crate as an encoded `google.protobuf.FileDescriptorSet`.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+/// The descriptors of all messages, enums and services, as an encoded
+/// `google.protobuf.FileDescriptorSet`.
 ///
-/// For what works by names: reflection, a JSON gateway, and the test that holds us to etcd's
-/// numbers. It has no comments and no source positions.
+/// Reflection and JSON gateways use it. It has no comments and no source positions.
 pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("revstore_descriptor");
 
-// One parent for all packages: the generated code of one reaches another as `super::<package>`.
+// One parent module for all packages: generated code refers to other packages as `super::<package>`.
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -63,32 +66,32 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("revs
     reason = "generated code; which lints it trips changes with the generator"
 )]
 mod generated {
-    /// Stored pairs and events.
+    /// Key-value pairs and events.
     pub mod mvccpb {
         tonic::include_proto!("mvccpb");
     }
 
-    /// Users, roles and rights.
+    /// Users, roles and permissions.
     pub mod authpb {
         tonic::include_proto!("authpb");
     }
 
-    /// etcd's own services: key-value, watch, lease, cluster, maintenance and auth.
+    /// The services KV, Watch, Lease, Cluster, Maintenance and Auth.
     pub mod etcdserverpb {
         tonic::include_proto!("etcdserverpb");
     }
 
-    /// Locks kept by the server.
+    /// The lock service.
     pub mod v3lockpb {
         tonic::include_proto!("v3lockpb");
     }
 
-    /// Elections kept by the server.
+    /// The election service.
     pub mod v3electionpb {
         tonic::include_proto!("v3electionpb");
     }
 
-    /// gRPC's health check, package `grpc.health.v1`.
+    /// gRPC's health service, package `grpc.health.v1`.
     pub mod health {
         tonic::include_proto!("grpc.health.v1");
     }

@@ -1,6 +1,6 @@
-//! The generated types produce the bytes that etcd's clients expect, and take them apart without
-//! copying. The bytes are worked out by hand: a field's first byte is `number << 3 | wire type`,
-//! wire type 0 for a varint, 2 for a length and what follows.
+//! The generated types encode to the bytes that etcd's clients expect, and decode them without copying.
+//! The expected bytes are written by hand: the first byte of a field is `number << 3 | wire type`, with
+//! wire type 0 for a varint and 2 for a length with that many bytes.
 
 use std::fmt::Debug;
 
@@ -18,10 +18,10 @@ use revstore_proto::health::health_check_response::ServingStatus;
 use revstore_proto::mvccpb::event::EventType;
 use revstore_proto::mvccpb::{Event, KeyValue};
 
-/// The message encodes to exactly these bytes, and they decode to it again.
+/// Checks that a message encodes to exactly these bytes, and that they decode to the message.
 fn check<M: Message + Default + PartialEq + Debug>(message: &M, wire: &[u8]) {
     assert_eq!(message.encode_to_vec(), wire, "{message:?}");
-    assert_eq!(&M::decode(wire).expect("own bytes decode"), message);
+    assert_eq!(&M::decode(wire).expect("encoded bytes decode"), message);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn key_value_with_every_field() {
 }
 
 #[test]
-fn tombstone_leaves_zero_fields_out() {
+fn tombstone_omits_fields_that_are_zero() {
     check(
         &KeyValue {
             key: "k".into(),
@@ -52,7 +52,7 @@ fn tombstone_leaves_zero_fields_out() {
 }
 
 #[test]
-fn compare_has_its_range_end_at_64() {
+fn range_end_of_a_compare_is_field_64() {
     check(
         &Compare {
             result: CompareResult::NotEqual.into(),
@@ -66,7 +66,7 @@ fn compare_has_its_range_end_at_64() {
 }
 
 #[test]
-fn compare_tells_a_given_zero_from_nothing_given() {
+fn compare_distinguishes_zero_from_a_missing_operand() {
     let of_version = |target_union| Compare {
         key: "a".into(),
         target_union,
@@ -80,7 +80,7 @@ fn compare_tells_a_given_zero_from_nothing_given() {
 }
 
 #[test]
-fn watch_create_packs_its_filters() {
+fn filters_of_a_watch_create_request_are_packed() {
     check(
         &WatchRequest {
             request_union: Some(RequestUnion::CreateRequest(WatchCreateRequest {
@@ -97,7 +97,7 @@ fn watch_create_packs_its_filters() {
 }
 
 #[test]
-fn empty_progress_request_still_says_which_it_is() {
+fn empty_progress_request_keeps_its_field_number() {
     check(
         &WatchRequest {
             request_union: Some(RequestUnion::ProgressRequest(WatchProgressRequest {})),
@@ -107,7 +107,7 @@ fn empty_progress_request_still_says_which_it_is() {
 }
 
 #[test]
-fn watch_response_to_the_whole_stream_has_a_ten_byte_id() {
+fn watch_id_minus_one_takes_ten_bytes() {
     check(
         &WatchResponse {
             header: Some(ResponseHeader {
@@ -122,7 +122,7 @@ fn watch_response_to_the_whole_stream_has_a_ten_byte_id() {
 }
 
 #[test]
-fn watch_response_has_its_events_at_11() {
+fn events_of_a_watch_response_are_field_11() {
     check(
         &WatchResponse {
             events: vec![Event {
@@ -140,7 +140,7 @@ fn watch_response_has_its_events_at_11() {
 }
 
 #[test]
-fn health_answers_serving() {
+fn health_check_response_serving() {
     check(
         &HealthCheckResponse {
             status: ServingStatus::Serving.into(),
@@ -150,7 +150,7 @@ fn health_answers_serving() {
 }
 
 #[test]
-fn enums_keep_numbers_they_do_not_know() {
+fn enum_fields_keep_unknown_numbers() {
     check(
         &RangeRequest {
             sort_target: 9,
@@ -161,18 +161,18 @@ fn enums_keep_numbers_they_do_not_know() {
 }
 
 #[test]
-fn decoding_slices_the_incoming_buffer() {
+fn decoded_bytes_share_the_incoming_buffer() {
     let wire = Bytes::from_static(b"\x0a\x03key\x12\x05value");
-    let request = PutRequest::decode(wire.clone()).expect("hand-made bytes decode");
+    let request = PutRequest::decode(wire.clone()).expect("the bytes are a valid message");
 
     assert_eq!(request.value, "value");
     assert_eq!(request.value.as_ptr(), wire[7..].as_ptr());
 }
 
 #[test]
-fn nested_pairs_slice_the_incoming_buffer_too() {
+fn decoded_bytes_of_nested_messages_share_the_incoming_buffer() {
     let wire = Bytes::from_static(b"\x12\x08\x0a\x01k\x2a\x03val\x20\x01");
-    let response = RangeResponse::decode(wire.clone()).expect("hand-made bytes decode");
+    let response = RangeResponse::decode(wire.clone()).expect("the bytes are a valid message");
 
     assert_eq!(response.count, 1);
     assert_eq!(response.kvs[0].value.as_ptr(), wire[7..].as_ptr());

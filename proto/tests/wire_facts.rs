@@ -1,4 +1,4 @@
-//! Holds the compiled descriptors to etcd's names and numbers, as listed in `wire_facts.txt`.
+//! Compares the compiled descriptors with etcd's names and numbers, which `wire_facts.txt` lists.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use prost_types::{
 };
 
 #[test]
-fn descriptors_state_exactly_the_listed_facts() {
+fn descriptors_and_list_have_the_same_facts() {
     let listed = listed_facts();
     let compiled = compiled_facts();
 
@@ -23,7 +23,7 @@ fn descriptors_state_exactly_the_listed_facts() {
 }
 
 #[test]
-fn every_listed_fact_is_listed_once() {
+fn no_fact_is_listed_twice() {
     let lines = listed_lines().count();
     assert_eq!(lines, listed_facts().len());
 }
@@ -40,29 +40,29 @@ fn listed_facts() -> BTreeSet<String> {
 
 fn compiled_facts() -> BTreeSet<String> {
     let set = FileDescriptorSet::decode(revstore_proto::FILE_DESCRIPTOR_SET)
-        .expect("the embedded set is a descriptor set");
+        .expect("the embedded bytes are a descriptor set");
     let mut facts = BTreeSet::new();
     for file in &set.file {
         assert_eq!(file.syntax(), "proto3", "{}", file.name());
         for message in &file.message_type {
-            state_message(file.package(), message, &mut facts);
+            add_message(file.package(), message, &mut facts);
         }
         for enumeration in &file.enum_type {
-            state_enum(file.package(), enumeration, &mut facts);
+            add_enum(file.package(), enumeration, &mut facts);
         }
         for service in &file.service {
-            state_service(file.package(), service, &mut facts);
+            add_service(file.package(), service, &mut facts);
         }
     }
     facts
 }
 
-fn state_message(scope: &str, message: &DescriptorProto, facts: &mut BTreeSet<String>) {
+fn add_message(scope: &str, message: &DescriptorProto, facts: &mut BTreeSet<String>) {
     let name = format!("{scope}.{}", message.name());
     facts.insert(format!("message {name}"));
     for field in &message.field {
         let one_of = field.oneof_index.map_or_else(String::new, |index| {
-            let index = usize::try_from(index).expect("a position in a list");
+            let index = usize::try_from(index).expect("an index is not negative");
             format!(" in {}", message.oneof_decl[index].name())
         });
         facts.insert(format!(
@@ -78,14 +78,14 @@ fn state_message(scope: &str, message: &DescriptorProto, facts: &mut BTreeSet<St
         ));
     }
     for nested in &message.nested_type {
-        state_message(&name, nested, facts);
+        add_message(&name, nested, facts);
     }
     for nested in &message.enum_type {
-        state_enum(&name, nested, facts);
+        add_enum(&name, nested, facts);
     }
 }
 
-fn state_enum(scope: &str, enumeration: &EnumDescriptorProto, facts: &mut BTreeSet<String>) {
+fn add_enum(scope: &str, enumeration: &EnumDescriptorProto, facts: &mut BTreeSet<String>) {
     for value in &enumeration.value {
         facts.insert(format!(
             "value {scope}.{}.{} = {}",
@@ -96,7 +96,7 @@ fn state_enum(scope: &str, enumeration: &EnumDescriptorProto, facts: &mut BTreeS
     }
 }
 
-fn state_service(scope: &str, service: &ServiceDescriptorProto, facts: &mut BTreeSet<String>) {
+fn add_service(scope: &str, service: &ServiceDescriptorProto, facts: &mut BTreeSet<String>) {
     let stream = |yes| if yes { "stream " } else { "" };
     for method in &service.method {
         facts.insert(format!(

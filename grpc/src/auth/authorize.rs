@@ -290,6 +290,10 @@ pub(crate) fn watch_create(
     client.check_read(key, &request.range_end)
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "all rules have the same signature"
+)]
 pub(crate) fn lease_revoke(
     request: &LeaseRevokeRequest,
     client: &Client<'_>,
@@ -297,6 +301,10 @@ pub(crate) fn lease_revoke(
     client.check_lease_write(request.id)
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "all rules have the same signature"
+)]
 pub(crate) fn lease_keep_alive(
     request: &LeaseKeepAliveRequest,
     client: &Client<'_>,

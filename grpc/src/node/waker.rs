@@ -101,8 +101,8 @@ mod tests {
 
     #[test]
     fn a_source_is_polled_only_after_it_was_woken() {
-        let wakes = Arc::new(WakeCount::default());
-        let waker = Waker::from(wakes.clone());
+        let count = Arc::new(WakeCount::default());
+        let waker = Waker::from(count.clone());
         let mut context = Context::from_waker(&waker);
         let filter = WakeFilter::new();
         let mut source = None;
@@ -120,7 +120,7 @@ mod tests {
         });
         assert!(skipped.is_pending());
         source.take().unwrap().wake();
-        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
         assert!(filter.poll(&mut context, |_| Poll::Ready(())).is_ready());
         // A source that was ready is polled again.
         assert!(filter.poll(&mut context, |_| Poll::Ready(())).is_ready());

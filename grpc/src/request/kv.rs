@@ -1,4 +1,4 @@
-//! Range, Put and DeleteRange: validation and conversion.
+//! Range, Put and `DeleteRange`: validation and conversion.
 
 use std::mem;
 

@@ -19,7 +19,7 @@ use crate::status::EtcdError;
 #[derive(Debug)]
 pub(crate) struct ClusterService {
     node: Arc<Node>,
-    /// The peer URLs, which MemberUpdate replaces. A leaf lock, held to copy or replace them.
+    /// The peer URLs, which `MemberUpdate` replaces. A leaf lock, held to copy or replace them.
     peer_urls: Mutex<Vec<String>>,
 }
 

@@ -1,4 +1,4 @@
-//! The KV service: Range, Put, DeleteRange, Txn, Compact and RangeStream.
+//! The KV service: Range, Put, `DeleteRange`, Txn, Compact and `RangeStream`.
 
 use std::sync::Arc;
 

@@ -157,10 +157,10 @@ pub(crate) struct KeepAliveStream {
 impl KeepAliveStream {
     fn keep_alive(
         &self,
-        request: &LeaseKeepAliveRequest,
+        request: LeaseKeepAliveRequest,
     ) -> Result<LeaseKeepAliveResponse, EtcdError> {
         self.node
-            .accept_on_stream::<methods::lease::LeaseKeepAlive>(request, &self.credentials)?;
+            .accept_on_stream::<methods::lease::LeaseKeepAlive>(&request, &self.credentials)?;
         // DM-26: the header has the revision from before the keep-alive.
         let header = self.node.current_header();
         let lease = LeaseId::new(request.id);
@@ -185,7 +185,7 @@ impl Stream for KeepAliveStream {
         } else {
             match Pin::new(&mut self.requests).poll_next(context) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok(request))) => match self.keep_alive(&request) {
+                Poll::Ready(Some(Ok(request))) => match self.keep_alive(request) {
                     Ok(response) => return Poll::Ready(Some(Ok(response))),
                     Err(denied) => Some(denied.to_status()),
                 },

@@ -1,4 +1,4 @@
-//! The stream of a RangeStream call: a range in chunks.
+//! The stream of a `RangeStream` call: a range in chunks.
 
 use std::pin::Pin;
 use std::sync::Arc;
