@@ -115,11 +115,11 @@ impl CallCounters {
         rows
     }
 
-    /// Returns how many calls of a method succeeded.
-    pub(crate) fn succeeded(&self, path: &str) -> u64 {
+    /// Returns the values of the counters of a method, by its path.
+    pub(crate) fn counts(&self, path: &str) -> Counts {
         let position = RpcMethod::position(path);
         let method = position.and_then(|position| self.table.methods.get(position));
-        method.map_or(0, |method| method.counts().handled[0])
+        method.map(|method| method.counts()).unwrap_or_default()
     }
 
     /// Returns the bytes of all messages, received and sent.

@@ -167,17 +167,14 @@ fn store(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
     ] {
         let help = "Operations, including those in transactions, without those of leases, locks and \
                     elections.";
-        page.counter(name, help, calls.succeeded(path) + in_txns)?;
+        page.counter(name, help, calls.counts(path).handled[0] + in_txns)?;
     }
     page.counter(
         "etcd_mvcc_txn_total",
         "Transactions with more than one operation; others count as their operation.",
         ops.txns,
     )?;
-    let methods = calls.methods().into_iter();
-    let mut watch = methods.filter(|(method, _)| method.path() == "/etcdserverpb.Watch/Watch");
-    let watch = watch.next().map(|(_, counters)| counters.counts());
-    let watch = watch.unwrap_or_default();
+    let watch = calls.counts("/etcdserverpb.Watch/Watch");
     page.gauge(
         "etcd_debugging_mvcc_watch_stream_total",
         "Open watch streams.",
