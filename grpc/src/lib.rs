@@ -56,7 +56,7 @@ mod generated {
     pub(crate) use watch_server::{Watch, WatchServer};
 }
 
-pub use auth::client_name::CertifiedName;
+pub use auth::credentials::CertifiedName;
 pub use auth::{AuthOptions, AuthTokens};
 pub use gateway::Gateway;
 pub use methods::{RpcKind, RpcMethod};

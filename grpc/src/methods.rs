@@ -30,7 +30,8 @@ use revstore_proto::v3electionpb::{
 use revstore_proto::v3lockpb::{LockRequest, UnlockRequest};
 use tonic::{Request, Status};
 
-use crate::auth::authorize::{self, Credentials, Rule};
+use crate::auth::authorize::{self, Rule};
+use crate::auth::credentials::Credentials;
 use crate::node::Node;
 use crate::node::admission::Limits;
 use crate::request;

@@ -1,11 +1,11 @@
 //! Authorization of requests: the rules that the table of methods (`methods.rs`) refers to.
 //!
 //! A rule gets a request that is valid, and the client with the permissions of its user. While auth
-//! is off no rule runs, and a request costs one atomic load. etcd has these rules in `authApplierV3`,
-//! `authMaintenanceServer` and `EtcdServer`, and finds the user in `AuthInfoFromCtx`.
+//! is off no rule runs, and a request costs one atomic load. etcd has these rules in
+//! `authApplierV3`, `authMaintenanceServer` and `EtcdServer`, and finds the user in
+//! `AuthInfoFromCtx`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use revstore_engine::{KeyRange, LeaseId};
@@ -20,10 +20,8 @@ use revstore_proto::v3electionpb::{
     CampaignRequest, LeaderKey, LeaderRequest, ProclaimRequest, ResignRequest,
 };
 use revstore_proto::v3lockpb::{LockRequest, UnlockRequest};
-use tonic::Extensions;
-use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 
-use crate::auth::client_name::CertifiedName;
+use crate::auth::credentials::Credentials;
 use crate::auth::permission::Grants;
 use crate::node::Node;
 use crate::request::kv::FROM_KEY_END;
@@ -31,67 +29,8 @@ use crate::request::watch::SMALLEST_KEY;
 use crate::service::concurrency::wait_queue;
 use crate::status::EtcdError;
 
-/// The metadata names of tokens (AU-4).
-const TOKEN_NAMES: [&str; 2] = ["token", "authorization"];
-
 /// A rule for requests of type `T`.
 pub(crate) type Rule<T> = fn(&T, &Client<'_>) -> Result<(), EtcdError>;
-
-/// Whether auth is enabled, for readers that need nothing else of the users and roles.
-#[derive(Debug, Default)]
-pub(crate) struct EnabledFlag(AtomicBool);
-
-impl EnabledFlag {
-    pub(crate) fn get(&self) -> bool {
-        // Acquire: pairs with the Release in `set`: a reader that sees `true` finds the users.
-        self.0.load(Ordering::Acquire)
-    }
-
-    /// Called under the lock of the users, so that the flag agrees with the last change.
-    pub(super) fn set(&self, enabled: bool) {
-        // Release: pairs with the Acquire in `get`.
-        self.0.store(enabled, Ordering::Release);
-    }
-}
-
-/// What a client sends to identify itself. A stream keeps it for the requests that follow.
-#[derive(Clone, Debug)]
-pub(crate) struct Credentials {
-    token: Option<MetadataValue<Ascii>>,
-    certified: Option<CertifiedName>,
-}
-
-/// The identity that a client claims.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ClaimedIdentity<'a> {
-    /// The user to whom Authenticate gave this token.
-    Token(&'a str),
-    /// The user named by the client's certificate (TL-2).
-    Certificate(&'a str),
-}
-
-impl Credentials {
-    pub(crate) fn of<T>(request: &tonic::Request<T>) -> Self {
-        Self::new(request.metadata(), request.extensions())
-    }
-
-    fn new(metadata: &MetadataMap, extensions: &Extensions) -> Self {
-        let token = TOKEN_NAMES.iter().find_map(|name| metadata.get(*name));
-        Self {
-            token: token.cloned(),
-            certified: extensions.get().cloned(),
-        }
-    }
-
-    /// Returns the token's identity, or else the certificate's (TL-2).
-    fn identity(&self) -> Option<ClaimedIdentity<'_>> {
-        // A token consists of visible ASCII characters; any other value matches none.
-        let token = self.token.as_ref();
-        let token = token.map(|token| ClaimedIdentity::Token(token.to_str().unwrap_or("")));
-        let certified = self.certified.as_ref();
-        token.or_else(|| certified.map(|name| ClaimedIdentity::Certificate(name.as_str())))
-    }
-}
 
 impl Node {
     /// Checks a unary or server-streaming request against a rule.
@@ -259,8 +198,8 @@ pub(crate) fn delete_range(
     Ok(())
 }
 
-/// Checks compares and both branches, at every depth (AU-7). The recursion is as deep as the decoder
-/// allows. An empty transaction is accepted from any client.
+/// Checks compares and both branches, at every depth (AU-7). The recursion is as deep as the
+/// decoder allows. An empty transaction is accepted from any client.
 pub(crate) fn txn(request: &TxnRequest, client: &Client<'_>) -> Result<(), EtcdError> {
     let mut compares = request.compare.iter();
     compares.try_for_each(|compare| client.check_read(&compare.key, &compare.range_end))?;

@@ -1,121 +1,78 @@
-//! Who asks, and what they may.
+//! Authentication and authorization: users, roles, passwords and tokens.
 //!
-//! | file | noun |
+//! | file | contents |
 //! |---|---|
-//! | `authorize.rs` | the rule that each method is checked against |
-//! | `client_name.rs` | the name in a client's certificate |
+//! | `authorize.rs` | the rules that requests are checked against |
 //! | `store.rs` | users and roles |
-//! | `permission.rs` | what the permissions of a user cover together |
-//! | `token.rs` | who is logged in |
-//! | `password.rs` | hashes of passwords |
+//! | `permission.rs` | the union of the permissions of a user |
+//! | `credentials.rs` | the token and the certificate name of a client |
+//! | `token.rs` | valid tokens |
+//! | `password.rs` | password hashes |
+//! | `options.rs` | the options of authentication |
 //!
-//! While auth is off, a request pays one atomic load for it.
+//! [`Auth`] corresponds to etcd's `authStore`. While auth is disabled, a request costs one atomic
+//! load.
 
 pub(crate) mod authorize;
-pub(crate) mod client_name;
+pub(crate) mod credentials;
+mod options;
 mod password;
 mod permission;
 mod store;
 mod token;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
-use self::authorize::{Access, ClaimedIdentity, EnabledFlag};
+use self::authorize::Access;
+use self::credentials::ClaimedIdentity;
+pub use self::options::{AuthOptions, AuthTokens};
 pub(crate) use self::password::PasswordHash;
 pub(crate) use self::store::AuthStore;
-use self::store::Login;
 use self::token::Tokens;
 use crate::status::EtcdError;
 
-/// Passwords that are hashed at a time. Each takes a processor for a while, and anybody may try to
-/// log in; more wait in order.
-const HASHES_AT_ONCE_MAX: usize = 4;
+/// The most passwords that are hashed concurrently. Hashing takes CPU time by intention, and any
+/// client may call Authenticate; further calls wait in order.
+const CONCURRENT_HASHES_MAX: usize = 4;
 
-/// Options of authentication.
-///
-/// ```
-/// use revstore_grpc::{AuthOptions, AuthTokens};
-/// let options = AuthOptions::default().bcrypt_cost(4);
-/// assert!(matches!(options.tokens, AuthTokens::Simple { .. }));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AuthOptions {
-    /// The kind of tokens. Default [`AuthTokens::Simple`] with a TTL of 300 s.
-    pub tokens: AuthTokens,
-    /// The cost of hashing a password with bcrypt, from 4 to 31; each step doubles it. Default 10,
-    /// which also replaces a number out of range.
-    pub bcrypt_cost: u32,
-}
-
-impl AuthOptions {
-    /// Sets the kind of tokens.
-    #[must_use]
-    pub fn tokens(self, tokens: AuthTokens) -> Self {
-        Self { tokens, ..self }
-    }
-
-    /// Sets the cost of hashing a password, from 4 to 31.
-    #[must_use]
-    pub fn bcrypt_cost(self, bcrypt_cost: u32) -> Self {
-        Self {
-            bcrypt_cost,
-            ..self
-        }
-    }
-}
-
-/// The tokens that Authenticate returns.
-// AU-13
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AuthTokens {
-    /// Random words that the server keeps in memory.
-    Simple {
-        /// How long a token is valid after its last use.
-        ttl: Duration,
-    },
-    /// None: every login fails.
-    Disabled,
-}
-
-/// The default cost, which also replaces a cost out of range.
-const BCRYPT_COST_DEFAULT: u32 = 10;
-
-impl Default for AuthOptions {
-    /// Returns etcd's defaults.
-    fn default() -> Self {
-        Self {
-            tokens: AuthTokens::Simple {
-                ttl: Duration::from_secs(300),
-            },
-            bcrypt_cost: BCRYPT_COST_DEFAULT,
-        }
-    }
-}
-
-/// Users, roles and who is logged in.
+/// Users, roles and valid tokens.
 #[derive(Debug)]
 pub(crate) struct Auth {
     enabled: EnabledFlag,
-    /// Held for a look or a change, never while a password is hashed. `tokens` may be taken under
-    /// it.
+    /// Held for one read or change, never while a password is hashed. `tokens` may be locked while
+    /// it is held.
     store: RwLock<AuthStore>,
-    /// A leaf lock, held for one look-up or change. Nothing if none are handed out.
+    /// A leaf lock, held for one lookup or change. `None` if tokens are disabled.
     tokens: Option<Mutex<Tokens>>,
     bcrypt_cost: u32,
+    /// Limits concurrent hashing.
     hashing: Semaphore,
+}
+
+/// A copy of [`AuthStore::is_enabled`] that is read without a lock.
+#[derive(Debug, Default)]
+struct EnabledFlag(AtomicBool);
+
+impl EnabledFlag {
+    fn get(&self) -> bool {
+        // Acquire: pairs with the Release in `set`: a reader that sees `true` finds the users.
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Must be called while the store is locked, so that the flag agrees with the last change.
+    fn set(&self, enabled: bool) {
+        // Release: pairs with the Acquire in `get`.
+        self.0.store(enabled, Ordering::Release);
+    }
 }
 
 impl Auth {
     pub(crate) fn new(options: AuthOptions) -> Self {
-        let bcrypt_cost = match options.bcrypt_cost {
-            cost @ 4..=31 => cost,
-            _ => BCRYPT_COST_DEFAULT,
-        };
         Self {
             enabled: EnabledFlag::default(),
             store: RwLock::default(),
@@ -123,17 +80,17 @@ impl Auth {
                 AuthTokens::Simple { ttl } => Some(Mutex::new(Tokens::new(ttl))),
                 AuthTokens::Disabled => None,
             },
-            bcrypt_cost,
-            hashing: Semaphore::new(HASHES_AT_ONCE_MAX),
+            bcrypt_cost: options.effective_bcrypt_cost(),
+            hashing: Semaphore::new(CONCURRENT_HASHES_MAX),
         }
     }
 
-    /// Whether requests are authorized. Costs one atomic load.
+    /// Returns whether auth is enabled. Costs one atomic load.
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled.get()
     }
 
-    /// Returns the permissions of the client that identifies itself like this (AU-5).
+    /// Authenticates a client and returns its permissions (AU-5).
     fn access(
         &self,
         identity: Option<ClaimedIdentity<'_>>,
@@ -154,10 +111,10 @@ impl Auth {
             }
         };
         let tokens = self.tokens.as_ref();
-        let user = tokens.and_then(|tokens| tokens.lock().use_of(token, now));
+        let user = tokens.and_then(|tokens| tokens.lock().user_of(token, now));
         let user = user.ok_or(EtcdError::InvalidAuthToken)?;
         let grants = self.store.read().grants(&user);
-        // A user who was deleted in this moment.
+        // The user may have been deleted since the token was found.
         let grants = grants.ok_or(EtcdError::InvalidAuthToken)?;
         Ok(Access::User { name: user, grants })
     }
@@ -173,69 +130,73 @@ impl Auth {
         let changed = change(&mut store);
         self.enabled.set(store.is_enabled());
         if !store.is_enabled() {
-            // Who logs in again starts afresh.
-            self.with_tokens(Tokens::forget_all);
+            // Tokens do not become valid again when auth is enabled later.
+            self.with_tokens(Tokens::invalidate_all);
         }
         changed
     }
 
-    /// As [`change`](Self::change), of a user whose tokens are not good any more after it (AU-9).
-    pub(crate) fn change_and_log_out(
+    /// Changes a user as [`change`](Self::change) does, and invalidates its tokens (AU-9).
+    pub(crate) fn change_and_invalidate_tokens(
         &self,
         user: &str,
         change: impl FnOnce(&mut AuthStore) -> Result<(), EtcdError>,
     ) -> Result<(), EtcdError> {
         self.change(|store| {
             change(store)?;
-            // Under the lock of the store, where `log_in` hands tokens out: none slips through.
-            self.with_tokens(|tokens| tokens.forget_user(user));
+            // Under the lock of the store, under which `authenticate` assigns tokens. A token that
+            // is assigned concurrently is therefore either invalidated here or assigned after the
+            // change.
+            self.with_tokens(|tokens| tokens.invalidate_user(user));
             Ok(())
         })
     }
 
-    /// Hashes a password.
-    pub(crate) async fn hash(&self, password: String) -> Result<PasswordHash, EtcdError> {
+    /// Hashes a password on a thread that may block.
+    pub(crate) async fn hash_password(&self, password: String) -> Result<PasswordHash, EtcdError> {
         let cost = self.bcrypt_cost;
-        self.with_processor(move || PasswordHash::of(&password, cost))
+        self.run_blocking(move || PasswordHash::of(&password, cost))
             .await?
     }
 
-    /// AU-3: trades a name and a password for a token. Once they are found right, `ticket` lets the
-    /// login through, and says what is to stand in the token and what time it is.
-    pub(crate) async fn log_in(
+    /// Checks a name and a password, and assigns a token (AU-3).
+    ///
+    /// After a successful check, `admit` admits the request and returns the raft index that the
+    /// token contains and the current time.
+    pub(crate) async fn authenticate(
         &self,
         name: &str,
         password: String,
-        ticket: impl Fn() -> Result<(u64, Duration), EtcdError>,
+        admit: impl Fn() -> Result<(u64, Duration), EtcdError>,
     ) -> Result<String, EtcdError> {
         let password: Arc<str> = password.into();
         loop {
-            let login = self.read(|store| store.login(name))?;
-            let (hash, tried) = (login.password.clone(), password.clone());
-            if !self.with_processor(move || hash.matches(&tried)).await? {
+            let checked = self.read(|store| store.stored_password(name))?;
+            let (hash, given) = (checked.hash.clone(), password.clone());
+            if !self.run_blocking(move || hash.matches(&given)).await? {
                 return Err(EtcdError::AuthFailed);
             }
             let Some(tokens) = &self.tokens else {
                 return Err(EtcdError::AuthFailed);
             };
             let store = self.store.read();
-            // The password may have been changed meanwhile; then it is compared again.
-            if is_same(&store.login(name)?, &login) {
-                let (index, now) = ticket()?;
-                let token = tokens.lock().assign(login.user, index, now)?;
+            // If the password has changed since it was checked, it is checked again.
+            if Arc::ptr_eq(&store.stored_password(name)?.hash, &checked.hash) {
+                let (index, now) = admit()?;
+                let token = tokens.lock().assign(checked.user, index, now)?;
                 return Ok(token.to_string());
             }
         }
     }
 
-    /// Runs what takes a processor for a while.
-    async fn with_processor<T: Send + 'static>(
+    /// Runs CPU-intensive work on a thread that may block, limited by `hashing`.
+    async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, EtcdError> {
         let _permit = self.hashing.acquire().await;
-        let done = tokio::task::spawn_blocking(work).await;
-        done.map_err(|_died| EtcdError::Internal)
+        let result = tokio::task::spawn_blocking(work).await;
+        result.map_err(|_panicked| EtcdError::Internal)
     }
 
     fn with_tokens(&self, change: impl FnOnce(&mut Tokens)) {
@@ -243,9 +204,4 @@ impl Auth {
             change(&mut tokens.lock());
         }
     }
-}
-
-/// Whether nothing about a user has changed that a login depends on.
-fn is_same(one: &Login, other: &Login) -> bool {
-    Arc::ptr_eq(&one.password, &other.password)
 }

@@ -1,18 +1,18 @@
-//! Passwords, which are kept as bcrypt hashes only.
+//! Passwords, stored only as bcrypt hashes.
 
 use std::fmt;
 
 use crate::status::EtcdError;
 
-/// bcrypt looks at no more bytes than this.
+/// The longest password. bcrypt ignores further bytes.
 const PASSWORD_BYTES_MAX: usize = 72;
 
-/// What is kept of a password.
+/// The bcrypt hash of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PasswordHash(String);
 
 impl PasswordHash {
-    /// Takes as long as the cost says, so it belongs on a thread that may block.
+    /// Hashes a password. The time depends on `cost`, so it must run on a thread that may block.
     pub(crate) fn of(password: &str, cost: u32) -> Result<Self, EtcdError> {
         if password.len() > PASSWORD_BYTES_MAX {
             return Err(EtcdError::PasswordTooLong);
@@ -21,19 +21,19 @@ impl PasswordHash {
         Ok(Self(hash))
     }
 
-    /// Whether this is the password. Takes as long as making the hash took.
+    /// Returns whether the hash is that of `password`. Takes as long as creating the hash.
     pub(crate) fn matches(&self, password: &str) -> bool {
         bcrypt::verify(password, &self.0).unwrap_or(false)
     }
 
-    /// The hash as text, with its salt and cost, as bcrypt's libraries write it.
+    /// Returns the hash with its cost and salt in the text format of bcrypt.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl fmt::Debug for PasswordHash {
-    /// Without the hash: it does not belong into logs.
+    /// Omits the hash, so that it does not appear in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PasswordHash")
     }
@@ -49,10 +49,10 @@ mod tests {
         PasswordHash::of(password, COST_MIN).unwrap()
     }
 
-    /// All of these were put to etcd 3.5.16, which takes the empty password as one too.
+    /// All of these were checked with etcd 3.5.16, which also accepts the empty password.
     #[test]
-    fn au_3_passwords_are_compared() {
-        for (password, tried, expected) in [
+    fn au_3_a_hash_matches_only_its_password() {
+        for (password, given, expected) in [
             ("p", "p", true),
             ("p", "q", false),
             ("p", "", false),
@@ -62,15 +62,15 @@ mod tests {
             ("a\0b", "a", false),
         ] {
             assert_eq!(
-                hash(password).matches(tried),
+                hash(password).matches(given),
                 expected,
-                "{password:?} {tried:?}"
+                "{password:?} {given:?}"
             );
         }
     }
 
     #[test]
-    fn au_3_passwords_have_72_bytes_at_most() {
+    fn au_3_passwords_are_at_most_72_bytes_long() {
         let longest = "x".repeat(72);
         assert!(hash(&longest).matches(&longest));
         let longer = PasswordHash::of(&"x".repeat(73), COST_MIN);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_says_what_it_cost_and_no_log_sees_it() {
+    fn a_hash_contains_its_cost_and_its_debug_output_hides_it() {
         let hash = PasswordHash::of("p", 5).unwrap();
         assert!(hash.0.starts_with("$2b$05$"));
         assert_eq!(format!("{hash:?}"), "PasswordHash");

@@ -1,4 +1,4 @@
-//! What a user may touch.
+//! The union of the permissions of a user; etcd's `unifiedRangePermissions`.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use revstore_proto::authpb::Permission;
@@ -6,17 +6,19 @@ use revstore_proto::authpb::permission::Type;
 
 use crate::request::kv::FROM_KEY_END;
 
-/// Everything that a user's roles allow together.
+/// The permissions of all roles of a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Grants {
-    /// Role `root`: everything.
+    /// Whether the user has the role `root`, which grants all permissions.
     admin: bool,
-    read: Cover,
-    write: Cover,
+    /// The keys that the user may read.
+    read: RangeUnion,
+    /// The keys that the user may write.
+    write: RangeUnion,
 }
 
 impl Grants {
-    /// What an administrator may.
+    /// Returns the permissions of the role `root`.
     pub(crate) fn of_admin() -> Self {
         Self {
             admin: true,
@@ -24,7 +26,7 @@ impl Grants {
         }
     }
 
-    /// What these permissions allow together (AU-7). One of a kind that is unknown allows nothing.
+    /// Returns the union of `permissions` (AU-7). A permission of an unknown type grants nothing.
     pub(crate) fn of<'a>(permissions: impl Iterator<Item = &'a Permission>) -> Self {
         let (mut read, mut write) = (Vec::new(), Vec::new());
         for permission in permissions {
@@ -40,8 +42,8 @@ impl Grants {
         }
         Self {
             admin: false,
-            read: Cover::of(read),
-            write: Cover::of(write),
+            read: RangeUnion::of(read),
+            write: RangeUnion::of(write),
         }
     }
 
@@ -49,18 +51,19 @@ impl Grants {
         self.admin
     }
 
-    /// Whether all of this range may be read; `range_end` as in requests (RG-1 to RG-3).
+    /// Returns whether the whole range may be read. `range_end` is as in requests (RG-1 to RG-3).
     pub(crate) fn may_read(&self, key: &[u8], range_end: &[u8]) -> bool {
-        self.admin || self.read.holds(key, range_end)
+        self.admin || self.read.contains_range(key, range_end)
     }
 
-    /// Whether all of this range may be written.
+    /// Returns whether the whole range may be written.
     pub(crate) fn may_write(&self, key: &[u8], range_end: &[u8]) -> bool {
-        self.admin || self.write.holds(key, range_end)
+        self.admin || self.write.contains_range(key, range_end)
     }
 }
 
-/// Whether a permission names keys at all: a key, and behind it, if anything, the end of a range.
+/// Returns whether the range of a permission is valid: the key is not empty, and the range end, if
+/// there is one, is greater.
 pub(crate) fn is_valid(permission: &Permission) -> bool {
     if permission.key.is_empty() {
         return false;
@@ -71,80 +74,81 @@ pub(crate) fn is_valid(permission: &Permission) -> bool {
     }
 }
 
-/// A union of ranges, as ranges that neither overlap nor touch, in order.
+/// A union of key ranges, stored as sorted ranges that neither overlap nor are adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Cover {
-    ranges: Vec<(Bytes, End)>,
+struct RangeUnion {
+    ranges: Vec<(Bytes, UpperBound)>,
 }
 
-/// Where a range ends. The order is that of the ends.
+/// The upper bound of a range. The order is the order of the bounds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum End {
-    /// At the last key before this one.
+enum UpperBound {
+    /// The range ends before this key.
     Before(Bytes),
-    /// Nowhere.
-    Open,
+    /// The range has no end.
+    Unbounded,
 }
 
-impl End {
-    /// Whether a key that is not before the start of the range is in it.
+impl UpperBound {
+    /// Returns whether a key at or after the start of the range is in the range.
     fn includes(&self, key: &[u8]) -> bool {
         match self {
             Self::Before(end) => *key < **end,
-            Self::Open => true,
+            Self::Unbounded => true,
         }
     }
 
-    /// Whether a range that starts at the key continues the one that ends here.
-    fn meets(&self, key: &[u8]) -> bool {
+    /// Returns whether a range that starts at `key` overlaps this range or is adjacent to it.
+    fn reaches(&self, key: &[u8]) -> bool {
         match self {
             Self::Before(end) => *key <= **end,
-            Self::Open => true,
+            Self::Unbounded => true,
         }
     }
 }
 
-impl Cover {
-    fn of(mut ranges: Vec<(Bytes, End)>) -> Self {
+impl RangeUnion {
+    fn of(mut ranges: Vec<(Bytes, UpperBound)>) -> Self {
         ranges.sort_unstable();
-        let mut cover = Self::default();
+        let mut union = Self::default();
         for (start, end) in ranges {
-            match cover.ranges.last_mut() {
-                Some((_, last)) if last.meets(&start) => *last = end.max(last.clone()),
-                _ => cover.ranges.push((start, end)),
+            match union.ranges.last_mut() {
+                Some((_, last)) if last.reaches(&start) => *last = end.max(last.clone()),
+                _ => union.ranges.push((start, end)),
             }
         }
-        cover
+        union
     }
 
-    /// Whether all of a range is covered. One that ends before it starts has no keys, but its start
-    /// must be covered all the same, as etcd 3.5.16 has it.
-    fn holds(&self, key: &[u8], range_end: &[u8]) -> bool {
-        let behind = self.ranges.partition_point(|(start, _)| **start <= *key);
-        let Some((_, end)) = behind.checked_sub(1).map(|at| &self.ranges[at]) else {
+    /// Returns whether the union contains a whole range. A range that ends before its start is
+    /// empty, but its start must still be in the union, as in etcd 3.5.16.
+    fn contains_range(&self, key: &[u8], range_end: &[u8]) -> bool {
+        let after = self.ranges.partition_point(|(start, _)| **start <= *key);
+        let Some((_, end)) = after.checked_sub(1).map(|index| &self.ranges[index]) else {
             return false;
         };
         end.includes(key)
             && match (range_end, end) {
-                ([], _) | (_, End::Open) => true,
-                (FROM_KEY_END, End::Before(_)) => false,
-                (range_end, End::Before(end)) => *range_end <= **end,
+                ([], _) | (_, UpperBound::Unbounded) => true,
+                (FROM_KEY_END, UpperBound::Before(_)) => false,
+                (range_end, UpperBound::Before(end)) => *range_end <= **end,
             }
     }
 }
 
-fn range(permission: &Permission) -> (Bytes, End) {
+/// Returns the start and the upper bound of the range of a permission.
+fn range(permission: &Permission) -> (Bytes, UpperBound) {
     let start = permission.key.clone();
     let end = match &*permission.range_end {
         [] => {
             let mut next = BytesMut::with_capacity(start.len() + 1);
             next.put_slice(&start);
-            // The first key that is greater.
+            // The smallest key that is greater.
             next.put_u8(0);
-            End::Before(next.freeze())
+            UpperBound::Before(next.freeze())
         }
-        FROM_KEY_END => End::Open,
-        _ => End::Before(permission.range_end.clone()),
+        FROM_KEY_END => UpperBound::Unbounded,
+        _ => UpperBound::Before(permission.range_end.clone()),
     };
     (start, end)
 }
@@ -167,9 +171,9 @@ mod tests {
         Grants::of(permissions.iter())
     }
 
-    /// All of these were put to etcd 3.5.16.
+    /// All of these were checked with etcd 3.5.16.
     #[test]
-    fn au_7_a_range_needs_full_cover_by_the_union() {
+    fn au_7_the_union_must_contain_the_whole_range() {
         let grants = reading(&[("a", "c"), ("c", "d"), ("x", "\0"), ("k", ""), ("k\0", "l")]);
         for (key, end, expected) in [
             ("a", "", true),
@@ -192,9 +196,9 @@ mod tests {
         }
     }
 
-    /// Every set of up to three ranges over a few keys, against a look at each key.
+    /// Compares all sets of up to three ranges over a few keys with a check of each key.
     #[test]
-    fn au_7_covers_agree_with_a_look_at_every_key() {
+    fn au_7_unions_agree_with_a_check_of_every_key() {
         const KEYS: [&str; 4] = ["a", "b", "c", "d"];
         let ends = ["", "b", "c", "d", "\0"];
         let ranges: Vec<_> = KEYS
@@ -202,7 +206,7 @@ mod tests {
             .flat_map(|key| ends.map(|end| (*key, end)))
             .filter(|(key, end)| is_valid(&permission(Type::Read, key, end)))
             .collect();
-        // Keys between and behind those that name ranges stand for all others.
+        // The keys between and after the bounds of the ranges represent all others.
         let all_keys: Vec<String> = KEYS
             .iter()
             .flat_map(|key| ["", "\0", "z"].map(|more| format!("{key}{more}")))
@@ -231,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn au_7_kinds_are_told_apart() {
+    fn au_7_read_and_write_permissions_are_separate() {
         let permissions = [
             permission(Type::Read, "r", ""),
             permission(Type::Write, "w", ""),
@@ -259,9 +263,9 @@ mod tests {
         );
     }
 
-    /// All of these were put to etcd 3.5.16.
+    /// All of these were checked with etcd 3.5.16.
     #[test]
-    fn au_10_permissions_name_keys() {
+    fn au_10_a_permission_needs_a_key_and_a_valid_range_end() {
         for (key, end, expected) in [
             ("k", "", true),
             ("k", "l", true),

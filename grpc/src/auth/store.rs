@@ -10,43 +10,46 @@ use super::password::PasswordHash;
 use super::permission::{self, Grants};
 use crate::status::EtcdError;
 
-/// The user without whom nobody could manage the others, and the role that makes an administrator.
+/// The name of the user that auth needs, and of the role that grants all permissions.
 const ROOT: &str = "root";
 
-/// All users and roles, and whether they count.
+/// All users and roles, and whether auth is enabled.
 ///
-/// Whoever may change them is an administrator, so nothing bounds their number but what one request
-/// may hold.
+/// Their number is not limited, because only administrators can add them. The request size limit
+/// bounds each of them.
 #[derive(Debug)]
 pub(crate) struct AuthStore {
     enabled: bool,
-    /// AU-11: from 1 on, one more with every change.
+    /// The auth revision: starts at 1 and grows by one with every change (AU-11).
     revision: u64,
-    users: BTreeMap<Arc<str>, User>,
-    roles: BTreeMap<String, Role>,
+    users: BTreeMap<Arc<str>, UserEntry>,
+    roles: BTreeMap<String, RoleEntry>,
 }
 
+/// A user.
 #[derive(Debug)]
-struct User {
-    /// Nothing for a user that does not log in by password.
+struct UserEntry {
+    /// `None` for a user that cannot authenticate with a password.
     password: Option<Arc<PasswordHash>>,
     roles: BTreeSet<String>,
-    /// What the roles allow together; made anew when they change.
+    /// The permissions of all roles, updated when the roles change.
     grants: Arc<Grants>,
 }
 
-/// Permissions by key, and in the order in which they were given where keys are equal.
+/// A role.
 #[derive(Debug, Default)]
-struct Role {
+struct RoleEntry {
+    /// The permissions, sorted by key. Permissions with the same key are in the order in which they
+    /// were granted.
     permissions: Vec<Permission>,
 }
 
-/// Somebody who wants to log in.
+/// A user with its password hash.
 #[derive(Clone, Debug)]
-pub(crate) struct Login {
+pub(crate) struct StoredPassword {
     pub(crate) user: Arc<str>,
-    /// What the password must match.
-    pub(crate) password: Arc<PasswordHash>,
+    /// The hash that the password must match.
+    pub(crate) hash: Arc<PasswordHash>,
 }
 
 impl Default for AuthStore {
@@ -69,7 +72,7 @@ impl AuthStore {
         self.revision
     }
 
-    /// AU-1. As etcd 3.5.16 has it, this is no change that counts.
+    /// Enables auth (AU-1). As in etcd 3.5.16, the auth revision stays the same.
     pub(crate) fn enable(&mut self) -> Result<(), EtcdError> {
         if self.enabled {
             return Ok(());
@@ -82,7 +85,7 @@ impl AuthStore {
         Ok(())
     }
 
-    /// AU-12: nothing happens if it is off.
+    /// Disables auth. Does nothing if it is disabled (AU-12).
     pub(crate) fn disable(&mut self) {
         if self.enabled {
             self.enabled = false;
@@ -90,21 +93,21 @@ impl AuthStore {
         }
     }
 
-    /// AU-2, AU-3.
-    pub(crate) fn login(&self, name: &str) -> Result<Login, EtcdError> {
+    /// Returns the password hash for the authentication of a user (AU-2, AU-3).
+    pub(crate) fn stored_password(&self, name: &str) -> Result<StoredPassword, EtcdError> {
         if !self.enabled {
             return Err(EtcdError::AuthNotEnabled);
         }
         let found = self.users.get_key_value(name);
-        let (user, known) = found.ok_or(EtcdError::AuthFailed)?;
-        let password = known.password.as_ref().ok_or(EtcdError::NoPasswordUser)?;
-        Ok(Login {
+        let (user, entry) = found.ok_or(EtcdError::AuthFailed)?;
+        let hash = entry.password.as_ref().ok_or(EtcdError::NoPasswordUser)?;
+        Ok(StoredPassword {
             user: user.clone(),
-            password: password.clone(),
+            hash: hash.clone(),
         })
     }
 
-    /// All users as etcd stores them.
+    /// Returns all users in the form in which etcd stores them.
     pub(crate) fn stored_users(&self) -> impl Iterator<Item = authpb::User> {
         self.users.iter().map(|(name, user)| authpb::User {
             name: Bytes::copy_from_slice(name.as_bytes()),
@@ -118,7 +121,7 @@ impl AuthStore {
         })
     }
 
-    /// All roles as etcd stores them.
+    /// Returns all roles in the form in which etcd stores them.
     pub(crate) fn stored_roles(&self) -> impl Iterator<Item = authpb::Role> {
         self.roles.iter().map(|(name, role)| authpb::Role {
             name: Bytes::copy_from_slice(name.as_bytes()),
@@ -126,12 +129,12 @@ impl AuthStore {
         })
     }
 
-    /// What a user may, if there is such a user.
+    /// Returns the permissions of a user, if the user exists.
     pub(crate) fn grants(&self, name: &str) -> Option<Arc<Grants>> {
         self.users.get(name).map(|user| user.grants.clone())
     }
 
-    /// Adds a user, who logs in by password only if there is one.
+    /// Adds a user. Without a password, the user cannot authenticate with one.
     pub(crate) fn add_user(
         &mut self,
         name: &str,
@@ -143,7 +146,7 @@ impl AuthStore {
         if self.users.contains_key(name) {
             return Err(EtcdError::UserExists);
         }
-        let user = User {
+        let user = UserEntry {
             password: password.map(Arc::new),
             roles: BTreeSet::new(),
             grants: Arc::default(),
@@ -153,6 +156,7 @@ impl AuthStore {
         Ok(())
     }
 
+    /// Deletes a user.
     pub(crate) fn delete_user(&mut self, name: &str) -> Result<(), EtcdError> {
         // AU-10
         if self.enabled && name == ROOT {
@@ -163,7 +167,8 @@ impl AuthStore {
         Ok(())
     }
 
-    /// Sets a password. A user without any goes on without, and it counts all the same.
+    /// Changes the password of a user. A user without a password keeps none; the auth revision
+    /// grows in both cases.
     pub(crate) fn change_password(
         &mut self,
         name: &str,
@@ -177,41 +182,43 @@ impl AuthStore {
         Ok(())
     }
 
-    /// AU-12: sorted.
+    /// Returns the names of all users, sorted (AU-12).
     pub(crate) fn users(&self) -> Vec<String> {
         self.users.keys().map(ToString::to_string).collect()
     }
 
-    /// AU-12: sorted.
+    /// Returns the names of all roles, sorted (AU-12).
     pub(crate) fn roles(&self) -> Vec<String> {
         self.roles.keys().cloned().collect()
     }
 
+    /// Returns the roles of a user, sorted.
     pub(crate) fn roles_of(&self, name: &str) -> Result<Vec<String>, EtcdError> {
         let user = self.users.get(name).ok_or(EtcdError::UserNotFound)?;
         Ok(user.roles.iter().cloned().collect())
     }
 
-    /// Whether a user has a role, be it one that does not exist.
+    /// Returns whether a user has a role. The role itself need not exist.
     pub(crate) fn has_role(&self, name: &str, role: &str) -> bool {
         let user = self.users.get(name);
         user.is_some_and(|user| user.roles.contains(role))
     }
 
-    /// AU-12: a role that the user has already is granted again without a change.
+    /// Grants a role to a user. Does nothing if the user has the role (AU-12).
     pub(crate) fn grant_role(&mut self, name: &str, role: &str) -> Result<(), EtcdError> {
         let user = self.users.get_mut(name).ok_or(EtcdError::UserNotFound)?;
-        // AU-1: role `root` need not exist.
+        // AU-1: the role `root` need not exist.
         if role != ROOT && !self.roles.contains_key(role) {
             return Err(EtcdError::RoleNotFound);
         }
         if user.roles.insert(role.to_owned()) {
-            user.renew_grants(&self.roles);
+            user.update_grants(&self.roles);
             self.revision += 1;
         }
         Ok(())
     }
 
+    /// Revokes a role from a user.
     pub(crate) fn revoke_role(&mut self, name: &str, role: &str) -> Result<(), EtcdError> {
         // AU-10
         if self.enabled && name == ROOT && role == ROOT {
@@ -221,11 +228,12 @@ impl AuthStore {
         if !user.roles.remove(role) {
             return Err(EtcdError::RoleNotGranted);
         }
-        user.renew_grants(&self.roles);
+        user.update_grants(&self.roles);
         self.revision += 1;
         Ok(())
     }
 
+    /// Adds a role without permissions.
     pub(crate) fn add_role(&mut self, role: &str) -> Result<(), EtcdError> {
         if role.is_empty() {
             return Err(EtcdError::RoleEmpty);
@@ -233,12 +241,12 @@ impl AuthStore {
         if self.roles.contains_key(role) {
             return Err(EtcdError::RoleExists);
         }
-        self.roles.insert(role.to_owned(), Role::default());
+        self.roles.insert(role.to_owned(), RoleEntry::default());
         self.revision += 1;
         Ok(())
     }
 
-    /// Deletes a role, and takes it from the users that have it.
+    /// Deletes a role and revokes it from all users.
     pub(crate) fn delete_role(&mut self, role: &str) -> Result<(), EtcdError> {
         // AU-10
         if self.enabled && role == ROOT {
@@ -247,19 +255,21 @@ impl AuthStore {
         self.roles.remove(role).ok_or(EtcdError::RoleNotFound)?;
         for user in self.users.values_mut() {
             if user.roles.remove(role) {
-                user.renew_grants(&self.roles);
+                user.update_grants(&self.roles);
             }
         }
         self.revision += 1;
         Ok(())
     }
 
+    /// Returns the permissions of a role.
     pub(crate) fn permissions(&self, role: &str) -> Result<&[Permission], EtcdError> {
         let role = self.roles.get(role).ok_or(EtcdError::RoleNotFound)?;
         Ok(&role.permissions)
     }
 
-    /// Gives a role a permission; the kind of one on the same keys is replaced.
+    /// Grants a permission to a role. If the role has a permission for the same range, its type is
+    /// replaced.
     pub(crate) fn grant_permission(
         &mut self,
         role: &str,
@@ -269,52 +279,54 @@ impl AuthStore {
         if !permission::is_valid(&granted) {
             return Err(EtcdError::InvalidAuthManagement);
         }
-        let known = self.roles.get_mut(role).ok_or(EtcdError::RoleNotFound)?;
-        let same = |known: &&mut Permission| {
-            (&known.key, &known.range_end) == (&granted.key, &granted.range_end)
+        let entry = self.roles.get_mut(role).ok_or(EtcdError::RoleNotFound)?;
+        let has_same_range = |existing: &&mut Permission| {
+            (&existing.key, &existing.range_end) == (&granted.key, &granted.range_end)
         };
-        if let Some(known) = known.permissions.iter_mut().find(same) {
-            known.perm_type = granted.perm_type;
+        if let Some(existing) = entry.permissions.iter_mut().find(has_same_range) {
+            existing.perm_type = granted.perm_type;
         } else {
-            let behind = known
+            let index = entry
                 .permissions
-                .partition_point(|known| known.key <= granted.key);
-            known.permissions.insert(behind, own(&granted));
+                .partition_point(|existing| existing.key <= granted.key);
+            entry.permissions.insert(index, detached(&granted));
         }
-        self.changed_role(role);
+        self.role_changed(role);
         Ok(())
     }
 
+    /// Revokes the permission of a role for a range.
     pub(crate) fn revoke_permission(
         &mut self,
         role: &str,
         key: &[u8],
         range_end: &[u8],
     ) -> Result<(), EtcdError> {
-        let known = self.roles.get_mut(role).ok_or(EtcdError::RoleNotFound)?;
-        let before = known.permissions.len();
-        known
+        let entry = self.roles.get_mut(role).ok_or(EtcdError::RoleNotFound)?;
+        let before = entry.permissions.len();
+        entry
             .permissions
-            .retain(|known| known.key != key || known.range_end != range_end);
-        if known.permissions.len() == before {
+            .retain(|existing| existing.key != key || existing.range_end != range_end);
+        if entry.permissions.len() == before {
             return Err(EtcdError::PermissionNotGranted);
         }
-        self.changed_role(role);
+        self.role_changed(role);
         Ok(())
     }
 
-    fn changed_role(&mut self, role: &str) {
+    /// Updates the permissions of all users with a role, and the auth revision.
+    fn role_changed(&mut self, role: &str) {
         for user in self.users.values_mut() {
             if user.roles.contains(role) {
-                user.renew_grants(&self.roles);
+                user.update_grants(&self.roles);
             }
         }
         self.revision += 1;
     }
 }
 
-impl User {
-    fn renew_grants(&mut self, roles: &BTreeMap<String, Role>) {
+impl UserEntry {
+    fn update_grants(&mut self, roles: &BTreeMap<String, RoleEntry>) {
         let grants = if self.roles.contains(ROOT) {
             Grants::of_admin()
         } else {
@@ -325,8 +337,9 @@ impl User {
     }
 }
 
-/// Bytes of a request are slices of the whole message; what is kept is kept alone.
-fn own(permission: &Permission) -> Permission {
+/// Returns a copy of a permission from a request. Fields of a request refer to the memory of the
+/// whole message, which must not be kept.
+fn detached(permission: &Permission) -> Permission {
     Permission {
         perm_type: permission.perm_type,
         key: Bytes::copy_from_slice(&permission.key),
@@ -350,7 +363,7 @@ mod tests {
         }
     }
 
-    /// A store with user `u`, who has role `r`.
+    /// Returns a store with the user `u`, which has the role `r`.
     fn store() -> AuthStore {
         let mut store = AuthStore::default();
         store.add_user("u", Some(hash())).unwrap();
@@ -359,7 +372,7 @@ mod tests {
         store
     }
 
-    fn enabled() -> AuthStore {
+    fn enabled_store() -> AuthStore {
         let mut store = store();
         store.add_user("root", Some(hash())).unwrap();
         store.grant_role("root", "root").unwrap();
@@ -367,20 +380,21 @@ mod tests {
         store
     }
 
-    /// Does something, and checks what comes of it and whether it counts as a change.
+    /// Applies a change, and checks its result and whether the auth revision grows. `expected` is
+    /// whether it grows, or the error.
     fn check(
         store: &mut AuthStore,
         change: impl FnOnce(&mut AuthStore) -> Result<(), EtcdError>,
         expected: Result<bool, EtcdError>,
     ) {
         let before = store.revision();
-        let done = change(store).map(|()| store.revision() > before);
-        assert_eq!(done, expected);
+        let result = change(store).map(|()| store.revision() > before);
+        assert_eq!(result, expected);
         assert_eq!(store.revision() - before, u64::from(expected == Ok(true)));
     }
 
     #[test]
-    fn au_1_root_comes_first() {
+    fn au_1_enable_needs_a_root_user_with_the_root_role() {
         let mut store = AuthStore::default();
         assert_eq!(store.revision(), 1);
         check(
@@ -410,26 +424,41 @@ mod tests {
     }
 
     #[test]
-    fn au_3_logins_need_a_user_with_a_password() {
+    fn au_3_authentication_needs_a_user_with_a_password() {
         let mut store = store();
         store.add_user("n", None).unwrap();
-        assert_eq!(store.login("u").unwrap_err(), EtcdError::AuthNotEnabled);
-        let mut store = enabled();
+        assert_eq!(
+            store.stored_password("u").unwrap_err(),
+            EtcdError::AuthNotEnabled
+        );
+        let mut store = enabled_store();
         store.add_user("n", None).unwrap();
-        assert!(store.login("u").unwrap().password.matches("p"));
-        assert_eq!(store.login("x").unwrap_err(), EtcdError::AuthFailed);
-        assert_eq!(store.login("").unwrap_err(), EtcdError::AuthFailed);
-        assert_eq!(store.login("n").unwrap_err(), EtcdError::NoPasswordUser);
+        assert!(store.stored_password("u").unwrap().hash.matches("p"));
+        assert_eq!(
+            store.stored_password("x").unwrap_err(),
+            EtcdError::AuthFailed
+        );
+        assert_eq!(
+            store.stored_password("").unwrap_err(),
+            EtcdError::AuthFailed
+        );
+        assert_eq!(
+            store.stored_password("n").unwrap_err(),
+            EtcdError::NoPasswordUser
+        );
         check(
             &mut store,
             |store| store.change_password("n", hash()),
             Ok(true),
         );
-        assert_eq!(store.login("n").unwrap_err(), EtcdError::NoPasswordUser);
+        assert_eq!(
+            store.stored_password("n").unwrap_err(),
+            EtcdError::NoPasswordUser
+        );
     }
 
     #[test]
-    fn users_are_added_once_and_deleted_once() {
+    fn adding_an_existing_user_and_deleting_an_unknown_user_fails() {
         let store = &mut store();
         check(
             store,
@@ -455,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn au_12_roles_are_granted_once_and_revoked_once() {
+    fn au_12_granting_a_role_again_changes_nothing_and_revoking_it_again_fails() {
         let store = &mut store();
         check(store, |store| store.grant_role("u", "r"), Ok(false));
         check(
@@ -484,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_that_is_deleted_is_taken_from_its_users() {
+    fn deleting_a_role_revokes_it_from_its_users() {
         let store = &mut store();
         store
             .grant_permission("r", Some(permission(0, "k", "")))
@@ -506,9 +535,9 @@ mod tests {
         assert_eq!(store.permissions("r").unwrap_err(), EtcdError::RoleNotFound);
     }
 
-    /// As etcd 3.5.16 lists them.
+    /// The order is that of etcd 3.5.16.
     #[test]
-    fn permissions_are_listed_by_key_and_replaced_for_the_same_keys() {
+    fn permissions_are_sorted_by_key_and_replaced_for_the_same_range() {
         let store = &mut store();
         for (kind, key, end) in [
             (0, "z", "\0"),
@@ -545,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_must_be_given_and_name_keys() {
+    fn a_grant_needs_a_permission_with_a_valid_range() {
         let store = &mut store();
         for (role, granted, expected) in [
             ("r", None, EtcdError::PermissionNotGiven),
@@ -571,12 +600,12 @@ mod tests {
     }
 
     #[test]
-    fn au_10_what_auth_stands_on_stays_while_it_is_on() {
-        let refused = Err(EtcdError::InvalidAuthManagement);
-        let store = &mut enabled();
-        check(store, |store| store.delete_user("root"), refused);
-        check(store, |store| store.revoke_role("root", "root"), refused);
-        check(store, |store| store.delete_role("root"), refused);
+    fn au_10_root_user_and_root_role_cannot_be_removed_while_auth_is_enabled() {
+        let rejected = Err(EtcdError::InvalidAuthManagement);
+        let store = &mut enabled_store();
+        check(store, |store| store.delete_user("root"), rejected);
+        check(store, |store| store.revoke_role("root", "root"), rejected);
+        check(store, |store| store.delete_role("root"), rejected);
         store.grant_role("u", "root").unwrap();
         assert!(store.grants("u").unwrap().is_admin());
         check(store, |store| store.revoke_role("u", "root"), Ok(true));

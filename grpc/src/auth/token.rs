@@ -1,4 +1,4 @@
-//! Simple tokens: random words that the server remembers.
+//! Simple tokens: random words that the server keeps in memory; etcd's `tokenSimple`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -6,32 +6,34 @@ use std::time::Duration;
 
 use crate::status::EtcdError;
 
-/// Tokens that are remembered at a time. Beyond it, the one that would expire first is forgotten,
-/// and its user has to log in again. A token takes a few hundred bytes, so this is some ten MiB.
+/// The most valid tokens. If there are more, the token that would expire first is invalidated, and
+/// its user has to authenticate again. A token takes a few hundred bytes, so all of them take
+/// in the order of 10 MiB.
 const TOKENS_MAX: usize = 64 * 1024;
 
-/// How many letters are drawn for a token: 91 bits.
+/// The number of random letters in a token: 91 bits.
 const SECRET_LETTERS: usize = 16;
 
 const LETTERS: &[u8; 52] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The tokens that were handed out and are still good.
+/// The valid tokens.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     ttl: Duration,
     capacity: usize,
-    by_text: HashMap<Arc<str>, Token>,
+    by_text: HashMap<Arc<str>, TokenEntry>,
     by_expiry: BTreeSet<(Duration, Arc<str>)>,
 }
 
+/// The user and the expiry of a token.
 #[derive(Debug)]
-struct Token {
+struct TokenEntry {
     user: Arc<str>,
     expiry: Duration,
 }
 
 impl Tokens {
-    /// Each token is good until it has not been used for `ttl`.
+    /// Creates an empty set. A token expires when it has not been used for `ttl`.
     pub(crate) fn new(ttl: Duration) -> Self {
         Self::with_capacity(ttl, TOKENS_MAX)
     }
@@ -45,14 +47,14 @@ impl Tokens {
         }
     }
 
-    /// Makes a token for a user (AU-13). The index makes it unlike all others.
+    /// Creates a token for a user (AU-13). `index` is part of the token and makes it unique.
     pub(crate) fn assign(
         &mut self,
         user: Arc<str>,
         index: u64,
         now: Duration,
     ) -> Result<Arc<str>, EtcdError> {
-        self.forget_expired(now);
+        self.remove_expired(now);
         while self.by_text.len() >= self.capacity {
             let Some((_, text)) = self.by_expiry.pop_first() else {
                 break;
@@ -62,13 +64,14 @@ impl Tokens {
         let text: Arc<str> = format!("{}.{index}", secret()?).into();
         let expiry = now.saturating_add(self.ttl);
         self.by_expiry.insert((expiry, text.clone()));
-        self.by_text.insert(text.clone(), Token { user, expiry });
+        self.by_text
+            .insert(text.clone(), TokenEntry { user, expiry });
         Ok(text)
     }
 
-    /// Whose token this is, if it is still good. It then is for another while (AU-13).
-    pub(crate) fn use_of(&mut self, text: &str, now: Duration) -> Option<Arc<str>> {
-        self.forget_expired(now);
+    /// Returns the user of a token, if the token is valid, and renews its expiry (AU-13).
+    pub(crate) fn user_of(&mut self, text: &str, now: Duration) -> Option<Arc<str>> {
+        self.remove_expired(now);
         let expiry = now.saturating_add(self.ttl);
         let (text, _) = self.by_text.get_key_value(text)?;
         let text = text.clone();
@@ -81,25 +84,25 @@ impl Tokens {
         Some(token.user.clone())
     }
 
-    /// AU-9: none of a user's tokens is good any more.
-    pub(crate) fn forget_user(&mut self, user: &str) {
+    /// Invalidates all tokens of a user (AU-9).
+    pub(crate) fn invalidate_user(&mut self, user: &str) {
         let by_expiry = &mut self.by_expiry;
         self.by_text.retain(|text, token| {
-            let stays = &*token.user != user;
-            if !stays {
+            let keep = &*token.user != user;
+            if !keep {
                 by_expiry.remove(&(token.expiry, text.clone()));
             }
-            stays
+            keep
         });
     }
 
-    /// No token is good any more.
-    pub(crate) fn forget_all(&mut self) {
+    /// Invalidates all tokens.
+    pub(crate) fn invalidate_all(&mut self) {
         self.by_text.clear();
         self.by_expiry.clear();
     }
 
-    fn forget_expired(&mut self, now: Duration) {
+    fn remove_expired(&mut self, now: Duration) {
         while let Some((expiry, _)) = self.by_expiry.first()
             && *expiry <= now
         {
@@ -110,16 +113,17 @@ impl Tokens {
     }
 }
 
-/// Letters that nobody can guess.
+/// Returns random letters from the system's secure random generator.
 fn secret() -> Result<String, EtcdError> {
-    // Bytes from here on would make some letters likelier than others.
-    const FAIR_MAX: u8 = 4 * 52;
+    // The largest multiple of 52 that a byte can be below. Larger bytes are skipped, because they
+    // would make some letters more likely than others.
+    const UNIFORM_END: u8 = 4 * 52;
     let mut secret = String::with_capacity(SECRET_LETTERS);
     let mut bytes = [0; 2 * SECRET_LETTERS];
     while secret.len() < SECRET_LETTERS {
         getrandom::fill(&mut bytes).map_err(|_| EtcdError::Internal)?;
-        let fair = bytes.iter().filter(|byte| **byte < FAIR_MAX);
-        let letters = fair.map(|byte| char::from(LETTERS[usize::from(byte % 52)]));
+        let uniform = bytes.iter().filter(|byte| **byte < UNIFORM_END);
+        let letters = uniform.map(|byte| char::from(LETTERS[usize::from(byte % 52)]));
         secret.extend(letters.take(SECRET_LETTERS - secret.len()));
     }
     Ok(secret)
@@ -144,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn au_13_a_token_is_a_word_and_an_index() {
+    fn au_13_a_token_consists_of_a_random_word_and_an_index() {
         let mut tokens = Tokens::new(TTL);
         let token = tokens.assign("u".into(), 7, at(0)).unwrap();
         let (word, index) = token.split_once('.').unwrap();
@@ -158,28 +162,28 @@ mod tests {
         let mut tokens = Tokens::new(TTL);
         let used = tokens.assign("used".into(), 1, at(0)).unwrap();
         let unused = tokens.assign("unused".into(), 2, at(0)).unwrap();
-        assert_eq!(tokens.use_of(&used, at(299)).as_deref(), Some("used"));
-        assert_eq!(tokens.use_of(&unused, at(300)), None);
-        assert_eq!(tokens.use_of(&used, at(598)).as_deref(), Some("used"));
-        assert_eq!(tokens.use_of(&used, at(898)), None);
-        assert_eq!(tokens.use_of("never", at(0)), None);
+        assert_eq!(tokens.user_of(&used, at(299)).as_deref(), Some("used"));
+        assert_eq!(tokens.user_of(&unused, at(300)), None);
+        assert_eq!(tokens.user_of(&used, at(598)).as_deref(), Some("used"));
+        assert_eq!(tokens.user_of(&used, at(898)), None);
+        assert_eq!(tokens.user_of("never", at(0)), None);
         assert!(tokens.by_text.is_empty());
         check_consistent(&tokens);
     }
 
     #[test]
-    fn au_9_a_user_can_be_logged_out() {
+    fn au_9_all_tokens_of_a_user_can_be_invalidated() {
         let mut tokens = Tokens::new(TTL);
         let first = tokens.assign("u".into(), 1, at(0)).unwrap();
         let second = tokens.assign("u".into(), 2, at(0)).unwrap();
         let other = tokens.assign("v".into(), 3, at(0)).unwrap();
-        tokens.forget_user("u");
+        tokens.invalidate_user("u");
         check_consistent(&tokens);
-        assert_eq!(tokens.use_of(&first, at(0)), None);
-        assert_eq!(tokens.use_of(&second, at(0)), None);
-        assert!(tokens.use_of(&other, at(0)).is_some());
-        tokens.forget_all();
-        assert_eq!(tokens.use_of(&other, at(0)), None);
+        assert_eq!(tokens.user_of(&first, at(0)), None);
+        assert_eq!(tokens.user_of(&second, at(0)), None);
+        assert!(tokens.user_of(&other, at(0)).is_some());
+        tokens.invalidate_all();
+        assert_eq!(tokens.user_of(&other, at(0)), None);
         check_consistent(&tokens);
     }
 
@@ -188,10 +192,14 @@ mod tests {
         let mut tokens = Tokens::with_capacity(TTL, 2);
         let first = tokens.assign("u".into(), 1, at(0)).unwrap();
         let second = tokens.assign("u".into(), 2, at(0)).unwrap();
-        tokens.use_of(&first, at(1));
+        tokens.user_of(&first, at(1));
         let third = tokens.assign("u".into(), 3, at(1)).unwrap();
-        assert_eq!(tokens.use_of(&second, at(1)), None, "used longest ago");
-        assert!(tokens.use_of(&first, at(1)).is_some() && tokens.use_of(&third, at(1)).is_some());
+        assert_eq!(
+            tokens.user_of(&second, at(1)),
+            None,
+            "the least recently used token"
+        );
+        assert!(tokens.user_of(&first, at(1)).is_some() && tokens.user_of(&third, at(1)).is_some());
         check_consistent(&tokens);
     }
 }

@@ -55,19 +55,19 @@ impl AuthService {
         Ok(self.header())
     }
 
-    async fn log_in(&self, request: AuthenticateRequest) -> Result<String, EtcdError> {
+    async fn authenticate_user(&self, request: AuthenticateRequest) -> Result<String, EtcdError> {
         let node = &*self.node;
         // etcd proposes a login after it has checked the password (DM-13), with the token in the
         // proposal: so the token contains the index from before it.
         let admit = || Ok((node.admit_auth(request.encoded_len())?, node.engine.now()));
         let password = request.password.clone();
-        node.auth.log_in(&request.name, password, admit).await
+        node.auth.authenticate(&request.name, password, admit).await
     }
 
     async fn add_user(&self, request: AuthUserAddRequest) -> Result<(), EtcdError> {
         let has_password = !request.options.is_some_and(|options| options.no_password);
         let password = if has_password {
-            Some(self.node.auth.hash(request.password).await?)
+            Some(self.node.auth.hash_password(request.password).await?)
         } else {
             None
         };
@@ -80,13 +80,13 @@ impl AuthService {
         request: AuthUserChangePasswordRequest,
     ) -> Result<(), EtcdError> {
         let (auth, name) = (&self.node.auth, &request.name);
-        let password = auth.hash(request.password).await?;
-        auth.change_and_log_out(name, |store| store.change_password(name, password))
+        let password = auth.hash_password(request.password).await?;
+        auth.change_and_invalidate_tokens(name, |store| store.change_password(name, password))
     }
 
     fn delete_user(&self, request: &AuthUserDeleteRequest) -> Result<(), EtcdError> {
         let (auth, name) = (&self.node.auth, &request.name);
-        auth.change_and_log_out(name, |store| store.delete_user(name))
+        auth.change_and_invalidate_tokens(name, |store| store.delete_user(name))
     }
 
     /// DM-25
@@ -140,7 +140,7 @@ impl Auth for AuthService {
         request: Request<AuthenticateRequest>,
     ) -> Result<Response<AuthenticateResponse>, Status> {
         let request = self.node.accept::<methods::auth::Authenticate>(request)?;
-        let token = self.log_in(request).await?;
+        let token = self.authenticate_user(request).await?;
         Ok(Response::new(AuthenticateResponse {
             header: self.header(),
             token,

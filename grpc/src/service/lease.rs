@@ -15,7 +15,7 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::auth::authorize::Credentials;
+use crate::auth::credentials::Credentials;
 use crate::methods;
 use crate::node::Node;
 use crate::node::admission::Proposal;

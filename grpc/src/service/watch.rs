@@ -13,7 +13,7 @@ use revstore_proto::etcdserverpb::watch_request::RequestUnion;
 use revstore_proto::etcdserverpb::{WatchCreateRequest, WatchRequest};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::auth::authorize::Credentials;
+use crate::auth::credentials::Credentials;
 use crate::encode::codec::{self, Encode};
 use crate::encode::watch_response::{WatchEvents, WatchResponse};
 use crate::generated::Watch;
