@@ -1,4 +1,4 @@
-//! How long a server takes from exec to the first answered Put.
+//! Measures the time from the start of a server process to its first answered Put.
 //!
 //! ```sh
 //! cargo build --release -p revstore
@@ -7,11 +7,11 @@
 //! cargo run --release -p revstore --example startup -- /usr/bin/etcd --election-timeout=50 --heartbeat-interval=10
 //! ```
 //!
-//! Each start is a fresh process on a free port with an empty data directory. A start is over when a
-//! client that was told the port has connected and has one Put answered. The process is killed then:
-//! how it stops is another matter.
+//! Each start is a new process on a free port with an empty data directory. A start is complete when a
+//! client has connected to that port and has received the response to one Put. The process is then
+//! killed; stopping is not measured.
 
-#![expect(clippy::print_stdout, reason = "printing is what it is for")]
+#![expect(clippy::print_stdout, reason = "an example shows its result")]
 
 use std::{
     env,
@@ -29,11 +29,11 @@ use revstore_proto::etcdserverpb::{PutRequest, kv_client::KvClient};
 use tokio::runtime::{self, Runtime};
 use tonic::transport::Endpoint;
 
-/// Starts that are measured.
+/// The number of measured starts.
 const STARTS: usize = 20;
-/// How long a start may take before it counts as failed.
+/// The time after which a start counts as failed.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Between two attempts to connect: short beside a start, long beside an attempt.
+/// The delay between two attempts to connect: shorter than a start, longer than an attempt.
 const POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .enable_all()
         .build()?;
 
-    // One more in front, which reads the program from the disk.
+    // An unmeasured start reads the program from the disk.
     start(&program, &flags, &runtime)?;
     let mut times = (0..STARTS)
         .map(|_| start(&program, &flags, &runtime))
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The server of the same build.
+/// Returns the path of the server from the same build.
 fn built_beside() -> Result<PathBuf, Box<dyn Error>> {
     let example = env::current_exe()?;
     let directory = example.parent().and_then(Path::parent);
@@ -75,7 +75,7 @@ fn built_beside() -> Result<PathBuf, Box<dyn Error>> {
     }
 }
 
-/// Starts once; returns how long it took.
+/// Starts the server once and returns the time.
 fn start(
     program: &Path,
     flags: &[OsString],
@@ -94,13 +94,13 @@ fn start(
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    let mut server = Killed(child);
+    let mut server = KillOnDrop(child);
     while TcpStream::connect(address).is_err() {
         if let Some(status) = server.0.try_wait()? {
-            return Err(format!("it ended with {status}").into());
+            return Err(format!("the server ended with {status}").into());
         }
         if begin.elapsed() > DEADLINE {
-            return Err("it does not take connections".into());
+            return Err("the server does not accept connections".into());
         }
         thread::sleep(POLL_INTERVAL);
     }
@@ -121,16 +121,17 @@ async fn put(address: SocketAddr) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A port that was free a moment ago.
+/// Returns an address whose port was free when it was tried.
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
-struct Killed(Child);
+/// A process that is killed when it is dropped.
+struct KillOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // An error means that the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
