@@ -17,11 +17,6 @@
 //! No test uses a fixed port or depends on the order of tests, and every wait has a limit. Servers listen
 //! on the loopback interface only.
 
-/// Compiles and runs the examples of the README.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
-
 pub mod clauses;
 pub mod differential;
 pub mod etcdctl;

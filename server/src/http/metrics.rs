@@ -124,6 +124,11 @@ fn server(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
         "Failed checks of /health.",
         failures,
     )?;
+    health_checks(page, info)
+}
+
+/// Adds the results of the checks of `/livez` and `/readyz`.
+fn health_checks(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
     let checks = IntGaugeVec::new(
         Opts::new(
             "etcd_server_healthcheck",
