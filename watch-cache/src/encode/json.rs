@@ -263,6 +263,7 @@ mod tests {
         assert_eq!(std::str::from_utf8(&out).unwrap(), served);
     }
 
+    // Shows WC-331: one line.
     #[test]
     fn wc_202_the_resource_version_is_inserted() {
         check(

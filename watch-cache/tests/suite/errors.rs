@@ -35,6 +35,7 @@ fn check(error: &RequestError, expected: &[(&str, &str, &str)]) {
     );
 }
 
+// Shows WC-230.
 #[test]
 fn t_57_list_options() {
     const MATCH: &str = "resourceVersionMatch";
@@ -95,6 +96,7 @@ fn t_57_list_options() {
     });
 }
 
+// Shows WC-230.
 #[test]
 fn t_57_watch_options() {
     on_both(|fixture, store, _| {

@@ -12,6 +12,7 @@ fn version(text: impl ToString) -> GetOptions {
     GetOptions::default().resource_version(text.to_string())
 }
 
+// Shows WC-210.
 #[test]
 fn t_02_get_by_version() {
     on_both(|fixture, store, _| {
@@ -40,6 +41,7 @@ fn t_02_get_by_version() {
     });
 }
 
+// Shows WC-232.
 #[test]
 fn t_02_get_of_a_future_version_is_504() {
     on_both(|fixture, store, _| {

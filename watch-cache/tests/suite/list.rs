@@ -42,6 +42,7 @@ fn not_older(version: impl ToString) -> ListOptions {
     at(version).resource_version_match("NotOlderThan")
 }
 
+// Shows WC-103, WC-220, WC-221 and WC-235 (lists).
 #[test]
 fn t_08_rows_of_the_list_table() {
     on_both(|fixture, store, side| {
@@ -147,6 +148,7 @@ fn t_08_rows_of_the_list_table() {
     });
 }
 
+// Shows WC-354.
 #[test]
 fn t_08_selectors_and_scopes() {
     on_both(|fixture, store, _| {
@@ -170,6 +172,7 @@ fn t_08_selectors_and_scopes() {
     });
 }
 
+// Shows WC-134: the raw store lists in key order.
 #[test]
 fn t_09_and_t_10_exact_lists_at_each_revision() {
     on_both(|fixture, store, _| {
@@ -235,6 +238,7 @@ fn t_11_not_older_than_the_future_is_504_after_three_seconds() {
     assert_eq!(error.code(), 504);
 }
 
+// Shows WC-231.
 #[test]
 fn t_12_and_t_21_exact_lists_below_the_compacted_revision_are_410() {
     on_both(|fixture, store, _| {
@@ -339,6 +343,7 @@ fn pages(
     }
 }
 
+// Shows WC-225.
 #[test]
 fn t_14_a_chain_of_pages_is_the_state_of_its_first_page() {
     on_both(|fixture, store, _| {
@@ -359,6 +364,7 @@ fn t_14_a_chain_of_pages_is_the_state_of_its_first_page() {
     });
 }
 
+// Shows WC-234.
 #[test]
 fn t_15_a_compaction_between_pages_offers_an_inconsistent_token() {
     on_both(|fixture, store, _| {
@@ -483,6 +489,7 @@ fn t_16_a_page_of_one_rare_match_costs_few_reads_and_not_much_more_than_it_looks
     );
 }
 
+// Shows WC-132 and WC-201.
 #[test]
 fn t_17_a_consistent_list_reaches_writes_of_other_resources() {
     on_both(|fixture, store, _| {
@@ -580,6 +587,7 @@ fn t_20_indexes_change_no_answer() {
     }
 }
 
+// Shows WC-101.
 #[test]
 fn t_49_plain_lists_are_served_from_the_cache() {
     let fixture = Fixture::new();
@@ -611,6 +619,7 @@ fn t_49_plain_lists_are_served_from_the_cache() {
     assert_eq!(after.consistent_read_fallbacks, 0);
 }
 
+// Shows WC-130.
 #[test]
 fn t_52_each_list_is_the_state_of_one_revision_whoever_writes() {
     let fixture = Fixture::new();
@@ -693,6 +702,7 @@ impl Kind for Counted {
     }
 }
 
+// Shows WC-141.
 #[test]
 fn t_09_exact_lists_within_the_window_read_no_bytes_again() {
     let read = Arc::new(AtomicU64::new(0));

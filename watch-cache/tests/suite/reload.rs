@@ -329,6 +329,7 @@ fn t_51_the_feeder_checks_every_five_minutes_or_a_little_later() {
     assert_eq!(hand.pods.readiness(), Readiness::Ready);
 }
 
+// Shows INV-1 and WC-341.
 #[test]
 fn t_45_reloads_while_watchers_read_lose_nothing_and_never_go_back() {
     let engine = engine_at(10, &["a"]);
@@ -404,6 +405,7 @@ fn t_45_reloads_while_watchers_read_lose_nothing_and_never_go_back() {
     assert_eq!(pods.metrics().initializations, 51);
 }
 
+// Shows WC-140.
 #[test]
 fn t_43_a_watch_that_reads_too_slowly_ends_behind_a_gapless_prefix() {
     let fixture = Fixture::with(config().window(short_window(1000)), |builder| builder);

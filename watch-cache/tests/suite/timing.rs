@@ -60,6 +60,7 @@ fn told(fixture: &Fixture, events: &mut Events<'_>, seconds: u64) -> Vec<(u64, S
     told
 }
 
+// Shows WC-304.
 #[test]
 fn t_37_and_t_39_bookmarks_every_minute_and_two_seconds_before_the_end() {
     let fixture = Fixture::new();
@@ -115,6 +116,7 @@ fn t_38_and_t_40_bookmarks_move_on_without_events_and_never_back() {
     }
 }
 
+// Shows WC-321.
 #[test]
 fn t_38_a_bookmark_comes_behind_all_events_up_to_it() {
     let fixture = Fixture::new();
@@ -224,6 +226,7 @@ fn engine(source: EngineSource) -> Arc<dyn Source> {
     Arc::new(source)
 }
 
+// Shows WC-131 and WC-232.
 #[test]
 fn t_44_waits_end_at_once_later_or_after_three_seconds() {
     let mut hand = ByHand::over(engine);
@@ -252,6 +255,7 @@ fn t_44_waits_end_at_once_later_or_after_three_seconds() {
     assert_eq!(found.unwrap().unwrap().revision().0, second);
 }
 
+// Shows WC-104 and WC-236.
 #[test]
 fn t_46_and_t_48_not_ready_then_ready_then_stopped() {
     let mut hand = ByHand::over(engine);
@@ -323,6 +327,7 @@ fn t_46_and_t_48_not_ready_then_ready_then_stopped() {
     hand.cache.stop();
 }
 
+// Shows WC-233.
 #[test]
 fn t_50_a_consistent_list_of_a_stuck_cache_comes_from_the_store() {
     let mut hand = ByHand::over(engine);

@@ -60,6 +60,7 @@ fn t_24_selector_transitions() {
     });
 }
 
+// Shows WC-106.
 #[test]
 fn t_24_what_leaves_the_selector_is_shown_as_it_was() {
     on_both(|fixture, store, _| {
@@ -142,6 +143,7 @@ fn t_25_cluster_scoped_watches() {
     }
 }
 
+// Shows WC-102 and WC-122.
 #[test]
 fn t_26_every_combination_of_scope_and_selectors_sees_its_own() {
     on_both(|fixture, store, side| {
@@ -205,6 +207,7 @@ fn t_26_every_combination_of_scope_and_selectors_sees_its_own() {
     });
 }
 
+// Shows WC-121.
 #[test]
 fn t_27_a_pod_that_moves_leaves_one_node_and_comes_to_the_other() {
     on_both(|fixture, store, _| {
@@ -221,6 +224,7 @@ fn t_27_a_pod_that_moves_leaves_one_node_and_comes_to_the_other() {
     });
 }
 
+// Shows WC-305.
 #[test]
 fn t_28_watches_from_0_and_from_what_is_gone() {
     on_both(|fixture, store, side| {
@@ -250,6 +254,7 @@ fn t_28_watches_from_0_and_from_what_is_gone() {
     });
 }
 
+// Shows WC-114.
 #[test]
 fn t_28_and_t_54_what_fell_out_of_the_window_is_410_with_both_revisions() {
     let config = config().window(short_window(3));
@@ -282,6 +287,7 @@ fn t_28_and_t_54_what_fell_out_of_the_window_is_410_with_both_revisions() {
     );
 }
 
+// Shows WC-311.
 #[test]
 fn t_29_starts_are_exclusive() {
     on_both(|fixture, store, _| {
@@ -328,6 +334,7 @@ fn t_30_deletions_show_the_last_content_at_the_revision_of_the_deletion() {
     });
 }
 
+// Shows WC-125.
 #[test]
 fn t_31_and_t_33_delayed_readers_see_a_gapless_prefix_and_stop_in_the_middle() {
     on_both(|fixture, store, _| {
@@ -353,6 +360,7 @@ fn t_31_and_t_33_delayed_readers_see_a_gapless_prefix_and_stop_in_the_middle() {
     });
 }
 
+// Shows WC-303.
 #[test]
 fn t_33_a_watch_can_be_given_up_at_any_moment() {
     let fixture = Fixture::new();
@@ -495,6 +503,7 @@ impl Wake for Wakes {
     }
 }
 
+// Shows WC-123 and WC-146.
 #[test]
 fn t_32_watchers_that_never_read_cost_nobody_else_anything() {
     let fixture = Fixture::new();
@@ -517,6 +526,7 @@ fn t_32_watchers_that_never_read_cost_nobody_else_anything() {
     drop(idle);
 }
 
+// Shows WC-335.
 #[test]
 fn t_34_an_object_that_cannot_be_read_ends_its_watches_and_nothing_else() {
     on_both(|fixture, store, _| {
@@ -574,6 +584,7 @@ fn t_34_an_index_hides_no_object_that_cannot_be_read() {
     });
 }
 
+// Shows WC-301, WC-310, WC-312 and WC-326.
 #[test]
 fn t_35_and_t_36_rows_of_the_watch_table() {
     on_both(|fixture, store, _| {
@@ -662,6 +673,7 @@ fn t_36_named_watch_lists_end_with_the_global_revision() {
     });
 }
 
+// Shows WC-113 and WC-340.
 #[test]
 fn t_45_watchers_that_start_while_events_flow_miss_nothing_and_see_nothing_twice() {
     let fixture = Fixture::new();
@@ -715,6 +727,7 @@ fn t_45_watchers_that_start_while_events_flow_miss_nothing_and_see_nothing_twice
     }
 }
 
+// Shows WC-142 and WC-351.
 #[test]
 fn t_53_an_event_is_encoded_once_and_a_deletion_rewrites_nothing_shared() {
     let fixture = Fixture::new();
@@ -797,6 +810,7 @@ fn t_55_changes_of_one_revision_stay_together() {
     });
 }
 
+// Shows WC-111.
 #[test]
 fn wc_110_the_byte_budget_evicts_too() {
     let limits = WindowLimits::default().bytes_max(10_000);

@@ -123,6 +123,7 @@ impl Stopped {
     }
 }
 
+// Shows WC-105.
 #[test]
 fn t_04_and_t_05_fresh_state_decides_over_a_stale_guess() {
     let (fixture, mut stale) = stale();
