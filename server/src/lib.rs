@@ -22,7 +22,7 @@ pub use revstore_engine as engine;
 pub use revstore_grpc::Limits;
 pub use revstore_host::config::{
     Certificate, ClientAuth, ConfigError, EndpointUrl, ListenAddress, ListenUrl, LogLevel,
-    LogOptions, LogOutput, Scheme, TlsOptions, TlsVersion, ValueError, Warning,
+    LogOptions, LogOutput, TlsOptions, TlsVersion,
 };
 pub use revstore_host::net::{BindError, BoundAddress, Keepalive, TlsError};
 pub use run::{StopSignal, run};

@@ -3,7 +3,7 @@
 use std::{io, process};
 
 use revstore_engine::Engine;
-use revstore_host::{config::Warning, logging::Log};
+use revstore_host::logging::Log;
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     low_level::emulate_default_handler,
@@ -30,7 +30,7 @@ use crate::{
 ///
 /// # Errors
 /// The system refused a resource that the server needs: a port, a file, threads.
-pub fn run(config: &Config, warnings: &[Warning]) -> Result<StopSignal, StartError> {
+pub fn run(config: &Config, warnings: &[String]) -> Result<StopSignal, StartError> {
     let log = Log::open(&config.log)?;
     let _guard = log.install();
     info!(

@@ -54,8 +54,8 @@ pub(super) fn read(
             return Err(ConfigError::usage(message));
         };
         if flag.kind == Kind::Bool {
-            let value = value.unwrap_or_else(|| "true".to_owned());
-            values.set(flag, &value).map_err(|reason| {
+            let value = value.as_deref().unwrap_or("true");
+            values.set(flag, value).map_err(|reason| {
                 let message = format!("invalid boolean value {value:?} for -{name}: {reason}");
                 ConfigError::usage(message)
             })?;

@@ -1,107 +1,86 @@
 //! Environment variables: every flag as a prefix and its name in upper case.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ffi::OsString,
-    path::PathBuf,
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
+
+use super::{
+    ConfigError, FlagSet, Values,
+    set::{CONFIG_FILE, VERSION},
 };
 
-use super::{ConfigError, Declaration, FlagSet, Values, Warning};
+/// Environment variables by name.
+pub(super) type Variables = BTreeMap<String, OsString>;
 
-/// The variables with the prefix of a program that are not empty. An empty variable counts as
-/// unset.
-#[derive(Debug)]
-pub(super) struct Environment<'a> {
-    flags: &'a FlagSet,
-    variables: BTreeMap<String, OsString>,
+/// Returns the variables with the prefix of a program that are not empty. An empty variable counts
+/// as unset.
+pub(super) fn variables(
+    flags: &FlagSet,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Variables {
+    let variables = environment.into_iter();
+    let variables = variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    variables
+        .filter(|(name, value)| name.starts_with(flags.variable_prefix) && !value.is_empty())
+        .collect()
 }
 
-impl<'a> Environment<'a> {
-    pub(super) fn new(
-        flags: &'a FlagSet,
-        variables: impl IntoIterator<Item = (OsString, OsString)>,
-    ) -> Self {
-        let variables = variables
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
-            .filter(|(name, value)| name.starts_with(flags.variable_prefix) && !value.is_empty())
-            .collect();
-        Self { flags, variables }
+/// Returns the path of the configuration file, which replaces all other variables.
+pub(super) fn config_file(
+    flags: &FlagSet,
+    variables: &Variables,
+) -> Result<Option<PathBuf>, ConfigError> {
+    let mut values = Values::default();
+    let name = variable_of(flags, CONFIG_FILE.name());
+    if let Some(value) = variables.get(&name) {
+        let only = Variables::from([(name, value.clone())]);
+        read(flags, &only, &mut values, &mut Vec::new())?;
     }
+    Ok(values.get(&CONFIG_FILE))
+}
 
-    /// The path of the configuration file. Read before the other variables, which it replaces.
-    pub(super) fn config_file(&self) -> Result<Option<PathBuf>, ConfigError> {
-        let variable = self.variable_of(self.flags.config_file.name());
-        Ok(self.text(&variable)?.map(PathBuf::from))
-    }
-
-    /// Reads the variables into `values`, which contain the command line already.
-    pub(super) fn read(
-        &self,
-        values: &mut Values,
-        warnings: &mut Vec<Warning>,
-    ) -> Result<(), ConfigError> {
-        let mut unknown: BTreeSet<&str> = self.variables.keys().map(String::as_str).collect();
-        for name in self.flags.known_variables {
-            unknown.remove(name);
-        }
-        for flag in self.flags.flags().filter(|flag| flag.in_environment) {
-            for name in self.read_flag(flag, values, warnings)? {
-                unknown.remove(name.as_str());
+/// Reads the variables into `values`, which contain the command line already.
+pub(super) fn read(
+    flags: &FlagSet,
+    variables: &Variables,
+    values: &mut Values,
+    warnings: &mut Vec<String>,
+) -> Result<(), ConfigError> {
+    let command_line = values.clone();
+    for (variable, value) in variables {
+        let name = variable[flags.variable_prefix.len()..]
+            .replace('_', "-")
+            .to_ascii_lowercase();
+        // Container images set the variable of `version` to the version that they contain.
+        let flag = flags.find(&name).filter(|flag| flag.name != VERSION.name());
+        let Some(flag) = flag.filter(|_| variable_of(flags, &name) == *variable) else {
+            if !flags.known_variables.contains(&variable.as_str()) {
+                warnings.push(format!("unrecognized environment variable {variable}"));
             }
-        }
-        let unknown = unknown.into_iter();
-        warnings.extend(
-            unknown.map(|name| Warning::new(format!("unrecognized environment variable {name}"))),
-        );
-        Ok(())
-    }
-
-    /// Reads the variables of one flag, that of its former name first, and returns their names.
-    fn read_flag(
-        &self,
-        flag: &Declaration,
-        values: &mut Values,
-        warnings: &mut Vec<Warning>,
-    ) -> Result<Vec<String>, ConfigError> {
-        let is_on_command_line = values.has(flag);
-        let mut found = Vec::new();
-        for variable in flag.names().map(|name| self.variable_of(&name)) {
-            let Some(value) = self.text(&variable)? else {
-                continue;
-            };
-            if is_on_command_line {
-                // FL-3: etcd refuses to start.
-                warnings.push(Warning::new(format!(
-                    "the variable {variable} is set as well as --{}; the flag is used",
-                    flag.name
-                )));
-            } else {
-                values.set(flag, value).map_err(|reason| {
+            continue;
+        };
+        if command_line.has(flag) {
+            // FL-3: etcd refuses to start.
+            warnings.push(format!(
+                "the variable {variable} is set as well as --{}; the flag is used",
+                flag.name
+            ));
+        } else if flag.name == name || !values.has(flag) {
+            // The variable of the name takes precedence over that of the former name.
+            let text = value
+                .to_str()
+                .ok_or_else(|| ConfigError::new("not valid UTF-8"));
+            text.and_then(|text| values.set(flag, text))
+                .map_err(|reason| {
+                    let value = value.to_string_lossy();
                     ConfigError::new(format!("invalid value {value:?} for {variable}: {reason}"))
                 })?;
-            }
-            found.push(variable);
         }
-        Ok(found)
     }
+    Ok(())
+}
 
-    fn text(&self, variable: &str) -> Result<Option<&str>, ConfigError> {
-        let Some(value) = self.variables.get(variable) else {
-            return Ok(None);
-        };
-        value.to_str().map(Some).ok_or_else(|| {
-            let value = value.to_string_lossy();
-            ConfigError::new(format!(
-                "invalid value {value:?} for {variable}: not valid UTF-8"
-            ))
-        })
-    }
-
-    fn variable_of(&self, flag: &str) -> String {
-        let name = flag.replace('-', "_").to_ascii_uppercase();
-        format!("{}{name}", self.flags.variable_prefix)
-    }
+fn variable_of(flags: &FlagSet, name: &str) -> String {
+    let name = name.replace('-', "_").to_ascii_uppercase();
+    format!("{}{name}", flags.variable_prefix)
 }
 
 #[cfg(test)]
@@ -117,13 +96,12 @@ mod tests {
         let variables_os = variables
             .clone()
             .map(|(name, value)| (name.into(), value.into()));
-        let environment = Environment::new(&FLAGS, variables_os);
+        let environment = super::variables(&FLAGS, variables_os);
         let mut values = Values::default();
         let mut warnings = Vec::new();
         let arguments = line.split_whitespace().map(Into::into);
         arguments::read(&FLAGS, arguments, &mut values).unwrap();
-        let actual = environment.read(&mut values, &mut warnings);
-        let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        let actual = read(&FLAGS, &environment, &mut values, &mut warnings);
         let warnings: Vec<&str> = warnings.iter().map(String::as_str).collect();
         let actual = actual
             .map(|()| (values.get(&NAME), warnings.as_slice()))
@@ -213,8 +191,8 @@ mod tests {
             ),
         ];
         let mut values = Values::default();
-        let environment = Environment::new(&FLAGS, variables);
-        environment.read(&mut values, &mut Vec::new()).unwrap();
+        let variables = super::variables(&FLAGS, variables);
+        read(&FLAGS, &variables, &mut values, &mut Vec::new()).unwrap();
         assert_eq!(values.get(&INTERVAL).0, 2_000_000_000);
     }
 }

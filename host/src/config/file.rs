@@ -4,7 +4,10 @@ use std::path::Path;
 
 use saphyr::{LoadableYamlNode, Mapping, Scalar, Yaml};
 
-use super::{ConfigError, Declaration, FlagSet, Kind, ValueError, Values, Warning};
+use super::{
+    ConfigError, FlagSet, Kind, Values,
+    set::{CONFIG_FILE, VERSION},
+};
 
 /// Reads the text of a configuration file into `values`. `path` is for messages only.
 pub(super) fn read(
@@ -12,7 +15,7 @@ pub(super) fn read(
     text: &str,
     path: &Path,
     values: &mut Values,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<String>,
 ) -> Result<(), ConfigError> {
     let documents = Yaml::load_from_str(text).map_err(|error| {
         let path = path.display();
@@ -28,7 +31,7 @@ pub(super) fn read(
     };
     match documents.first() {
         None | Some(Yaml::Value(Scalar::Null)) => Ok(()),
-        Some(Yaml::Mapping(entries)) => file.read_top(entries),
+        Some(Yaml::Mapping(entries)) => file.read_entries(entries, false),
         Some(_) => Err(file.shape_error()),
     }
 }
@@ -37,30 +40,20 @@ struct File<'a> {
     flags: &'a FlagSet,
     path: &'a Path,
     values: &'a mut Values,
-    warnings: &'a mut Vec<Warning>,
+    warnings: &'a mut Vec<String>,
 }
 
 impl File<'_> {
-    fn read_top(&mut self, entries: &Mapping<'_>) -> Result<(), ConfigError> {
+    fn read_entries(&mut self, entries: &Mapping<'_>, is_nested: bool) -> Result<(), ConfigError> {
         for (key, node) in entries {
             let key = key.as_str().ok_or_else(|| self.shape_error())?;
-            if key == self.flags.file_mapping {
-                if let Yaml::Mapping(inner) = node {
-                    self.read_mapping(inner)?;
-                }
-            } else if !self.flags.ignored_mappings.contains(&key) {
-                self.read_entry(key, self.flags.find(key), node)?;
+            let is_mapping = !is_nested && key == self.flags.file_mapping;
+            match node {
+                Yaml::Mapping(inner) if is_mapping => self.read_entries(inner, true)?,
+                _ if is_mapping => {}
+                _ if !is_nested && self.flags.ignored_mappings.contains(&key) => {}
+                _ => self.read_entry(key, is_nested, node)?,
             }
-        }
-        Ok(())
-    }
-
-    fn read_mapping(&mut self, entries: &Mapping<'_>) -> Result<(), ConfigError> {
-        for (key, node) in entries {
-            let key = key.as_str().ok_or_else(|| self.shape_error())?;
-            let mut flags = self.flags.flags();
-            let renamed = flags.find(|flag| !key.is_empty() && flag.file_key == key);
-            self.read_entry(key, renamed.or_else(|| self.flags.find(key)), node)?;
         }
         Ok(())
     }
@@ -68,19 +61,26 @@ impl File<'_> {
     fn read_entry(
         &mut self,
         key: &str,
-        flag: Option<&Declaration>,
+        is_nested: bool,
         node: &Yaml<'_>,
     ) -> Result<(), ConfigError> {
-        let Some(flag) = flag.filter(|flag| flag.in_file) else {
+        let is_renamed = is_nested && !key.is_empty();
+        let renamed = self
+            .flags
+            .flags()
+            .find(|flag| is_renamed && flag.file_key == key);
+        let flag = renamed.or_else(|| self.flags.find(key));
+        let flag = flag.filter(|flag| ![CONFIG_FILE.name(), VERSION.name()].contains(&flag.name));
+        let Some(flag) = flag else {
             let message = format!("unrecognized key {key:?} in the configuration file");
-            self.warnings.push(Warning::new(message));
+            self.warnings.push(message);
             return Ok(());
         };
         let value_error = |value: &str, reason| {
+            let path = self.path.display();
             ConfigError::new(format!(
-                "invalid value {value:?} for {} in the configuration file {}: {reason}",
-                flag.name,
-                self.path.display()
+                "invalid value {value:?} for {} in the configuration file {path}: {reason}",
+                flag.name
             ))
         };
         // A key without a value has no effect.
@@ -103,8 +103,9 @@ impl File<'_> {
     }
 }
 
-/// A value as it would stand on the command line; a list joined by commas. `None` for null.
-fn text_of(node: &Yaml<'_>) -> Result<Option<String>, ValueError> {
+/// Returns a value as a user would write it on the command line, a list joined by commas; `None`
+/// for null.
+fn text_of(node: &Yaml<'_>) -> Result<Option<String>, ConfigError> {
     Ok(match node {
         Yaml::Value(Scalar::Null) => None,
         Yaml::Value(Scalar::Boolean(value)) => Some(value.to_string()),
@@ -116,7 +117,7 @@ fn text_of(node: &Yaml<'_>) -> Result<Option<String>, ValueError> {
             Some(parts?.into_iter().flatten().collect::<Vec<_>>().join(","))
         }
         _ => {
-            return Err(ValueError::new(
+            return Err(ConfigError::new(
                 "a single value or a list of values is expected",
             ));
         }
@@ -131,7 +132,7 @@ mod tests {
         OUTPUTS, PPROF, RETENTION,
     };
 
-    fn values_of(text: &str) -> (Result<Values, String>, Vec<Warning>) {
+    fn values_of(text: &str) -> (Result<Values, String>, Vec<String>) {
         let mut values = Values::default();
         let mut warnings = Vec::new();
         let result = read(
@@ -227,11 +228,8 @@ mod tests {
     fn fl_4_unknown_keys_are_ignored() {
         let (values, warnings) = values_of("name: a\nbogus: {b: 1}\nversion: true\n");
         assert_eq!(values.unwrap().get(&NAME), "a");
-        let keys = ["bogus", "version"].map(|key| {
-            Warning::new(format!(
-                "unrecognized key \"{key}\" in the configuration file"
-            ))
-        });
+        let keys = ["bogus", "version"]
+            .map(|key| format!("unrecognized key \"{key}\" in the configuration file"));
         assert_eq!(warnings, keys);
     }
 

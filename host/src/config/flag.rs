@@ -2,9 +2,9 @@
 
 use std::{marker::PhantomData, path::PathBuf};
 
-use super::{EndpointUrl, GoDuration, ValueError, value};
+use super::{ConfigError, EndpointUrl, GoDuration, value};
 
-/// A flag with values of type `T`. Declared with [`flags!`](crate::flags).
+/// A flag with values of type `T`, declared with [`flags!`](crate::flags).
 #[derive(Debug)]
 pub struct Flag<T> {
     declaration: Declaration,
@@ -14,21 +14,26 @@ pub struct Flag<T> {
 /// The properties of a flag that do not depend on the type of its values.
 #[derive(Clone, Copy, Debug)]
 pub struct Declaration {
-    pub(super) name: &'static str,
-    pub(super) former_prefix: &'static str,
-    pub(super) file_key: &'static str,
-    pub(super) kind: Kind,
-    pub(super) default: &'static str,
-    pub(super) help: &'static str,
-    pub(super) suggestions: &'static [&'static str],
-    pub(super) in_environment: bool,
-    pub(super) in_file: bool,
+    /// The name, without dashes.
+    pub name: &'static str,
+    /// If not empty, a prefix with which the flag has another, former name.
+    pub former_prefix: &'static str,
+    /// A key instead of the name in the [mapping](super::FlagSet::file_mapping) of a file.
+    pub file_key: &'static str,
+    /// The type of the values.
+    pub kind: Kind,
+    /// The default, as a user would write it.
+    pub default: &'static str,
+    /// The text in the help page; empty for a flag without effect.
+    pub help: &'static str,
+    /// Values that shell completions suggest.
+    pub suggestions: &'static [&'static str],
 }
 
 /// The type of the values of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A boolean: the only kind of flag that takes no separate argument.
+    /// A boolean. Only these flags take no separate argument.
     Bool,
     /// A signed number of 64 bits.
     Int,
@@ -44,25 +49,13 @@ pub enum Kind {
     Path,
     /// A comma-separated list.
     List,
-    /// A comma-separated list of URLs. Setting an empty list has no effect.
+    /// A comma-separated list of URLs. An empty list does not replace another value.
     Urls,
     /// One of a few words.
     Word(&'static [&'static str]),
 }
 
-/// A type of values that flags have.
-pub trait FlagValue: Sized {
-    /// The kind of these flags.
-    const KIND: Kind;
-
-    /// Parses a value.
-    ///
-    /// # Errors
-    /// The text is not a value of this type.
-    fn parse(text: &str) -> Result<Self, ValueError>;
-}
-
-/// Flags that stand under one heading in the help page.
+/// Flags under one heading of the help page.
 #[derive(Debug)]
 pub struct Section {
     /// The heading.
@@ -71,55 +64,32 @@ pub struct Section {
     pub flags: &'static [&'static Declaration],
 }
 
+/// A type that the values of flags have.
+pub trait FlagValue: Sized {
+    /// The kind of the flags.
+    const KIND: Kind;
+
+    /// Parses a value.
+    ///
+    /// # Errors
+    /// The text is not a value of this type.
+    fn parse(text: &str) -> Result<Self, ConfigError>;
+}
+
 impl<T: FlagValue> Flag<T> {
-    /// A flag with its name without dashes, its default as a user would write it and its line in
-    /// the help page.
-    pub const fn new(name: &'static str, default: &'static str, help: &'static str) -> Self {
-        let mut declaration = Declaration::without_effect(name, T::KIND);
-        declaration.default = default;
-        declaration.help = help;
-        Self {
-            declaration,
-            value: PhantomData,
-        }
+    /// A flag with this declaration, whose kind is that of `T`.
+    pub const fn new(mut declaration: Declaration) -> Self {
+        declaration.kind = T::KIND;
+        let value = PhantomData;
+        Self { declaration, value }
     }
 
-    /// Accepts `prefix` before the name, too: a former name of the flag.
-    #[must_use]
-    pub const fn former_prefix(mut self, prefix: &'static str) -> Self {
-        self.declaration.former_prefix = prefix;
-        self
+    /// The declaration.
+    pub const fn declaration(&self) -> &Declaration {
+        &self.declaration
     }
 
-    /// Accepts `key` instead of the name in the [mapping](super::FlagSet::file_mapping) of a file.
-    #[must_use]
-    pub const fn file_key(mut self, key: &'static str) -> Self {
-        self.declaration.file_key = key;
-        self
-    }
-
-    /// Suggests these values in shell completions.
-    #[must_use]
-    pub const fn suggest(mut self, values: &'static [&'static str]) -> Self {
-        self.declaration.suggestions = values;
-        self
-    }
-
-    /// Ignores the flag in files.
-    #[must_use]
-    pub const fn not_in_file(mut self) -> Self {
-        self.declaration.in_file = false;
-        self
-    }
-
-    /// Ignores the flag in files and in the environment.
-    #[must_use]
-    pub const fn command_line_only(mut self) -> Self {
-        self.declaration.in_environment = false;
-        self.not_in_file()
-    }
-
-    /// The name of the flag, without dashes.
+    /// The name, without dashes.
     pub const fn name(&self) -> &'static str {
         self.declaration.name
     }
@@ -127,20 +97,15 @@ impl<T: FlagValue> Flag<T> {
     /// The default.
     ///
     /// # Panics
-    /// If the default is not a value of this type, which is an error in the declaration.
+    /// If the declared default is not a value of the flag.
     pub fn default_value(&self) -> T {
         T::parse(self.declaration.default).expect("the default is a value of the flag")
-    }
-
-    /// The declaration of the flag.
-    pub const fn declaration(&self) -> &Declaration {
-        &self.declaration
     }
 }
 
 impl Declaration {
-    /// A flag whose values are checked and have no effect.
-    pub const fn without_effect(name: &'static str, kind: Kind) -> Self {
+    /// A flag without effect.
+    pub const fn accepted(name: &'static str, kind: Kind) -> Self {
         Self {
             name,
             former_prefix: "",
@@ -152,19 +117,10 @@ impl Declaration {
                 Kind::Word(words) => words,
                 _ => &[],
             },
-            in_environment: true,
-            in_file: true,
         }
     }
 
-    /// Accepts `prefix` before the name, too; nothing if it is empty.
-    #[must_use]
-    pub const fn former_prefix(mut self, prefix: &'static str) -> Self {
-        self.former_prefix = prefix;
-        self
-    }
-
-    /// The former name of the flag, if it has one, and its name.
+    /// The names of the flag: the former name, if it has one, and its name.
     pub fn names(&self) -> impl Iterator<Item = String> {
         let prefix = Some(self.former_prefix).filter(|prefix| !prefix.is_empty());
         let former = prefix.map(|prefix| format!("{prefix}{}", self.name));
@@ -172,38 +128,39 @@ impl Declaration {
     }
 
     pub(super) fn has_name(&self, name: &str) -> bool {
-        let rest = name.strip_prefix(self.former_prefix);
-        name == self.name || rest == Some(self.name)
+        name == self.name || name.strip_prefix(self.former_prefix) == Some(self.name)
     }
 }
 
 impl Kind {
     /// Checks that a text is a value of this kind.
-    pub(super) fn check(self, text: &str) -> Result<(), ValueError> {
+    pub(super) fn check(self, text: &str) -> Result<(), ConfigError> {
         match self {
             Self::Bool => bool::parse(text).map(drop),
             Self::Int => i64::parse(text).map(drop),
             Self::Uint => u64::parse(text).map(drop),
             Self::Uint32 => u32::parse(text).map(drop),
-            // Go's flag package does not pass on why a text is not a duration.
-            Self::Duration => GoDuration::parse(text).map_or(Err(ValueError::SYNTAX), |_| Ok(())),
+            // Go's flag package replaces the reason why a text is not a duration.
+            Self::Duration => GoDuration::parse(text)
+                .map(drop)
+                .map_err(|_| ConfigError::syntax()),
             Self::Urls => Vec::<EndpointUrl>::parse(text).map(drop),
-            Self::Word(words) if !words.contains(&text) => Err(ValueError::new(format!(
-                "must be one of: {}",
-                words.join(", ")
-            ))),
+            Self::Word(words) if !words.contains(&text) => {
+                let words = words.join(", ");
+                Err(ConfigError::new(format!("must be one of: {words}")))
+            }
             Self::Text | Self::Path | Self::List | Self::Word(_) => Ok(()),
         }
     }
 }
 
-/// Implements [`FlagValue`] for a type with this kind and parser.
+/// Implements [`FlagValue`] for types with their kinds and parsers.
 macro_rules! flag_value {
     ($($type:ty, $kind:ident, $parse:expr;)*) => {$(
         impl FlagValue for $type {
             const KIND: Kind = Kind::$kind;
 
-            fn parse(text: &str) -> Result<Self, ValueError> {
+            fn parse(text: &str) -> Result<Self, ConfigError> {
                 $parse(text)
             }
         }
@@ -214,7 +171,7 @@ flag_value! {
     bool, Bool, value::boolean;
     i64, Int, value::int;
     u64, Uint, value::uint;
-    u32, Uint32, |text| u32::try_from(value::uint(text)?).map_err(|_| ValueError::RANGE);
+    u32, Uint32, |text| u32::try_from(value::uint(text)?).map_err(|_| ConfigError::range());
     GoDuration, Duration, GoDuration::parse;
     String, Text, |text: &str| Ok(text.to_owned());
     Option<PathBuf>, Path, |text: &str| Ok((!text.is_empty()).then(|| text.into()));
@@ -225,44 +182,53 @@ flag_value! {
     };
 }
 
-/// Declares flags: a constant [`Flag<T>`](crate::config::Flag) for each flag that has an effect and
-/// a table of all flags by [`Section`](crate::config::Section), from which the command line, the
-/// environment, the file, the help page and the shell completions follow.
+/// Declares flags by sections of the help page: a constant [`Flag<T>`](crate::config::Flag) for each
+/// flag that has an effect, and a table of all flags.
 ///
-/// `@accept KIND, FORMER_PREFIX: NAME, ..;` declares flags that are accepted without effect.
+/// A flag has a name, a default, a help text and, if need be, other fields of
+/// [`Declaration`](crate::config::Declaration). `@accept KIND, FORMER_PREFIX: NAME, ..;` declares
+/// flags without effect, at the end of a section.
 /// ```
-/// use revstore_host::config::{Flag, GoDuration, Kind, Section, Values};
+/// use revstore_host::config::{GoDuration, Kind, Values};
 ///
 /// revstore_host::flags! {
 ///     static SECTIONS;
 ///
 ///     "Limits" {
-///         TIMEOUT: GoDuration = Flag::new("timeout", "5s", "The time limit of a request.");
+///         TIMEOUT: GoDuration = "timeout", "5s", "The time limit of a request.";
+///         MODE: String = "mode", "fast", "The mode.", suggestions: &["fast", "safe"];
 ///     }
 ///     "Accepted without effect" {
-///         @accept Kind::Bool, "experimental-": "fast", "safe";
+///         @accept Kind::Bool, "experimental-": "eager", "lazy";
 ///     }
 /// }
 ///
-/// assert_eq!(Values::default().get(&TIMEOUT), GoDuration::parse("5s")?);
+/// assert_eq!(Values::default().get(&TIMEOUT), GoDuration(5_000_000_000));
+/// assert_eq!(MODE.declaration().suggestions, ["fast", "safe"]);
 /// assert_eq!(SECTIONS[1].flags.len(), 2);
-/// # Ok::<(), revstore_host::config::ValueError>(())
 /// ```
 #[macro_export]
 macro_rules! flags {
     ($vis:vis static $table:ident; $($title:literal {
-        $($name:ident: $type:ty = $flag:expr;)*
+        $($name:ident: $type:ty = $flag:literal, $default:literal, $help:literal
+            $(, $field:ident: $value:expr)*;)*
         $(@accept $kind:expr, $prefix:literal: $($accepted:literal),+;)*
     })*) => {
-        $($($vis const $name: $crate::config::Flag<$type> = $flag;)*)*
+        $($($vis const $name: $crate::config::Flag<$type> =
+            $crate::config::Flag::new($crate::config::Declaration {
+                default: $default,
+                help: $help,
+                $($field: $value,)*
+                ..$crate::config::Declaration::accepted($flag, $crate::config::Kind::Text)
+            });)*)*
         $vis static $table: &[$crate::config::Section] = &[$($crate::config::Section {
             title: $title,
             flags: &[
                 $($name.declaration(),)*
-                $($(
-                    &$crate::config::Declaration::without_effect($accepted, $kind)
-                        .former_prefix($prefix),
-                )+)*
+                $($(&$crate::config::Declaration {
+                    former_prefix: $prefix,
+                    ..$crate::config::Declaration::accepted($accepted, $kind)
+                },)+)*
             ],
         },)*];
     };

@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use super::{Declaration, FlagSet, Section};
+use super::{Declaration, FlagSet, Section, set::COMMON_SECTIONS};
 
-/// The text that `--help` prints.
+/// Returns the text that `--help` prints.
 ///
 /// Each flag stands at the start of a line, with only blanks before its dashes: programs search the
 /// page for a flag before they use it.
@@ -17,7 +17,7 @@ pub(super) fn text(flags: &FlagSet) -> String {
 
 fn write_page(page: &mut String, flags: &FlagSet) -> fmt::Result {
     page.write_str(flags.about)?;
-    for Section { title, flags } in flags.sections {
+    for Section { title, flags } in COMMON_SECTIONS.iter().chain(flags.sections) {
         write!(page, "\n{title}:\n")?;
         flags.iter().try_for_each(|flag| write_flag(page, flag))?;
     }

@@ -1,36 +1,30 @@
 //! The flags of a program, and the values that a user gives them.
 
-use std::{collections::BTreeMap, ffi::OsString, fs, io, path::Path, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsString, io, path::Path, path::PathBuf};
 
 use super::{
-    ConfigError, Declaration, Flag, FlagValue, Kind, Section, ValueError, Warning,
-    arguments::{self, End},
-    completion,
-    environment::Environment,
+    ConfigError, Declaration, Flag, FlagValue, Kind, Section, arguments, completion, environment,
     file, help,
 };
 
-/// All flags of a program. A program declares one as a constant.
+/// The flags of a program, which declares this as a constant. The flags `config-file`, `help` and
+/// `version` are part of every set.
 #[derive(Debug)]
 pub struct FlagSet {
     /// The name of the program.
     pub program: &'static str,
     /// The beginning of the help page.
     pub about: &'static str,
-    /// The flags.
+    /// The text that `--version` prints.
+    pub version: fn() -> String,
+    /// The flags of the program.
     pub sections: &'static [Section],
-    /// The flag that names a configuration file.
-    pub config_file: Flag<Option<PathBuf>>,
-    /// The flag that prints the version.
-    pub version: Flag<bool>,
-    /// The text that it prints.
-    pub version_text: fn() -> String,
     /// The prefix of environment variables. The rest is the name of a flag in upper case, with
     /// underscores instead of dashes.
     pub variable_prefix: &'static str,
     /// Variables with the prefix that are not flags, and do not cause a warning.
     pub known_variables: &'static [&'static str],
-    /// A mapping inside the file whose keys are flags, too.
+    /// A mapping inside the configuration file whose keys are flags, too.
     pub file_mapping: &'static str,
     /// Mappings inside the file that are ignored without a warning.
     pub ignored_mappings: &'static [&'static str],
@@ -47,7 +41,7 @@ pub enum Request {
         /// The values of the flags.
         values: Values,
         /// Warnings for the user.
-        warnings: Vec<Warning>,
+        warnings: Vec<String>,
     },
 }
 
@@ -58,28 +52,25 @@ pub struct Values {
     is_from_file: bool,
 }
 
+crate::flags! {
+    pub(super) static COMMON_SECTIONS;
+
+    "General" {
+        CONFIG_FILE: Option<PathBuf> = "config-file", "",
+            "A YAML file with flag names as keys. It replaces all other flags and variables.";
+        VERSION: bool = "version", "false", "Print the versions and exit.";
+    }
+}
+
 impl FlagSet {
     /// Parses the arguments of a process, without the program's name, and its environment.
     ///
     /// A flag takes precedence over its environment variable. A configuration file, named by a flag
-    /// or a variable, replaces both, but the flags must still be valid. Reads the file; has no
-    /// other effect.
+    /// or a variable, replaces both, but the flags must still be valid.
     ///
     /// # Errors
     /// The first error in the command line, the environment or the file.
     pub fn parse(
-        &self,
-        arguments: impl IntoIterator<Item = OsString>,
-        environment: impl IntoIterator<Item = (OsString, OsString)>,
-    ) -> Result<Request, ConfigError> {
-        self.parse_with(arguments, environment, |path| fs::read_to_string(path))
-    }
-
-    /// [`parse`](Self::parse) with a function that reads the file, for tests.
-    ///
-    /// # Errors
-    /// Those of [`parse`](Self::parse).
-    pub fn parse_with(
         &self,
         arguments: impl IntoIterator<Item = OsString>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -93,53 +84,47 @@ impl FlagSet {
             return completion::run(self, arguments).map(Request::Print);
         }
         let mut values = Values::default();
-        if arguments::read(self, arguments, &mut values)? == End::Help {
+        if arguments::read(self, arguments, &mut values)? == arguments::End::Help {
             return Ok(Request::Print(help::text(self)));
         }
-        if values.get(&self.version) {
-            return Ok(Request::Print((self.version_text)()));
+        if values.get(&VERSION) {
+            return Ok(Request::Print((self.version)()));
         }
-
         let mut warnings = Vec::new();
-        let environment = Environment::new(self, environment);
-        let path = match values.get(&self.config_file) {
+        let variables = environment::variables(self, environment);
+        let path = match values.get(&CONFIG_FILE) {
             Some(path) => Some(path),
-            None => environment.config_file()?,
+            None => environment::config_file(self, &variables)?,
         };
-        if let Some(path) = path {
-            let config_file = self.config_file.name();
-            if values.texts.keys().any(|name| *name != config_file) {
-                warnings.push(Warning::new(
-                    "a configuration file is given; other flags and environment variables are \
-                     ignored",
-                ));
-            }
-            values = Values {
-                is_from_file: true,
-                ..Values::default()
-            };
-            let text = read_file(&path).map_err(|error| {
-                let path = path.display();
-                ConfigError::new(format!(
-                    "cannot read the configuration file {path}: {error}"
-                ))
-            })?;
-            file::read(self, &text, &path, &mut values, &mut warnings)?;
-        } else {
-            environment.read(&mut values, &mut warnings)?;
+        let Some(path) = path else {
+            environment::read(self, &variables, &mut values, &mut warnings)?;
+            return Ok(Request::Run { values, warnings });
+        };
+        if values.texts.keys().any(|name| *name != CONFIG_FILE.name()) {
+            warnings.push(
+                "a configuration file is given; other flags and environment variables are ignored"
+                    .to_owned(),
+            );
         }
+        values = Values::default();
+        values.is_from_file = true;
+        let text = read_file(&path).map_err(|error| {
+            let path = path.display();
+            ConfigError::new(format!(
+                "cannot read the configuration file {path}: {error}"
+            ))
+        })?;
+        file::read(self, &text, &path, &mut values, &mut warnings)?;
         Ok(Request::Run { values, warnings })
     }
 
     /// All flags, in the order of the help page.
     pub fn flags(&self) -> impl Iterator<Item = &'static Declaration> + use<> {
-        self.sections
-            .iter()
-            .flat_map(|section| section.flags)
-            .copied()
+        let sections = COMMON_SECTIONS.iter().chain(self.sections);
+        sections.flat_map(|section| section.flags).copied()
     }
 
-    /// The flag with a name, which may be a former one.
+    /// Returns the flag with a name, which may be its former name.
     pub(super) fn find(&self, name: &str) -> Option<&'static Declaration> {
         self.flags().find(|flag| flag.has_name(name))
     }
@@ -149,7 +134,7 @@ impl Values {
     /// The value of a flag: the value given or the default.
     ///
     /// # Panics
-    /// If the default is not a value of the flag's type, which is an error in the declaration.
+    /// If the declared default is not a value of the flag.
     pub fn get<T: FlagValue>(&self, flag: &Flag<T>) -> T {
         match self.texts.get(flag.name()) {
             Some(text) => T::parse(text).expect("values are checked when they are set"),
@@ -159,7 +144,7 @@ impl Values {
 
     /// Whether a value is given.
     pub fn is_given<T: FlagValue>(&self, flag: &Flag<T>) -> bool {
-        self.texts.contains_key(flag.name())
+        self.has(flag.declaration())
     }
 
     /// Whether the values come from a configuration file.
@@ -172,10 +157,12 @@ impl Values {
     }
 
     /// Checks and stores a value. The last of several values counts.
-    pub(super) fn set(&mut self, flag: &Declaration, text: &str) -> Result<(), ValueError> {
+    pub(super) fn set(&mut self, flag: &Declaration, text: &str) -> Result<(), ConfigError> {
         flag.kind.check(text)?;
-        let default = || flag.default.to_owned();
-        let stored = self.texts.entry(flag.name).or_insert_with(default);
+        let stored = self
+            .texts
+            .entry(flag.name)
+            .or_insert_with(|| flag.default.to_owned());
         if flag.kind != Kind::Urls || !text.is_empty() {
             text.clone_into(stored);
         }

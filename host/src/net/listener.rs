@@ -123,7 +123,7 @@ impl Listener {
     /// Returns the URL that clients connect to. With TLS it has the host of the configured URL, which
     /// is the one in the certificate; otherwise it has the bound address.
     pub fn endpoint(&self) -> String {
-        let scheme = self.url.url().scheme().as_str();
+        let scheme = self.url.url().scheme();
         match &self.address {
             BoundAddress::Unix(path) => format!("{scheme}:{}", path.display()),
             BoundAddress::Tcp(address) => match self.url.url().host_and_port() {

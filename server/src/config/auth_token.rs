@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
-use revstore_host::config::{GoDuration, ValueError};
+use revstore_host::config::{ConfigError, GoDuration};
 
 /// The kind of token that Authenticate returns, as `--auth-token` selects it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,10 +37,10 @@ const SIGN_METHODS: [&str; 12] = [
 const DEFAULT_JWT_TTL: Duration = Duration::from_secs(300);
 
 impl FromStr for AuthToken {
-    type Err = ValueError;
+    type Err = ConfigError;
 
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        let invalid = || ValueError::new("auth: invalid auth options");
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let invalid = || ConfigError::new("auth: invalid auth options");
         let mut parts = text.split(',');
         let kind = parts.next().unwrap_or_default();
         let mut options: Vec<(&str, &str)> = Vec::new();
@@ -62,7 +62,7 @@ impl FromStr for AuthToken {
 
 impl JwtOptions {
     /// Ignores unknown options, as etcd does.
-    fn from_options(options: &[(&str, &str)]) -> Result<Self, ValueError> {
+    fn from_options(options: &[(&str, &str)]) -> Result<Self, ConfigError> {
         let option = |name| {
             let found = options.iter().find(|(other, _)| *other == name);
             found
@@ -70,7 +70,7 @@ impl JwtOptions {
                 .filter(|value| !value.is_empty())
         };
         let sign_method = option("sign-method").filter(|method| SIGN_METHODS.contains(method));
-        let invalid = || ValueError::new("auth: invalid auth signature method");
+        let invalid = || ConfigError::new("auth: invalid auth signature method");
         Ok(Self {
             sign_method: sign_method.ok_or_else(invalid)?.to_owned(),
             public_key: option("pub-key").map(PathBuf::from),

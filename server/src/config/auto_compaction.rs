@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use revstore_engine::AutoCompaction;
-use revstore_host::config::{GoDuration, ValueError, byte_size};
+use revstore_host::config::{ConfigError, GoDuration, parse_byte_size};
 
 /// Parses mode and retention; `None` for no automatic compaction. `interval` is for the modes
 /// `revision` and `size`. As in etcd, an empty mode means `periodic` and an empty retention `0`.
@@ -11,7 +11,7 @@ pub(super) fn parse(
     mode: &str,
     retention: &str,
     interval: Duration,
-) -> Result<Option<AutoCompaction>, ValueError> {
+) -> Result<Option<AutoCompaction>, ConfigError> {
     let retention = if retention.is_empty() { "0" } else { retention };
     let policy = match mode {
         "" | "periodic" => period(retention)
@@ -20,44 +20,45 @@ pub(super) fn parse(
             let every = interval;
             (keep > 0).then_some(AutoCompaction::Revisions { keep, every })
         }),
-        "size" => byte_size::parse(retention).map(|bytes_max| {
+        "size" => parse_byte_size(retention).map(|bytes_max| {
             let every = interval;
             (bytes_max > 0).then_some(AutoCompaction::Size { bytes_max, every })
         }),
         // AC-1.
         mode => {
-            return Err(ValueError::new(format!(
+            return Err(ConfigError::new(format!(
                 "unknown auto-compaction-mode {mode:?}"
             )));
         }
     };
-    policy.map_err(|reason| ValueError::new(format!("error parsing CompactionRetention: {reason}")))
+    policy
+        .map_err(|reason| ConfigError::new(format!("error parsing CompactionRetention: {reason}")))
 }
 
 /// AC-2: a plain number counts hours. etcd accepts a negative period, with which it never compacts,
 /// and lets numbers of hours overflow.
-fn period(retention: &str) -> Result<Duration, ValueError> {
+fn period(retention: &str) -> Result<Duration, ConfigError> {
     let Some(hours) = whole_number(retention) else {
         let GoDuration(nanoseconds) = GoDuration::parse(retention)?;
         let nanoseconds = u64::try_from(nanoseconds);
         let period = nanoseconds.map(Duration::from_nanos);
-        let negative = |_| ValueError::new(format!("the period {retention:?} is negative"));
+        let negative = |_| ConfigError::new(format!("the period {retention:?} is negative"));
         return period.map_err(negative);
     };
     let seconds = hours.checked_mul(3_600);
     let seconds = seconds.filter(|&seconds| seconds <= i64::MAX.unsigned_abs() / 1_000_000_000);
     let period = seconds.map(Duration::from_secs);
-    period.ok_or_else(|| ValueError::new(format!("{retention:?} hours are too long")))
+    period.ok_or_else(|| ConfigError::new(format!("{retention:?} hours are too long")))
 }
 
 /// AC-3: etcd takes a duration for its number of nanoseconds, with which it never compacts.
-fn revisions(retention: &str) -> Result<u64, ValueError> {
+fn revisions(retention: &str) -> Result<u64, ConfigError> {
     if let Some(revisions) = whole_number(retention) {
         return Ok(revisions);
     }
     // A text that is not a duration either has etcd's error.
     GoDuration::parse(retention)?;
-    Err(ValueError::new(format!(
+    Err(ConfigError::new(format!(
         "{retention:?} is a duration, but --auto-compaction-mode=revision takes a number of \
          revisions"
     )))

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use revstore_host::config::{EndpointUrl, Flag, FlagSet, GoDuration, Kind};
+use revstore_host::config::{EndpointUrl, FlagSet, GoDuration, Kind};
 
 use crate::version;
 
@@ -20,9 +20,7 @@ pub(super) const FLAGS: FlagSet = FlagSet {
             '--flag=value', booleans only as '--flag' or '--flag=value'. Every flag is also a\n\
             variable, --max-txn-ops for example ETCD_MAX_TXN_OPS. A flag beats its variable.\n",
     sections: SECTIONS,
-    config_file: CONFIG_FILE,
-    version: VERSION,
-    version_text: version::text,
+    version: version::text,
     variable_prefix: "ETCD_",
     // etcd reads it on processors that it does not support, and container images for these set it.
     known_variables: &["ETCD_UNSUPPORTED_ARCH"],
@@ -37,137 +35,125 @@ pub(super) const FLAGS: FlagSet = FlagSet {
 revstore_host::flags! {
     pub(super) static SECTIONS;
 
-    "General" {
-        CONFIG_FILE: Option<PathBuf> = Flag::new("config-file", "",
-            "A YAML file with flag names as keys. It replaces all other flags and variables.")
-            .not_in_file();
-        // Container images set ETCD_VERSION to the version that they contain.
-        VERSION: bool = Flag::new("version", "false", "Print the versions and exit.")
-            .command_line_only();
-    }
-
     "Member" {
-        NAME: String = Flag::new("name", "default", "The name of this member.");
-        DATA_DIR: Option<PathBuf> = Flag::new("data-dir", "",
-            "A directory to create. Nothing is stored in it: all data live in memory.");
-        LISTEN_CLIENT_URLS: Vec<EndpointUrl> = Flag::new("listen-client-urls",
+        NAME: String = "name", "default", "The name of this member.";
+        DATA_DIR: Option<PathBuf> = "data-dir", "",
+            "A directory to create. Nothing is stored in it: all data live in memory.";
+        LISTEN_CLIENT_URLS: Vec<EndpointUrl> = "listen-client-urls",
             "http://localhost:2379",
             "The URLs to listen on for clients, comma-separated: gRPC, and HTTP unless \
-             --listen-client-http-urls is given.");
-        LISTEN_CLIENT_HTTP_URLS: Vec<EndpointUrl> = Flag::new("listen-client-http-urls", "",
-            "The URLs to listen on for HTTP only. --listen-client-urls then serve gRPC only.");
-        LISTEN_PEER_URLS: Vec<EndpointUrl> = Flag::new("listen-peer-urls",
+             --listen-client-http-urls is given.";
+        LISTEN_CLIENT_HTTP_URLS: Vec<EndpointUrl> = "listen-client-http-urls", "",
+            "The URLs to listen on for HTTP only. --listen-client-urls then serve gRPC only.";
+        LISTEN_PEER_URLS: Vec<EndpointUrl> = "listen-peer-urls",
             "http://localhost:2380",
-            "The URLs to bind for peers, as etcd does. This server has no peers.");
-        ADVERTISE_CLIENT_URLS: Vec<EndpointUrl> = Flag::new("advertise-client-urls",
-            "http://localhost:2379", "The client URLs to report to clients.");
-        HEARTBEAT_INTERVAL: u64 = Flag::new("heartbeat-interval", "100",
-            "The heartbeat interval in milliseconds. Affects only the shortest lease.");
-        ELECTION_TIMEOUT: u64 = Flag::new("election-timeout", "1000",
+            "The URLs to bind for peers, as etcd does. This server has no peers.";
+        ADVERTISE_CLIENT_URLS: Vec<EndpointUrl> = "advertise-client-urls",
+            "http://localhost:2379", "The client URLs to report to clients.";
+        HEARTBEAT_INTERVAL: u64 = "heartbeat-interval", "100",
+            "The heartbeat interval in milliseconds. Affects only the shortest lease.";
+        ELECTION_TIMEOUT: u64 = "election-timeout", "1000",
             "The election timeout in milliseconds. Affects only the shortest lease: this server \
-             has no elections.");
+             has no elections.";
     }
 
     "Limits" {
-        QUOTA_BACKEND_BYTES: i64 = Flag::new("quota-backend-bytes", "0",
+        QUOTA_BACKEND_BYTES: i64 = "quota-backend-bytes", "0",
             "The size of the data in bytes above which writes are refused. 0 means 2 GiB, a \
-             negative number no limit.");
-        MAX_TXN_OPS: u64 = Flag::new("max-txn-ops", "128",
-            "The number of operations allowed in a transaction.");
-        MAX_REQUEST_BYTES: u64 = Flag::new("max-request-bytes", "1572864",
-            "The size of a write request allowed, in bytes.");
-        MAX_CONCURRENT_STREAMS: u32 = Flag::new("max-concurrent-streams", "4294967295",
-            "The number of streams that a connection may have open at a time.");
-        KEEPALIVE_MIN_TIME: GoDuration = Flag::new("grpc-keepalive-min-time", "5s",
+             negative number no limit.";
+        MAX_TXN_OPS: u64 = "max-txn-ops", "128",
+            "The number of operations allowed in a transaction.";
+        MAX_REQUEST_BYTES: u64 = "max-request-bytes", "1572864",
+            "The size of a write request allowed, in bytes.";
+        MAX_CONCURRENT_STREAMS: u32 = "max-concurrent-streams", "4294967295",
+            "The number of streams that a connection may have open at a time.";
+        KEEPALIVE_MIN_TIME: GoDuration = "grpc-keepalive-min-time", "5s",
             "The shortest interval of a client's pings. The connections of clients that ping more \
-             often are closed.");
-        KEEPALIVE_INTERVAL: GoDuration = Flag::new("grpc-keepalive-interval", "2h",
-            "The time without activity after which the server pings a client.");
-        KEEPALIVE_TIMEOUT: GoDuration = Flag::new("grpc-keepalive-timeout", "20s",
-            "The time to wait for the response to a ping.");
+             often are closed.";
+        KEEPALIVE_INTERVAL: GoDuration = "grpc-keepalive-interval", "2h",
+            "The time without activity after which the server pings a client.";
+        KEEPALIVE_TIMEOUT: GoDuration = "grpc-keepalive-timeout", "20s",
+            "The time to wait for the response to a ping.";
     }
 
     "History and watches" {
-        COMPACTION_MODE: String = Flag::new("auto-compaction-mode", "periodic",
+        COMPACTION_MODE: String = "auto-compaction-mode", "periodic",
             "The unit of --auto-compaction-retention: 'periodic' for time, 'revision' for \
-             revisions, 'size' (revstore only) for bytes of history.")
-            .suggest(&["periodic", "revision", "size"]);
-        COMPACTION_RETENTION: String = Flag::new("auto-compaction-retention", "0",
+             revisions, 'size' (revstore only) for bytes of history.",
+            suggestions: &["periodic", "revision", "size"];
+        COMPACTION_RETENTION: String = "auto-compaction-retention", "0",
             "The history to keep: hours or a duration such as '5m', revisions such as '1000', or a \
-             size such as '512MiB'. 0 keeps everything.");
-        PROGRESS_INTERVAL: GoDuration = Flag::new("watch-progress-notify-interval", "10m",
+             size such as '512MiB'. 0 keeps everything.";
+        PROGRESS_INTERVAL: GoDuration = "watch-progress-notify-interval", "10m",
             "The interval of progress notifications to watchers without events that requested \
-             them.")
-            .former_prefix("experimental-");
+             them.", former_prefix: "experimental-";
     }
 
     "Identity" {
-        ADVERTISE_PEER_URLS: Vec<EndpointUrl> = Flag::new("initial-advertise-peer-urls",
+        ADVERTISE_PEER_URLS: Vec<EndpointUrl> = "initial-advertise-peer-urls",
             "http://localhost:2380",
-            "The peer URLs to report to clients. Member and cluster ids are derived from them.");
+            "The peer URLs to report to clients. Member and cluster ids are derived from them.";
         // The default in effect is this member alone, under its own name and URLs. A duplicate of
         // the flags that it derives from would make every other name an error.
-        INITIAL_CLUSTER: String = Flag::new("initial-cluster", "",
+        INITIAL_CLUSTER: String = "initial-cluster", "",
             "The members of the cluster, as 'name=URL,...', for the cluster id. By default this \
-             member alone.");
-        CLUSTER_TOKEN: String = Flag::new("initial-cluster-token", "etcd-cluster",
-            "A text that makes the ids of clusters with equal URLs different.");
+             member alone.";
+        CLUSTER_TOKEN: String = "initial-cluster-token", "etcd-cluster",
+            "A text that makes the ids of clusters with equal URLs different.";
     }
 
     "Security" {
-        CERT_FILE: Option<PathBuf> = Flag::new("cert-file", "",
-            "The server's certificate, for https and unixs URLs.");
-        KEY_FILE: Option<PathBuf> = Flag::new("key-file", "",
-            "The key of the server's certificate.");
-        CLIENT_CERT_AUTH: bool = Flag::new("client-cert-auth", "false",
-            "Require a certificate of clients.");
-        TRUSTED_CA_FILE: Option<PathBuf> = Flag::new("trusted-ca-file", "",
-            "Require a certificate of clients, signed by one of these authorities.");
-        CLIENT_CRL_FILE: Option<PathBuf> = Flag::new("client-crl-file", "",
-            "The client certificates that are revoked.")
-            .file_key("crl-file");
-        CLIENT_ALLOWED_HOSTNAMES: Vec<String> = Flag::new("client-cert-allowed-hostname", "",
-            "Names of which a client's certificate must contain one, comma-separated.")
-            .file_key("allowed-hostname");
-        AUTO_TLS: bool = Flag::new("auto-tls", "false",
-            "Create a certificate at the start if none is given.");
-        SELF_SIGNED_CERT_VALIDITY: u64 = Flag::new("self-signed-cert-validity", "1",
-            "The validity of the certificate of --auto-tls in years.");
-        CIPHER_SUITES: Vec<String> = Flag::new("cipher-suites", "",
-            "The TLS 1.2 cipher suites to allow, comma-separated.");
-        TLS_MIN_VERSION: String = Flag::new("tls-min-version", "TLS1.2",
-            "The lowest TLS version to accept: TLS1.2 or TLS1.3.")
-            .suggest(&["TLS1.2", "TLS1.3"]);
-        TLS_MAX_VERSION: String = Flag::new("tls-max-version", "",
-            "The highest TLS version to accept: TLS1.2 or TLS1.3.")
-            .suggest(&["TLS1.2", "TLS1.3"]);
-        AUTH_TOKEN: String = Flag::new("auth-token", "simple",
-            "The kind of authentication token and its options: 'simple' or 'jwt,...'.");
-        AUTH_TOKEN_TTL: u64 = Flag::new("auth-token-ttl", "300",
-            "The time to live of a simple token in seconds.");
-        BCRYPT_COST: u64 = Flag::new("bcrypt-cost", "10",
-            "The cost of hashing passwords, from 4 to 31.");
+        CERT_FILE: Option<PathBuf> = "cert-file", "",
+            "The server's certificate, for https and unixs URLs.";
+        KEY_FILE: Option<PathBuf> = "key-file", "",
+            "The key of the server's certificate.";
+        CLIENT_CERT_AUTH: bool = "client-cert-auth", "false",
+            "Require a certificate of clients.";
+        TRUSTED_CA_FILE: Option<PathBuf> = "trusted-ca-file", "",
+            "Require a certificate of clients, signed by one of these authorities.";
+        CLIENT_CRL_FILE: Option<PathBuf> = "client-crl-file", "",
+            "The client certificates that are revoked.", file_key: "crl-file";
+        CLIENT_ALLOWED_HOSTNAMES: Vec<String> = "client-cert-allowed-hostname", "",
+            "Names of which a client's certificate must contain one, comma-separated.", file_key: "allowed-hostname";
+        AUTO_TLS: bool = "auto-tls", "false",
+            "Create a certificate at the start if none is given.";
+        SELF_SIGNED_CERT_VALIDITY: u64 = "self-signed-cert-validity", "1",
+            "The validity of the certificate of --auto-tls in years.";
+        CIPHER_SUITES: Vec<String> = "cipher-suites", "",
+            "The TLS 1.2 cipher suites to allow, comma-separated.";
+        TLS_MIN_VERSION: String = "tls-min-version", "TLS1.2",
+            "The lowest TLS version to accept: TLS1.2 or TLS1.3.",
+            suggestions: &["TLS1.2", "TLS1.3"];
+        TLS_MAX_VERSION: String = "tls-max-version", "",
+            "The highest TLS version to accept: TLS1.2 or TLS1.3.",
+            suggestions: &["TLS1.2", "TLS1.3"];
+        AUTH_TOKEN: String = "auth-token", "simple",
+            "The kind of authentication token and its options: 'simple' or 'jwt,...'.";
+        AUTH_TOKEN_TTL: u64 = "auth-token-ttl", "300",
+            "The time to live of a simple token in seconds.";
+        BCRYPT_COST: u64 = "bcrypt-cost", "10",
+            "The cost of hashing passwords, from 4 to 31.";
     }
 
     "Logging and monitoring" {
-        LOG_LEVEL: String = Flag::new("log-level", "info",
-            "The lowest level to log: debug, info, warn, error, panic or fatal.")
-            .suggest(&["debug", "info", "warn", "error", "panic", "fatal"]);
-        LOG_OUTPUTS: Vec<String> = Flag::new("log-outputs", "default",
-            "'stderr' (the default), 'stdout' or files, comma-separated.");
-        LISTEN_METRICS_URLS: Vec<EndpointUrl> = Flag::new("listen-metrics-urls", "",
-            "More URLs to listen on for /metrics, /health, /livez and /readyz.");
-        ENABLE_PPROF: bool = Flag::new("enable-pprof", "false",
-            "Serve profiles under /debug/pprof/.");
+        LOG_LEVEL: String = "log-level", "info",
+            "The lowest level to log: debug, info, warn, error, panic or fatal.",
+            suggestions: &["debug", "info", "warn", "error", "panic", "fatal"];
+        LOG_OUTPUTS: Vec<String> = "log-outputs", "default",
+            "'stderr' (the default), 'stdout' or files, comma-separated.";
+        LISTEN_METRICS_URLS: Vec<EndpointUrl> = "listen-metrics-urls", "",
+            "More URLs to listen on for /metrics, /health, /livez and /readyz.";
+        ENABLE_PPROF: bool = "enable-pprof", "false",
+            "Serve profiles under /debug/pprof/.";
     }
 
     "revstore only (etcd does not have these)" {
-        START_REVISION: i64 = Flag::new("start-revision", "1",
+        START_REVISION: i64 = "start-revision", "1",
             "The revision of the empty store. After a restart, a number at least two above the \
-             last revision of the previous server lets watchers that resume detect the restart.");
-        COMPACTION_INTERVAL: GoDuration = Flag::new("auto-compaction-interval", "5m",
+             last revision of the previous server lets watchers that resume detect the restart.";
+        COMPACTION_INTERVAL: GoDuration = "auto-compaction-interval", "5m",
             "The interval of compactions in the modes 'revision' and 'size'. In etcd it is always \
-             5m.");
+             5m.";
     }
 
     "Accepted and ignored (they concern disk, peers, or choices that have one answer here)" {
@@ -240,7 +226,7 @@ mod tests {
     use super::*;
 
     fn parse(argument: &str) -> Result<Request, ConfigError> {
-        FLAGS.parse_with([argument.into()], [], |_| Ok(String::new()))
+        FLAGS.parse([argument.into()], [], |_| Ok(String::new()))
     }
 
     fn print(argument: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, fs, io, path::Path};
 
-use revstore_host::config::{ConfigError, Request, Warning};
+use revstore_host::config::{ConfigError, Request};
 
 use super::{Config, flags::FLAGS};
 
@@ -17,7 +17,7 @@ pub enum Invocation {
         /// The configuration of the server.
         config: Box<Config>,
         /// Messages to log as soon as there is a log.
-        warnings: Vec<Warning>,
+        warnings: Vec<String>,
     },
 }
 
@@ -52,7 +52,7 @@ pub(super) fn parse_with(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     read_file: impl Fn(&Path) -> io::Result<String>,
 ) -> Result<Invocation, ConfigError> {
-    Ok(match FLAGS.parse_with(arguments, environment, read_file)? {
+    Ok(match FLAGS.parse(arguments, environment, read_file)? {
         Request::Print(text) => Invocation::Print(text),
         Request::Run {
             values,

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::config::ValueError;
+use crate::config::ConfigError;
 
 /// A signed number of nanoseconds in 64 bits, as in Go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,8 +18,8 @@ impl GoDuration {
     /// # Errors
     /// The text is not a duration, or the duration does not fit in 64 bits (about 292 years). The
     /// messages are Go's.
-    pub fn parse(text: &str) -> Result<Self, ValueError> {
-        let invalid = || ValueError::new(format!("time: invalid duration {text:?}"));
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let invalid = || ConfigError::new(format!("time: invalid duration {text:?}"));
         let (sign, mut rest) = match text.strip_prefix('-') {
             Some(rest) => (-1, rest),
             None => (1, text.strip_prefix('+').unwrap_or(text)),
@@ -44,7 +44,7 @@ impl GoDuration {
             let scale: i128 = match unit {
                 "" => {
                     let message = format!("time: missing unit in duration {text:?}");
-                    return Err(ValueError::new(message));
+                    return Err(ConfigError::new(message));
                 }
                 "ns" => 1,
                 // The micro sign and the Greek letter mu.
@@ -55,7 +55,7 @@ impl GoDuration {
                 "h" => 3_600 * 1_000_000_000,
                 _ => {
                     let message = format!("time: unknown unit {unit:?} in duration {text:?}");
-                    return Err(ValueError::new(message));
+                    return Err(ConfigError::new(message));
                 }
             };
             total += nanoseconds(whole, fraction, scale).ok_or_else(invalid)?;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::EndpointUrl;
-use crate::config::ValueError;
+use crate::config::ConfigError;
 
 /// The address that a listener binds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,28 +56,28 @@ impl ListenUrl {
 
     /// Whether connections use TLS.
     pub fn is_tls(&self) -> bool {
-        self.url.scheme().is_tls()
+        self.url.is_tls()
     }
 }
 
 impl TryFrom<EndpointUrl> for ListenUrl {
-    type Error = ValueError;
+    type Error = ConfigError;
 
     /// Fails if the host is neither an IP address nor `localhost` (another name could resolve to
     /// several addresses or to another machine), if the port is above 65535, or if a Unix socket has
     /// no name.
-    fn try_from(url: EndpointUrl) -> Result<Self, ValueError> {
+    fn try_from(url: EndpointUrl) -> Result<Self, ConfigError> {
         let address = address_of(&url)?;
         Ok(Self { url, address })
     }
 }
 
-fn address_of(url: &EndpointUrl) -> Result<ListenAddress, ValueError> {
-    if url.scheme().is_unix() {
+fn address_of(url: &EndpointUrl) -> Result<ListenAddress, ConfigError> {
+    if url.is_unix() {
         let path = url.socket_path();
         if path.is_empty() {
             let message = format!("no socket file named in URL for binding ({url})");
-            return Err(ValueError::new(message));
+            return Err(ConfigError::new(message));
         }
         return Ok(ListenAddress::Unix(path.into()));
     }
@@ -88,8 +88,8 @@ fn address_of(url: &EndpointUrl) -> Result<ListenAddress, ValueError> {
         host => host.parse().ok(),
     };
     let ip =
-        ip.ok_or_else(|| ValueError::new(format!("expected IP in URL for binding ({url})")))?;
-    let invalid_port = |_| ValueError::new(format!("address {port}: invalid port"));
+        ip.ok_or_else(|| ConfigError::new(format!("expected IP in URL for binding ({url})")))?;
+    let invalid_port = |_| ConfigError::new(format!("address {port}: invalid port"));
     let port = match port {
         "" => 0,
         port => port.parse().map_err(invalid_port)?,

@@ -5,47 +5,9 @@
 
 use std::fmt;
 
-use crate::config::ValueError;
+use crate::config::ConfigError;
 
-/// The scheme of an [`EndpointUrl`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scheme {
-    /// TCP without TLS.
-    Http,
-    /// TCP with TLS.
-    Https,
-    /// A Unix socket without TLS.
-    Unix,
-    /// A Unix socket with TLS.
-    Unixs,
-}
-
-impl Scheme {
-    fn parse(text: &str) -> Option<Self> {
-        let mut schemes = [Self::Http, Self::Https, Self::Unix, Self::Unixs].into_iter();
-        schemes.find(|scheme| text.eq_ignore_ascii_case(scheme.as_str()))
-    }
-
-    /// The scheme as it is written in a URL.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
-            Self::Unix => "unix",
-            Self::Unixs => "unixs",
-        }
-    }
-
-    /// Whether connections use TLS.
-    pub fn is_tls(self) -> bool {
-        matches!(self, Self::Https | Self::Unixs)
-    }
-
-    /// Whether the URL names a socket file rather than an address.
-    pub fn is_unix(self) -> bool {
-        matches!(self, Self::Unix | Self::Unixs)
-    }
-}
+const SCHEMES: [&str; 4] = ["http", "https", "unix", "unixs"];
 
 /// The URL of an endpoint of a server. Equality and order are those of the text.
 ///
@@ -55,7 +17,7 @@ impl Scheme {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EndpointUrl {
     text: String,
-    scheme: Scheme,
+    scheme: &'static str,
     authority: String,
     path: String,
 }
@@ -66,7 +28,7 @@ impl EndpointUrl {
         let authority = format!("localhost:{port}");
         Self {
             text: format!("http://{authority}"),
-            scheme: Scheme::Http,
+            scheme: "http",
             authority,
             path: String::new(),
         }
@@ -75,15 +37,10 @@ impl EndpointUrl {
     /// The same URL with TLS.
     #[must_use]
     pub fn under_tls(&self) -> Self {
-        let is_unix = self.scheme.is_unix();
-        let scheme = if is_unix {
-            Scheme::Unixs
-        } else {
-            Scheme::Https
-        };
+        let scheme = if self.is_unix() { "unixs" } else { "https" };
         let rest = self.text.split_once(':').map_or("", |(_, rest)| rest);
         Self {
-            text: format!("{}:{rest}", scheme.as_str()),
+            text: format!("{scheme}:{rest}"),
             scheme,
             ..self.clone()
         }
@@ -93,14 +50,19 @@ impl EndpointUrl {
     ///
     /// # Errors
     /// The text is not a URL as described for this type.
-    pub fn parse(text: &str) -> Result<Self, ValueError> {
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let text = text.trim();
-        let error = |message| Err(ValueError::new(message));
+        let error = |message| Err(ConfigError::new(message));
         if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
             return error(format!("parse {text:?}: invalid character in URL"));
         }
-        let split = text.split_once(':');
-        let known = split.and_then(|(scheme, rest)| Some((Scheme::parse(scheme)?, rest)));
+        let known = text.split_once(':').and_then(|(scheme, rest)| {
+            let mut schemes = SCHEMES.into_iter();
+            Some((
+                schemes.find(|known| scheme.eq_ignore_ascii_case(known))?,
+                rest,
+            ))
+        });
         let Some((scheme, rest)) = known else {
             return error(format!(
                 "URL scheme must be http, https, unix, or unixs: {text}"
@@ -122,16 +84,17 @@ impl EndpointUrl {
                 "parse {text:?}: invalid port \":{port}\" after host"
             ));
         }
-        if !scheme.is_unix() && port.is_none() {
+        let is_unix = scheme.starts_with("unix");
+        if !is_unix && port.is_none() {
             return error(format!(
                 "URL address does not have the form \"host:port\": {text}"
             ));
         }
-        if !scheme.is_unix() && !path.is_empty() {
+        if !is_unix && !path.is_empty() {
             return error(format!("URL must not contain a path: {text}"));
         }
         Ok(Self {
-            text: format!("{}:{rest}", scheme.as_str()),
+            text: format!("{scheme}:{rest}"),
             scheme,
             authority: authority.to_owned(),
             path: path.to_owned(),
@@ -142,7 +105,7 @@ impl EndpointUrl {
     ///
     /// # Errors
     /// Those of [`EndpointUrl::parse`], for the first URL that has one. An empty list is an error.
-    pub fn parse_list(text: &str) -> Result<Vec<Self>, ValueError> {
+    pub fn parse_list(text: &str) -> Result<Vec<Self>, ConfigError> {
         let urls: Result<Vec<_>, _> = text.split(',').map(Self::parse).collect();
         let mut urls = urls?;
         urls.sort();
@@ -150,9 +113,19 @@ impl EndpointUrl {
         Ok(urls)
     }
 
-    /// The scheme.
-    pub fn scheme(&self) -> Scheme {
+    /// The scheme: `http`, `https`, `unix` or `unixs`.
+    pub fn scheme(&self) -> &'static str {
         self.scheme
+    }
+
+    /// Whether connections use TLS: the scheme is `https` or `unixs`.
+    pub fn is_tls(&self) -> bool {
+        self.scheme.ends_with('s')
+    }
+
+    /// Whether the URL names a socket file: the scheme is `unix` or `unixs`.
+    pub fn is_unix(&self) -> bool {
+        self.scheme.starts_with("unix")
     }
 
     /// The URL as text, with its scheme in lower case and otherwise as given.
@@ -164,8 +137,8 @@ impl EndpointUrl {
     ///
     /// # Errors
     /// The URL has no port, which is possible only for Unix sockets.
-    pub fn host_and_port(&self) -> Result<(&str, &str), ValueError> {
-        let missing = || ValueError::new("missing port in address");
+    pub fn host_and_port(&self) -> Result<(&str, &str), ConfigError> {
+        let missing = || ConfigError::new("missing port in address");
         let port = port_of(&self.authority).ok_or_else(missing)?;
         let host = &self.authority[..self.authority.len() - port.len() - 1];
         let bare = host
@@ -178,9 +151,9 @@ impl EndpointUrl {
     ///
     /// # Errors
     /// The URL has no port or no host.
-    pub fn check_dialable(&self) -> Result<(), ValueError> {
+    pub fn check_dialable(&self) -> Result<(), ConfigError> {
         match self.host_and_port()? {
-            ("", _) => Err(ValueError::new(format!("unexpected empty host ({self})"))),
+            ("", _) => Err(ConfigError::new(format!("unexpected empty host ({self})"))),
             _ => Ok(()),
         }
     }
