@@ -2,86 +2,71 @@
 
 use std::ffi::OsString;
 
-use super::{ConfigError, FlagSet, Kind, Values};
+use super::{ConfigError, FlagSet, Kind, Values, set::HELP};
 
-/// The end of a command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// A valid command line up to a request for help.
-    Help,
-    /// All arguments are read.
-    Complete,
-}
-
-/// Reads the arguments, without the program's name, into `values`.
+/// Reads the arguments, without the program's name, into `values`, up to a request for help.
 ///
 /// `-name` and `--name` are the same flag. A boolean takes a value only after `=`, any other flag
 /// also from the next argument, even if that begins with a dash.
-pub(super) fn read(
-    flags: &FlagSet,
+pub(super) fn read<C>(
+    flags: &FlagSet<C>,
     arguments: impl Iterator<Item = OsString>,
     values: &mut Values,
-) -> Result<End, ConfigError> {
+) -> Result<(), ConfigError> {
+    // For example the `false` of `--auto-tls false`.
+    let stray = |argument| {
+        Err(ConfigError::new(format!(
+            "'{argument}' is not a valid flag"
+        )))
+    };
     let mut arguments = arguments.map(|argument| {
-        argument
-            .into_string()
-            .map_err(|argument| bad_syntax(&argument.to_string_lossy()))
+        let text = argument.into_string();
+        text.or_else(|text| usage(format!("bad flag syntax: {}", text.to_string_lossy())))
     });
     while let Some(argument) = arguments.next().transpose()? {
         let Some(body) = argument.strip_prefix('-').filter(|body| !body.is_empty()) else {
-            return Err(stray(&argument));
+            return stray(argument);
         };
         let body = body.strip_prefix('-').unwrap_or(body);
         if body.is_empty() {
             // Two dashes end the flags; another argument after them is an error.
-            return match arguments.next().transpose()? {
-                Some(argument) => Err(stray(&argument)),
-                None => Ok(End::Complete),
-            };
+            return arguments.next().transpose()?.map_or(Ok(()), stray);
         }
         if body.starts_with(['-', '=']) {
-            return Err(bad_syntax(&argument));
+            return usage(format!("bad flag syntax: {argument}"));
         }
         let (name, value) = match body.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (body, None),
         };
-        let Some(flag) = flags.find(name) else {
-            if matches!(name, "help" | "h") {
-                return Ok(End::Help);
-            }
-            let message = format!("flag provided but not defined: -{name}");
-            return Err(ConfigError::usage(message));
-        };
-        if flag.kind == Kind::Bool {
-            let value = value.as_deref().unwrap_or("true");
-            values.set(flag, value).map_err(|reason| {
-                let message = format!("invalid boolean value {value:?} for -{name}: {reason}");
-                ConfigError::usage(message)
-            })?;
-            continue;
+        if matches!(name, "help" | "h") {
+            return values.set(HELP.declaration(), "true");
         }
-        let Some(value) = value.map(Ok).or_else(|| arguments.next()).transpose()? else {
-            return Err(ConfigError::usage(format!(
-                "flag needs an argument: -{name}"
-            )));
+        let Some(flag) = flags.flags().find(|flag| flag.has_name(name)) else {
+            return usage(format!("flag provided but not defined: -{name}"));
         };
-        values.set(flag, &value).map_err(|reason| {
-            ConfigError::usage(format!(
-                "invalid value {value:?} for flag -{name}: {reason}"
-            ))
-        })?;
+        let is_bool = flag.kind == Kind::Bool;
+        let value = match value {
+            None if is_bool => "true".to_owned(),
+            None => match arguments.next().transpose()? {
+                Some(value) => value,
+                None => return usage(format!("flag needs an argument: -{name}")),
+            },
+            Some(value) => value,
+        };
+        if let Err(reason) = values.set(flag, &value) {
+            return usage(if is_bool {
+                format!("invalid boolean value {value:?} for -{name}: {reason}")
+            } else {
+                format!("invalid value {value:?} for flag -{name}: {reason}")
+            });
+        }
     }
-    Ok(End::Complete)
+    Ok(())
 }
 
-fn bad_syntax(argument: &str) -> ConfigError {
-    ConfigError::usage(format!("bad flag syntax: {argument}"))
-}
-
-/// An argument that is not a flag, such as the `false` of `--auto-tls false`.
-fn stray(argument: &str) -> ConfigError {
-    ConfigError::new(format!("'{argument}' is not a valid flag"))
+fn usage<T>(message: String) -> Result<T, ConfigError> {
+    Err(ConfigError::usage(message))
 }
 
 #[cfg(test)]
@@ -89,19 +74,19 @@ mod tests {
     use super::*;
     use crate::config::testing::{AUTO_TLS, FLAGS, NAME};
 
-    fn check(line: &str, expected: Result<(End, &str, bool), &str>) {
+    fn check(line: &str, expected: Result<(bool, &str, bool), &str>) {
         let mut values = Values::default();
         let arguments = line.split(' ').filter(|a| !a.is_empty());
         let actual = read(&FLAGS, arguments.map(Into::into), &mut values)
-            .map(|end| (end, values.get(&NAME), values.get(&AUTO_TLS)))
+            .map(|()| (values.get(&HELP), values.get(&NAME), values.get(&AUTO_TLS)))
             .map_err(|error| format!("{error}; exit {}", error.exit_code()));
-        let expected = expected.map(|(end, name, auto_tls)| (end, name.to_owned(), auto_tls));
+        let expected = expected.map(|(help, name, auto_tls)| (help, name.to_owned(), auto_tls));
         assert_eq!(actual, expected.map_err(str::to_owned), "{line:?}");
     }
 
     #[test]
     fn fl_1_one_dash_or_two_and_value_after_blank_or_equals_sign() {
-        check("", Ok((End::Complete, "default", false)));
+        check("", Ok((false, "default", false)));
         for line in [
             "-name a",
             "--name a",
@@ -109,22 +94,19 @@ mod tests {
             "--name=a",
             "--name=b -name a",
         ] {
-            check(line, Ok((End::Complete, "a", false)));
+            check(line, Ok((false, "a", false)));
         }
-        check("--name -a", Ok((End::Complete, "-a", false)));
-        check("--name=a=b", Ok((End::Complete, "a=b", false)));
-        check("--name=", Ok((End::Complete, "", false)));
-        check("--name a --", Ok((End::Complete, "a", false)));
+        check("--name -a", Ok((false, "-a", false)));
+        check("--name=a=b", Ok((false, "a=b", false)));
+        check("--name=", Ok((false, "", false)));
+        check("--name a --", Ok((false, "a", false)));
     }
 
     #[test]
     fn fl_1_booleans_never_take_the_next_argument() {
-        check("--auto-tls", Ok((End::Complete, "default", true)));
-        check("-auto-tls=T --name a", Ok((End::Complete, "a", true)));
-        check(
-            "--auto-tls --auto-tls=false",
-            Ok((End::Complete, "default", false)),
-        );
+        check("--auto-tls", Ok((false, "default", true)));
+        check("-auto-tls=T --name a", Ok((false, "a", true)));
+        check("--auto-tls --auto-tls=false", Ok((false, "default", false)));
         check("--auto-tls true", Err("'true' is not a valid flag; exit 1"));
     }
 
@@ -171,7 +153,7 @@ mod tests {
             check(
                 line,
                 Ok((
-                    End::Help,
+                    true,
                     if line.contains("name") {
                         "a"
                     } else {
@@ -185,6 +167,6 @@ mod tests {
             "--bogus --help",
             Err("flag provided but not defined: -bogus; exit 2"),
         );
-        check("--name --help", Ok((End::Complete, "--help", false)));
+        check("--name --help", Ok((false, "--help", false)));
     }
 }

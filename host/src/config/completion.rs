@@ -13,8 +13,8 @@ use super::{ConfigError, Declaration, FlagSet, Kind};
 pub(super) const COMMAND: &str = "completion";
 
 /// Returns the script for the shell that `arguments` name.
-pub(super) fn run(
-    flags: &FlagSet,
+pub(super) fn run<C>(
+    flags: &FlagSet<C>,
     mut arguments: impl Iterator<Item = OsString>,
 ) -> Result<String, ConfigError> {
     let shell = arguments.next().unwrap_or_default();
@@ -34,7 +34,7 @@ pub(super) fn run(
     Ok(script)
 }
 
-fn bash(script: &mut String, flags: &FlagSet) -> fmt::Result {
+fn bash<C>(script: &mut String, flags: &FlagSet<C>) -> fmt::Result {
     let program = flags.program;
     write!(
         script,
@@ -48,17 +48,19 @@ fn bash(script: &mut String, flags: &FlagSet) -> fmt::Result {
             "    --{name}) COMPREPLY=($(compgen -W '{values}' -- \"$current\")); return ;;"
         )?;
     }
-    script
-        .write_str("    esac\n    [[ $current == -* ]] || return\n    COMPREPLY=($(compgen -W '")?;
-    names(flags).try_for_each(|(_, name)| write!(script, "\n        --{name}"))?;
+    let flags: String = names(flags)
+        .map(|(_, name)| format!("\n--{name}"))
+        .collect();
     // Without a match, bash completes file names.
     write!(
         script,
-        "\n        --help' -- \"$current\"))\n}}\ncomplete -o default -F _{program} {program}\n"
+        "    esac\n    [[ $current == -* ]] || return\n    \
+         COMPREPLY=($(compgen -W '{flags}' -- \"$current\"))\n}}\n\
+         complete -o default -F _{program} {program}\n"
     )
 }
 
-fn fish(script: &mut String, flags: &FlagSet) -> fmt::Result {
+fn fish<C>(script: &mut String, flags: &FlagSet<C>) -> fmt::Result {
     let program = flags.program;
     for (flag, name) in names(flags) {
         let value = match flag.kind {
@@ -69,17 +71,14 @@ fn fish(script: &mut String, flags: &FlagSet) -> fmt::Result {
         let help = flag.help.replace('\\', "\\\\").replace('\'', "\\'");
         writeln!(script, "complete -c {program} -l {name}{value} -d '{help}'")?;
     }
-    writeln!(
-        script,
-        "complete -c {program} -f -l help -d 'Print the flags and exit.'"
-    )
+    Ok(())
 }
 
-fn zsh(script: &mut String, flags: &FlagSet) -> fmt::Result {
+fn zsh<C>(script: &mut String, flags: &FlagSet<C>) -> fmt::Result {
     let program = flags.program;
-    writeln!(
+    write!(
         script,
-        "#compdef {program}\n_{program}() {{\n    _arguments \\"
+        "#compdef {program}\n_{program}() {{\n    _arguments"
     )?;
     for (flag, name) in names(flags) {
         let (equals, value) = match flag.kind {
@@ -89,20 +88,18 @@ fn zsh(script: &mut String, flags: &FlagSet) -> fmt::Result {
         };
         let help = flag.help.replace('\\', "\\\\").replace('\'', "'\\''");
         let help = help.replace('[', "\\[").replace(']', "\\]");
-        writeln!(script, "        '--{name}{equals}[{help}]{value}' \\")?;
+        write!(script, " \\\n        '--{name}{equals}[{help}]{value}'")?;
     }
     write!(
         script,
-        "        '--help[Print the flags and exit.]'\n}}\n\
-         if [[ ${{funcstack[1]}} == _{program} ]]; then _{program} \"$@\"; \
+        "\n}}\nif [[ ${{funcstack[1]}} == _{program} ]]; then _{program} \"$@\"; \
          else compdef _{program} {program}; fi\n"
     )
 }
 
-fn names(flags: &FlagSet) -> impl Iterator<Item = (&'static Declaration, String)> + use<> {
-    flags
-        .flags()
-        .flat_map(|flag| flag.names().map(move |name| (flag, name)))
+fn names<C>(flags: &FlagSet<C>) -> impl Iterator<Item = (&'static Declaration, String)> + use<C> {
+    let flags = flags.flags();
+    flags.flat_map(|flag| flag.names().map(move |name| (flag, name)))
 }
 
 #[cfg(test)]

@@ -1,45 +1,42 @@
 //! Environment variables: every flag as a prefix and its name in upper case.
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsString};
 
-use super::{
-    ConfigError, FlagSet, Values,
-    set::{CONFIG_FILE, VERSION},
-};
+use super::{ConfigError, Declaration, FlagSet, Values, set::CONFIG_FILE};
 
 /// Environment variables by name.
 pub(super) type Variables = BTreeMap<String, OsString>;
 
 /// Returns the variables with the prefix of a program that are not empty. An empty variable counts
 /// as unset.
-pub(super) fn variables(
-    flags: &FlagSet,
+pub(super) fn variables<C>(
+    flags: &FlagSet<C>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Variables {
     let variables = environment.into_iter();
     let variables = variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    let is_ours = |name: &str| name.starts_with(flags.variable_prefix);
     variables
-        .filter(|(name, value)| name.starts_with(flags.variable_prefix) && !value.is_empty())
+        .filter(|(name, value)| is_ours(name) && !value.is_empty())
         .collect()
 }
 
-/// Returns the path of the configuration file, which replaces all other variables.
-pub(super) fn config_file(
-    flags: &FlagSet,
+/// Reads the path of the configuration file, which replaces all other variables, into `values`.
+pub(super) fn read_config_file<C>(
+    flags: &FlagSet<C>,
     variables: &Variables,
-) -> Result<Option<PathBuf>, ConfigError> {
-    let mut values = Values::default();
-    let name = variable_of(flags, CONFIG_FILE.name());
-    if let Some(value) = variables.get(&name) {
-        let only = Variables::from([(name, value.clone())]);
-        read(flags, &only, &mut values, &mut Vec::new())?;
+    values: &mut Values,
+) -> Result<(), ConfigError> {
+    let variable = variable_of(flags, CONFIG_FILE.name());
+    match variables.get(&variable) {
+        Some(value) => set(values, CONFIG_FILE.declaration(), &variable, value),
+        None => Ok(()),
     }
-    Ok(values.get(&CONFIG_FILE))
 }
 
 /// Reads the variables into `values`, which contain the command line already.
-pub(super) fn read(
-    flags: &FlagSet,
+pub(super) fn read<C>(
+    flags: &FlagSet<C>,
     variables: &Variables,
     values: &mut Values,
     warnings: &mut Vec<String>,
@@ -49,9 +46,10 @@ pub(super) fn read(
         let name = variable[flags.variable_prefix.len()..]
             .replace('_', "-")
             .to_ascii_lowercase();
-        // Container images set the variable of `version` to the version that they contain.
-        let flag = flags.find(&name).filter(|flag| flag.name != VERSION.name());
-        let Some(flag) = flag.filter(|_| variable_of(flags, &name) == *variable) else {
+        let flag = flags
+            .find(&name)
+            .filter(|_| variable_of(flags, &name) == *variable);
+        let Some(flag) = flag else {
             if !flags.known_variables.contains(&variable.as_str()) {
                 warnings.push(format!("unrecognized environment variable {variable}"));
             }
@@ -59,26 +57,35 @@ pub(super) fn read(
         };
         if command_line.has(flag) {
             // FL-3: etcd refuses to start.
+            let flag = flag.name;
             warnings.push(format!(
-                "the variable {variable} is set as well as --{}; the flag is used",
-                flag.name
+                "the variable {variable} is set as well as --{flag}; the flag is used"
             ));
         } else if flag.name == name || !values.has(flag) {
             // The variable of the name takes precedence over that of the former name.
-            let text = value
-                .to_str()
-                .ok_or_else(|| ConfigError::new("not valid UTF-8"));
-            text.and_then(|text| values.set(flag, text))
-                .map_err(|reason| {
-                    let value = value.to_string_lossy();
-                    ConfigError::new(format!("invalid value {value:?} for {variable}: {reason}"))
-                })?;
+            set(values, flag, variable, value)?;
         }
     }
     Ok(())
 }
 
-fn variable_of(flags: &FlagSet, name: &str) -> String {
+fn set(
+    values: &mut Values,
+    flag: &Declaration,
+    variable: &str,
+    value: &OsString,
+) -> Result<(), ConfigError> {
+    let text = value
+        .to_str()
+        .ok_or_else(|| ConfigError::new("not valid UTF-8"));
+    text.and_then(|text| values.set(flag, text))
+        .map_err(|reason| {
+            let value = value.to_string_lossy();
+            ConfigError::new(format!("invalid value {value:?} for {variable}: {reason}"))
+        })
+}
+
+fn variable_of<C>(flags: &FlagSet<C>, name: &str) -> String {
     let name = name.replace('-', "_").to_ascii_uppercase();
     format!("{}{name}", flags.variable_prefix)
 }

@@ -1,31 +1,22 @@
 //! The configuration file: YAML with the names of flags as keys.
 
-use std::path::Path;
-
 use saphyr::{LoadableYamlNode, Mapping, Scalar, Yaml};
 
-use super::{
-    ConfigError, FlagSet, Kind, Values,
-    set::{CONFIG_FILE, VERSION},
-};
+use super::{ConfigError, Declaration, FlagSet, Kind, Values};
 
-/// Reads the text of a configuration file into `values`. `path` is for messages only.
-pub(super) fn read(
-    flags: &FlagSet,
+/// Reads the text of a configuration file into `values`. `name` begins the error messages.
+pub(super) fn read<C>(
+    flags: &FlagSet<C>,
+    name: &str,
     text: &str,
-    path: &Path,
     values: &mut Values,
     warnings: &mut Vec<String>,
 ) -> Result<(), ConfigError> {
-    let documents = Yaml::load_from_str(text).map_err(|error| {
-        let path = path.display();
-        ConfigError::new(format!(
-            "the configuration file {path} is not valid YAML: {error}"
-        ))
-    })?;
+    let documents = Yaml::load_from_str(text)
+        .map_err(|error| ConfigError::new(format!("{name} is not valid YAML: {error}")))?;
     let mut file = File {
         flags,
-        path,
+        name,
         values,
         warnings,
     };
@@ -36,55 +27,50 @@ pub(super) fn read(
     }
 }
 
-struct File<'a> {
-    flags: &'a FlagSet,
-    path: &'a Path,
+struct File<'a, C> {
+    flags: &'a FlagSet<C>,
+    name: &'a str,
     values: &'a mut Values,
     warnings: &'a mut Vec<String>,
 }
 
-impl File<'_> {
+impl<C> File<'_, C> {
     fn read_entries(&mut self, entries: &Mapping<'_>, is_nested: bool) -> Result<(), ConfigError> {
         for (key, node) in entries {
             let key = key.as_str().ok_or_else(|| self.shape_error())?;
             let is_mapping = !is_nested && key == self.flags.file_mapping;
-            match node {
-                Yaml::Mapping(inner) if is_mapping => self.read_entries(inner, true)?,
+            match (node, self.find(key, is_nested)) {
+                (Yaml::Mapping(inner), _) if is_mapping => self.read_entries(inner, true)?,
                 _ if is_mapping => {}
                 _ if !is_nested && self.flags.ignored_mappings.contains(&key) => {}
-                _ => self.read_entry(key, is_nested, node)?,
+                (node, Some(flag)) => self.set(flag, node)?,
+                _ => {
+                    let message = format!("unrecognized key {key:?} in the configuration file");
+                    self.warnings.push(message);
+                }
             }
         }
         Ok(())
     }
 
-    fn read_entry(
-        &mut self,
-        key: &str,
-        is_nested: bool,
-        node: &Yaml<'_>,
-    ) -> Result<(), ConfigError> {
+    fn find(&self, key: &str, is_nested: bool) -> Option<&'static Declaration> {
         let is_renamed = is_nested && !key.is_empty();
         let renamed = self
             .flags
             .flags()
             .find(|flag| is_renamed && flag.file_key == key);
-        let flag = renamed.or_else(|| self.flags.find(key));
-        let flag = flag.filter(|flag| ![CONFIG_FILE.name(), VERSION.name()].contains(&flag.name));
-        let Some(flag) = flag else {
-            let message = format!("unrecognized key {key:?} in the configuration file");
-            self.warnings.push(message);
-            return Ok(());
-        };
-        let value_error = |value: &str, reason| {
-            let path = self.path.display();
+        renamed.or_else(|| self.flags.find(key))
+    }
+
+    fn set(&mut self, flag: &Declaration, node: &Yaml<'_>) -> Result<(), ConfigError> {
+        let error = |value: &str, reason| {
+            let (flag, file) = (flag.name, self.name);
             ConfigError::new(format!(
-                "invalid value {value:?} for {} in the configuration file {path}: {reason}",
-                flag.name
+                "invalid value {value:?} for {flag} in {file}: {reason}"
             ))
         };
         // A key without a value has no effect.
-        let Some(mut text) = text_of(node).map_err(|reason| value_error("", reason))? else {
+        let Some(mut text) = text_of(node).map_err(|reason| error("", reason))? else {
             return Ok(());
         };
         // etcd accepts durations in files only as nanoseconds; both forms are accepted here.
@@ -92,14 +78,11 @@ impl File<'_> {
             text.push_str("ns");
         }
         let set = self.values.set(flag, &text);
-        set.map_err(|reason| value_error(&text, reason))
+        set.map_err(|reason| error(&text, reason))
     }
 
     fn shape_error(&self) -> ConfigError {
-        let path = self.path.display();
-        ConfigError::new(format!(
-            "the configuration file {path} does not map flag names to values"
-        ))
+        ConfigError::new(format!("{} does not map flag names to values", self.name))
     }
 }
 
@@ -135,13 +118,8 @@ mod tests {
     fn values_of(text: &str) -> (Result<Values, String>, Vec<String>) {
         let mut values = Values::default();
         let mut warnings = Vec::new();
-        let result = read(
-            &FLAGS,
-            text,
-            Path::new("etcd.yaml"),
-            &mut values,
-            &mut warnings,
-        );
+        let name = "the configuration file etcd.yaml";
+        let result = read(&FLAGS, name, text, &mut values, &mut warnings);
         (
             result.map(|()| values).map_err(|error| error.to_string()),
             warnings,

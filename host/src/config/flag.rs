@@ -77,7 +77,7 @@ pub trait FlagValue: Sized {
 }
 
 impl<T: FlagValue> Flag<T> {
-    /// A flag with this declaration, whose kind is that of `T`.
+    /// A flag with this declaration, whose kind becomes that of `T`.
     pub const fn new(mut declaration: Declaration) -> Self {
         declaration.kind = T::KIND;
         let value = PhantomData;
@@ -105,51 +105,51 @@ impl<T: FlagValue> Flag<T> {
 
 impl Declaration {
     /// A flag without effect.
-    pub const fn accepted(name: &'static str, kind: Kind) -> Self {
+    pub const fn accepted(name: &'static str, former_prefix: &'static str, kind: Kind) -> Self {
+        let suggestions = match kind {
+            Kind::Word(words) => words,
+            _ => &[],
+        };
+        let (file_key, default, help) = ("", "", "");
         Self {
             name,
-            former_prefix: "",
-            file_key: "",
+            former_prefix,
+            file_key,
             kind,
-            default: "",
-            help: "",
-            suggestions: match kind {
-                Kind::Word(words) => words,
-                _ => &[],
-            },
+            default,
+            help,
+            suggestions,
         }
     }
 
     /// The names of the flag: the former name, if it has one, and its name.
     pub fn names(&self) -> impl Iterator<Item = String> {
-        let prefix = Some(self.former_prefix).filter(|prefix| !prefix.is_empty());
-        let former = prefix.map(|prefix| format!("{prefix}{}", self.name));
+        let former = format!("{}{}", self.former_prefix, self.name);
+        let former = (!self.former_prefix.is_empty()).then_some(former);
         former.into_iter().chain([self.name.to_owned()])
     }
 
     pub(super) fn has_name(&self, name: &str) -> bool {
         name == self.name || name.strip_prefix(self.former_prefix) == Some(self.name)
     }
-}
 
-impl Kind {
-    /// Checks that a text is a value of this kind.
-    pub(super) fn check(self, text: &str) -> Result<(), ConfigError> {
-        match self {
-            Self::Bool => bool::parse(text).map(drop),
-            Self::Int => i64::parse(text).map(drop),
-            Self::Uint => u64::parse(text).map(drop),
-            Self::Uint32 => u32::parse(text).map(drop),
+    /// Checks that a text is a value of the flag.
+    pub(super) fn check(&self, text: &str) -> Result<(), ConfigError> {
+        match self.kind {
+            Kind::Bool => bool::parse(text).map(drop),
+            Kind::Int => i64::parse(text).map(drop),
+            Kind::Uint => u64::parse(text).map(drop),
+            Kind::Uint32 => u32::parse(text).map(drop),
             // Go's flag package replaces the reason why a text is not a duration.
-            Self::Duration => GoDuration::parse(text)
-                .map(drop)
-                .map_err(|_| ConfigError::syntax()),
-            Self::Urls => Vec::<EndpointUrl>::parse(text).map(drop),
-            Self::Word(words) if !words.contains(&text) => {
+            Kind::Duration => {
+                GoDuration::parse(text).map_or(Err(ConfigError::syntax()), |_| Ok(()))
+            }
+            Kind::Urls => Vec::<EndpointUrl>::parse(text).map(drop),
+            Kind::Word(words) if !words.contains(&text) => {
                 let words = words.join(", ");
                 Err(ConfigError::new(format!("must be one of: {words}")))
             }
-            Self::Text | Self::Path | Self::List | Self::Word(_) => Ok(()),
+            Kind::Text | Kind::Path | Kind::List | Kind::Word(_) => Ok(()),
         }
     }
 }
@@ -219,16 +219,13 @@ macro_rules! flags {
                 default: $default,
                 help: $help,
                 $($field: $value,)*
-                ..$crate::config::Declaration::accepted($flag, $crate::config::Kind::Text)
+                ..$crate::config::Declaration::accepted($flag, "", $crate::config::Kind::Text)
             });)*)*
         $vis static $table: &[$crate::config::Section] = &[$($crate::config::Section {
             title: $title,
             flags: &[
                 $($name.declaration(),)*
-                $($(&$crate::config::Declaration {
-                    former_prefix: $prefix,
-                    ..$crate::config::Declaration::accepted($accepted, $kind)
-                },)+)*
+                $($(&$crate::config::Declaration::accepted($accepted, $prefix, $kind),)+)*
             ],
         },)*];
     };

@@ -8,24 +8,23 @@ use super::{Declaration, FlagSet, Section, set::COMMON_SECTIONS};
 ///
 /// Each flag stands at the start of a line, with only blanks before its dashes: programs search the
 /// page for a flag before they use it.
-pub(super) fn text(flags: &FlagSet) -> String {
+pub(super) fn text<C>(flags: &FlagSet<C>) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail.
     let _ = write_page(&mut page, flags);
     page
 }
 
-fn write_page(page: &mut String, flags: &FlagSet) -> fmt::Result {
+fn write_page<C>(page: &mut String, flags: &FlagSet<C>) -> fmt::Result {
     page.write_str(flags.about)?;
     for Section { title, flags } in COMMON_SECTIONS.iter().chain(flags.sections) {
         write!(page, "\n{title}:\n")?;
         flags.iter().try_for_each(|flag| write_flag(page, flag))?;
     }
+    let program = flags.program;
     write!(
         page,
-        "\n  --help\n    Print this page and exit.\n\
-         \nShell completions: '{} completion bash', 'fish' or 'zsh' prints a script.\n",
-        flags.program
+        "\nShell completions: '{program} completion bash', 'fish' or 'zsh' prints a script.\n"
     )
 }
 

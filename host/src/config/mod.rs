@@ -31,7 +31,7 @@ mod value;
 pub use error::ConfigError;
 pub use flag::{Declaration, Flag, FlagValue, Kind, Section};
 pub use log::{LogLevel, LogOptions, LogOutput};
-pub use set::{FlagSet, Request, Values};
+pub use set::{FlagSet, Invocation, Values};
 pub use tls::{Certificate, ClientAuth, TlsOptions, TlsVersion};
 pub use value::{
     EndpointUrl, GoDuration, ListenAddress, ListenUrl, join_urls, parse_byte_size, parts,

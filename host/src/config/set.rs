@@ -7,17 +7,16 @@ use super::{
     file, help,
 };
 
-/// The flags of a program, which declares this as a constant. The flags `config-file`, `help` and
-/// `version` are part of every set.
+/// The flags of a program with configuration `C`, which declares this as a constant.
 #[derive(Debug)]
-pub struct FlagSet {
+pub struct FlagSet<C> {
     /// The name of the program.
     pub program: &'static str,
     /// The beginning of the help page.
     pub about: &'static str,
     /// The text that `--version` prints.
     pub version: fn() -> String,
-    /// The flags of the program.
+    /// The flags, without `config-file`, `version` and `help`, which are part of every set.
     pub sections: &'static [Section],
     /// The prefix of environment variables. The rest is the name of a flag in upper case, with
     /// underscores instead of dashes.
@@ -28,19 +27,21 @@ pub struct FlagSet {
     pub file_mapping: &'static str,
     /// Mappings inside the file that are ignored without a warning.
     pub ignored_mappings: &'static [&'static str],
+    /// Checks the values against each other and makes the configuration; adds warnings.
+    pub configure: fn(&Values, &mut Vec<String>) -> Result<C, ConfigError>,
 }
 
-/// The task that arguments and environment give to a program.
-#[derive(Clone, Debug)]
-pub enum Request {
+/// The task that a command line and its environment give to a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Invocation<C> {
     /// Print a text to standard output and exit with status 0: the help page, the version or a
     /// completion script.
     Print(String),
-    /// Run.
-    Run {
-        /// The values of the flags.
-        values: Values,
-        /// Warnings for the user.
+    /// Serve.
+    Serve {
+        /// The configuration of the server.
+        config: Box<C>,
+        /// Messages to log as soon as there is a log.
         warnings: Vec<String>,
     },
 }
@@ -59,10 +60,11 @@ crate::flags! {
         CONFIG_FILE: Option<PathBuf> = "config-file", "",
             "A YAML file with flag names as keys. It replaces all other flags and variables.";
         VERSION: bool = "version", "false", "Print the versions and exit.";
+        HELP: bool = "help", "false", "Print this page and exit.";
     }
 }
 
-impl FlagSet {
+impl<C> FlagSet<C> {
     /// Parses the arguments of a process, without the program's name, and its environment.
     ///
     /// A flag takes precedence over its environment variable. A configuration file, named by a flag
@@ -75,58 +77,66 @@ impl FlagSet {
         arguments: impl IntoIterator<Item = OsString>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
         read_file: impl Fn(&Path) -> io::Result<String>,
-    ) -> Result<Request, ConfigError> {
+    ) -> Result<Invocation<C>, ConfigError> {
         let mut arguments = arguments.into_iter().peekable();
         if arguments
             .next_if(|first| first == completion::COMMAND)
             .is_some()
         {
-            return completion::run(self, arguments).map(Request::Print);
+            return completion::run(self, arguments).map(Invocation::Print);
         }
         let mut values = Values::default();
-        if arguments::read(self, arguments, &mut values)? == arguments::End::Help {
-            return Ok(Request::Print(help::text(self)));
+        arguments::read(self, arguments, &mut values)?;
+        if values.get(&HELP) {
+            return Ok(Invocation::Print(help::text(self)));
         }
         if values.get(&VERSION) {
-            return Ok(Request::Print((self.version)()));
+            return Ok(Invocation::Print((self.version)()));
         }
         let mut warnings = Vec::new();
         let variables = environment::variables(self, environment);
-        let path = match values.get(&CONFIG_FILE) {
-            Some(path) => Some(path),
-            None => environment::config_file(self, &variables)?,
-        };
-        let Some(path) = path else {
-            environment::read(self, &variables, &mut values, &mut warnings)?;
-            return Ok(Request::Run { values, warnings });
-        };
-        if values.texts.keys().any(|name| *name != CONFIG_FILE.name()) {
-            warnings.push(
-                "a configuration file is given; other flags and environment variables are ignored"
-                    .to_owned(),
-            );
+        if values.get(&CONFIG_FILE).is_none() {
+            environment::read_config_file(self, &variables, &mut values)?;
         }
-        values = Values::default();
-        values.is_from_file = true;
-        let text = read_file(&path).map_err(|error| {
-            let path = path.display();
-            ConfigError::new(format!(
-                "cannot read the configuration file {path}: {error}"
-            ))
-        })?;
-        file::read(self, &text, &path, &mut values, &mut warnings)?;
-        Ok(Request::Run { values, warnings })
+        match values.get(&CONFIG_FILE) {
+            None => environment::read(self, &variables, &mut values, &mut warnings)?,
+            Some(path) => {
+                if values.texts.len() > 1 {
+                    warnings.push(
+                        "a configuration file is given; other flags and environment variables are \
+                         ignored"
+                            .to_owned(),
+                    );
+                }
+                values = Values {
+                    is_from_file: true,
+                    ..Values::default()
+                };
+                let name = format!("the configuration file {}", path.display());
+                let text = read_file(&path)
+                    .map_err(|error| ConfigError::new(format!("cannot read {name}: {error}")))?;
+                file::read(self, &name, &text, &mut values, &mut warnings)?;
+            }
+        }
+        let config = Box::new((self.configure)(&values, &mut warnings)?);
+        Ok(Invocation::Serve { config, warnings })
     }
 
     /// All flags, in the order of the help page.
-    pub fn flags(&self) -> impl Iterator<Item = &'static Declaration> + use<> {
+    pub fn flags(&self) -> impl Iterator<Item = &'static Declaration> + use<C> {
         let sections = COMMON_SECTIONS.iter().chain(self.sections);
         sections.flat_map(|section| section.flags).copied()
     }
 
-    /// Returns the flag with a name, which may be its former name.
+    /// Returns the flag with a name, which may be its former name. Common flags are not found: they
+    /// are neither variables nor keys of a file.
     pub(super) fn find(&self, name: &str) -> Option<&'static Declaration> {
-        self.flags().find(|flag| flag.has_name(name))
+        let mut flags = self
+            .sections
+            .iter()
+            .flat_map(|section| section.flags)
+            .copied();
+        flags.find(|flag| flag.has_name(name))
     }
 }
 
@@ -158,7 +168,7 @@ impl Values {
 
     /// Checks and stores a value. The last of several values counts.
     pub(super) fn set(&mut self, flag: &Declaration, text: &str) -> Result<(), ConfigError> {
-        flag.kind.check(text)?;
+        flag.check(text)?;
         let stored = self
             .texts
             .entry(flag.name)

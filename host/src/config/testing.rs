@@ -35,7 +35,7 @@ crate::flags! {
     }
 }
 
-pub(super) const FLAGS: FlagSet = FlagSet {
+pub(super) const FLAGS: FlagSet<()> = FlagSet {
     program: "server",
     about: "A server.\n",
     sections: SECTIONS,
@@ -44,4 +44,5 @@ pub(super) const FLAGS: FlagSet = FlagSet {
     known_variables: &["ETCD_UNSUPPORTED_ARCH"],
     file_mapping: "client-transport-security",
     ignored_mappings: &["peer-transport-security"],
+    configure: |_, _| Ok(()),
 };

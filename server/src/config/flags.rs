@@ -7,10 +7,11 @@ use std::path::PathBuf;
 
 use revstore_host::config::{EndpointUrl, FlagSet, GoDuration, Kind};
 
+use super::Config;
 use crate::version;
 
 /// All flags, their variables (FL-2) and their keys in the configuration file (FL-4).
-pub(super) const FLAGS: FlagSet = FlagSet {
+pub(super) const FLAGS: FlagSet<Config> = FlagSet {
     program: "revstore",
     about: "revstore, an in-memory server that behaves like one etcd node.\n\
             \n\
@@ -18,7 +19,8 @@ pub(super) const FLAGS: FlagSet = FlagSet {
             \n\
             Flags start with one dash or two, and take their value as '--flag value' or\n\
             '--flag=value', booleans only as '--flag' or '--flag=value'. Every flag is also a\n\
-            variable, --max-txn-ops for example ETCD_MAX_TXN_OPS. A flag beats its variable.\n",
+            variable, such as ETCD_MAX_TXN_OPS for --max-txn-ops. A flag takes precedence over\n\
+            its variable.\n",
     sections: SECTIONS,
     version: version::text,
     variable_prefix: "ETCD_",
@@ -30,6 +32,7 @@ pub(super) const FLAGS: FlagSet = FlagSet {
         "socket-options",
         "discovery-config",
     ],
+    configure: Config::from_values,
 };
 
 revstore_host::flags! {
@@ -221,17 +224,17 @@ revstore_host::flags! {
 mod tests {
     use std::collections::BTreeSet;
 
-    use revstore_host::config::{ConfigError, Declaration, Request};
+    use revstore_host::config::{ConfigError, Declaration, Invocation};
 
     use super::*;
 
-    fn parse(argument: &str) -> Result<Request, ConfigError> {
+    fn parse(argument: &str) -> Result<Invocation<Config>, ConfigError> {
         FLAGS.parse([argument.into()], [], |_| Ok(String::new()))
     }
 
     fn print(argument: &str) -> String {
         match parse(argument) {
-            Ok(Request::Print(text)) => text,
+            Ok(Invocation::Print(text)) => text,
             other => panic!("{other:?}"),
         }
     }
@@ -354,7 +357,6 @@ mod tests {
         ] {
             assert!(expected.contains(&name.to_owned()), "{name}");
         }
-        expected.push("help".to_owned());
         expected.sort();
         let mut listed = listed();
         listed.sort();

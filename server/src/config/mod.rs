@@ -1,31 +1,58 @@
 //! The configuration of the server.
 //!
-//! `flags` declares etcd's flags, `invocation` parses a command line and its environment with them,
-//! `checks` makes a [`Config`] of the values, and `auth_token` and `auto_compaction` parse the flags
-//! of the same names. A new flag is a declaration in `flags`, a field of [`Config`] or of one of its
+//! `flags` declares etcd's flags, `checks` makes a [`Config`] of their values, and `auth_token` and
+//! `auto_compaction` parse the flags of the same names. A new flag is a declaration in `flags`, a field of [`Config`] or of one of its
 //! parts, and a line in `checks`.
 
 mod auth_token;
 mod auto_compaction;
 mod checks;
 mod flags;
-mod invocation;
 #[cfg(test)]
 mod tests;
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, fs, path::PathBuf, time::Duration};
 
 use revstore_engine::AutoCompaction;
 use revstore_grpc::Limits;
 use revstore_host::{
-    config::{EndpointUrl, ListenAddress, ListenUrl, LogOptions, TlsOptions, Values},
+    config::{
+        self, ConfigError, EndpointUrl, ListenAddress, ListenUrl, LogOptions, TlsOptions, Values,
+    },
     net::Keepalive,
 };
 
 use crate::identity;
 
 pub use auth_token::{AuthToken, JwtOptions};
-pub use invocation::{Invocation, parse};
+
+/// The task that a command line and its environment give to the process.
+pub type Invocation = config::Invocation<Config>;
+
+/// Parses the arguments of a process, without the program's name, and its environment.
+///
+/// A flag takes precedence over its variable. A configuration file, named by a flag or a variable,
+/// replaces both, but the flags must still be valid. Reads that file; has no other effect, so that
+/// a configuration can be tested without starting it.
+///
+/// # Errors
+/// The first error; [`ConfigError::exit_code`] is the exit status for it.
+///
+/// # Example
+/// ```
+/// use revstore::{Invocation, parse};
+///
+/// let arguments = ["--name=a", "--auto-compaction-retention", "5m"].map(Into::into);
+/// let Invocation::Serve { config, .. } = parse(arguments, [])? else { unreachable!() };
+/// assert_eq!(config.name, "a");
+/// # Ok::<(), revstore::ConfigError>(())
+/// ```
+pub fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Invocation, ConfigError> {
+    flags::FLAGS.parse(arguments, environment, |path| fs::read_to_string(path))
+}
 
 /// The configuration of a server.
 ///

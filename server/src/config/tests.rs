@@ -7,11 +7,11 @@ use revstore_host::config::{
     Certificate, ClientAuth, ConfigError, Declaration, LogLevel, LogOutput, TlsVersion, join_urls,
 };
 
-use super::{flags::FLAGS, invocation::parse_with, *};
+use super::{flags::FLAGS, *};
 use crate::version;
 
 fn invoke(line: &str, variables: &[(&str, &str)], file: &str) -> Result<Invocation, ConfigError> {
-    parse_with(
+    FLAGS.parse(
         line.split_whitespace().map(Into::into),
         variables
             .iter()
@@ -693,7 +693,7 @@ proptest! {
             let name = name.trim_start_matches('-').replace('-', "_").to_uppercase();
             (format!("ETCD_{name}").into(), value.into())
         });
-        let outcome = parse_with(arguments.into_iter().map(Into::into), variables, |_| Ok(file.clone()));
+        let outcome = FLAGS.parse(arguments.into_iter().map(Into::into), variables, |_| Ok(file.clone()));
         if let Ok(Invocation::Serve { config, .. }) = outcome {
             prop_assert!(config.cluster.members.iter().any(|member| member.name == config.name));
             prop_assert!(config.min_lease_ttl() >= Duration::from_secs(1));
