@@ -44,12 +44,9 @@ impl Config {
         let listen_metrics_urls = listen_urls(values, &flags::LISTEN_METRICS_URLS)?;
         let advertise_peer_urls = dialable_urls(values, &flags::ADVERTISE_PEER_URLS)?;
         let advertise_client_urls = dialable_urls(values, &flags::ADVERTISE_CLIENT_URLS)?;
-        let binds = |url: &ListenUrl| {
-            listen_client_urls
-                .iter()
-                .any(|it| it.address() == url.address())
-        };
-        if let Some(url) = listen_client_http_urls.iter().find(|url| binds(url)) {
+        let addresses: Vec<_> = listen_client_urls.iter().map(ListenUrl::address).collect();
+        let mut http_urls = listen_client_http_urls.iter();
+        if let Some(url) = http_urls.find(|url| addresses.contains(&url.address())) {
             fail!(
                 "cannot bind both --listen-client-urls and --listen-client-http-urls on the same \
                  url {url}"

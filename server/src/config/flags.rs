@@ -42,17 +42,15 @@ revstore_host::flags! {
         NAME: String = "name", "default", "The name of this member.";
         DATA_DIR: Option<PathBuf> = "data-dir", "",
             "A directory to create. Nothing is stored in it: all data live in memory.";
-        LISTEN_CLIENT_URLS: Vec<EndpointUrl> = "listen-client-urls",
-            "http://localhost:2379",
+        LISTEN_CLIENT_URLS: Vec<EndpointUrl> = "listen-client-urls", "http://localhost:2379",
             "The URLs to listen on for clients, comma-separated: gRPC, and HTTP unless \
              --listen-client-http-urls is given.";
         LISTEN_CLIENT_HTTP_URLS: Vec<EndpointUrl> = "listen-client-http-urls", "",
             "The URLs to listen on for HTTP only. --listen-client-urls then serve gRPC only.";
-        LISTEN_PEER_URLS: Vec<EndpointUrl> = "listen-peer-urls",
-            "http://localhost:2380",
+        LISTEN_PEER_URLS: Vec<EndpointUrl> = "listen-peer-urls", "http://localhost:2380",
             "The URLs to bind for peers, as etcd does. This server has no peers.";
-        ADVERTISE_CLIENT_URLS: Vec<EndpointUrl> = "advertise-client-urls",
-            "http://localhost:2379", "The client URLs to report to clients.";
+        ADVERTISE_CLIENT_URLS: Vec<EndpointUrl> = "advertise-client-urls", "http://localhost:2379",
+            "The client URLs to report to clients.";
         HEARTBEAT_INTERVAL: u64 = "heartbeat-interval", "100",
             "The heartbeat interval in milliseconds. Affects only the shortest lease.";
         ELECTION_TIMEOUT: u64 = "election-timeout", "1000",
@@ -108,18 +106,16 @@ revstore_host::flags! {
     "Security" {
         CERT_FILE: Option<PathBuf> = "cert-file", "",
             "The server's certificate, for https and unixs URLs.";
-        KEY_FILE: Option<PathBuf> = "key-file", "",
-            "The key of the server's certificate.";
-        CLIENT_CERT_AUTH: bool = "client-cert-auth", "false",
-            "Require a certificate of clients.";
+        KEY_FILE: Option<PathBuf> = "key-file", "", "The key of the server's certificate.";
+        CLIENT_CERT_AUTH: bool = "client-cert-auth", "false", "Require a certificate of clients.";
         TRUSTED_CA_FILE: Option<PathBuf> = "trusted-ca-file", "",
             "Require a certificate of clients, signed by one of these authorities.";
         CLIENT_CRL_FILE: Option<PathBuf> = "client-crl-file", "",
             "The client certificates that are revoked.", file_key: "crl-file";
         CLIENT_ALLOWED_HOSTNAMES: Vec<String> = "client-cert-allowed-hostname", "",
-            "Names of which a client's certificate must contain one, comma-separated.", file_key: "allowed-hostname";
-        AUTO_TLS: bool = "auto-tls", "false",
-            "Create a certificate at the start if none is given.";
+            "Names of which a client's certificate must contain one, comma-separated.",
+            file_key: "allowed-hostname";
+        AUTO_TLS: bool = "auto-tls", "false", "Create a certificate at the start if none is given.";
         SELF_SIGNED_CERT_VALIDITY: u64 = "self-signed-cert-validity", "1",
             "The validity of the certificate of --auto-tls in years.";
         CIPHER_SUITES: Vec<String> = "cipher-suites", "",
@@ -134,8 +130,7 @@ revstore_host::flags! {
             "The kind of authentication token and its options: 'simple' or 'jwt,...'.";
         AUTH_TOKEN_TTL: u64 = "auth-token-ttl", "300",
             "The time to live of a simple token in seconds.";
-        BCRYPT_COST: u64 = "bcrypt-cost", "10",
-            "The cost of hashing passwords, from 4 to 31.";
+        BCRYPT_COST: u64 = "bcrypt-cost", "10", "The cost of hashing passwords, from 4 to 31.";
     }
 
     "Logging and monitoring" {
@@ -146,8 +141,7 @@ revstore_host::flags! {
             "'stderr' (the default), 'stdout' or files, comma-separated.";
         LISTEN_METRICS_URLS: Vec<EndpointUrl> = "listen-metrics-urls", "",
             "More URLs to listen on for /metrics, /health, /livez and /readyz.";
-        ENABLE_PPROF: bool = "enable-pprof", "false",
-            "Serve profiles under /debug/pprof/.";
+        ENABLE_PPROF: bool = "enable-pprof", "false", "Serve profiles under /debug/pprof/.";
     }
 
     "revstore only (etcd does not have these)" {
@@ -160,63 +154,46 @@ revstore_host::flags! {
     }
 
     "Accepted and ignored (they concern disk, peers, or choices that have one answer here)" {
-        // The disk.
-        @accept Kind::Bool, "": "unsafe-no-fsync";
-        @accept Kind::Text, "": "backend-bbolt-freelist-type";
-        @accept Kind::Path, "": "wal-dir";
-        @accept Kind::Uint, "": "snapshot-count", "max-snapshots", "max-wals";
+        @accept Kind::Bool, "": "discovery-insecure-skip-tls-verify",
+            "discovery-insecure-transport", "enable-grpc-gateway", "enable-log-rotation",
+            "enable-v2", "force-new-cluster", "initial-election-tick-advance", "peer-auto-tls",
+            "peer-client-cert-auth", "pre-vote", "socket-reuse-address", "socket-reuse-port",
+            "strict-reconfig-check", "unsafe-no-fsync";
+        @accept Kind::Bool, "experimental-": "compact-hash-check-enabled",
+            "enable-distributed-tracing", "enable-lease-checkpoint",
+            "enable-lease-checkpoint-persist", "initial-corrupt-check", "memory-mlock",
+            "peer-skip-client-san-verification", "stop-grpc-service-on-defrag",
+            "txn-mode-write-with-shared-buffer";
         @accept Kind::Int, "": "backend-batch-limit";
-        @accept Kind::Duration, "": "backend-batch-interval";
-        @accept Kind::Bool, "experimental-": "memory-mlock", "stop-grpc-service-on-defrag",
-            "txn-mode-write-with-shared-buffer", "initial-corrupt-check",
-            "compact-hash-check-enabled";
-        @accept Kind::Uint, "experimental-": "snapshot-catchup-entries",
-            "bootstrap-defrag-threshold-megabytes";
-        @accept Kind::Int, "experimental-": "compaction-batch-limit";
-        @accept Kind::Duration, "experimental-": "compaction-sleep-interval", "corrupt-check-time",
-            "compact-hash-check-time";
-        // Peers and elections.
+        @accept Kind::Int, "experimental-": "compaction-batch-limit",
+            "distributed-tracing-sampling-rate", "max-learners";
+        @accept Kind::Uint, "": "max-snapshots", "max-wals", "proxy-dial-timeout",
+            "proxy-failure-wait", "proxy-read-timeout", "proxy-refresh-interval",
+            "proxy-write-timeout", "snapshot-count";
+        @accept Kind::Uint, "experimental-": "bootstrap-defrag-threshold-megabytes",
+            "snapshot-catchup-entries";
+        @accept Kind::Duration, "": "backend-batch-interval", "discovery-dial-timeout",
+            "discovery-keepalive-time", "discovery-keepalive-timeout", "discovery-request-timeout",
+            "raft-read-timeout", "raft-write-timeout";
+        @accept Kind::Duration, "experimental-": "compact-hash-check-time",
+            "compaction-sleep-interval", "corrupt-check-time", "downgrade-check-time",
+            "warning-apply-duration", "warning-unary-request-duration";
+        @accept Kind::Text, "": "backend-bbolt-freelist-type", "cors", "discovery",
+            "discovery-endpoints", "discovery-password", "discovery-proxy", "discovery-srv",
+            "discovery-srv-name", "discovery-token", "discovery-user", "feature-gates",
+            "host-whitelist", "log-format", "log-rotation-config-json", "logger", "metrics",
+            "peer-cert-allowed-cn", "peer-cert-allowed-hostname";
+        @accept Kind::Text, "experimental-": "distributed-tracing-address",
+            "distributed-tracing-instance-id", "distributed-tracing-service-name", "enable-v2v3";
+        @accept Kind::Path, "": "client-cert-file", "client-key-file", "discovery-cacert",
+            "discovery-cert", "discovery-key", "peer-cert-file", "peer-client-cert-file",
+            "peer-client-key-file", "peer-crl-file", "peer-key-file", "peer-trusted-ca-file",
+            "wal-dir";
         @accept Kind::Word(&["existing", "new"]), "": "initial-cluster-state";
-        @accept Kind::Bool, "": "initial-election-tick-advance", "pre-vote",
-            "strict-reconfig-check", "force-new-cluster", "peer-client-cert-auth", "peer-auto-tls";
-        @accept Kind::Text, "": "peer-cert-allowed-cn", "peer-cert-allowed-hostname";
-        @accept Kind::Path, "": "peer-cert-file", "peer-key-file", "peer-trusted-ca-file",
-            "peer-client-cert-file", "peer-client-key-file", "peer-crl-file";
-        @accept Kind::Duration, "": "raft-read-timeout", "raft-write-timeout";
-        @accept Kind::Bool, "experimental-": "enable-lease-checkpoint",
-            "enable-lease-checkpoint-persist", "peer-skip-client-san-verification";
-        @accept Kind::Int, "experimental-": "max-learners";
-        @accept Kind::Duration, "experimental-": "downgrade-check-time";
-        // The connections of the server to itself.
-        @accept Kind::Path, "": "client-cert-file", "client-key-file";
-        // Discovery.
         @accept Kind::Word(&["exit", "proxy"]), "": "discovery-fallback";
-        @accept Kind::Bool, "": "discovery-insecure-transport", "discovery-insecure-skip-tls-verify";
-        @accept Kind::Text, "": "discovery", "discovery-proxy", "discovery-srv",
-            "discovery-srv-name", "discovery-token", "discovery-endpoints", "discovery-user",
-            "discovery-password";
-        @accept Kind::Path, "": "discovery-cert", "discovery-key", "discovery-cacert";
-        @accept Kind::Duration, "": "discovery-dial-timeout", "discovery-request-timeout",
-            "discovery-keepalive-time", "discovery-keepalive-timeout";
-        // The v2 API and the proxy, which etcd 3.6 removed.
         @accept Kind::Word(&["gone", "not-yet", "write-only", "write-only-drop-data"]), "":
             "v2-deprecation";
         @accept Kind::Word(&["off", "on", "readonly"]), "": "proxy";
-        @accept Kind::Bool, "": "enable-v2";
-        @accept Kind::Uint, "": "proxy-failure-wait", "proxy-refresh-interval",
-            "proxy-dial-timeout", "proxy-write-timeout", "proxy-read-timeout";
-        @accept Kind::Text, "experimental-": "enable-v2v3";
-        // Choices that have one answer here.
-        @accept Kind::Bool, "": "socket-reuse-port", "socket-reuse-address", "enable-grpc-gateway",
-            "enable-log-rotation";
-        @accept Kind::Text, "": "cors", "host-whitelist", "feature-gates", "logger", "log-format",
-            "log-rotation-config-json", "metrics";
-        @accept Kind::Bool, "experimental-": "enable-distributed-tracing";
-        @accept Kind::Text, "experimental-": "distributed-tracing-address",
-            "distributed-tracing-service-name", "distributed-tracing-instance-id";
-        @accept Kind::Int, "experimental-": "distributed-tracing-sampling-rate";
-        @accept Kind::Duration, "experimental-": "warning-apply-duration",
-            "warning-unary-request-duration";
     }
 }
 
@@ -240,7 +217,11 @@ mod tests {
     }
 
     fn check(name: &str, value: &str, expected: Result<(), &str>) {
-        let actual = parse(&format!("--{name}={value}")).map(drop);
+        let actual = match parse(&format!("--{name}={value}")) {
+            Err(error) if error.exit_code() == 2 => Err(error),
+            // The value is valid, even if it does not go with the defaults of the other flags.
+            Ok(_) | Err(_) => Ok(()),
+        };
         let expected = expected.map_err(|reason| {
             let boolean = format!("invalid boolean value {value:?} for -{name}: {reason}");
             let other = format!("invalid value {value:?} for flag -{name}: {reason}");
@@ -248,9 +229,7 @@ mod tests {
         });
         match (actual, expected) {
             (Ok(()), Ok(())) => {}
-            (Err(error), Err(expected)) if expected.contains(&error.to_string()) => {
-                assert_eq!(error.exit_code(), 2);
-            }
+            (Err(error), Err(expected)) if expected.contains(&error.to_string()) => {}
             outcome => panic!("{name} {value:?}: {outcome:?}"),
         }
     }

@@ -16,9 +16,7 @@ use std::{ffi::OsString, fs, path::PathBuf, time::Duration};
 use revstore_engine::AutoCompaction;
 use revstore_grpc::Limits;
 use revstore_host::{
-    config::{
-        self, ConfigError, EndpointUrl, ListenAddress, ListenUrl, LogOptions, TlsOptions, Values,
-    },
+    config::{self, ConfigError, EndpointUrl, ListenUrl, LogOptions, TlsOptions, Values},
     net::Keepalive,
 };
 
@@ -78,15 +76,14 @@ pub fn parse(
 pub struct Config {
     /// The name of this member, as `MemberList` reports it.
     pub name: String,
-    /// A directory to create. Nothing is stored in it, since the data live in memory. Without the
-    /// flag etcd creates `default.etcd` in the working directory, and this server nothing.
+    /// A directory to create. Nothing is stored in it. Without the flag etcd creates `default.etcd`
+    /// in the working directory, and this server nothing.
     pub data_dir: Option<PathBuf>,
     /// The URLs for clients: gRPC, and HTTP unless `listen_client_http_urls` has URLs.
     pub listen_client_urls: Vec<ListenUrl>,
     /// The URLs for HTTP. If there are any, `listen_client_urls` serve gRPC only.
     pub listen_client_http_urls: Vec<ListenUrl>,
-    /// URLs to bind as etcd does, so that a second server with the same ports does not start. There
-    /// are no peers.
+    /// URLs that are bound as etcd does, so that a second server with the same ports does not start.
     pub listen_peer_urls: Vec<ListenUrl>,
     /// More URLs for metrics and health.
     pub listen_metrics_urls: Vec<ListenUrl>,
@@ -96,37 +93,34 @@ pub struct Config {
     pub advertise_peer_urls: Vec<EndpointUrl>,
     /// The members from which the cluster id is derived.
     pub cluster: Cluster,
-    /// The TLS options; `None` if no URL uses TLS.
+    /// The options of TLS; `None` if no URL uses TLS.
     pub tls: Option<TlsOptions>,
-    /// The heartbeat interval. It affects only [`Config::min_lease_ttl`].
+    /// The heartbeat interval, which affects only [`Config::min_lease_ttl`].
     pub heartbeat_interval: Duration,
-    /// The election timeout. It affects only [`Config::min_lease_ttl`]: there are no elections.
+    /// The election timeout, which affects only [`Config::min_lease_ttl`].
     pub election_timeout: Duration,
     /// The limits of requests and of the data.
     pub limits: Limits,
-    /// The number of streams that a connection may have open at a time; more streams wait. `None`
-    /// for no limit.
+    /// The number of streams that a connection may have open at a time; `None` for no limit.
     pub max_concurrent_streams: Option<u32>,
     /// The intervals of pings.
     pub keepalive: Keepalive,
-    /// Automatic compaction; `None` for no automatic compaction.
+    /// The policy of automatic compaction; `None` for no automatic compaction.
     pub auto_compaction: Option<AutoCompaction>,
     /// The interval of progress notifications to watchers without events that requested them; at
     /// least 100 ms.
     pub watch_progress_notify_interval: Duration,
     /// The options of authentication.
     pub auth: Auth,
-    /// The options of the log. Above level info, the line that reports the server ready is not
-    /// written.
+    /// The options of the log. Above level info, the line that reports the server ready is missing.
     pub log: LogOptions,
     /// Whether profiles are served under `/debug/pprof/`.
     pub enable_pprof: bool,
     /// The revision of the empty store; the first write gets the next one. etcd starts at 1.
     ///
-    /// A server that keeps its data in memory and starts again at 1 leaves watchers that resume
-    /// waiting: their start revision is in the future. If the next server starts at least two above
-    /// the last revision of the previous one, these watchers receive a *compacted* error and list
-    /// again.
+    /// Watchers that resume after a restart wait if their start revision is in the future. If the
+    /// next server starts at least two above the last revision of the previous one, they receive a
+    /// *compacted* error instead, and list again.
     pub start_revision: i64,
 }
 
@@ -201,12 +195,10 @@ impl Config {
 
     /// The hosts of the client URLs, which a self-signed certificate must contain.
     pub fn client_hosts(&self) -> Vec<String> {
-        let urls = self
-            .listen_client_urls
-            .iter()
-            .chain(&self.listen_client_http_urls);
-        let urls = urls.filter(|url| matches!(url.address(), ListenAddress::Tcp(_)));
-        let hosts = urls.filter_map(|url| Some(url.url().host_and_port().ok()?.0.to_owned()));
+        let (grpc, http) = (&self.listen_client_urls, &self.listen_client_http_urls);
+        let urls = grpc.iter().chain(http).map(ListenUrl::url);
+        let urls = urls.filter(|url| !url.is_unix());
+        let hosts = urls.filter_map(|url| Some(url.host_and_port().ok()?.0.to_owned()));
         let mut hosts: Vec<String> = hosts.collect();
         hosts.sort_unstable();
         hosts.dedup();

@@ -73,28 +73,29 @@ impl TryFrom<EndpointUrl> for ListenUrl {
 }
 
 fn address_of(url: &EndpointUrl) -> Result<ListenAddress, ConfigError> {
+    let error = |message| Err(ConfigError::new(message));
     if url.is_unix() {
-        let path = url.socket_path();
-        if path.is_empty() {
-            let message = format!("no socket file named in URL for binding ({url})");
-            return Err(ConfigError::new(message));
-        }
-        return Ok(ListenAddress::Unix(path.into()));
+        return match url.socket_path() {
+            path if path.is_empty() => {
+                error(format!("no socket file named in URL for binding ({url})"))
+            }
+            path => Ok(ListenAddress::Unix(path.into())),
+        };
     }
     let (host, port) = url.host_and_port()?;
-    let ip = match host {
-        // Where a name has addresses of both families, Go listens on the IPv4 address.
-        "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        host => host.parse().ok(),
+    // Where a name has addresses of both families, Go listens on the IPv4 address.
+    let host = if host == "localhost" {
+        "127.0.0.1"
+    } else {
+        host
     };
-    let ip =
-        ip.ok_or_else(|| ConfigError::new(format!("expected IP in URL for binding ({url})")))?;
-    let invalid_port = |_| ConfigError::new(format!("address {port}: invalid port"));
-    let port = match port {
-        "" => 0,
-        port => port.parse().map_err(invalid_port)?,
+    let Ok(ip) = host.parse::<IpAddr>() else {
+        return error(format!("expected IP in URL for binding ({url})"));
     };
-    Ok(ListenAddress::Tcp(SocketAddr::new(ip, port)))
+    match if port.is_empty() { "0" } else { port }.parse() {
+        Ok(port) => Ok(ListenAddress::Tcp(SocketAddr::new(ip, port))),
+        Err(_) => error(format!("address {port}: invalid port")),
+    }
 }
 
 impl fmt::Display for ListenUrl {

@@ -9,41 +9,29 @@ use crate::config::ConfigError;
 
 const SCHEMES: [&str; 4] = ["http", "https", "unix", "unixs"];
 
-/// The URL of an endpoint of a server. Equality and order are those of the text.
+/// The URL of an endpoint of a server.
 ///
-/// - With `http` and `https` it has a host, a port (each of which may be empty) and no path.
-/// - With `unix` and `unixs`, host and path together name the socket file.
-// Comparison looks at the fields in order, and `text` determines the others.
+/// With `http` and `https` it has a host, a port (each of which may be empty) and no path. With
+/// `unix` and `unixs`, host and path together name a socket file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EndpointUrl {
     text: String,
     scheme: &'static str,
-    authority: String,
-    path: String,
 }
 
 impl EndpointUrl {
     /// `http://localhost:port`.
     pub fn localhost(port: u16) -> Self {
-        let authority = format!("localhost:{port}");
-        Self {
-            text: format!("http://{authority}"),
-            scheme: "http",
-            authority,
-            path: String::new(),
-        }
+        let (text, scheme) = (format!("http://localhost:{port}"), "http");
+        Self { text, scheme }
     }
 
     /// The same URL with TLS.
     #[must_use]
     pub fn under_tls(&self) -> Self {
         let scheme = if self.is_unix() { "unixs" } else { "https" };
-        let rest = self.text.split_once(':').map_or("", |(_, rest)| rest);
-        Self {
-            text: format!("{scheme}:{rest}"),
-            scheme,
-            ..self.clone()
-        }
+        let text = format!("{scheme}{}", &self.text[self.scheme.len()..]);
+        Self { text, scheme }
     }
 
     /// Parses a URL; blanks around it are dropped.
@@ -56,49 +44,30 @@ impl EndpointUrl {
         if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
             return error(format!("parse {text:?}: invalid character in URL"));
         }
-        let known = text.split_once(':').and_then(|(scheme, rest)| {
-            let mut schemes = SCHEMES.into_iter();
-            Some((
-                schemes.find(|known| scheme.eq_ignore_ascii_case(known))?,
-                rest,
-            ))
-        });
-        let Some((scheme, rest)) = known else {
-            return error(format!(
-                "URL scheme must be http, https, unix, or unixs: {text}"
-            ));
+        let (given, rest) = text.split_once(':').unwrap_or_default();
+        let mut schemes = SCHEMES.into_iter();
+        let Some(scheme) = schemes.find(|scheme| given.eq_ignore_ascii_case(scheme)) else {
+            let schemes = "http, https, unix, or unixs";
+            return error(format!("URL scheme must be {schemes}: {text}"));
         };
-        // As in Go, a URL without the slashes has neither host nor path; with them, the host ends
-        // where a path, a query or a fragment begins.
-        let (authority, tail) = rest.strip_prefix("//").map_or(("", ""), |rest| {
-            rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
-        });
-        let authority = authority
-            .rsplit_once('@')
-            .map_or(authority, |(_, host)| host);
-        let path = tail.split(['?', '#']).next().unwrap_or_default();
-
-        let port = port_of(authority);
-        if let Some(port) = port.filter(|port| !port.bytes().all(|b| b.is_ascii_digit())) {
-            return error(format!(
-                "parse {text:?}: invalid port \":{port}\" after host"
-            ));
-        }
-        let is_unix = scheme.starts_with("unix");
-        if !is_unix && port.is_none() {
-            return error(format!(
-                "URL address does not have the form \"host:port\": {text}"
-            ));
-        }
-        if !is_unix && !path.is_empty() {
-            return error(format!("URL must not contain a path: {text}"));
-        }
-        Ok(Self {
+        let url = Self {
             text: format!("{scheme}:{rest}"),
             scheme,
-            authority: authority.to_owned(),
-            path: path.to_owned(),
-        })
+        };
+        let (authority, path) = url.authority_and_path();
+        let port = port_of(authority);
+        if let Some(port) = port.filter(|port| !port.bytes().all(|b| b.is_ascii_digit())) {
+            let port = format!(":{port}");
+            return error(format!("parse {text:?}: invalid port {port:?} after host"));
+        }
+        if !url.is_unix() && port.is_none() {
+            let form = "\"host:port\"";
+            return error(format!("URL address does not have the form {form}: {text}"));
+        }
+        if !url.is_unix() && !path.is_empty() {
+            return error(format!("URL must not contain a path: {text}"));
+        }
+        Ok(url)
     }
 
     /// Parses a comma-separated list, sorts it and removes duplicates.
@@ -138,13 +107,14 @@ impl EndpointUrl {
     /// # Errors
     /// The URL has no port, which is possible only for Unix sockets.
     pub fn host_and_port(&self) -> Result<(&str, &str), ConfigError> {
+        let (authority, _) = self.authority_and_path();
         let missing = || ConfigError::new("missing port in address");
-        let port = port_of(&self.authority).ok_or_else(missing)?;
-        let host = &self.authority[..self.authority.len() - port.len() - 1];
-        let bare = host
+        let port = port_of(authority).ok_or_else(missing)?;
+        let host = &authority[..authority.len() - port.len() - 1];
+        let address = host
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'));
-        Ok((bare.unwrap_or(host), port))
+        Ok((address.unwrap_or(host), port))
     }
 
     /// Checks that a client can connect to the URL.
@@ -160,7 +130,17 @@ impl EndpointUrl {
 
     /// The name of a Unix socket's file: the host and the path together.
     pub fn socket_path(&self) -> String {
-        format!("{}{}", self.authority, self.path)
+        let (authority, path) = self.authority_and_path();
+        format!("{authority}{path}")
+    }
+
+    /// The part with host and port, and the path. Both are empty without two slashes, as in Go.
+    fn authority_and_path(&self) -> (&str, &str) {
+        let rest = &self.text[self.scheme.len() + 1..];
+        let rest = rest.strip_prefix("//").unwrap_or_default();
+        let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (_, authority) = authority.rsplit_once('@').unwrap_or(("", authority));
+        (authority, tail.split(['?', '#']).next().unwrap_or_default())
     }
 }
 
