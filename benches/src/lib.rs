@@ -47,7 +47,7 @@ pub fn filled_engine(keys: u64) -> Engine {
 }
 
 /// A key and its value.
-pub type Pair = (Vec<u8>, Vec<u8>);
+pub type KeyValuePair = (Vec<u8>, Vec<u8>);
 
 /// The simplest store with versions: all versions of all keys in one map under one lock. It has no
 /// watches, leases or compaction.
@@ -92,7 +92,7 @@ impl NaiveStore {
 
     /// Returns copies of up to `limit` keys from `start` on with their newest values, and the
     /// number of all keys from `start` on.
-    pub fn range(&self, start: &[u8], limit: usize) -> (Vec<Pair>, usize) {
+    pub fn range(&self, start: &[u8], limit: usize) -> (Vec<KeyValuePair>, usize) {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let mut page = Vec::new();
         let mut count = 0;

@@ -41,7 +41,7 @@ use tokio::runtime;
 
 use crate::report::Report;
 use crate::scenario::SCENARIOS;
-use crate::server::{Server, ServerKind};
+use crate::server::{ServerKind, TestedServer};
 
 /// An error that is only printed.
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -56,14 +56,14 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Compare the servers.
-    Run(Run),
+    Run(RunCommand),
     /// Run the server that stores nothing.
     Null {
         #[arg(long)]
         listen: SocketAddr,
     },
     /// Measure the comparison table of the README.
-    Summary(Summary),
+    Summary(SummaryCommand),
     /// Plot the cost of the engine's operations by the size of the store.
     Scaling {
         /// The directory for the plots.
@@ -88,7 +88,7 @@ struct Binaries {
 }
 
 #[derive(Debug, clap::Args)]
-struct Run {
+struct RunCommand {
     #[command(flatten)]
     binaries: Binaries,
     /// The binary of another build of revstore, usually from before a change.
@@ -106,7 +106,7 @@ struct Run {
 }
 
 #[derive(Debug, clap::Args)]
-struct Summary {
+struct SummaryCommand {
     #[command(flatten)]
     binaries: Binaries,
     /// The binary of kine, left out if not given.
@@ -146,7 +146,7 @@ impl Binaries {
     }
 }
 
-impl Summary {
+impl SummaryCommand {
     async fn run(self) -> Result<(), BoxError> {
         let mut kinds = self.binaries.kinds()?;
         kinds.extend(self.kine.clone().map(ServerKind::Kine));
@@ -158,7 +158,7 @@ impl Summary {
     }
 }
 
-impl Run {
+impl RunCommand {
     async fn run(self) -> Result<(), BoxError> {
         let mut kinds = self.binaries.kinds()?;
         kinds.push(ServerKind::Null);
@@ -171,7 +171,7 @@ impl Run {
             kinds.rotate_left(1);
             let mut servers = Vec::new();
             for kind in &kinds {
-                let server = Server::start(kind).await?;
+                let server = TestedServer::start(kind).await?;
                 scenario::fill(&server).await?;
                 servers.push(server);
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::scenario::{Measurement, SCENARIOS, Scenario, Target, Unit};
+use crate::scenario::{Measurement, SCENARIOS, Scenario, TargetValue, Unit};
 use crate::server::ServerKind;
 
 /// The columns. A server that was not measured has none.
@@ -59,9 +59,9 @@ impl Report {
     /// Returns the target for revstore, in the unit of the scenario.
     fn limit(&self, scenario: &Scenario) -> Option<f64> {
         match scenario.target {
-            Target::OfNull(times) => Some(times * self.value(scenario.name, "null")?),
-            Target::OfGet(times) => Some(times * self.value("get", "revstore")?),
-            Target::Value(value) => Some(value),
+            TargetValue::OfNull(times) => Some(times * self.value(scenario.name, "null")?),
+            TargetValue::OfGet(times) => Some(times * self.value("get", "revstore")?),
+            TargetValue::Value(value) => Some(value),
         }
     }
 

@@ -13,7 +13,7 @@ use tokio::time;
 use crate::BoxError;
 use crate::client::{Clients, Load, LoadResult, end, key, put, scattered};
 use crate::cpu_time::cpu_time;
-use crate::server::{Server, ServerKind};
+use crate::server::{ServerKind, TestedServer};
 use crate::watchers::Watchers;
 
 /// The number of keys in every server.
@@ -42,7 +42,7 @@ const COMPACTION_KEEPS: i64 = 1_000;
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) unit: Unit,
-    pub(crate) target: Target,
+    pub(crate) target: TargetValue,
     workload: Workload,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum Unit {
 
 /// The largest value that revstore should have.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Target {
+pub(crate) enum TargetValue {
     /// A multiple of the value of the null server.
     OfNull(f64),
     /// A multiple of the value of revstore in the scenario `get`.
@@ -137,7 +137,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "count, 4 in flight",
         unit: Unit::CpuMicroseconds,
-        target: Target::OfGet(2.0),
+        target: TargetValue::OfGet(2.0),
         workload: Workload::Count { counts: 4_000 },
     },
     row(
@@ -185,7 +185,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "largest put latency under compaction",
         unit: Unit::Times,
-        target: Target::Value(2.0),
+        target: TargetValue::Value(2.0),
         workload: Workload::Compactions,
     },
 ];
@@ -194,7 +194,7 @@ const fn row(name: &'static str, of_null: f64, workload: Workload) -> Scenario {
     Scenario {
         name,
         unit: Unit::CpuMicroseconds,
-        target: Target::OfNull(of_null),
+        target: TargetValue::OfNull(of_null),
         workload,
     }
 }
@@ -222,7 +222,7 @@ pub(crate) struct Measurement {
 }
 
 /// Writes [`KEYS`] keys with two versions each.
-pub(crate) async fn fill(server: &Server) -> Result<(), BoxError> {
+pub(crate) async fn fill(server: &TestedServer) -> Result<(), BoxError> {
     let clients = Clients::connect(server.endpoint(), CONNECTIONS).await?;
     for _ in 0..2 {
         let load = Load::of(64, KEYS);
@@ -249,7 +249,7 @@ impl Scenario {
     }
 
     /// Puts the load on a server that was [filled](fill), and measures it.
-    pub(crate) async fn run(&self, server: &Server) -> Result<Measurement, BoxError> {
+    pub(crate) async fn run(&self, server: &TestedServer) -> Result<Measurement, BoxError> {
         let clients = Clients::connect(server.endpoint(), CONNECTIONS).await?;
         match self.workload {
             Workload::Compactions => under_compaction(&clients).await,
@@ -447,7 +447,7 @@ async fn under_compaction(clients: &Clients) -> Result<Measurement, BoxError> {
     })
 }
 
-fn cpu(server: &Server) -> Result<Duration, BoxError> {
+fn cpu(server: &TestedServer) -> Result<Duration, BoxError> {
     cpu_time(server.pid()).ok_or_else(|| format!("{} has ended", server.kind().name()).into())
 }
 

@@ -110,7 +110,7 @@ impl ServerKind {
 
 /// A running server.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct TestedServer {
     kind: ServerKind,
     process: Child,
     endpoint: String,
@@ -119,7 +119,7 @@ pub(crate) struct Server {
     _dir: TempDir,
 }
 
-impl Server {
+impl TestedServer {
     /// Starts a server and waits until it answers a request.
     pub(crate) async fn start(kind: &ServerKind) -> Result<Self, BoxError> {
         Self::start_polling(kind, START_POLL_INTERVAL).await
@@ -191,7 +191,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestedServer {
     fn drop(&mut self) {
         // Both fail if the process has already ended.
         let _ = self.process.kill();

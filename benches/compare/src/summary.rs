@@ -13,7 +13,7 @@ use revstore_proto::etcdserverpb::request_op::Request;
 use crate::BoxError;
 use crate::client::{Clients, Load, key, put};
 use crate::scenario::{self, SCENARIOS};
-use crate::server::{Server, ServerKind};
+use crate::server::{ServerKind, TestedServer};
 
 /// The lines between which the table is written.
 const BEGIN: &str = "<!-- table: just readme-table -->";
@@ -64,10 +64,10 @@ pub(crate) async fn table(
             let samples = columns.iter_mut().find(|(name, _)| *name == kind.name());
             let (_, samples) = samples.ok_or("a server without a column")?;
             for _ in 0..starts {
-                let server = Server::start_polling(kind, START_POLL_INTERVAL).await?;
+                let server = TestedServer::start_polling(kind, START_POLL_INTERVAL).await?;
                 samples.start.push(server.start_time().as_secs_f64() * 1e3);
             }
-            let server = Server::start(kind).await?;
+            let server = TestedServer::start(kind).await?;
             samples.memory_per_key.push(memory_per_key(&server).await?);
             drop(server);
             measure_cpu(kind, samples).await?;
@@ -85,7 +85,7 @@ async fn measure_cpu(kind: &ServerKind, samples: &mut Samples) -> Result<(), Box
         // It rejects every write but the transactions that kube-apiserver sends.
         return Ok(());
     }
-    let server = Server::start(kind).await?;
+    let server = TestedServer::start(kind).await?;
     scenario::fill(&server).await?;
     for ((name, _), values) in SCENARIO_ROWS.iter().zip(&mut samples.cpu) {
         let scenario = SCENARIOS.iter().find(|it| it.name == *name);
@@ -96,7 +96,7 @@ async fn measure_cpu(kind: &ServerKind, samples: &mut Samples) -> Result<(), Box
 }
 
 /// Creates [`MEMORY_KEYS`] keys and returns the growth of the resident memory in bytes per key.
-async fn memory_per_key(server: &Server) -> Result<f64, BoxError> {
+async fn memory_per_key(server: &TestedServer) -> Result<f64, BoxError> {
     let clients = Clients::connect(server.endpoint(), 4).await?;
     let before = resident_bytes(server.pid())?;
     let load = Load::of(16, MEMORY_KEYS);

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tonic::Status;
 use tower_service::Service;
 
-use crate::script::Call;
+use crate::script::ScriptCall;
 
 /// The most messages in one response. A script has few steps, so a longer response is a loop.
 const RESPONSE_MESSAGES_MAX: usize = 10_000;
@@ -58,7 +58,7 @@ impl Body for RequestBody {
 
 impl OpenCall {
     /// Creates a call. The services do nothing for it before its first poll.
-    pub(crate) fn new(services: &Services, call: &Call, token: Option<&str>) -> Self {
+    pub(crate) fn new(services: &Services, call: &ScriptCall, token: Option<&str>) -> Self {
         let method = call.method.clone();
         let (request, body) = unbounded_channel();
         for data in &call.data {

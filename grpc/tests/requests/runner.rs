@@ -18,7 +18,7 @@ use tonic::{Code, Status};
 
 use crate::consistency;
 use crate::open_call::OpenCall;
-use crate::script::{Call, Script, Setup, Step, frame, method};
+use crate::script::{Script, ScriptCall, ScriptStep, Setup, frame, method};
 
 /// The most calls that are open at a time. One more cancels the oldest.
 const OPEN_CALLS_MAX: usize = 6;
@@ -173,7 +173,7 @@ impl Runner {
 
     /// Makes a unary call and asserts that it succeeds.
     async fn call_ok(&mut self, service: &str, name: &str, request: impl Message) {
-        let call = Call {
+        let call = ScriptCall {
             method: method(service, name).clone(),
             data: vec![frame(&request.encode_to_vec())],
             well_formed: true,
@@ -184,35 +184,35 @@ impl Runner {
         assert_eq!(status.map(|status| status.code()), Some(Code::Ok), "{name}");
     }
 
-    async fn step(&mut self, step: Step) {
+    async fn step(&mut self, step: ScriptStep) {
         match step {
-            Step::Call(call) => {
+            ScriptStep::Call(call) => {
                 self.call(&call).await;
             }
-            Step::Send { call, data } => {
+            ScriptStep::Send { call, data } => {
                 if let Some(open) = self.open.get(call) {
                     open.send(&data);
                     self.poll_open(call).await;
                 }
             }
-            Step::HalfClose { call } => {
+            ScriptStep::HalfClose { call } => {
                 if let Some(open) = self.open.get_mut(call) {
                     open.half_close();
                     self.poll_open(call).await;
                 }
             }
-            Step::Cancel { call } => {
+            ScriptStep::Cancel { call } => {
                 if call < self.open.len() {
                     drop(self.open.remove(call));
                     self.check_growth(WAITER_REVISIONS_MAX);
                 }
             }
-            Step::PollOpen => {
+            ScriptStep::PollOpen => {
                 for call in (0..self.open.len()).rev() {
                     self.poll_open(call).await;
                 }
             }
-            Step::Advance(by) => {
+            ScriptStep::Advance(by) => {
                 let leases = self.engine.leases().len();
                 self.clock.advance(by);
                 self.check_growth(i64::try_from(leases).unwrap());
@@ -221,7 +221,7 @@ impl Runner {
     }
 
     /// Makes a call. Returns its status if it has ended; otherwise keeps it open.
-    async fn call(&mut self, call: &Call) -> Option<Status> {
+    async fn call(&mut self, call: &ScriptCall) -> Option<Status> {
         let token = call.token.and_then(|index| self.tokens.get(index));
         let mut open = OpenCall::new(&self.services, call, token.map(String::as_str));
         let status = if open.may_wait() {
@@ -252,7 +252,7 @@ impl Runner {
     }
 
     /// Checks the number of messages, the status and the revision of a call that has ended.
-    fn check_response(&self, call: &Call, ended: &OpenCall, status: &Status) {
+    fn check_response(&self, call: &ScriptCall, ended: &OpenCall, status: &Status) {
         assert!(
             !call.well_formed || status.code() != Code::Internal,
             "{status:?} to {call:?}"

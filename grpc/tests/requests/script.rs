@@ -78,8 +78,8 @@ pub(crate) struct Setup {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
-    Call(Call),
+pub(crate) enum ScriptStep {
+    Call(ScriptCall),
     /// Sends more request data on an open call.
     Send {
         call: usize,
@@ -100,7 +100,7 @@ pub(crate) enum Step {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(crate) struct ScriptCall {
     pub(crate) method: MethodDescriptor,
     /// The request body, in the pieces in which it is received.
     pub(crate) data: Vec<Bytes>,
@@ -189,7 +189,7 @@ impl<'a> Script<'a> {
         self.choices.bytes(count).unwrap_or_default().to_vec()
     }
 
-    fn call(&mut self) -> Call {
+    fn call(&mut self) -> ScriptCall {
         let all = methods();
         let method = match self.below(8) {
             0 => method("KV", self.one_of(&["Put", "Txn"])),
@@ -210,7 +210,7 @@ impl<'a> Script<'a> {
             1
         };
         let (data, well_formed) = self.messages(method, count);
-        Call {
+        ScriptCall {
             method: method.clone(),
             data,
             well_formed: well_formed && (streams || count == 1),
@@ -360,19 +360,19 @@ impl<'a> Script<'a> {
 }
 
 impl Iterator for Script<'_> {
-    type Item = Step;
+    type Item = ScriptStep;
 
-    fn next(&mut self) -> Option<Step> {
+    fn next(&mut self) -> Option<ScriptStep> {
         if self.choices.is_empty() {
             return None;
         }
         self.steps_left = self.steps_left.checked_sub(1)?;
         let call = self.below(4);
         Some(match self.below(16) {
-            15 => Step::Cancel { call },
-            14 => Step::HalfClose { call },
-            13 => Step::PollOpen,
-            12 => Step::Advance(Duration::from_secs(
+            15 => ScriptStep::Cancel { call },
+            14 => ScriptStep::HalfClose { call },
+            13 => ScriptStep::PollOpen,
+            12 => ScriptStep::Advance(Duration::from_secs(
                 self.one_of(&[1, 2, 5, 61, 3600, 90_000]),
             )),
             10 | 11 => {
@@ -380,9 +380,9 @@ impl Iterator for Script<'_> {
                 let (service, name) =
                     self.one_of(&[("Watch", "Watch"), ("Lease", "LeaseKeepAlive")]);
                 let (data, _) = self.messages(method(service, name), count);
-                Step::Send { call, data }
+                ScriptStep::Send { call, data }
             }
-            _ => Step::Call(self.call()),
+            _ => ScriptStep::Call(self.call()),
         })
     }
 }

@@ -45,10 +45,10 @@ async fn become_leader(node: &TestNode, lease: i64, value: &'static str) -> Lead
     response.leader.unwrap()
 }
 
-type WaitingCall = Pin<Box<dyn Future<Output = Result<CampaignResponse, Status>> + Send>>;
+type WaitingCampaign = Pin<Box<dyn Future<Output = Result<CampaignResponse, Status>> + Send>>;
 
-fn wait_for_leadership(node: &TestNode, lease: i64, value: &'static str) -> WaitingCall {
-    let mut waiting: WaitingCall = Box::pin(campaign(node.clone(), "e", lease, value));
+fn wait_for_leadership(node: &TestNode, lease: i64, value: &'static str) -> WaitingCampaign {
+    let mut waiting: WaitingCampaign = Box::pin(campaign(node.clone(), "e", lease, value));
     assert!(
         (&mut waiting).now_or_never().is_none(),
         "the call should wait"

@@ -32,10 +32,10 @@ async fn unlock(node: &TestNode, key: &'static str) -> Result<i64, Status> {
 }
 
 /// A lock call that waits for the lock. It has been polled once.
-type WaitingCall = Pin<Box<dyn Future<Output = Result<LockResponse, Status>> + Send>>;
+type WaitingLock = Pin<Box<dyn Future<Output = Result<LockResponse, Status>> + Send>>;
 
-fn wait_for_lock(node: &TestNode, name: &'static str, lease: i64) -> WaitingCall {
-    let mut waiting: WaitingCall = Box::pin(lock(node.clone(), name, lease));
+fn wait_for_lock(node: &TestNode, name: &'static str, lease: i64) -> WaitingLock {
+    let mut waiting: WaitingLock = Box::pin(lock(node.clone(), name, lease));
     assert!(
         (&mut waiting).now_or_never().is_none(),
         "the call should wait"

@@ -209,13 +209,13 @@ pub(crate) async fn put(channel: Channel, key: &str) -> Result<i64, Status> {
 
 /// A watch whose creation was confirmed.
 #[derive(Debug)]
-pub(crate) struct OpenWatch {
+pub(crate) struct ConfirmedWatch {
     pub(crate) responses: Streaming<WatchResponse>,
     /// Keeps the request stream open.
     _requests: tokio::sync::mpsc::Sender<WatchRequest>,
 }
 
-pub(crate) async fn watch(channel: Channel, key: &str) -> OpenWatch {
+pub(crate) async fn watch(channel: Channel, key: &str) -> ConfirmedWatch {
     let (sender, receiver) = tokio::sync::mpsc::channel(1);
     let create = WatchCreateRequest {
         key: key.to_owned().into(),
@@ -232,7 +232,7 @@ pub(crate) async fn watch(channel: Channel, key: &str) -> OpenWatch {
         .unwrap()
         .into_inner();
     assert!(responses.message().await.unwrap().unwrap().created);
-    OpenWatch {
+    ConfirmedWatch {
         responses,
         _requests: sender,
     }
