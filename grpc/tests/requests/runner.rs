@@ -27,8 +27,8 @@ const OPEN_CALLS_MAX: usize = 6;
 /// busy machine is the slowest.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often an open call is polled between two steps: a poll may only change what the next poll
-/// sees.
+/// How often an open call is polled between two steps. One poll may make progress that only the
+/// next poll reports.
 const POLLS_PER_STEP: usize = 3;
 
 /// The most revisions that a waiting lock or campaign call adds in one step: its key, a new value
