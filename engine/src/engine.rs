@@ -99,6 +99,7 @@ impl Engine {
     }
 
     /// Returns the newest version of a key, or `None` if the key is not live.
+    #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<KeyValue> {
         // I7: a version that is found was the newest at `current`, whatever is compacted since.
         let current = self.store.current.load().end();
@@ -114,6 +115,7 @@ impl Engine {
     /// # Errors
     /// If the requested revision is compacted, or above the current one. A read at the current
     /// revision never fails.
+    #[inline]
     pub fn range(&self, range: &Range) -> Result<RangeResult, ReadError> {
         self.store.range(range)
     }
@@ -149,6 +151,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the key is empty, or the key or the value is too large.
+    #[inline]
     pub fn put(
         &self,
         key: impl Into<Bytes>,
@@ -162,6 +165,7 @@ impl Engine {
     /// # Errors
     /// If the key is empty, the key or the value is too large, the lease does not exist, or the put
     /// keeps the value or lease of a key that is not live.
+    #[inline]
     pub fn put_with(&self, put: &Put) -> Result<PutResult, PutError> {
         txn::put(&self.store, put)
     }
@@ -175,6 +179,7 @@ impl Engine {
     ///
     /// # Errors
     /// If an operation that would run cannot. Then nothing is changed.
+    #[inline]
     pub fn txn(&self, txn: &Txn) -> Result<TxnResult, TxnError> {
         txn::txn(&self.store, txn)
     }

@@ -17,28 +17,28 @@ pub enum Fault {
     /// The sequencer is released between numbering a revision and storing its versions (I1).
     NumberOutsideSequencer,
     /// A put uses the entry that it found before it took the sequencer, even if it is retired (I7).
-    TrustFoundEntry,
+    UseRetiredEntry,
     /// A read does not check the compacted revision again at its end (I7).
-    ReadLooksOnce,
+    ReadChecksOnce,
     /// A watch that catches up does not check the compacted revision again (I7).
-    CatchUpLooksOnce,
+    CatchUpChecksOnce,
     /// Compaction does not wait for ranges that transactions have yet to read (I7).
     IgnorePins,
     /// The hub is released between reading the current revision and registering a watch (I5).
-    RegisterEarly,
+    RegisterOutsideHub,
     /// A watch that has caught up becomes synced even if later events were dispatched in the
     /// meantime (I5).
-    JoinBlindly,
+    JoinUnchecked,
     /// A reader does not look at its queue again after it has registered its waker (I4).
-    WakerLate,
+    RegisterWakerLast,
     /// The sequencer is released between taking the keys of a lease and deleting them (LE-7).
-    RevokeEarly,
+    RevokeOutsideSequencer,
     /// Queued events of a cancelled watch are delivered (WA-20).
-    TellCancelled,
+    DeliverCancelled,
     /// Removal starts before published events are dispatched (I5).
     RemoveUndispatched,
     /// Removed versions are freed while reads may still look at them (I2).
-    FreeAtOnce,
+    FreeWithoutWaiting,
 }
 
 /// The fault that an engine was built with, if any.

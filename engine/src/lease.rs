@@ -230,7 +230,7 @@ pub(crate) fn revoke(store: &Store, lease: LeaseId) -> Result<Revision, LeaseErr
     // LE-7: under the sequencer, so that a put that moves a key to another lease comes either
     // before or after both steps.
     let keys = store.lessor.remove(lease)?;
-    on_fault!(store.faults, RevokeEarly, {
+    on_fault!(store.faults, RevokeOutsideSequencer, {
         drop(writer);
         writer = Writer::begin(store);
     });

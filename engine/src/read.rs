@@ -230,7 +230,7 @@ impl Store {
             self.check_readable(requested, current)?;
             let result = self.range_measured_at(request, requested.end(), current, measure);
             // I7: a compaction may have run during the read.
-            unless_fault!(self.faults, ReadLooksOnce, self.check_kept(requested)?);
+            unless_fault!(self.faults, ReadChecksOnce, self.check_kept(requested)?);
             return Ok(result);
         }
         for _ in 0..ATTEMPTS_MAX {

@@ -61,14 +61,14 @@ impl fmt::Display for Revision {
     }
 }
 
-/// The position of one change: the transaction it belongs to, and its place inside it.
+/// The position of one change: its revision, and its order inside the revision.
 ///
-/// Ordered by `main`, then `sub`: the order in which watchers see events (I5).
+/// Positions are ordered by `revision`, then by `sub`. Watches deliver events in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// The transaction.
+    /// The revision of the transaction.
     pub revision: Revision,
-    /// The change inside the transaction, from 0.
+    /// The number of the change inside the transaction, from 0.
     pub sub: u32,
 }
 
@@ -151,7 +151,7 @@ mod tests {
     use super::{Position, Revision};
 
     #[test]
-    fn dm_2_positions_order_by_transaction_then_by_change() {
+    fn dm_2_positions_are_ordered_by_revision_then_by_sub() {
         let at = |revision, sub| Position {
             revision: Revision(revision),
             sub,

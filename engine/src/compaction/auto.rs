@@ -1,4 +1,4 @@
-//! Automatic compaction: the choice of a policy, and the compactor that asks it.
+//! Automatic compaction: the policies to choose from, and the compactor that runs one.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Compaction: removal of history that no reader can ask for any more.
 //!
 //! `removal` announces a compaction and frees the history below it; `pins` makes it wait for
-//! transactions that still read. `auto` holds the policies of automatic compaction and the
-//! compactor that asks them, one file per policy: `periodic`, `revisions`, `size` (etcd:
-//! `mvcc.kvstore_compaction` and the package `compactor`).
+//! transactions that still read. `auto` has the policies to choose from and the compactor that runs
+//! one; each policy is a file of its own: `periodic`, `revisions`, `size`. etcd's counterparts are
+//! mvcc's `scheduleCompaction` and the package `compactor`.
 
 mod auto;
 mod periodic;

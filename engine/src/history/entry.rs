@@ -80,7 +80,7 @@ impl Entry {
         self.0.bytes()
     }
 
-    /// Whether both handles are on the same allocation.
+    /// Returns whether both handles are on the same allocation.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.0.is(&other.0)
     }
@@ -91,6 +91,7 @@ impl Entry {
     ///
     /// # Safety
     /// Versions that are [`Removed`] during the call must not be freed before it returns.
+    #[inline]
     pub(crate) unsafe fn read(&self, at: Position) -> Option<KeyValue> {
         // SAFETY: guaranteed by the caller.
         let newest = unsafe { self.peek() }?;
@@ -129,6 +130,7 @@ impl Entry {
     ///
     /// # Safety
     /// As for [`Entry::read`].
+    #[inline]
     pub(crate) unsafe fn touch_newest(&self) {
         // SAFETY: guaranteed by the caller.
         let newest = unsafe { self.peek() };
@@ -136,16 +138,19 @@ impl Entry {
     }
 
     /// Prefetches the entry and its key, as [`Entry::touch_newest`].
+    #[inline]
     pub(crate) fn touch(&self) {
         std::hint::black_box((self.is_retired(), self.key().last()));
     }
 
     /// Returns the newest version, which may be a tombstone. Called with the sequencer held.
+    #[inline]
     pub(crate) fn newest(&self) -> Option<KeyValue> {
         self.lock().newest().as_deref().cloned()
     }
 
     /// Adds the newest version. The caller must hold the sequencer.
+    #[inline]
     pub(crate) fn push(&self, version: KeyValue) {
         let mut versions = self.lock();
         if let Some(previous) = self.newest_cell().replace(Some(version.into())) {
@@ -206,6 +211,7 @@ impl Entry {
         self.is_retired()
     }
 
+    #[inline]
     pub(crate) fn is_retired(&self) -> bool {
         self.newest_cell().is_closed()
     }
@@ -219,6 +225,7 @@ impl Entry {
         drop((self.newest_cell().take_and_close(), older));
     }
 
+    #[inline]
     fn newest_cell(&self) -> &AtomicThin<Header> {
         &self.0.header().newest
     }
@@ -232,6 +239,7 @@ impl Entry {
 
     /// # Safety
     /// As for [`Entry::read`].
+    #[inline]
     unsafe fn peek(&self) -> Option<ManuallyDrop<KeyValue>> {
         // SAFETY: a version that leaves the cell is kept in `older`, or is `Removed`, which the
         // caller guarantees not to be freed.
@@ -253,6 +261,7 @@ impl Versions<'_> {
     }
 }
 
+#[inline]
 fn live(version: &KeyValue) -> Option<KeyValue> {
     (!version.is_tombstone()).then(|| version.clone())
 }

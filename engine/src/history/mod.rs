@@ -1,4 +1,4 @@
-//! What the store keeps: records, the versions of each key, and the log of all changes.
+//! The history of the store: records, the versions of each key, and the log of all changes.
 //!
 //! A record is one version of one key. An entry holds the versions of its key, oldest first, and is
 //! what etcd calls a `keyIndex`; the log holds the same records in revision order, in the place of

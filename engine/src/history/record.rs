@@ -243,6 +243,7 @@ impl KeyValue {
     }
 
     /// Returns the position of the write: its revision, and the order inside the revision.
+    #[inline]
     pub fn position(&self) -> Position {
         Position {
             revision: self.mod_revision(),
@@ -263,6 +264,7 @@ impl KeyValue {
     }
 
     /// Returns whether a deletion wrote this version.
+    #[inline]
     pub fn is_tombstone(&self) -> bool {
         self.shape() == Shape::Tombstone
     }
@@ -374,6 +376,7 @@ pub(crate) struct PendingRecord {
 impl PendingRecord {
     /// Creates a record for a key whose entry is in the index. `with_lease` says whether to leave
     /// room for a lease.
+    #[inline]
     pub(crate) fn for_entry(entry: Entry, value: &[u8], with_lease: bool) -> Self {
         let shape = if with_lease {
             Shape::Full
@@ -387,6 +390,7 @@ impl PendingRecord {
     }
 
     /// Creates a record, with a new entry, for a key that is not in the index.
+    #[inline]
     pub(crate) fn for_new_key(key: &[u8], value: &[u8], with_lease: bool) -> Self {
         let shape = if with_lease {
             Shape::Full
@@ -409,6 +413,7 @@ impl PendingRecord {
     }
 
     /// Returns whether the entry was in the index when the record was created.
+    #[inline]
     pub(crate) fn entry_found(&self) -> bool {
         self.entry_found
     }

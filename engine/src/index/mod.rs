@@ -48,6 +48,7 @@ impl Found<'_> {
     }
 
     /// As [`Entry::read`].
+    #[inline]
     pub(crate) fn read(&self, at: Position) -> Option<KeyValue> {
         // SAFETY: `Found` exists only while the index is locked for reading. Versions removed
         // during the read are freed by `Index::free`, which takes the lock for writing between
@@ -55,6 +56,7 @@ impl Found<'_> {
         unsafe { self.0.read(at) }
     }
 
+    #[inline]
     fn touch_newest(&self) {
         // SAFETY: as in `read`.
         unsafe { self.0.touch_newest() }
@@ -92,6 +94,7 @@ impl Index {
 
     /// Returns the newest version of a key at or before `at`, if the key is live there. One
     /// descent.
+    #[inline]
     pub(crate) fn read(&self, key: &[u8], at: Position) -> Option<KeyValue> {
         let keys = self.keys.read();
         keys.tree.get(key).and_then(|entry| Found(entry).read(at))
@@ -104,12 +107,13 @@ impl Index {
     /// Returns the entry that a pending record is to be added to. An entry that was retired since
     /// the record was created is no longer in the index, so its key gets a new one (I7). The caller
     /// must hold the sequencer.
+    #[inline]
     pub(crate) fn entry_for(&self, pending: &PendingRecord) -> Entry {
         let entry = pending.entry();
         if !pending.entry_found() {
             return self.get_or_insert(entry);
         }
-        if entry.is_retired() && !self.faults.has(Fault::TrustFoundEntry) {
+        if entry.is_retired() && !self.faults.has(Fault::UseRetiredEntry) {
             return self.get_or_insert(&Entry::new(entry.key()));
         }
         entry.clone()
@@ -145,7 +149,7 @@ impl Index {
             return;
         }
         // Reads that began before the removal hold the lock; later ones do not find the versions.
-        unless_fault!(self.faults, FreeAtOnce, drop(self.keys.write()));
+        unless_fault!(self.faults, FreeWithoutWaiting, drop(self.keys.write()));
         // SAFETY: all reads that began before the removal have released the lock.
         drop(unsafe { removed.into_freeable() });
     }

@@ -27,8 +27,8 @@
 //!
 //! 1. The newest version of an entry leaves its cell only with the entry's lock held: into the
 //!    entry's older versions (a put), or into a `history::Removed` (a compaction).
-//! 2. A `Removed` frees nothing when it is dropped. Only `Index::free` frees its versions, and takes
-//!    the lock of the index for writing before it does.
+//! 2. A `Removed` frees nothing when it is dropped. Only `Index::free` frees its versions, and it
+//!    first takes the lock of the index for writing.
 //! 3. A lock-free read (`Entry::read`, `Entry::touch_newest`) takes place only with the lock of the
 //!    index held for reading: `index::Found` exists only there. So when `Index::free` has taken the
 //!    lock, all reads that may look at the removed versions have ended, and later ones do not find

@@ -167,7 +167,7 @@ impl<H> Clone for Thin<H> {
         #[cfg(loom)]
         assert!(
             !self.block().freed.load(Ordering::Relaxed),
-            "I2: what was freed is read"
+            "I2: a freed allocation is used"
         );
         if before > REFERENCES_MAX {
             // An overflow would free memory that is in use.

@@ -30,6 +30,7 @@ pub(crate) struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Waits for the sequencer and begins a transaction.
+    #[inline]
     pub(crate) fn begin(store: &'a Store) -> Self {
         let (sequencer, current) = store.lock_sequencer();
         Self {
@@ -41,6 +42,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a version; returns the one that it replaces, if the key is live.
+    #[inline]
     pub(crate) fn put(
         &mut self,
         pending: PendingRecord,
@@ -73,6 +75,7 @@ impl<'a> Writer<'a> {
 
     /// Publishes the changes and notifies the watches. Returns the new revision, or the current one
     /// if nothing has changed (DM-8, DM-22).
+    #[inline]
     pub(crate) fn commit(self) -> Revision {
         if self.changes == 0 {
             return self.revision.previous();
@@ -130,6 +133,7 @@ impl<'a> Writer<'a> {
     ///
     /// The record is in the log before the index counts the change, so that a reader that corrects
     /// a count by the log finds each counted change there.
+    #[inline]
     fn link(&self, entry: &Entry, record: KeyValue, previous: Option<&KeyValue>) {
         let (from, to) = (previous.and_then(KeyValue::lease), record.lease());
         if from != to {

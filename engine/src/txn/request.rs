@@ -43,6 +43,7 @@ pub enum PutLease {
 
 impl Put {
     /// Writes `value` and detaches the key from any lease.
+    #[inline]
     pub fn new(key: impl Into<Bytes>, value: impl Into<Bytes>) -> Self {
         Self {
             key: key.into(),
@@ -121,6 +122,7 @@ pub struct Compare {
 
 impl Compare {
     /// Requires that `target` of all `keys` has this relation to the value in `target`.
+    #[inline]
     pub fn new(keys: KeyRange, target: CompareTarget, relation: Relation) -> Self {
         Self {
             keys,
@@ -216,12 +218,14 @@ pub struct Txn {
 
 impl Txn {
     /// Creates a transaction without compares and operations.
+    #[inline]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds compares.
     #[must_use]
+    #[inline]
     pub fn when(mut self, compares: impl IntoIterator<Item = Compare>) -> Self {
         add(&mut self.compares, compares);
         self
@@ -229,6 +233,7 @@ impl Txn {
 
     /// Adds operations that run if all compares hold.
     #[must_use]
+    #[inline]
     pub fn and_then(mut self, ops: impl IntoIterator<Item = Op>) -> Self {
         add(&mut self.success, ops);
         self
@@ -236,6 +241,7 @@ impl Txn {
 
     /// Adds operations that run if a compare does not hold.
     #[must_use]
+    #[inline]
     pub fn or_else(mut self, ops: impl IntoIterator<Item = Op>) -> Self {
         add(&mut self.failure, ops);
         self
@@ -243,6 +249,7 @@ impl Txn {
 }
 
 /// Appends items. The first ones keep their allocation if they come from a vector.
+#[inline]
 fn add<T>(to: &mut Vec<T>, items: impl IntoIterator<Item = T>) {
     if to.is_empty() {
         *to = items.into_iter().collect();

@@ -88,8 +88,8 @@ impl Events {
         }
     }
 
-    /// Returns the same events with previous versions, which are looked up once for all watches that
-    /// share the list.
+    /// Returns the same events with previous versions, which are looked up once for all watches
+    /// that share the list.
     pub(super) fn with_previous(
         &self,
         mut previous: impl FnMut(&KeyValue) -> Option<KeyValue>,
@@ -105,8 +105,8 @@ impl Events {
     }
 }
 
-/// As [`OnceLock::get_or_init`], but a thread does not wait for another one's `make`, which may take
-/// locks.
+/// As [`OnceLock::get_or_init`], but a thread does not wait for another one's `make`, which may
+/// take locks.
 fn get_or_set<T>(cell: &OnceLock<T>, make: impl FnOnce() -> T) -> &T {
     if let Some(value) = cell.get() {
         return value;

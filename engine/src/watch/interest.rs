@@ -14,8 +14,8 @@ pub(super) type WatchIndex = usize;
 /// The ranges of all watches.
 ///
 /// Ranges of one key are in a hash map. The others are in a treap ordered by start, in which every
-/// node stores the largest end below it, so a search takes O(log n + results) time. Watches with the
-/// same range share a node.
+/// node stores the largest end below it, so a search takes O(log n + results) time. Watches with
+/// the same range share a node.
 #[derive(Debug, Default)]
 pub(super) struct InterestIndex {
     keys: HashMap<Bytes, Vec<WatchIndex>>,

@@ -19,7 +19,6 @@ mod events;
 mod hub;
 mod interest;
 mod options;
-mod queue;
 mod stream;
 mod watcher;
 

@@ -10,12 +10,11 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 
 use super::events::Events;
-use super::hub::NewWatch;
+use super::hub::{Channel, NewWatch, QueueItem, UnsyncedWatch, WatchSerial};
 use super::interest::WatchIndex;
 use super::options::{
     EventFilter, RESERVED_ID, WatchCreated, WatchId, WatchOptions, WatchResponse,
 };
-use super::queue::{Channel, QueueItem, UnsyncedWatch, WatchSerial};
 use crate::error::WatchError;
 use crate::fault::{on_fault, unless_fault};
 use crate::history::KeyValue;
@@ -185,7 +184,7 @@ impl WatchStream {
         };
         // WA-20.
         if let WatchState::Active(serial) = state {
-            unless_fault!(self.store.faults, TellCancelled, self.remove(serial));
+            unless_fault!(self.store.faults, DeliverCancelled, self.remove(serial));
         }
         let is_of_watch = |response: &WatchResponse| match response {
             WatchResponse::Events { id: of, .. } | WatchResponse::Compacted { id: of, .. } => {
@@ -253,7 +252,7 @@ impl WatchStream {
                     // Registered before the last look at the queue: an item that is pushed after
                     // that look wakes the reader.
                     self.channel.waker.register(context.waker());
-                    on_fault!(self.store.faults, WakerLate, return Poll::Pending);
+                    on_fault!(self.store.faults, RegisterWakerLast, return Poll::Pending);
                     registered = true;
                 }
             }
@@ -377,7 +376,7 @@ impl WatchStream {
         // I7: also if the compaction was announced while the log was read.
         unless_fault!(
             store.faults,
-            CatchUpLooksOnce,
+            CatchUpChecksOnce,
             compacted = store.compacted.has_dropped(unsynced.position)
         );
         if compacted {
