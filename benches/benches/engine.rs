@@ -168,13 +168,13 @@ fn txn(c: &mut Criterion) {
             let mod_revision = engine.get(&key).map_or(0, |kv| kv.mod_revision().0);
             engine.txn(
                 &Txn::new()
-                    .when([Compare::new(
+                    .when(vec![Compare::new(
                         KeyRange::one(key.clone()),
                         CompareTarget::ModRevision(mod_revision),
                         Relation::Equal,
                     )])
-                    .and_then([Op::Put(Put::new(key.clone(), value()))])
-                    .or_else([Op::Range(Range::of(KeyRange::one(key)))]),
+                    .and_then(vec![Op::Put(Put::new(key.clone(), value()))])
+                    .or_else(vec![Op::Range(Range::of(KeyRange::one(key)))]),
             )
         });
     });

@@ -133,13 +133,13 @@ fn engine_txn(engine: &Engine, operations: u64) {
         let key = key(next());
         let mod_revision = engine.get(&key).map_or(0, |kv| kv.mod_revision().0);
         let txn = Txn::new()
-            .when([Compare::new(
+            .when(vec![Compare::new(
                 KeyRange::one(key.clone()),
                 CompareTarget::ModRevision(mod_revision),
                 Relation::Equal,
             )])
-            .and_then([Op::Put(Put::new(key.clone(), value()))])
-            .or_else([Op::Range(Range::of(KeyRange::one(key)))]);
+            .and_then(vec![Op::Put(Put::new(key.clone(), value()))])
+            .or_else(vec![Op::Range(Range::of(KeyRange::one(key)))]);
         black_box(engine.txn(&txn)).expect("a valid transaction");
     }
 }

@@ -1,4 +1,4 @@
-//! Compaction that nobody has to ask for, by a clock that the test moves.
+//! Automatic compaction, with a manual clock.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ fn put(engine: &Engine, times: usize) {
     }
 }
 
-fn mark(engine: &Engine) -> Option<i64> {
-    engine.compacted_revision().map(|mark| mark.0)
+fn compacted(engine: &Engine) -> Option<i64> {
+    engine.compacted_revision().map(|revision| revision.0)
 }
 
 #[test]
@@ -31,17 +31,25 @@ fn ac_4_a_period_of_history_is_kept() {
     for minute in 1..=9 {
         put(&engine, 1);
         clock.advance(MINUTE);
-        assert_eq!(mark(&engine), None, "after {minute} minutes");
+        assert_eq!(compacted(&engine), None, "after {minute} minutes");
     }
     clock.advance(MINUTE);
-    assert_eq!(mark(&engine), Some(2), "the first look is a period old");
+    assert_eq!(
+        compacted(&engine),
+        Some(2),
+        "the first sample is a period old"
+    );
     for minute in 11..=19 {
         put(&engine, 1);
         clock.advance(MINUTE);
-        assert_eq!(mark(&engine), Some(2), "after {minute} minutes");
+        assert_eq!(compacted(&engine), Some(2), "after {minute} minutes");
     }
     clock.advance(MINUTE);
-    assert_eq!(mark(&engine), Some(10), "once a period, at what was then");
+    assert_eq!(
+        compacted(&engine),
+        Some(10),
+        "once a period, at the revision of one period ago"
+    );
 }
 
 #[test]
@@ -50,46 +58,50 @@ fn ac_6_a_number_of_revisions_is_kept() {
     let (engine, clock) = engine(AutoCompaction::Revisions { keep: 10, every });
     put(&engine, 8);
     clock.advance(every);
-    assert_eq!(mark(&engine), None, "there are no ten below 9");
+    assert_eq!(
+        compacted(&engine),
+        None,
+        "there are fewer than 10 revisions below 9"
+    );
     put(&engine, 12);
     clock.advance(4 * MINUTE);
-    assert_eq!(mark(&engine), None);
+    assert_eq!(compacted(&engine), None);
     clock.advance(MINUTE);
-    assert_eq!(mark(&engine), Some(11));
+    assert_eq!(compacted(&engine), Some(11));
 }
 
 #[test]
-fn ac_5_with_nothing_new_to_compact_the_policy_goes_on() {
+fn ac_5_the_policy_continues_after_checks_without_anything_to_compact() {
     let every = 5 * MINUTE;
     let (engine, clock) = engine(AutoCompaction::Revisions { keep: 10, every });
     put(&engine, 20);
     for _ in 0..3 {
         clock.advance(every);
-        assert_eq!(mark(&engine), Some(11));
+        assert_eq!(compacted(&engine), Some(11));
     }
-    // A client has compacted further than the policy wants to.
-    engine.compact(Revision(15)).expect("legal").run();
+    // A client has compacted at a higher revision than the policy decides on.
+    engine.compact(Revision(15)).expect("a kept revision").run();
     put(&engine, 1);
     clock.advance(every);
-    assert_eq!(mark(&engine), Some(15));
+    assert_eq!(compacted(&engine), Some(15));
     put(&engine, 10);
     clock.advance(every);
-    assert_eq!(mark(&engine), Some(22));
+    assert_eq!(compacted(&engine), Some(22));
 }
 
 #[test]
-fn ac_7_a_pass_can_be_had_now() {
+fn ac_7_a_check_can_be_requested() {
     let every = 5 * MINUTE;
     let (engine, clock) = engine(AutoCompaction::Revisions { keep: 10, every });
     put(&engine, 20);
     engine.auto_compact();
-    assert_eq!(mark(&engine), Some(11));
+    assert_eq!(compacted(&engine), Some(11));
     put(&engine, 1);
     clock.advance(every);
     assert_eq!(
-        mark(&engine),
+        compacted(&engine),
         Some(12),
-        "the next pass is one interval later"
+        "the next check is one interval later"
     );
 }
 
@@ -107,7 +119,7 @@ fn a_number_of_bytes_is_kept() {
         put("k");
     }
     clock.advance(every);
-    assert_eq!(mark(&engine), None, "it still fits");
+    assert_eq!(compacted(&engine), None, "the history is below the limit");
     for _ in 0..12 {
         put("k");
     }
@@ -117,10 +129,10 @@ fn a_number_of_bytes_is_kept() {
     let one_less = BYTES_MAX - 2 * VALUE_BYTES as u64;
     assert!((one_less..=BYTES_MAX).contains(&kept), "{kept} bytes");
     assert!(
-        mark(&engine).is_some_and(|mark| mark < 20),
-        "not more than it takes"
+        compacted(&engine).is_some_and(|revision| revision < 20),
+        "not higher than necessary"
     );
-    // What is alive stays, however large it is.
+    // Live keys are kept, however large they are.
     for key in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "l"] {
         put(key);
         put(key);
@@ -128,5 +140,5 @@ fn a_number_of_bytes_is_kept() {
     clock.advance(every);
     assert_eq!(engine.stats().keys, 12);
     assert_eq!(engine.get("a").map(|kv| kv.version()), Some(2));
-    assert_eq!(mark(&engine), Some(engine.current_revision().0));
+    assert_eq!(compacted(&engine), Some(engine.current_revision().0));
 }

@@ -1,4 +1,4 @@
-//! Counts at old revisions: right whichever way they are found, by the log or by the keys.
+//! Counts at old revisions, which the engine takes from the log or from the keys.
 
 use revstore_engine::{Engine, KeyRange, ManualClock, Range, Revision};
 
@@ -8,28 +8,30 @@ fn key(number: usize) -> String {
     format!("k{number:05}")
 }
 
-/// A store of [`KEYS`] keys, of which every third is deleted and every sixth comes back, while others
-/// come and go: 8,000 revisions behind the first.
+/// Returns a store of [`KEYS`] keys and the revision at which it has them. In the 8,000 revisions
+/// after that one, every third key is deleted, every sixth is created again, and another key is
+/// written and deleted many times.
 fn store() -> (Engine, Revision) {
     let engine = Engine::builder().clock(ManualClock::new()).build();
     for number in 0..KEYS {
-        engine.put(key(number), "").expect("a legal put");
+        engine.put(key(number), "").expect("a valid put");
     }
-    let then = engine.current_revision();
+    let filled = engine.current_revision();
     for number in (0..KEYS).step_by(3) {
         engine.delete(&KeyRange::one(key(number)));
     }
     for number in (0..KEYS).step_by(6) {
-        engine.put(key(number), "").expect("a legal put");
+        engine.put(key(number), "").expect("a valid put");
     }
-    while engine.current_revision().0 < then.0 + 8000 {
-        engine.put("z", "").expect("a legal put");
+    while engine.current_revision().0 < filled.0 + 8000 {
+        engine.put("z", "").expect("a valid put");
         engine.delete(&KeyRange::one("z"));
     }
-    (engine, then)
+    (engine, filled)
 }
 
-/// Counts two ways that do not walk the same: alone, and beside all the keys.
+/// Checks the count alone, next to a page, and the number of all keys, which are computed
+/// differently.
 fn check(engine: &Engine, keys: KeyRange, at: Revision, expected: usize) {
     let range = Range::of(keys).at(at);
     let counted = engine
@@ -49,24 +51,25 @@ fn check(engine: &Engine, keys: KeyRange, at: Revision, expected: usize) {
 }
 
 #[test]
-fn rg_21_counts_of_the_past_are_right_near_and_far() {
-    let (engine, then) = store();
-    let now = engine.current_revision();
+fn rg_21_counts_at_near_and_far_revisions_are_correct() {
+    let (engine, filled) = store();
+    let current = engine.current_revision();
     let some = |from, to| KeyRange::within(key(from), key(to));
     for (keys, at_first, at_last) in [
-        // More keys than it takes to walk the log, fewer, and very few.
+        // The walk over the log is shorter than that over all keys, and longer than that over a
+        // few.
         (KeyRange::all(), KEYS, KEYS - KEYS / 6),
         (some(0, 600), 600, 500),
         (some(6, 12), 6, 5),
         (KeyRange::prefix("z"), 0, 0),
         (some(12, 6), 0, 0),
     ] {
-        check(&engine, keys.clone(), then, at_first);
-        check(&engine, keys.clone(), now, at_last);
-        // Just behind the last change of these keys, where only "z" comes and goes since.
-        let behind = Revision(then.0 + i64::try_from(KEYS / 3 + KEYS / 6).unwrap());
-        check(&engine, keys, behind, at_last);
+        check(&engine, keys.clone(), filled, at_first);
+        check(&engine, keys.clone(), current, at_last);
+        // After the last change of these keys; later changes are of "z" only.
+        let last_change = Revision(filled.0 + i64::try_from(KEYS / 3 + KEYS / 6).unwrap());
+        check(&engine, keys, last_change, at_last);
     }
-    let with_z = Revision(now.0 - 1);
+    let with_z = Revision(current.0 - 1);
     check(&engine, KeyRange::prefix("z"), with_z, 1);
 }

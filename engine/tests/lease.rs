@@ -1,6 +1,6 @@
-//! What leases promise.
+//! Leases: grants, expiry, keep-alives, attached keys.
 
-#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +38,7 @@ fn keys_of(engine: &Engine, lease: LeaseId) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn le_1_to_3_grants_are_bounded_below_and_above_and_ids_are_used_once() {
+fn le_1_to_3_grants_have_a_minimum_a_maximum_and_unique_ids() {
     let (engine, _) = engine();
     assert_eq!(engine.grant(None, -5).unwrap().ttl, seconds(2));
     assert_eq!(engine.grant(None, 7).unwrap().ttl, seconds(7));
@@ -58,7 +58,7 @@ fn le_1_to_3_grants_are_bounded_below_and_above_and_ids_are_used_once() {
 }
 
 #[test]
-fn le_6_and_12_expiry_is_on_time_and_takes_all_keys_in_one_revision() {
+fn le_6_and_12_expiry_is_on_time_and_deletes_all_keys_in_one_revision() {
     let (engine, clock) = engine();
     let lease = engine.grant(None, 5).unwrap().id;
     for key in ["c", "a", "b"] {
@@ -66,7 +66,7 @@ fn le_6_and_12_expiry_is_on_time_and_takes_all_keys_in_one_revision() {
     }
     let mut watcher = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
     clock.advance(Duration::from_nanos(4_999_999_999));
-    assert!(watcher.try_next().is_none(), "never early");
+    assert!(watcher.try_next().is_none(), "not before the expiry");
     clock.advance(Duration::from_nanos(1));
     let events = watcher.try_next().unwrap().unwrap().events;
     let keys: Vec<&[u8]> = events.iter().map(|event| event.kv.key()).collect();
@@ -81,7 +81,7 @@ fn le_6_and_12_expiry_is_on_time_and_takes_all_keys_in_one_revision() {
 }
 
 #[test]
-fn le_8_keeping_alive_starts_the_time_anew_and_moves_no_revision() {
+fn le_8_a_keep_alive_restarts_the_time_and_changes_no_revision() {
     let (engine, clock) = engine();
     let lease = engine.grant(None, 5).unwrap().id;
     for _ in 0..4 {
@@ -96,7 +96,7 @@ fn le_8_keeping_alive_starts_the_time_anew_and_moves_no_revision() {
 }
 
 #[test]
-fn le_7_a_key_follows_its_last_put() {
+fn le_7_a_key_is_attached_to_the_lease_of_its_last_put() {
     let (engine, _) = engine();
     let one = engine.grant(None, 60).unwrap().id;
     let two = engine.grant(None, 60).unwrap().id;
@@ -107,8 +107,8 @@ fn le_7_a_key_follows_its_last_put() {
         (keys_of(&engine, one), keys_of(&engine, two)),
         (vec![b"b".to_vec()], vec![b"a".to_vec()])
     );
-    let touch = Put::keeping_value("a").keeping_lease();
-    engine.put_with(&touch).unwrap();
+    let unchanged = Put::keeping_value("a").keeping_lease();
+    engine.put_with(&unchanged).unwrap();
     assert_eq!(engine.get("a").unwrap().lease(), Some(two), "PUT-5");
     engine.put("a", "detached").unwrap();
     engine.delete(&KeyRange::one("b"));
@@ -118,7 +118,7 @@ fn le_7_a_key_follows_its_last_put() {
 }
 
 #[test]
-fn le_5_revoking_what_is_not_there_fails_and_without_keys_makes_no_revision() {
+fn le_5_revoking_an_unknown_lease_fails_and_one_without_keys_makes_no_revision() {
     let (engine, _) = engine();
     assert_eq!(
         engine.revoke(LeaseId::new(4).unwrap()),
@@ -142,7 +142,7 @@ fn put_6_a_put_with_an_unknown_lease_changes_nothing() {
 }
 
 #[test]
-fn le_11_leases_are_listed_by_what_is_left_of_them() {
+fn le_11_leases_are_listed_by_remaining_time() {
     let (engine, clock) = engine();
     let ids: Vec<LeaseId> = [30, 10, 20]
         .into_iter()
@@ -166,7 +166,7 @@ fn le_11_leases_are_listed_by_what_is_left_of_them() {
 }
 
 #[test]
-fn le_6_le_13_many_leases_that_expire_at_once_all_do() {
+fn le_6_le_13_many_leases_expire_at_the_same_time() {
     let (engine, clock) = engine();
     for number in 1..=2000 {
         let lease = engine.grant(LeaseId::new(number), 5).unwrap().id;
@@ -182,16 +182,16 @@ fn le_6_le_13_many_leases_that_expire_at_once_all_do() {
     assert_eq!(engine.current_revision(), Revision(1 + 2 * 2000));
 }
 
-/// Two leases end at the same time, and somebody acts between the one revoke and the other.
+/// A waker that runs between the revocations of two leases that expire at the same time.
 struct BetweenRevokes {
     engine: Engine,
     second: LeaseId,
-    acted: AtomicBool,
+    ran: AtomicBool,
 }
 
 impl Wake for BetweenRevokes {
     fn wake(self: Arc<Self>) {
-        if self.acted.swap(true, Ordering::Relaxed) {
+        if self.ran.swap(true, Ordering::Relaxed) {
             return;
         }
         let (engine, second) = (&self.engine, self.second);
@@ -205,7 +205,7 @@ impl Wake for BetweenRevokes {
 }
 
 #[test]
-fn le_15_le_9_what_is_over_and_not_yet_revoked_takes_keys_and_cannot_be_saved() {
+fn le_15_le_9_an_expired_lease_accepts_keys_and_no_keep_alive_until_it_is_revoked() {
     let (engine, clock) = engine();
     let first = engine.grant(LeaseId::new(1), 5).unwrap().id;
     let second = engine.grant(LeaseId::new(2), 5).unwrap().id;
@@ -214,20 +214,20 @@ fn le_15_le_9_what_is_over_and_not_yet_revoked_takes_keys_and_cannot_be_saved() 
     let between = Arc::new(BetweenRevokes {
         engine: engine.clone(),
         second,
-        acted: AtomicBool::new(false),
+        ran: AtomicBool::new(false),
     });
     let mut watches = engine.watch_stream();
     watches
         .watch(WatchOptions::of(KeyRange::one("first")))
         .unwrap();
     let waker = Waker::from(between.clone());
-    let waiting = watches.poll_response(&mut Context::from_waker(&waker));
-    assert!(waiting.is_pending());
+    let poll = watches.poll_response(&mut Context::from_waker(&waker));
+    assert!(poll.is_pending());
     clock.advance(seconds(5));
-    assert!(between.acted.load(Ordering::Relaxed));
+    assert!(between.ran.load(Ordering::Relaxed));
     assert!(engine.leases().is_empty());
     for key in ["first", "second", "late"] {
-        assert!(engine.get(key).is_none(), "{key} goes with its lease");
+        assert!(engine.get(key).is_none(), "{key} is deleted with its lease");
     }
     // Two puts, the first revoke, the late put, the second revoke.
     assert_eq!(engine.current_revision(), Revision(6));

@@ -1,9 +1,9 @@
-//! The engine against a plain model: random operations, every answer compared.
+//! The engine against a simple model: random operations, all responses compared.
 //!
-//! The model is a list of changes, and a read is a walk over it. Whatever the engine does to be fast
-//! (counts in the index, cuts, segments, queues), it must not be told apart from that.
+//! The model is a list of changes, and a read folds it. The optimizations of the engine (counts in
+//! the index, cuts, segments, queues) must not change any response.
 
-#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use revstore_engine::{
     WatchEnd, WatchOptions, Watcher,
 };
 
-/// One change: what a key became at a revision.
+/// A change of a key at a revision: a new value, or `None` for a deletion.
 #[derive(Clone, Debug)]
 struct Change {
-    main: i64,
+    revision: i64,
     key: Vec<u8>,
     value: Option<Vec<u8>>,
 }
 
-/// What the model knows of a key at some revision.
+/// The state of a live key at a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Known {
+struct KeyState {
     key: Vec<u8>,
     value: Vec<u8>,
     create: i64,
@@ -48,44 +48,44 @@ impl Model {
         }
     }
 
-    /// All living keys after the first `changes` changes.
-    fn fold(changes: &[Change]) -> BTreeMap<Vec<u8>, Known> {
-        let mut state: BTreeMap<Vec<u8>, Known> = BTreeMap::new();
+    /// Returns the live keys after these changes.
+    fn fold(changes: &[Change]) -> BTreeMap<Vec<u8>, KeyState> {
+        let mut states: BTreeMap<Vec<u8>, KeyState> = BTreeMap::new();
         for change in changes {
-            let (key, main) = (change.key.clone(), change.main);
+            let (key, revision) = (change.key.clone(), change.revision);
             match &change.value {
-                None => drop(state.remove(&key)),
+                None => drop(states.remove(&key)),
                 Some(value) => {
-                    let before = state.get(&key);
-                    let known = Known {
-                        create: before.map_or(main, |before| before.create),
+                    let before = states.get(&key);
+                    let state = KeyState {
+                        create: before.map_or(revision, |before| before.create),
                         version: before.map_or(1, |before| before.version + 1),
-                        modified: main,
+                        modified: revision,
                         value: value.clone(),
                         key: key.clone(),
                     };
-                    state.insert(key, known);
+                    states.insert(key, state);
                 }
             }
         }
-        state
+        states
     }
 
-    fn at(&self, revision: i64) -> BTreeMap<Vec<u8>, Known> {
-        let behind = self
+    fn at(&self, revision: i64) -> BTreeMap<Vec<u8>, KeyState> {
+        let end = self
             .changes
-            .partition_point(|change| change.main <= revision);
-        Self::fold(&self.changes[..behind])
+            .partition_point(|change| change.revision <= revision);
+        Self::fold(&self.changes[..end])
     }
 
-    fn now(&self) -> BTreeMap<Vec<u8>, Known> {
+    fn current(&self) -> BTreeMap<Vec<u8>, KeyState> {
         Self::fold(&self.changes)
     }
 }
 
-fn known(kv: &KeyValue) -> Known {
+fn state_of(kv: &KeyValue) -> KeyState {
     assert!(!kv.is_tombstone(), "a read returned a tombstone");
-    Known {
+    KeyState {
         key: kv.key().to_vec(),
         value: kv.value().to_vec(),
         create: kv.create_revision().0,
@@ -100,12 +100,12 @@ enum Step {
     PutKeepingValue(u8),
     Delete(KeyRange),
     Txn(TxnShape),
-    /// A compaction this many revisions below the current one, and whether it is carried out.
+    /// A compaction this many revisions below the current one, and whether it is run.
     Compact(i64, bool),
     Range(RangeShape),
-    /// A watch that starts this many revisions from the current one; nothing: from now on.
+    /// A watch that starts this many revisions below the current one, or at the next one.
     Watch(KeyRange, Option<i64>),
-    /// Lets a watch read a bit in between.
+    /// A read of up to two batches of a watch.
     ReadWatch(usize),
 }
 
@@ -222,8 +222,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A watch under test, and where it began.
-struct Followed {
+/// A watch, its start revision and its events so far.
+struct TestWatch {
     watcher: Watcher,
     keys: KeyRange,
     from: i64,
@@ -231,7 +231,7 @@ struct Followed {
     end: Option<i64>,
 }
 
-impl Followed {
+impl TestWatch {
     fn read(&mut self, batches: usize) {
         for _ in 0..batches {
             match self.watcher.try_next() {
@@ -240,8 +240,8 @@ impl Followed {
                     assert!(!batch.events.is_empty());
                     for event in &batch.events {
                         let value = (!event.kv.is_tombstone()).then(|| event.kv.value().to_vec());
-                        let main = event.kv.mod_revision().0;
-                        self.seen.push((main, event.kv.key().to_vec(), value));
+                        let revision = event.kv.mod_revision().0;
+                        self.seen.push((revision, event.kv.key().to_vec(), value));
                     }
                 }
                 Some(Err(WatchEnd::Compacted { compacted })) => {
@@ -256,7 +256,7 @@ impl Followed {
 struct Run {
     engine: Engine,
     model: Model,
-    followed: Vec<Followed>,
+    watches: Vec<TestWatch>,
 }
 
 impl Run {
@@ -270,9 +270,9 @@ impl Run {
             Step::Range(shape) => self.range(&shape),
             Step::Watch(keys, back) => self.watch(keys, back),
             Step::ReadWatch(which) => {
-                if !self.followed.is_empty() {
-                    let which = which % self.followed.len();
-                    self.followed[which].read(2);
+                if !self.watches.is_empty() {
+                    let which = which % self.watches.len();
+                    self.watches[which].read(2);
                 }
             }
         }
@@ -280,14 +280,14 @@ impl Run {
     }
 
     fn put(&mut self, number: u8, value: u8) {
-        let before = self.model.now().get(&key(number)).cloned();
+        let before = self.model.current().get(&key(number)).cloned();
         let done = self.engine.put(key(number), vec![value]).unwrap();
         self.model.current += 1;
         assert_eq!(done.revision.0, self.model.current, "I1");
-        assert_eq!(done.previous.as_ref().map(known), before, "PUT-2");
-        let main = self.model.current;
+        assert_eq!(done.previous.as_ref().map(state_of), before, "PUT-2");
+        let revision = self.model.current;
         self.model.changes.push(Change {
-            main,
+            revision,
             key: key(number),
             value: Some(vec![value]),
         });
@@ -295,14 +295,14 @@ impl Run {
 
     fn put_keeping_value(&mut self, number: u8) {
         let put = Put::keeping_value(key(number)).keeping_lease();
-        let before = self.model.now().get(&key(number)).cloned();
+        let before = self.model.current().get(&key(number)).cloned();
         match (self.engine.put_with(&put), before) {
             (Err(PutError::KeyNotFound), None) => {}
             (Ok(_), Some(before)) => {
                 self.model.current += 1;
-                let (main, value) = (self.model.current, Some(before.value));
+                let (revision, value) = (self.model.current, Some(before.value));
                 self.model.changes.push(Change {
-                    main,
+                    revision,
                     key: key(number),
                     value,
                 });
@@ -312,25 +312,25 @@ impl Run {
     }
 
     fn delete(&mut self, keys: &KeyRange) {
-        let doomed: Vec<Known> = self
+        let deleted: Vec<KeyState> = self
             .model
-            .now()
+            .current()
             .into_values()
-            .filter(|known| keys.contains(&known.key))
+            .filter(|state| keys.contains(&state.key))
             .collect();
         let done = self.engine.delete(keys);
         assert_eq!(
-            done.deleted.iter().map(known).collect::<Vec<_>>(),
-            doomed,
+            done.deleted.iter().map(state_of).collect::<Vec<_>>(),
+            deleted,
             "DEL-1"
         );
-        self.model.current += i64::from(!doomed.is_empty());
+        self.model.current += i64::from(!deleted.is_empty());
         assert_eq!(done.revision.0, self.model.current, "DM-8, DM-21");
-        let main = self.model.current;
-        for known in doomed {
+        let revision = self.model.current;
+        for state in deleted {
             self.model.changes.push(Change {
-                main,
-                key: known.key,
+                revision,
+                key: state.key,
                 value: None,
             });
         }
@@ -362,13 +362,13 @@ impl Run {
         let txn = Txn::new().when(compares).and_then(ops);
         let done = self.engine.txn(&txn).unwrap();
 
-        // TXN-20: every compare sees the store as it was.
-        let before = self.model.now();
+        // TXN-20: every compare sees the store before the transaction.
+        let before = self.model.current();
         let succeeded = shape.compare.is_none_or(|(number, version)| {
-            before.get(&key(number)).map_or(0, |known| known.version) == version
+            before.get(&key(number)).map_or(0, |state| state.version) == version
         });
         assert_eq!(done.succeeded, succeeded);
-        let main = self.model.current + 1;
+        let revision = self.model.current + 1;
         let mut changes = self.model.changes.clone();
         let changed_before = changes.len();
         let ops = if succeeded { &shape.ops[..] } else { &[] };
@@ -377,46 +377,49 @@ impl Run {
             match (op, result) {
                 (TxnOp::Put(number, value), OpResult::Put(put)) => {
                     let previous = Model::fold(&changes).get(&key(*number)).cloned();
-                    assert_eq!(put.previous.as_ref().map(known), previous);
+                    assert_eq!(put.previous.as_ref().map(state_of), previous);
                     changes.push(Change {
-                        main,
+                        revision,
                         key: key(*number),
                         value: Some(vec![*value]),
                     });
-                    assert_eq!(put.revision.0, main, "DM-23");
+                    assert_eq!(put.revision.0, revision, "DM-23");
                 }
                 (TxnOp::Delete(keys), OpResult::Delete(delete)) => {
                     let state = Model::fold(&changes);
-                    let doomed: Vec<Known> = state
+                    let deleted: Vec<KeyState> = state
                         .into_values()
-                        .filter(|known| keys.contains(&known.key))
+                        .filter(|state| keys.contains(&state.key))
                         .collect();
-                    assert_eq!(delete.deleted.iter().map(known).collect::<Vec<_>>(), doomed);
-                    let gone = |known: Known| Change {
-                        main,
-                        key: known.key,
+                    assert_eq!(
+                        delete.deleted.iter().map(state_of).collect::<Vec<_>>(),
+                        deleted
+                    );
+                    let deletion = |state: KeyState| Change {
+                        revision,
+                        key: state.key,
                         value: None,
                     };
-                    changes.extend(doomed.into_iter().map(gone));
+                    changes.extend(deleted.into_iter().map(deletion));
                 }
                 (TxnOp::Range(keys), OpResult::Range(range)) => {
                     // TXN-21: a read sees the writes before it.
                     let state = Model::fold(&changes);
-                    let expected: Vec<Known> = state
+                    let expected: Vec<KeyState> = state
                         .into_values()
-                        .filter(|known| keys.contains(&known.key))
+                        .filter(|state| keys.contains(&state.key))
                         .collect();
-                    assert_eq!(range.kvs.iter().map(known).collect::<Vec<_>>(), expected);
+                    assert_eq!(range.kvs.iter().map(state_of).collect::<Vec<_>>(), expected);
                     assert_eq!(range.count, expected.len());
                     let untouched = changes.len() == changed_before;
-                    assert_eq!(range.revision.0, main - i64::from(untouched), "DM-23");
+                    assert_eq!(range.revision.0, revision - i64::from(untouched), "DM-23");
                 }
                 (TxnOp::Nested(number, puts), OpResult::Txn(nested)) => {
                     assert_eq!(nested.succeeded, before.contains_key(&key(*number)));
                     for (number, value) in puts.iter().filter(|_| nested.succeeded) {
                         let value = Some(vec![*value]);
                         changes.push(Change {
-                            main,
+                            revision,
                             key: key(*number),
                             value,
                         });
@@ -431,22 +434,22 @@ impl Run {
     }
 
     fn compact(&mut self, back: i64, run: bool) {
-        let mark = self.model.current - back;
-        match self.engine.compact(Revision(mark)) {
+        let revision = self.model.current - back;
+        match self.engine.compact(Revision(revision)) {
             Ok(compaction) => {
                 assert!(
-                    mark > self.model.compacted && mark <= self.model.current,
+                    revision > self.model.compacted && revision <= self.model.current,
                     "CO-1, CO-2"
                 );
-                self.model.compacted = mark;
+                self.model.compacted = revision;
                 if run {
                     compaction.run();
                 }
             }
             Err(CompactError::Compacted { .. }) => {
-                assert!(mark <= self.model.compacted || mark < 0, "CO-1");
+                assert!(revision <= self.model.compacted || revision < 0, "CO-1");
             }
-            Err(CompactError::Future { .. }) => assert!(mark > self.model.current, "CO-1"),
+            Err(CompactError::Future { .. }) => assert!(revision > self.model.current, "CO-1"),
         }
     }
 
@@ -473,9 +476,9 @@ impl Run {
             "RG-11..13"
         );
         let state = self.model.at(at.unwrap_or(current));
-        let mut expected: Vec<Known> = state
+        let mut expected: Vec<KeyState> = state
             .into_values()
-            .filter(|known| shape.keys.contains(&known.key))
+            .filter(|state| shape.keys.contains(&state.key))
             .collect();
         assert_eq!(found.count, expected.len(), "RG-21");
         assert_eq!(found.revision.0, current, "DM-20");
@@ -487,17 +490,17 @@ impl Run {
         if shape.limit_first && min_mod.is_none() {
             expected.truncate(limit.saturating_add(1));
         }
-        expected.retain(|known| min_mod.is_none_or(|min| min <= known.modified));
+        expected.retain(|state| min_mod.is_none_or(|min| min <= state.modified));
         if let Some((by, order)) = shape.sort {
-            let number = |known: &Known| match by {
-                SortBy::Version => known.version,
-                SortBy::CreateRevision => known.create,
-                SortBy::ModRevision => known.modified,
+            let number = |state: &KeyState| match by {
+                SortBy::Version => state.version,
+                SortBy::CreateRevision => state.create,
+                SortBy::ModRevision => state.modified,
                 SortBy::Key | SortBy::Value => 0,
             };
-            let bytes = |known: &Known| match by {
-                SortBy::Key => known.key.clone(),
-                SortBy::Value => known.value.clone(),
+            let bytes = |state: &KeyState| match by {
+                SortBy::Key => state.key.clone(),
+                SortBy::Value => state.value.clone(),
                 _ => Vec::new(),
             };
             expected.sort_by(|a, b| {
@@ -513,7 +516,7 @@ impl Run {
         assert_eq!(found.more, expected.len() > limit, "RG-22");
         expected.truncate(limit);
         assert_eq!(
-            found.kvs.iter().map(known).collect::<Vec<_>>(),
+            found.kvs.iter().map(state_of).collect::<Vec<_>>(),
             expected,
             "RG-40..43"
         );
@@ -527,7 +530,7 @@ impl Run {
         let keys = options.range.clone();
         if let Ok(watcher) = self.engine.watch(options) {
             let from = start.unwrap_or(current + 1);
-            self.followed.push(Followed {
+            self.watches.push(TestWatch {
                 watcher,
                 keys,
                 from,
@@ -539,26 +542,23 @@ impl Run {
         }
     }
 
-    /// I5: every watch saw just its events, or the beginning of them and a typed end.
+    /// Checks I5: every watch delivered all its events, or the first of them and a typed end.
     fn finish(mut self) {
-        for followed in &mut self.followed {
-            followed.read(usize::MAX);
+        for watch in &mut self.watches {
+            watch.read(usize::MAX);
             let changes = self.model.changes.iter();
             let all: Vec<(i64, Vec<u8>, Option<Vec<u8>>)> = changes
-                .filter(|change| change.main >= followed.from)
-                .filter(|change| followed.keys.contains(&change.key))
-                .map(|change| (change.main, change.key.clone(), change.value.clone()))
+                .filter(|change| change.revision >= watch.from)
+                .filter(|change| watch.keys.contains(&change.key))
+                .map(|change| (change.revision, change.key.clone(), change.value.clone()))
                 .collect();
-            match followed.end {
-                None => assert_eq!(followed.seen, all, "I5, from {}", followed.from),
+            match watch.end {
+                None => assert_eq!(watch.seen, all, "I5, from {}", watch.from),
                 Some(compacted) => {
-                    assert!(
-                        compacted > followed.from && all.starts_with(&followed.seen),
-                        "I5"
-                    );
-                    let last = followed.seen.last().map(|event| event.0);
-                    let whole = all.get(followed.seen.len()).map(|event| event.0);
-                    assert!(last.is_none() || last != whole, "I5: a revision was torn");
+                    assert!(compacted > watch.from && all.starts_with(&watch.seen), "I5");
+                    let last = watch.seen.last().map(|event| event.0);
+                    let whole = all.get(watch.seen.len()).map(|event| event.0);
+                    assert!(last.is_none() || last != whole, "I5: a part of a revision");
                 }
             }
         }
@@ -568,7 +568,7 @@ impl Run {
         self.check_size();
     }
 
-    /// The bytes that the engine counts are the bytes that it keeps.
+    /// Checks that the counted bytes are the bytes of the kept versions.
     fn check_size(&self) {
         let kept = self.engine.history(None).unwrap().versions;
         let bytes: u64 = kept.iter().map(KeyValue::size_bytes).sum();
@@ -581,7 +581,7 @@ fn check(steps: Vec<Step>) {
     let mut run = Run {
         engine,
         model: Model::new(),
-        followed: Vec::new(),
+        watches: Vec::new(),
     };
     for step in steps {
         run.step(step);
@@ -593,7 +593,7 @@ fn check(steps: Vec<Step>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn the_engine_cannot_be_told_from_the_model(
+    fn the_engine_gives_the_responses_of_the_model(
         steps in proptest::collection::vec(step(), 0..120),
     ) {
         check(steps);

@@ -1,6 +1,6 @@
-//! Compaction by size: as little as it takes, to the byte.
+//! Compaction by size: at the lowest revision that suffices, to the byte.
 
-#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use revstore_engine::{
 enum Change {
     Put(u8, usize),
     Delete(u8, u8),
-    /// Deletes a key, and creates it anew in the same revision.
+    /// Deletes a key, and creates it again in the same revision.
     Replace(u8, usize),
 }
 
@@ -51,7 +51,7 @@ fn bytes(engine: &Engine) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn it_compacts_as_far_as_the_bound_asks_and_no_further(
+    fn the_size_policy_compacts_at_the_lowest_revision_that_suffices(
         changes in proptest::collection::vec(change(), 1..60),
         per_mille in 0..1000_u64,
     ) {
@@ -70,13 +70,13 @@ proptest! {
             apply(&bounded, change);
         }
         bounded.auto_compact();
-        let Some(mark) = bounded.compacted_revision() else {
+        let Some(compacted) = bounded.compacted_revision() else {
             prop_assert!(bytes(&bounded) <= bytes_max);
             return Ok(());
         };
-        prop_assert!(bytes(&bounded) <= bytes_max || mark == all.current_revision());
-        // One revision less is not enough.
-        if let Ok(compaction) = all.compact(Revision(mark.0 - 1)) {
+        prop_assert!(bytes(&bounded) <= bytes_max || compacted == all.current_revision());
+        // A compaction one revision below is not enough.
+        if let Ok(compaction) = all.compact(Revision(compacted.0 - 1)) {
             compaction.run();
         }
         prop_assert!(bytes(&all) > bytes_max);

@@ -1,4 +1,4 @@
-//! What watches promise, one behaviour a test.
+//! Watches: delivery, catch-up, progress, ids, ends.
 
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn engine() -> (Engine, ManualClock) {
     (Engine::builder().clock(clock.clone()).build(), clock)
 }
 
-/// The revisions of the events that a stream has now, by watch.
+/// Returns the watch and the revision of each event that is available now.
 fn drain(stream: &mut WatchStream) -> Vec<(i64, i64)> {
     let mut seen = Vec::new();
     while let Some(response) = stream.try_next() {
@@ -52,15 +52,15 @@ fn i4_when_a_put_returns_every_synced_watch_has_the_event() {
 }
 
 #[test]
-fn i9_a_reader_that_falls_behind_the_queue_misses_nothing() {
+fn i9_a_reader_whose_queue_overflows_misses_no_event() {
     let (engine, _) = engine();
     let mut slow = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
-    let mut quick = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
+    let mut fast = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
     let mut seen = Vec::new();
     let writes = 40_000;
     for number in 0..writes {
         engine.put(format!("k{}", number % 7), "v").unwrap();
-        let batch = quick.try_next().unwrap().unwrap();
+        let batch = fast.try_next().unwrap().unwrap();
         assert_eq!(batch.revision, engine.current_revision());
     }
     assert_eq!(engine.stats().unsynced_watches, 1);
@@ -105,7 +105,7 @@ fn wa_31_a_revision_is_never_split() {
 }
 
 #[test]
-fn wa_6_a_watch_of_the_future_stays_silent_until_then() {
+fn wa_6_a_watch_with_a_future_start_delivers_no_earlier_events() {
     let (engine, _) = engine();
     let mut watcher = engine
         .watch(WatchOptions::of(KeyRange::all()).from(Revision(4)))
@@ -122,7 +122,7 @@ fn wa_6_a_watch_of_the_future_stays_silent_until_then() {
 }
 
 #[test]
-fn wa_2_to_5_ids_are_chosen_or_counted_and_used_once() {
+fn wa_2_to_5_ids_are_chosen_or_assigned_and_unique() {
     let (engine, _) = engine();
     let mut stream = engine.watch_stream();
     let mut watch = |id: Option<i64>| {
@@ -149,7 +149,7 @@ fn wa_2_to_5_ids_are_chosen_or_counted_and_used_once() {
 }
 
 #[test]
-fn wa_7_and_14_what_cannot_be_watched_is_refused() {
+fn wa_7_and_14_invalid_watches_are_rejected() {
     let (engine, _) = engine();
     let mut stream = engine.watch_stream();
     let empty = WatchOptions::of(KeyRange::within("b", "a"));
@@ -160,7 +160,7 @@ fn wa_7_and_14_what_cannot_be_watched_is_refused() {
 }
 
 #[test]
-fn wa_20_a_cancelled_watch_says_nothing_more() {
+fn wa_20_a_cancelled_watch_delivers_nothing_more() {
     let (engine, _) = engine();
     let mut stream = engine.watch_stream();
     let first = stream.watch(WatchOptions::of(KeyRange::all())).unwrap().id;
@@ -175,7 +175,7 @@ fn wa_20_a_cancelled_watch_says_nothing_more() {
 }
 
 #[test]
-fn wa_33_the_previous_version_is_that_before_the_transaction_while_it_is_kept() {
+fn wa_33_the_previous_version_is_the_one_before_the_transaction_unless_compacted() {
     let (engine, _) = engine();
     engine.put("a", "old").unwrap();
     let options = || WatchOptions::of(KeyRange::all()).with_prev_kv();
@@ -194,7 +194,7 @@ fn wa_33_the_previous_version_is_that_before_the_transaction_while_it_is_kept() 
         }
     }
     let (old, new) = (Some(b"old".to_vec()), Some(b"new".to_vec()));
-    // What the last put writes is a creation: the key was deleted before it (TXN-7).
+    // The last put is a creation, because the key was deleted before it (TXN-7).
     assert_eq!(previous, [old, None, new, None]);
     engine.compact(Revision(3)).unwrap().run();
     let mut watcher = engine.watch(options().from(Revision(3))).unwrap();
@@ -204,7 +204,7 @@ fn wa_33_the_previous_version_is_that_before_the_transaction_while_it_is_kept() 
 }
 
 #[test]
-fn wa_40_to_42_a_watch_behind_the_mark_ends_and_keeps_its_id() {
+fn wa_40_to_42_a_watch_below_the_compacted_revision_ends_and_keeps_its_id() {
     let (engine, _) = engine();
     for value in ["1", "2", "3"] {
         engine.put("a", value).unwrap();
@@ -225,13 +225,13 @@ fn wa_40_to_42_a_watch_behind_the_mark_ends_and_keeps_its_id() {
     assert_eq!(stream.try_next(), None);
     assert_eq!(stream.watch(past(3)), Err(WatchError::DuplicateId));
     assert!(stream.cancel(WatchId(5)));
-    // WA-41: the mark itself is fine.
+    // WA-41: the compacted revision itself can be watched.
     stream.watch(past(3)).unwrap();
     assert_eq!(drain(&mut stream), [(5, 3), (5, 4)]);
 }
 
 #[test]
-fn fl_17_a_watch_of_what_was_before_the_start_revision_ends() {
+fn fl_17_a_watch_from_below_the_start_revision_ends() {
     let engine = Engine::builder().start_revision(Revision(1000)).build();
     assert_eq!(engine.compacted_revision(), Some(Revision(1000)));
     let past = |start| WatchOptions::of(KeyRange::all()).from(Revision(start));
@@ -250,7 +250,7 @@ fn fl_17_a_watch_of_what_was_before_the_start_revision_ends() {
 }
 
 #[test]
-fn wa_43_a_reader_overtaken_by_compaction_gets_what_was_queued_and_then_the_end() {
+fn wa_43_a_reader_whose_next_events_are_compacted_gets_the_queued_ones_and_the_end() {
     let (engine, _) = engine();
     let mut watcher = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
     let writes = 40_000;
@@ -280,7 +280,7 @@ fn wa_43_a_reader_overtaken_by_compaction_gets_what_was_queued_and_then_the_end(
 }
 
 #[test]
-fn wa_18_a_watch_of_history_that_holds_nothing_for_it_is_synced_at_once() {
+fn wa_18_a_watch_without_events_in_its_past_is_synced_at_once() {
     let (engine, _) = engine();
     for _ in 0..2000 {
         engine.put("other", "v").unwrap();
@@ -311,22 +311,22 @@ fn an_iterator_of_a_watcher_ends_after_the_end_of_the_watch() {
 }
 
 #[test]
-fn history_of_large_values_comes_in_pieces() {
+fn large_values_are_read_from_the_log_in_portions() {
     let (engine, _) = engine();
     for _ in 0..40 {
         engine.put("large", vec![0; 100_000]).unwrap();
     }
     let past = WatchOptions::of(KeyRange::all()).from(Revision(2));
     let mut watcher = engine.watch(past).unwrap();
-    let mut pieces = Vec::new();
+    let mut portions = Vec::new();
     while let Some(batch) = watcher.try_next() {
-        pieces.push(batch.unwrap().events.len());
+        portions.push(batch.unwrap().events.len());
     }
-    assert_eq!(pieces, [11, 11, 11, 7]);
+    assert_eq!(portions, [11, 11, 11, 7]);
 }
 
 #[test]
-fn wa_53_progress_is_told_when_all_watches_are_caught_up_and_behind_what_it_covers() {
+fn wa_53_progress_requires_synced_watches_and_follows_the_events_that_it_covers() {
     let (engine, _) = engine();
     let mut stream = engine.watch_stream();
     stream.request_progress();
@@ -348,12 +348,12 @@ fn wa_53_progress_is_told_when_all_watches_are_caught_up_and_behind_what_it_cove
     assert_eq!(
         stream.try_next(),
         None,
-        "a watch of the future silences the stream"
+        "no reply while a watch starts in the future"
     );
 }
 
 #[test]
-fn wa_50_to_52_quiet_watches_hear_of_progress_at_intervals() {
+fn wa_50_to_52_idle_watches_get_progress_at_intervals() {
     let clock = ManualClock::new();
     let interval = Duration::from_secs(10);
     let engine = Engine::builder()
@@ -372,14 +372,14 @@ fn wa_50_to_52_quiet_watches_hear_of_progress_at_intervals() {
     assert_eq!(
         progress(&mut stream),
         [],
-        "WA-52: a busy watch skips the tick"
+        "WA-52: no progress for a watch with events"
     );
     clock.advance(interval);
     assert_eq!(progress(&mut stream), [(Some(0), 3)]);
 }
 
 #[test]
-fn a_stalled_reader_does_not_collect_progress_without_bound() {
+fn progress_for_a_stalled_reader_is_bounded() {
     let clock = ManualClock::new();
     let interval = Duration::from_millis(100);
     let engine = Engine::builder()
@@ -396,7 +396,7 @@ fn a_stalled_reader_does_not_collect_progress_without_bound() {
 }
 
 #[test]
-fn threads_that_wait_are_woken_and_see_every_event_once() {
+fn blocked_threads_are_woken_and_get_every_event_once() {
     let (engine, _) = engine();
     let per_writer = 500;
     let readers: Vec<_> = (0..2)

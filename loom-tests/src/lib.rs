@@ -1,8 +1,8 @@
-//! Loom models of the engine's protocols, one file a race under `tests/`.
+//! Loom models of the engine's protocols: one file per race under `tests/models`.
 //!
-//! Each model runs the engine itself, compiled under `--cfg loom`, through every interleaving of a few
-//! threads (with at most `LOOM_MAX_PREEMPTIONS` forced switches each), and beside it stands its broken
-//! twin: the same model over an engine with one `Fault` in it, which must fail. Run them with
+//! Each model runs the engine itself, compiled under `--cfg loom`, through all interleavings of a
+//! few threads (with at most `LOOM_MAX_PREEMPTIONS` preemptions each). Next to it is its broken
+//! twin: the same model over an engine with one `Fault`, which must fail. Run them with
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom -C debug-assertions" LOOM_MAX_PREEMPTIONS=3 \
@@ -11,15 +11,17 @@
 //!
 //! Without `--cfg loom` this crate is empty.
 //!
-//! # What they do not show
-//! The tree inside the index and the heap are seen through the locks around them. Reference counts are
-//! not explored, only whether what is read was freed before; the pool of records is left out.
-//! `SeqCst` is treated as `AcqRel`. The engine's tests under real threads stand in for all three.
+//! # Limits
+//! Loom sees the tree of the index and the heap only through the locks around them. It does not
+//! explore reference counts, but it detects reads of freed records. The pool of records is
+//! replaced. `SeqCst` is treated as `AcqRel`. The engine's stress tests cover all of these with
+//! real threads.
 //!
 //! # Models of your own program
-//! The engine is its real self under `--cfg loom`: a program that is built on it can be explored in the
-//! same way. Give the program's crate loom where that is set, and keep away what does not build there
-//! (tokio drops its network, so the crate under test should depend on the engine and not on the server):
+//! Under `--cfg loom` the engine works as in other builds, so programs that use it can be modelled
+//! in the same way. Add loom to the program's crate under that cfg, and leave out dependencies that
+//! do not build under it. (tokio has no network there, so depend on the engine and not on the
+//! server.)
 //!
 //! ```toml
 //! [dependencies]
@@ -32,14 +34,15 @@
 //! unexpected_cfgs = { level = "warn", check-cfg = ['cfg(loom)'] }
 //! ```
 //!
-//! A model is a test that starts a few `loom::thread`s, builds its engine inside of the model and with
-//! a `ManualClock`, and states what must hold when they are done. Two workers that elect a leader:
+//! A model is a test that creates an engine with a `ManualClock` inside the model, starts a few
+//! `loom::thread`s, and asserts what must hold after they have ended. This one has two workers that
+//! elect a leader:
 //!
 //! ```ignore
 //! #[test]
 //! fn one_of_two_workers_leads() {
 //!     let mut builder = loom::model::Builder::new();
-//!     builder.max_branches = 100_000; // One call of the engine is a few dozen of them.
+//!     builder.max_branches = 100_000; // One call of the engine takes a few dozen branches.
 //!     builder.check(|| {
 //!         let engine = Engine::builder().clock(ManualClock::new()).build();
 //!         let workers = [1, 2].map(|lease| {
@@ -48,11 +51,11 @@
 //!             loom::thread::spawn(move || campaign(&engine, lease))
 //!         });
 //!         let won = workers.map(|worker| worker.join().unwrap());
-//!         assert!(won[0] != won[1], "nobody leads, or two do");
+//!         assert!(won[0] != won[1], "no leader, or two");
 //!     });
 //! }
 //!
-//! /// Becomes leader if nobody is; as long as the lease lives.
+//! /// Becomes the leader, until the lease ends, if there is none.
 //! fn campaign(engine: &Engine, lease: LeaseId) -> bool {
 //!     let claim = Put::new("leader", "me").attached_to(lease);
 //!     let txn = Txn::new()
@@ -62,25 +65,25 @@
 //! }
 //! ```
 //!
-//! The same command runs it, with the name of your crate. `tests/models/leader_election.rs` has this
-//! model in full: with resignation, with a lease that runs out half-way, and with the worker that
-//! looks first and then puts, which loom must and does catch. Write that twin first; a model that
-//! cannot fail proves nothing.
+//! The command above runs it, with the name of your crate. `tests/models/leader_election.rs` has
+//! the whole model: with resignation, with a lease that expires, and with a broken worker that
+//! reads first and then puts, which loom detects. Write the broken twin first: a model that cannot
+//! fail proves nothing.
 //!
-//! Waiting for a watch is modelled with [`WatchStream::poll_response`](revstore_engine::WatchStream) or
-//! `try_next` rather than `next_blocking` where the event may never come, for loom takes a thread that
-//! sleeps for ever as a failure. Keep to two or three threads of one or two calls each.
+//! A model of a watch calls [`WatchStream::poll_response`](revstore_engine::WatchStream) or
+//! `try_next` rather than `next_blocking` if the event may not come, because loom reports a thread
+//! that sleeps for ever as a failure. Use two or three threads with one or two calls each.
 #![cfg(loom)]
 
 use loom::thread;
-use revstore_engine::{Engine, Fault, ManualClock, Revision, WatchBatch, WatchEnd, Watcher};
+use revstore_engine::{Engine, Fault, ManualClock, WatchBatch, WatchEnd, Watcher};
 
-/// Runs `model` over every interleaving of its threads, each time with a fresh engine.
+/// Runs `model` over all interleavings of its threads, each time with a new engine.
 pub fn run_model(model: impl Fn(&Engine) + Sync + Send + 'static) {
     run(None, model);
 }
 
-/// Runs `model` over an engine that makes a mistake; some interleaving must fail.
+/// Runs `model` over an engine with a fault. Some interleaving must fail.
 pub fn run_broken(fault: Fault, model: impl Fn(&Engine) + Sync + Send + 'static) {
     run(Some(fault), model);
 }
@@ -98,10 +101,10 @@ fn run(fault: Option<Fault>, model: impl Fn(&Engine) + Sync + Send + 'static) {
     });
 }
 
-/// Runs two things at the same time and waits for both.
+/// Runs two closures at the same time and waits for both.
 ///
-/// Both get a thread of their own: loom does not explore all places where the thread that starts
-/// another could be interrupted right after it.
+/// Each has a thread of its own, because loom does not explore all preemptions of a thread right
+/// after it has started another one.
 ///
 /// # Panics
 /// If one of the threads panics.
@@ -117,7 +120,8 @@ pub fn race<A: 'static, B: 'static>(
     (one.join().expect(ended), other.join().expect(ended))
 }
 
-/// The revisions of all events that a watch has now, and its end if it came.
+/// Returns the revisions of all events that are available now, and the end of the watch if it has
+/// ended.
 pub fn drain(watcher: &mut Watcher) -> (Vec<i64>, Option<WatchEnd>) {
     let mut seen = Vec::new();
     while let Some(batch) = watcher.try_next() {
@@ -129,12 +133,7 @@ pub fn drain(watcher: &mut Watcher) -> (Vec<i64>, Option<WatchEnd>) {
     (seen, None)
 }
 
-/// The revisions of the events of a batch.
+/// Returns the revisions of the events of a batch.
 pub fn revisions(batch: &WatchBatch) -> impl Iterator<Item = i64> {
     batch.events.iter().map(|event| event.kv.mod_revision().0)
-}
-
-/// A main revision.
-pub fn revision(main: i64) -> Revision {
-    Revision(main)
 }

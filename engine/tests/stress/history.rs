@@ -1,4 +1,4 @@
-//! What threads asked, what they were told, and in which order of real time.
+//! The history of a test: requests, responses, and their order in real time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -10,10 +10,10 @@ use revstore_engine::{
     Txn, TxnError, TxnResult,
 };
 
-/// The key that is written when all else is done.
+/// The key that is written after all other operations.
 pub(crate) const END: &str = "~end";
 
-/// What was asked.
+/// A request.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
     Put(Put),
@@ -23,28 +23,28 @@ pub(crate) enum Request {
     Txn(Txn),
     Revoke(LeaseId),
     Compact(i64),
-    /// Where the store stands; the creation of a watch answers it too.
-    Look,
+    /// A read of the current revision, which the creation of a watch returns too.
+    CurrentRevision,
 }
 
-/// What was answered, in plain values, so that a model can answer the same.
+/// A response in plain values, so that it can be compared with the response of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Response {
     Put {
         revision: i64,
-        previous: Option<Seen>,
+        previous: Option<KeyVersion>,
     },
     Delete {
         revision: i64,
-        deleted: Vec<Seen>,
+        deleted: Vec<KeyVersion>,
     },
     Range {
         revision: i64,
-        kvs: Vec<Seen>,
+        kvs: Vec<KeyVersion>,
         more: bool,
         count: usize,
     },
-    Got(Option<Seen>),
+    Get(Option<KeyVersion>),
     Txn {
         revision: i64,
         succeeded: bool,
@@ -55,14 +55,14 @@ pub(crate) enum Response {
     },
     Compacted,
     Revision(i64),
-    /// A put, a range or a transaction that could not run.
-    Refused(TxnError),
-    CompactionRefused(CompactError),
+    /// The error of a put, a range or a transaction.
+    Failed(TxnError),
+    CompactionFailed(CompactError),
 }
 
-/// A version of a key as a client sees it.
+/// A version of a key, in plain values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Seen {
+pub(crate) struct KeyVersion {
     pub(crate) key: Bytes,
     pub(crate) value: Bytes,
     pub(crate) create: i64,
@@ -71,7 +71,7 @@ pub(crate) struct Seen {
     pub(crate) lease: Option<LeaseId>,
 }
 
-impl Seen {
+impl KeyVersion {
     pub(crate) fn of(kv: &KeyValue) -> Self {
         Self {
             key: kv.key_bytes(),
@@ -84,8 +84,8 @@ impl Seen {
     }
 }
 
-/// One operation: `called` and `returned` are places in the order of everything that the threads did,
-/// so an operation that returned at 3 was over before one that was called at 4 began.
+/// One operation. `called` and `returned` are numbers of a counter that all threads share: an
+/// operation that returned at 3 ended before one that was called at 4 began.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     pub(crate) called: u64,
@@ -95,7 +95,7 @@ pub(crate) struct Operation {
 }
 
 impl Response {
-    /// The revision at which the operation claims to have happened.
+    /// Returns the revision that the response reports.
     pub(crate) fn revision(&self) -> Option<i64> {
         match self {
             Self::Put { revision, .. }
@@ -104,16 +104,17 @@ impl Response {
             | Self::Txn { revision, .. }
             | Self::Revoked { revision }
             | Self::Revision(revision) => Some(*revision),
-            Self::Refused(TxnError::Read(ReadError::Future { current, .. }))
-            | Self::CompactionRefused(CompactError::Future { current, .. }) => Some(current.0),
-            Self::Got(_)
+            Self::Failed(TxnError::Read(ReadError::Future { current, .. }))
+            | Self::CompactionFailed(CompactError::Future { current, .. }) => Some(current.0),
+            Self::Get(_)
             | Self::Compacted
-            | Self::Refused(_)
-            | Self::CompactionRefused(CompactError::Compacted { .. }) => None,
+            | Self::Failed(_)
+            | Self::CompactionFailed(CompactError::Compacted { .. }) => None,
         }
     }
 
-    /// Whether something changed, as far as the answer says: that of a revocation does not.
+    /// Returns whether the operation changed something, or `None` for a revocation, whose response
+    /// does not contain that.
     pub(crate) fn changed(&self) -> Option<bool> {
         match self {
             Self::Put { .. } => Some(true),
@@ -138,15 +139,15 @@ impl Response {
         match done {
             OpResult::Put(put) => Self::Put {
                 revision: put.revision.0,
-                previous: put.previous.as_ref().map(Seen::of),
+                previous: put.previous.as_ref().map(KeyVersion::of),
             },
             OpResult::Delete(delete) => Self::Delete {
                 revision: delete.revision.0,
-                deleted: delete.deleted.iter().map(Seen::of).collect(),
+                deleted: delete.deleted.iter().map(KeyVersion::of).collect(),
             },
             OpResult::Range(range) => Self::Range {
                 revision: range.revision.0,
-                kvs: range.kvs.iter().map(Seen::of).collect(),
+                kvs: range.kvs.iter().map(KeyVersion::of).collect(),
                 more: range.more,
                 count: range.count,
             },
@@ -155,14 +156,14 @@ impl Response {
     }
 }
 
-/// Runs operations and keeps their history. Shared by all threads of a test.
+/// Runs operations and records their history. All threads of a test share it.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     pub(crate) engine: Engine,
     order: AtomicU64,
     operations: Mutex<Vec<Operation>>,
-    /// The end is written, and every watch that keeps up has it.
-    over: AtomicBool,
+    /// Whether [`END`] is written, so that every synced watch has its event.
+    ended: AtomicBool,
 }
 
 impl Recorder {
@@ -171,47 +172,48 @@ impl Recorder {
             engine,
             order: AtomicU64::new(0),
             operations: Mutex::new(Vec::new()),
-            over: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
         }
     }
 
     fn next(&self) -> u64 {
-        // SeqCst: real time, as far as threads can tell. Nothing of the engine may lean on it, and
-        // nothing does: it stands outside of every operation.
+        // SeqCst: one order that all threads observe. It is outside of every operation, so it does
+        // not add an ordering to the engine.
         self.order.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Runs one operation and notes it.
+    /// Runs and records one operation.
     pub(crate) fn run(&self, request: Request) -> Response {
-        self.note(request, |request| execute(&self.engine, request))
+        self.record(request, |request| execute(&self.engine, request))
     }
 
     /// Writes the end of the history.
     pub(crate) fn end(&self) {
         self.run(Request::Put(Put::new(END, "")));
         // Release: pairs with the Acquire in `wait_for_end`.
-        self.over.store(true, Ordering::Release);
+        self.ended.store(true, Ordering::Release);
     }
 
-    /// Waits for [`Recorder::end`] to be done, and not just told to the first watch.
+    /// Waits until [`Recorder::end`] has returned.
     pub(crate) fn wait_for_end(&self) {
-        while !self.over.load(Ordering::Acquire) {
+        while !self.ended.load(Ordering::Acquire) {
             thread::yield_now();
         }
     }
 
-    /// Notes something that tells where the store stands.
-    pub(crate) fn look<T>(&self, look: impl FnOnce() -> (Revision, T)) -> T {
+    /// Runs and records an operation that returns the current revision, such as the creation of a
+    /// watch.
+    pub(crate) fn record_revision<T>(&self, operation: impl FnOnce() -> (Revision, T)) -> T {
         let mut value = None;
-        self.note(Request::Look, |_| {
-            let (revision, found) = look();
+        self.record(Request::CurrentRevision, |_| {
+            let (revision, found) = operation();
             value = Some(found);
             Response::Revision(revision.0)
         });
-        value.expect("just looked")
+        value.expect("the operation ran")
     }
 
-    fn note(&self, request: Request, run: impl FnOnce(&Request) -> Response) -> Response {
+    fn record(&self, request: Request, run: impl FnOnce(&Request) -> Response) -> Response {
         let called = self.next();
         let response = run(&request);
         let returned = self.next();
@@ -228,7 +230,7 @@ impl Recorder {
         response
     }
 
-    /// All operations so far.
+    /// Returns all operations so far.
     pub(crate) fn history(&self) -> Vec<Operation> {
         let operations = self
             .operations
@@ -242,28 +244,28 @@ fn execute(engine: &Engine, request: &Request) -> Response {
     match request {
         Request::Put(put) => match engine.put_with(put) {
             Ok(done) => Response::of_op(&OpResult::Put(done)),
-            Err(error) => Response::Refused(error.into()),
+            Err(error) => Response::Failed(error.into()),
         },
         Request::Delete(keys) => Response::of_op(&OpResult::Delete(engine.delete(keys))),
         Request::Range(range) => match engine.range(range) {
             Ok(found) => Response::of_op(&OpResult::Range(found)),
-            Err(error) => Response::Refused(error.into()),
+            Err(error) => Response::Failed(error.into()),
         },
-        Request::Get(key) => Response::Got(engine.get(key).as_ref().map(Seen::of)),
+        Request::Get(key) => Response::Get(engine.get(key).as_ref().map(KeyVersion::of)),
         Request::Txn(txn) => match engine.txn(txn) {
             Ok(done) => Response::of_txn(&done),
-            Err(error) => Response::Refused(error),
+            Err(error) => Response::Failed(error),
         },
         Request::Revoke(lease) => Response::Revoked {
             revision: engine.revoke(*lease).expect("revoked only once").0,
         },
-        Request::Compact(mark) => match engine.compact(Revision(*mark)) {
+        Request::Compact(revision) => match engine.compact(Revision(*revision)) {
             Ok(compaction) => {
                 compaction.run();
                 Response::Compacted
             }
-            Err(error) => Response::CompactionRefused(error),
+            Err(error) => Response::CompactionFailed(error),
         },
-        Request::Look => Response::Revision(engine.current_revision().0),
+        Request::CurrentRevision => Response::Revision(engine.current_revision().0),
     }
 }

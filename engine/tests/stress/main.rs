@@ -1,17 +1,17 @@
-//! The engine under real threads: what loom's small models cannot show.
+//! Stress tests: the engine under real threads, with more operations than loom can explore.
 //!
-//! Threads run a seeded mix of operations on one engine and write down what they asked and what they
-//! were told. Afterwards the history is judged:
+//! Threads run a seeded mix of operations on one engine and record all requests and responses.
+//! Afterwards the recorded history is checked:
 //!
-//! | file | judges |
+//! | file | checks |
 //! |---|---|
-//! | `order.rs` | operations: the revisions are a linearization of them (I1, I3, I7) |
-//! | `search.rs` | the same for a few operations, by trying all orders and ignoring revisions |
+//! | `order.rs` | operations: the revisions in the responses are a linearization (I1, I3, I7) |
+//! | `search.rs` | the same for short histories, by a search that ignores revisions |
 //! | `guarantees.rs` | watches: ordered, unique, atomic, reliable, resumable, bookmarkable (I5, I6) |
 //!
-//! Each judge has tests of its own with histories that it must reject. `scenarios.rs` provokes the bugs
-//! that etcd once had. The mix of each thread follows from the printed seed, how the threads interleave
-//! does not: a failure may take a few runs to come back.
+//! Each check has tests with histories that it must reject. `scenarios.rs` provokes bugs that
+//! earlier versions of etcd had. The printed seed determines the mix of each thread, but not how
+//! the threads interleave, so a failure may need several runs to reproduce.
 
 mod guarantees;
 mod history;

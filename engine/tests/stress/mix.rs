@@ -1,4 +1,4 @@
-//! The mix: threads that write, read, compact and watch one engine, all at the same time.
+//! The mix: threads that write, read, compact and watch one engine at the same time.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,23 +11,23 @@ use revstore_engine::{
     Revision, Txn, WatchOptions,
 };
 
-use crate::guarantees::{self, Truth};
+use crate::guarantees::{self, Expected};
 use crate::history::{Recorder, Request, Response};
 use crate::order;
 use crate::random::Random;
 use crate::search;
 use crate::watched::{Reader, Watched};
 
-/// Keys of the mix; few, so that threads meet.
+/// The number of keys: few, so that threads write the same ones.
 const KEYS: usize = 8;
-/// Leases that keys move between; each is replaced when it is revoked.
+/// The number of leases that keys move between. A revoked lease is replaced by a new one.
 const LEASES: usize = 3;
-/// A few of these fill the queue of a watch.
+/// The length of a large value. A few of them fill the queue of a watch stream.
 const LARGE_BYTES: usize = 1024 * 1024;
-/// Operations of a worker between two looks of the slowest reader.
-const SLOW: usize = 16;
+/// Operations of a worker between two reads of the slowest reader.
+const OPERATIONS_PER_TICK: usize = 16;
 
-/// What a run is made of.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 struct Mix {
     seed: u64,
@@ -37,10 +37,10 @@ struct Mix {
     large: bool,
 }
 
-/// Says which seed it was when a test fails.
-pub(crate) struct Seeded(pub(crate) u64);
+/// Prints the seed when a test fails.
+pub(crate) struct SeedOnPanic(pub(crate) u64);
 
-impl Drop for Seeded {
+impl Drop for SeedOnPanic {
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!("the seed was {}", self.0);
@@ -48,31 +48,31 @@ impl Drop for Seeded {
     }
 }
 
-/// What a run came to.
+/// The numbers of operations and events of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     operations: usize,
     revisions: i64,
     events: usize,
     watches: usize,
-    /// Watches that a compaction ended.
+    /// Watches that a compaction has ended.
     ended: usize,
 }
 
-/// What the workers share.
-struct Shared<'a> {
+/// The state that the workers share.
+struct WorkerShared<'a> {
     recorder: &'a Recorder,
-    /// The lease that is alive in each place.
+    /// The current leases.
     leases: [AtomicI64; LEASES],
     next_lease: AtomicI64,
 }
 
-impl Shared<'_> {
-    fn lease(&self, place: usize) -> LeaseId {
-        LeaseId::new(self.leases[place].load(Ordering::SeqCst)).expect("never 0")
+impl WorkerShared<'_> {
+    fn lease(&self, index: usize) -> LeaseId {
+        LeaseId::new(self.leases[index].load(Ordering::SeqCst)).expect("never 0")
     }
 
-    /// Grants a lease that never was before; time stands still, so it lives until it is revoked.
+    /// Grants a lease with a new id. The clock stands still, so the lease does not expire.
     fn grant(&self) -> i64 {
         let id = self.next_lease.fetch_add(1, Ordering::SeqCst);
         let granted = self.recorder.engine.grant(LeaseId::new(id), 60);
@@ -81,13 +81,13 @@ impl Shared<'_> {
 }
 
 struct Worker<'a> {
-    shared: &'a Shared<'a>,
+    shared: &'a WorkerShared<'a>,
     mix: Mix,
     name: usize,
     random: Random,
-    /// Makes every value different from every other.
+    /// The number of values written, which makes every value unique.
     written: usize,
-    /// The revision of what this worker wrote last, by key.
+    /// The revision of the last put of this worker, by key.
     own: HashMap<Bytes, i64>,
 }
 
@@ -99,8 +99,8 @@ impl Worker<'_> {
             if let (Request::Put(put), Response::Put { revision, .. }) = (request, response) {
                 self.own.insert(put.key, revision);
             }
-            if step % SLOW == 0 {
-                // A reader that is too slow even for this does not hold the workers up.
+            if step % OPERATIONS_PER_TICK == 0 {
+                // An error means that the reader is slower still; workers do not wait for it.
                 let _ = ticks.try_send(());
             }
         }
@@ -115,7 +115,7 @@ impl Worker<'_> {
             68..78 => Request::Range(self.read()),
             78..88 => Request::Range(self.read_past()),
             88..94 => Request::Get(self.key()),
-            94..96 => Request::Look,
+            94..96 => Request::CurrentRevision,
             96..98 => self.revoke(),
             _ if self.mix.compacts => Request::Compact(self.past(60)),
             _ => Request::Range(self.read_past()),
@@ -153,7 +153,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Changes a key only if it is as expected, else reads it.
+    /// Returns a transaction that changes a key if a compare holds, and otherwise reads it.
     fn guarded(&mut self) -> Txn {
         let key = self.key();
         let (target, relation) = match (self.random.below(3), self.own.get(&key)) {
@@ -172,7 +172,8 @@ impl Worker<'_> {
             .or_else([Op::Range(Range::of(KeyRange::One(key)))])
     }
 
-    /// Changes several keys and looks at them in between; some keys twice.
+    /// Returns a transaction that writes several keys, some of them twice, and reads between the
+    /// writes.
     fn many(&mut self) -> Txn {
         let mut ops = vec![Op::Range(self.read())];
         for _ in 0..=self.random.below(4) {
@@ -183,9 +184,9 @@ impl Worker<'_> {
             ops.push(Op::Delete(self.range()));
         }
         if self.random.once_in(3) {
-            let place = self.random.below(LEASES);
+            let lease = self.random.below(LEASES);
             let put = Put::new(self.key(), self.value());
-            ops.push(Op::Put(put.attached_to(self.shared.lease(place))));
+            ops.push(Op::Put(put.attached_to(self.shared.lease(lease))));
         }
         if self.random.once_in(3) {
             ops.push(Op::Range(self.read_past()));
@@ -212,21 +213,21 @@ impl Worker<'_> {
         self.read().at(Revision(at))
     }
 
-    /// A revision around the current one, now and then one that is not there yet.
+    /// Returns a revision near the current one, sometimes above it.
     fn past(&mut self, back: i64) -> i64 {
         let current = self.shared.recorder.engine.current_revision().0;
         (current + 2 - self.random.below_i64(back)).max(1)
     }
 
     fn revoke(&mut self) -> Request {
-        let place = &self.shared.leases[self.random.below(LEASES)];
-        // Replaced first, so that nobody else revokes it too.
-        let old = place.swap(self.shared.grant(), Ordering::SeqCst);
+        let lease = &self.shared.leases[self.random.below(LEASES)];
+        // Replaced first, so that no other worker revokes it.
+        let old = lease.swap(self.shared.grant(), Ordering::SeqCst);
         Request::Revoke(LeaseId::new(old).expect("never 0"))
     }
 }
 
-/// Reads all from now on, as fast as it can.
+/// Watches from the current revision on, and reads without delay.
 fn read_live(recorder: &Recorder, seed: u64) -> Vec<Watched> {
     let mut random = Random::new(seed, 100);
     let mut reader = Reader::new(recorder);
@@ -243,7 +244,7 @@ fn read_live(recorder: &Recorder, seed: u64) -> Vec<Watched> {
     }
 }
 
-/// Begins in the past again and again, as a client with a bad connection.
+/// Watches from the first revision on, and resumes often, like a client with a bad connection.
 fn read_resuming(recorder: &Recorder, seed: u64) -> Vec<Watched> {
     let mut random = Random::new(seed, 101);
     let mut reader = Reader::new(recorder);
@@ -263,7 +264,7 @@ fn read_resuming(recorder: &Recorder, seed: u64) -> Vec<Watched> {
     reader.finish()
 }
 
-/// Begins in the future again and again.
+/// Creates watches with future start revisions.
 fn read_future(recorder: &Recorder, seed: u64) -> Vec<Watched> {
     let mut random = Random::new(seed, 102);
     let mut reader = Reader::new(recorder);
@@ -279,7 +280,8 @@ fn read_future(recorder: &Recorder, seed: u64) -> Vec<Watched> {
     reader.finish()
 }
 
-/// Reads one response for each tick, which is far too slow, and the rest in the end.
+/// Reads one response per tick, which is slower than the writers, and the remaining ones at the
+/// end.
 fn read_slowly(recorder: &Recorder, ticks: &Receiver<()>) -> Vec<Watched> {
     let mut reader = Reader::new(recorder);
     reader.watch(WatchOptions::of(KeyRange::all()));
@@ -291,18 +293,18 @@ fn read_slowly(recorder: &Recorder, ticks: &Receiver<()>) -> Vec<Watched> {
     reader.finish()
 }
 
-/// Runs a mix and judges all that was recorded.
+/// Runs a mix and validates the recorded history.
 fn run(mix: Mix) -> Outcome {
-    let _seeded = Seeded(mix.seed);
+    let _seed = SeedOnPanic(mix.seed);
     let engine = Engine::builder().clock(ManualClock::new()).build();
     let recorder = Recorder::new(engine);
-    let shared = Shared {
+    let shared = WorkerShared {
         recorder: &recorder,
         leases: [const { AtomicI64::new(0) }; LEASES],
         next_lease: AtomicI64::new(1),
     };
-    for place in &shared.leases {
-        place.store(shared.grant(), Ordering::SeqCst);
+    for lease in &shared.leases {
+        lease.store(shared.grant(), Ordering::SeqCst);
     }
     let watched = thread::scope(|scope| {
         let (recorder, shared, seed) = (&recorder, &shared, mix.seed);
@@ -332,28 +334,28 @@ fn run(mix: Mix) -> Outcome {
             .into_iter()
             .map(thread::ScopedJoinHandle::join)
             .collect();
-        // Also if a worker failed: readers wait for this.
+        // Also if a worker panicked, because the readers wait for the end.
         recorder.end();
         for worker in workers {
-            worker.expect("a worker failed");
+            worker.expect("a worker does not panic");
         }
         let read = readers.into_iter().map(thread::ScopedJoinHandle::join);
-        read.flat_map(|watched| watched.expect("a reader failed"))
+        read.flat_map(|watched| watched.expect("a reader does not panic"))
             .collect::<Vec<_>>()
     });
-    judge(&recorder, &watched)
+    validate(&recorder, &watched)
 }
 
-/// Judges the operations and the watches of a recorder.
-pub(crate) fn judge(recorder: &Recorder, watched: &[Watched]) -> Outcome {
+/// Validates the operations and the watches of a recorder.
+pub(crate) fn validate(recorder: &Recorder, watched: &[Watched]) -> Outcome {
     let history = recorder.history();
-    let model = order::check(&history).unwrap_or_else(|fault| panic!("{fault}"));
+    let model = order::check(&history).unwrap_or_else(|violation| panic!("{violation}"));
     let revisions = model.revision();
     let compacted = recorder.engine.compacted_revision();
-    let compacted = compacted.map_or(0, |mark| mark.0);
-    let truth = Truth { model, compacted };
+    let compacted = compacted.map_or(0, |revision| revision.0);
+    let expected = Expected { model, compacted };
     for watched in watched {
-        guarantees::check(watched, &truth).unwrap_or_else(|fault| panic!("{fault}"));
+        guarantees::check(watched, &expected).unwrap_or_else(|violation| panic!("{violation}"));
     }
     Outcome {
         operations: history.len(),
@@ -367,7 +369,7 @@ pub(crate) fn judge(recorder: &Recorder, watched: &[Watched]) -> Outcome {
     }
 }
 
-/// As [`run`], and says what was judged with `--nocapture`.
+/// Runs several mixes, and prints their outcomes.
 fn run_all(mixes: impl IntoIterator<Item = Mix>) -> Outcome {
     let mut total = Outcome::default();
     for mix in mixes {
@@ -383,7 +385,7 @@ fn run_all(mixes: impl IntoIterator<Item = Mix>) -> Outcome {
 }
 
 #[test]
-fn a_mix_without_compaction_is_linearizable_and_its_watches_keep_their_word() {
+fn a_mix_without_compaction_is_linearizable_and_its_watches_keep_their_guarantees() {
     let mix = |seed| Mix {
         seed,
         workers: 4,
@@ -397,7 +399,7 @@ fn a_mix_without_compaction_is_linearizable_and_its_watches_keep_their_word() {
 }
 
 #[test]
-fn a_mix_with_compaction_is_linearizable_and_its_watches_keep_their_word() {
+fn a_mix_with_compaction_is_linearizable_and_its_watches_keep_their_guarantees() {
     let mix = |seed| Mix {
         seed,
         workers: 4,
@@ -409,7 +411,7 @@ fn a_mix_with_compaction_is_linearizable_and_its_watches_keep_their_word() {
 }
 
 #[test]
-fn a_mix_of_large_values_that_no_queue_holds_loses_nothing() {
+fn a_mix_with_values_that_overflow_the_queues_loses_no_events() {
     let mix = |seed| Mix {
         seed,
         workers: 3,
@@ -421,9 +423,9 @@ fn a_mix_of_large_values_that_no_queue_holds_loses_nothing() {
 }
 
 #[test]
-fn a_search_that_ignores_revisions_agrees() {
+fn a_search_without_revisions_finds_a_linearization() {
     for seed in 0..60 {
-        let _seeded = Seeded(seed);
+        let _seed = SeedOnPanic(seed);
         let recorder = Recorder::new(Engine::builder().clock(ManualClock::new()).build());
         let few = [Bytes::from("a"), Bytes::from("b")];
         thread::scope(|scope| {
@@ -439,7 +441,7 @@ fn a_search_that_ignores_revisions_agrees() {
             }
         });
         let history = recorder.history();
-        order::check(&history).unwrap_or_else(|fault| panic!("{fault}"));
+        order::check(&history).unwrap_or_else(|violation| panic!("{violation}"));
         assert!(search::is_linearizable(&history), "{history:?}");
     }
 }

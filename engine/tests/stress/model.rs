@@ -1,4 +1,4 @@
-//! The sequential model: what one thread alone would be told.
+//! The sequential model: the responses that a store with one thread would give.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
@@ -10,41 +10,41 @@ use revstore_engine::{
     TxnError,
 };
 
-use crate::history::{Request, Response, Seen};
+use crate::history::{KeyVersion, Request, Response};
 
-/// All living keys.
-pub(crate) type Keys = BTreeMap<Bytes, Seen>;
+/// The live keys.
+pub(crate) type Keys = BTreeMap<Bytes, KeyVersion>;
 
-/// What a key became at a position: a version, or nothing.
+/// A change of a key: its new version, or `None` for a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
-    pub(crate) main: i64,
+    pub(crate) revision: i64,
     pub(crate) sub: u32,
     pub(crate) key: Bytes,
-    pub(crate) now: Option<Seen>,
+    pub(crate) version: Option<KeyVersion>,
 }
 
 impl Change {
     pub(crate) fn position(&self) -> (i64, u32) {
-        (self.main, self.sub)
+        (self.revision, self.sub)
     }
 }
 
-/// A store in which everything happens one after the other.
+/// A store that runs one operation after the other.
 ///
-/// It knows nothing of compaction: what that allows and forbids depends on real time, not on
-/// revisions, and is judged in `order.rs`.
+/// It does not model compaction: the responses that a compaction allows depend on real time, not on
+/// revisions, and `order.rs` checks them.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
-    /// The living keys at revision 1, 2, and so on up to the current one.
+    /// The live keys at each revision, from 1 to the current one.
     states: Vec<Rc<Keys>>,
     revoked: HashSet<LeaseId>,
     pub(crate) changes: Vec<Change>,
 }
 
-/// The changes that one transaction has made so far.
-struct Work {
-    main: i64,
+/// The changes of one transaction so far.
+struct ModelTxn {
+    revision: i64,
     keys: Keys,
     changes: Vec<Change>,
 }
@@ -62,53 +62,53 @@ impl Model {
         i64::try_from(self.states.len()).expect("few states")
     }
 
-    /// The living keys at a revision, if there is such a revision yet.
+    /// Returns the live keys at a revision, or `None` above the current one.
     pub(crate) fn at(&self, revision: i64) -> Option<&Rc<Keys>> {
         self.states.get(usize::try_from(revision - 1).ok()?)
     }
 
-    pub(crate) fn now(&self) -> &Keys {
+    pub(crate) fn current(&self) -> &Keys {
         self.states.last().expect("there is a first state")
     }
 
-    /// The keys that a lease would take with it.
+    /// Returns the keys attached to a lease.
     pub(crate) fn attached(&self, lease: LeaseId) -> Vec<Bytes> {
-        let attached = self.now().values().filter(|kv| kv.lease == Some(lease));
+        let attached = self.current().values().filter(|kv| kv.lease == Some(lease));
         attached.map(|kv| kv.key.clone()).collect()
     }
 
-    /// Runs a request and says what must be answered.
+    /// Runs a request and returns the expected response.
     pub(crate) fn apply(&mut self, request: &Request) -> Response {
-        let mut work = Work {
-            main: self.revision() + 1,
-            keys: self.now().clone(),
+        let mut work = ModelTxn {
+            revision: self.revision() + 1,
+            keys: self.current().clone(),
             changes: Vec::new(),
         };
         let response = match request {
             Request::Put(put) => self.put(&mut work, put),
             Request::Delete(keys) => Ok(work.delete(keys)),
             Request::Range(range) => Ok(self.range(&work, range)),
-            Request::Get(key) => Ok(Response::Got(work.keys.get(key).cloned())),
+            Request::Get(key) => Ok(Response::Get(work.keys.get(key).cloned())),
             Request::Txn(txn) => self.txn(&mut work, txn),
             Request::Revoke(lease) => {
                 self.revoked.insert(*lease);
                 for key in self.attached(*lease) {
                     work.delete(&KeyRange::One(key));
                 }
-                let revision = work.revision();
+                let revision = work.reported_revision();
                 Ok(Response::Revoked { revision })
             }
             Request::Compact(_) => Ok(Response::Compacted),
-            Request::Look => Ok(Response::Revision(self.revision())),
+            Request::CurrentRevision => Ok(Response::Revision(self.revision())),
         };
         if response.is_ok() && !work.changes.is_empty() {
             self.states.push(Rc::new(work.keys));
             self.changes.append(&mut work.changes);
         }
-        response.unwrap_or_else(Response::Refused)
+        response.unwrap_or_else(Response::Failed)
     }
 
-    fn put(&self, work: &mut Work, put: &Put) -> Result<Response, TxnError> {
+    fn put(&self, work: &mut ModelTxn, put: &Put) -> Result<Response, TxnError> {
         let previous = work.keys.get(&put.key).cloned();
         let lease = match put.lease {
             PutLease::Detach => None,
@@ -123,23 +123,25 @@ impl Model {
             (None, Some(previous)) => previous.value.clone(),
             (None, None) => return Err(PutError::KeyNotFound.into()),
         };
-        let main = work.main;
-        let now = Seen {
+        let revision = work.revision;
+        let version = KeyVersion {
             key: put.key.clone(),
             value,
-            create: previous.as_ref().map_or(main, |previous| previous.create),
-            modified: main,
+            create: previous
+                .as_ref()
+                .map_or(revision, |previous| previous.create),
+            modified: revision,
             version: previous.as_ref().map_or(1, |previous| previous.version + 1),
             lease,
         };
-        work.change(&put.key, Some(now));
-        let revision = main;
+        work.change(&put.key, Some(version));
         Ok(Response::Put { revision, previous })
     }
 
-    fn txn(&self, work: &mut Work, txn: &Txn) -> Result<Response, TxnError> {
-        // TXN-20: compares see the store as it was.
-        let succeeded = txn.compares.iter().all(|one| holds(self.now(), one));
+    fn txn(&self, work: &mut ModelTxn, txn: &Txn) -> Result<Response, TxnError> {
+        // TXN-20: compares see the store before the transaction.
+        let current = self.current();
+        let succeeded = txn.compares.iter().all(|compare| holds(current, compare));
         let ops = if succeeded {
             &txn.success
         } else {
@@ -154,7 +156,7 @@ impl Model {
                 Op::Txn(txn) => self.txn(work, txn)?,
             });
         }
-        let revision = work.revision();
+        let revision = work.reported_revision();
         Ok(Response::Txn {
             revision,
             succeeded,
@@ -162,21 +164,21 @@ impl Model {
         })
     }
 
-    /// A read of a revision that there is not is answered with what there is; such a request is
-    /// judged by its refusal and never comes here.
-    fn range(&self, work: &Work, range: &Range) -> Response {
+    /// A request above the current revision is not modelled: it fails, and `order.rs` checks the
+    /// error.
+    fn range(&self, work: &ModelTxn, range: &Range) -> Response {
         let keys = match range.at {
             Some(at) => self.at(at.0).map_or(&work.keys, |keys| keys),
             None => &work.keys,
         };
         let found = keys.values().filter(|kv| range.keys.contains(&kv.key));
-        let mut kvs: Vec<Seen> = found.cloned().collect();
+        let mut kvs: Vec<KeyVersion> = found.cloned().collect();
         let count = kvs.len();
         let limit = range.limit.unwrap_or(usize::MAX);
         let more = !range.count_only && count > limit;
         kvs.truncate(if range.count_only { 0 } else { limit });
         Response::Range {
-            revision: work.revision(),
+            revision: work.reported_revision(),
             kvs,
             more,
             count,
@@ -184,39 +186,39 @@ impl Model {
     }
 }
 
-impl Work {
-    fn change(&mut self, key: &Bytes, now: Option<Seen>) {
-        match &now {
-            Some(now) => self.keys.insert(key.clone(), now.clone()),
+impl ModelTxn {
+    fn change(&mut self, key: &Bytes, version: Option<KeyVersion>) {
+        match &version {
+            Some(version) => self.keys.insert(key.clone(), version.clone()),
             None => self.keys.remove(key),
         };
         self.changes.push(Change {
-            main: self.main,
+            revision: self.revision,
             sub: u32::try_from(self.changes.len()).expect("few changes"),
             key: key.clone(),
-            now,
+            version,
         });
     }
 
     fn delete(&mut self, keys: &KeyRange) -> Response {
-        let doomed = self.keys.values().filter(|kv| keys.contains(&kv.key));
-        let deleted: Vec<Seen> = doomed.cloned().collect();
+        let in_range = self.keys.values().filter(|kv| keys.contains(&kv.key));
+        let deleted: Vec<KeyVersion> = in_range.cloned().collect();
         for kv in &deleted {
             self.change(&kv.key, None);
         }
-        let revision = self.revision();
+        let revision = self.reported_revision();
         Response::Delete { revision, deleted }
     }
 
-    /// DM-23: the old revision before the first change, the new one after it.
-    fn revision(&self) -> i64 {
-        self.main - i64::from(self.changes.is_empty())
+    /// DM-23: the previous revision before the first change, the new one after it.
+    fn reported_revision(&self) -> i64 {
+        self.revision - i64::from(self.changes.is_empty())
     }
 }
 
 fn holds(keys: &Keys, compare: &Compare) -> bool {
-    let holds_for = |kv: Option<&Seen>| {
-        let number = |of: fn(&Seen) -> i64| kv.map_or(0, of);
+    let holds_for = |kv: Option<&KeyVersion>| {
+        let number = |of: fn(&KeyVersion) -> i64| kv.map_or(0, of);
         let ordering = match &compare.target {
             CompareTarget::Version(right) => number(|kv| kv.version).cmp(right),
             CompareTarget::CreateRevision(right) => number(|kv| kv.create).cmp(right),

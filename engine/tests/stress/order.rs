@@ -1,24 +1,26 @@
-//! Whether the revisions in the answers are a linearization of what was asked.
+//! Linearizability of operations, by the revisions in their responses.
 //!
-//! A general checker has to search for an order in which one thread alone would have been told the
-//! same. Here the answers name it, so that histories of any length can be judged in one pass:
+//! A general checker searches for an order of the operations in which one thread would get the same
+//! responses. Here the responses contain that order, so a history of any length is checked in one
+//! pass:
 //!
-//! 1. Everything that changed something has a revision of its own, without a gap (I1).
-//! 2. Run in that order, the model gives every answer, reads at old revisions included (I2, I3).
-//! 3. The order respects real time: what began after something was over does not come before it.
+//! 1. Each operation that changed something has a revision of its own, without a gap (I1).
+//! 2. In that order, the model gives all responses, also to reads at old revisions (I2, I3).
+//! 3. The order respects real time: an operation that began after another one ended does not come
+//!    before it.
 //!
-//! Answers without a revision (the get, and most refusals) must fit somewhere between what was over
-//! when they were called and what had begun when they returned.
+//! A response without a revision (of a get, and most errors) must match some revision between the
+//! last one that was complete at the call and the last one that had begun at the return.
 
 use std::collections::BTreeMap;
 
 use revstore_engine::{CompactError, PutError, ReadError, TxnError};
 
-use crate::history::{Operation, Request, Response, Seen};
+use crate::history::{KeyVersion, Operation, Request, Response};
 use crate::model::Model;
 
-/// Replays a history in the order of its revisions and checks that against real time. Returns the
-/// model as it was left, which knows what watches had to see.
+/// Replays a history in the order of its revisions and checks that order against real time. Returns
+/// the model in its last state, which contains the events that watches have to deliver.
 pub(crate) fn check(history: &[Operation]) -> Result<Model, String> {
     let replay = replay(history)?;
     check_real_time(history, &replay)?;
@@ -29,7 +31,7 @@ pub(crate) fn check(history: &[Operation]) -> Result<Model, String> {
 
 struct Replay {
     model: Model,
-    /// Which operation made each revision.
+    /// The operation that wrote each revision.
     writers: BTreeMap<i64, usize>,
 }
 
@@ -45,12 +47,12 @@ fn replay(history: &[Operation]) -> Result<Replay, String> {
     for (revision, mut group) in by_revision {
         if model.revision() + 1 < revision {
             let missing = model.revision() + 1;
-            return Err(format!("I1: nobody made revision {missing}"));
+            return Err(format!("I1: no operation wrote revision {missing}"));
         }
-        // What made the revision comes first; those that found it there follow in any order. A
-        // revocation does not say whether it changed something: if nobody else did, it is the one
-        // whose lease had keys.
-        let place = |index: &usize| {
+        // The operation that wrote the revision comes first, the others follow in any order. The
+        // response of a revocation does not contain whether it changed something: it did if no
+        // other operation did and its lease had keys.
+        let precedence = |index: &usize| {
             let Operation {
                 request, response, ..
             } = &history[*index];
@@ -60,23 +62,23 @@ fn replay(history: &[Operation]) -> Result<Replay, String> {
                 _ => 2,
             }
         };
-        group.sort_by_key(place);
+        group.sort_by_key(precedence);
         for index in group {
             let operation = &history[index];
             let before = model.revision();
-            let is_refusal = matches!(
+            let is_error = matches!(
                 operation.response,
-                Response::Refused(_) | Response::CompactionRefused(_)
+                Response::Failed(_) | Response::CompactionFailed(_)
             );
-            if !is_refusal {
+            if !is_error {
                 let expected = model.apply(&operation.request);
                 if expected != operation.response {
-                    return Err(format!("the model answers {expected:?} to {operation:?}"));
+                    return Err(format!("the model returns {expected:?} to {operation:?}"));
                 }
             }
             if model.revision() != revision {
                 return Err(format!(
-                    "I1: nobody made revision {revision}: {operation:?}"
+                    "I1: no operation wrote revision {revision}: {operation:?}"
                 ));
             }
             if model.revision() > before {
@@ -87,135 +89,139 @@ fn replay(history: &[Operation]) -> Result<Replay, String> {
     Ok(Replay { model, writers })
 }
 
-/// Goes through calls and returns as they happened, with what was known to be over at each point.
+/// Checks the order of the revisions against the order of calls and returns.
 fn check_real_time(history: &[Operation], replay: &Replay) -> Result<(), String> {
-    let mut moments: Vec<(u64, usize)> = Vec::new();
+    let mut times: Vec<(u64, usize)> = Vec::new();
     for (index, operation) in history.iter().enumerate() {
         if operation.called >= operation.returned {
             return Err(format!("returned before it was called: {operation:?}"));
         }
-        moments.extend([(operation.called, index), (operation.returned, index)]);
+        times.extend([(operation.called, index), (operation.returned, index)]);
     }
-    moments.sort_unstable();
-    let mut placed: Vec<Option<i64>> = vec![None; history.len()];
-    let mut floor = 1;
-    for (moment, index) in moments {
+    times.sort_unstable();
+    // The revision of each operation that was called, and the highest one of those that have
+    // returned.
+    let mut revisions: Vec<Option<i64>> = vec![None; history.len()];
+    let mut completed = 1;
+    for (time, index) in times {
         let operation = &history[index];
-        if moment == operation.returned {
-            floor = placed[index].map_or(floor, |revision| floor.max(revision));
+        if time == operation.returned {
+            completed = revisions[index].map_or(completed, |revision| completed.max(revision));
             continue;
         }
-        placed[index] = match operation.response.revision() {
+        revisions[index] = match operation.response.revision() {
             Some(revision) => {
                 let writes = replay.writers.get(&revision) == Some(&index);
-                // A write is behind all that was over; anything else may stand beside it.
-                if revision < floor + i64::from(writes) {
+                // A write is above all completed revisions; a read may be at the highest one.
+                if revision < completed + i64::from(writes) {
                     return Err(format!(
-                        "something at revision {floor} was over before this began: {operation:?}"
+                        "an operation at revision {completed} ended before this began: {operation:?}"
                     ));
                 }
                 Some(revision)
             }
-            None => place(history, replay, operation, floor)?,
+            None => matching_revision(history, replay, operation, completed)?,
         };
     }
     Ok(())
 }
 
-/// The lowest revision at which an answer without one could have been given, if it depends on that.
-/// The lowest is the best choice, for it binds those who come later the least.
-fn place(
+/// Returns the lowest revision that matches a response without a revision, or `None` if the
+/// response does not depend on the revision. The lowest one restricts later operations the least.
+fn matching_revision(
     history: &[Operation],
     replay: &Replay,
     operation: &Operation,
-    floor: i64,
+    completed: i64,
 ) -> Result<Option<i64>, String> {
-    let expected: Option<&Seen> = match &operation.response {
-        Response::Got(found) => found.as_ref(),
-        Response::Refused(TxnError::Put(PutError::KeyNotFound)) => None,
+    let expected: Option<&KeyVersion> = match &operation.response {
+        Response::Get(found) => found.as_ref(),
+        Response::Failed(TxnError::Put(PutError::KeyNotFound)) => None,
         _ => return Ok(None),
     };
     let key = match &operation.request {
         Request::Get(key) => key,
         Request::Put(put) => &put.key,
-        other => return Err(format!("no rule for {other:?}")),
+        other => return Err(format!("unexpected error of {other:?}")),
     };
     let begun = |revision: &i64| {
         let writer = replay.writers.get(revision);
-        *revision == floor
+        *revision == completed
             || writer.is_some_and(|writer| history[*writer].called < operation.returned)
     };
-    (floor..=replay.model.revision())
+    (completed..=replay.model.revision())
         .take_while(begun)
         .find(|revision| {
             let keys = replay.model.at(*revision);
             keys.is_some_and(|keys| keys.get(key) == expected)
         })
         .map(Some)
-        .ok_or_else(|| format!("no revision from {floor} on fits {operation:?}"))
+        .ok_or_else(|| format!("no revision from {completed} on matches {operation:?}"))
 }
 
-/// I7: who was refused names a compaction that had begun, and who asks below one that is over is
-/// refused.
+/// Checks I7: an error names a compaction that had begun, and a read below a completed compaction
+/// fails.
 fn check_compactions(history: &[Operation]) -> Result<(), String> {
     let compactions = || {
         history.iter().filter_map(|operation| {
             let done = operation.response == Response::Compacted;
             match operation.request {
-                Request::Compact(mark) if done => Some((mark, operation)),
+                Request::Compact(revision) if done => Some((revision, operation)),
                 _ => None,
             }
         })
     };
     for operation in history {
-        let mut over = compactions().filter(|(_, one)| one.returned < operation.called);
-        let refused = match &operation.response {
-            Response::Refused(TxnError::Read(ReadError::Compacted {
+        let mut completed =
+            compactions().filter(|(_, compaction)| compaction.returned < operation.called);
+        let failed = match &operation.response {
+            Response::Failed(TxnError::Read(ReadError::Compacted {
                 requested,
                 compacted,
             })) => Some((requested.0 < compacted.0, compacted.0)),
-            Response::CompactionRefused(CompactError::Compacted {
+            Response::CompactionFailed(CompactError::Compacted {
                 requested,
                 compacted,
             }) => Some((requested.0 <= compacted.0, compacted.0)),
             _ => None,
         };
-        let fits = match (refused, &operation.request) {
+        let matches = match (failed, &operation.request) {
             (Some((below, compacted)), _) => {
-                let begun = compactions()
-                    .any(|(mark, one)| mark == compacted && one.called < operation.returned);
-                // The mark only rises.
-                below && begun && !over.any(|(mark, _)| mark > compacted)
+                let begun = compactions().any(|(revision, compaction)| {
+                    revision == compacted && compaction.called < operation.returned
+                });
+                // The compacted revision never decreases.
+                below && begun && !completed.any(|(revision, _)| revision > compacted)
             }
             (None, Request::Range(range)) => {
-                let answered = matches!(operation.response, Response::Range { .. });
+                let succeeded = matches!(operation.response, Response::Range { .. });
                 let at = range.at.map_or(i64::MAX, |at| at.0);
-                !answered || !over.any(|(mark, _)| mark > at)
+                !succeeded || !completed.any(|(revision, _)| revision > at)
             }
             (None, Request::Compact(requested)) if operation.response == Response::Compacted => {
-                !over.any(|(mark, _)| mark >= *requested)
+                !completed.any(|(revision, _)| revision >= *requested)
             }
             _ => true,
         };
-        if !fits {
-            return Err(format!("I7: does not fit the compactions: {operation:?}"));
+        if !matches {
+            return Err(format!("I7: does not match the compactions: {operation:?}"));
         }
     }
     Ok(())
 }
 
-/// PUT-6: who is told that a lease is gone was told so after its end began.
+/// Checks PUT-6: a put fails because of a lease only after the revocation of the lease has begun.
 fn check_leases(history: &[Operation]) -> Result<(), String> {
     for operation in history {
-        if let Response::Refused(TxnError::Put(PutError::LeaseNotFound { lease })) =
+        if let Response::Failed(TxnError::Put(PutError::LeaseNotFound { lease })) =
             operation.response
         {
-            let begun = history.iter().any(|one| {
-                matches!(one.request, Request::Revoke(of) if of == lease)
-                    && one.called < operation.returned
+            let begun = history.iter().any(|other| {
+                matches!(other.request, Request::Revoke(revoked) if revoked == lease)
+                    && other.called < operation.returned
             });
             if !begun {
-                return Err(format!("the lease still lived: {operation:?}"));
+                return Err(format!("the lease was not revoked: {operation:?}"));
             }
         }
     }
@@ -229,8 +235,8 @@ mod tests {
     use super::check;
     use crate::history::{Operation, Recorder, Request, Response};
 
-    /// A put, a get and a range one after the other, and a compaction; a good history.
-    fn good() -> Vec<Operation> {
+    /// Returns a valid history: two puts, a get, a range and a compaction, one after the other.
+    fn valid() -> Vec<Operation> {
         let recorder = Recorder::new(Engine::builder().build());
         recorder.run(Request::Put(Put::new("k", "1")));
         recorder.run(Request::Put(Put::new("k", "2")));
@@ -242,67 +248,67 @@ mod tests {
         recorder.history()
     }
 
-    fn check_rejected(expected: &str, spoil: impl FnOnce(&mut Vec<Operation>)) {
-        let mut history = good();
-        spoil(&mut history);
-        let fault = check(&history).expect_err("accepted a bad history");
-        assert!(fault.contains(expected), "{fault}");
+    fn check_rejected(expected: &str, break_history: impl FnOnce(&mut Vec<Operation>)) {
+        let mut history = valid();
+        break_history(&mut history);
+        let violation = check(&history).expect_err("accepted an invalid history");
+        assert!(violation.contains(expected), "{violation}");
     }
 
-    /// Lets two operations change their places in real time.
+    /// Exchanges the times of two operations.
     fn swap_times(history: &mut [Operation], a: usize, b: usize) {
-        let times = |one: &Operation| (one.called, one.returned);
+        let times = |operation: &Operation| (operation.called, operation.returned);
         let (of_a, of_b) = (times(&history[a]), times(&history[b]));
         (history[a].called, history[a].returned) = of_b;
         (history[b].called, history[b].returned) = of_a;
     }
 
     #[test]
-    fn a_good_history_is_accepted() {
-        assert_eq!(check(&good()).expect("a good history").revision(), 3);
+    fn a_valid_history_is_accepted() {
+        assert_eq!(check(&valid()).expect("a valid history").revision(), 3);
     }
 
     #[test]
     fn writes_against_real_time_are_rejected() {
-        check_rejected("was over before", |history| swap_times(history, 0, 1));
+        check_rejected("ended before", |history| swap_times(history, 0, 1));
     }
 
     #[test]
     fn a_stale_get_is_rejected() {
-        check_rejected("no revision from 3 on fits", |history| {
+        check_rejected("no revision from 3 on matches", |history| {
             let Response::Put { previous, .. } = &history[1].response else {
                 panic!("a put")
             };
-            history[2].response = Response::Got(previous.clone());
+            history[2].response = Response::Get(previous.clone());
         });
     }
 
     #[test]
-    fn a_get_of_what_was_not_yet_written_is_rejected() {
-        check_rejected("no revision from 2 on fits", |history| {
+    fn a_get_of_a_later_write_is_rejected() {
+        check_rejected("no revision from 2 on matches", |history| {
             swap_times(history, 1, 2);
         });
     }
 
     #[test]
     fn a_stale_range_is_rejected() {
-        check_rejected("was over before", |history| {
-            history[3].request = Request::Look;
+        check_rejected("ended before", |history| {
+            history[3].request = Request::CurrentRevision;
             history[3].response = Response::Revision(2);
         });
     }
 
     #[test]
-    fn a_revision_made_twice_is_rejected() {
-        check_rejected("the model answers", |history| {
+    fn a_revision_written_twice_is_rejected() {
+        check_rejected("the model returns", |history| {
             let again = history[1].clone();
             history.push(again);
         });
     }
 
     #[test]
-    fn a_revision_made_by_nobody_is_rejected() {
-        check_rejected("nobody made revision 2", |history| {
+    fn a_missing_revision_is_rejected() {
+        check_rejected("no operation wrote revision 2", |history| {
             drop(history.remove(0));
             history[0].response = Response::Put {
                 revision: 3,
@@ -315,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_read_below_a_finished_compaction_is_rejected() {
-        check_rejected("does not fit the compactions", |history| {
+        check_rejected("does not match the compactions", |history| {
             history[4].request = Request::Compact(3);
         });
     }

@@ -1,11 +1,11 @@
-//! Numbers that follow from a seed.
+//! Pseudo-random numbers from a seed.
 
 /// A `SplitMix64` generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The generator of one of the threads that share a seed.
+    /// Creates the generator of one of the threads that share a seed.
     pub(crate) fn new(seed: u64, thread: usize) -> Self {
         Self(seed.wrapping_add((thread as u64).wrapping_mul(0xA076_1D64_78BD_642F)))
     }
@@ -17,18 +17,18 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 up to but without `end`.
+    /// Returns a number from 0 to `end`, exclusive.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end as u64).expect("smaller than a usize")
     }
 
-    /// A number from 0 up to but without `end`, as revisions are counted.
+    /// As [`Random::below`], in the type of revisions.
     pub(crate) fn below_i64(&mut self, end: i64) -> i64 {
         let end = u64::try_from(end).expect("a positive bound");
         i64::try_from(self.next() % end).expect("smaller than an i64")
     }
 
-    /// True once in `times`.
+    /// Returns `true` with probability 1 / `times`.
     pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

@@ -1,17 +1,17 @@
-//! Bugs that etcd once had, provoked here by name.
+//! Scenarios of bugs that earlier versions of etcd had.
 //!
-//! Where a bug needs a race, two threads run into it many times and the judges look at what came out;
-//! where it needs only an order of calls, the test makes them.
+//! For a bug that needs a race, two threads provoke it many times and the recorded history is
+//! checked. For the others, the test makes the calls in the order that provokes the bug.
 //!
-//! | what etcd once did | tests, by what their names begin with |
+//! | bug in etcd | start of the names of the tests |
 //! |---|---|
-//! | progress overtook events | `progress_does_not_overtake` (2) |
-//! | events were lost while a watch starved | `a_starving_watch` |
-//! | an event was dropped when compacting on a delete | `compacting_on_a_delete`, `compacting_on_deletes` |
+//! | progress was delivered before events that it covers | `progress_does_not_overtake` (2) |
+//! | a watch that was not read lost events | `a_starving_watch` |
+//! | an event was lost in a compaction at the revision of a delete | `compacting_on_a_delete`, `compacting_on_deletes` |
 //! | a watch opened at the compaction revision missed its delete | `a_watch_that_opens_at`, `watches_that_open_at` |
-//! | events came twice after a transaction | `nothing_comes_twice` |
-//! | a watch of the future was told old events | `a_watch_of_the_future` (2) |
-//! | a transaction that read a compacted revision was half applied | `a_transaction_that_reads`, `transactions_that_read` |
+//! | events were delivered twice after a transaction | `no_event_is_delivered_twice` |
+//! | a watch with a future start revision delivered old events | `a_watch_of_the_future` (2) |
+//! | a transaction that failed to read a compacted revision was partly applied | `a_transaction_that_reads`, `transactions_that_read` |
 
 use std::{fmt, thread};
 
@@ -21,8 +21,8 @@ use revstore_engine::{
 };
 
 use crate::history::{Recorder, Request, Response};
-use crate::mix::judge;
-use crate::watched::{Reader, Told, Watched};
+use crate::mix::validate;
+use crate::watched::{Delivery, Reader, Watched};
 
 fn recorder() -> Recorder {
     Recorder::new(Engine::builder().clock(ManualClock::new()).build())
@@ -31,7 +31,7 @@ fn recorder() -> Recorder {
 fn put(recorder: &Recorder, key: &str, value: impl fmt::Display) -> i64 {
     let put = Put::new(key.to_owned(), value.to_string());
     let response = recorder.run(Request::Put(put));
-    response.revision().expect("a legal put")
+    response.revision().expect("a valid put")
 }
 
 fn delete(recorder: &Recorder, key: &str) -> i64 {
@@ -39,8 +39,8 @@ fn delete(recorder: &Recorder, key: &str) -> i64 {
     response.revision().expect("deletions have revisions")
 }
 
-fn compact(recorder: &Recorder, mark: i64) {
-    let response = recorder.run(Request::Compact(mark));
+fn compact(recorder: &Recorder, revision: i64) {
+    let response = recorder.run(Request::Compact(revision));
     assert_eq!(response, Response::Compacted);
 }
 
@@ -53,7 +53,7 @@ fn puts(keys: impl IntoIterator<Item = usize>, value: usize) -> Txn {
     Txn::new().and_then(keys.into_iter().map(put))
 }
 
-/// Writes while somebody watches, then ends the history and judges it.
+/// Runs `write` and `watch` on two threads, ends the history and validates it.
 fn race(
     write: impl FnOnce(&Recorder) + Send,
     watch: impl FnOnce(&Recorder) -> Vec<Watched> + Send,
@@ -63,18 +63,18 @@ fn race(
         let recorder = &recorder;
         let watcher = scope.spawn(move || watch(recorder));
         let writer = scope.spawn(move || write(recorder)).join();
-        // Also if the writer failed: the watcher waits for this.
+        // Also if the writer panicked, because the watcher waits for the end.
         recorder.end();
-        writer.expect("the writer failed");
-        watcher.join().expect("the watcher failed")
+        writer.expect("the writer does not panic");
+        watcher.join().expect("the watcher does not panic")
     });
-    judge(&recorder, &watched);
+    validate(&recorder, &watched);
     watched
 }
 
-/// On a busy machine, all may be written before the watcher runs at all; it waited forever once.
+/// On a busy machine, everything may be written before the watcher runs.
 #[test]
-fn a_reader_that_comes_behind_the_end_does_not_wait_for_it() {
+fn a_reader_created_after_the_end_does_not_wait_for_it() {
     let recorder = recorder();
     put(&recorder, "k", 1);
     recorder.end();
@@ -82,13 +82,16 @@ fn a_reader_that_comes_behind_the_end_does_not_wait_for_it() {
     reader.watch(all_from(2));
     assert!(!reader.wait());
     let watched = reader.finish();
-    judge(&recorder, &watched);
-    assert!(watched.iter().any(|one| revisions(one) == [2, 3]));
+    validate(&recorder, &watched);
+    assert!(watched.iter().any(|watch| revisions(watch) == [2, 3]));
 }
 
-/// The revisions that a watch told of.
+/// Returns the revisions of the events of a watch.
 fn revisions(watched: &Watched) -> Vec<i64> {
-    watched.events().map(|event| event.change.main).collect()
+    watched
+        .events()
+        .map(|event| event.change.revision)
+        .collect()
 }
 
 #[test]
@@ -111,75 +114,76 @@ fn progress_does_not_overtake_events() {
             reader.finish()
         },
     );
-    let progress = |told: &Told| matches!(told, Told::Progress(_));
-    assert!(watched.iter().any(|one| one.told.iter().any(progress)));
+    let is_progress = |delivery: &Delivery| matches!(delivery, Delivery::Progress(_));
+    let mut deliveries = watched.iter().flat_map(|watch| &watch.deliveries);
+    assert!(deliveries.any(is_progress));
 }
 
-/// The same bug by another way, which was once in our own engine: progress that was asked for before a
-/// watch of the past was added is not true of that watch.
+/// A variant of the bug that this engine had: progress that was requested before a watch with a
+/// past start revision was added does not hold for that watch.
 #[test]
-fn progress_does_not_overtake_events_of_a_watch_that_came_later() {
+fn progress_does_not_overtake_events_of_a_watch_added_later() {
     let recorder = recorder();
     let mut reader = Reader::new(&recorder);
     reader.watch(WatchOptions::of(KeyRange::one("other")));
-    // More than one step of catching up looks at.
+    // More records than one catch-up step visits.
     for number in 0..1500 {
         put(&recorder, "k", number);
     }
     reader.request_progress();
     reader.watch(all_from(2));
     let watched = reader.drain();
-    judge(&recorder, &watched);
+    validate(&recorder, &watched);
 }
 
 #[test]
 fn a_starving_watch_loses_no_events() {
-    // Each transaction fills a good third of the queue, so the watch falls behind again and again, and is
-    // read just enough to come back in between.
+    // Each transaction fills more than a third of the queue, so the queue overflows in every third
+    // round, and the watch catches up after that.
     const KEYS: usize = 6000;
     let recorder = recorder();
     let mut reader = Reader::new(&recorder);
     reader.watch(WatchOptions::of(KeyRange::prefix("k")));
-    let mut starved = 0;
+    let mut overflows = 0;
     for round in 0..6 {
         recorder.run(Request::Txn(puts(0..KEYS, round)));
         if round % 3 == 2 {
-            starved += recorder.engine.stats().unsynced_watches;
+            overflows += recorder.engine.stats().unsynced_watches;
             while reader.poll() {}
             assert_eq!(recorder.engine.stats().unsynced_watches, 0);
         }
     }
-    assert_eq!(starved, 2, "the queue held everything");
-    put(&recorder, "k0", "live again");
-    judge(&recorder, &reader.drain());
+    assert_eq!(overflows, 2, "the queue did not overflow");
+    put(&recorder, "k0", "synced again");
+    validate(&recorder, &reader.drain());
 }
 
 #[test]
-fn compacting_on_a_delete_drops_no_event_of_a_watch_that_is_behind() {
-    // Unsynced at the tombstone, or behind it, or just in front of it, when the compaction comes.
+fn compacting_on_a_delete_drops_no_event_of_an_unsynced_watch() {
+    // At the time of the compaction, the unsynced watch is just before the tombstone, or at it.
     for (start, expected) in [(3, vec![3, 4]), (4, vec![4])] {
         let recorder = recorder();
         put(&recorder, "a", 1);
         let deleted = delete(&recorder, "a");
         put(&recorder, "b", 1);
         let mut stream = recorder.engine.watch_stream();
-        stream.watch(all_from(start)).expect("a legal watch");
+        stream.watch(all_from(start)).expect("a valid watch");
         compact(&recorder, deleted);
-        let mut told = Vec::new();
+        let mut delivered = Vec::new();
         while let Some(response) = stream.try_next() {
             match response {
                 WatchResponse::Events { events, .. } => {
-                    told.extend(events.iter().map(|event| event.kv.mod_revision().0));
+                    delivered.extend(events.iter().map(|event| event.kv.mod_revision().0));
                 }
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!(told, expected, "from {start}");
+        assert_eq!(delivered, expected, "from {start}");
     }
 }
 
 #[test]
-fn compacting_on_deletes_while_somebody_watches_drops_no_event() {
+fn compacting_on_deletes_drops_no_event_of_a_concurrent_watch() {
     race(
         |recorder| {
             for number in 0..300 {
@@ -211,15 +215,15 @@ fn a_watch_that_opens_at_the_compaction_revision_sees_its_delete() {
     reader.watch(all_from(deleted));
     reader.watch(all_from(deleted).with_prev_kv());
     let watched = reader.drain();
-    judge(&recorder, &watched);
+    validate(&recorder, &watched);
     for watched in &watched[..2] {
-        let told = revisions(watched);
-        assert_eq!(told, [deleted, deleted, deleted, deleted + 1]);
+        let delivered = revisions(watched);
+        assert_eq!(delivered, [deleted, deleted, deleted, deleted + 1]);
     }
 }
 
 #[test]
-fn watches_that_open_at_the_mark_while_it_moves_see_its_delete_or_are_refused() {
+fn watches_that_open_at_the_compacted_revision_deliver_its_delete_or_end() {
     let watched = race(
         |recorder| {
             for number in 0..300 {
@@ -231,8 +235,8 @@ fn watches_that_open_at_the_mark_while_it_moves_see_its_delete_or_are_refused() 
         |recorder| {
             let mut reader = Reader::new(recorder);
             for _ in 0..60 {
-                let mark = recorder.engine.compacted_revision();
-                reader.watch(all_from(mark.map_or(1, |mark| mark.0)));
+                let compacted = recorder.engine.compacted_revision();
+                reader.watch(all_from(compacted.map_or(1, |revision| revision.0)));
                 for _ in 0..20 {
                     reader.wait();
                 }
@@ -240,8 +244,8 @@ fn watches_that_open_at_the_mark_while_it_moves_see_its_delete_or_are_refused() 
             reader.finish()
         },
     );
-    let at_a_mark = watched.iter().filter(|watched| watched.from > 1);
-    for watched in at_a_mark.filter(|watched| watched.range == KeyRange::all()) {
+    let at_compacted = watched.iter().filter(|watched| watched.from > 1);
+    for watched in at_compacted.filter(|watched| watched.range == KeyRange::all()) {
         assert!(
             revisions(watched).first() == Some(&watched.from) || watched.compacted().is_some(),
             "{watched:?}"
@@ -250,8 +254,8 @@ fn watches_that_open_at_the_mark_while_it_moves_see_its_delete_or_are_refused() 
 }
 
 #[test]
-fn nothing_comes_twice_after_a_transaction() {
-    // Watches begin at every revision while transactions of several keys, some twice, go on.
+fn no_event_is_delivered_twice_after_a_transaction() {
+    // Watches start at many revisions while transactions write several keys, some of them twice.
     race(
         |recorder| {
             for number in 0..300 {
@@ -275,7 +279,7 @@ fn nothing_comes_twice_after_a_transaction() {
 }
 
 #[test]
-fn a_watch_of_the_future_is_not_told_of_what_came_before() {
+fn a_watch_of_the_future_delivers_no_earlier_events() {
     race(
         |recorder| {
             for number in 0..600 {
@@ -286,7 +290,7 @@ fn a_watch_of_the_future_is_not_told_of_what_came_before() {
             let mut reader = Reader::new(recorder);
             for _ in 0..40 {
                 let current = recorder.engine.current_revision().0;
-                // Some are overtaken while they are being created.
+                // The current revision may pass some of these while they are created.
                 for ahead in [1, 2, 30] {
                     reader.watch(all_from(current + ahead));
                 }
@@ -300,7 +304,7 @@ fn a_watch_of_the_future_is_not_told_of_what_came_before() {
 }
 
 #[test]
-fn a_watch_of_the_future_that_falls_behind_is_not_told_of_what_came_before() {
+fn a_watch_of_the_future_whose_queue_overflows_delivers_no_earlier_events() {
     let recorder = recorder();
     let mut reader = Reader::new(&recorder);
     reader.watch(all_from(3));
@@ -309,7 +313,7 @@ fn a_watch_of_the_future_that_falls_behind_is_not_told_of_what_came_before() {
     }
     assert_eq!(recorder.engine.stats().unsynced_watches, 1);
     let watched = reader.drain();
-    judge(&recorder, &watched);
+    validate(&recorder, &watched);
     assert_eq!(revisions(&watched[0]).first(), Some(&3));
 }
 
@@ -324,17 +328,17 @@ fn a_transaction_that_reads_a_compacted_revision_changes_nothing() {
         Op::Put(Put::new("k", "new")),
         Op::Range(Range::of(KeyRange::all()).at(Revision(3))),
     ]);
-    let refused = Response::Refused(TxnError::Read(ReadError::Compacted {
+    let failed = Response::Failed(TxnError::Read(ReadError::Compacted {
         requested: Revision(3),
         compacted: Revision(4),
     }));
-    assert_eq!(recorder.run(Request::Txn(txn)), refused);
+    assert_eq!(recorder.run(Request::Txn(txn)), failed);
     assert_eq!(recorder.engine.current_revision(), Revision(4));
-    judge(&recorder, &[]);
+    validate(&recorder, &[]);
 }
 
 #[test]
-fn transactions_that_read_what_is_being_compacted_read_it_or_are_refused() {
+fn transactions_that_read_history_during_its_compaction_succeed_or_fail_whole() {
     let recorder = recorder();
     thread::scope(|scope| {
         let recorder = &recorder;
@@ -355,5 +359,5 @@ fn transactions_that_read_what_is_being_compacted_read_it_or_are_refused() {
             }
         });
     });
-    judge(&recorder, &[]);
+    validate(&recorder, &[]);
 }

@@ -1,45 +1,48 @@
 //! Linearizability of a few operations, by search: the cross-check of `order.rs`.
 //!
-//! After Wing and Gong: some operation that began before any other was over must come first; each is
-//! tried, and if the model answers as the engine did, the rest is tried behind it. The search takes the
-//! engine's word for nothing: it looks at values only, not at revisions.
+//! The algorithm of Wing and Gong: the first operation of an order must have begun before any other
+//! one ended. The search tries each such operation; if the model gives the recorded response, it
+//! searches an order of the remaining ones. It compares values only and does not use the revisions
+//! that the engine returned.
 
 use std::collections::HashSet;
 
-use crate::history::{Operation, Response, Seen};
+use crate::history::{KeyVersion, Operation, Response};
 use crate::model::Model;
 
-/// Whether some order that respects real time gives every answer. For histories without compaction.
+/// Returns whether an order that respects real time yields all responses. For histories without
+/// compaction.
 pub(crate) fn is_linearizable(history: &[Operation]) -> bool {
     assert!(history.len() <= 64, "the search is for short histories");
     let mut search = Search {
         history,
-        failed: HashSet::new(),
+        visited: HashSet::new(),
     };
-    search.go(0, &Model::new())
+    search.run(0, &Model::new())
 }
 
 struct Search<'a> {
     history: &'a [Operation],
-    /// What was tried in vain: the operations done, as bits, and the keys that they left behind.
-    failed: HashSet<(u64, Vec<Seen>)>,
+    /// States from which no order was found: the operations done, as bits, and the live keys after
+    /// them.
+    visited: HashSet<(u64, Vec<KeyVersion>)>,
 }
 
 impl Search<'_> {
-    fn go(&mut self, done: u64, model: &Model) -> bool {
+    fn run(&mut self, done: u64, model: &Model) -> bool {
         let left = (0..self.history.len()).filter(|index| done & (1 << index) == 0);
         let Some(first_end) = left.clone().map(|index| self.history[index].returned).min() else {
             return true;
         };
-        let keys = model.now().values().map(without_revisions).collect();
-        if !self.failed.insert((done, keys)) {
+        let keys = model.current().values().map(without_revisions).collect();
+        if !self.visited.insert((done, keys)) {
             return false;
         }
         for index in left.filter(|index| self.history[*index].called < first_end) {
             let mut next = model.clone();
             let expected = next.apply(&self.history[index].request);
-            let told = &self.history[index].response;
-            if values(&expected) == values(told) && self.go(done | (1 << index), &next) {
+            let response = &self.history[index].response;
+            if values(&expected) == values(response) && self.run(done | (1 << index), &next) {
                 return true;
             }
         }
@@ -47,17 +50,17 @@ impl Search<'_> {
     }
 }
 
-fn without_revisions(kv: &Seen) -> Seen {
-    Seen {
+fn without_revisions(kv: &KeyVersion) -> KeyVersion {
+    KeyVersion {
         create: 0,
         modified: 0,
         ..kv.clone()
     }
 }
 
-/// The answer with all revisions set to nothing.
+/// Returns the response with all revisions set to 0.
 fn values(response: &Response) -> Response {
-    let all = |kvs: &[Seen]| kvs.iter().map(without_revisions).collect();
+    let all = |kvs: &[KeyVersion]| kvs.iter().map(without_revisions).collect();
     match response {
         Response::Put { previous, .. } => Response::Put {
             revision: 0,
@@ -75,7 +78,7 @@ fn values(response: &Response) -> Response {
             more: *more,
             count: *count,
         },
-        Response::Got(found) => Response::Got(found.as_ref().map(without_revisions)),
+        Response::Get(found) => Response::Get(found.as_ref().map(without_revisions)),
         Response::Txn {
             succeeded, results, ..
         } => Response::Txn {
@@ -85,7 +88,7 @@ fn values(response: &Response) -> Response {
         },
         Response::Revoked { .. } => Response::Revoked { revision: 0 },
         Response::Revision(_) => Response::Revision(0),
-        Response::Compacted | Response::Refused(_) | Response::CompactionRefused(_) => {
+        Response::Compacted | Response::Failed(_) | Response::CompactionFailed(_) => {
             response.clone()
         }
     }
@@ -96,7 +99,7 @@ mod tests {
     use revstore_engine::Put;
 
     use super::is_linearizable;
-    use crate::history::{Operation, Request, Response, Seen};
+    use crate::history::{KeyVersion, Operation, Request, Response};
 
     fn operation(times: (u64, u64), request: Request, response: Response) -> Operation {
         let (called, returned) = times;
@@ -108,18 +111,18 @@ mod tests {
         }
     }
 
-    fn put(times: (u64, u64), value: &'static str, previous: Option<Seen>) -> Operation {
+    fn put(times: (u64, u64), value: &'static str, previous: Option<KeyVersion>) -> Operation {
         let revision = 0;
         let request = Request::Put(Put::new("k", value));
         operation(times, request, Response::Put { revision, previous })
     }
 
-    fn get(times: (u64, u64), found: Option<Seen>) -> Operation {
-        operation(times, Request::Get("k".into()), Response::Got(found))
+    fn get(times: (u64, u64), found: Option<KeyVersion>) -> Operation {
+        operation(times, Request::Get("k".into()), Response::Get(found))
     }
 
-    fn seen(value: &'static str, version: i64) -> Seen {
-        Seen {
+    fn seen(value: &'static str, version: i64) -> KeyVersion {
+        KeyVersion {
             key: "k".into(),
             value: value.into(),
             create: 0,
@@ -153,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_comes_back_is_rejected() {
+    fn a_read_of_a_replaced_value_is_rejected() {
         let old = get((4, 5), Some(seen("1", 1)));
         let new = get((2, 3), Some(seen("2", 2)));
         let second = put((1, 8), "2", Some(seen("1", 1)));

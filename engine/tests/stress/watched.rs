@@ -1,4 +1,4 @@
-//! What a watch was told, written down.
+//! The recorded deliveries of a watch.
 
 use std::collections::BTreeMap;
 
@@ -6,36 +6,36 @@ use revstore_engine::{
     Event, KeyRange, Revision, WatchId, WatchOptions, WatchResponse, WatchStream,
 };
 
-use crate::history::{END, Recorder, Seen};
+use crate::history::{END, KeyVersion, Recorder};
 use crate::model::Change;
 
-/// The watch of the end.
+/// The id of the watch of [`END`].
 const END_ID: WatchId = WatchId(1_000_000);
 
 /// The history of one watch.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "three independent switches of the request, and one of ours"
+    reason = "three independent options of the request, and one of the test"
 )]
 pub(crate) struct Watched {
     pub(crate) range: KeyRange,
     pub(crate) no_put: bool,
     pub(crate) no_delete: bool,
     pub(crate) prev_kv: bool,
-    /// The first revision that it has to tell of.
+    /// The first revision whose events the watch has to deliver.
     pub(crate) from: i64,
-    pub(crate) told: Vec<Told>,
-    /// Whether it was read to the end of the history.
+    pub(crate) deliveries: Vec<Delivery>,
+    /// Whether the watch was read to the end of the history.
     pub(crate) complete: bool,
 }
 
-/// One response.
+/// One response to a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Delivery {
     Events {
         revision: i64,
-        events: Vec<ToldEvent>,
+        events: Vec<DeliveredEvent>,
     },
     Progress(i64),
     Compacted(i64),
@@ -43,23 +43,23 @@ pub(crate) enum Told {
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ToldEvent {
+pub(crate) struct DeliveredEvent {
     pub(crate) change: Change,
-    pub(crate) previous: Option<Seen>,
+    pub(crate) previous: Option<KeyVersion>,
 }
 
-impl ToldEvent {
+impl DeliveredEvent {
     fn of(event: &Event) -> Self {
         let kv = &event.kv;
         let position = kv.position();
         Self {
             change: Change {
-                main: position.revision.0,
+                revision: position.revision.0,
                 sub: position.sub,
                 key: kv.key_bytes(),
-                now: (!kv.is_tombstone()).then(|| Seen::of(kv)),
+                version: (!kv.is_tombstone()).then(|| KeyVersion::of(kv)),
             },
-            previous: event.prev_kv.as_ref().map(Seen::of),
+            previous: event.prev_kv.as_ref().map(KeyVersion::of),
         }
     }
 
@@ -69,62 +69,62 @@ impl ToldEvent {
 }
 
 impl Watched {
-    pub(crate) fn events(&self) -> impl Iterator<Item = &ToldEvent> {
-        self.told.iter().flat_map(|told| match told {
-            Told::Events { events, .. } => &events[..],
-            Told::Progress(_) | Told::Compacted(_) => &[],
+    pub(crate) fn events(&self) -> impl Iterator<Item = &DeliveredEvent> {
+        self.deliveries.iter().flat_map(|delivery| match delivery {
+            Delivery::Events { events, .. } => &events[..],
+            Delivery::Progress(_) | Delivery::Compacted(_) => &[],
         })
     }
 
-    /// The revision of the last event, if there was any.
-    pub(crate) fn last(&self) -> Option<i64> {
-        self.events().last().map(|event| event.change.main)
+    /// Returns the revision of the last event.
+    pub(crate) fn last_revision(&self) -> Option<i64> {
+        self.events().last().map(|event| event.change.revision)
     }
 
-    /// Where the watch ended because of a compaction.
+    /// Returns the compacted revision if a compaction has ended the watch.
     pub(crate) fn compacted(&self) -> Option<i64> {
-        match self.told.last() {
-            Some(Told::Compacted(mark)) => Some(*mark),
+        match self.deliveries.last() {
+            Some(Delivery::Compacted(compacted)) => Some(*compacted),
             _ => None,
         }
     }
 
-    /// Whether a change is one that the watch has to tell.
-    pub(crate) fn wants(&self, change: &Change) -> bool {
-        let filtered = if change.now.is_some() {
+    /// Returns whether the watch has to deliver a change.
+    pub(crate) fn matches(&self, change: &Change) -> bool {
+        let filtered = if change.version.is_some() {
             self.no_put
         } else {
             self.no_delete
         };
-        change.main >= self.from && self.range.contains(&change.key) && !filtered
+        change.revision >= self.from && self.range.contains(&change.key) && !filtered
     }
 }
 
-/// Reads a stream of watches and writes down what each is told.
+/// Reads a watch stream and records the deliveries of each watch.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
     recorder: &'a Recorder,
     stream: WatchStream,
-    living: BTreeMap<WatchId, Watched>,
-    past: Vec<Watched>,
-    /// The end of the history was told, or seen.
+    active: BTreeMap<WatchId, Watched>,
+    cancelled: Vec<Watched>,
+    /// Whether [`END`] was delivered, or found in the store.
     ended: bool,
 }
 
 impl<'a> Reader<'a> {
-    /// A stream that watches for the end of the history.
+    /// Creates a reader with a watch of [`END`].
     pub(crate) fn new(recorder: &'a Recorder) -> Self {
-        let mut new = Self {
+        let mut reader = Self {
             recorder,
             stream: recorder.engine.watch_stream(),
-            living: BTreeMap::new(),
-            past: Vec::new(),
+            active: BTreeMap::new(),
+            cancelled: Vec::new(),
             ended: false,
         };
-        new.watch(WatchOptions::of(KeyRange::one(END)).with_id(END_ID));
-        // A thread may come as late as that, and nobody would tell it.
-        new.ended = recorder.engine.get(END).is_some();
-        new
+        reader.watch(WatchOptions::of(KeyRange::one(END)).with_id(END_ID));
+        // If the key was written before the watch was created, the watch does not deliver it.
+        reader.ended = recorder.engine.get(END).is_some();
+        reader
     }
 
     /// Adds a watch.
@@ -135,31 +135,31 @@ impl<'a> Reader<'a> {
             no_delete: options.no_delete,
             prev_kv: options.prev_kv,
             from: options.start.map_or(0, |start| start.0),
-            told: Vec::new(),
+            deliveries: Vec::new(),
             complete: false,
         };
         let has_start = options.start.is_some();
         let stream = &mut self.stream;
-        let created = self.recorder.look(|| {
-            let created = stream.watch(options).expect("a legal watch");
+        let created = self.recorder.record_revision(|| {
+            let created = stream.watch(options).expect("a valid watch");
             (created.revision, created)
         });
         if !has_start {
             watched.from = created.revision.next().0;
         }
-        self.living.insert(created.id, watched);
+        self.active.insert(created.id, watched);
         created.id
     }
 
-    /// Ends a watch and starts it again behind the last revision that it told; as a client does that
-    /// lost its connection.
+    /// Cancels a watch and creates it again after its last delivered revision, like a client that
+    /// has lost its connection.
     pub(crate) fn resume(&mut self, id: WatchId) {
-        let Some(watched) = self.living.remove(&id) else {
+        let Some(watched) = self.active.remove(&id) else {
             return;
         };
-        assert!(self.stream.cancel(id), "the watch was there");
-        let next = match (watched.compacted(), watched.last()) {
-            (Some(mark), _) => mark,
+        assert!(self.stream.cancel(id), "the watch exists");
+        let next = match (watched.compacted(), watched.last_revision()) {
+            (Some(compacted), _) => compacted,
             (None, Some(last)) => last + 1,
             (None, None) => watched.from,
         };
@@ -170,75 +170,81 @@ impl<'a> Reader<'a> {
         options.no_delete = watched.no_delete;
         options.prev_kv = watched.prev_kv;
         self.watch(options);
-        self.past.push(watched);
+        self.cancelled.push(watched);
     }
 
     pub(crate) fn request_progress(&mut self) {
         self.stream.request_progress();
     }
 
-    /// Waits for a response and notes it, unless the end was told.
+    /// Waits for a response and records it. Returns `false`, without waiting, after the end of the
+    /// history.
     pub(crate) fn wait(&mut self) -> bool {
         if !self.ended {
             let response = self.stream.next_blocking();
-            self.note(response);
+            self.record(response);
         }
         !self.ended
     }
 
-    /// Notes a response if there is one.
+    /// Records a response if one is available; returns whether it was.
     pub(crate) fn poll(&mut self) -> bool {
         let response = self.stream.try_next();
         let any = response.is_some();
         if let Some(response) = response {
-            self.note(response);
+            self.record(response);
         }
         any
     }
 
-    /// Reads until the end was told and nothing is left; returns all that was watched.
+    /// Reads all responses up to the end of the history; returns all watches.
     pub(crate) fn finish(mut self) -> Vec<Watched> {
         while self.wait() {}
         self.recorder.wait_for_end();
         self.drain()
     }
 
-    /// Reads until nothing is left; returns all that was watched. For when all writers are done.
+    /// Reads all available responses; returns all watches. Called after all writers have ended.
     pub(crate) fn drain(mut self) -> Vec<Watched> {
         while self.poll() {}
-        for watched in self.living.values_mut() {
+        for watched in self.active.values_mut() {
             watched.complete = true;
         }
-        self.past.extend(self.living.into_values());
-        self.past
+        self.cancelled.extend(self.active.into_values());
+        self.cancelled
     }
 
-    fn note(&mut self, response: WatchResponse) {
-        let (id, told) = match response {
+    fn record(&mut self, response: WatchResponse) {
+        let (id, delivery) = match response {
             WatchResponse::Events {
                 id,
                 revision,
                 events,
             } => {
                 self.ended |= id == END_ID;
-                let events = events.iter().map(ToldEvent::of).collect();
+                let events = events.iter().map(DeliveredEvent::of).collect();
                 let revision = revision.0;
-                (Some(id), Told::Events { revision, events })
+                (Some(id), Delivery::Events { revision, events })
             }
-            WatchResponse::Progress { id, revision } => (id, Told::Progress(revision.0)),
-            WatchResponse::Compacted { id, compacted } => (Some(id), Told::Compacted(compacted.0)),
+            WatchResponse::Progress { id, revision } => (id, Delivery::Progress(revision.0)),
+            WatchResponse::Compacted { id, compacted } => {
+                (Some(id), Delivery::Compacted(compacted.0))
+            }
         };
         if let Some(id) = id {
-            let watched = self.living.get_mut(&id);
-            let watched = watched.expect("WA-20: a cancelled watch spoke");
-            assert!(watched.compacted().is_none(), "WA-40: said after the end");
-            watched.told.push(told);
+            let watched = self.active.get_mut(&id);
+            let watched = watched.expect("WA-20: a response to a cancelled watch");
+            assert!(
+                watched.compacted().is_none(),
+                "WA-40: a response after the end of the watch"
+            );
+            watched.deliveries.push(delivery);
             return;
         }
-        // What a compaction ended is on the stream no more.
-        let living = self.living.values_mut();
-        for watched in living.filter(|watched| watched.compacted().is_none()) {
-            watched.told.push(told.clone());
+        // Watches that a compaction has ended are no longer on the stream.
+        let active = self.active.values_mut();
+        for watched in active.filter(|watched| watched.compacted().is_none()) {
+            watched.deliveries.push(delivery.clone());
         }
     }
 }

@@ -1,20 +1,20 @@
-//! I7: a key that compaction is about to retire does not swallow the write that finds it.
+//! I7: a write to a key whose entry a compaction retires at the same time is not lost.
 
-use loom_tests::{race, revision, run_broken, run_model};
-use revstore_engine::{Engine, Fault, KeyRange};
+use loom_tests::{race, run_broken, run_model};
+use revstore_engine::{Engine, Fault, KeyRange, Revision};
 
 fn model(engine: &Engine) {
-    engine.put("k", "1").expect("a legal put");
+    engine.put("k", "1").expect("a valid put");
     engine.delete(&KeyRange::one("k"));
-    engine.put("other", "1").expect("a legal put");
+    engine.put("other", "1").expect("a valid put");
     let compact = |engine: &Engine| {
-        engine.compact(revision(4)).expect("a kept revision").run();
+        engine.compact(Revision(4)).expect("a kept revision").run();
     };
     let write = |engine: &Engine| {
-        engine.put("k", "2").expect("a legal put");
+        engine.put("k", "2").expect("a valid put");
     };
     race(engine, compact, write);
-    let found = engine.get("k").expect("the write was swallowed");
+    let found = engine.get("k").expect("the write was lost");
     assert_eq!((found.version(), found.create_revision().0), (1, 5));
 }
 
@@ -25,6 +25,6 @@ fn a_write_is_never_lost() {
 
 #[test]
 #[should_panic(expected = "a retired entry is used")]
-fn trusting_an_entry_found_before_is_found() {
-    run_broken(Fault::TrustFoundEntry, model);
+fn using_a_retired_entry_is_detected() {
+    run_broken(Fault::UseRetiredEntry, model);
 }

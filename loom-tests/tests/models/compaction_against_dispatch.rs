@@ -1,4 +1,4 @@
-//! I5: what is published and not yet handed over is not removed from under a synced watch.
+//! I5: compaction does not remove events that are published and not yet dispatched.
 
 use loom_tests::{drain, race, run_broken, run_model};
 use revstore_engine::{Engine, Fault, KeyRange, WatchOptions};
@@ -6,15 +6,16 @@ use revstore_engine::{Engine, Fault, KeyRange, WatchOptions};
 fn model(engine: &Engine) {
     let mut watcher = engine
         .watch(WatchOptions::of(KeyRange::all()))
-        .expect("a legal watch");
+        .expect("a valid watch");
     let write = |engine: &Engine| {
-        engine.put("k", "1").expect("a legal put");
+        engine.put("k", "1").expect("a valid put");
     };
     let compact = |engine: &Engine| {
         let current = engine.current_revision();
         engine.compact(current).expect("the current revision").run();
     };
-    // Both writers must be between publishing and dispatching when the mark passes the first.
+    // The failure needs both writers between publishing and dispatching while the first revision is
+    // compacted.
     race(engine, write, move |engine| race(engine, write, compact));
     let (seen, end) = drain(&mut watcher);
     assert_eq!(
@@ -25,12 +26,12 @@ fn model(engine: &Engine) {
 }
 
 #[test]
-fn synced_watches_lose_nothing() {
+fn synced_watches_lose_no_events() {
     run_model(model);
 }
 
 #[test]
 #[should_panic(expected = "a synced watch lost an event")]
-fn removing_before_dispatching_is_found() {
+fn removing_before_dispatching_is_detected() {
     run_broken(Fault::RemoveUndispatched, model);
 }

@@ -1,4 +1,4 @@
-//! LE-7: a key that is put with another lease while its own ends lives on, or dies before the put.
+//! LE-7: a key that is attached to another lease while its old one is revoked is live afterwards.
 
 use loom_tests::{race, run_broken, run_model};
 use revstore_engine::{Engine, Fault, LeaseId, Put};
@@ -8,7 +8,7 @@ fn model(engine: &Engine) {
     engine
         .put_with(&Put::new("k", "1").attached_to(old))
         .expect("the lease exists");
-    let shift = move |engine: &Engine| {
+    let attach = move |engine: &Engine| {
         engine
             .put_with(&Put::new("k", "2").attached_to(new))
             .expect("the lease exists");
@@ -16,7 +16,7 @@ fn model(engine: &Engine) {
     let revoke = move |engine: &Engine| {
         engine.revoke(old).expect("the lease exists");
     };
-    race(engine, shift, revoke);
+    race(engine, attach, revoke);
     let found = engine
         .get("k")
         .expect("the key of another lease was deleted");
@@ -26,12 +26,12 @@ fn model(engine: &Engine) {
 }
 
 #[test]
-fn a_moved_key_survives_its_old_lease() {
+fn a_key_of_a_new_lease_is_not_deleted_with_its_old_one() {
     run_model(model);
 }
 
 #[test]
 #[should_panic(expected = "the key of another lease was deleted")]
-fn taking_the_keys_before_the_sequencer_is_found() {
-    run_broken(Fault::RevokeEarly, model);
+fn releasing_the_sequencer_during_a_revocation_is_detected() {
+    run_broken(Fault::RevokeOutsideSequencer, model);
 }

@@ -1,4 +1,4 @@
-//! One model a file, named after the race it is about, with its broken twin beside it.
+//! One model per file, named after its race, with its broken twin.
 #![cfg(loom)]
 
 mod cancel_against_notify;

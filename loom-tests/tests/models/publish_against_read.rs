@@ -1,4 +1,4 @@
-//! I1, I3: a read sees all of a revision or nothing of it.
+//! I1, I3: a read sees all changes of a revision, or none.
 
 use loom_tests::{race, run_broken, run_model};
 use revstore_engine::{Engine, Fault, KeyRange, Op, Put, Range, Txn};
@@ -8,15 +8,15 @@ fn model(engine: &Engine) {
         let puts = ["a", "b"].map(|key| Op::Put(Put::new(key, "v")));
         engine
             .txn(&Txn::new().and_then(puts))
-            .expect("nothing to refuse");
+            .expect("a valid transaction");
     };
     let read = |engine: &Engine| {
         let found = engine
             .range(&Range::of(KeyRange::all()))
-            .expect("the current one is kept");
+            .expect("the current revision");
         let expected = if found.revision.0 == 1 { 0 } else { 2 };
-        assert_eq!(found.kvs.len(), expected, "half a revision was seen");
-        assert_eq!(found.count, expected, "the count is of another revision");
+        assert_eq!(found.kvs.len(), expected, "a part of a revision was read");
+        assert_eq!(found.count, expected, "a count at another revision");
     };
     race(engine, write, read);
 }
@@ -27,7 +27,7 @@ fn a_read_sees_whole_revisions() {
 }
 
 #[test]
-#[should_panic(expected = "half a revision was seen")]
-fn publishing_before_storing_is_found() {
+#[should_panic(expected = "a part of a revision was read")]
+fn publishing_before_storing_is_detected() {
     run_broken(Fault::PublishFirst, model);
 }

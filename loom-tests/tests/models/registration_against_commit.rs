@@ -1,17 +1,17 @@
-//! I5, WA-8: a new watch sees just the events behind the revision it was told.
+//! I5, WA-8: a new watch delivers exactly the events above the revision of its creation.
 
 use loom_tests::{race, run_broken, run_model};
 use revstore_engine::{Engine, Fault, KeyRange, WatchOptions, WatchResponse};
 
 fn model(engine: &Engine) {
     let write = |engine: &Engine| {
-        engine.put("k", "1").expect("a legal put");
+        engine.put("k", "1").expect("a valid put");
     };
     let watch = |engine: &Engine| {
         let mut stream = engine.watch_stream();
         let created = stream
             .watch(WatchOptions::of(KeyRange::all()))
-            .expect("a legal watch");
+            .expect("a valid watch");
         (stream, created)
     };
     let ((), (mut stream, created)) = race(engine, write, watch);
@@ -27,12 +27,12 @@ fn model(engine: &Engine) {
 }
 
 #[test]
-fn no_gap_and_no_double() {
+fn a_new_watch_misses_and_repeats_no_event() {
     run_model(model);
 }
 
 #[test]
 #[should_panic(expected = "registered at")]
-fn reading_the_revision_before_the_lock_is_found() {
-    run_broken(Fault::RegisterEarly, model);
+fn releasing_the_hub_during_a_registration_is_detected() {
+    run_broken(Fault::RegisterOutsideHub, model);
 }

@@ -1,4 +1,4 @@
-//! I5, I9: a watch that falls behind its queue and catches up again sees every event once.
+//! I5, I9: a watch whose queue overflows and that catches up delivers every event once.
 
 use loom_tests::{drain, race, run_broken, run_model};
 use revstore_engine::{Engine, Fault, KeyRange, WatchOptions};
@@ -7,12 +7,12 @@ fn model(engine: &Engine) {
     // The queue holds two events: the third makes the watch unsynced.
     let mut watcher = engine
         .watch(WatchOptions::of(KeyRange::all()))
-        .expect("a legal watch");
+        .expect("a valid watch");
     for value in ["1", "2", "3"] {
-        engine.put("k", value).expect("a legal put");
+        engine.put("k", value).expect("a valid put");
     }
     let write = |engine: &Engine| {
-        engine.put("k", "4").expect("a legal put");
+        engine.put("k", "4").expect("a valid put");
     };
     let read = |_: &Engine| {
         let (seen, _) = drain(&mut watcher);
@@ -20,16 +20,16 @@ fn model(engine: &Engine) {
     };
     let ((), (mut watcher, mut seen)) = race(engine, write, read);
     seen.extend(drain(&mut watcher).0);
-    assert_eq!(seen, [2, 3, 4, 5], "a gap or a double");
+    assert_eq!(seen, [2, 3, 4, 5], "an event is missing or repeated");
 }
 
 #[test]
-fn falling_behind_and_catching_up_loses_nothing() {
+fn a_watch_that_catches_up_delivers_every_event_once() {
     run_model(model);
 }
 
 #[test]
-#[should_panic(expected = "a gap or a double")]
-fn joining_blindly_is_found() {
-    run_broken(Fault::JoinBlindly, model);
+#[should_panic(expected = "an event is missing or repeated")]
+fn joining_without_a_check_is_detected() {
+    run_broken(Fault::JoinUnchecked, model);
 }

@@ -1,4 +1,4 @@
-//! I4: a reader that goes to sleep while an event comes in is woken.
+//! I4: a reader that goes to sleep while an event is delivered is woken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,11 +7,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use loom_tests::{race, run_broken, run_model};
 use revstore_engine::{Engine, Fault, KeyRange, WatchOptions};
 
-/// Notes that it was woken. Not part of the model: it is looked at when all threads have ended.
+/// Records that it was woken. Not explored by loom: it is read after all threads have ended.
 #[derive(Default)]
-struct Bell(AtomicBool);
+struct WakeRecorder(AtomicBool);
 
-impl Wake for Bell {
+impl Wake for WakeRecorder {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::SeqCst);
     }
@@ -21,30 +21,30 @@ fn model(engine: &Engine) {
     let mut stream = engine.watch_stream();
     stream
         .watch(WatchOptions::of(KeyRange::all()))
-        .expect("a legal watch");
+        .expect("a valid watch");
     let write = |engine: &Engine| {
-        engine.put("k", "1").expect("a legal put");
+        engine.put("k", "1").expect("a valid put");
     };
-    let bell = Arc::new(Bell::default());
-    let ring = Waker::from(bell.clone());
+    let recorder = Arc::new(WakeRecorder::default());
+    let waker = Waker::from(recorder.clone());
     let read = move |_: &Engine| {
-        let asleep = stream.poll_response(&mut Context::from_waker(&ring)) == Poll::Pending;
+        let asleep = stream.poll_response(&mut Context::from_waker(&waker)) == Poll::Pending;
         (stream, asleep)
     };
     let ((), (_stream, asleep)) = race(engine, write, read);
     assert!(
-        !asleep || bell.0.load(Ordering::SeqCst),
-        "nobody woke the reader"
+        !asleep || recorder.0.load(Ordering::SeqCst),
+        "the reader was not woken"
     );
 }
 
 #[test]
-fn nobody_sleeps_through_an_event() {
+fn a_sleeping_reader_is_woken() {
     run_model(model);
 }
 
 #[test]
-#[should_panic(expected = "nobody woke the reader")]
-fn saying_whom_to_wake_after_the_last_look_is_found() {
-    run_broken(Fault::WakerLate, model);
+#[should_panic(expected = "the reader was not woken")]
+fn registering_the_waker_after_the_last_look_is_detected() {
+    run_broken(Fault::RegisterWakerLast, model);
 }
