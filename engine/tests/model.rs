@@ -78,7 +78,7 @@ impl Model {
         Self::fold(&self.changes[..end])
     }
 
-    fn current(&self) -> BTreeMap<Vec<u8>, KeyState> {
+    fn live_keys(&self) -> BTreeMap<Vec<u8>, KeyState> {
         Self::fold(&self.changes)
     }
 }
@@ -280,7 +280,7 @@ impl Run {
     }
 
     fn put(&mut self, number: u8, value: u8) {
-        let before = self.model.current().get(&key(number)).cloned();
+        let before = self.model.live_keys().get(&key(number)).cloned();
         let done = self.engine.put(key(number), vec![value]).unwrap();
         self.model.current += 1;
         assert_eq!(done.revision.0, self.model.current, "I1");
@@ -295,7 +295,7 @@ impl Run {
 
     fn put_keeping_value(&mut self, number: u8) {
         let put = Put::keeping_value(key(number)).keeping_lease();
-        let before = self.model.current().get(&key(number)).cloned();
+        let before = self.model.live_keys().get(&key(number)).cloned();
         match (self.engine.put_with(&put), before) {
             (Err(PutError::KeyNotFound), None) => {}
             (Ok(_), Some(before)) => {
@@ -314,7 +314,7 @@ impl Run {
     fn delete(&mut self, keys: &KeyRange) {
         let deleted: Vec<KeyState> = self
             .model
-            .current()
+            .live_keys()
             .into_values()
             .filter(|state| keys.contains(&state.key))
             .collect();
@@ -363,7 +363,7 @@ impl Run {
         let done = self.engine.txn(&txn).unwrap();
 
         // TXN-20: every compare sees the store before the transaction.
-        let before = self.model.current();
+        let before = self.model.live_keys();
         let succeeded = shape.compare.is_none_or(|(number, version)| {
             before.get(&key(number)).map_or(0, |state| state.version) == version
         });

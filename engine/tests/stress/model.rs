@@ -67,13 +67,16 @@ impl Model {
         self.states.get(usize::try_from(revision - 1).ok()?)
     }
 
-    pub(crate) fn current(&self) -> &Keys {
+    pub(crate) fn live_keys(&self) -> &Keys {
         self.states.last().expect("there is a first state")
     }
 
     /// Returns the keys attached to a lease.
     pub(crate) fn attached(&self, lease: LeaseId) -> Vec<Bytes> {
-        let attached = self.current().values().filter(|kv| kv.lease == Some(lease));
+        let attached = self
+            .live_keys()
+            .values()
+            .filter(|kv| kv.lease == Some(lease));
         attached.map(|kv| kv.key.clone()).collect()
     }
 
@@ -81,7 +84,7 @@ impl Model {
     pub(crate) fn apply(&mut self, request: &Request) -> Response {
         let mut work = ModelTxn {
             revision: self.revision() + 1,
-            keys: self.current().clone(),
+            keys: self.live_keys().clone(),
             changes: Vec::new(),
         };
         let response = match request {
@@ -140,7 +143,7 @@ impl Model {
 
     fn txn(&self, work: &mut ModelTxn, txn: &Txn) -> Result<Response, TxnError> {
         // TXN-20: compares see the store before the transaction.
-        let current = self.current();
+        let current = self.live_keys();
         let succeeded = txn.compares.iter().all(|compare| holds(current, compare));
         let ops = if succeeded {
             &txn.success

@@ -34,7 +34,7 @@ impl Search<'_> {
         let Some(first_end) = left.clone().map(|index| self.history[index].returned).min() else {
             return true;
         };
-        let keys = model.current().values().map(without_revisions).collect();
+        let keys = model.live_keys().values().map(without_revisions).collect();
         if !self.visited.insert((done, keys)) {
             return false;
         }

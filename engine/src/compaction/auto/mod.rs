@@ -1,11 +1,19 @@
-//! Automatic compaction: the policies to choose from, and the compactor that runs one.
+//! Automatic compaction: the policies, and the compactor that runs one.
+//!
+//! A policy is a file of its own and decides when to compact, at which revision. To add one, write
+//! such a file, and add a variant to [`AutoCompaction`] and an arm to its `policy`.
+
+mod periodic;
+mod revisions;
+mod size;
 
 use std::fmt;
 use std::time::Duration;
 
-use super::periodic::Periodic;
-use super::revisions::Revisions;
-use super::size::Size;
+use periodic::Periodic;
+use revisions::Revisions;
+use size::Size;
+
 use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::{Mutex, Rank};
@@ -166,7 +174,7 @@ impl Scheduled {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use std::time::Duration;
 
     use super::{AutoCompaction, Compactor};
@@ -178,7 +186,7 @@ pub(super) mod tests {
 
     /// Runs a policy over `seconds` with one revision per second; returns the second and the
     /// revision of each compaction that it decides on.
-    pub(in crate::compaction) fn run(policy: AutoCompaction, seconds: u64) -> Vec<(u64, i64)> {
+    pub(super) fn run(policy: AutoCompaction, seconds: u64) -> Vec<(u64, i64)> {
         let clock = ManualClock::new();
         let store = Store::new(Options::default(), Arc::new(clock.clone()));
         let compactor = Compactor::new(Some(policy), clock.now());

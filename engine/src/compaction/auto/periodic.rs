@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::auto::{Check, Policy};
+use super::{Check, Policy};
 use crate::revision::Revision;
 
 /// The longest time between two compactions (AC-4).
@@ -89,8 +89,8 @@ impl Policy for Periodic {
 mod tests {
     use std::time::Duration;
 
+    use super::super::tests::run;
     use crate::AutoCompaction;
-    use crate::compaction::auto::tests::run;
 
     #[test]
     fn ac_4_a_period_is_kept_and_compacted_once_a_period() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::auto::{Check, Policy};
+use super::{Check, Policy};
 use crate::revision::Revision;
 
 /// Compacts `keep` revisions below the current one (AC-6).
@@ -28,8 +28,8 @@ impl Policy for Revisions {
 mod tests {
     use std::time::Duration;
 
+    use super::super::tests::run;
     use crate::AutoCompaction;
-    use crate::compaction::auto::tests::run;
 
     #[test]
     fn ac_6_a_number_of_revisions_is_kept() {

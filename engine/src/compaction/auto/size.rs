@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use super::auto::{Check, Policy};
+use super::{Check, Policy};
 use crate::history::KeyValue;
 use crate::revision::{Position, Revision};
 use crate::store::Store;
