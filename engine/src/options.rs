@@ -70,8 +70,8 @@ impl EngineBuilder {
         }
     }
 
-    /// Sets the current revision of the new, empty store. Revisions below a number above 1 count as
-    /// compacted. Numbers below 1 count as 1.
+    /// Sets the current revision of the new, empty store. If it is above 1, all revisions below it
+    /// count as compacted. A value below 1 is treated as 1.
     ///
     /// A store that replaces an earlier one should start at least two revisions above the last one
     /// of that store. A client that continues a watch is then notified that the history is
