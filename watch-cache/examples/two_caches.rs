@@ -1,4 +1,5 @@
-//! Two resources in one cache over one engine, and a watch that outlives a compaction.
+//! Two resources in one cache over one engine, and a watch that resumes from a bookmark after a
+//! compaction.
 //!
 //! `cargo run -p revstore-watch-cache --example two_caches`
 
@@ -41,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         engine.put(format!("/registry/secrets/default/{name}"), value)
     };
 
-    // A kubelet's watch: only the pods of its node, with bookmarks.
+    // The watch of a kubelet: the pods of one node, with bookmarks.
     let on_node_1 = |resource_version: String| -> Result<CacheWatcher, Box<dyn Error>> {
         let options = WatchOptions::default()
             .resource_version(resource_version)
@@ -53,13 +54,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut watch = on_node_1("1".into())?;
     show(&mut out, watch.next_blocking().as_ref())?;
 
-    // A long time passes in which nothing happens to its pods, but a lot elsewhere.
+    // Many changes of other objects; the bookmark still moves forward.
     for number in 0..1000 {
         pod(&format!("other-{number}"), "node-2")?;
         secret(&format!("secret-{number}"))?;
     }
     block_on(pods.wait_until_fresh(engine.current_revision()))?;
-    assert!(watch.try_next().is_none(), "none of this is for node-1");
+    assert!(watch.try_next().is_none(), "no event matches node-1");
     clock.advance(Duration::from_secs(60));
     let bookmark = watch.next_blocking();
     show(&mut out, bookmark.as_ref())?;
@@ -67,16 +68,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         .and_then(|event| event.revision())
         .ok_or("a bookmark has a revision")?;
 
-    // The connection breaks; the store forgets its past; a pod of the node changes.
+    // The client disconnects, the store compacts its history, and the pod moves to another node.
     drop(watch);
     engine.compact(resume)?.run();
     pod("mine", "node-2")?;
 
-    // The watch goes on from the bookmark: nothing is listed again, nothing is lost.
+    // The watch resumes from the bookmark without a list and without a lost event.
     let mut watch = on_node_1(resume.to_string())?;
     show(&mut out, watch.next_blocking().as_ref())?;
 
-    // Both resources are as far as the store, whoever wrote last (WC-107).
+    // Lists of both resources include the newest write of the store.
     let newest = secret("last")?.revision;
     for cache in [&pods, &secrets] {
         let list = block_on(cache.list(&Scope::All, &ListOptions::default()))?;
@@ -100,6 +101,6 @@ fn show(out: &mut impl std::io::Write, event: Option<&WatchEvent>) -> std::io::R
         }
         Some(WatchEvent::Bookmark { revision, .. }) => writeln!(out, "BOOKMARK at {revision}"),
         Some(WatchEvent::Error(error)) => writeln!(out, "ERROR {error}"),
-        None => writeln!(out, "the watch is over"),
+        None => writeln!(out, "the watch has ended"),
     }
 }
