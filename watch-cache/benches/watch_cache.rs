@@ -1,8 +1,9 @@
-//! T-65: what watchers, lists and loads cost.
+//! T-65: the cost of watchers, lists and loads.
 //!
-//! `cargo bench -p revstore-watch-cache` prints criterion's tables, and before them the numbers that
-//! criterion cannot take: bytes per idle watcher and per list, the time from commit to delivery, and
-//! how many watchers an event wakes. `-- none` prints those alone. `README.md` has them.
+//! `cargo bench -p revstore-watch-cache` first prints numbers that criterion cannot measure: bytes per
+//! idle watcher and per list, the time from a commit to the delivery, and the number of watchers that
+//! an event wakes. Then it prints criterion's tables. With `-- none` it prints only the former.
+//! `README.md` has the results.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::future::Future;
@@ -18,29 +19,29 @@ use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_ma
 use futures_core::Stream as _;
 use pollster::block_on;
 use revstore_engine::{Engine, ManualClock};
-use revstore_watch_cache::cache::ObjectIndex;
+use revstore_watch_cache::cache::{ObjectIndex, Readiness};
 use revstore_watch_cache::{
     CacheWatcher, EngineSource, JsonKind, ListOptions, ResourceCache, ResourceConfig, Scope,
     Selector, WatchCache, WatchOptions,
 };
 
-/// Counts the bytes that are in use.
+/// An allocator that counts the bytes in use and their maximum.
 struct Counting;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes to the system's allocator as it came; the counters allocate nothing.
+// SAFETY: every call is forwarded unchanged to the system allocator; the counters do not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let now = IN_USE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         PEAK.fetch_max(now, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
+        // SAFETY: the caller fulfills the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `dealloc`.
+        // SAFETY: the caller fulfills the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -48,17 +49,17 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A waker that says whether it was called.
+/// A waker that counts its calls.
 #[derive(Default)]
-struct Flag(AtomicUsize);
+struct CountingWaker(AtomicUsize);
 
-impl Wake for Flag {
+impl Wake for CountingWaker {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// A cache whose feeder runs when it is told to, on the thread that measures.
+/// A cache whose feeder runs on the measuring thread.
 struct Bench {
     engine: Engine,
     pods: ResourceCache,
@@ -98,7 +99,7 @@ impl Bench {
             feeder: Box::pin(feeder.run()),
             next: 0,
         };
-        while bench.pods.wait_until_ready_now().is_none() {
+        while bench.pods.readiness() != Readiness::Ready {
             bench.feed();
         }
         bench
@@ -109,7 +110,7 @@ impl Bench {
         assert!(self.feeder.as_mut().poll(&mut context).is_pending());
     }
 
-    /// Feeds until the cache has all that was written: one look takes a bounded number of batches.
+    /// Polls the feeder until the cache has all writes; one poll applies a bounded number of batches.
     fn catch_up(&mut self) {
         let current = self.engine.current_revision().0.unsigned_abs();
         while self.pods.metrics().resource_version < current {
@@ -117,7 +118,7 @@ impl Bench {
         }
     }
 
-    /// Writes a pod of the node that the matching watchers watch.
+    /// Writes a pod on the node that the matching watchers select.
     fn write(&mut self) {
         self.next += 1;
         let key = format!("/registry/pods/hot/pod-{:06}", self.next % 64);
@@ -126,7 +127,7 @@ impl Bench {
             .expect("a key");
     }
 
-    /// Watches of the hot node, and watches of nodes where nothing happens, all waiting.
+    /// Returns pending watches: `matching` of the node that is written, and `others` of idle nodes.
     fn watches(&self, matching: usize, others: usize, waker: &Waker) -> Vec<CacheWatcher> {
         let node = |number: usize| {
             if number < matching {
@@ -157,19 +158,8 @@ impl Bench {
     }
 }
 
-/// What the benches need of readiness.
-trait ReadyNow {
-    fn wait_until_ready_now(&self) -> Option<()>;
-}
-
-impl ReadyNow for ResourceCache {
-    fn wait_until_ready_now(&self) -> Option<()> {
-        (self.readiness() == revstore_watch_cache::cache::Readiness::Ready).then_some(())
-    }
-}
-
-/// Takes what a watch has, encoded, and leaves it waiting.
-fn take(watch: &mut CacheWatcher, waker: &Waker) -> usize {
+/// Encodes all ready events of a watch, and leaves it pending. Returns their size.
+fn drain(watch: &mut CacheWatcher, waker: &Waker) -> usize {
     let mut bytes = 0;
     let mut context = Context::from_waker(waker);
     while let std::task::Poll::Ready(Some(event)) = Pin::new(&mut *watch).poll_next(&mut context) {
@@ -178,57 +168,57 @@ fn take(watch: &mut CacheWatcher, waker: &Waker) -> usize {
     bytes
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     writeln!(std::io::stderr(), "{line}").expect("stderr");
 }
 
-/// The numbers that criterion cannot take: bytes, percentiles, and who was woken.
+/// Prints the numbers that criterion cannot measure: bytes, percentiles and wake-ups.
 fn figures(_: &mut Criterion) {
     memory_of_watchers();
     for (matching, others) in [(0, 0), (10, 90), (10, 990), (10, 9_990), (10_000, 0)] {
-        way_of_events(matching, others);
+        delivery_of_events(matching, others);
     }
     loads_and_lists();
 }
 
 fn memory_of_watchers() {
     let bench = Bench::new(0);
-    let waker = Waker::from(Arc::new(Flag::default()));
+    let waker = Waker::from(Arc::new(CountingWaker::default()));
     let before = IN_USE.load(Ordering::Relaxed);
     let idle = bench.watches(0, 10_000, &waker);
     let each = (IN_USE.load(Ordering::Relaxed) - before) / idle.len();
-    say(&format!(
+    print_line(&format!(
         "bytes per idle watcher (10,000, one interest each): {each}"
     ));
 }
 
-/// From a commit until all who want its event have it encoded.
-fn way_of_events(matching: usize, others: usize) {
+/// Measures the time from a commit until all matching watchers have encoded its event.
+fn delivery_of_events(matching: usize, others: usize) {
     let mut bench = Bench::new(0);
-    let waker = Waker::from(Arc::new(Flag::default()));
+    let waker = Waker::from(Arc::new(CountingWaker::default()));
     let mut watches = bench.watches(matching, others, &waker);
     let writes = if matching > 1_000 { 200 } else { 20_000 };
     let mut deliver = || {
-        let begun = Instant::now();
+        let began = Instant::now();
         bench.write();
         bench.feed();
         for watch in &mut watches[..matching] {
-            assert!(black_box(take(watch, &waker)) > 0);
+            assert!(black_box(drain(watch, &waker)) > 0);
         }
-        begun.elapsed()
+        began.elapsed()
     };
     for _ in 0..writes / 10 {
         deliver();
     }
-    let begun = Instant::now();
+    let began = Instant::now();
     let mut times: Vec<Duration> = (0..writes).map(|_| deliver()).collect();
-    let total = begun.elapsed();
+    let total = began.elapsed();
     times.sort_unstable();
     let metrics = bench.pods.metrics();
     let each = |count: u64| count.div_ceil(metrics.events_received);
-    say(&format!(
+    print_line(&format!(
         "{matching} of {} watchers match: {:.0} writes/s, delivered in p50 {:?}, p99 {:?}; per \
-         event {} watchers woken, {} looked in vain, {} encoded",
+         event {} watchers woken, {} filtered it out, {} encoded",
         matching + others,
         f64::from(writes) / total.as_secs_f64(),
         times[times.len() / 2],
@@ -241,9 +231,9 @@ fn way_of_events(matching: usize, others: usize) {
 
 fn loads_and_lists() {
     let engine = Bench::new(100_000).engine;
-    let begun = Instant::now();
+    let began = Instant::now();
     let mut bench = Bench::over(engine);
-    say(&format!("load 100,000 objects: {:?}", begun.elapsed()));
+    print_line(&format!("load 100,000 objects: {:?}", began.elapsed()));
     let loaded = bench.engine.current_revision().to_string();
     for _ in 0..1_000 {
         bench.write();
@@ -254,20 +244,20 @@ fn loads_and_lists() {
     for (name, options) in [
         ("0", list("0")),
         ("unset", ListOptions::default()),
-        ("exact, now", exact(&current)),
+        ("exact, newest", exact(&current)),
         ("exact, 1,000 changes ago", exact(&loaded)),
     ] {
         let before = IN_USE.load(Ordering::Relaxed);
         PEAK.store(before, Ordering::Relaxed);
-        let begun = Instant::now();
+        let began = Instant::now();
         let listed = block_on(bench.pods.list(&Scope::All, &options)).expect("ready");
         let (mut count, mut bytes) = (0, 0);
         for pod in listed.items {
             count += 1;
             bytes += bench.pods.encode_object(&pod.expect("readable")).len();
         }
-        let (took, extra) = (begun.elapsed(), PEAK.load(Ordering::Relaxed) - before);
-        say(&format!(
+        let (took, extra) = (began.elapsed(), PEAK.load(Ordering::Relaxed) - before);
+        print_line(&format!(
             "list of {count} objects at {name}: {bytes} bytes written in {took:?}, {extra} bytes \
              of extra memory"
         ));
@@ -287,7 +277,7 @@ fn writes(criterion: &mut Criterion) {
         ("10k-of-10k", 10_000, 0),
     ] {
         let mut bench = Bench::new(0);
-        let waker = Waker::from(Arc::new(Flag::default()));
+        let waker = Waker::from(Arc::new(CountingWaker::default()));
         let mut watches = bench.watches(matching, others, &waker);
         group.bench_function(BenchmarkId::new("deliver", name), |bencher| {
             bencher.iter(|| {
@@ -295,7 +285,7 @@ fn writes(criterion: &mut Criterion) {
                 bench.feed();
                 watches[..matching]
                     .iter_mut()
-                    .map(|watch| take(watch, &waker))
+                    .map(|watch| drain(watch, &waker))
                     .sum::<usize>()
             });
         });

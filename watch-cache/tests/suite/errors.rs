@@ -1,4 +1,4 @@
-//! T-57, T-58: options that exclude each other, and the bodies of errors.
+//! T-57, T-58: invalid options, and the bodies of errors.
 
 use revstore_watch_cache::{ListOptions, RequestError, Scope, WatchOptions};
 
@@ -90,7 +90,7 @@ fn t_57_list_options() {
         assert_eq!(
             list("abc", "Exact", "", None).code(),
             400,
-            "422 comes first, then 400"
+            "422 is checked before 400"
         );
         assert_eq!(list("", "Exact", "!", None).code(), 422);
     });

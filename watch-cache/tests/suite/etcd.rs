@@ -1,5 +1,4 @@
-//! What only a source at the end of a network does: it asks for progress, breaks off, and may be
-//! another one when it is back.
+//! Tests of sources over a network: progress requests, disconnects, and replaced clusters.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -17,27 +16,27 @@ use tokio::sync::watch;
 
 use crate::support::{PODS, at, config, describe, from, pod};
 
-/// One address before servers that come and go.
-struct Gate {
+/// A TCP proxy with one address, whose server can be replaced.
+struct Proxy {
     url: String,
-    behind: Arc<Mutex<Option<SocketAddr>>>,
-    /// Changed when the server behind is another one: connections to the one before end.
+    target: Arc<Mutex<Option<SocketAddr>>>,
+    /// Notified when the server is replaced: connections to the previous one end.
     moved: watch::Sender<()>,
 }
 
-impl Gate {
-    async fn open(behind: &Server) -> Self {
+impl Proxy {
+    async fn open(server: &Server) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let behind = Arc::new(Mutex::new(behind.address()));
+        let target = Arc::new(Mutex::new(server.address()));
         let moved = watch::Sender::new(());
-        let (target, ends) = (behind.clone(), moved.clone());
+        let (current, ends) = (target.clone(), moved.clone());
         tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
                 let mut end = ends.subscribe();
-                let target = *target.lock().unwrap();
+                let address = *current.lock().unwrap();
                 tokio::spawn(async move {
-                    let mut server = TcpStream::connect(target?).await.ok()?;
+                    let mut server = TcpStream::connect(address?).await.ok()?;
                     tokio::select! {
                         _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
                         _ = end.changed() => {}
@@ -46,11 +45,11 @@ impl Gate {
                 });
             }
         });
-        Self { url, behind, moved }
+        Self { url, target, moved }
     }
 
     fn move_to(&self, server: &Server) {
-        *self.behind.lock().unwrap() = server.address();
+        *self.target.lock().unwrap() = server.address();
         self.moved.send_replace(());
     }
 }
@@ -62,9 +61,9 @@ fn put(server: &Server, name: &str) -> i64 {
     put.unwrap().revision.0
 }
 
-/// A cache over whatever is behind a gate.
-async fn cache_over(gate: &Gate) -> (WatchCache, ResourceCache) {
-    let client = Client::connect([&gate.url], None).await.unwrap();
+/// Returns a ready cache over the server of a proxy.
+async fn cache_over(proxy: &Proxy) -> (WatchCache, ResourceCache) {
+    let client = Client::connect([&proxy.url], None).await.unwrap();
     let clock = Arc::new(SystemClock::new());
     let source = EtcdSource::new(client, clock.clone());
     let (cache, feeder) = WatchCache::builder(Arc::new(source)).clock(clock).build();
@@ -81,7 +80,7 @@ async fn names(pods: &ResourceCache, options: &ListOptions) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn wc_107_an_idle_watch_asks_for_progress_by_its_clock_and_at_once_when_somebody_waits() {
+async fn wc_107_an_idle_watch_requests_progress_periodically_and_when_a_request_waits() {
     let server = Server::builder().start().unwrap();
     let client = Client::connect([server.endpoint()], None).await.unwrap();
     let clock = ManualClock::new();
@@ -92,12 +91,12 @@ async fn wc_107_an_idle_watch_asks_for_progress_by_its_clock_and_at_once_when_so
         previous: false,
     };
     let mut batches = source.watch(request).await.unwrap();
-    let mut progress = async |ask: &dyn Fn()| -> Revision {
+    let mut progress = async |request: &dyn Fn()| -> Revision {
         let made = server.engine().put("elsewhere", "x").unwrap().revision;
-        // Nothing comes before it is asked for.
+        // No batch arrives before progress is requested.
         let silence = futures_util::poll!(batches.next());
         assert!(silence.is_pending());
-        ask();
+        request();
         let Batch { through, changes } = batches.next().await.unwrap().unwrap();
         assert!(changes.is_empty());
         assert_eq!(through, made);
@@ -111,35 +110,35 @@ async fn wc_107_an_idle_watch_asks_for_progress_by_its_clock_and_at_once_when_so
 }
 
 #[tokio::test]
-async fn a_cache_outlives_a_broken_connection_without_a_second_load() {
+async fn a_cache_resumes_after_a_disconnect_without_a_second_load() {
     let server = Server::builder().start().unwrap();
     put(&server, "a");
-    let gate = Gate::open(&server).await;
-    let (_cache, pods) = cache_over(&gate).await;
+    let proxy = Proxy::open(&server).await;
+    let (_cache, pods) = cache_over(&proxy).await;
     let mut open = pods
         .watch(&Scope::All, &from(server.engine().current_revision()))
         .await
         .unwrap();
-    gate.move_to(&server);
+    proxy.move_to(&server);
     let made = put(&server, "b");
     let event = open.next().await.unwrap();
     assert_eq!(describe(&event), format!("ADDED ns/b@{made}"));
     assert_eq!(pods.metrics().initializations, 1);
 }
 
-/// Moves a cache from one server to another, and looks what becomes of it.
+/// Replaces the server of a cache, and checks that the cache loads the second one.
 async fn check_replacement(first: Server, second: Server) {
     let known = put(&first, "a");
-    let gate = Gate::open(&first).await;
-    let (cache, pods) = cache_over(&gate).await;
+    let proxy = Proxy::open(&first).await;
+    let (cache, pods) = cache_over(&proxy).await;
     let mut open = pods.watch(&Scope::All, &from(known)).await.unwrap();
     put(&second, "z");
     let found = second.engine().current_revision();
-    gate.move_to(&second);
+    proxy.move_to(&second);
     drop(first);
 
     let Some(WatchEvent::Error(error)) = open.next().await else {
-        panic!("the watch must hear of it");
+        panic!("the watch must end with an error");
     };
     assert_eq!(
         (error.code(), error.to_string()),
@@ -155,7 +154,7 @@ async fn check_replacement(first: Server, second: Server) {
     assert_eq!(cache.revision(), found);
     let mut old = pods.watch(&Scope::All, &from(known)).await.unwrap();
     let Some(WatchEvent::Error(error)) = old.next().await else {
-        panic!("an old version must be refused");
+        panic!("a version of the previous server must be refused");
     };
     assert_eq!(error.code(), 410);
     let metrics = pods.metrics();
@@ -163,13 +162,13 @@ async fn check_replacement(first: Server, second: Server) {
 }
 
 #[tokio::test]
-async fn wc_316_a_server_that_begins_anew_is_noticed_by_its_revision() {
+async fn wc_316_a_server_that_started_empty_is_detected_by_its_revision() {
     let first = Server::builder().start_revision(1000).start().unwrap();
     check_replacement(first, Server::builder().start().unwrap()).await;
 }
 
 #[tokio::test]
-async fn wc_316_another_cluster_is_noticed_by_its_id_though_it_is_ahead() {
+async fn wc_316_another_cluster_at_a_higher_revision_is_detected_by_its_id() {
     let mut other = revstore::Config::default();
     other.listen_client_urls = vec![revstore::ListenUrl::localhost(0)];
     other.listen_peer_urls = Vec::new();
@@ -183,7 +182,7 @@ async fn wc_316_another_cluster_is_noticed_by_its_id_though_it_is_ahead() {
 }
 
 #[tokio::test]
-async fn what_is_larger_than_a_client_of_grpc_takes_by_default_is_listed_and_watched() {
+async fn pages_and_batches_above_the_default_message_size_of_grpc_are_received() {
     let server = Server::builder().start().unwrap();
     let before = server.engine().current_revision();
     let value = "x".repeat(1 << 20);
@@ -206,26 +205,26 @@ async fn what_is_larger_than_a_client_of_grpc_takes_by_default_is_listed_and_wat
         previous: false,
     };
     let mut batches = source.watch(request).await.unwrap();
-    // One revision comes as a whole.
+    // All changes of one revision are in one batch.
     let batch = batches.next().await.unwrap().unwrap();
     assert_eq!(batch.changes.len(), 6);
 }
 
 #[tokio::test]
-async fn wc_316_a_replacement_that_many_notice_at_once_is_one() {
+async fn wc_316_a_replacement_that_concurrent_reads_detect_is_counted_once() {
     let first = Server::builder().start_revision(1000).start().unwrap();
     let second = Server::builder().start().unwrap();
-    let gate = Gate::open(&first).await;
-    let client = Client::connect([&gate.url], None).await.unwrap();
+    let proxy = Proxy::open(&first).await;
+    let client = Client::connect([&proxy.url], None).await.unwrap();
     let source = EtcdSource::new(client, Arc::new(SystemClock::new()));
     assert_eq!(source.current_revision().await.unwrap().0, 1000);
-    gate.move_to(&second);
-    // All of them know the first one; those whose connection ended meanwhile have heard nothing.
-    let mut heard = 0;
-    while heard == 0 {
-        let questions = (0..8).map(|_| source.current_revision());
-        let answers = futures_util::future::join_all(questions).await;
-        heard = answers.iter().filter(|answer| answer.is_ok()).count();
+    proxy.move_to(&second);
+    // All reads start with the state of the first server. Reads whose connection ends get no answer.
+    let mut answered = 0;
+    while answered == 0 {
+        let reads = (0..8).map(|_| source.current_revision());
+        let answers = futures_util::future::join_all(reads).await;
+        answered = answers.iter().filter(|answer| answer.is_ok()).count();
     }
-    assert_eq!(source.replacements(), 1, "{heard} were answered");
+    assert_eq!(source.replacements(), 1, "{answered} reads were answered");
 }

@@ -19,18 +19,18 @@ fn t_02_get_by_version() {
         let first = fixture.put_pod("ns/a");
         let second = fixture.put("ns/a", pod("ns/a", "web", ""));
         fixture.settle();
-        for asked in [
+        for requested in [
             String::new(),
             "0".into(),
             first.to_string(),
             second.to_string(),
         ] {
             let found = fixture
-                .wait(store.get(&object("ns/a"), &version(&asked)))
+                .wait(store.get(&object("ns/a"), &version(&requested)))
                 .unwrap();
-            assert_eq!(found.unwrap().revision().0, second, "asked {asked:?}");
+            assert_eq!(found.unwrap().revision().0, second, "version {requested:?}");
             let missing = fixture
-                .wait(store.get(&object("ns/b"), &version(&asked)))
+                .wait(store.get(&object("ns/b"), &version(&requested)))
                 .unwrap();
             assert!(missing.is_none());
         }
@@ -45,8 +45,8 @@ fn t_02_get_by_version() {
 #[test]
 fn t_02_get_of_a_future_version_is_504() {
     on_both(|fixture, store, _| {
-        let (key, asked) = (object("ns/a"), version(1000));
-        let get = store.get(&key, &asked);
+        let (key, future) = (object("ns/a"), version(1000));
+        let get = store.get(&key, &future);
         let answer = if fixture.is_in_process() {
             after(&fixture.clock, Duration::from_secs(3), get)
         } else {
@@ -87,7 +87,7 @@ fn t_22_bad_names_are_refused_by_every_operation() {
                     .unwrap_err(),
             );
             let create = UpdateOptions::default().create_if_missing(true);
-            let never = Box::new(|_: Option<&Object>| panic!("asked about a bad name"));
+            let never = Box::new(|_: Option<&Object>| panic!("called for an invalid name"));
             let update = store.guaranteed_update(&bad, &create, never);
             is_bad(fixture.wait(update).unwrap_err());
             let scope = Scope::Namespace(name.into());

@@ -20,7 +20,7 @@ use crate::support::{
     Fixture, Page, Side, after, at, config, exact, namespace, object, on_both, pod, selector,
 };
 
-/// Pods in three namespaces, with an updated and a deleted one. Returns the revisions.
+/// Writes pods in three namespaces, updates one and deletes one. Returns the revisions.
 fn fill(fixture: &Fixture) -> Vec<i64> {
     let revisions = vec![
         fixture.put_pod("ns1/a"),
@@ -184,7 +184,7 @@ fn t_09_and_t_10_exact_lists_at_each_revision() {
         let states = [
             (first, vec!["ns/a"]),
             (first + 1, vec!["ns/a", "ns/b"]),
-            // T-10: nothing of this resource changed, the answer has the revision asked for.
+            // T-10: no pod changed at this revision, and the list has the requested revision.
             (elsewhere, vec!["ns/a", "ns/b"]),
             (elsewhere + 1, vec!["ns/a", "ns/b", "ns/c"]),
             (elsewhere + 2, vec!["ns/b", "ns/c"]),
@@ -264,7 +264,7 @@ fn t_12_and_t_21_exact_lists_below_the_compacted_revision_are_410() {
         );
         let at_mark = fixture.list(store, &Scope::All, &exact(made[3])).unwrap();
         assert_eq!(at_mark.items.len(), 4, "the mark itself can be read");
-        // WC-110: the window of the cache reaches further back, lists do not.
+        // WC-110: the window still contains the revision, but lists are refused like by the source.
         assert!(
             fixture.list(store, &Scope::All, &at(made[0])).is_ok(),
             "not older than"
@@ -313,14 +313,14 @@ fn t_13_bad_tokens_are_400() {
                 .items
                 .is_empty()
         );
-        // WC-229: a token of one namespace shows nothing of another, wherever it points.
+        // WC-229: a token with a start key in another namespace returns nothing from there.
         let wide = ListOptions::default().continue_token(token(None, "\0"));
         let page = fixture.list(store, &namespace("ns2"), &wide).unwrap();
         assert_eq!(page.items.len(), 1);
     });
 }
 
-/// Follows continue tokens to the end.
+/// Lists all pages by following continue tokens.
 fn pages(
     fixture: &Fixture,
     store: &dyn revstore_watch_cache::api::Storage,
@@ -408,7 +408,7 @@ fn t_15_a_compaction_between_pages_offers_an_inconsistent_token() {
 }
 
 #[test]
-fn t_16_pages_with_a_selector_hold_matches_and_may_be_empty_at_the_end() {
+fn t_16_pages_with_a_selector_contain_matches_and_the_last_page_may_be_empty() {
     on_both(|fixture, store, _| {
         for number in 0..20 {
             let (key, app) = (
@@ -430,7 +430,7 @@ fn t_16_pages_with_a_selector_hold_matches_and_may_be_empty_at_the_end() {
         assert_eq!(
             sizes,
             [1, 0],
-            "unexamined keys remain behind the match (WC-222)"
+            "unexamined keys remain after the match (WC-222)"
         );
         assert_eq!(rare[0].remaining, None, "WC-223");
         let half = pages(fixture, store, select(4, "", "spec.nodeName=n1"), |_| {});
@@ -439,7 +439,7 @@ fn t_16_pages_with_a_selector_hold_matches_and_may_be_empty_at_the_end() {
     });
 }
 
-/// A source that notes how many keys each list may bring.
+/// A source that records the limit of each list.
 #[derive(Debug)]
 struct Noted {
     inner: Arc<dyn Source>,
@@ -463,7 +463,7 @@ impl Source for Noted {
 }
 
 #[test]
-fn t_16_a_page_of_one_rare_match_costs_few_reads_and_not_much_more_than_it_looks_at() {
+fn t_16_a_page_with_one_rare_match_reads_few_pages_and_few_unneeded_keys() {
     let fixture = Fixture::new();
     for number in 0..1000 {
         let key = format!("ns/p{number:04}");
@@ -485,7 +485,7 @@ fn t_16_a_page_of_one_rare_match_costs_few_reads_and_not_much_more_than_it_looks
     let read: Option<usize> = limits.into_iter().sum();
     assert!(
         read.unwrap() <= 2 * 601,
-        "{read:?} keys for the 601 to look at"
+        "{read:?} keys read for the 601 to examine"
     );
 }
 
@@ -537,7 +537,7 @@ fn t_19_namespaces_are_path_segments() {
 }
 
 #[test]
-fn t_20_indexes_change_no_answer() {
+fn t_20_answers_are_the_same_with_and_without_an_index() {
     let plain = Fixture::with(
         ResourceConfig::namespaced("", "pods", crate::support::PODS).kind(
             revstore_watch_cache::JsonKind::new("v1", "Pod")
@@ -589,7 +589,7 @@ fn t_20_indexes_change_no_answer() {
 
 // Shows WC-101.
 #[test]
-fn t_49_plain_lists_are_served_from_the_cache() {
+fn t_49_lists_without_a_selector_are_served_from_the_cache() {
     let fixture = Fixture::new();
     fill(&fixture);
     let before = fixture.pods.metrics();
@@ -600,7 +600,7 @@ fn t_49_plain_lists_are_served_from_the_cache() {
         .token
         .unwrap();
     let next = ListOptions::default().continue_token(token);
-    // T-49: no form of a list needs the store's objects.
+    // T-49: no list reads the objects from the source.
     for options in [
         at(""),
         at("0"),
@@ -621,9 +621,9 @@ fn t_49_plain_lists_are_served_from_the_cache() {
 
 // Shows WC-130.
 #[test]
-fn t_52_each_list_is_the_state_of_one_revision_whoever_writes() {
+fn t_52_each_list_is_the_state_of_one_revision_during_concurrent_writes() {
     let fixture = Fixture::new();
-    // One transaction moves both pods; a list that mixes revisions would show two numbers.
+    // One transaction updates both pods; a list of mixed revisions would contain two numbers.
     let engine = fixture.engine().clone();
     let writer = std::thread::spawn(move || {
         for number in 0..500 {
@@ -656,7 +656,7 @@ fn t_52_each_list_is_the_state_of_one_revision_whoever_writes() {
 }
 
 #[test]
-fn wc_224_limits_at_version_0_can_be_honoured() {
+fn wc_224_limits_at_version_0_can_be_honored() {
     let fixture = Fixture::with(config(), |builder| builder.honor_limit_at_rv0(true));
     fill(&fixture);
     let page = fixture
@@ -666,7 +666,7 @@ fn wc_224_limits_at_version_0_can_be_honoured() {
 }
 
 #[test]
-fn wc_227_selected_names_and_namespaces_narrow_the_first_page_only() {
+fn wc_227_required_names_and_namespaces_narrow_the_first_page_only() {
     on_both(|fixture, store, _| {
         fill(fixture);
         let options = ListOptions::default().limit(1).selector(Selector {
@@ -679,7 +679,7 @@ fn wc_227_selected_names_and_namespaces_narrow_the_first_page_only() {
     });
 }
 
-/// Pods that count how often their bytes are read.
+/// A kind that counts decoded objects.
 #[derive(Debug)]
 struct Counted {
     inner: revstore_watch_cache::JsonKind,
@@ -704,7 +704,7 @@ impl Kind for Counted {
 
 // Shows WC-141.
 #[test]
-fn t_09_exact_lists_within_the_window_read_no_bytes_again() {
+fn t_09_exact_lists_within_the_window_decode_nothing() {
     let read = Arc::new(AtomicU64::new(0));
     let kind = Counted {
         inner: revstore_watch_cache::JsonKind::new("v1", "Pod"),

@@ -1,9 +1,10 @@
-//! The conformance tests of the behaviour specification (section G), each named by its id.
+//! The conformance tests of the behavior specification (section G), named by their ids.
 //!
-//! What a client can see is asked of the raw store and of the cache through one trait (WC-103), over
-//! the engine. With the feature `etcd` also over our server through a client of etcd, and over a real
-//! etcd 3.5 where there is one (`$ETCD`, `tests/.tools/bin`; `REVSTORE_REQUIRE_ETCD=1` demands it).
-//! T-56 and T-63 are about HTTP and not here; T-65 is `benches/`.
+//! Tests of what a client can observe run on the raw store and on the cache, through one trait
+//! (WC-103), over the engine. With the feature `etcd` they also run over our server through a client of
+//! etcd, and over a real etcd 3.5 if there is one (`$ETCD` or `tests/.tools/bin`; with
+//! `REVSTORE_REQUIRE_ETCD=1` a missing etcd is a failure). T-56 and T-63 are about HTTP and are not
+//! part of this crate; T-65 is in `benches/`.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,7 +12,7 @@
     clippy::default_trait_access,
     clippy::cast_possible_wrap,
     clippy::print_stdout,
-    reason = "what the tests share is test code too, and a table is best read in one piece"
+    reason = "helpers of tests are test code, and a test with a table is read in one piece"
 )]
 
 mod errors;

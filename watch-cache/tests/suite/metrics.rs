@@ -1,4 +1,4 @@
-//! Section H: what the cache counts.
+//! Section H: the metrics of the cache.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use revstore_watch_cache::{ListOptions, Scope, WatchOptions};
 use crate::support::{Fixture, at, from, namespace, pod, selector};
 
 #[test]
-fn wc_701_lists_are_counted_by_what_they_looked_at() {
+fn wc_701_lists_count_examined_and_returned_objects() {
     let fixture = Fixture::new();
     for number in 0..10 {
         let node = format!("n{}", number % 5);
@@ -34,14 +34,14 @@ fn wc_701_lists_are_counted_by_what_they_looked_at() {
     assert_eq!(
         counted(&namespace("ns0"), &on_node),
         (1, 1, 1),
-        "no further than it must"
+        "only the objects of the namespace"
     );
     let page = ListOptions::default().limit(3);
     assert_eq!(counted(&Scope::All, &page), (0, 3, 3));
 }
 
 #[test]
-fn wc_701_and_wc_702_the_way_of_an_event_is_counted() {
+fn wc_701_and_wc_702_the_delivery_of_an_event_is_measured() {
     let fixture = Fixture::new();
     let start = fixture.put_pod("ns/a");
     fixture.settle();
@@ -73,8 +73,8 @@ fn wc_701_and_wc_702_the_way_of_an_event_is_counted() {
         (3, f64::from(u32::try_from(sizes).unwrap()))
     );
     assert_eq!(metrics.bytes_written, sizes);
-    assert_eq!(metrics.cursor_lag_max, 3, "one has not looked yet");
-    // It took all it had at once, 2 ms after it came.
+    assert_eq!(metrics.cursor_lag_max, 3, "the idle watcher has not read");
+    // The watcher copied all events at once, 2 ms after their arrival.
     for stage in [
         metrics.cache_to_watcher_seconds,
         metrics.arrival_to_watcher_seconds,

@@ -1,4 +1,4 @@
-//! T-43, T-45, T-51 and what becomes of a cache whose source breaks off, forgets, or is another one.
+//! T-43, T-45, T-51, and caches whose source disconnects, compacts, or is replaced.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,12 +22,12 @@ use revstore_watch_cache::{
 };
 
 use crate::support::{
-    Fixture, Fragile, PODS, at, config, describe, exact, from, pod, poll_once, short_window,
+    FaultySource, Fixture, PODS, at, config, describe, exact, from, pod, poll_once, short_window,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A cache whose feeder moves only when a test polls it.
+/// A cache whose feeder runs only when a test polls it.
 struct ByHand {
     clock: ManualClock,
     pods: ResourceCache,
@@ -68,7 +68,7 @@ fn put(engine: &Engine, name: &str) -> i64 {
     put.unwrap().revision.0
 }
 
-/// An engine with these pods, at a revision.
+/// Returns an engine with the given pods at a revision.
 fn engine_at(revision: i64, names: &[&str]) -> Engine {
     let engine = Engine::builder()
         .start_revision(Revision(revision - names.len() as i64))
@@ -80,23 +80,23 @@ fn engine_at(revision: i64, names: &[&str]) -> Engine {
     engine
 }
 
-/// Everything that a watch tells until it is over, or waits.
-fn told(watch: &mut CacheWatcher) -> Vec<String> {
-    let mut told: Vec<String> = std::iter::from_fn(|| watch.try_next())
+/// Returns the events that are ready, and "end" if the watch has ended.
+fn ready_events(watch: &mut CacheWatcher) -> Vec<String> {
+    let mut events: Vec<String> = std::iter::from_fn(|| watch.try_next())
         .map(|event| describe(&event))
         .collect();
     if let Poll::Ready(None) = poll_once(std::future::poll_fn(|context| {
         futures_core::Stream::poll_next(Pin::new(&mut *watch), context)
     })) {
-        told.push("end".into());
+        events.push("end".into());
     }
-    told
+    events
 }
 
 #[test]
-fn wc_115_a_broken_connection_goes_on_and_a_compacted_one_loads_again() {
+fn wc_115_the_feed_resumes_after_a_disconnect_and_loads_again_after_a_compaction() {
     let engine = engine_at(10, &["a"]);
-    let source = Fragile::new(engine.clone());
+    let source = FaultySource::new(engine.clone());
     let mut hand = ByHand::over(source.clone());
     hand.step();
     let mut open = hand.watch(&from(10));
@@ -107,39 +107,43 @@ fn wc_115_a_broken_connection_goes_on_and_a_compacted_one_loads_again() {
     assert_eq!(
         hand.pods.readiness(),
         Readiness::Ready,
-        "it has what it has"
+        "the cached objects remain readable"
     );
     hand.clock.advance(SECOND);
     hand.step();
-    assert_eq!(told(&mut open), ["ADDED ns/b@11"], "nothing was missed");
+    assert_eq!(
+        ready_events(&mut open),
+        ["ADDED ns/b@11"],
+        "nothing was missed"
+    );
     assert_eq!(hand.pods.metrics().initializations, 1);
 
     put(&engine, "c");
     source.cut(&SourceError::Compacted);
     hand.step();
     assert_eq!(hand.pods.metrics().initializations, 2);
-    assert_eq!(told(&mut open), ["end"], "without an error");
+    assert_eq!(ready_events(&mut open), ["end"], "without an error");
     assert_eq!(hand.keys(&at("")).unwrap(), ["a", "b", "c"]);
-    // The window begins anew.
+    // The window is empty after the load.
     assert_eq!(
-        told(&mut hand.watch(&from(11))),
+        ready_events(&mut hand.watch(&from(11))),
         ["ERROR 410 too old resource version: 11 (12)", "end"]
     );
-    assert!(told(&mut hand.watch(&from(12))).is_empty());
+    assert!(ready_events(&mut hand.watch(&from(12))).is_empty());
 }
 
 #[test]
-fn wc_316_a_store_that_went_back_is_loaded_anew_and_old_versions_are_410() {
-    let source = Fragile::new(engine_at(1000, &["a", "b"]));
+fn wc_316_a_store_at_a_lower_revision_is_loaded_and_old_versions_are_410() {
+    let source = FaultySource::new(engine_at(1000, &["a", "b"]));
     let mut hand = ByHand::over(source.clone());
     hand.step();
     let bookmarks = from(1000).allow_bookmarks(true);
     let mut open = hand.watch(&bookmarks);
 
-    // Restored from a backup.
+    // The store is replaced by one that was restored from a backup.
     let restored = engine_at(500, &["a", "z"]);
     source.replace(restored.clone(), false);
-    // Who asks for the most recent state before the feeder has noticed is not told what was.
+    // A request for the most recent state is refused before the feeder has noticed the replacement.
     let error = hand.keys(&at("")).unwrap_err();
     let text = "storage is (re)initializing: the store was replaced: it was at revision 1000 and is \
                 at 500";
@@ -148,7 +152,7 @@ fn wc_316_a_store_that_went_back_is_loaded_anew_and_old_versions_are_410() {
     hand.clock.advance(SECOND);
     hand.step();
     assert_eq!(
-        told(&mut open),
+        ready_events(&mut open),
         [
             "ERROR 410 the store was replaced: it was at revision 1000 and is at 500",
             "end"
@@ -165,22 +169,22 @@ fn wc_316_a_store_that_went_back_is_loaded_anew_and_old_versions_are_410() {
             "ERROR 410 the store was replaced: it was at revision 1000 and is at 500",
         ),
     ] {
-        assert_eq!(told(&mut hand.watch(&from(asked))), [answer, "end"]);
+        assert_eq!(ready_events(&mut hand.watch(&from(asked))), [answer, "end"]);
     }
-    // A revision that nobody knew of may still come (WC-315).
-    assert!(told(&mut hand.watch(&from(1001))).is_empty());
+    // A revision above the known ones may still be reached (WC-315).
+    assert!(ready_events(&mut hand.watch(&from(1001))).is_empty());
     let mut fresh = hand.watch(&from(500));
     put(&restored, "new");
     hand.step();
-    assert_eq!(told(&mut fresh), ["ADDED ns/new@501"]);
+    assert_eq!(ready_events(&mut fresh), ["ADDED ns/new@501"]);
     let metrics = hand.pods.metrics();
     assert_eq!((metrics.replacements, metrics.expired_replaced), (1, 2));
     assert_eq!(metrics.resource_version, 501);
 }
 
 #[test]
-fn wc_316_a_store_that_was_replaced_and_is_ahead_is_loaded_anew_too() {
-    let source = Fragile::new(engine_at(100, &["a"]));
+fn wc_316_a_replaced_store_at_a_higher_revision_is_loaded_too() {
+    let source = FaultySource::new(engine_at(100, &["a"]));
     let mut hand = ByHand::over(source.clone());
     hand.step();
     let mut open = hand.watch(&from(100));
@@ -189,7 +193,7 @@ fn wc_316_a_store_that_was_replaced_and_is_ahead_is_loaded_anew_too() {
     hand.clock.advance(SECOND);
     hand.step();
     assert_eq!(
-        told(&mut open),
+        ready_events(&mut open),
         [
             "ERROR 410 the store was replaced: it was at revision 100 and is at 200",
             "end"
@@ -197,12 +201,12 @@ fn wc_316_a_store_that_was_replaced_and_is_ahead_is_loaded_anew_too() {
     );
     assert_eq!(hand.keys(&at("0")).unwrap(), ["z"]);
     assert_eq!(
-        told(&mut hand.watch(&from(150))),
+        ready_events(&mut hand.watch(&from(150))),
         ["ERROR 410 too old resource version: 150 (200)", "end"]
     );
 }
 
-/// A source that keeps changes of one key from the watches of a cache, while it is told to.
+/// A source that hides changes of one key from watches while a flag is set.
 #[derive(Debug)]
 struct Forgetful {
     inner: EngineSource,
@@ -239,7 +243,7 @@ impl Source for Forgetful {
 }
 
 #[test]
-fn t_51_a_cache_that_missed_something_asks_its_source_until_it_is_loaded_anew() {
+fn t_51_an_inconsistent_cache_answers_from_its_source_until_it_is_loaded_again() {
     let engine = engine_at(10, &["a"]);
     let forgets = Arc::new(AtomicBool::new(true));
     let mut hand = ByHand::over(Arc::new(Forgetful {
@@ -252,13 +256,17 @@ fn t_51_a_cache_that_missed_something_asks_its_source_until_it_is_loaded_anew() 
     put(&engine, "lost");
     let last = put(&engine, "b");
     hand.step();
-    assert_eq!(hand.keys(&at("0")).unwrap(), ["a", "b"], "nobody knows yet");
+    assert_eq!(
+        hand.keys(&at("0")).unwrap(),
+        ["a", "b"],
+        "the difference is not detected yet"
+    );
     let mut open = hand.watch(&from(last));
     let report = check(&hand);
     assert!(!report.is_consistent());
     assert_eq!(report.revision.0, last);
 
-    // WC-135: from now on the source answers, whatever is asked.
+    // WC-135: from now on the source answers all gets and lists.
     assert_eq!(hand.pods.readiness(), Readiness::Inconsistent);
     for options in [at(""), at("0"), at(last), exact(last)] {
         assert_eq!(
@@ -267,7 +275,7 @@ fn t_51_a_cache_that_missed_something_asks_its_source_until_it_is_loaded_anew() 
             "{options:?}"
         );
     }
-    // WC-224: a client that once gets pages at version 0 asks for pages from then on.
+    // WC-224: a client that gets a page at version 0 requests pages from then on.
     let limited = at("0").limit(1);
     assert_eq!(hand.keys(&limited).unwrap(), ["a", "b", "lost"]);
     let error = block_on(hand.pods.watch(&Scope::All, &from(last))).unwrap_err();
@@ -277,7 +285,7 @@ fn t_51_a_cache_that_missed_something_asks_its_source_until_it_is_loaded_anew() 
     hand.step();
     assert_eq!(hand.pods.readiness(), Readiness::Ready);
     assert_eq!(hand.keys(&at("0")).unwrap(), ["a", "b", "lost"]);
-    assert_eq!(told(&mut open), ["end"], "WC-115");
+    assert_eq!(ready_events(&mut open), ["end"], "WC-115");
     forgets.store(false, Ordering::Relaxed);
     put(&engine, "c");
     hand.step();
@@ -297,7 +305,7 @@ fn t_51_a_cache_that_missed_something_asks_its_source_until_it_is_loaded_anew() 
 #[test]
 fn t_51_the_feeder_checks_every_five_minutes_or_a_little_later() {
     let engine = engine_at(10, &["a"]);
-    // More keys than are compared at once.
+    // More keys than one page of the check.
     for number in 0..2500 {
         put(&engine, &format!("p{number}"));
     }
@@ -324,32 +332,32 @@ fn t_51_the_feeder_checks_every_five_minutes_or_a_little_later() {
     assert_eq!(
         hand.keys(&at("0")).unwrap().len(),
         2503,
-        "and loads again by itself"
+        "the cache is loaded again"
     );
     assert_eq!(hand.pods.readiness(), Readiness::Ready);
 }
 
 // Shows INV-1 and WC-341.
 #[test]
-fn t_45_reloads_while_watchers_read_lose_nothing_and_never_go_back() {
+fn t_45_reloads_during_reads_lose_no_event_and_never_go_back() {
     let engine = engine_at(10, &["a"]);
-    let source = Fragile::new(engine.clone());
+    let source = FaultySource::new(engine.clone());
     let (cache, feeder) = WatchCache::builder(source.clone()).build();
     let pods = cache.add(config()).unwrap();
     let running = feeder.spawn();
     block_on(pods.wait_until_ready()).unwrap();
     let is_done = AtomicBool::new(false);
-    let (closed, too_late) = std::thread::scope(|scope| {
+    let (closed, expired) = std::thread::scope(|scope| {
         let readers: Vec<_> = (0..3)
             .map(|_| {
                 scope.spawn(|| {
-                    let (mut closed, mut too_late) = (0, 0);
-                    // Each change makes one revision and adds one pod, so what is known at a revision
-                    // can be counted.
+                    let (mut closed, mut expired) = (0, 0);
+                    // Each change creates one revision and one pod, so the number of pods at a
+                    // revision is known.
                     let mut known = 10;
                     while !is_done.load(Ordering::Acquire) {
                         let Ok(mut watch) = block_on(pods.watch(&Scope::All, &from(known))) else {
-                            // Not ready: again from the same revision.
+                            // The cache is not ready: try again from the same revision.
                             std::thread::yield_now();
                             continue;
                         };
@@ -367,8 +375,8 @@ fn t_45_reloads_while_watchers_read_lose_nothing_and_never_go_back() {
                         };
                         closed += u64::from(over.is_none());
                         if over.is_some() {
-                            too_late += 1;
-                            // It lists again.
+                            expired += 1;
+                            // The client lists again.
                             let Ok(list) = block_on(pods.list(&Scope::All, &at(known))) else {
                                 continue;
                             };
@@ -377,7 +385,7 @@ fn t_45_reloads_while_watchers_read_lose_nothing_and_never_go_back() {
                             assert_eq!(list.items.count() as i64, known - 9);
                         }
                     }
-                    (closed, too_late)
+                    (closed, expired)
                 })
             })
             .collect();
@@ -393,21 +401,21 @@ fn t_45_reloads_while_watchers_read_lose_nothing_and_never_go_back() {
             block_on(pods.wait_until_ready()).unwrap();
         }
         is_done.store(true, Ordering::Release);
-        // Ends the watches that are still open.
+        // Ends the open watches.
         drop(running);
         let sums = readers.into_iter().map(|reader| reader.join().unwrap());
         sums.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     });
     assert!(
         closed >= 3,
-        "{closed} watches were closed, {too_late} were too late"
+        "{closed} watches were closed, {expired} started before the window"
     );
     assert_eq!(pods.metrics().initializations, 51);
 }
 
 // Shows WC-140.
 #[test]
-fn t_43_a_watch_that_reads_too_slowly_ends_behind_a_gapless_prefix() {
+fn t_43_a_watch_that_reads_too_slowly_ends_after_a_gapless_prefix() {
     let fixture = Fixture::with(config().window(short_window(1000)), |builder| builder);
     let start = fixture.current();
     let mut watch = block_on(fixture.pods.watch(&Scope::All, &from(start))).unwrap();
@@ -415,12 +423,12 @@ fn t_43_a_watch_that_reads_too_slowly_ends_behind_a_gapless_prefix() {
         fixture.put_pod("ns/a");
     }
     fixture.settle();
-    // It copies some, and reads half of them.
+    // The watch copies a chunk of events, and half of them are read.
     let revision = |watch: &mut CacheWatcher| watch.try_next().unwrap().revision();
     for expected in 1..=60 {
         assert_eq!(revision(&mut watch).unwrap().0, start + expected);
     }
-    // What it has copied stays, what it has not goes.
+    // Copied events are still delivered, the others are evicted.
     for _ in 0..1000 {
         fixture.put_pod("ns/a");
     }
@@ -475,9 +483,9 @@ fn t_42_the_window_grows_and_shrinks_while_watchers_read() {
         "{grown:?}"
     );
     assert_eq!(grown.capacity_decreases, 0);
-    let mut late = block_on(fixture.pods.watch(&Scope::All, &from(start))).unwrap();
-    assert_eq!(late.try_next().unwrap().revision().unwrap().0, start + 1);
-    // All of it is too old; the room goes as further events come.
+    let mut lagging = block_on(fixture.pods.watch(&Scope::All, &from(start))).unwrap();
+    assert_eq!(lagging.try_next().unwrap().revision().unwrap().0, start + 1);
+    // All events are too old; the capacity shrinks as further events arrive.
     fixture.clock.advance(301 * SECOND);
     for _ in 0..10 {
         put(&engine, "a");

@@ -1,4 +1,4 @@
-//! One store, seen raw and cached, and short words for what the tests do with it.
+//! A fixture (one resource over the engine or a server, raw and cached) and helpers of the tests.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -30,20 +30,20 @@ use revstore_watch_cache::{
 
 pub(crate) const PODS: &str = "/registry/pods";
 
-/// What runs the futures of a source that brings a runtime of its own.
+/// The runtime of a source that needs one.
 #[cfg(feature = "etcd")]
 type Runtime = tokio::runtime::Runtime;
 #[cfg(not(feature = "etcd"))]
 #[derive(Debug)]
 pub(crate) enum Runtime {}
 
-/// A fresh store with one resource, pods, indexed by node.
+/// A new store with one resource, pods, indexed by node.
 pub(crate) struct Fixture {
     pub(crate) over: Over,
     pub(crate) source: Arc<dyn Source>,
-    /// The engine, unless a foreign process holds the data.
+    /// The engine, unless the data is in another process.
     pub(crate) engine: Option<Engine>,
-    /// The time of the engine, and of the cache if the engine is its source.
+    /// The clock of the engine, and of the cache if the engine is its source.
     pub(crate) clock: ManualClock,
     pub(crate) cache: WatchCache,
     pub(crate) pods: ResourceCache,
@@ -51,14 +51,14 @@ pub(crate) struct Fixture {
     _feeder: Option<FeederThread>,
     #[cfg(feature = "etcd")]
     server: Option<etcd::Server>,
-    /// Last: what it runs holds the rest.
+    /// The last field: its tasks refer to the others, which are dropped first.
     runtime: Option<Runtime>,
 }
 
-/// What a fixture stands on.
+/// The source of a fixture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
-    /// The engine, in this process.
+    /// The engine in this process.
     Engine,
     /// Our server, through a client of etcd.
     #[cfg(feature = "etcd")]
@@ -68,7 +68,7 @@ pub(crate) enum Over {
     Etcd,
 }
 
-/// Which of the two stores a test looks at.
+/// The store that a test uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Raw,
@@ -82,7 +82,7 @@ pub(crate) fn config() -> ResourceConfig {
         .index(ObjectIndex::Field("spec.nodeName".into()))
 }
 
-/// Runs a test over every source at hand, each time fresh.
+/// Runs a test over every available source, each time with a new fixture.
 pub(crate) fn over_all(test: impl Fn(&Fixture)) {
     test(&Fixture::new());
     #[cfg(feature = "etcd")]
@@ -93,11 +93,12 @@ pub(crate) fn over_all(test: impl Fn(&Fixture)) {
     }
 }
 
-/// Runs a test on the raw store and on the cache, over every source at hand, each time fresh.
+/// Runs a test on the raw store and on the cache, over every available source, each time with a new
+/// fixture.
 pub(crate) fn on_both(test: impl Fn(&Fixture, &dyn Storage, Side)) {
     for side in [Side::Raw, Side::Cached] {
         over_all(|fixture| {
-            // Shown if the test fails.
+            // Printed if the test fails.
             println!("{side:?} over {:?}", fixture.over);
             test(fixture, fixture.store(side), side);
         });
@@ -109,7 +110,7 @@ impl Fixture {
         Self::with(config(), |builder| builder)
     }
 
-    /// Over the engine, with a hand on how resource and cache are set up.
+    /// Returns a fixture over the engine with the given configurations of resource and cache.
     pub(crate) fn with(
         config: ResourceConfig,
         set_up: impl FnOnce(
@@ -124,7 +125,7 @@ impl Fixture {
         let pods = cache.add(config.clone()).expect("the only resource");
         let raw = RawStore::new(source.clone(), config, Arc::new(clock.clone()));
         let feeder = feeder.spawn();
-        block_on(pods.wait_until_ready()).expect("a cache that nobody stops");
+        block_on(pods.wait_until_ready()).expect("the cache is not stopped");
         Self {
             over: Over::Engine,
             source,
@@ -140,7 +141,7 @@ impl Fixture {
         }
     }
 
-    /// Whether the source answers at once, and the time of the cache is moved by hand.
+    /// Returns whether the source answers at once and the cache uses the manual clock.
     pub(crate) fn is_in_process(&self) -> bool {
         self.over == Over::Engine
     }
@@ -156,8 +157,8 @@ impl Fixture {
         self.engine.as_ref().expect("the test is about the engine")
     }
 
-    /// Runs a future to its end, which must come within [`poll::LIMIT`]: what a test waits for in vain
-    /// is a failure, and not a test that never ends.
+    /// Runs a future to completion, and fails after [`poll::LIMIT`], so that a test that waits in vain
+    /// fails instead of hanging.
     pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         let output = match &self.runtime {
             None => within(poll::LIMIT, future),
@@ -169,20 +170,16 @@ impl Fixture {
             #[cfg(not(feature = "etcd"))]
             Some(never) => match *never {},
         };
-        output.expect("what is waited for comes within the limit")
+        output.expect("the future completes within the limit")
     }
 
-    /// Waits until the cache has everything that was written. Over a network one wait of the cache
-    /// takes three seconds of the machine's time at most (WC-131), which a busy machine may need; only
-    /// a feed that stands still for much longer is a fault.
+    /// Waits until the cache has all writes. Over a network, one wait of the cache ends after 3 s of
+    /// real time (WC-131), which a busy machine may exceed; the helper repeats it 20 times.
     pub(crate) fn settle(&self) {
         let current = self.wait(self.source.current_revision());
         let current = current.expect("a source that answers");
         let is_fresh = |_| self.wait(self.pods.wait_until_fresh(current)).is_ok();
-        assert!(
-            (0..20).any(is_fresh),
-            "the cache does not come to {current}"
-        );
+        assert!((0..20).any(is_fresh), "the cache does not reach {current}");
     }
 
     pub(crate) fn put(&self, key: &str, value: String) -> i64 {
@@ -196,8 +193,8 @@ impl Fixture {
         self.wait(written).expect("a write").revision().0
     }
 
-    /// Writes a pod without anything particular, but never the same twice: that would make no
-    /// revision (WC-204).
+    /// Writes a pod with a value that differs from all previous ones, because an unchanged value would
+    /// create no revision (WC-204).
     pub(crate) fn put_pod(&self, key: &str) -> i64 {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -208,7 +205,7 @@ impl Fixture {
         )
     }
 
-    /// Writes a pod behind the back of a request that is being served; says whether it could.
+    /// Writes a pod while a request is being processed. Returns whether that is possible.
     pub(crate) fn put_meanwhile(&self, key: &str, value: &str) -> bool {
         let Some(engine) = &self.engine else {
             return false;
@@ -227,7 +224,7 @@ impl Fixture {
         self.wait(deleted).expect("a deletion").revision().0
     }
 
-    /// Writes a key of another resource.
+    /// Writes an object of another resource.
     pub(crate) fn put_elsewhere(&self) -> i64 {
         let secrets = ResourceConfig::namespaced("", "secrets", "/registry/secrets");
         let clock = Arc::new(self.clock.clone());
@@ -256,8 +253,11 @@ impl Fixture {
             None => self
                 .server
                 .as_ref()
-                .expect("a server behind the client")
-                .compact(self.runtime.as_ref().expect("its runtime"), revision),
+                .expect("the fixture has a server")
+                .compact(
+                    self.runtime.as_ref().expect("the fixture has a runtime"),
+                    revision,
+                ),
             #[cfg(not(feature = "etcd"))]
             None => unreachable!("without the feature there is only the engine"),
         }
@@ -287,7 +287,7 @@ impl Fixture {
     }
 }
 
-/// A list, read to its end, in words: `ns/name@revision`.
+/// A collected list, with its objects as `ns/name@revision`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
     pub(crate) revision: i64,
@@ -314,7 +314,7 @@ fn word(object: &Object) -> String {
     format!("{}@{}", object.store_key(), object.revision())
 }
 
-/// A watch, told in words: `ADDED ns/name@revision`.
+/// A watch, with its events as `ADDED ns/name@revision`.
 pub(crate) struct Events<'a> {
     fixture: &'a Fixture,
     pub(crate) stream: EventStream,
@@ -336,7 +336,7 @@ impl Events<'_> {
         (0..count).map(|_| self.word()).collect()
     }
 
-    /// Whether nothing is there now.
+    /// Returns whether no event is ready.
     pub(crate) fn is_silent(&mut self) -> bool {
         poll_once(std::future::poll_fn(|context| {
             self.stream.as_mut().poll_next(context)
@@ -361,7 +361,7 @@ pub(crate) fn describe(event: &WatchEvent) -> String {
     }
 }
 
-/// Runs a future on this thread; nothing if it does not end within a time of the machine.
+/// Runs a future on this thread. Returns `None` if it does not complete within `limit` of real time.
 fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -389,7 +389,7 @@ pub(crate) fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
         .poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Polls a future until it completes, with `time` passing behind its first look.
+/// Polls a future, advances the clock by `time`, and polls it again; it must complete then.
 pub(crate) fn after<F: Future>(clock: &ManualClock, time: Duration, future: F) -> F::Output {
     let mut future = Box::pin(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -403,13 +403,13 @@ pub(crate) fn after<F: Future>(clock: &ManualClock, time: Duration, future: F) -
     }
 }
 
-/// `ns/name`.
+/// Parses `ns/name`.
 pub(crate) fn object(key: &str) -> ObjectRef {
     let (namespace, name) = key.split_once('/').expect("a namespace and a name");
     ObjectRef::namespaced(namespace, name)
 }
 
-/// A pod with a label `app` and on a node, each if not empty.
+/// Returns a pod, with a label `app` and a node if they are not empty.
 pub(crate) fn pod(key: &str, app: &str, node: &str) -> String {
     let name = object(key).name;
     let labels = if app.is_empty() {
@@ -448,37 +448,37 @@ pub(crate) fn exact(version: impl ToString) -> ListOptions {
     at(version).resource_version_match("Exact")
 }
 
-/// A window that keeps few events.
+/// Returns the limits of a window with at most `events_max` events.
 pub(crate) fn short_window(events_max: usize) -> WindowLimits {
     WindowLimits::default().events_max(events_max)
 }
 
-/// A source over an engine whose watches a test can end, and whose engine it can replace.
+/// A source over an engine, whose watches a test can end and whose engine a test can replace.
 #[derive(Debug)]
-pub(crate) struct Fragile {
-    held: Mutex<Held>,
+pub(crate) struct FaultySource {
+    state: Mutex<FaultyState>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct FaultyState {
     source: EngineSource,
-    lines: Vec<Arc<Line>>,
+    watches: Vec<Arc<OpenWatch>>,
     replacements: u64,
 }
 
-/// What one watch of a [`Fragile`] source hangs on.
+/// An open watch of a [`FaultySource`].
 #[derive(Debug, Default)]
-struct Line {
+struct OpenWatch {
     end: Mutex<Option<SourceError>>,
     waker: AtomicWaker,
 }
 
-impl Fragile {
+impl FaultySource {
     pub(crate) fn new(engine: Engine) -> Arc<Self> {
         Arc::new(Self {
-            held: Mutex::new(Held {
+            state: Mutex::new(FaultyState {
                 source: EngineSource::new(engine),
-                lines: Vec::new(),
+                watches: Vec::new(),
                 replacements: 0,
             }),
         })
@@ -486,26 +486,32 @@ impl Fragile {
 
     /// Ends all open watches.
     pub(crate) fn cut(&self, why: &SourceError) {
-        let lines = std::mem::take(&mut self.held.lock().expect("no test panicked under it").lines);
-        for line in lines {
-            *line.end.lock().expect("no test panicked under it") = Some(why.clone());
-            line.waker.wake();
+        let watches = std::mem::take(
+            &mut self
+                .state
+                .lock()
+                .expect("no test panicked under it")
+                .watches,
+        );
+        for watch in watches {
+            *watch.end.lock().expect("no test panicked under it") = Some(why.clone());
+            watch.waker.wake();
         }
     }
 
-    /// Puts another engine in the place of the one before, as a restart does: watches end. It tells
-    /// so, or leaves that to its revision.
-    pub(crate) fn replace(&self, engine: Engine, tells: bool) {
+    /// Replaces the engine, as a restart of a server does: all watches end. The source counts the
+    /// replacement if `reports`; otherwise only its revision shows it.
+    pub(crate) fn replace(&self, engine: Engine, reports: bool) {
         {
-            let mut held = self.held.lock().expect("no test panicked under it");
-            held.source = EngineSource::new(engine);
-            held.replacements += u64::from(tells);
+            let mut state = self.state.lock().expect("no test panicked under it");
+            state.source = EngineSource::new(engine);
+            state.replacements += u64::from(reports);
         }
         self.cut(&SourceError::Unavailable("the connection is lost".into()));
     }
 
     fn source(&self) -> EngineSource {
-        self.held
+        self.state
             .lock()
             .expect("no test panicked under it")
             .source
@@ -513,7 +519,7 @@ impl Fragile {
     }
 }
 
-impl Source for Fragile {
+impl Source for FaultySource {
     fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>> {
         Box::pin(async move { self.source().current_revision().await })
     }
@@ -521,7 +527,7 @@ impl Source for Fragile {
         self.source().oldest_revision()
     }
     fn replacements(&self) -> u64 {
-        self.held
+        self.state
             .lock()
             .expect("no test panicked under it")
             .replacements
@@ -531,18 +537,18 @@ impl Source for Fragile {
     }
     fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<BatchStream, SourceError>> {
         Box::pin(async move {
-            let line = Arc::new(Line::default());
+            let watch = Arc::new(OpenWatch::default());
             let source = {
-                let mut held = self.held.lock().expect("no test panicked under it");
-                // Of a watch that is over nobody else holds the line.
-                held.lines.retain(|line| Arc::strong_count(line) > 1);
-                held.lines.push(line.clone());
-                held.source.clone()
+                let mut state = self.state.lock().expect("no test panicked under it");
+                // Removes watches that have been dropped.
+                state.watches.retain(|watch| Arc::strong_count(watch) > 1);
+                state.watches.push(watch.clone());
+                state.source.clone()
             };
             let mut batches = source.watch(request).await?;
             let next = move |context: &mut Context<'_>| {
-                line.waker.register(context.waker());
-                match line.end.lock().expect("no test panicked under it").clone() {
+                watch.waker.register(context.waker());
+                match watch.end.lock().expect("no test panicked under it").clone() {
                     Some(why) => Poll::Ready(Some(Err(why))),
                     None => batches.as_mut().poll_next(context),
                 }
@@ -557,7 +563,7 @@ impl Source for Fragile {
 
 #[cfg(feature = "etcd")]
 mod etcd {
-    //! Our server, and a real etcd of the series whose behaviour the specification describes.
+    //! Fixtures over our server and over a real etcd 3.5.
 
     use std::sync::{Arc, OnceLock};
 
@@ -577,13 +583,13 @@ mod etcd {
         client: Client,
     }
 
-    /// What answers; it stops when it is dropped.
+    /// A server, which stops when it is dropped.
     enum Process {
         Ours(revstore::Server),
-        Real(#[expect(dead_code, reason = "held until it is to stop")] Etcd),
+        Real(#[expect(dead_code, reason = "the server stops on drop")] Etcd),
     }
 
-    /// Whether there is a real etcd; says once on stderr if there is none.
+    /// Returns whether a real etcd is available; prints a message once if not.
     fn is_there() -> bool {
         static FOUND: OnceLock<bool> = OnceLock::new();
         *FOUND.get_or_init(|| tools::available("the watch cache over etcd", &[Tool::Etcd]))
@@ -622,7 +628,7 @@ mod etcd {
     }
 
     impl Fixture {
-        /// Over a server, if it is there.
+        /// Returns a fixture over a server, if it is available.
         pub(super) fn over(over: Over) -> Option<Self> {
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(1)
@@ -634,7 +640,7 @@ mod etcd {
                 Over::Etcd => Server::of_etcd(&runtime)?,
                 _ => Server::of_ours(&runtime, clock.clone()),
             };
-            // What goes over a network takes real time.
+            // Requests over a network take real time.
             let time = Arc::new(SystemClock::new());
             let source: Arc<dyn Source> =
                 Arc::new(EtcdSource::new(server.client.clone(), time.clone()));
@@ -645,7 +651,7 @@ mod etcd {
             let raw = RawStore::new(source.clone(), config(), time);
             runtime.spawn(feeder.run());
             let ready = runtime.block_on(pods.wait_until_ready());
-            ready.expect("a cache that nobody stops");
+            ready.expect("the cache is not stopped");
             let engine = match &server.process {
                 Process::Ours(server) => Some(server.engine().clone()),
                 Process::Real(_) => None,

@@ -1,4 +1,4 @@
-//! T-37 to T-41, T-44, T-46, T-48, T-50: time, readiness, and a cache that is stuck.
+//! T-37 to T-41, T-44, T-46, T-48, T-50: bookmarks, timeouts, readiness, and caches that lag.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -32,13 +32,17 @@ fn bookmarked(options: WatchOptions, timeout: Option<u64>) -> WatchOptions {
         .timeout(timeout.map(Duration::from_secs))
 }
 
-/// What a watch tells while time passes second by second: how late, and what.
-fn told(fixture: &Fixture, events: &mut Events<'_>, seconds: u64) -> Vec<(u64, String)> {
-    let mut told = Vec::new();
+/// Returns the events of a watch while the clock advances second by second, each with its second.
+fn events_by_second(
+    fixture: &Fixture,
+    events: &mut Events<'_>,
+    seconds: u64,
+) -> Vec<(u64, String)> {
+    let mut received = Vec::new();
     for second in 1..=seconds {
-        // One look arms the timers, the next one is behind the passing of time.
+        // The first poll sets the timers; the clock advances before the next one.
         let silent = events.is_silent();
-        assert!(silent, "told before it was time");
+        assert!(silent, "an event before its time");
         fixture.clock.advance(SECOND);
         loop {
             let stream = &mut events.stream;
@@ -47,22 +51,22 @@ fn told(fixture: &Fixture, events: &mut Events<'_>, seconds: u64) -> Vec<(u64, S
             });
             match poll_once(next) {
                 std::task::Poll::Ready(Some(event)) => {
-                    told.push((second, crate::support::describe(&event)));
+                    received.push((second, crate::support::describe(&event)));
                 }
                 std::task::Poll::Ready(None) => {
-                    told.push((second, "end".into()));
-                    return told;
+                    received.push((second, "end".into()));
+                    return received;
                 }
                 std::task::Poll::Pending => break,
             }
         }
     }
-    told
+    received
 }
 
 // Shows WC-304.
 #[test]
-fn t_37_and_t_39_bookmarks_every_minute_and_two_seconds_before_the_end() {
+fn t_37_and_t_39_bookmarks_come_every_minute_and_two_seconds_before_the_deadline() {
     let fixture = Fixture::new();
     let current = fixture.put_pod("ns/a");
     fixture.settle();
@@ -70,7 +74,7 @@ fn t_37_and_t_39_bookmarks_every_minute_and_two_seconds_before_the_end() {
     let watch = |timeout, bookmarks, seconds| {
         let options = bookmarked(from(current), timeout).allow_bookmarks(bookmarks);
         let mut events = fixture.watch(&fixture.pods, &Scope::All, &options);
-        told(&fixture, &mut events, seconds)
+        events_by_second(&fixture, &mut events, seconds)
     };
     let end = |second| (second, "end".to_owned());
     assert_eq!(watch(Some(3), false, 5), [end(3)]);
@@ -91,7 +95,7 @@ fn t_37_and_t_39_bookmarks_every_minute_and_two_seconds_before_the_end() {
 }
 
 #[test]
-fn t_38_and_t_40_bookmarks_move_on_without_events_and_never_back() {
+fn t_38_and_t_40_bookmarks_move_forward_without_events_and_never_back() {
     let fixture = Fixture::new();
     let start = fixture.put_pod("ns/a");
     fixture.settle();
@@ -118,7 +122,7 @@ fn t_38_and_t_40_bookmarks_move_on_without_events_and_never_back() {
 
 // Shows WC-321.
 #[test]
-fn t_38_a_bookmark_comes_behind_all_events_up_to_it() {
+fn t_38_a_bookmark_follows_all_events_up_to_its_revision() {
     let fixture = Fixture::new();
     let mut events = fixture.watch(&fixture.pods, &Scope::All, &bookmarked(from(1), None));
     for round in 0..20 {
@@ -146,7 +150,7 @@ fn t_38_a_bookmark_comes_behind_all_events_up_to_it() {
 }
 
 #[test]
-fn t_41_stopping_while_events_and_bookmarks_are_due() {
+fn t_41_a_stop_while_events_and_bookmarks_are_due() {
     let fixture = Fixture::new();
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -172,7 +176,7 @@ fn t_41_stopping_while_events_and_bookmarks_are_due() {
     assert_eq!(fixture.pods.metrics().watchers, 0);
 }
 
-/// A cache whose feeder moves only when a test polls it.
+/// A cache whose feeder runs only when a test polls it.
 struct ByHand {
     engine: Engine,
     clock: ManualClock,
@@ -212,12 +216,12 @@ impl ByHand {
         assert!(poll_once(&mut self.feeder).is_pending());
     }
 
-    /// A watch of what comes.
+    /// Returns a watch that starts at the current revision.
     fn watch_from_now(&self) -> CacheWatcher {
         let (scope, options) = (Scope::All, from(self.cache.revision()));
         match poll_once(self.pods.watch(&scope, &options)) {
             Poll::Ready(Ok(watch)) => watch,
-            other => panic!("a cache that is ready begins it at once: {other:?}"),
+            other => panic!("a ready cache starts a watch at once: {other:?}"),
         }
     }
 }
@@ -239,8 +243,8 @@ fn t_44_waits_end_at_once_later_or_after_three_seconds() {
     let mut later = Box::pin(fresh(second));
     assert!(poll_once(&mut later).is_pending());
     drop(later);
-    let late = after(&hand.clock, 3 * SECOND, fresh(second)).unwrap_err();
-    assert_eq!(late.code(), 504);
+    let timeout = after(&hand.clock, 3 * SECOND, fresh(second)).unwrap_err();
+    assert_eq!(timeout.code(), 504);
     let waits = hand.pods.metrics().read_wait_seconds;
     // The first wait took no time and the last one 3 s. The dropped one is not counted.
     assert_eq!((waits.count, waits.sum), (2, 3.0));
@@ -250,7 +254,7 @@ fn t_44_waits_end_at_once_later_or_after_three_seconds() {
     assert!(poll_once(&mut get).is_pending());
     hand.step();
     let std::task::Poll::Ready(found) = poll_once(&mut get) else {
-        panic!("the cache moved on")
+        panic!("the cache has reached the revision")
     };
     assert_eq!(found.unwrap().unwrap().revision().0, second);
 }
@@ -285,7 +289,7 @@ fn t_46_and_t_48_not_ready_then_ready_then_stopped() {
     assert_eq!(
         list(&hand.pods, limited()).unwrap(),
         written,
-        "a plain page comes from the store"
+        "the source answers a page without a selector"
     );
     let (key, any) = (object("ns/a"), GetOptions::default().resource_version("0"));
     assert!(
@@ -293,19 +297,19 @@ fn t_46_and_t_48_not_ready_then_ready_then_stopped() {
             poll_once(hand.pods.get(&key, &any)),
             std::task::Poll::Ready(Ok(Some(_)))
         ),
-        "so does an object"
+        "the source answers a get"
     );
     let (scope, options) = (Scope::All, WatchOptions::default());
     let watch = poll_once(hand.pods.watch(&scope, &options));
     let std::task::Poll::Ready(Err(error)) = watch else {
-        panic!("watches wait for the cache")
+        panic!("a loading cache refuses watches")
     };
     assert_eq!(error.code(), 429);
     hand.step();
     assert_eq!(hand.pods.readiness(), Readiness::Ready);
     assert_eq!(list(&hand.pods, at("0")).unwrap(), written);
 
-    // WC-145: watches get what is left, a last bookmark, and their end.
+    // WC-145: watches deliver their remaining events and a last bookmark, then end.
     let options = bookmarked(from(written), None);
     let std::task::Poll::Ready(Ok(mut open)) = poll_once(hand.pods.watch(&scope, &options)) else {
         panic!("ready")
@@ -314,11 +318,11 @@ fn t_46_and_t_48_not_ready_then_ready_then_stopped() {
     hand.step();
     hand.cache.stop();
     assert!(poll_once(&mut hand.feeder).is_ready());
-    let told: Vec<_> = std::iter::from_fn(|| open.next_blocking())
+    let events: Vec<_> = std::iter::from_fn(|| open.next_blocking())
         .map(|event| crate::support::describe(&event))
         .collect();
     assert_eq!(
-        told,
+        events,
         [format!("ADDED ns/b@{second}"), format!("BOOKMARK@{second}")]
     );
     let error = list(&hand.pods, limited()).unwrap_err();
@@ -329,7 +333,7 @@ fn t_46_and_t_48_not_ready_then_ready_then_stopped() {
 
 // Shows WC-233.
 #[test]
-fn t_50_a_consistent_list_of_a_stuck_cache_comes_from_the_store() {
+fn t_50_a_consistent_list_of_a_lagging_cache_comes_from_the_source() {
     let mut hand = ByHand::over(engine);
     hand.step();
     let newest = hand.put("ns/a");
@@ -343,7 +347,7 @@ fn t_50_a_consistent_list_of_a_stuck_cache_comes_from_the_store() {
 }
 
 #[test]
-fn wc_315_and_wc_316_a_watch_from_the_future_waits_ten_seconds_for_it() {
+fn wc_315_and_wc_316_a_watch_from_a_future_revision_waits_ten_seconds() {
     let fixture = Fixture::new();
     let current = fixture.put_pod("ns/a");
     fixture.settle();
@@ -376,7 +380,7 @@ fn wc_315_and_wc_316_a_watch_from_the_future_waits_ten_seconds_for_it() {
 }
 
 #[test]
-fn t_45_a_feeder_that_a_compaction_overtook_loads_again_and_ends_its_watches() {
+fn t_45_a_feeder_whose_events_are_compacted_loads_again_and_ends_its_watches() {
     let mut hand = ByHand::over(engine);
     hand.step();
     hand.put("ns/a");
@@ -386,7 +390,7 @@ fn t_45_a_feeder_that_a_compaction_overtook_loads_again_and_ends_its_watches() {
         panic!("ready")
     };
     assert!(open.try_next().is_some());
-    // More than the engine queues for a watch that does not read, so that it must read the log.
+    // More events than the engine queues for a watcher, so that the feeder must read the history.
     for _ in 0..20_000 {
         hand.put("ns/b");
     }
@@ -413,7 +417,7 @@ fn t_45_a_feeder_that_a_compaction_overtook_loads_again_and_ends_its_watches() {
 }
 
 #[test]
-fn t_48_a_resource_that_is_added_to_a_stopped_cache_is_stopped_too() {
+fn t_48_a_resource_that_is_added_to_a_stopped_cache_is_stopped() {
     let hand = ByHand::over(engine);
     hand.cache.stop();
     let secrets = ResourceConfig::namespaced("", "secrets", "/registry/secrets");
@@ -424,12 +428,12 @@ fn t_48_a_resource_that_is_added_to_a_stopped_cache_is_stopped_too() {
 }
 
 #[test]
-fn t_48_a_cache_whose_feeder_is_gone_is_stopped() {
+fn t_48_a_cache_whose_feeder_was_dropped_is_stopped() {
     let mut hand = ByHand::over(engine);
     hand.step();
     let mut open = hand.watch_from_now();
     assert!(open.try_next().is_none());
-    // Its task was aborted, or what it read made it panic.
+    // As when the task of the feeder is aborted, or a kind panics.
     hand.feeder = Box::pin(std::future::pending());
     assert_eq!(hand.pods.readiness(), Readiness::Stopped);
     let next = poll_once(std::future::poll_fn(|context| {
@@ -437,12 +441,12 @@ fn t_48_a_cache_whose_feeder_is_gone_is_stopped() {
     }));
     assert!(
         matches!(next, Poll::Ready(None)),
-        "nobody waits for what cannot come: {next:?}"
+        "the watch has not ended: {next:?}"
     );
 }
 
 #[test]
-fn t_48_stopping_a_cache_that_cannot_load_ends_who_waits_for_it() {
+fn t_48_stopping_a_cache_that_cannot_load_ends_the_waits_for_it() {
     #[derive(Debug)]
     struct Unreachable;
     fn unreachable<T: Send + 'static>() -> BoxFuture<'static, Result<T, SourceError>> {
@@ -487,13 +491,13 @@ fn t_48_stopping_a_cache_that_cannot_load_ends_who_waits_for_it() {
 }
 
 #[test]
-fn wc_315_a_watch_from_the_future_loses_nothing_to_what_it_does_not_want() {
+fn wc_315_a_watch_from_a_future_revision_survives_the_eviction_of_earlier_events() {
     let fixture = Fixture::with(config().window(short_window(3)), |builder| builder);
     let current = fixture.put_pod("ns/a");
     fixture.settle();
     let mut comes = fixture.watch(&fixture.pods, &Scope::All, &from(current + 8));
     assert!(comes.is_silent());
-    // More than the window keeps, and none of it is behind the start.
+    // More events than the window keeps, all of them before the start of the watch.
     for _ in 0..8 {
         fixture.put_pod("ns/a");
     }
@@ -504,7 +508,7 @@ fn wc_315_a_watch_from_the_future_loses_nothing_to_what_it_does_not_want() {
 }
 
 #[test]
-fn durations_without_an_end_are_never_over() {
+fn maximal_durations_never_elapse() {
     let endless = Duration::MAX;
     let limits = WindowLimits::default().age(endless);
     let fixture = Fixture::with(config().window(limits), |builder| {

@@ -28,7 +28,7 @@ fn t_24_selector_transitions() {
     on_both(|fixture, store, _| {
         fixture.put_elsewhere();
         for scope in [namespace("ns"), Scope::Object(object("ns/a"))] {
-            // Not from the future of a cache that is behind: it would wait for that only so long.
+            // The cache must have reached the start: it waits for a future revision for 10 s only.
             fixture.settle();
             let start = fixture.current();
             let mut events = fixture.watch(store, &scope, &select(from(start), "app=web", ""));
@@ -62,7 +62,7 @@ fn t_24_selector_transitions() {
 
 // Shows WC-106.
 #[test]
-fn t_24_what_leaves_the_selector_is_shown_as_it_was() {
+fn t_24_an_object_that_leaves_the_selector_is_sent_with_its_previous_content() {
     on_both(|fixture, store, _| {
         let start = fixture.put("ns/a", pod("ns/a", "web", "n1"));
         fixture.settle();
@@ -145,7 +145,7 @@ fn t_25_cluster_scoped_watches() {
 
 // Shows WC-102 and WC-122.
 #[test]
-fn t_26_every_combination_of_scope_and_selectors_sees_its_own() {
+fn t_26_every_combination_of_scope_and_selectors_gets_its_events() {
     on_both(|fixture, store, side| {
         let start = fixture.put_elsewhere();
         fixture.settle();
@@ -200,7 +200,7 @@ fn t_26_every_combination_of_scope_and_selectors_sees_its_own() {
                 .collect();
             assert_eq!(watch.words(expected.len()), expected, "{scope:?} {fields}");
             fixture.settle();
-            // Who asks a server does not know what is still on its way.
+            // Over a network, events may still be in transit, so silence proves nothing.
             let is_known = side == Side::Cached || fixture.is_in_process();
             assert!(!is_known || watch.is_silent(), "{scope:?} {fields}");
         }
@@ -209,7 +209,7 @@ fn t_26_every_combination_of_scope_and_selectors_sees_its_own() {
 
 // Shows WC-121.
 #[test]
-fn t_27_a_pod_that_moves_leaves_one_node_and_comes_to_the_other() {
+fn t_27_a_pod_that_moves_is_deleted_for_one_node_and_added_for_the_other() {
     on_both(|fixture, store, _| {
         let start = fixture.put("ns/a", pod("ns/a", "", "n1"));
         fixture.settle();
@@ -226,7 +226,7 @@ fn t_27_a_pod_that_moves_leaves_one_node_and_comes_to_the_other() {
 
 // Shows WC-305.
 #[test]
-fn t_28_watches_from_0_and_from_what_is_gone() {
+fn t_28_watches_from_0_and_from_a_compacted_revision() {
     on_both(|fixture, store, side| {
         let a = fixture.put_pod("ns/a");
         let b = fixture.put_pod("ns/b");
@@ -247,7 +247,7 @@ fn t_28_watches_from_0_and_from_what_is_gone() {
                 ]
             );
         } else {
-            // WC-314: the window still has it.
+            // WC-314: the window still contains the events.
             let mut kept = fixture.watch(store, &Scope::All, &from(a));
             assert_eq!(kept.word(), format!("ADDED ns/b@{b}"));
         }
@@ -256,7 +256,7 @@ fn t_28_watches_from_0_and_from_what_is_gone() {
 
 // Shows WC-114.
 #[test]
-fn t_28_and_t_54_what_fell_out_of_the_window_is_410_with_both_revisions() {
+fn t_28_and_t_54_a_start_before_the_window_is_410_with_both_revisions() {
     let config = config().window(short_window(3));
     let fixture = Fixture::with(config, |builder| builder);
     let start = fixture.put_pod("ns/a");
@@ -268,8 +268,8 @@ fn t_28_and_t_54_what_fell_out_of_the_window_is_410_with_both_revisions() {
     fixture.settle();
     let oldest = fixture.current() - 3;
     let too_old = |asked: i64| format!("ERROR 410 too old resource version: {asked} ({oldest})");
-    let mut late = fixture.watch(&fixture.pods, &Scope::All, &from(start));
-    assert_eq!(late.words(2), [too_old(start), "end".into()]);
+    let mut early = fixture.watch(&fixture.pods, &Scope::All, &from(start));
+    assert_eq!(early.words(2), [too_old(start), "end".into()]);
     assert_eq!(slow.words(2), [too_old(start), "end".into()], "WC-124");
     let mut just = fixture.watch(&fixture.pods, &Scope::All, &from(oldest));
     assert_eq!(
@@ -277,7 +277,7 @@ fn t_28_and_t_54_what_fell_out_of_the_window_is_410_with_both_revisions() {
         format!("MODIFIED ns/a@{}", oldest + 1),
         "WC-313"
     );
-    // Nothing that the other watch wants was lost, so it goes on.
+    // No event that matches the other watch was evicted, so it continues.
     let made = fixture.put_pod("other/x");
     assert_eq!(elsewhere.word(), format!("ADDED other/x@{made}"));
     let metrics = fixture.pods.metrics();
@@ -336,7 +336,7 @@ fn t_30_deletions_show_the_last_content_at_the_revision_of_the_deletion() {
 
 // Shows WC-125.
 #[test]
-fn t_31_and_t_33_delayed_readers_see_a_gapless_prefix_and_stop_in_the_middle() {
+fn t_31_and_t_33_delayed_readers_get_a_gapless_prefix_and_can_stop_at_any_event() {
     on_both(|fixture, store, _| {
         let start = fixture.put_elsewhere();
         fixture.settle();
@@ -356,13 +356,17 @@ fn t_31_and_t_33_delayed_readers_see_a_gapless_prefix_and_stop_in_the_middle() {
         drop(events);
         fixture.put_pod("ns/after");
         fixture.settle();
-        assert_eq!(fixture.pods.metrics().watchers, 0, "nothing is left behind");
+        assert_eq!(
+            fixture.pods.metrics().watchers,
+            0,
+            "the watch is unregistered"
+        );
     });
 }
 
 // Shows WC-303.
 #[test]
-fn t_33_a_watch_can_be_given_up_at_any_moment() {
+fn t_33_a_watch_can_be_dropped_at_any_time() {
     let fixture = Fixture::new();
     for name in ["a", "b", "c"] {
         fixture.put_pod(&format!("ns/{name}"));
@@ -370,7 +374,7 @@ fn t_33_a_watch_can_be_given_up_at_any_moment() {
     fixture.settle();
     let current = fixture.current();
     let watchers = || fixture.pods.metrics().watchers;
-    // Before it began: it waits for a state that is not there yet.
+    // Before it starts: the request waits for a future state.
     let later = from(current + 1)
         .resource_version_match("NotOlderThan")
         .send_initial_events(true);
@@ -379,7 +383,7 @@ fn t_33_a_watch_can_be_given_up_at_any_moment() {
     assert!(poll_once(&mut begins).is_pending());
     drop(begins);
     assert_eq!(watchers(), 0);
-    // Among its initial objects, and in the middle of what comes.
+    // Between its initial objects, and between later events.
     for read in [1, 4] {
         let mut events = fixture.watch(&fixture.pods, &Scope::All, &from("0"));
         assert_eq!(watchers(), 1);
@@ -390,14 +394,14 @@ fn t_33_a_watch_can_be_given_up_at_any_moment() {
         drop(events);
         assert_eq!(watchers(), 0);
     }
-    // The feed has nobody left to wake.
+    // The feeder has no watcher left to wake.
     let woken = fixture.pods.metrics().watchers_woken;
     fixture.put_pod("ns/c");
     fixture.settle();
     assert_eq!(fixture.pods.metrics().watchers_woken, woken);
 }
 
-/// A source that has a thousand changes to tell at once, all of the same pod.
+/// A source whose watch delivers a thousand changes of one pod at once.
 #[derive(Debug)]
 struct Busy {
     inner: Arc<dyn Source>,
@@ -440,7 +444,7 @@ impl Source for Busy {
 }
 
 #[test]
-fn a_raw_watch_that_wants_nothing_of_a_busy_store_lets_others_run() {
+fn a_raw_watch_without_matches_yields_to_other_tasks() {
     let fixture = Fixture::new();
     let source = Arc::new(Busy {
         inner: fixture.source.clone(),
@@ -465,7 +469,7 @@ fn a_raw_watch_that_wants_nothing_of_a_busy_store_lets_others_run() {
 }
 
 #[test]
-fn a_watch_that_wants_none_of_many_objects_lets_others_run() {
+fn a_watch_without_matching_initial_objects_yields_to_other_tasks() {
     let fixture = Fixture::new();
     let engine = fixture.engine();
     for number in 0..5000 {
@@ -493,7 +497,7 @@ fn a_watch_that_wants_none_of_many_objects_lets_others_run() {
     assert!(watch.try_next().is_some(), "there is one now");
 }
 
-/// Counts how often a task is woken.
+/// A waker that counts its wake-ups.
 #[derive(Default)]
 struct Wakes(AtomicU64);
 
@@ -505,7 +509,7 @@ impl Wake for Wakes {
 
 // Shows WC-123 and WC-146.
 #[test]
-fn t_32_watchers_that_never_read_cost_nobody_else_anything() {
+fn t_32_watchers_that_never_read_do_not_slow_others() {
     let fixture = Fixture::new();
     let idle: Vec<_> = (0..50)
         .map(|_| fixture.watch(&fixture.pods, &Scope::All, &from(1)))
@@ -516,7 +520,7 @@ fn t_32_watchers_that_never_read_cost_nobody_else_anything() {
         assert_eq!(reader.word(), format!("ADDED ns/p{number:02}@{revision}"));
     }
     let metrics = fixture.pods.metrics();
-    // Who never reads is woken once, and left alone from then on.
+    // A watcher that never reads is woken once only.
     assert!(
         metrics.watchers_woken <= 50 + 22,
         "{}",
@@ -528,7 +532,7 @@ fn t_32_watchers_that_never_read_cost_nobody_else_anything() {
 
 // Shows WC-335.
 #[test]
-fn t_34_an_object_that_cannot_be_read_ends_its_watches_and_nothing_else() {
+fn t_34_an_undecodable_object_ends_the_watches_that_match_its_key_and_no_others() {
     on_both(|fixture, store, _| {
         let start = fixture.put_elsewhere();
         fixture.settle();
@@ -557,8 +561,8 @@ fn t_34_an_object_that_cannot_be_read_ends_its_watches_and_nothing_else() {
 }
 
 #[test]
-fn t_34_an_index_hides_no_object_that_cannot_be_read() {
-    // WC-126: an index changes no answer, and nobody knows on which node such an object is.
+fn t_34_an_index_hides_no_undecodable_object() {
+    // WC-126: an index must not change an answer, and the node of such an object is unknown.
     on_both(|fixture, store, _| {
         let start = fixture.put("ns/a", pod("ns/a", "", "n1"));
         fixture.settle();
@@ -573,7 +577,7 @@ fn t_34_an_index_hides_no_object_that_cannot_be_read() {
         for watch in [&mut one, &mut two] {
             assert!(watch.word().starts_with("ERROR 500 "));
         }
-        // It can be read again, and the index is good for something again.
+        // All objects can be decoded again, so the index is used again.
         fixture.put("ns/b", pod("ns/b", "", "n2"));
         fixture.settle();
         assert_eq!(listed().unwrap().items, [format!("ns/a@{start}")]);
@@ -603,7 +607,7 @@ fn t_35_and_t_36_rows_of_the_watch_table() {
                 ("current", Some(false)),
                 ("current", None),
             ] {
-                // Each row has a namespace of its own.
+                // Each row uses its own namespace.
                 let name = format!("ns{}", fixture.current());
                 let [key_a, key_b] = ["a", "b"].map(|pod| format!("{name}/{pod}"));
                 let before = fixture.current();
@@ -632,7 +636,7 @@ fn t_35_and_t_36_rows_of_the_watch_table() {
                 let mut events = fixture.watch(store, &namespace(&name), &options);
                 assert_eq!(events.words(expected.len()), expected, "{row}");
                 if bookmarks && has_state {
-                    // T-36: the revision of the store, which another resource made.
+                    // T-36: the revision of the store, which a write of another resource created.
                     assert_eq!(
                         events.word(),
                         format!("BOOKMARK@{} end", fixture.current()),
@@ -675,7 +679,7 @@ fn t_36_named_watch_lists_end_with_the_global_revision() {
 
 // Shows WC-113 and WC-340.
 #[test]
-fn t_45_watchers_that_start_while_events_flow_miss_nothing_and_see_nothing_twice() {
+fn t_45_watchers_that_start_during_writes_get_each_event_once() {
     let fixture = Fixture::new();
     let engine = fixture.engine().clone();
     let writer = std::thread::spawn(move || {
@@ -701,7 +705,7 @@ fn t_45_watchers_that_start_while_events_flow_miss_nothing_and_see_nothing_twice
     let end = fixture.current();
     for (mut watch, start) in watches {
         let mut seen: Vec<i64> = Vec::new();
-        // Initial objects come by key; the newest of them is where the changes go on.
+        // Initial objects come in key order; the changes continue after the newest of them.
         let mut state = 0;
         while let Some(event) = watch.try_next() {
             let revision = event.revision().unwrap().0;
@@ -711,7 +715,7 @@ fn t_45_watchers_that_start_while_events_flow_miss_nothing_and_see_nothing_twice
                 seen.push(revision);
             }
         }
-        // Each write made one revision, so what was seen is a run without a gap.
+        // Each write created one revision, so the revisions are consecutive.
         if let Some(first) = start.map(|start| start + 1).or(seen.first().copied()) {
             assert!(first > state, "never back in time (WC-341)");
             assert_eq!(
@@ -729,7 +733,7 @@ fn t_45_watchers_that_start_while_events_flow_miss_nothing_and_see_nothing_twice
 
 // Shows WC-142 and WC-351.
 #[test]
-fn t_53_an_event_is_encoded_once_and_a_deletion_rewrites_nothing_shared() {
+fn t_53_an_event_is_encoded_once_and_a_deletion_changes_no_shared_bytes() {
     let fixture = Fixture::new();
     let start = fixture.put("ns/a", pod("ns/a", "web", ""));
     let watch = |labels: &str| {
@@ -767,7 +771,7 @@ fn t_53_an_event_is_encoded_once_and_a_deletion_rewrites_nothing_shared() {
 fn t_55_changes_of_one_revision_stay_together() {
     use revstore_engine::{Op, Put, Txn};
     on_both(|fixture, store, _| {
-        // Transactions and leases are not what the cache writes; etcd's are not asked for here.
+        // The cache itself writes no transactions and no shared leases, so only the engine is tested.
         if fixture.engine.is_none() {
             return;
         }
@@ -783,10 +787,10 @@ fn t_55_changes_of_one_revision_stay_together() {
         let made = engine.txn(&txn).unwrap().revision.0;
         let expected = ["b", "a", "c"].map(|name| format!("ADDED ns/{name}@{made}"));
         assert_eq!(events.words(3), expected, "in the order of the transaction");
-        // Resume after it skips all of it.
+        // A resume after the revision skips all of its events.
         fixture.settle();
         let mut later = fixture.watch(store, &Scope::All, &from(made));
-        // A lease ends the life of many objects at once.
+        // The expiry of a lease deletes many objects in one revision.
         let lease = engine.grant(None, 5).unwrap().id;
         for name in ["x", "y"] {
             let key = format!("{}/ns/{name}", crate::support::PODS);
@@ -812,7 +816,7 @@ fn t_55_changes_of_one_revision_stay_together() {
 
 // Shows WC-111.
 #[test]
-fn wc_110_the_byte_budget_evicts_too() {
+fn wc_110_the_byte_limit_evicts_events() {
     let limits = WindowLimits::default().bytes_max(10_000);
     let fixture = Fixture::with(config().window(limits), |builder| builder);
     for _ in 0..100 {
@@ -826,7 +830,7 @@ fn wc_110_the_byte_budget_evicts_too() {
 }
 
 #[test]
-fn wc_144_a_new_cache_has_the_history_that_the_engine_kept() {
+fn wc_144_a_new_cache_has_the_history_that_the_engine_has() {
     let fixture = Fixture::new();
     let first = fixture.put_pod("ns/a");
     fixture.put_pod("ns/b");

@@ -25,7 +25,7 @@ fn none() -> Preconditions {
 }
 
 #[test]
-fn t_01_create_with_and_without_a_lifetime_and_twice() {
+fn t_01_create_with_and_without_a_time_to_live_and_twice() {
     on_both(|fixture, store, _| {
         let (key, value) = (object("ns/a"), Bytes::from(pod("ns/a", "", "")));
         let made = fixture
@@ -95,7 +95,7 @@ fn t_03_delete_with_preconditions() {
     });
 }
 
-/// A cache that stands still: its feeder got one look at the store, and no more.
+/// Returns a fixture with a second cache, whose feeder runs only when a test polls it.
 fn stale() -> (Fixture, Stopped) {
     let fixture = Fixture::new();
     let source = fixture.source.clone();
@@ -118,18 +118,18 @@ struct Stopped {
 }
 
 impl Stopped {
-    fn look(&mut self) {
+    fn poll_feeder(&mut self) {
         assert!(crate::support::poll_once(&mut self.feeder).is_pending());
     }
 }
 
 // Shows WC-105.
 #[test]
-fn t_04_and_t_05_fresh_state_decides_over_a_stale_guess() {
+fn t_04_and_t_05_the_fresh_version_decides_over_a_stale_one() {
     let (fixture, mut stale) = stale();
     let first = fixture.put("ns/a", pod("ns/a", "old", ""));
     fixture.put_pod("ns/gone");
-    stale.look();
+    stale.poll_feeder();
     let second = fixture.put("ns/a", pod("ns/a", "new", ""));
     fixture.delete("ns/gone");
     let cached = fixture.wait(stale.pods.get(
@@ -139,7 +139,7 @@ fn t_04_and_t_05_fresh_state_decides_over_a_stale_guess() {
     assert_eq!(
         cached.unwrap().unwrap().revision().0,
         first,
-        "the guess is stale"
+        "the cached version is stale"
     );
 
     let app_is = |wanted: &'static str| {
@@ -164,7 +164,7 @@ fn t_04_and_t_05_fresh_state_decides_over_a_stale_guess() {
     assert_eq!(
         deleted.label("app"),
         Some("new"),
-        "it passed on the fresh state only"
+        "validation succeeds for the fresh version only"
     );
 }
 
@@ -181,7 +181,7 @@ fn t_06_guaranteed_update() {
         let made = made.unwrap().revision().0;
         fixture.settle();
 
-        // The same bytes make no revision (WC-204).
+        // An unchanged value creates no revision (WC-204).
         let same = fixture.wait(store.guaranteed_update(&key, &plain, update(one.clone())));
         assert_eq!(same.unwrap().revision().0, made);
         assert_eq!(fixture.current(), made);
@@ -196,7 +196,7 @@ fn t_06_guaranteed_update() {
         let wrong = fixture.wait(store.guaranteed_update(&key, &wrong, update("{}")));
         assert_eq!(wrong.unwrap_err().code(), 409);
 
-        // Somebody else writes while the update function thinks.
+        // Another client writes while the update function runs.
         let (two, three) = (pod("ns/a", "2", ""), pod("ns/a", "3", ""));
         let (calls, is_raced) = (AtomicUsize::new(0), AtomicBool::new(false));
         let raced = store.guaranteed_update(
@@ -208,7 +208,7 @@ fn t_06_guaranteed_update() {
                 assert_eq!(
                     app,
                     if call == 0 { "1" } else { "2" },
-                    "retries see fresh data"
+                    "a retry gets the fresh version"
                 );
                 if call == 0 {
                     is_raced.store(fixture.put_meanwhile("ns/a", &two), Ordering::Relaxed);
@@ -230,7 +230,7 @@ fn t_06_guaranteed_update() {
 }
 
 #[test]
-fn t_05_a_deletion_that_somebody_was_faster_than_looks_again() {
+fn t_05_a_deletion_validates_the_new_version_after_a_concurrent_write() {
     on_both(|fixture, store, _| {
         if !fixture.is_in_process() {
             return;
@@ -264,7 +264,7 @@ fn t_05_a_deletion_that_somebody_was_faster_than_looks_again() {
                 }
                 (Err(error), Some(code)) => {
                     assert_eq!(error.code(), code);
-                    assert_eq!(*seen.lock().unwrap(), [written], "no second try");
+                    assert_eq!(*seen.lock().unwrap(), [written], "no second attempt");
                 }
                 (outcome, _) => panic!("{outcome:?}"),
             }
@@ -273,22 +273,22 @@ fn t_05_a_deletion_that_somebody_was_faster_than_looks_again() {
 }
 
 #[test]
-fn t_06_a_stale_guess_does_not_decide_an_update() {
+fn t_06_a_stale_version_does_not_decide_an_update() {
     let (fixture, mut stale) = stale();
     fixture.put("ns/a", pod_of("old"));
-    stale.look();
+    stale.poll_feeder();
     let second = fixture.put("ns/a", pod_of("new"));
     let (key, plain) = (object("ns/a"), UpdateOptions::default());
     let write = |update| fixture.wait(stale.pods.guaranteed_update(&key, &plain, update));
-    // What the cache has would be left as it is, and what is there is not.
+    // The cached version equals the update, the stored one does not.
     let back = write(update(pod_of("old"))).unwrap();
     assert_eq!(back.revision().0, second + 1);
-    // What the cache has differs, and what is there does not.
+    // The cached version differs from the update, the stored one does not.
     fixture.put("ns/a", pod_of("new"));
     let same = write(update(pod_of("new"))).unwrap();
     assert_eq!(same.revision().0, second + 2);
     assert_eq!(fixture.current(), second + 2, "no revision");
-    // Refused on the stale state only.
+    // The function refuses the stale version only.
     let wants_new = |seen: Option<&Object>| match seen.and_then(|pod| pod.label("app")) {
         Some("new") => Ok(Update::new(pod_of("newer"))),
         _ => Err(RequestError::BadRequest("no".into())),
@@ -298,7 +298,7 @@ fn t_06_a_stale_guess_does_not_decide_an_update() {
 }
 
 #[test]
-fn t_06_an_update_can_end_the_life_of_an_object_or_make_it_endless() {
+fn t_06_an_update_can_set_and_remove_the_time_to_live() {
     on_both(|fixture, store, _| {
         if fixture.engine.is_none() {
             return;
@@ -328,7 +328,7 @@ fn t_06_an_update_can_end_the_life_of_an_object_or_make_it_endless() {
 }
 
 #[test]
-fn t_01_a_write_with_a_lifetime_that_was_not_done_leaves_no_lease() {
+fn t_01_a_failed_write_with_a_time_to_live_leaves_no_lease() {
     on_both(|fixture, store, _| {
         let Some(engine) = &fixture.engine else {
             return;
@@ -343,7 +343,7 @@ fn t_01_a_write_with_a_lifetime_that_was_not_done_leaves_no_lease() {
 }
 
 #[test]
-fn t_07_what_is_stored_in_another_form_is_rewritten_once() {
+fn t_07_an_object_stored_in_another_form_is_rewritten_once() {
     on_both(|fixture, store, _| {
         let canonical = pod("ns/a", "", "");
         fixture.put("ns/a", canonical.replace(':', ": "));
@@ -382,13 +382,13 @@ fn t_23_stats_follow_writes() {
                 .map(|pod| pod.key().len() + pod.value().len());
             bytes.sum::<usize>() as u64
         };
-        let told = || fixture.wait(store.stats()).unwrap().size_bytes;
-        // The raw store would have to walk.
+        let size_bytes = || fixture.wait(store.stats()).unwrap().size_bytes;
+        // The raw store would have to read all objects.
         let is_known = side == Side::Cached;
-        assert_eq!(told(), is_known.then(size));
+        assert_eq!(size_bytes(), is_known.then(size));
         fixture.delete("ns/a");
         assert_eq!(count(), 1);
-        assert_eq!(told(), is_known.then(size));
+        assert_eq!(size_bytes(), is_known.then(size));
         assert_eq!(
             fixture.wait(store.current_revision()).unwrap().0,
             fixture.current()
