@@ -48,15 +48,16 @@
 //! - The feeder was dropped or has panicked: the cache is stopped.
 //! - A client reads slowly: its watcher lags, and ends with 410 when the window no longer contains its
 //!   next event.
-//!
-//! # Reading the source code
-//! `cache/feeder.rs` is the center: it applies a batch, publishes its revision, then wakes watchers.
-//! `cache/resource.rs` is what it writes to: the objects (`cache/objects/`), the window
-//! (`cache/window.rs`) and the interests of the watchers (`cache/interest.rs`); `cache/watermark.rs`
-//! holds the published revision. `api/resource_cache.rs` answers requests: `api/options.rs` parses
-//! their options into a plan, `api/list.rs` builds lists, and `api/cache_watcher.rs` is a watch.
-//! `source/raw_store.rs` and `source/write.rs` answer the same requests without a cache. Comments cite
-//! rules of the behavior specification by clause, such as WC-131, and its invariants, such as INV-1.
+
+// How to read the source code
+//
+// `cache/feeder.rs` is the center: it applies a batch, publishes its revision, then wakes watchers.
+// `cache/resource.rs` is what it writes to: the objects (`cache/objects/`), the window
+// (`cache/window.rs`) and the interests of the watchers (`cache/interest.rs`); `cache/watermark.rs`
+// holds the published revision. `api/resource_cache.rs` answers requests: `api/options.rs` parses
+// their options into a plan, `api/list.rs` builds lists, and `api/cache_watcher.rs` is a watch.
+// `source/raw_store.rs` and `source/write.rs` answer the same requests without a cache. Comments cite
+// rules of the behavior specification by clause, such as WC-131, and its invariants, such as INV-1.
 
 pub mod api;
 pub mod cache;

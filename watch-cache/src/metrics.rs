@@ -3,36 +3,52 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use prometheus::core::Metric as _;
-use prometheus::{Histogram, HistogramOpts};
+/// The maximum number of buckets of a histogram.
+const BUCKETS_MAX: usize = 12;
 
-/// Bucket bounds for waits until a revision is cached: 5 ms to 3 s, the default maximum.
-const WAIT_SECONDS: &[f64] = &[
-    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0,
-];
-/// Bucket bounds for the stages of the delivery of an event: 0.1 ms to 5 s.
-const STAGE_SECONDS: &[f64] = &[
-    0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0,
-];
-/// Bucket bounds for loads and lists: 5 ms to 10 minutes.
-const LOAD_SECONDS: &[f64] = &[
-    0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0,
-];
-/// Bucket bounds for the sizes of encoded events: 1 KiB to 8 MiB.
-const EVENT_BYTES: &[f64] = &[
-    1_024.0,
-    2_048.0,
-    4_096.0,
-    8_192.0,
-    16_384.0,
-    32_768.0,
-    65_536.0,
-    131_072.0,
-    262_144.0,
-    1_048_576.0,
-    4_194_304.0,
-    8_388_608.0,
-];
+/// Bucket bounds in microseconds for waits until a revision is cached: 5 ms to 3 s, the default
+/// maximum.
+const WAIT_US: Bounds = Bounds::microseconds(&[
+    5_000, 25_000, 50_000, 100_000, 200_000, 400_000, 600_000, 800_000, 1_000_000, 1_500_000,
+    2_000_000, 3_000_000,
+]);
+/// Bucket bounds in microseconds for the stages of the delivery of an event: 0.1 ms to 5 s.
+const STAGE_US: Bounds = Bounds::microseconds(&[
+    100, 250, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
+]);
+/// Bucket bounds in microseconds for loads and lists: 5 ms to 10 minutes.
+const LOAD_US: Bounds = Bounds::microseconds(&[
+    5_000,
+    25_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    30_000_000,
+    60_000_000,
+    600_000_000,
+]);
+/// Bucket bounds in bytes for the sizes of encoded events: 1 KiB to 8 MiB.
+const EVENT_BYTES: Bounds = Bounds {
+    values: &[
+        1 << 10,
+        1 << 11,
+        1 << 12,
+        1 << 13,
+        1 << 14,
+        1 << 15,
+        1 << 16,
+        1 << 17,
+        1 << 18,
+        1 << 20,
+        1 << 22,
+        1 << 23,
+    ],
+    per_unit: 1.0,
+};
 
 /// A snapshot of a histogram: the number of observed values, their sum and their distribution.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,17 +62,78 @@ pub struct HistogramSnapshot {
     pub buckets: Vec<(f64, u64)>,
 }
 
-impl HistogramSnapshot {
-    /// Reads the current values of `histogram`.
-    fn of(histogram: &Histogram) -> Self {
-        let metric = histogram.metric();
-        let data = metric.get_histogram();
-        let bucket =
-            |bucket: &prometheus::proto::Bucket| (bucket.upper_bound(), bucket.cumulative_count());
+/// The upper bounds of the buckets of a histogram.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    values: &'static [u64],
+    /// The number that corresponds to 1 in the snapshot: 1,000,000 for microseconds, because snapshots
+    /// are in seconds.
+    per_unit: f64,
+}
+
+impl Bounds {
+    const fn microseconds(values: &'static [u64]) -> Self {
         Self {
-            count: data.get_sample_count(),
-            sum: data.get_sample_sum(),
-            buckets: data.get_bucket().iter().map(bucket).collect(),
+            values,
+            per_unit: 1_000_000.0,
+        }
+    }
+}
+
+/// A histogram that is updated without a lock.
+///
+/// It exists because each delivery of an event to a watcher observes three values: an observation takes
+/// 21 ns here and 44 ns in `prometheus::Histogram`, which adds up floating-point numbers in a
+/// compare-and-swap loop. A delivery as a whole takes 200 ns.
+#[derive(Debug)]
+pub(crate) struct Histogram {
+    bounds: Bounds,
+    counts: [AtomicU64; BUCKETS_MAX + 1],
+    sum: AtomicU64,
+}
+
+impl Histogram {
+    fn new(bounds: Bounds) -> Self {
+        debug_assert!(
+            bounds.values.len() <= BUCKETS_MAX,
+            "there is a count for each bound"
+        );
+        Self {
+            bounds,
+            counts: Default::default(),
+            sum: AtomicU64::new(0),
+        }
+    }
+
+    // Relaxed, in all functions: no other data depends on these numbers.
+
+    pub(crate) fn observe(&self, value: u64) {
+        let bounds = self.bounds.values;
+        let at = bounds.partition_point(|bound| *bound < value);
+        let at = if at == bounds.len() { BUCKETS_MAX } else { at };
+        self.counts[at].fetch_add(1, Ordering::Relaxed);
+        self.sum.fetch_add(value, Ordering::Relaxed);
+    }
+
+    /// Observes the microseconds between `began` and `now`.
+    pub(crate) fn observe_since(&self, began: Duration, now: Duration) {
+        let micros = now.saturating_sub(began).as_micros();
+        self.observe(u64::try_from(micros).unwrap_or(u64::MAX));
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "f64 is exact below 2^53")]
+    fn read(&self) -> HistogramSnapshot {
+        let Bounds { values, per_unit } = self.bounds;
+        let mut count = 0;
+        let buckets = values.iter().zip(&self.counts).map(|(bound, values)| {
+            count += values.load(Ordering::Relaxed);
+            (*bound as f64 / per_unit, count)
+        });
+        let buckets = buckets.collect();
+        HistogramSnapshot {
+            count: count + self.counts[BUCKETS_MAX].load(Ordering::Relaxed),
+            sum: self.sum.load(Ordering::Relaxed) as f64 / per_unit,
+            buckets,
         }
     }
 }
@@ -77,17 +154,6 @@ impl Counter {
     }
 }
 
-/// Observes the time between `began` and `now` in seconds.
-pub(crate) fn observe_since(histogram: &Histogram, began: Duration, now: Duration) {
-    histogram.observe(now.saturating_sub(began).as_secs_f64());
-}
-
-/// Creates a histogram that belongs to no registry.
-fn histogram(name: &str, bounds: &[f64]) -> Histogram {
-    let options = HistogramOpts::new(name, name).buckets(bounds.to_vec());
-    Histogram::with_opts(options).expect("the names and bounds in this file are valid")
-}
-
 macro_rules! counters {
     (
         sums { $($(#[$sum_doc:meta])* $sum:ident,)* }
@@ -105,7 +171,7 @@ macro_rules! counters {
             fn default() -> Self {
                 Self {
                     $($sum: Counter::default(),)*
-                    $($name: histogram(stringify!($name), $bounds),)*
+                    $($name: Histogram::new($bounds),)*
                 }
             }
         }
@@ -129,7 +195,7 @@ macro_rules! counters {
             pub(crate) fn read(&self) -> ResourceMetrics {
                 ResourceMetrics {
                     $($sum: self.$sum.get(),)*
-                    $($name: HistogramSnapshot::of(&self.$name),)*
+                    $($name: self.$name.read(),)*
                     ..ResourceMetrics::default()
                 }
             }
@@ -206,22 +272,22 @@ counters! {
     }
     histograms {
         /// `apiserver_watch_cache_read_wait_seconds`: time that requests waited for a revision.
-        read_wait_seconds: WAIT_SECONDS,
+        read_wait_seconds: WAIT_US,
         /// `apiserver_watch_cache_initialization_duration_seconds`: duration of loads.
-        initialization_seconds: LOAD_SECONDS,
+        initialization_seconds: LOAD_US,
         /// `apiserver_watch_events_dispatch_duration_seconds{stage="storage_to_cache"}`: time from the
         /// arrival of a batch from the source until it is applied.
-        storage_to_cache_seconds: STAGE_SECONDS,
+        storage_to_cache_seconds: STAGE_US,
         /// The same with `stage="cache_to_watcher"`: time from then until a watcher copies the event.
         /// Observed once per copied chunk, for its oldest event.
-        cache_to_watcher_seconds: STAGE_SECONDS,
+        cache_to_watcher_seconds: STAGE_US,
         /// The same with `stage="total"`: time from the arrival until a watcher copies the event.
-        arrival_to_watcher_seconds: STAGE_SECONDS,
+        arrival_to_watcher_seconds: STAGE_US,
         /// `apiserver_watch_events_sizes`: sizes of encoded events in bytes.
         event_bytes: EVENT_BYTES,
         /// `apiserver_watch_list_duration_seconds`: time until all initial objects of a watch are
         /// delivered.
-        watch_list_seconds: LOAD_SECONDS,
+        watch_list_seconds: LOAD_US,
     }
     gauges {
         /// `apiserver_watch_cache_resource_version`: the revision up to which the resource is complete.
@@ -255,12 +321,16 @@ mod tests {
 
     #[test]
     fn a_value_counts_at_its_bound_and_above() {
-        let histogram = histogram("test", &[10.0, 20.0]);
+        let bounds = Bounds {
+            values: &[10, 20],
+            per_unit: 1.0,
+        };
+        let histogram = Histogram::new(bounds);
         for value in [0, 10, 11, 20, 21, 1000] {
-            histogram.observe(value.into());
+            histogram.observe(value);
         }
-        let read = HistogramSnapshot::of(&histogram);
-        assert_eq!(read.buckets[..2], [(10.0, 2), (20.0, 4)]);
+        let read = histogram.read();
+        assert_eq!(read.buckets, [(10.0, 2), (20.0, 4)]);
         assert_eq!((read.count, read.sum), (6, 1062.0));
     }
 }

@@ -21,7 +21,6 @@ use crate::cache::objects::tree::TreeIter;
 use crate::cache::resource::{Refill, Registration, Resource};
 use crate::cache::window::WindowEvent;
 use crate::encode::object::{Object, StoredObject};
-use crate::metrics::observe_since;
 use crate::selector::ObjectFilter;
 use crate::wake::subscriber::Subscriber;
 
@@ -126,16 +125,17 @@ impl CacheWatcher {
     pub(crate) fn new(
         resource: Arc<Resource>,
         target: Target,
-        registered: Registration,
+        registration: Registration,
         bookmarks: bool,
         timeout: Option<Duration>,
     ) -> Self {
         let shared = &resource.shared;
         let now = shared.timers.now();
         let grace = shared.settings.future_grace;
-        let is_future = registered.after > shared.watermark.load() && registered.initial.is_none();
+        let is_future =
+            registration.after > shared.watermark.load() && registration.initial.is_none();
         let end = target.scan.end;
-        let initial = registered.initial.map(|objects| {
+        let initial = registration.initial.map(|objects| {
             Box::new(InitialObjects {
                 objects,
                 end,
@@ -145,12 +145,12 @@ impl CacheWatcher {
         });
         let mut watch = Self {
             filter: target.filter,
-            subscriber: registered.subscriber,
-            interest_key: Some(registered.interest_key),
-            generation: registered.generation,
-            after: registered.after,
-            through: registered.after,
-            sent_through: registered.after,
+            subscriber: registration.subscriber,
+            interest_key: Some(registration.interest_key),
+            generation: registration.generation,
+            after: registration.after,
+            through: registration.after,
+            sent_through: registration.after,
             initial,
             events: VecDeque::new(),
             bookmarks,
@@ -267,8 +267,12 @@ impl CacheWatcher {
             Refill::Events(events, through) => {
                 if let Some(oldest) = events.first() {
                     let counters = &self.resource.counters;
-                    observe_since(&counters.cache_to_watcher_seconds, oldest.applied_at(), now);
-                    observe_since(&counters.arrival_to_watcher_seconds, oldest.arrived_at, now);
+                    counters
+                        .cache_to_watcher_seconds
+                        .observe_since(oldest.applied_at(), now);
+                    counters
+                        .arrival_to_watcher_seconds
+                        .observe_since(oldest.arrived_at, now);
                 }
                 self.events = events.into();
                 self.through = self.through.max(through);
@@ -357,7 +361,10 @@ impl CacheWatcher {
         let (bookmark, began) = (initial.bookmark, initial.began);
         self.initial = None;
         let now = self.resource.shared.timers.now();
-        observe_since(&self.resource.counters.watch_list_seconds, began, now);
+        self.resource
+            .counters
+            .watch_list_seconds
+            .observe_since(began, now);
         Poll::Ready(bookmark.then_some(WatchEvent::Bookmark {
             revision: self.after,
             initial_events_end: true,

@@ -18,7 +18,6 @@ use crate::cache::resource::Resource;
 use crate::cache::shared::CacheShared;
 use crate::cache::watch_cache::ResourceRegistry;
 use crate::encode::object::ObjectDecoder;
-use crate::metrics::observe_since;
 use crate::source::{
     Batch, BatchStream, Change, ListRequest, SourceError, StoredKeyValue, WatchRequest,
 };
@@ -379,7 +378,7 @@ impl FeedLoop {
                     let objects = items.into_iter().map(|stored| decoder.decode(stored));
                     resource.replace(revision, objects.collect());
                     let duration = &resource.counters.initialization_seconds;
-                    observe_since(duration, began, self.shared.timers.now());
+                    duration.observe_since(began, self.shared.timers.now());
                     let ready_at = ready_at.max(revision);
                     self.loading.push((resource.clone(), ready_at));
                     return Ok(revision);

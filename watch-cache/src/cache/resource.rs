@@ -19,7 +19,7 @@ use crate::cache::readiness::{Readiness, ReadinessGate};
 use crate::cache::shared::CacheShared;
 use crate::cache::window::{Window, WindowEvent};
 use crate::encode::object::{ObjectDecoder, StoredObject};
-use crate::metrics::{ResourceCounters, ResourceMetrics, observe_since};
+use crate::metrics::{ResourceCounters, ResourceMetrics};
 use crate::selector::ResolvedField;
 use crate::source::Change;
 use crate::wake::subscriber::Subscriber;
@@ -167,7 +167,9 @@ impl Resource {
             .watermark
             .wait_until_reached(revision, limit, &shared.timers, request_progress)
             .await;
-        observe_since(&self.counters.read_wait_seconds, began, shared.timers.now());
+        self.counters
+            .read_wait_seconds
+            .observe_since(began, shared.timers.now());
         if in_time {
             return Ok(());
         }
@@ -375,7 +377,9 @@ impl Resource {
             evicted
         };
         drop(evicted);
-        observe_since(&self.counters.storage_to_cache_seconds, arrived, now);
+        self.counters
+            .storage_to_cache_seconds
+            .observe_since(arrived, now);
         let (before, after) = capacity;
         self.counters
             .capacity_increases

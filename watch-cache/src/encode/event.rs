@@ -43,9 +43,8 @@ pub(crate) fn encode(resource: &Resource, event: &WatchEvent) -> Bytes {
             encoded_with(|out| kind.write_control_event(ControlEvent::Error(error), out))
         }
     };
-    let size = bytes.len();
-    #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
-    resource.counters.event_bytes.observe(size as f64);
-    resource.counters.bytes_written.add(size as u64);
+    let size = bytes.len() as u64;
+    resource.counters.event_bytes.observe(size);
+    resource.counters.bytes_written.add(size);
     bytes
 }
