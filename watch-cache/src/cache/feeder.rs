@@ -174,7 +174,7 @@ struct FeedLoop {
     registry: Arc<ResourceRegistry>,
     /// The value of [`Source::replacements`] when the cache was loaded.
     ///
-    /// [`Source::replacements`]: crate::Source::replacements
+    /// [`Source::replacements`]: crate::source::Source::replacements
     replacements: u64,
     /// Whether nothing was published yet. The first load reads the oldest revision of the source, so
     /// that the windows also contain earlier events (WC-144).
