@@ -28,13 +28,13 @@ use crate::support::{
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A cache whose feeder runs only when a test polls it.
-struct ByHand {
+struct PolledCache {
     clock: ManualClock,
     pods: ResourceCache,
     feeder: Pin<Box<dyn Future<Output = ()>>>,
 }
 
-impl ByHand {
+impl PolledCache {
     fn over(source: Arc<dyn Source>) -> Self {
         let clock = ManualClock::new();
         let (cache, feeder) = WatchCache::builder(source)
@@ -97,60 +97,60 @@ fn ready_events(watch: &mut CacheWatcher) -> Vec<String> {
 fn wc_115_the_feed_resumes_after_a_disconnect_and_loads_again_after_a_compaction() {
     let engine = engine_at(10, &["a"]);
     let source = FaultySource::new(engine.clone());
-    let mut hand = ByHand::over(source.clone());
-    hand.step();
-    let mut open = hand.watch(&from(10));
+    let mut polled = PolledCache::over(source.clone());
+    polled.step();
+    let mut open = polled.watch(&from(10));
 
     source.cut(&SourceError::Unavailable("no route".into()));
-    hand.step();
+    polled.step();
     put(&engine, "b");
     assert_eq!(
-        hand.pods.readiness(),
+        polled.pods.readiness(),
         Readiness::Ready,
         "the cached objects remain readable"
     );
-    hand.clock.advance(SECOND);
-    hand.step();
+    polled.clock.advance(SECOND);
+    polled.step();
     assert_eq!(
         ready_events(&mut open),
         ["ADDED ns/b@11"],
         "nothing was missed"
     );
-    assert_eq!(hand.pods.metrics().initializations, 1);
+    assert_eq!(polled.pods.metrics().initializations, 1);
 
     put(&engine, "c");
     source.cut(&SourceError::Compacted);
-    hand.step();
-    assert_eq!(hand.pods.metrics().initializations, 2);
+    polled.step();
+    assert_eq!(polled.pods.metrics().initializations, 2);
     assert_eq!(ready_events(&mut open), ["end"], "without an error");
-    assert_eq!(hand.keys(&at("")).unwrap(), ["a", "b", "c"]);
+    assert_eq!(polled.keys(&at("")).unwrap(), ["a", "b", "c"]);
     // The window is empty after the load.
     assert_eq!(
-        ready_events(&mut hand.watch(&from(11))),
+        ready_events(&mut polled.watch(&from(11))),
         ["ERROR 410 too old resource version: 11 (12)", "end"]
     );
-    assert!(ready_events(&mut hand.watch(&from(12))).is_empty());
+    assert!(ready_events(&mut polled.watch(&from(12))).is_empty());
 }
 
 #[test]
 fn wc_316_a_store_at_a_lower_revision_is_loaded_and_old_versions_are_410() {
     let source = FaultySource::new(engine_at(1000, &["a", "b"]));
-    let mut hand = ByHand::over(source.clone());
-    hand.step();
+    let mut polled = PolledCache::over(source.clone());
+    polled.step();
     let bookmarks = from(1000).allow_bookmarks(true);
-    let mut open = hand.watch(&bookmarks);
+    let mut open = polled.watch(&bookmarks);
 
     // The store is replaced by one that was restored from a backup.
     let restored = engine_at(500, &["a", "z"]);
     source.replace(restored.clone(), false);
     // A request for the most recent state is refused before the feeder has noticed the replacement.
-    let error = hand.keys(&at("")).unwrap_err();
+    let error = polled.keys(&at("")).unwrap_err();
     let text = "storage is (re)initializing: the store was replaced: it was at revision 1000 and is \
                 at 500";
     assert_eq!((error.code(), error.to_string().as_str()), (429, text));
-    hand.step();
-    hand.clock.advance(SECOND);
-    hand.step();
+    polled.step();
+    polled.clock.advance(SECOND);
+    polled.step();
     assert_eq!(
         ready_events(&mut open),
         [
@@ -158,26 +158,32 @@ fn wc_316_a_store_at_a_lower_revision_is_loaded_and_old_versions_are_410() {
             "end"
         ]
     );
-    assert_eq!(hand.pods.readiness(), Readiness::Ready);
-    assert_eq!(hand.keys(&at("")).unwrap(), ["a", "z"]);
-    let list = block_on(hand.pods.list(&Scope::All, &at("0"))).unwrap();
-    assert_eq!(list.revision.0, 500, "back in time, with the store");
-    for (asked, answer) in [
+    assert_eq!(polled.pods.readiness(), Readiness::Ready);
+    assert_eq!(polled.keys(&at("")).unwrap(), ["a", "z"]);
+    let list = block_on(polled.pods.list(&Scope::All, &at("0"))).unwrap();
+    assert_eq!(
+        list.revision.0, 500,
+        "the list has the lower revision of the new store"
+    );
+    for (requested, answer) in [
         (400, "ERROR 410 too old resource version: 400 (500)"),
         (
             999,
             "ERROR 410 the store was replaced: it was at revision 1000 and is at 500",
         ),
     ] {
-        assert_eq!(ready_events(&mut hand.watch(&from(asked))), [answer, "end"]);
+        assert_eq!(
+            ready_events(&mut polled.watch(&from(requested))),
+            [answer, "end"]
+        );
     }
     // A revision above the known ones may still be reached (WC-315).
-    assert!(ready_events(&mut hand.watch(&from(1001))).is_empty());
-    let mut fresh = hand.watch(&from(500));
+    assert!(ready_events(&mut polled.watch(&from(1001))).is_empty());
+    let mut fresh = polled.watch(&from(500));
     put(&restored, "new");
-    hand.step();
+    polled.step();
     assert_eq!(ready_events(&mut fresh), ["ADDED ns/new@501"]);
-    let metrics = hand.pods.metrics();
+    let metrics = polled.pods.metrics();
     assert_eq!((metrics.replacements, metrics.expired_replaced), (1, 2));
     assert_eq!(metrics.resource_version, 501);
 }
@@ -185,13 +191,13 @@ fn wc_316_a_store_at_a_lower_revision_is_loaded_and_old_versions_are_410() {
 #[test]
 fn wc_316_a_replaced_store_at_a_higher_revision_is_loaded_too() {
     let source = FaultySource::new(engine_at(100, &["a"]));
-    let mut hand = ByHand::over(source.clone());
-    hand.step();
-    let mut open = hand.watch(&from(100));
+    let mut polled = PolledCache::over(source.clone());
+    polled.step();
+    let mut open = polled.watch(&from(100));
     source.replace(engine_at(200, &["z"]), true);
-    hand.step();
-    hand.clock.advance(SECOND);
-    hand.step();
+    polled.step();
+    polled.clock.advance(SECOND);
+    polled.step();
     assert_eq!(
         ready_events(&mut open),
         [
@@ -199,9 +205,9 @@ fn wc_316_a_replaced_store_at_a_higher_revision_is_loaded_too() {
             "end"
         ]
     );
-    assert_eq!(hand.keys(&at("0")).unwrap(), ["z"]);
+    assert_eq!(polled.keys(&at("0")).unwrap(), ["z"]);
     assert_eq!(
-        ready_events(&mut hand.watch(&from(150))),
+        ready_events(&mut polled.watch(&from(150))),
         ["ERROR 410 too old resource version: 150 (200)", "end"]
     );
 }
@@ -246,51 +252,51 @@ impl Source for Forgetful {
 fn t_51_an_inconsistent_cache_answers_from_its_source_until_it_is_loaded_again() {
     let engine = engine_at(10, &["a"]);
     let forgets = Arc::new(AtomicBool::new(true));
-    let mut hand = ByHand::over(Arc::new(Forgetful {
+    let mut polled = PolledCache::over(Arc::new(Forgetful {
         inner: EngineSource::new(engine.clone()),
         forgets: forgets.clone(),
     }));
-    hand.step();
-    let check = |hand: &ByHand| block_on(hand.pods.check_consistency()).unwrap();
-    assert!(check(&hand).is_consistent());
+    polled.step();
+    let check = |polled: &PolledCache| block_on(polled.pods.check_consistency()).unwrap();
+    assert!(check(&polled).is_consistent());
     put(&engine, "lost");
     let last = put(&engine, "b");
-    hand.step();
+    polled.step();
     assert_eq!(
-        hand.keys(&at("0")).unwrap(),
+        polled.keys(&at("0")).unwrap(),
         ["a", "b"],
         "the difference is not detected yet"
     );
-    let mut open = hand.watch(&from(last));
-    let report = check(&hand);
+    let mut open = polled.watch(&from(last));
+    let report = check(&polled);
     assert!(!report.is_consistent());
     assert_eq!(report.revision.0, last);
 
     // WC-135: from now on the source answers all gets and lists.
-    assert_eq!(hand.pods.readiness(), Readiness::Inconsistent);
+    assert_eq!(polled.pods.readiness(), Readiness::Inconsistent);
     for options in [at(""), at("0"), at(last), exact(last)] {
         assert_eq!(
-            hand.keys(&options).unwrap(),
+            polled.keys(&options).unwrap(),
             ["a", "b", "lost"],
             "{options:?}"
         );
     }
     // WC-224: a client that gets a page at version 0 requests pages from then on.
     let limited = at("0").limit(1);
-    assert_eq!(hand.keys(&limited).unwrap(), ["a", "b", "lost"]);
-    let error = block_on(hand.pods.watch(&Scope::All, &from(last))).unwrap_err();
+    assert_eq!(polled.keys(&limited).unwrap(), ["a", "b", "lost"]);
+    let error = block_on(polled.pods.watch(&Scope::All, &from(last))).unwrap_err();
     let text = "storage is (re)initializing: the cache differs from its source";
     assert_eq!((error.code(), error.to_string().as_str()), (429, text));
 
-    hand.step();
-    assert_eq!(hand.pods.readiness(), Readiness::Ready);
-    assert_eq!(hand.keys(&at("0")).unwrap(), ["a", "b", "lost"]);
+    polled.step();
+    assert_eq!(polled.pods.readiness(), Readiness::Ready);
+    assert_eq!(polled.keys(&at("0")).unwrap(), ["a", "b", "lost"]);
     assert_eq!(ready_events(&mut open), ["end"], "WC-115");
     forgets.store(false, Ordering::Relaxed);
     put(&engine, "c");
-    hand.step();
-    assert!(check(&hand).is_consistent(), "and back");
-    let metrics = hand.pods.metrics();
+    polled.step();
+    assert!(check(&polled).is_consistent(), "and back");
+    let metrics = polled.pods.metrics();
     assert_eq!(
         (
             metrics.consistency_checks_passed,
@@ -310,31 +316,31 @@ fn t_51_the_feeder_checks_every_five_minutes_or_a_little_later() {
         put(&engine, &format!("p{number}"));
     }
     let forgets = Arc::new(AtomicBool::new(false));
-    let mut hand = ByHand::over(Arc::new(Forgetful {
+    let mut polled = PolledCache::over(Arc::new(Forgetful {
         inner: EngineSource::new(engine.clone()),
         forgets: forgets.clone(),
     }));
-    let settle = |hand: &mut ByHand| (0..100).for_each(|_| hand.step());
-    settle(&mut hand);
-    hand.clock.advance(299 * SECOND);
-    settle(&mut hand);
-    assert_eq!(hand.pods.metrics().consistency_checks_passed, 0);
-    hand.clock.advance(152 * SECOND);
-    settle(&mut hand);
-    assert_eq!(hand.pods.metrics().consistency_checks_passed, 1);
+    let settle = |polled: &mut PolledCache| (0..100).for_each(|_| polled.step());
+    settle(&mut polled);
+    polled.clock.advance(299 * SECOND);
+    settle(&mut polled);
+    assert_eq!(polled.pods.metrics().consistency_checks_passed, 0);
+    polled.clock.advance(152 * SECOND);
+    settle(&mut polled);
+    assert_eq!(polled.pods.metrics().consistency_checks_passed, 1);
     forgets.store(true, Ordering::Relaxed);
     put(&engine, "lost");
     put(&engine, "b");
-    settle(&mut hand);
-    hand.clock.advance(451 * SECOND);
-    settle(&mut hand);
-    assert_eq!(hand.pods.metrics().consistency_checks_failed, 1);
+    settle(&mut polled);
+    polled.clock.advance(451 * SECOND);
+    settle(&mut polled);
+    assert_eq!(polled.pods.metrics().consistency_checks_failed, 1);
     assert_eq!(
-        hand.keys(&at("0")).unwrap().len(),
+        polled.keys(&at("0")).unwrap().len(),
         2503,
         "the cache is loaded again"
     );
-    assert_eq!(hand.pods.readiness(), Readiness::Ready);
+    assert_eq!(polled.pods.readiness(), Readiness::Ready);
 }
 
 // Shows INV-1 and WC-341.

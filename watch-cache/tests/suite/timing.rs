@@ -177,7 +177,7 @@ fn t_41_a_stop_while_events_and_bookmarks_are_due() {
 }
 
 /// A cache whose feeder runs only when a test polls it.
-struct ByHand {
+struct PolledCache {
     engine: Engine,
     clock: ManualClock,
     cache: WatchCache,
@@ -185,7 +185,7 @@ struct ByHand {
     feeder: Pin<Box<dyn Future<Output = ()>>>,
 }
 
-impl ByHand {
+impl PolledCache {
     fn over(wrap: impl FnOnce(EngineSource) -> Arc<dyn Source>) -> Self {
         let clock = ManualClock::new();
         let engine = Engine::builder().clock(clock.clone()).build();
@@ -233,26 +233,26 @@ fn engine(source: EngineSource) -> Arc<dyn Source> {
 // Shows WC-131 and WC-232.
 #[test]
 fn t_44_waits_end_at_once_later_or_after_three_seconds() {
-    let mut hand = ByHand::over(engine);
-    hand.step();
-    let first = hand.put("ns/a");
-    hand.step();
-    let fresh = |revision: i64| hand.pods.wait_until_fresh(Revision(revision));
+    let mut polled = PolledCache::over(engine);
+    polled.step();
+    let first = polled.put("ns/a");
+    polled.step();
+    let fresh = |revision: i64| polled.pods.wait_until_fresh(Revision(revision));
     assert!(poll_once(fresh(first)).is_ready(), "at once");
-    let second = hand.put("ns/b");
+    let second = polled.put("ns/b");
     let mut later = Box::pin(fresh(second));
     assert!(poll_once(&mut later).is_pending());
     drop(later);
-    let timeout = after(&hand.clock, 3 * SECOND, fresh(second)).unwrap_err();
+    let timeout = after(&polled.clock, 3 * SECOND, fresh(second)).unwrap_err();
     assert_eq!(timeout.code(), 504);
-    let waits = hand.pods.metrics().read_wait_seconds;
+    let waits = polled.pods.metrics().read_wait_seconds;
     // The first wait took no time and the last one 3 s. The dropped one is not counted.
     assert_eq!((waits.count, waits.sum), (2, 3.0));
-    let (pods, key) = (hand.pods.clone(), object("ns/b"));
+    let (pods, key) = (polled.pods.clone(), object("ns/b"));
     let wanted = GetOptions::default().resource_version(second.to_string());
     let mut get = Box::pin(pods.get(&key, &wanted));
     assert!(poll_once(&mut get).is_pending());
-    hand.step();
+    polled.step();
     let std::task::Poll::Ready(found) = poll_once(&mut get) else {
         panic!("the cache has reached the revision")
     };
@@ -262,8 +262,8 @@ fn t_44_waits_end_at_once_later_or_after_three_seconds() {
 // Shows WC-104 and WC-236.
 #[test]
 fn t_46_and_t_48_not_ready_then_ready_then_stopped() {
-    let mut hand = ByHand::over(engine);
-    let written = hand.put("ns/a");
+    let mut polled = PolledCache::over(engine);
+    let written = polled.put("ns/a");
     let wait = crate::support::poll_once::<BoxFuture<'_, Result<_, _>>>;
     let list = |pods: &ResourceCache, options: ListOptions| {
         let pods = pods.clone();
@@ -279,7 +279,7 @@ fn t_46_and_t_48_not_ready_then_ready_then_stopped() {
     let limited = || ListOptions::default().limit(5);
     let selected = || limited().selector(selector("a=b", ""));
     for (options, code) in [(at(""), 429), (at("0"), 429), (selected(), 429)] {
-        let error = list(&hand.pods, options).unwrap_err();
+        let error = list(&polled.pods, options).unwrap_err();
         assert_eq!(
             (error.code(), error.to_string().as_str()),
             (code, "storage is (re)initializing")
@@ -287,37 +287,38 @@ fn t_46_and_t_48_not_ready_then_ready_then_stopped() {
         assert!(error.status().details.retry_after_seconds >= 1);
     }
     assert_eq!(
-        list(&hand.pods, limited()).unwrap(),
+        list(&polled.pods, limited()).unwrap(),
         written,
         "the source answers a page without a selector"
     );
     let (key, any) = (object("ns/a"), GetOptions::default().resource_version("0"));
     assert!(
         matches!(
-            poll_once(hand.pods.get(&key, &any)),
+            poll_once(polled.pods.get(&key, &any)),
             std::task::Poll::Ready(Ok(Some(_)))
         ),
         "the source answers a get"
     );
     let (scope, options) = (Scope::All, WatchOptions::default());
-    let watch = poll_once(hand.pods.watch(&scope, &options));
+    let watch = poll_once(polled.pods.watch(&scope, &options));
     let std::task::Poll::Ready(Err(error)) = watch else {
         panic!("a loading cache refuses watches")
     };
     assert_eq!(error.code(), 429);
-    hand.step();
-    assert_eq!(hand.pods.readiness(), Readiness::Ready);
-    assert_eq!(list(&hand.pods, at("0")).unwrap(), written);
+    polled.step();
+    assert_eq!(polled.pods.readiness(), Readiness::Ready);
+    assert_eq!(list(&polled.pods, at("0")).unwrap(), written);
 
     // WC-145: watches deliver their remaining events and a last bookmark, then end.
     let options = bookmarked(from(written), None);
-    let std::task::Poll::Ready(Ok(mut open)) = poll_once(hand.pods.watch(&scope, &options)) else {
+    let std::task::Poll::Ready(Ok(mut open)) = poll_once(polled.pods.watch(&scope, &options))
+    else {
         panic!("ready")
     };
-    let second = hand.put("ns/b");
-    hand.step();
-    hand.cache.stop();
-    assert!(poll_once(&mut hand.feeder).is_ready());
+    let second = polled.put("ns/b");
+    polled.step();
+    polled.cache.stop();
+    assert!(poll_once(&mut polled.feeder).is_ready());
     let events: Vec<_> = std::iter::from_fn(|| open.next_blocking())
         .map(|event| crate::support::describe(&event))
         .collect();
@@ -325,25 +326,30 @@ fn t_46_and_t_48_not_ready_then_ready_then_stopped() {
         events,
         [format!("ADDED ns/b@{second}"), format!("BOOKMARK@{second}")]
     );
-    let error = list(&hand.pods, limited()).unwrap_err();
+    let error = list(&polled.pods, limited()).unwrap_err();
     assert_eq!(error, RequestError::Stopped);
     assert_eq!(error.to_string(), "apiserver cacher is stopped");
-    hand.cache.stop();
+    polled.cache.stop();
 }
 
 // Shows WC-233.
 #[test]
 fn t_50_a_consistent_list_of_a_lagging_cache_comes_from_the_source() {
-    let mut hand = ByHand::over(engine);
-    hand.step();
-    let newest = hand.put("ns/a");
+    let mut polled = PolledCache::over(engine);
+    polled.step();
+    let newest = polled.put("ns/a");
     let (scope, options) = (Scope::All, ListOptions::default());
-    let list = after(&hand.clock, 3 * SECOND, hand.pods.list(&scope, &options)).unwrap();
+    let list = after(
+        &polled.clock,
+        3 * SECOND,
+        polled.pods.list(&scope, &options),
+    )
+    .unwrap();
     assert_eq!(
         (list.revision.0, list.into_objects().unwrap().len()),
         (newest, 1)
     );
-    assert_eq!(hand.pods.metrics().consistent_read_fallbacks, 1);
+    assert_eq!(polled.pods.metrics().consistent_read_fallbacks, 1);
 }
 
 #[test]
@@ -381,34 +387,35 @@ fn wc_315_and_wc_316_a_watch_from_a_future_revision_waits_ten_seconds() {
 
 #[test]
 fn t_45_a_feeder_whose_events_are_compacted_loads_again_and_ends_its_watches() {
-    let mut hand = ByHand::over(engine);
-    hand.step();
-    hand.put("ns/a");
-    hand.step();
+    let mut polled = PolledCache::over(engine);
+    polled.step();
+    polled.put("ns/a");
+    polled.step();
     let (scope, options) = (Scope::All, from("0"));
-    let std::task::Poll::Ready(Ok(mut open)) = poll_once(hand.pods.watch(&scope, &options)) else {
+    let std::task::Poll::Ready(Ok(mut open)) = poll_once(polled.pods.watch(&scope, &options))
+    else {
         panic!("ready")
     };
     assert!(open.try_next().is_some());
     // More events than the engine queues for a watcher, so that the feeder must read the history.
     for _ in 0..20_000 {
-        hand.put("ns/b");
+        polled.put("ns/b");
     }
-    let newest = hand.put("ns/c");
-    hand.engine.compact(Revision(newest)).unwrap().run();
+    let newest = polled.put("ns/c");
+    polled.engine.compact(Revision(newest)).unwrap().run();
     for _ in 0..1000 {
-        hand.step();
-        if hand.cache.revision().0 == newest {
+        polled.step();
+        if polled.cache.revision().0 == newest {
             break;
         }
     }
-    assert_eq!(hand.cache.revision().0, newest);
-    let list = match poll_once(hand.pods.list(&namespace("ns"), &at(""))) {
+    assert_eq!(polled.cache.revision().0, newest);
+    let list = match poll_once(polled.pods.list(&namespace("ns"), &at(""))) {
         std::task::Poll::Ready(list) => list.unwrap().into_objects().unwrap(),
         std::task::Poll::Pending => panic!("the cache is fresh"),
     };
     assert_eq!(list.len(), 3);
-    if hand.pods.metrics().initializations > 1 {
+    if polled.pods.metrics().initializations > 1 {
         assert!(
             open.try_next().is_none(),
             "WC-115: it ends without an error"
@@ -418,10 +425,10 @@ fn t_45_a_feeder_whose_events_are_compacted_loads_again_and_ends_its_watches() {
 
 #[test]
 fn t_48_a_resource_that_is_added_to_a_stopped_cache_is_stopped() {
-    let hand = ByHand::over(engine);
-    hand.cache.stop();
+    let polled = PolledCache::over(engine);
+    polled.cache.stop();
     let secrets = ResourceConfig::namespaced("", "secrets", "/registry/secrets");
-    let secrets = hand.cache.add(secrets).unwrap();
+    let secrets = polled.cache.add(secrets).unwrap();
     assert_eq!(secrets.readiness(), Readiness::Stopped);
     let wait = poll_once(secrets.wait_until_ready());
     assert_eq!(wait, Poll::Ready(Err(RequestError::Stopped)));
@@ -429,13 +436,13 @@ fn t_48_a_resource_that_is_added_to_a_stopped_cache_is_stopped() {
 
 #[test]
 fn t_48_a_cache_whose_feeder_was_dropped_is_stopped() {
-    let mut hand = ByHand::over(engine);
-    hand.step();
-    let mut open = hand.watch_from_now();
+    let mut polled = PolledCache::over(engine);
+    polled.step();
+    let mut open = polled.watch_from_now();
     assert!(open.try_next().is_none());
     // As when the task of the feeder is aborted, or a kind panics.
-    hand.feeder = Box::pin(std::future::pending());
-    assert_eq!(hand.pods.readiness(), Readiness::Stopped);
+    polled.feeder = Box::pin(std::future::pending());
+    assert_eq!(polled.pods.readiness(), Readiness::Stopped);
     let next = poll_once(std::future::poll_fn(|context| {
         Pin::new(&mut open).poll_next(context)
     }));
@@ -468,9 +475,9 @@ fn t_48_stopping_a_cache_that_cannot_load_ends_the_waits_for_it() {
             unreachable()
         }
     }
-    let mut hand = ByHand::over(|_| Arc::new(Unreachable));
-    hand.step();
-    let pods = hand.pods.clone();
+    let mut polled = PolledCache::over(|_| Arc::new(Unreachable));
+    polled.step();
+    let pods = polled.pods.clone();
     let mut wait = Box::pin(pods.wait_until_ready());
     assert!(poll_once(&mut wait).is_pending());
     let scope = Scope::All;
@@ -482,12 +489,12 @@ fn t_48_stopping_a_cache_that_cannot_load_ends_the_waits_for_it() {
         (refused.code(), refused.to_string().as_str()),
         (429, "storage is (re)initializing: no route")
     );
-    hand.cache.stop();
+    polled.cache.stop();
     assert_eq!(
         poll_once(&mut wait),
         Poll::Ready(Err(RequestError::Stopped))
     );
-    assert!(poll_once(&mut hand.feeder).is_ready());
+    assert!(poll_once(&mut polled.feeder).is_ready());
 }
 
 #[test]

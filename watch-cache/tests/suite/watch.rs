@@ -267,7 +267,8 @@ fn t_28_and_t_54_a_start_before_the_window_is_410_with_both_revisions() {
     }
     fixture.settle();
     let oldest = fixture.current() - 3;
-    let too_old = |asked: i64| format!("ERROR 410 too old resource version: {asked} ({oldest})");
+    let too_old =
+        |requested: i64| format!("ERROR 410 too old resource version: {requested} ({oldest})");
     let mut early = fixture.watch(&fixture.pods, &Scope::All, &from(start));
     assert_eq!(early.words(2), [too_old(start), "end".into()]);
     assert_eq!(slow.words(2), [too_old(start), "end".into()], "WC-124");
@@ -379,9 +380,9 @@ fn t_33_a_watch_can_be_dropped_at_any_time() {
         .resource_version_match("NotOlderThan")
         .send_initial_events(true);
     let scope = Scope::All;
-    let mut begins = Box::pin(fixture.pods.watch(&scope, &later));
-    assert!(poll_once(&mut begins).is_pending());
-    drop(begins);
+    let mut start = Box::pin(fixture.pods.watch(&scope, &later));
+    assert!(poll_once(&mut start).is_pending());
+    drop(start);
     assert_eq!(watchers(), 0);
     // Between its initial objects, and between later events.
     for read in [1, 4] {
