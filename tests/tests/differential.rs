@@ -1,33 +1,33 @@
-//! Random operations, the same to a real etcd and to our services, which must answer the same.
+//! Random operations against a real etcd and against our services, whose responses must be equal.
 //!
-//! Runs [`OPERATIONS`], or as many as [`OPERATIONS_VARIABLE`] says, from the seed in
-//! [`SEED_VARIABLE`]; for long runs there is the binary `differential`.
+//! The environment variable [`OPERATIONS_VARIABLE`] sets the number of operations, [`SEED_VARIABLE`] the
+//! seed. The binary `differential` is for long runs.
 
 use std::env;
 
 use revstore_tests::differential::episode;
 use revstore_tests::tools::{self, Tool};
 
-/// Enough to notice a fault that is not subtle, in some seconds.
+/// The default number of operations: some seconds.
 const OPERATIONS: u64 = 2000;
 
-/// The environment variable that says how many instead.
+/// The environment variable for the number of operations.
 const OPERATIONS_VARIABLE: &str = "REVSTORE_DIFFERENTIAL_OPERATIONS";
 
-/// The environment variable that says which seed to begin with instead of 0.
+/// The environment variable for the first seed; the default is 0.
 const SEED_VARIABLE: &str = "REVSTORE_DIFFERENTIAL_SEED";
 
 fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     Some(
         text.parse()
-            .unwrap_or_else(|_| panic!("{variable} is no number: {text}")),
+            .unwrap_or_else(|_| panic!("invalid {variable} {text:?}: it takes a number")),
     )
 }
 
 #[test]
-fn random_operations_are_answered_alike() {
-    if !tools::available("random_operations_are_answered_alike", &[Tool::Etcd]) {
+fn random_operations_have_equal_responses() {
+    if !tools::available("random_operations_have_equal_responses", &[Tool::Etcd]) {
         return;
     }
     let operations = number(OPERATIONS_VARIABLE).unwrap_or(OPERATIONS);
@@ -43,7 +43,7 @@ fn random_operations_are_answered_alike() {
         "etcd and ours differ:\n{}",
         found.join("\n")
     );
-    assert_eq!(report.failures, [""; 0], "some episodes did not end");
+    assert_eq!(report.failures, [""; 0], "some episodes failed");
     assert_eq!(report.operations, operations);
     println!("{operations} operations without a difference, from seed {seed}");
 }

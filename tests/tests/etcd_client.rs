@@ -1,9 +1,6 @@
-//! The stock Rust client, `etcd-client`, against each server that claims to be an etcd.
+//! The Rust client `etcd-client`, against revstore and, where it is installed, a real etcd.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a failed step is a failed test, and the server's log says why"
-)]
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -17,12 +14,12 @@ use etcd_client::{
 use revstore_tests::on_every_server;
 use revstore_tests::server::{Options, Servers};
 
-/// Runs `session` with a client of a fresh server.
+/// Runs `session` with a client of a new server.
 fn with_client<F: Future<Output = ()>>(servers: &Servers, session: impl FnOnce(Client) -> F) {
     with_client_of(servers, &Options::default(), session);
 }
 
-/// The same, of a server with options.
+/// Runs `session` with a client of a new server with options.
 fn with_client_of<F: Future<Output = ()>>(
     servers: &Servers,
     options: &Options,
@@ -94,13 +91,13 @@ fn txn(servers: &Servers) {
         let swapped = client.txn(swap("1", "2")).await.unwrap();
         assert!(swapped.succeeded());
         let TxnOpResponse::Get(read) = &swapped.op_responses()[1] else {
-            panic!("a read")
+            panic!("not the response of a range")
         };
         assert_eq!(read.kvs()[0].value(), b"2");
         let refused = client.txn(swap("1", "3")).await.unwrap();
         assert!(!refused.succeeded());
         let TxnOpResponse::Get(read) = &refused.op_responses()[0] else {
-            panic!("a read")
+            panic!("not the response of a range")
         };
         assert_eq!(read.kvs()[0].value(), b"2");
     });
@@ -166,11 +163,11 @@ fn watch(servers: &Servers) {
     });
 }
 
-/// WA-1, WA-2, WA-20 and WA-30, with ten thousand watches on one stream.
+/// WA-1, WA-2, WA-20 and WA-30, with 10,000 watches on one stream.
 fn many_watches(servers: &Servers) {
     const WATCHES: i64 = 10_000;
     with_client(servers, async |mut client| {
-        // Half of them watch the same key, the others a key each.
+        // Half of the watches share one key; each other watch has a key of its own.
         let key = |id: i64| match id % 2 {
             0 => "common".to_owned(),
             _ => format!("own {id}"),
@@ -191,16 +188,16 @@ fn many_watches(servers: &Servers) {
         tokio::join!(create, created);
 
         client.put(key(7777), "", None).await.unwrap();
-        let told = responses.message().await.unwrap().unwrap();
-        assert_eq!((told.watch_id(), told.events().len()), (7777, 1));
+        let response = responses.message().await.unwrap().unwrap();
+        assert_eq!((response.watch_id(), response.events().len()), (7777, 1));
         client.put(key(0), "", None).await.unwrap();
-        let mut told = BTreeSet::new();
-        while told.len() < 5000 {
+        let mut notified = BTreeSet::new();
+        while notified.len() < 5000 {
             let response = responses.message().await.unwrap().unwrap();
             assert_eq!(response.events()[0].kv().unwrap().mod_revision(), 3);
-            assert!(told.insert(response.watch_id()), "told twice");
+            assert!(notified.insert(response.watch_id()), "two responses");
         }
-        assert!(told.iter().all(|id| id % 2 == 0), "{told:?}");
+        assert!(notified.iter().all(|id| id % 2 == 0), "{notified:?}");
 
         let cancel = async {
             for id in 0..WATCHES {
@@ -217,8 +214,9 @@ fn many_watches(servers: &Servers) {
     });
 }
 
-/// WA-30, WA-31, WA-32 and WA-34: history comes in whole revisions, in batches of a thousand at most.
-fn batches_of_history(servers: &Servers) {
+/// WA-30, WA-31, WA-32 and WA-34: past events are delivered in whole revisions, at most 1,000 revisions
+/// per response.
+fn past_events_come_in_batches(servers: &Servers) {
     const REVISIONS: i64 = 1200;
     with_client(servers, async |mut client| {
         let puts = Txn::new().and_then([TxnOp::put("a", "", None), TxnOp::put("b", "", None)]);
@@ -235,8 +233,8 @@ fn batches_of_history(servers: &Servers) {
             assert!(response.events().len() <= 2000, "{batches} batches before");
             for pair in response.events().chunks(2) {
                 let kvs: Vec<_> = pair.iter().filter_map(|event| event.kv()).collect();
-                let told: Vec<_> = kvs.iter().map(|kv| (kv.key(), kv.mod_revision())).collect();
-                assert_eq!(told, [(&b"a"[..], expected), (&b"b"[..], expected)]);
+                let keys: Vec<_> = kvs.iter().map(|kv| (kv.key(), kv.mod_revision())).collect();
+                assert_eq!(keys, [(&b"a"[..], expected), (&b"b"[..], expected)]);
                 expected += 1;
             }
             batches += 1;
@@ -245,7 +243,8 @@ fn batches_of_history(servers: &Servers) {
     });
 }
 
-/// WA-50, WA-51 and WA-52: a quiet watch hears of progress by itself, and of nothing before it twice.
+/// WA-50, WA-51 and WA-52: a watch without events receives progress notifications, and no event at or
+/// below their revision afterwards.
 fn progress_at_intervals(servers: &Servers) {
     let options = Options {
         watch_progress_interval: Some(Duration::from_millis(100)),
@@ -263,18 +262,18 @@ fn progress_at_intervals(servers: &Servers) {
             progress = response.header().unwrap().revision();
         }
         client.put("k", "", None).await.unwrap();
-        let mut told = 0;
-        while told == 0 || progress < 3 {
+        let mut delivered = 0;
+        while delivered == 0 || progress < 3 {
             let response = stream.message().await.unwrap().unwrap();
             let revision = response.header().unwrap().revision();
             assert!(revision >= progress);
             progress = revision;
             for event in response.events() {
-                assert_eq!((event.kv().unwrap().mod_revision(), told), (3, 0));
-                told = 3;
+                assert_eq!((event.kv().unwrap().mod_revision(), delivered), (3, 0));
+                delivered = 3;
             }
         }
-        // From now on there is progress at 3 only, and the event does not come again.
+        // From here on only progress notifications at revision 3 follow.
         let response = stream.message().await.unwrap().unwrap();
         assert_eq!(response.header().unwrap().revision(), 3);
         assert!(response.events().is_empty());
@@ -368,7 +367,7 @@ on_every_server! {
     compact,
     watch,
     many_watches,
-    batches_of_history,
+    past_events_come_in_batches,
     progress_at_intervals,
     lease,
     maintenance,

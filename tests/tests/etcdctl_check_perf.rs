@@ -1,5 +1,5 @@
-//! `etcdctl check perf`: a minute of writes at a fixed rate, in a test target of its own because it
-//! takes that minute whatever the server does.
+//! `etcdctl check perf`: writes at a fixed rate for 1 minute. It is a test target of its own because it
+//! always takes that minute.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ on_every_server! {
     small_load,
 }
 
-/// How long the smallest load writes.
+/// The duration of the smallest load.
 const DURATION: Duration = Duration::from_secs(60);
 
-/// All writes have to succeed. Their rate, the slowest and the deviation measure the machine as much
-/// as the server, so they have to be reported, and may be anything.
+/// All writes must succeed. Throughput, slowest request and deviation depend on the machine, so they must
+/// be reported but can have any value.
 fn small_load(servers: &Servers) {
     let session = Session::fresh(servers);
     let mut check = session.start(&["check", "perf", "--load=s"]);
     session.expect(check.wait_for_exit(DURATION + poll::LIMIT).map(drop));
     let printed = check.output(OutputStream::Stdout);
-    // A progress bar, drawn over itself and not always ended by a new line, then the report.
-    for what in ["Throughput ", "Slowest request took ", "Stddev "] {
-        assert!(printed.contains(what), "{what:?} is missing in {printed}");
+    // The report follows a progress bar, which does not always end with a newline.
+    for label in ["Throughput ", "Slowest request took ", "Stddev "] {
+        assert!(printed.contains(label), "{label:?} is missing in {printed}");
     }
     assert!(!printed.contains("too many errors"), "{printed}");
-    // It cleans up behind itself.
+    // The command deletes its keys.
     session.replay("$ get '' --prefix");
 }

@@ -1,5 +1,5 @@
-//! The JSON gateway (HT-20 to HT-23): what comes back over HTTP, on each server that claims to be an
-//! etcd. Everything expected here is what a real etcd 3.5.16 answers.
+//! The JSON gateway (HT-20 to HT-23): responses over HTTP, of revstore and, where it is installed, a real
+//! etcd. All expected responses are those of etcd 3.5.16.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,8 +10,9 @@ use revstore_tests::{gateway, http, poll};
 
 revstore_tests::on_every_server! {
     needs: [];
-    key_values, forms, bad_requests, txn, watch, watch_refused, lease, auth, lock_and_election,
-    administration, maintenance, cluster, paths, ht_23_a_stream_is_a_line_in_a_chunk_for_each_message,
+    key_values, accepted_forms_of_requests, bad_requests, txn, watch, refused_watches, lease, auth, lock_and_election,
+    users_and_roles, maintenance, cluster, paths,
+    ht_23_each_message_of_a_stream_is_one_line_in_one_chunk,
 }
 
 fn replay(servers: &Servers, session: &str) {
@@ -63,8 +64,8 @@ fn key_values(servers: &Servers) {
     );
 }
 
-/// HT-21: what else is read.
-fn forms(servers: &Servers) {
+/// HT-21: alternative forms of fields that the gateway accepts.
+fn accepted_forms_of_requests(servers: &Servers) {
     replay(
         servers,
         r#"
@@ -84,7 +85,7 @@ fn forms(servers: &Servers) {
     );
 }
 
-/// What the parser has to say is for people, and other words in every build (HT-24).
+/// The text of a parser error differs between builds of etcd and is not compared (HT-24).
 fn bad_requests(servers: &Servers) {
     replay(
         servers,
@@ -178,7 +179,7 @@ fn watch(servers: &Servers) {
         200
         {"result":{"header":"@3","created":true}}
         {"result":{"header":"@3","events":[{"kv":{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}},{"type":"DELETE","kv":{"key":"Zm9v","mod_revision":"3"},"prev_kv":{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}}]}}
-        # Many requests on one stream; what is none ends them, and the watches go on.
+        # Several requests on one stream. Invalid input ends the requests; the watches continue.
         >> watch {"create_request":{"key":"Zm9v","watch_id":7}} {"cancelRequest":{"watchId":7}} {"create_request":{"key":"Zm9v","filters":["NOPUT"],"startRevision":"2"}} {"nonsense
         200
         {"result":{"header":"@3","watch_id":"7","created":true}}
@@ -189,7 +190,7 @@ fn watch(servers: &Servers) {
     );
 }
 
-fn watch_refused(servers: &Servers) {
+fn refused_watches(servers: &Servers) {
     replay(
         servers,
         r#"
@@ -358,8 +359,8 @@ fn auth(servers: &Servers) {
     );
 }
 
-/// HT-20: users and roles, with every path there is for them.
-fn administration(servers: &Servers) {
+/// HT-20: users and roles, with all their paths.
+fn users_and_roles(servers: &Servers) {
     replay(
         servers,
         r#"
@@ -520,8 +521,8 @@ fn cluster(servers: &Servers) {
     );
 }
 
-/// All that HT-20 lists. Asked with another verb, a path that leads somewhere says so, and nothing
-/// happens there.
+/// The paths that HT-20 lists. A request with a method other than POST shows that a path exists,
+/// without an effect.
 const PATHS: [&str; 55] = [
     "kv/range",
     "kv/put",
@@ -588,22 +589,22 @@ fn paths(servers: &Servers) {
     replay(servers, &known.concat());
 }
 
-/// HT-23, as it stands on the wire.
-fn ht_23_a_stream_is_a_line_in_a_chunk_for_each_message(servers: &Servers) {
+/// HT-23: the bytes of a streamed response.
+fn ht_23_each_message_of_a_stream_is_one_line_in_one_chunk(servers: &Servers) {
     let server = servers.fresh(&Options {
         json_gateway: true,
         ..Options::default()
     });
-    let mut stream = TcpStream::connect(server.address()).expect("a server that listens");
+    let mut stream = TcpStream::connect(server.address()).expect("the server listens");
     stream
         .set_read_timeout(Some(poll::LIMIT))
-        .expect("a limit above zero");
+        .expect("the limit is above zero");
     let length = WATCH_FOO.len();
     write!(
         stream,
         "POST /v3/watch HTTP/1.1\r\nHost: node\r\nContent-Length: {length}\r\n\r\n{WATCH_FOO}"
     )
-    .expect("room for a request");
+    .expect("the request is written");
     let mut answer = BufReader::new(stream);
     let mut line = move || {
         let mut line = String::new();
@@ -627,15 +628,15 @@ fn ht_23_a_stream_is_a_line_in_a_chunk_for_each_message(servers: &Servers) {
     assert_eq!(line(), "\r\n");
 }
 
-/// A watch through the gateway, whose first answer was read. The request says that more of it is to
-/// come, after what is in `body`.
+/// Opens a watch through the gateway and reads its first response. The request has the chunk `body` and
+/// stays open for further chunks.
 fn open_watch(server: &Revstore, body: &str) -> BufReader<TcpStream> {
-    let mut stream = TcpStream::connect(server.address()).expect("a server that listens");
+    let mut stream = TcpStream::connect(server.address()).expect("the server listens");
     stream
         .set_read_timeout(Some(poll::LIMIT))
-        .expect("a limit above zero");
+        .expect("the limit is above zero");
     let head = "POST /v3/watch HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n";
-    write!(stream, "{head}{:x}\r\n{body}\r\n", body.len()).expect("room for a request");
+    write!(stream, "{head}{:x}\r\n{body}\r\n", body.len()).expect("the request is written");
     let mut answer = BufReader::new(stream);
     let mut line = String::new();
     while !line.contains("created") {
@@ -647,6 +648,7 @@ fn open_watch(server: &Revstore, body: &str) -> BufReader<TcpStream> {
 
 const WATCH_FOO: &str = r#"{"create_request":{"key":"Zm9v"}}"#;
 
+/// Returns the number of watchers that the metrics of a server report.
 fn watchers(server: &Revstore) -> Option<String> {
     let page = http::get(server.address(), "/metrics")
         .expect("an answer")
@@ -657,30 +659,34 @@ fn watchers(server: &Revstore) -> Option<String> {
 }
 
 #[test]
-fn ht_23_a_client_that_leaves_ends_its_watch() {
+fn ht_23_a_closed_connection_ends_its_watches() {
     let server = Revstore::start(&Options::default()).unwrap();
     let garbage = format!("{WATCH_FOO} nonsense");
-    for (body, is_whole) in [(WATCH_FOO, false), (&garbage, false), (WATCH_FOO, true)] {
+    for (body, is_complete) in [(WATCH_FOO, false), (&garbage, false), (WATCH_FOO, true)] {
         let mut watch = open_watch(&server, body);
-        if is_whole {
-            // The chunk that ends a body.
+        if is_complete {
+            // The chunk that ends the body.
             watch.get_mut().write_all(b"0\r\n\r\n").unwrap();
         }
         assert_eq!(watchers(&server).as_deref(), Some("1"));
         drop(watch);
-        let none_left = || (watchers(&server)? == "0").then_some(());
-        assert_eq!(poll::until(poll::LIMIT, none_left), Some(()), "{body}");
+        let is_unregistered = || (watchers(&server)? == "0").then_some(());
+        assert_eq!(
+            poll::until(poll::LIMIT, is_unregistered),
+            Some(()),
+            "{body}"
+        );
     }
 }
 
 #[test]
-fn ht_23_requests_may_come_later_on_a_stream() {
+fn ht_23_a_stream_accepts_further_requests() {
     let server = Revstore::start(&Options::default()).unwrap();
     let mut watch = open_watch(&server, WATCH_FOO);
     let cancel = r#"{"cancel_request":{}}"#;
-    // An object in two pieces.
-    let (one, other) = cancel.split_at(5);
-    for piece in [one, other] {
+    // One JSON object in two chunks.
+    let (start, end) = cancel.split_at(5);
+    for piece in [start, end] {
         let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
         watch.get_mut().write_all(chunk.as_bytes()).unwrap();
     }
@@ -692,7 +698,7 @@ fn ht_23_requests_may_come_later_on_a_stream() {
 }
 
 #[test]
-fn fl_15_a_server_that_stops_says_so_on_open_streams() {
+fn fl_15_a_stopping_server_reports_it_on_open_streams() {
     let server = Revstore::start(&Options::default()).unwrap();
     let mut watch = open_watch(&server, WATCH_FOO);
     drop(server);
@@ -705,7 +711,7 @@ fn fl_15_a_server_that_stops_says_so_on_open_streams() {
 }
 
 #[test]
-fn li_3_answers_have_no_limit() {
+fn li_3_the_size_of_responses_is_not_limited() {
     let server = Revstore::start(&Options::default()).unwrap();
     for key in ["a", "b", "c", "d", "e"] {
         let value = vec![b'v'; 1_000_000];
@@ -719,13 +725,13 @@ fn li_3_answers_have_no_limit() {
     };
     let answer = request.send(server.address()).unwrap();
     assert_eq!(answer.status, 200);
-    // Base64 makes four letters of three bytes.
+    // Base64 encodes 3 bytes as 4 letters.
     let letters = answer.body.matches("dnZ2").count() * 4;
     assert!(letters > 5_000_000 / 3 * 4 - 100, "{letters}");
 }
 
 #[test]
-fn an_object_above_the_limit_is_refused() {
+fn requests_above_the_size_limits_are_refused() {
     let server = Revstore::start(&Options::default()).unwrap();
     let put = |value_bytes: usize| {
         let body = format!(

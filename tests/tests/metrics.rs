@@ -1,4 +1,4 @@
-//! What `/metrics` says (HT-10), on each server that claims to be an etcd.
+//! The metrics at `/metrics` (HT-10), of revstore and, where it is installed, a real etcd.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,10 +25,10 @@ fn page(address: SocketAddr) -> String {
     answer.body
 }
 
-/// Dashboards take rates of counters and levels of gauges: whoever mixes them up draws nonsense.
+/// The type of each metric matters: dashboards compute rates of counters and show values of gauges.
 fn ht_10_names_and_types(servers: &Servers) {
     let server = fresh(servers);
-    // What was never looked at is not there.
+    // The metric of a health check exists after the first request of the check.
     http::get(server.address(), "/readyz").expect("an answer");
     let page = page(server.address());
     for (kind, names) in [
@@ -99,7 +99,7 @@ fn ht_10_names_and_types(servers: &Servers) {
     }
 }
 
-/// What is counted, without the rest of its name.
+/// The counted operations, each with the name of its metric.
 const COUNTED: [(&str, &str); 7] = [
     ("put", "etcd_mvcc_put_total"),
     ("delete", "etcd_mvcc_delete_total"),
@@ -110,13 +110,14 @@ const COUNTED: [(&str, &str); 7] = [
     ("renewed", "etcd_debugging_lease_renewed_total"),
 ];
 
+/// Returns the value of a metric.
 fn value(page: &str, name: &str) -> Option<i64> {
     let mut lines = page.lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
     value.parse().ok()
 }
 
-/// What is counted and how much of it, where that is not nothing.
+/// Returns the metrics in [`COUNTED`] that are not 0.
 fn counts(address: SocketAddr) -> BTreeMap<&'static str, i64> {
     let page = page(address);
     let counts = COUNTED.map(|(word, name)| (word, value(&page, name).expect(name)));
@@ -137,6 +138,7 @@ fn post(address: SocketAddr, path: &str, body: &str) {
     assert_eq!(answer.status, 200, "{path} {body}: {}", answer.body);
 }
 
+/// Sends a request, then compares all metrics in [`COUNTED`] that are not 0.
 fn check(address: SocketAddr, path: &str, body: &str, expected: &[(&'static str, i64)]) {
     post(address, path, body);
     let expected = expected.iter().copied().collect();
@@ -148,7 +150,7 @@ fn ht_10_counts_of_operations(servers: &Servers) {
     let check = |path, body, expected: &[_]| check(server.address(), path, body, expected);
     check("kv/put", r#"{"key":"YQ=="}"#, &[("put", 1), ("keys", 1)]);
     check("kv/put", r#"{"key":"YQ=="}"#, &[("put", 2), ("keys", 1)]);
-    // A transaction of one operation is that operation.
+    // A transaction with one operation counts as that operation.
     check(
         "kv/txn",
         r#"{"compare":[{"key":"Yg==","version":0}],"success":[{"request_put":{"key":"Yg=="}}]}"#,
@@ -160,13 +162,13 @@ fn ht_10_counts_of_operations(servers: &Servers) {
         r#"{"success":[{"request_put":{"key":"YQ=="}},{"request_range":{"key":"YQ=="}}]}"#,
         &[("put", 4), ("txn", 1), ("keys", 2)],
     );
-    // What stands inside of another counts with it.
+    // A nested transaction is not counted by itself; its operations are.
     check(
         "kv/txn",
         r#"{"success":[{"request_txn":{"success":[{"request_put":{"key":"Yw=="}}]}},{"request_delete_range":{"key":"YQ=="}}]}"#,
         &[("put", 5), ("delete", 1), ("txn", 2), ("keys", 2)],
     );
-    // A deletion is one, however many keys go.
+    // A delete counts once, for any number of deleted keys.
     check(
         "kv/deleterange",
         r#"{"key":"YQ==","range_end":"eg=="}"#,
@@ -189,7 +191,7 @@ fn ht_10_counts_of_leases(servers: &Servers) {
         r#"{"ID":7}"#,
         &[("granted", 1), ("renewed", 1)],
     );
-    // There is none to be renewed.
+    // A lease that does not exist is not renewed.
     check(
         "lease/keepalive",
         r#"{"ID":8}"#,
@@ -200,7 +202,7 @@ fn ht_10_counts_of_leases(servers: &Servers) {
         r#"{"ID":7}"#,
         &[("granted", 1), ("renewed", 1), ("revoked", 1)],
     );
-    // One whose time is over ends as well.
+    // An expired lease counts as revoked.
     check(
         "lease/grant",
         r#"{"ID":9,"TTL":1}"#,
@@ -222,15 +224,15 @@ fn ht_10_counts_of_events(servers: &Servers) {
         headers: &[],
         body: r#"{"create_request":{"key":"YQ==","start_revision":2}}"#,
     };
-    // That the watch was created, and then all three in one.
-    let told = watch.send_for_lines(address, 2).expect("an answer");
-    assert!(told.body.contains("events"), "{}", told.body);
+    // The first response says that the watch was created; the second has all three events.
+    let responses = watch.send_for_lines(address, 2).expect("an answer");
+    assert!(responses.body.contains("events"), "{}", responses.body);
     let events = value(&page(address), "etcd_debugging_mvcc_events_total");
     assert_eq!(events, Some(3));
 }
 
-/// Probes in turn, and what then is said of them.
-fn probed(address: SocketAddr, expected: u16) -> [i64; 4] {
+/// Requests the health checks, and returns the metrics about them.
+fn probe(address: SocketAddr, expected: u16) -> [i64; 4] {
     for (path, expected) in [
         ("/health", expected),
         ("/readyz", expected),
@@ -252,8 +254,8 @@ fn probed(address: SocketAddr, expected: u16) -> [i64; 4] {
 fn ht_10_counts_of_probes(servers: &Servers) {
     let server = fresh(servers);
     let address = server.address();
-    assert_eq!(probed(address, 200), [1, 0, 1, 1]);
+    assert_eq!(probe(address, 200), [1, 0, 1, 1]);
     let corrupt = r#"{"action":"ACTIVATE","memberID":5,"alarm":"CORRUPT"}"#;
     post(address, "maintenance/alarm", corrupt);
-    assert_eq!(probed(address, 503), [1, 1, 0, 1]);
+    assert_eq!(probe(address, 503), [1, 1, 0, 1]);
 }

@@ -1,7 +1,6 @@
-//! What happens to a client that pings too often, and to one that does not answer pings, frame by
-//! frame.
+//! HTTP/2 pings: clients that send too many, and clients that do not answer.
 
-#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -15,10 +14,10 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
 
-/// The flag of a ping that answers one.
+/// The flag of a PING frame that is an answer.
 const ACK: u8 = 1;
 
-/// The flag of headers that are all there are.
+/// The flag of a HEADERS frame without a continuation.
 const END_HEADERS: u8 = 4;
 
 const KIND_DATA: u8 = 0;
@@ -26,7 +25,7 @@ const KIND_HEADERS: u8 = 1;
 const KIND_PING: u8 = 6;
 const KIND_GOAWAY: u8 = 7;
 
-/// The next frame of one of some kinds, and what it says.
+/// Reads the next frame whose type is in `kinds`; returns its type and payload.
 fn next(stream: &mut TcpStream, kinds: &[u8]) -> (u8, Vec<u8>) {
     loop {
         let mut head = [0; 9];
@@ -40,45 +39,47 @@ fn next(stream: &mut TcpStream, kinds: &[u8]) -> (u8, Vec<u8>) {
     }
 }
 
-/// A connection on which the client has said as much as it must.
+/// Opens a connection and sends the HTTP/2 preface and an empty SETTINGS frame.
 fn open(server: &dyn Endpoint) -> TcpStream {
-    let mut stream = TcpStream::connect(server.address()).expect("a server that listens");
+    let mut stream = TcpStream::connect(server.address()).expect("the server listens");
     stream
         .set_read_timeout(Some(poll::LIMIT))
-        .expect("a limit above zero");
-    let hello = [PREFACE, &SETTINGS].concat();
-    stream.write_all(&hello).expect("room for a few bytes");
+        .expect("the limit is above zero");
+    let preface = [PREFACE, &SETTINGS].concat();
+    stream.write_all(&preface).expect("the bytes are written");
     stream
 }
 
-fn next_is_answer(stream: &mut TcpStream) {
+/// Checks that the next PING or GOAWAY frame is the answer to [`PING`].
+fn check_answer(stream: &mut TcpStream) {
     let (kind, payload) = next(stream, &[KIND_PING, KIND_GOAWAY]);
     assert_eq!((kind, &payload[..]), (KIND_PING, &PING[9..]), "an answer");
 }
 
-fn sent_away(stream: &mut TcpStream) {
+/// Checks that the connection is closed with GOAWAY `ENHANCE_YOUR_CALM`.
+fn check_goaway(stream: &mut TcpStream) {
     let (_, payload) = next(stream, &[KIND_GOAWAY]);
-    // The last stream, ENHANCE_YOUR_CALM, and why.
+    // After the id of the last stream: the error code ENHANCE_YOUR_CALM, then the debug data.
     assert_eq!(payload[4..8], [0, 0, 0, 11]);
     assert_eq!(payload[8..], *b"too_many_pings");
 }
 
-/// A frame of stream 1.
+/// Returns a frame of stream 1.
 fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     let length = u8::try_from(payload.len()).expect("a short payload");
     let head = [0, 0, length, kind, flags, 0, 0, 0, 1];
     [&head, payload].concat()
 }
 
-/// A text in a block of headers, as it is.
+/// Encodes a string of a header block literally, without Huffman coding.
 fn text(text: &str) -> Vec<u8> {
     let length = u8::try_from(text.len()).expect("a short text");
     [&[length], text.as_bytes()].concat()
 }
 
-/// Opens a watch on stream 1 and waits until it is there.
+/// Opens a watch on stream 1 and waits for the first response.
 fn watch(stream: &mut TcpStream) {
-    // POST and http have numbers, as the names of the path and of the authority do.
+    // `:method: POST`, `:scheme: http`, and the names `:path` and `:authority` have static indexes.
     let headers = [
         &[0x83, 0x86, 0x04][..],
         &text("/etcdserverpb.Watch/Watch"),
@@ -92,45 +93,45 @@ fn watch(stream: &mut TcpStream) {
         &text("trailers"),
     ];
     let headers = frame(KIND_HEADERS, END_HEADERS, &headers.concat());
-    // To create a watch of the key `a`, behind how long that is to say.
+    // A gRPC message, after its length: a request to create a watch of the key `a`.
     let create = frame(KIND_DATA, 0, b"\0\0\0\0\x05\x0a\x03\x0a\x01a");
     let request = [headers, create].concat();
-    stream.write_all(&request).expect("room for a few bytes");
+    stream.write_all(&request).expect("the bytes are written");
     let (_, created) = next(stream, &[KIND_DATA]);
     assert!(created.len() > 5, "an answer");
 }
 
-/// LI-5: with a stream open, there has to be some time between pings.
-fn beside_a_stream(servers: &Servers) {
+/// LI-5: with an open stream, pings need a minimum interval.
+fn too_many_pings_beside_a_stream(servers: &Servers) {
     let server = servers.fresh(&Options::default());
     let mut stream = open(&*server);
     watch(&mut stream);
-    // That the first came so soon is forgiven for the answer before it.
+    // The first ping does not count as too early, because the server sent data before it.
     for _ in 0..3 {
         stream.write_all(&PING).unwrap();
-        next_is_answer(&mut stream);
+        check_answer(&mut stream);
     }
     stream.write_all(&PING).unwrap();
-    sent_away(&mut stream);
-    // And then the line is closed.
+    check_goaway(&mut stream);
+    // The server then closes the connection.
     stream.read_to_end(&mut Vec::new()).unwrap();
 }
 
-/// LI-5 and LI-6: without an open stream any ping but the first is one too many, and three of those
-/// are not forgiven.
-fn without_a_stream(servers: &Servers) {
+/// LI-5 and LI-6: without an open stream each ping but the first is too early, and the third early ping
+/// closes the connection.
+fn too_many_pings_without_a_stream(servers: &Servers) {
     let server = servers.fresh(&Options::default());
     let mut stream = open(&*server);
     for _ in 0..3 {
         stream.write_all(&PING).unwrap();
-        next_is_answer(&mut stream);
+        check_answer(&mut stream);
     }
     stream.write_all(&PING).unwrap();
-    sent_away(&mut stream);
+    check_goaway(&mut stream);
 }
 
-/// LI-7: a client that is silent is asked whether it is still there, and left if it does not say so.
-fn of_the_server(servers: &Servers) {
+/// LI-7: the server pings a silent client, and closes the connection if it does not answer.
+fn unanswered_pings_of_the_server(servers: &Servers) {
     let server = servers.fresh(&Options {
         keepalive: Some((Duration::from_secs(1), Duration::from_secs(1))),
         ..Options::default()
@@ -150,4 +151,7 @@ fn of_the_server(servers: &Servers) {
     }
 }
 
-on_every_server! { needs: []; without_a_stream, beside_a_stream, of_the_server }
+on_every_server! {
+    needs: [];
+    too_many_pings_without_a_stream, too_many_pings_beside_a_stream, unanswered_pings_of_the_server,
+}

@@ -1,4 +1,4 @@
-//! Every recorded scenario, against our services: what they answer is what etcd answered.
+//! All recorded scenarios, replayed against our services, whose responses must be those of etcd.
 
 use std::collections::BTreeSet;
 
@@ -8,21 +8,21 @@ use revstore_tests::scenario::library::{differences, load, names, run_all};
 use revstore_tests::scenario::target::TargetKind;
 use revstore_tests::scenario::text::Scenario;
 
-/// Replays a file.
+/// Replays the scenarios of a file.
 fn replay(name: &str) {
     let file = load(name).expect("a file of scenarios");
     let actual = run_all(&file.scenarios, TargetKind::Ours, 1);
     let differences = differences(&file.scenarios, &actual);
     assert!(
         differences.is_empty(),
-        "{} of {} scenarios in {name} went differently\n{}",
+        "{} of {} scenarios in {name} differ\n{}",
         differences.len(),
         file.scenarios.len(),
         differences.join("\n"),
     );
 }
 
-/// One test for each file.
+/// Defines one test per file.
 macro_rules! replay {
     ($($name:ident),+ $(,)?) => {
         const REPLAYED: &[&str] = &[$(stringify!($name)),+];
@@ -53,10 +53,10 @@ replay! {
     watch_table,
 }
 
-/// The list of all differences.
+/// The document that lists all differences.
 const DIFFERENCES: &str = include_str!("../../docs/differences.md");
 
-/// Whether that list has a row for a clause.
+/// Returns whether [`DIFFERENCES`] has a row for a clause.
 fn is_listed(clause: &str) -> bool {
     let row = format!("| {clause} |");
     DIFFERENCES.lines().any(|line| line.starts_with(&row))
@@ -70,20 +70,20 @@ fn every_deliberate_difference_is_listed() {
     }
 }
 
-/// What etcd answers where ours answers otherwise.
-const DIFFERENT: &str = "known_differences";
+/// The file with etcd's responses where ours differ.
+const DIFFERING_ETCD: &str = "known_differences";
 
-/// What ours answers there.
-const DIFFERENT_OURS: &str = "known_differences_ours";
+/// The file with our responses to the same requests.
+const DIFFERING_OURS: &str = "known_differences_ours";
 
 #[test]
 fn known_differences_are_as_listed() {
-    replay(DIFFERENT_OURS);
-    let (etcd, ours) = (load(DIFFERENT).unwrap(), load(DIFFERENT_OURS).unwrap());
+    replay(DIFFERING_OURS);
+    let (etcd, ours) = (load(DIFFERING_ETCD).unwrap(), load(DIFFERING_OURS).unwrap());
     assert_eq!(etcd.scenarios.len(), ours.scenarios.len());
     for (etcd, ours) in etcd.scenarios.iter().zip(&ours.scenarios) {
         assert_eq!(etcd.without_answers(), ours.without_answers());
-        assert_ne!(etcd, ours, "{} is none any more", etcd.name);
+        assert_ne!(etcd, ours, "{} no longer differs", etcd.name);
         for clause in &etcd.clauses {
             assert!(is_listed(clause), "{clause} is not listed");
         }
@@ -92,7 +92,7 @@ fn known_differences_are_as_listed() {
 
 #[test]
 fn every_file_is_replayed() {
-    let replayed = REPLAYED.iter().chain(&[DIFFERENT, DIFFERENT_OURS]);
+    let replayed = REPLAYED.iter().chain(&[DIFFERING_ETCD, DIFFERING_OURS]);
     let replayed: BTreeSet<_> = replayed.map(|name| (*name).to_owned()).collect();
     assert_eq!(
         names().unwrap().into_iter().collect::<BTreeSet<_>>(),
@@ -101,7 +101,7 @@ fn every_file_is_replayed() {
 }
 
 #[test]
-fn every_file_is_written_as_the_recorder_writes_it() {
+fn files_have_the_format_of_the_recorder() {
     for name in names().unwrap() {
         let text = std::fs::read_to_string(revstore_tests::scenario::library::path(&name)).unwrap();
         assert_eq!(load(&name).unwrap().to_string(), text, "{name}");
@@ -109,7 +109,7 @@ fn every_file_is_written_as_the_recorder_writes_it() {
 }
 
 #[test]
-fn files_of_families_hold_what_their_tables_make() {
+fn files_of_families_have_the_scenarios_of_their_tables() {
     for family in FAMILIES {
         let recorded = load(family.name).unwrap();
         let recorded: Vec<_> = recorded
@@ -117,11 +117,11 @@ fn files_of_families_hold_what_their_tables_make() {
             .iter()
             .map(Scenario::without_answers)
             .collect();
-        // Compared as text, for the steps are laid out anew when they are written.
-        let made = family.without_answers().scenarios;
-        assert_eq!(made.len(), recorded.len(), "{}", family.name);
-        for (made, recorded) in made.iter().zip(&recorded) {
-            assert_eq!(made.to_string(), recorded.to_string(), "{}", family.name);
+        // Compared as text: writing the file changes the layout of the steps.
+        let expected = family.without_answers().scenarios;
+        assert_eq!(expected.len(), recorded.len(), "{}", family.name);
+        for (expected, recorded) in expected.iter().zip(&recorded) {
+            assert_eq!(expected.to_string(), recorded.to_string(), "{}", family.name);
         }
     }
 }

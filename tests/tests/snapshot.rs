@@ -1,4 +1,4 @@
-//! A snapshot of ours taken to a real etcd with the stock tools (MT-6).
+//! A snapshot of revstore that `etcdctl` restores into a real etcd (MT-6).
 
 use std::path::Path;
 
@@ -10,9 +10,9 @@ use revstore_tests::server::{ADVERTISED_PEER_URL, Endpoint as _, NAME, Options};
 use revstore_tests::tools::{self, Tool};
 
 #[test]
-fn mt_6_a_history_can_be_taken_to_etcd() {
+fn mt_6_a_snapshot_can_be_restored_into_etcd() {
     if !tools::available(
-        "mt_6_a_history_can_be_taken_to_etcd",
+        "mt_6_a_snapshot_can_be_restored_into_etcd",
         &[Tool::Etcd, Tool::Etcdctl],
     ) {
         return;
@@ -26,7 +26,7 @@ fn mt_6_a_history_can_be_taken_to_etcd() {
     let file = data.path().join("snapshot.db");
     run(&ctl, &["snapshot", "save", path(&file)]);
 
-    // What the tool makes of the file: hash, revision, pairs in all buckets, size.
+    // The status has four fields: hash, revision, number of keys in all buckets, size.
     let status = run(&ctl, &["snapshot", "status", path(&file)]);
     let status: Vec<_> = status.trim().split(", ").collect();
     assert_eq!(status[1], (revision + 1).to_string(), "{status:?}");
@@ -42,11 +42,11 @@ fn mt_6_a_history_can_be_taken_to_etcd() {
         });
         assert_eq!(answers[0], answers[1], "{arguments:?}");
     };
-    // The put of `set_auth_up` is one more, and there is nothing behind it.
+    // `set_auth_up` makes one more revision, `revision + 1`, which is the newest.
     for revision in [
-        MARK - 1,
-        MARK,
-        MARK + 1,
+        COMPACTED - 1,
+        COMPACTED,
+        COMPACTED + 1,
         4_000,
         revision,
         revision + 1,
@@ -70,20 +70,20 @@ fn mt_6_a_history_can_be_taken_to_etcd() {
     same(&["user", "get", "ann", "--detail"]);
     same(&["role", "list"]);
     same(&["put", "new", "value"]);
-    // Passwords too went along.
+    // The snapshot includes the passwords.
     let as_ann = ["--user=ann:a", "put", "leased", "other", "--ignore-lease"];
     assert_eq!(theirs.run(&as_ann, "").unwrap().stdout, "OK\n");
     let denied = theirs.run(&["--user=ann:a", "get", "new"], "").unwrap();
     assert!(denied.stderr.contains("permission denied"), "{denied:?}");
 }
 
-/// The revision at which the history is compacted.
-const MARK: i64 = 3_000;
+/// The compacted revision.
+const COMPACTED: i64 = 3_000;
 
 const AS_ROOT: [&str; 1] = ["--user=root:r"];
 
-/// Writes enough for a tree of pages, with versions above and below a compaction, and returns the
-/// revision.
+/// Writes enough keys for a B+tree of several pages, with versions on both sides of the compacted
+/// revision. Returns the newest revision.
 fn fill(engine: &Engine) -> i64 {
     for n in 0..2_900 {
         engine
@@ -102,13 +102,13 @@ fn fill(engine: &Engine) -> i64 {
             .expect("a legal put");
     }
     engine
-        .compact(Revision(MARK))
-        .expect("a mark below the head")
+        .compact(Revision(COMPACTED))
+        .expect("a past revision")
         .run();
     engine.current_revision().0
 }
 
-/// Grants a lease; returns its id as `etcdctl` takes it.
+/// Grants a lease; returns its id in hexadecimal, as `etcdctl` reads it.
 fn grant(ctl: &Etcdctl) -> String {
     let granted = run(ctl, &["lease", "grant", "100000"]);
     granted.split(' ').nth(1).expect("an id").to_owned()
@@ -150,7 +150,7 @@ fn restore(ctl: &Etcdctl, file: &Path, data: &Path) {
 }
 
 fn run(ctl: &Etcdctl, arguments: &[&str]) -> String {
-    // Some commands ask no server, and do not take a user amiss.
+    // Some commands send no request, and the lease is granted before authentication is enabled.
     let is_offline = matches!(arguments, ["snapshot", "status" | "restore", ..]);
     let user = if is_offline || arguments[0] == "lease" {
         &[][..]

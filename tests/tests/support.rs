@@ -1,4 +1,4 @@
-//! The support library against the real programs that it is there for.
+//! The support library `revstore-tests` against the programs that it runs.
 
 use std::net::TcpStream;
 
@@ -28,8 +28,8 @@ fn two_servers_run_side_by_side() {
 }
 
 #[test]
-fn a_dropped_server_is_gone() {
-    if !tools::available("a_dropped_server_is_gone", &[Tool::Etcd]) {
+fn a_dropped_server_is_stopped() {
+    if !tools::available("a_dropped_server_is_stopped", &[Tool::Etcd]) {
         return;
     }
     let server = Etcd::start(&Options::default()).unwrap();
@@ -39,7 +39,7 @@ fn a_dropped_server_is_gone() {
 }
 
 #[test]
-fn the_json_gateway_answers_when_it_is_asked_for() {
+fn the_json_gateway_answers_when_it_is_enabled() {
     if !tools::available("the_json_gateway_answers", &[Tool::Etcd]) {
         return;
     }
@@ -48,7 +48,7 @@ fn the_json_gateway_answers_when_it_is_asked_for() {
         ..Options::default()
     };
     let server = Etcd::start(&options).unwrap();
-    // The gateway takes POST only; that it is this particular refusal shows that it is there.
+    // The gateway accepts POST only: this answer to GET comes from the gateway.
     let answer = http::get(server.address(), "/v3/kv/range").unwrap();
     assert_eq!(answer.status, 501, "{answer:?}");
 }
@@ -73,8 +73,8 @@ fn etcdctl_reads_stdin_and_reports_output_and_code() {
 }
 
 #[test]
-fn a_command_that_goes_on_is_followed_and_killed() {
-    if !tools::available("a_command_that_goes_on", ETCDCTL_AND_ETCD) {
+fn a_long_running_command_is_read_and_killed() {
+    if !tools::available("a_long_running_command", ETCDCTL_AND_ETCD) {
         return;
     }
     let session = Session::fresh(&ETCD);
@@ -90,7 +90,7 @@ fn a_command_that_goes_on_is_followed_and_killed() {
 }
 
 #[test]
-fn a_session_that_goes_differently_is_an_error_that_shows_both() {
+fn a_transcript_mismatch_shows_expected_and_actual_output() {
     fn case(servers: &Servers) {
         let server = servers.fresh(&Options::default());
         let ctl = Etcdctl::new(server.address()).unwrap();
@@ -100,14 +100,14 @@ fn a_session_that_goes_differently_is_an_error_that_shows_both() {
             "the session went differently at\n$ get k\n\
              --- expected:\nk\nw\n--- actual:\nk\nv\n"
         );
-        // An error where none is expected, and none where one is.
+        // An unexpected error, and a missing one.
         assert!(transcript::replay(&ctl, "$ get ''").is_err());
         assert!(transcript::replay(&ctl, "$ get k\nk\nv\n? 1").is_err());
-        // Too much and too little output of a command that goes on.
+        // A long-running command with too much output, and with too little.
         assert!(transcript::replay(&ctl, "& watch k --rev=2\nPUT\nk").is_err());
         assert!(transcript::replay(&ctl, "& get k\nk\nv\nmore").is_err());
     }
-    ETCD.run("a_session_that_goes_differently", &[Tool::Etcdctl], case);
+    ETCD.run("a_transcript_mismatch", &[Tool::Etcdctl], case);
 }
 
 const ETCDCTL_AND_ETCD: &[Tool] = &[Tool::Etcd, Tool::Etcdctl];

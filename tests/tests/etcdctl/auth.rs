@@ -1,7 +1,7 @@
-//! `etcdctl auth`, `etcdctl user` and `etcdctl role`, and what `--user` may do.
+//! `etcdctl auth`, `etcdctl user`, `etcdctl role`, and the permissions of `--user`.
 //!
-//! Left out is what etcd 3.5.16 lets everybody do and 3.5.30 does not: lists of members, compactions,
-//! states of endpoints and leases.
+//! Not tested here: commands that etcd 3.5.16 permits to all users and 3.5.30 does not (member list,
+//! compaction, endpoint status, leases).
 
 use revstore_tests::etcdctl::Session;
 use revstore_tests::on_every_server;
@@ -9,7 +9,7 @@ use revstore_tests::server::Servers;
 
 on_every_server! {
     needs: [Etcdctl];
-    users, roles, who_may_what, watches, administration,
+    users, roles, key_permissions, watch_permissions, administrative_permissions,
 }
 
 fn users(servers: &Servers) {
@@ -155,7 +155,8 @@ fn roles(servers: &Servers) {
     );
 }
 
-/// A server where auth is on, and `u` may do everything with the keys from `a` to `c`.
+/// Starts a server with authentication enabled. The user `u` may read and write the keys from `a` to `c`,
+/// without `c`.
 fn enabled(servers: &Servers) -> Session {
     let session = Session::fresh(servers);
     session.replay(
@@ -170,7 +171,7 @@ fn enabled(servers: &Servers) -> Session {
         Role r updated
         $ user grant-role u r
         Role r is granted to user u
-        # The client gives root the role that it lacks.
+        # etcdctl grants the role root to the user root if it is missing.
         $ auth enable
         Authentication Enabled
         ",
@@ -178,7 +179,7 @@ fn enabled(servers: &Servers) -> Session {
     session
 }
 
-fn who_may_what(servers: &Servers) {
+fn key_permissions(servers: &Servers) {
     enabled(servers).replay(
         r#"
         $ get a
@@ -225,7 +226,7 @@ fn who_may_what(servers: &Servers) {
     );
 }
 
-fn watches(servers: &Servers) {
+fn watch_permissions(servers: &Servers) {
     enabled(servers).replay(
         "
         $ --user u:pw put a 1
@@ -246,7 +247,7 @@ fn watches(servers: &Servers) {
     );
 }
 
-fn administration(servers: &Servers) {
+fn administrative_permissions(servers: &Servers) {
     enabled(servers).replay(
         "
         $ --user u:pw user list

@@ -1,4 +1,4 @@
-//! `etcdctl compaction`, and what is left to read after it
+//! `etcdctl compaction`, and reads after it.
 
 use revstore_tests::etcdctl::Session;
 use revstore_tests::on_every_server;
@@ -6,10 +6,11 @@ use revstore_tests::server::Servers;
 
 on_every_server! {
     needs: [Etcdctl];
-    keeps_the_compacted_revision_readable, deleted_keys_go, watches_below_it_end, physical, mistakes,
+    the_compacted_revision_stays_readable, deleted_keys_are_removed,
+    watches_below_the_compacted_revision_end, physical, errors,
 }
 
-/// A server with three values of `k` at revisions 2 to 4 and `gone`, deleted, at 5 and 6.
+/// Starts a server with three values of `k` at revisions 2 to 4, and `gone` put at 5 and deleted at 6.
 fn with_history(servers: &Servers) -> Session {
     let session = Session::fresh(servers);
     session.replay(
@@ -29,7 +30,7 @@ fn with_history(servers: &Servers) -> Session {
     session
 }
 
-fn keeps_the_compacted_revision_readable(servers: &Servers) {
+fn the_compacted_revision_stays_readable(servers: &Servers) {
     with_history(servers).replay(
         r#"
         $ compaction 3
@@ -46,14 +47,14 @@ fn keeps_the_compacted_revision_readable(servers: &Servers) {
         $ get k --rev=4
         k
         3
-        # Compacting is not a change.
+        # A compaction makes no revision.
         $ get k -w json
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":6,"raft_term":2},"kvs":[{"key":"aw==","create_revision":2,"mod_revision":4,"version":3,"value":"Mw=="}],"count":1}
         "#,
     );
 }
 
-fn deleted_keys_go(servers: &Servers) {
+fn deleted_keys_are_removed(servers: &Servers) {
     with_history(servers).replay(
         "
         $ compact 6
@@ -74,7 +75,7 @@ fn deleted_keys_go(servers: &Servers) {
     );
 }
 
-fn watches_below_it_end(servers: &Servers) {
+fn watches_below_the_compacted_revision_end(servers: &Servers) {
     with_history(servers).replay(
         r#"
         $ compact 4
@@ -88,7 +89,7 @@ fn watches_below_it_end(servers: &Servers) {
         ! watch was canceled (etcdserver: mvcc: required revision has been compacted)
         ! Error: watch is canceled by the server
         ? 5
-        # From the compacted revision on, what is kept of it is told.
+        # A watch from the compacted revision delivers the versions that the compaction kept.
         & watch '' --prefix --rev=4
         PUT
         k
@@ -115,7 +116,7 @@ fn physical(servers: &Servers) {
     );
 }
 
-fn mistakes(servers: &Servers) {
+fn errors(servers: &Servers) {
     with_history(servers).replay(
         "
         $ compact 7

@@ -1,4 +1,4 @@
-//! `etcdctl del`
+//! `etcdctl del`.
 
 use revstore_tests::on_every_server;
 use revstore_tests::server::Servers;
@@ -7,7 +7,7 @@ use crate::get::with_keys;
 
 on_every_server! {
     needs: [Etcdctl];
-    one_key, prefix, range, from_key, prev_kv, everything, mistakes,
+    one_key, prefix, range, from_key, prev_kv, all_keys, errors,
 }
 
 fn one_key(servers: &Servers) {
@@ -16,12 +16,12 @@ fn one_key(servers: &Servers) {
         $ del b
         1
         $ get b
-        # Nothing is left to delete, and that is no change.
+        # A delete without a match makes no revision.
         $ del b
         0
         $ del absent -w json
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":6,"raft_term":2}}
-        # A key that comes back begins anew.
+        # A key that is created again starts with version 1.
         $ put b again
         OK
         $ get b -w json
@@ -33,7 +33,7 @@ fn one_key(servers: &Servers) {
 fn prefix(servers: &Servers) {
     with_keys(servers).replay(
         r#"
-        # All at one revision.
+        # All keys are deleted in one revision.
         $ del a/ --prefix -w json
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":6,"raft_term":2},"deleted":3}
         $ get '' --prefix
@@ -48,14 +48,14 @@ fn prefix(servers: &Servers) {
 fn range(servers: &Servers) {
     with_keys(servers).replay(
         "
-        # The note is etcdctl's own.
+        # The note about v3.6 comes from etcdctl.
         $ del a/1 a/3
         2
         ! In etcd v3.6, the operation will be suspended for a few seconds to provide the user time to verify range.
         $ get '' --prefix --print-value-only
         w
         z
-        # Nothing lies between a key and itself, or backwards.
+        # A range whose end is not above its start is empty.
         $ del b b
         0
         ! In etcd v3.6, the operation will be suspended for a few seconds to provide the user time to verify range.
@@ -107,13 +107,13 @@ fn prev_kv(servers: &Servers) {
     );
 }
 
-fn everything(servers: &Servers) {
+fn all_keys(servers: &Servers) {
     with_keys(servers).replay(
         "
         $ del '' --from-key
         4
         $ get '' --prefix
-        # With all keys gone, their history is still there.
+        # The history of deleted keys stays readable.
         $ get '' --prefix --rev=5 --print-value-only
         x
         y
@@ -123,8 +123,8 @@ fn everything(servers: &Servers) {
     );
 }
 
-/// Only what reaches the server, or depends on its answer.
-fn mistakes(servers: &Servers) {
+/// Only errors of the server, not those that `etcdctl` finds by itself.
+fn errors(servers: &Servers) {
     with_keys(servers).replay(
         "
         $ del ''

@@ -1,4 +1,4 @@
-//! `etcdctl endpoint`
+//! `etcdctl endpoint`.
 
 use revstore_tests::etcdctl::Session;
 use revstore_tests::server::Servers;
@@ -8,11 +8,11 @@ use crate::maintenance::table;
 
 on_every_server! {
     needs: [Etcdctl];
-    health, health_as_table, status, status_as_table, status_counts_what_goes_through_raft, hashkv,
+    health, health_as_table, status, status_as_table, status_counts_raft_entries, hashkv,
     hashkv_of_an_empty_store, hashkv_of_old_revisions, hashkv_after_compaction, hashkv_as_table,
 }
 
-// What we differ in, and the clause that allows it.
+// A deliberate difference: the clause is at the test.
 on_server! { only_etcd, revstore_tests::server::ETCD, [Etcdctl]; hashkv_of_the_compacted_revision }
 
 fn health(servers: &Servers) {
@@ -43,8 +43,7 @@ fn health_as_table(servers: &Servers) {
     assert_eq!((health.as_str(), error.as_str()), ("true", ""));
 }
 
-/// A fresh etcd has written four entries to its log. Which sizes and which version a server
-/// reports is its own affair.
+/// A new etcd has four entries in its raft log. Sizes and version may differ.
 fn status(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
@@ -96,17 +95,17 @@ fn status_as_table(servers: &Servers) {
     assert_eq!(rows[1][4..], ["true", "false", "2", "4", "4", ""]);
 }
 
-fn status_counts_what_goes_through_raft(servers: &Servers) {
+fn status_counts_raft_entries(servers: &Servers) {
     Session::fresh(servers).replay(
         r"
-        # Reads do not, nor does what the server refuses before it proposes it.
+        # No entry: a read, and a request that is refused before it is proposed.
         $ get k
         $ put '' v
         ! Error: etcdserver: key is not provided
         ? 1
         $ endpoint status
         %address%, 8e9e05c52164694d, %version%, %_% %_%, true, false, 2, 4, 4, 
-        # These do: a put, a delete that finds nothing, a failed put, a compaction, a grant, a
+        # One entry each: a put, a delete without a match, a failed put, a compaction, a grant, a
         # revocation and a list of alarms.
         $ put k v
         OK
@@ -183,8 +182,9 @@ fn hashkv_of_old_revisions(servers: &Servers) {
     );
 }
 
-/// Of what lies at or below the compacted revision, only that counts which is still a key's newest at
-/// the *requested* revision, so not all that is readable at the compacted revision does.
+/// Of the versions at or below the compacted revision, the hash includes only those that are still the
+/// newest of their key at the *requested* revision. Some versions that are readable at the compacted
+/// revision are therefore not included.
 fn hashkv_after_compaction(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
@@ -214,7 +214,7 @@ fn hashkv_after_compaction(servers: &Servers) {
         [{"Endpoint":"%address%","HashKV":{"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":7,"raft_term":2},"hash":2369206518,"compact_revision":4}}]
         $ endpoint hashkv -w json
         [{"Endpoint":"%address%","HashKV":{"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":7,"raft_term":2},"hash":2369206518,"compact_revision":4}}]
-        # A tombstone exactly at the compacted revision does not count.
+        # A tombstone at the compacted revision is not included.
         $ compact --physical 5
         compacted revision 5
         $ endpoint hashkv --rev=6 -w json
@@ -223,10 +223,10 @@ fn hashkv_after_compaction(servers: &Servers) {
     );
 }
 
-/// HK-5: the hash of exactly a compacted revision is the one taken on that compaction, before anything
-/// was dropped, and comes with the compacted revision of before; it can be had even when later
-/// compactions have gone beyond it. Ours takes no hash on a compaction, whose cost follows what it
-/// drops: it answers with the hash of what is kept.
+/// HK-5: at exactly the compacted revision etcd returns the hash that it computed at that compaction,
+/// before it removed versions, with the previous compacted revision. It returns this hash even after
+/// later compactions. Ours computes no hash at a compaction, whose cost is proportional to the versions
+/// that it removes: it returns the hash of the versions that it kept.
 fn hashkv_of_the_compacted_revision(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"

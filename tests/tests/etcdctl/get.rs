@@ -1,4 +1,4 @@
-//! `etcdctl get`
+//! `etcdctl get`.
 
 use revstore_tests::etcdctl::Session;
 use revstore_tests::on_every_server;
@@ -7,10 +7,10 @@ use revstore_tests::server::Servers;
 on_every_server! {
     needs: [Etcdctl];
     one_key, prefix, range, from_key, limit, sorting, keys_only, count_only, print_value_only,
-    old_and_future_revisions, consistency, json, fields_and_hex, mistakes,
+    old_and_future_revisions, consistency, json, fields_and_hex, errors,
 }
 
-/// A server with `a/1` = `x`, `a/2` = `y`, `a/3` = `w`, `b` = `z` at revisions 2 to 5.
+/// Starts a server with `a/1` = `x`, `a/2` = `y`, `a/3` = `w`, `b` = `z` at revisions 2 to 5.
 pub(crate) fn with_keys(servers: &Servers) -> Session {
     let session = Session::fresh(servers);
     session.replay(
@@ -50,7 +50,7 @@ fn prefix(servers: &Servers) {
         y
         a/3
         w
-        # The empty prefix is every key.
+        # The empty prefix matches all keys.
         $ get '' --prefix
         a/1
         x
@@ -68,7 +68,7 @@ fn prefix(servers: &Servers) {
 fn range(servers: &Servers) {
     with_keys(servers).replay(
         "
-        # The end is not part of it.
+        # The end is exclusive.
         $ get a/1 a/3
         a/1
         x
@@ -81,7 +81,7 @@ fn range(servers: &Servers) {
         w
         b
         z
-        # Nothing lies between a key and itself, or backwards.
+        # A range whose end is not above its start is empty.
         $ get b b
         $ get b a
         ",
@@ -96,7 +96,7 @@ fn from_key(servers: &Servers) {
         w
         b
         z
-        # Between two keys; and the empty key, from which on everything is.
+        # The start need not exist; the empty start matches all keys.
         $ get a/4 --from-key
         b
         z
@@ -122,7 +122,7 @@ fn limit(servers: &Servers) {
         x
         a/2
         y
-        # The count is of all, and more says that there are more.
+        # `count` is the number of all matches, `more` says that the limit left some out.
         $ get a/ --prefix --limit=2 --keys-only -w json
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":5,"raft_term":2},"kvs":[{"key":"YS8x","create_revision":2,"mod_revision":2,"version":1},{"key":"YS8y","create_revision":3,"mod_revision":3,"version":1}],"more":true,"count":3}
         $ get a/ --prefix --limit=3 --keys-only -w json
@@ -156,7 +156,7 @@ fn sorting(servers: &Servers) {
         w
         x
         y
-        # Sorted by the values, which are then left out.
+        # Sorts by the values although it does not return them.
         $ get a/ --prefix --keys-only --sort-by=VALUE --order=DESCEND
         a/2
 
@@ -164,7 +164,7 @@ fn sorting(servers: &Servers) {
 
         a/3
 
-        # Created in the order of their names, changed in the order a/2, a/1, a/3.
+        # The keys were created in the order of their names and last changed in the order a/2, a/1, a/3.
         $ get a/ --prefix --print-value-only --sort-by=CREATE --order=DESCEND
         w
         y
@@ -181,7 +181,7 @@ fn sorting(servers: &Servers) {
         x
         y
         w
-        # The limit comes after the order.
+        # The limit applies after sorting.
         $ get a/ --prefix --print-value-only --sort-by=MODIFY --order=DESCEND --limit=1
         w
         ",
@@ -215,7 +215,7 @@ fn count_only(servers: &Servers) {
         "RaftTerm" : 2
         "More" : false
         "Count" : 3
-        # A limit does not reduce it.
+        # A limit does not reduce the count.
         $ get '' --prefix --count-only --limit=1 -w fields
         "ClusterID" : 14841639068965178418
         "MemberID" : 10276657743932975437
@@ -254,7 +254,7 @@ fn old_and_future_revisions(servers: &Servers) {
         OK
         $ del b
         1
-        # As it was then; the header is of now.
+        # The key at an old revision; the header has the current revision.
         $ get a/1 --rev=5
         a/1
         x
@@ -272,7 +272,7 @@ fn old_and_future_revisions(servers: &Servers) {
         $ get b --rev=7
         $ get a/1 --rev=1 -w json
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":7,"raft_term":2}}
-        # Zero and less mean now.
+        # 0 and negative revisions mean the current revision.
         $ get a/1 --rev=0 --print-value-only
         new
         $ get a/1 --rev=-1 --print-value-only
@@ -343,8 +343,8 @@ fn fields_and_hex(servers: &Servers) {
     );
 }
 
-/// Only what reaches the server, or depends on its answer.
-fn mistakes(servers: &Servers) {
+/// Only errors of the server, not those that `etcdctl` finds by itself.
+fn errors(servers: &Servers) {
     with_keys(servers).replay(
         "
         $ get ''

@@ -1,4 +1,4 @@
-//! `etcdctl lease`
+//! `etcdctl lease`.
 
 use revstore_tests::etcdctl::Session;
 use revstore_tests::on_every_server;
@@ -7,7 +7,7 @@ use revstore_tests::server::Servers;
 
 on_every_server! {
     needs: [Etcdctl];
-    grant, list, time_to_live, keep_alive, revoke, expiry, mistakes,
+    grant, list, time_to_live, keep_alive, revoke, expiry, errors,
 }
 
 fn grant(servers: &Servers) {
@@ -22,7 +22,7 @@ fn grant(servers: &Servers) {
         "RaftTerm" : 2
         "ID" : %_%
         "TTL" : 200
-        # A flat object: etcdctl merges the header into it.
+        # etcdctl merges the header into the object.
         $ lease grant 300 -w json
         {"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":1,"raft_term":2,"ID":%_%,"TTL":300,"Error":""}
         $ lease grant 9000000000
@@ -44,7 +44,7 @@ fn list(servers: &Servers) {
         lease %short% granted with TTL(100s)
         $ lease grant 200
         lease %medium% granted with TTL(200s)
-        # The one that ends first comes first.
+        # The lease that expires first comes first.
         $ lease list
         found 3 leases
         %short%
@@ -71,10 +71,10 @@ fn time_to_live(servers: &Servers) {
         lease %lease% granted with TTL(1000s), remaining(%_%s), attached keys([k])
         $ lease timetolive %lease% --keys -w json
         {"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":2,"raft_term":2,"id":%lease.dec%,"ttl":%_%,"granted-ttl":1000,"keys":["aw=="]}
-        # Without being asked for, the keys are not told.
+        # Without `--keys` the response has no keys.
         $ lease timetolive %lease% -w json
         {"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":2,"raft_term":2,"id":%lease.dec%,"ttl":%_%,"granted-ttl":1000,"keys":null}
-        # An unknown lease is not an error here.
+        # An unknown lease is not an error of this command.
         $ lease timetolive 123abc
         lease 0000000000123abc already expired
         $ lease timetolive 123abc -w json
@@ -92,7 +92,7 @@ fn keep_alive(servers: &Servers) {
         lease %lease% keepalived with TTL(1000)
         $ lease keep-alive --once %lease% -w json
         {"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":1,"raft_term":2,"ID":%lease.dec%,"TTL":1000}
-        # Goes on, and says something each time that it renews.
+        # Runs on, and prints a line at each renewal.
         & lease keep-alive %lease%
         lease %lease% keepalived with TTL(1000)
         $ lease keep-alive --once 123abc
@@ -117,7 +117,7 @@ fn revoke(servers: &Servers) {
         OK
         $ lease revoke %lease%
         lease %lease% revoked
-        # Its keys go at one revision, in their order.
+        # The keys of the lease are deleted in one revision, ascending.
         $ get '' --prefix -w json
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":5,"raft_term":2},"kvs":[{"key":"b3RoZXI=","create_revision":4,"mod_revision":4,"version":1,"value":"Mw=="}],"count":1}
         & watch '' --prefix --rev=5
@@ -132,7 +132,7 @@ fn revoke(servers: &Servers) {
         $ lease revoke %lease%
         ! Error: failed to revoke lease (etcdserver: requested lease not found)
         ? 1
-        # Without keys it is no change.
+        # The revocation of a lease without keys makes no revision.
         $ lease grant 1000
         lease %empty% granted with TTL(1000s)
         $ lease revoke %empty% -w json
@@ -141,8 +141,8 @@ fn revoke(servers: &Servers) {
     );
 }
 
-/// The shortest lease. On a busy machine it may end before the key is attached; then it is tried
-/// with another one, which leaves no trace in the history.
+/// Uses the shortest TTL. On a busy machine the lease may expire before the key is attached; the test
+/// then grants another one. The failed put leaves no revision.
 fn expiry(servers: &Servers) {
     let session = Session::fresh(servers);
     let attached = poll::until(poll::LIMIT, || {
@@ -170,8 +170,8 @@ fn expiry(servers: &Servers) {
     );
 }
 
-/// Only what reaches the server, or depends on its answer.
-fn mistakes(servers: &Servers) {
+/// Only errors of the server, not those that `etcdctl` finds by itself.
+fn errors(servers: &Servers) {
     Session::fresh(servers).replay(
         "
         $ lease grant 9000000001

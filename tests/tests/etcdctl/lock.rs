@@ -1,5 +1,5 @@
-//! `etcdctl lock` and `etcdctl elect`, which stand in line by themselves: with leases, transactions
-//! and watches.
+//! `etcdctl lock` and `etcdctl elect`, which implement their wait queues in the client, with leases,
+//! transactions and watches.
 
 use revstore_tests::etcdctl::Session;
 use revstore_tests::on_every_server;
@@ -15,12 +15,12 @@ fn lock(servers: &Servers) {
         "
         $ lock l echo held
         held
-        # It was given back.
+        # The lock was released.
         $ get l --prefix --keys-only
         $ lock l -- sh -c 'exit 3'
         ! Error: exit status 3
         ? 3
-        # Held until somebody stops it.
+        # Without a command, the lock is held until etcdctl is stopped.
         & lock l
         l/%_%
 

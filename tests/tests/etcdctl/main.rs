@@ -1,8 +1,8 @@
-//! What the stock `etcdctl` 3.5 prints, command by command, against each server that claims to be
-//! an etcd. Everything expected here is what it prints against a real etcd 3.5.16.
+//! The output of `etcdctl` 3.5 against revstore and, where it is installed, a real etcd. All expected
+//! output is that of etcd 3.5.16.
 //!
-//! Each case starts a fresh server, so revisions, ids and hashes are compared as they are; what a
-//! server is free to choose (lease ids, sizes, times) is a `%name%` in the transcript.
+//! Each test starts a new server, so revisions, ids and hashes are compared exactly. A value that a server
+//! may choose (lease id, size, time) is a `%name%` in the transcript.
 
 mod auth;
 mod compaction;

@@ -1,4 +1,4 @@
-//! `etcdctl member`, `alarm` and `defrag`
+//! `etcdctl member`, `alarm`, `defrag` and `move-leader`.
 
 use revstore_tests::etcdctl::Session;
 use revstore_tests::on_every_server;
@@ -7,14 +7,13 @@ use revstore_tests::server::{Options, Servers};
 
 on_every_server! {
     needs: [Etcdctl];
-    member_list, member_list_as_table, no_alarm, alarm_of_a_full_store, defrag, move_leader,
+    member_list, member_list_as_table, no_alarm, nospace_alarm, defrag, move_leader,
 }
 
-/// The cells of a table as `etcdctl -w table` draws it, the row of its head first. How wide the
-/// columns are depends on the port of the server.
-pub(crate) fn table(drawn: &str) -> Vec<Vec<String>> {
-    drawn
-        .lines()
+/// Parses a table of `etcdctl -w table` into rows of cells, the header first. The text itself cannot be
+/// compared: the width of a column depends on the port of the server.
+pub(crate) fn table(text: &str) -> Vec<Vec<String>> {
+    text.lines()
         .filter_map(|line| line.strip_prefix('|')?.strip_suffix('|'))
         .map(|row| row.split('|').map(|cell| cell.trim().to_owned()).collect())
         .collect()
@@ -25,7 +24,7 @@ fn member_list(servers: &Servers) {
         r#"
         $ member list
         8e9e05c52164694d, started, default, http://localhost:2380, http://localhost:2379, false
-        # No revision in this header.
+        # This header has no revision.
         $ member list -w json
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"raft_term":2},"members":[{"ID":10276657743932975437,"name":"default","peerURLs":["http://localhost:2380"],"clientURLs":["http://localhost:2379"]}]}
         $ member list -w fields
@@ -79,20 +78,20 @@ fn no_alarm(servers: &Servers) {
     );
 }
 
-/// Writes until the store is full: etcd looks at its size only now and then, so how much goes in
-/// is not compared.
-fn alarm_of_a_full_store(servers: &Servers) {
+/// Writes until the quota is exceeded. etcd checks its size at intervals, so the number of successful
+/// writes is not compared.
+fn nospace_alarm(servers: &Servers) {
     let options = Options {
         quota_bytes: Some(1_000_000),
         ..Options::default()
     };
     let session = Session::with(servers, &options);
     let value = "v".repeat(100_000);
-    let full = poll::until(poll::LIMIT, || {
+    let refused = poll::until(poll::LIMIT, || {
         let output = session.run(&["put", "k"], &value);
         (output.code != Some(0)).then_some(output)
     });
-    let output = full.expect("a store of 1 MB becomes full");
+    let output = refused.expect("the quota of 1 MB is exceeded");
     assert_eq!(output.code, Some(1));
     assert_eq!(
         output.stderr,
@@ -109,7 +108,7 @@ fn alarm_of_a_full_store(servers: &Servers) {
         ! %address% is unhealthy: failed to commit proposal: Active Alarm(s): NOSPACE 
         ! Error: unhealthy cluster
         ? 1
-        # What frees space goes on.
+        # Reads and deletes are still permitted.
         $ get k --keys-only
         k
 

@@ -1,4 +1,4 @@
-//! `etcdctl make-mirror` between two servers of the same kind
+//! `etcdctl make-mirror` between two servers of the same kind.
 
 use revstore_tests::etcdctl::Session;
 use revstore_tests::on_every_server;
@@ -7,7 +7,7 @@ use revstore_tests::server::Servers;
 
 on_every_server! {
     needs: [Etcdctl];
-    copies_what_is_there_and_what_comes, moves_a_prefix,
+    existing_keys_and_changes_are_mirrored, the_prefix_can_be_replaced,
 }
 
 /// Waits until `get <arguments>` at the destination prints `expected`.
@@ -21,7 +21,7 @@ fn wait_until_mirrored(destination: &Session, arguments: &[&str], expected: &str
     assert!(equal.is_some(), "mirrored:\n{seen}\nexpected:\n{expected}");
 }
 
-fn copies_what_is_there_and_what_comes(servers: &Servers) {
+fn existing_keys_and_changes_are_mirrored(servers: &Servers) {
     let source = Session::fresh(servers);
     let destination = Session::fresh(servers);
     source.replay("$ put a 1\nOK\n$ put b 2\nOK");
@@ -32,7 +32,7 @@ fn copies_what_is_there_and_what_comes(servers: &Servers) {
     wait_until_mirrored(&destination, &everything, "b\n4\nc\n3\n");
 }
 
-fn moves_a_prefix(servers: &Servers) {
+fn the_prefix_can_be_replaced(servers: &Servers) {
     let source = Session::fresh(servers);
     let destination = Session::fresh(servers);
     source.replay("$ put from/a 1\nOK\n$ put other 2\nOK");

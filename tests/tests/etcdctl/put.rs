@@ -1,4 +1,4 @@
-//! `etcdctl put`
+//! `etcdctl put`.
 
 use revstore_tests::etcdctl::Session;
 use revstore_tests::on_every_server;
@@ -6,7 +6,7 @@ use revstore_tests::server::Servers;
 
 on_every_server! {
     needs: [Etcdctl];
-    plain, value_from_stdin, prev_kv, ignore_value, ignore_lease, with_lease, large_value, mistakes,
+    plain, value_from_stdin, prev_kv, ignore_value, ignore_lease, with_lease, large_value, errors,
 }
 
 fn plain(servers: &Servers) {
@@ -14,7 +14,7 @@ fn plain(servers: &Servers) {
         r#"
         $ put k v
         OK
-        # The same value again is a change as any other.
+        # A put of the same value makes a revision.
         $ put k v -w json
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":3,"raft_term":2}}
         $ put k 'two words' -w fields
@@ -88,7 +88,7 @@ fn ignore_value(servers: &Servers) {
         OK
         k
         v
-        # Keeps the value, and takes the key off its lease.
+        # Without `--lease`, the put keeps the value and detaches the key from its lease.
         $ lease grant 1000
         lease %lease% granted with TTL(1000s)
         $ put k --ignore-value --lease=%lease%
@@ -113,7 +113,7 @@ fn ignore_lease(servers: &Servers) {
         OK
         $ put k w --ignore-lease
         OK
-        # Touched: neither changes, and it is a new revision all the same.
+        # Neither value nor lease changes; the put makes a revision.
         $ put k --ignore-lease --ignore-value
         OK
         $ lease timetolive %lease% --keys
@@ -137,7 +137,7 @@ fn with_lease(servers: &Servers) {
         OK
         $ get k -w json
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":2,"raft_term":2},"kvs":[{"key":"aw==","create_revision":2,"mod_revision":2,"version":1,"value":"dg==","lease":%lease.dec%}],"count":1}
-        # The next put without it lets go of the lease.
+        # A put without a lease detaches the key from its lease.
         $ put k v
         OK
         $ lease revoke %lease%
@@ -151,7 +151,7 @@ fn with_lease(servers: &Servers) {
         $ put k v --lease=123abc
         ! Error: etcdserver: requested lease not found
         ? 1
-        # None of the failures was a change.
+        # Failed puts make no revision.
         $ get k -w json
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":3,"raft_term":2},"kvs":[{"key":"aw==","create_revision":2,"mod_revision":3,"version":2,"value":"dg=="}],"count":1}
         "#,
@@ -166,7 +166,7 @@ fn large_value(servers: &Servers) {
     let stored = session.stdout(&["get", "large", "--print-value-only"]);
     assert!(
         stored.trim_end() == value,
-        "{} bytes came back",
+        "{} bytes returned",
         stored.len()
     );
 
@@ -177,8 +177,8 @@ fn large_value(servers: &Servers) {
     assert_eq!(output.stderr, "Error: etcdserver: request is too large\n");
 }
 
-/// Only what reaches the server, or depends on its answer.
-fn mistakes(servers: &Servers) {
+/// Only errors of the server, not those that `etcdctl` finds by itself.
+fn errors(servers: &Servers) {
     Session::fresh(servers).replay(
         "
         $ put '' v

@@ -1,8 +1,7 @@
-//! `etcdctl txn`: compares, an empty line, what to do if they hold, an empty line, what to do if
-//! not, an empty line.
+//! `etcdctl txn`. Its input has three parts, each ended by an empty line: the compares, the operations if
+//! all compares are true, and the operations otherwise.
 //!
-//! Leases cannot be compared this way: etcdctl 3.5 panics on its own input for any
-//! `lease("key") = "..."`.
+//! Compares of leases are not tested: etcdctl 3.5 panics for any input `lease("key") = "..."`.
 
 use revstore_tests::etcdctl::Session;
 use revstore_tests::on_every_server;
@@ -10,8 +9,9 @@ use revstore_tests::server::Servers;
 
 on_every_server! {
     needs: [Etcdctl];
-    compare_value, compare_version, compare_create_revision, compare_mod_revision, absent_keys, all_compares_have_to_hold, operations_see_earlier_ones, one_revision, no_change,
-    interactive, fields, mistakes,
+    compare_value, compare_version, compare_create_revision, compare_mod_revision,
+    compare_absent_keys, all_compares_must_be_true, operations_read_earlier_writes, one_revision,
+    no_change, interactive, fields, errors,
 }
 
 fn compare_value(servers: &Servers) {
@@ -154,7 +154,7 @@ fn compare_mod_revision(servers: &Servers) {
         SUCCESS
 
         OK
-        # The compare and swap of two clients: one of them comes too late.
+        # Two compare-and-swap transactions: the second one fails.
         $ txn
         < mod("k") = "3"
         <
@@ -170,10 +170,10 @@ fn compare_mod_revision(servers: &Servers) {
     );
 }
 
-fn absent_keys(servers: &Servers) {
+fn compare_absent_keys(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
-        # They have version and revisions 0 ...
+        # An absent key has version 0 and revisions 0 ...
         $ txn
         < version("absent") = "0"
         < create("absent") = "0"
@@ -185,7 +185,7 @@ fn absent_keys(servers: &Servers) {
         SUCCESS
 
         OK
-        # ... and no value, not even one that differs.
+        # ... and a compare of its value is false, even `!=`.
         $ txn
         < value("absent") != "x"
         <
@@ -196,7 +196,7 @@ fn absent_keys(servers: &Servers) {
     );
 }
 
-fn all_compares_have_to_hold(servers: &Servers) {
+fn all_compares_must_be_true(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ put k v
@@ -215,7 +215,7 @@ fn all_compares_have_to_hold(servers: &Servers) {
         $ get k
         k
         failure
-        # No compares hold.
+        # An empty list of compares is true.
         $ txn
         <
         < get k
@@ -229,7 +229,7 @@ fn all_compares_have_to_hold(servers: &Servers) {
     );
 }
 
-fn operations_see_earlier_ones(servers: &Servers) {
+fn operations_read_earlier_writes(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ put k old
@@ -277,7 +277,7 @@ fn one_revision(servers: &Servers) {
         <
         <
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":2,"raft_term":2},"succeeded":true,"responses":[{"Response":{"response_put":{"header":{"revision":2}}}},{"Response":{"response_put":{"header":{"revision":2}}}},{"Response":{"response_range":{"header":{"revision":2},"kvs":[{"key":"YQ==","create_revision":2,"mod_revision":2,"version":1,"value":"MQ=="}],"count":1}}}]}
-        # Inside, the header is of the old revision until something changes.
+        # The header of an inner response has the old revision until an operation makes a change.
         $ txn -w json
         < create("a") = "0"
         <
@@ -386,8 +386,8 @@ fn fields(servers: &Servers) {
     );
 }
 
-/// Only what reaches the server, or depends on its answer.
-fn mistakes(servers: &Servers) {
+/// Only errors of the server, not those that `etcdctl` finds by itself.
+fn errors(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ put k v
@@ -422,7 +422,7 @@ fn mistakes(servers: &Servers) {
         <
         ! Error: etcdserver: requested lease not found
         ? 1
-        # A branch that is not taken may ask for what is not there.
+        # The operations of the branch that is not taken are not checked against the store.
         $ txn
         < version("k") = "2"
         <
@@ -434,7 +434,7 @@ fn mistakes(servers: &Servers) {
 
         k
         v
-        # None of the failures left anything behind.
+        # Failed transactions make no change.
         $ get '' --prefix
         k
         v

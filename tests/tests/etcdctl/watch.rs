@@ -1,4 +1,4 @@
-//! `etcdctl watch`
+//! `etcdctl watch`.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use revstore_tests::server::{Options, Servers};
 
 on_every_server! {
     needs: [Etcdctl];
-    history, prefix, range_and_from_key, prev_kv, one_transaction, json, fields, exec,
-    events_as_they_happen, from_a_future_revision, progress_notify, interactive,
-    interactive_with_two_watches, interactive_progress, mistakes,
+    past_events, prefix, range_and_from_key, prev_kv, one_transaction, json, fields, exec,
+    new_events, from_a_future_revision, progress_notify, interactive,
+    interactive_with_two_watches, interactive_progress, errors,
 }
 
-/// A server with a short life of `k/1` and `k/2` at revisions 2 to 6.
+/// Starts a server with changes of `k/1` and `k/2` at revisions 2 to 6.
 fn with_history(servers: &Servers) -> Session {
     let session = Session::fresh(servers);
     session.replay(
@@ -35,7 +35,7 @@ fn with_history(servers: &Servers) -> Session {
     session
 }
 
-fn history(servers: &Servers) {
+fn past_events(servers: &Servers) {
     with_history(servers).replay(
         "
         & watch k/1 --rev=2
@@ -51,7 +51,7 @@ fn history(servers: &Servers) {
         PUT
         k/1
         d
-        # A revision at which the key did not change is as good a start as any.
+        # The key need not have changed at the start revision.
         & watch k/1 --rev=4
         DELETE
         k/1
@@ -108,7 +108,7 @@ fn range_and_from_key(servers: &Servers) {
 fn prev_kv(servers: &Servers) {
     with_history(servers).replay(
         "
-        # Each event with what it replaced: nothing for a key that was not there.
+        # Each event has the previous key-value pair, unless the event creates the key.
         & watch k/1 --rev=2 --prev-kv
         PUT
         k/1
@@ -150,7 +150,7 @@ fn one_transaction(servers: &Servers) {
         OK
 
         0
-        # One answer with all events of the revision, in the order of the operations.
+        # One response has all events of the revision, in the order of the operations.
         & watch a --prefix --rev=2 -w json
         {"Header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":2,"raft_term":2},"Events":[{"kv":{"key":"YQ==","create_revision":2,"mod_revision":2,"version":1,"value":"Mg=="}}],"CompactRevision":0,"Canceled":false,"Created":false}
         & watch a c --rev=2 -w json
@@ -197,7 +197,7 @@ fn fields(servers: &Servers) {
 fn exec(servers: &Servers) {
     with_history(servers).replay(
         r#"
-        # The revision that the command is told is the header's, not the event's.
+        # The command receives the revision of the header, not that of the event.
         & watch k/2 --rev=2 -- sh -c 'echo $ETCD_WATCH_REVISION $ETCD_WATCH_EVENT_TYPE $ETCD_WATCH_KEY=$ETCD_WATCH_VALUE'
         PUT
         k/2
@@ -207,9 +207,9 @@ fn exec(servers: &Servers) {
     );
 }
 
-/// `etcdctl` does not say when it watches, so writes go on until the watch has seen one. From
-/// there on it has to see each of them.
-fn events_as_they_happen(servers: &Servers) {
+/// `etcdctl` does not report when its watch is created, so the test writes until the watch delivers an
+/// event. From then on the watch must deliver every write.
+fn new_events(servers: &Servers) {
     let session = Session::fresh(servers);
     let watch = session.start(&["watch", "k", "--prefix"]);
     let mut writes = 0;
@@ -223,7 +223,7 @@ fn events_as_they_happen(servers: &Servers) {
         let seen = watch.output(OutputStream::Stdout);
         seen.lines().nth(2)?.parse::<u32>().ok()
     });
-    let first = first.unwrap_or_else(|| panic!("the watch sees nothing: {watch:?}"));
+    let first = first.unwrap_or_else(|| panic!("the watch delivers nothing: {watch:?}"));
     let last = put();
     let expected: Vec<String> = (first..=last).map(|n| format!("PUT\nk\n{n}\n")).collect();
     let expected = expected.concat();
@@ -258,7 +258,7 @@ fn progress_notify(servers: &Servers) {
         (seen.lines().count() >= 2).then_some(())
     }));
     session.replay("$ put k v\nOK");
-    // After the event, progress is that of its revision; before, of the one before.
+    // Progress notifications before the event have the previous revision; those after it have its own.
     session.expect(watch.wait_for_output(OutputStream::Stdout, |seen| {
         seen.contains("PUT\nk\nv\nprogress notify: 3\n")
             .then_some(())
@@ -266,7 +266,7 @@ fn progress_notify(servers: &Servers) {
     let seen = watch.output(OutputStream::Stdout);
     let (before, after) = seen
         .split_once("PUT\nk\nv\n")
-        .expect("it has just been seen");
+        .expect("the output contains the event");
     assert!(
         before.lines().all(|line| line == "progress notify: 2"),
         "{seen}"
@@ -299,14 +299,14 @@ fn interactive(servers: &Servers) {
     );
 }
 
-/// Two watches on one stream. `etcdctl` prints each from a thread of its own, line by line, so their
-/// lines come in any order.
+/// Two watches on one stream. `etcdctl` prints each of them in a goroutine of its own, line by line, so
+/// their lines may be mixed.
 fn interactive_with_two_watches(servers: &Servers) {
     let session = with_history(servers);
     let mut watch = session.start(&["watch", "-i"]);
     watch
         .send("watch k/1 --rev=6\nwatch k/2 --rev=2\n")
-        .expect("it reads until its input ends");
+        .expect("etcdctl reads its input");
     let mut seen = session.expect(watch.wait_for_output(OutputStream::Stdout, |seen| {
         let lines: Vec<String> = seen.lines().map(str::to_owned).collect();
         (seen.ends_with('\n') && lines.len() >= 6).then_some(lines)
@@ -315,14 +315,14 @@ fn interactive_with_two_watches(servers: &Servers) {
     assert_eq!(seen, ["PUT", "PUT", "c", "d", "k/1", "k/2"]);
 }
 
-/// etcd drops a request for progress while a watch of the stream still catches up, so it is asked
-/// until it answers.
+/// etcd ignores a progress request while a watch of the stream is unsynced, so the test repeats the
+/// request until a response arrives.
 fn interactive_progress(servers: &Servers) {
     let session = with_history(servers);
     let mut watch = session.start(&["watch", "-i"]);
     watch
         .send("watch k/2 --rev=4\n")
-        .expect("it reads until its input ends");
+        .expect("etcdctl reads its input");
     let answered = poll::until(poll::LIMIT, || {
         watch.send("progress\n").ok()?;
         let seen = watch.output(OutputStream::Stdout);
@@ -338,8 +338,8 @@ fn interactive_progress(servers: &Servers) {
     );
 }
 
-/// Only what reaches the server, or depends on its answer.
-fn mistakes(servers: &Servers) {
+/// Only errors of the server, not those that `etcdctl` finds by itself.
+fn errors(servers: &Servers) {
     with_history(servers).replay(
         "
         $ watch b a
