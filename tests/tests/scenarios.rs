@@ -121,7 +121,12 @@ fn files_of_families_have_the_scenarios_of_their_tables() {
         let expected = family.without_answers().scenarios;
         assert_eq!(expected.len(), recorded.len(), "{}", family.name);
         for (expected, recorded) in expected.iter().zip(&recorded) {
-            assert_eq!(expected.to_string(), recorded.to_string(), "{}", family.name);
+            assert_eq!(
+                expected.to_string(),
+                recorded.to_string(),
+                "{}",
+                family.name
+            );
         }
     }
 }
