@@ -1,5 +1,4 @@
-// Package envtest starts the server under test exactly as the envtest of controller-runtime starts
-// its etcd.
+// Package envtest starts the server under test with the envtest package of controller-runtime.
 package envtest
 
 import (
@@ -18,7 +17,7 @@ import (
 
 const limit = 60 * time.Second
 
-// FL-5: envtest asks `--help` whether there is this flag, and passes it if so.
+// FL-5: envtest passes this flag if the output of `--help` has it.
 func TestHelpShowsTheFlagThatEnvtestLooksFor(t *testing.T) {
 	help, err := exec.Command(os.Getenv("SERVER"), "--help").CombinedOutput()
 	if err != nil {
@@ -49,14 +48,14 @@ func TestStartAndStop(t *testing.T) {
 	}
 	if conn, err := net.Dial("tcp", address); err == nil {
 		_ = conn.Close()
-		t.Error("it still listens")
+		t.Error("the stopped server still listens")
 	}
 	if _, err := os.Stat(data); !os.IsNotExist(err) {
-		t.Errorf("its directory %s is left: %v", data, err)
+		t.Errorf("the data directory %s was not removed: %v", data, err)
 	}
 }
 
-// What a user can set is passed on, and the rest is as before.
+// The user sets a data directory and further flags.
 func TestStartWithFlagsAndDirectoryOfTheUser(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "data")
 	if err := os.Mkdir(directory, 0o700); err != nil {
@@ -83,18 +82,18 @@ func TestStartWithFlagsAndDirectoryOfTheUser(t *testing.T) {
 	}
 }
 
-// A server that ends instead of getting ready is an error, and not a wait.
+// A server that exits at the start is an error at once, not a timeout.
 func TestStartWithAWrongFlag(t *testing.T) {
 	etcd := &envtest.Etcd{Path: os.Getenv("SERVER"), StartTimeout: limit, StopTimeout: limit}
 	etcd.Out, etcd.Err = t.Output(), t.Output()
 	etcd.Configure().Set("no-such-flag", "1")
-	began := time.Now()
+	started := time.Now()
 	if err := etcd.Start(); err == nil {
 		_ = etcd.Stop()
-		t.Fatal("it started")
+		t.Fatal("the server started with an unknown flag")
 	}
-	if took := time.Since(began); took >= limit {
-		t.Errorf("noticed after %v", took)
+	if took := time.Since(started); took >= limit {
+		t.Errorf("the start failed after %v only", took)
 	}
 }
 

@@ -20,7 +20,7 @@ func TestAuth(t *testing.T) {
 		})
 	}
 
-	// A client with a name gets along with a server without auth (AU-2).
+	// A client with credentials can use a server without authentication (AU-2).
 	put(t, as("nobody", "any"), "k/a", "v")
 
 	_, err := open.AuthEnable(ctx)
@@ -61,12 +61,12 @@ func TestAuth(t *testing.T) {
 	watch := created(t, ctx, alice, "k/a")
 	denied := next(t, alice.Watch(ctx, "other"))
 	if err := denied.Err(); err == nil || !strings.HasSuffix(err.Error(), rpctypes.ErrPermissionDenied.Error()) {
-		t.Errorf("a watch of what is not allowed: %v", err)
+		t.Errorf("a watch without permission: %v", err)
 	}
 	put(t, root, "k/a", "new")
 	equalSlices(t, "watched", events(t, watch, 1), []string{"PUT k/a=new@3"})
 
-	// The token is void after this; the client gets another by itself.
+	// This invalidates the token; the client requests a new one by itself.
 	must(root.UserChangePassword(ctx, "alice", "wonder"))(t)
 	equal(t, "with a new token", must(alice.Get(ctx, "k/a"))(t).Count, 1)
 

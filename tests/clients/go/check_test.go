@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// must hands a result on, or ends the test.
+// must returns the result of a call, or ends the test on an error.
 func must[T any](result T, err error) func(*testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
@@ -30,17 +30,17 @@ func mustDo(t *testing.T, err error) {
 	}
 }
 
-func equal[T comparable](t *testing.T, what string, got, want T) {
+func equal[T comparable](t *testing.T, name string, got, want T) {
 	t.Helper()
 	if got != want {
-		t.Errorf("%s: got %v, want %v", what, got, want)
+		t.Errorf("%s: got %v, want %v", name, got, want)
 	}
 }
 
-func equalSlices[T comparable](t *testing.T, what string, got, want []T) {
+func equalSlices[T comparable](t *testing.T, name string, got, want []T) {
 	t.Helper()
 	if !slices.Equal(got, want) {
-		t.Errorf("%s: got %v, want %v", what, got, want)
+		t.Errorf("%s: got %v, want %v", name, got, want)
 	}
 }
 
@@ -51,7 +51,7 @@ func fails(t *testing.T, err, want error) {
 	}
 }
 
-// pairs shows key-values as "key=value".
+// pairs formats key-value pairs as "key=value".
 func pairs(kvs []*mvccpb.KeyValue) []string {
 	shown := make([]string, 0, len(kvs))
 	for _, kv := range kvs {
@@ -60,12 +60,12 @@ func pairs(kvs []*mvccpb.KeyValue) []string {
 	return shown
 }
 
-// show writes an event as "PUT key=value@revision".
+// show formats an event as "PUT key=value@revision".
 func show(event *clientv3.Event) string {
 	return fmt.Sprintf("%s %s=%s@%d", event.Type, event.Kv.Key, event.Kv.Value, event.Kv.ModRevision)
 }
 
-// next is the next response of a watch.
+// next waits for the next response of a watch.
 func next(t *testing.T, watch clientv3.WatchChan) clientv3.WatchResponse {
 	t.Helper()
 	select {
@@ -75,12 +75,12 @@ func next(t *testing.T, watch clientv3.WatchChan) clientv3.WatchResponse {
 		}
 		return response
 	case <-time.After(limit):
-		t.Fatal("nothing came on the watch")
+		t.Fatal("no response on the watch")
 	}
 	return clientv3.WatchResponse{}
 }
 
-// events collects that many events of a watch, over as many responses as they come in.
+// events waits for count events of a watch, in any number of responses.
 func events(t *testing.T, watch clientv3.WatchChan, count int) []string {
 	t.Helper()
 	var seen []string
@@ -100,7 +100,7 @@ func put(t *testing.T, kv clientv3.KV, key, value string, options ...clientv3.Op
 	return must(kv.Put(bounded(t), key, value, options...))(t).Header.Revision
 }
 
-// created is a watch that the server has confirmed.
+// created starts a watch and waits until the server has confirmed it.
 func created(
 	t *testing.T, ctx context.Context, watcher clientv3.Watcher, key string, options ...clientv3.OpOption,
 ) clientv3.WatchChan {
@@ -109,7 +109,7 @@ func created(
 	response := next(t, watch)
 	mustDo(t, response.Err())
 	if !response.Created {
-		t.Fatalf("the watch began with %+v", response)
+		t.Fatalf("the first response of the watch: %+v", response)
 	}
 	return watch
 }

@@ -17,12 +17,12 @@ func session(t *testing.T, client *clientv3.Client) *concurrency.Session {
 	return s
 }
 
-func TestMutexExcludes(t *testing.T) {
+func TestMutexIsExclusive(t *testing.T) {
 	t.Parallel()
 	server := start(t)
 	ctx := bounded(t)
 	const workers, rounds = 4, 10
-	inside := 0
+	count := 0
 	var done sync.WaitGroup
 	for range workers {
 		s := session(t, server.client())
@@ -33,12 +33,12 @@ func TestMutexExcludes(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				// The race detector is not needed to see two inside: the reads would repeat.
-				before := inside
+				// If two workers held the mutex at once, one increment would be lost.
+				before := count
 				if _, err := s.Client().Get(ctx, mutex.Key()); err != nil {
 					t.Error(err)
 				}
-				inside = before + 1
+				count = before + 1
 				if err := mutex.Unlock(ctx); err != nil {
 					t.Error(err)
 				}
@@ -46,7 +46,7 @@ func TestMutexExcludes(t *testing.T) {
 		})
 	}
 	done.Wait()
-	equal(t, "rounds", inside, workers*rounds)
+	equal(t, "rounds", count, workers*rounds)
 }
 
 func TestMutexTryLock(t *testing.T) {
@@ -65,8 +65,8 @@ func TestMutexTryLock(t *testing.T) {
 	mustDo(t, wanted.TryLock(ctx))
 }
 
-// Who waits for a lock gets it when the session of the holder ends.
-func TestMutexPassesOnWithTheSession(t *testing.T) {
+// A waiter gets the lock when the session of the holder ends.
+func TestMutexIsReleasedWithTheSession(t *testing.T) {
 	t.Parallel()
 	server := start(t)
 	ctx := bounded(t)
@@ -77,14 +77,14 @@ func TestMutexPassesOnWithTheSession(t *testing.T) {
 	queue := created(t, ctx, two.Client(), "/lock/", clientv3.WithPrefix())
 	got := make(chan error, 1)
 	go func() { got <- wanted.Lock(ctx) }()
-	// It is in the queue once its key is there.
+	// The waiter is in the wait queue once its key exists.
 	events(t, queue, 1)
 	mustDo(t, one.Close())
 	mustDo(t, <-got)
 	select {
 	case <-one.Done():
 	default:
-		t.Error("the session is not over")
+		t.Error("the session has not ended")
 	}
 }
 
@@ -122,13 +122,13 @@ func TestElection(t *testing.T) {
 	observe(second.Key() + "=two")
 	fails(t, first.Proclaim(ctx, "late"), concurrency.ErrElectionNotLeader)
 
-	// Whoever knows key and revision of a leader can go on in its place.
+	// A client that knows key and revision of the leader can resume its election.
 	resumed := concurrency.ResumeElection(two, "/election", second.Key(), second.Rev())
 	mustDo(t, resumed.Proclaim(ctx, "resumed"))
 	observe(second.Key() + "=resumed")
 }
 
-// Money moves between accounts by many hands, and none is made or lost.
+// Concurrent transfers between accounts keep the sum of all accounts.
 func TestSTM(t *testing.T) {
 	t.Parallel()
 	for name, isolation := range map[string]concurrency.Isolation{
@@ -141,16 +141,16 @@ func TestSTM(t *testing.T) {
 			server := start(t)
 			client := server.client()
 			ctx := bounded(t)
-			const accounts, hands, moves = 3, 4, 20
+			const accounts, workers, transfers = 3, 4, 20
 			account := func(i int) string { return fmt.Sprintf("account/%d", i%accounts) }
 			for i := range accounts {
 				put(t, client, account(i), "100")
 			}
 			var done sync.WaitGroup
-			for hand := range hands {
+			for worker := range workers {
 				done.Go(func() {
-					for move := range moves {
-						from, to := account(hand+move), account(hand+move+1)
+					for transfer := range transfers {
+						from, to := account(worker+transfer), account(worker+transfer+1)
 						_, err := concurrency.NewSTM(client, func(stm concurrency.STM) error {
 							have, err := strconv.Atoi(stm.Get(from))
 							if err != nil {
@@ -178,7 +178,7 @@ func TestSTM(t *testing.T) {
 				versions += kv.Version
 			}
 			equal(t, "sum", sum, 100*accounts)
-			equal(t, "writes", versions, accounts+2*hands*moves)
+			equal(t, "writes", versions, accounts+2*workers*transfers)
 		})
 	}
 }

@@ -26,7 +26,7 @@ func TestPutGetDelete(t *testing.T) {
 	equal(t, "version", kv.Version, 2)
 
 	old := must(client.Get(ctx, "a", clientv3.WithRev(2), clientv3.WithSerializable()))(t)
-	equalSlices(t, "then", pairs(old.Kvs), []string{"a=1"})
+	equalSlices(t, "at revision 2", pairs(old.Kvs), []string{"a=1"})
 
 	deleted := must(client.Delete(ctx, "a", clientv3.WithPrevKV()))(t)
 	equal(t, "deleted", deleted.Deleted, 1)
@@ -34,7 +34,7 @@ func TestPutGetDelete(t *testing.T) {
 	equal(t, "count after", must(client.Get(ctx, "a"))(t).Count, 0)
 	again := must(client.Delete(ctx, "a"))(t)
 	equal(t, "deleted again", again.Deleted, 0)
-	equal(t, "revision of a delete of nothing", again.Header.Revision, 4)
+	equal(t, "revision of a delete without a match", again.Header.Revision, 4)
 }
 
 func TestRangeOptions(t *testing.T) {
@@ -70,7 +70,7 @@ func TestRangeOptions(t *testing.T) {
 	check("max mod", "k/", []string{"k/a=3"}, 3, false, prefix, clientv3.WithMaxModRev(2))
 	check("min create", "k/", []string{"k/c=2"}, 3, false, prefix, clientv3.WithMinCreateRev(4))
 	check("max create", "k/", []string{"k/a=3", "k/b=1"}, 3, false, prefix, clientv3.WithMaxCreateRev(3))
-	check("then", "k/", []string{"k/a=3"}, 1, false, prefix, clientv3.WithRev(2))
+	check("at revision 2", "k/", []string{"k/a=3"}, 1, false, prefix, clientv3.WithRev(2))
 }
 
 func TestPutOptions(t *testing.T) {
@@ -101,15 +101,15 @@ func TestCompaction(t *testing.T) {
 	must(client.Compact(ctx, 3, clientv3.WithCompactPhysical()))(t)
 	_, err := client.Get(ctx, "k", clientv3.WithRev(2))
 	fails(t, err, rpctypes.ErrCompacted)
-	then := must(client.Get(ctx, "k", clientv3.WithRev(3)))(t)
-	equalSlices(t, "at the mark", pairs(then.Kvs), []string{"k=2"})
+	compacted := must(client.Get(ctx, "k", clientv3.WithRev(3)))(t)
+	equalSlices(t, "at the compacted revision", pairs(compacted.Kvs), []string{"k=2"})
 	_, err = client.Compact(ctx, 3)
 	fails(t, err, rpctypes.ErrCompacted)
 	_, err = client.Compact(ctx, 9)
 	fails(t, err, rpctypes.ErrFutureRev)
 }
 
-// The client turns the text of a status into its errors, so each text is compared here.
+// The client derives its errors from the text of a status, so this test compares each text.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	client := start(t, "--max-txn-ops=2", "--max-request-bytes=1000").client()
@@ -187,11 +187,11 @@ func TestTxn(t *testing.T) {
 		nil,
 	)))(t)
 	inner := nested.Txn().Responses[1].GetResponseTxn()
-	equal(t, "compares see the store of before", inner.Succeeded, true)
+	equal(t, "compares read the state before the transaction", inner.Succeeded, true)
 	equalSlices(t, "inner", pairs(must(client.Get(ctx, "inner"))(t).Kvs), []string{"inner=before"})
 }
 
-// A call that its caller has given up is an error of the context, and the client goes on.
+// A cancelled call returns the error of its context, and the client can be used further.
 func TestCancelledCall(t *testing.T) {
 	t.Parallel()
 	client := start(t).client()
@@ -202,7 +202,7 @@ func TestCancelledCall(t *testing.T) {
 	put(t, client, "k", "v")
 }
 
-// More than one message of 4 MiB, the limit that gRPC libraries set by default, and this client lifts.
+// A response above 4 MiB, the default limit of gRPC libraries, which this client raises.
 func TestLargeReply(t *testing.T) {
 	t.Parallel()
 	client := start(t).client()

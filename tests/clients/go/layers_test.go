@@ -28,8 +28,8 @@ func TestNamespace(t *testing.T) {
 	put(t, kv, "a", "inside", clientv3.WithLease(lease.ID))
 	equalSlices(t, "inside", pairs(must(kv.Get(ctx, "", clientv3.WithPrefix()))(t).Kvs), []string{"a=inside"})
 	equalSlices(t, "outside", pairs(must(client.Get(ctx, "ns/a"))(t).Kvs), []string{"ns/a=inside"})
-	alive := must(leases.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys()))(t)
-	equal(t, "keys of the lease", fmt.Sprintf("%s", alive.Keys), "[a]")
+	remaining := must(leases.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys()))(t)
+	equal(t, "keys of the lease", fmt.Sprintf("%s", remaining.Keys), "[a]")
 	txn := must(kv.Txn(ctx).
 		If(clientv3.Compare(clientv3.Value("a"), "=", "inside")).
 		Then(clientv3.OpDelete("a", clientv3.WithPrevKV())).
@@ -38,12 +38,12 @@ func TestNamespace(t *testing.T) {
 	equalSlices(t, "watched", events(t, watch, 2), []string{"PUT a=inside@3", "DELETE a=@4"})
 }
 
-// The mirror reads a prefix page by page at one revision, and follows it from there.
+// The mirror reads a prefix in pages at one revision, then watches it after that revision.
 func TestMirror(t *testing.T) {
 	t.Parallel()
 	client := start(t).client()
 	ctx := bounded(t)
-	// More than the mirror asks for at a time.
+	// More keys than a page of the mirror.
 	const batches, batch = 10, 125
 	for i := range batches {
 		var puts []clientv3.Op
@@ -59,8 +59,8 @@ func TestMirror(t *testing.T) {
 	copied := 0
 	for page := range pages {
 		if copied == 0 {
-			// Not part of the base, whatever page comes next.
-			put(t, client, "k/9999", "late")
+			// Written after the base revision, so no later page has it.
+			put(t, client, "k/9999", "new")
 		}
 		for _, kv := range page.Kvs {
 			equal(t, "key", string(kv.Key), fmt.Sprintf("k/%04d", copied))
@@ -72,10 +72,10 @@ func TestMirror(t *testing.T) {
 	}
 	equal(t, "copied", copied, batches*batch)
 	updates := syncer.SyncUpdates(ctx)
-	equalSlices(t, "update", events(t, updates, 1), []string{fmt.Sprintf("PUT k/9999=late@%d", batches+3)})
+	equalSlices(t, "update", events(t, updates, 1), []string{fmt.Sprintf("PUT k/9999=new@%d", batches+3)})
 }
 
-// The ordering wrapper refuses answers older than what it has seen, as from a store begun anew.
+// The ordering wrapper refuses responses with an older revision than previous ones, as of an empty store.
 func TestOrdering(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -95,7 +95,7 @@ func TestOrdering(t *testing.T) {
 	fails(t, err, ordering.ErrNoGreaterRev)
 }
 
-// Two caches that own keys by leases see each other's writes.
+// Two leasing caches read each other's writes.
 func TestLeasing(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -142,10 +142,10 @@ func TestEndpointsOfAService(t *testing.T) {
 	equal(t, "added", added.Endpoint.Addr, "10.0.0.2:2")
 	mustDo(t, manager.DeleteEndpoint(ctx, "service/a"))
 	equal(t, "deleted", (<-watch)[0].Op, endpoints.Delete)
-	equal(t, "left", len(must(manager.List(ctx))(t)), 1)
+	equal(t, "remaining", len(must(manager.List(ctx))(t)), 1)
 }
 
-// The few calls that kube-apiserver makes.
+// The calls that kube-apiserver makes.
 func TestKubernetes(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -158,19 +158,19 @@ func TestKubernetes(t *testing.T) {
 
 	var last int64
 	for _, key := range []string{"pods/a", "pods/b", "pods/c"} {
-		made := must(api.OptimisticPut(ctx, key, []byte("1"), 0, kubernetes.PutOptions{}))(t)
-		equal(t, "created", made.Succeeded, true)
-		last = made.Revision
+		put := must(api.OptimisticPut(ctx, key, []byte("1"), 0, kubernetes.PutOptions{}))(t)
+		equal(t, "created", put.Succeeded, true)
+		last = put.Revision
 	}
 	again := must(api.OptimisticPut(ctx, "pods/a", []byte("2"), 0, kubernetes.PutOptions{GetOnFailure: true}))(t)
 	equal(t, "created twice", again.Succeeded, false)
-	equal(t, "what is there", string(again.KV.Value), "1")
+	equal(t, "present value", string(again.KV.Value), "1")
 	updated := must(api.OptimisticPut(ctx, "pods/a", []byte("2"), again.KV.ModRevision, kubernetes.PutOptions{}))(t)
 	equal(t, "updated", updated.Succeeded, true)
 
 	page := must(api.List(ctx, "pods/", kubernetes.ListOptions{Limit: 2, Revision: last}))(t)
 	equalSlices(t, "page", pairs(page.Kvs), []string{"pods/a=1", "pods/b=1"})
-	equal(t, "of", page.Count, 3)
+	equal(t, "count of all pages", page.Count, 3)
 	rest := must(api.List(ctx, "pods/", kubernetes.ListOptions{
 		Limit: 2, Revision: last, Continue: "pods/b\x00",
 	}))(t)
@@ -181,8 +181,8 @@ func TestKubernetes(t *testing.T) {
 	equal(t, "stale", stale.Succeeded, false)
 	deleted := must(api.OptimisticDelete(ctx, "pods/a", stale.KV.ModRevision, kubernetes.DeleteOptions{}))(t)
 	equal(t, "deleted", deleted.Succeeded, true)
-	gone := must(api.Get(ctx, "pods/a", kubernetes.GetOptions{}))(t)
-	if gone.KV != nil {
-		t.Errorf("still there: %v", gone.KV)
+	deletedPod := must(api.Get(ctx, "pods/a", kubernetes.GetOptions{}))(t)
+	if deletedPod.KV != nil {
+		t.Errorf("not deleted: %v", deletedPod.KV)
 	}
 }

@@ -21,14 +21,14 @@ func TestLease(t *testing.T) {
 	equal(t, "granted", lease.TTL, 60)
 	put(t, client, "k/a", "v", clientv3.WithLease(lease.ID))
 	put(t, client, "k/b", "v", clientv3.WithLease(lease.ID))
-	alive := must(client.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys()))(t)
-	equal(t, "granted", alive.GrantedTTL, 60)
-	if alive.TTL < 1 || alive.TTL > 60 {
-		t.Errorf("TTL %d", alive.TTL)
+	remaining := must(client.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys()))(t)
+	equal(t, "granted", remaining.GrantedTTL, 60)
+	if remaining.TTL < 1 || remaining.TTL > 60 {
+		t.Errorf("TTL %d", remaining.TTL)
 	}
-	// In no order.
-	slices.SortFunc(alive.Keys, bytes.Compare)
-	equal(t, "keys", fmt.Sprintf("%s", alive.Keys), "[k/a k/b]")
+	// The order of the keys is not specified.
+	slices.SortFunc(remaining.Keys, bytes.Compare)
+	equal(t, "keys", fmt.Sprintf("%s", remaining.Keys), "[k/a k/b]")
 	once := must(client.KeepAliveOnce(ctx, lease.ID))(t)
 	equal(t, "renewed", once.TTL, 60)
 	all := must(client.Leases(ctx))(t)
@@ -42,11 +42,11 @@ func TestLease(t *testing.T) {
 	fails(t, err, rpctypes.ErrLeaseNotFound)
 	_, err = client.KeepAliveOnce(ctx, lease.ID)
 	fails(t, err, rpctypes.ErrLeaseNotFound)
-	gone := must(client.TimeToLive(ctx, lease.ID))(t)
-	equal(t, "time to live of the unknown", gone.TTL, -1)
+	unknown := must(client.TimeToLive(ctx, lease.ID))(t)
+	equal(t, "time to live of an unknown lease", unknown.TTL, -1)
 }
 
-// A lease outlives its time while it is kept alive, and ends after that when it is not.
+// A lease does not expire while it is kept alive, and expires after the keep-alives end.
 func TestLeaseKeepAlive(t *testing.T) {
 	t.Parallel()
 	client := start(t).client()
@@ -56,25 +56,25 @@ func TestLeaseKeepAlive(t *testing.T) {
 	put(t, client, "k", "v", clientv3.WithLease(lease.ID))
 	watch := created(t, ctx, client, "k")
 	keeping, stop := context.WithCancel(ctx)
-	beats := must(client.KeepAlive(keeping, lease.ID))(t)
-	began := time.Now()
-	for time.Since(began) < 4*time.Second {
+	renewals := must(client.KeepAlive(keeping, lease.ID))(t)
+	started := time.Now()
+	for time.Since(started) < 4*time.Second {
 		select {
-		case beat := <-beats:
-			if beat == nil {
+		case renewal := <-renewals:
+			if renewal == nil {
 				t.Fatal("the lease was lost")
 			}
-			equal(t, "TTL", beat.TTL, 2)
+			equal(t, "TTL", renewal.TTL, 2)
 		case response := <-watch:
 			t.Fatalf("the key is gone: %+v", response)
 		}
 	}
 	stop()
-	for range beats {
-		// Those on their way; the channel is closed once keeping alive has stopped.
+	for range renewals {
+		// Discards queued responses. The client closes the channel after the last one.
 	}
 	equalSlices(t, "expiry", events(t, watch, 1), []string{"DELETE k=@3"})
-	if lived := time.Since(began); lived < 5*time.Second {
+	if lived := time.Since(started); lived < 5*time.Second {
 		t.Errorf("a lease renewed after more than 3 s ended after %v", lived)
 	}
 }
@@ -84,13 +84,13 @@ func TestKeepAliveEndsWithTheLease(t *testing.T) {
 	client := start(t).client()
 	ctx := bounded(t)
 	lease := must(client.Grant(ctx, 1))(t)
-	beats := must(client.KeepAlive(ctx, lease.ID))(t)
-	if beat := <-beats; beat == nil || beat.TTL != 1 {
-		t.Fatalf("first beat %v", beat)
+	renewals := must(client.KeepAlive(ctx, lease.ID))(t)
+	if renewal := <-renewals; renewal == nil || renewal.TTL != 1 {
+		t.Fatalf("first renewal: %v", renewal)
 	}
 	must(client.Revoke(ctx, lease.ID))(t)
-	for range beats {
-		// The server answers the next one with TTL 0 (LE-8), and the client closes the channel.
+	for range renewals {
+		// The server answers the next keep-alive with TTL 0 (LE-8), and the client closes the channel.
 	}
 	mustDo(t, ctx.Err())
 }
@@ -104,10 +104,10 @@ func TestManyLeasesAreKeptAliveOnOneStream(t *testing.T) {
 		lease := must(client.Grant(ctx, 3))(t)
 		all = append(all, must(client.KeepAlive(ctx, lease.ID))(t))
 	}
-	began := time.Now()
-	for time.Since(began) < 5*time.Second {
-		for _, beats := range all {
-			if beat := <-beats; beat == nil {
+	started := time.Now()
+	for time.Since(started) < 5*time.Second {
+		for _, renewals := range all {
+			if renewal := <-renewals; renewal == nil {
 				t.Fatal("a lease was lost")
 			}
 		}
@@ -115,8 +115,8 @@ func TestManyLeasesAreKeptAliveOnOneStream(t *testing.T) {
 	equal(t, "leases", len(must(client.Leases(ctx))(t).Leases), 100)
 }
 
-// Beats go on when a connection is replaced by another.
-func TestKeepAliveResumesAfterADrop(t *testing.T) {
+// Keep-alives continue on a new connection.
+func TestKeepAliveResumesAfterAClosedConnection(t *testing.T) {
 	t.Parallel()
 	server := start(t)
 	between := newProxy(t, server.address())
@@ -124,9 +124,9 @@ func TestKeepAliveResumesAfterADrop(t *testing.T) {
 	ctx := bounded(t)
 	lease := must(client.Grant(ctx, 5))(t)
 	put(t, client, "k", "v", clientv3.WithLease(lease.ID))
-	beats := must(client.KeepAlive(ctx, lease.ID))(t)
+	renewals := must(client.KeepAlive(ctx, lease.ID))(t)
 	for range 3 {
-		if beat := <-beats; beat == nil {
+		if renewal := <-renewals; renewal == nil {
 			t.Fatal("the lease was lost")
 		}
 		between.disconnect()

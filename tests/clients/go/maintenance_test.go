@@ -33,13 +33,13 @@ func TestMembersAndSync(t *testing.T) {
 	equal(t, "members", len(members), 1)
 	equal(t, "name", members[0].Name, "default")
 	equalSlices(t, "client URLs", members[0].ClientURLs, []string{"http://" + server.address()})
-	// From here on the client uses what the server advertises (CL-1).
+	// From here on the client uses the URLs that the server advertises (CL-1).
 	mustDo(t, client.Sync(ctx))
 	equalSlices(t, "endpoints", client.Endpoints(), members[0].ClientURLs)
 	put(t, client, "k", "v")
 }
 
-func TestHashKVFollowsTheData(t *testing.T) {
+func TestHashKVDependsOnTheData(t *testing.T) {
 	t.Parallel()
 	one, two := start(t), start(t)
 	a, b := one.client(), two.client()
@@ -54,9 +54,9 @@ func TestHashKVFollowsTheData(t *testing.T) {
 	}
 	equal(t, "same data", hash(one, a, 0), hash(two, b, 0))
 	put(t, a, "k", "3")
-	equal(t, "then", hash(one, a, 3), hash(two, b, 3))
+	equal(t, "at revision 3", hash(one, a, 3), hash(two, b, 3))
 	if hash(one, a, 0) == hash(two, b, 0) {
-		t.Error("other data, same hash")
+		t.Error("different data, equal hash")
 	}
 }
 
@@ -85,7 +85,7 @@ func TestAlarmsAndQuota(t *testing.T) {
 	put(t, client, "k", "v")
 }
 
-// A snapshot ends with the hash of what comes before (MT-6).
+// A snapshot ends with the hash of its content (MT-6).
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	client := start(t).client()

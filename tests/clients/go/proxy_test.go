@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// proxy stands between a client and a server so that a test can cut their connections.
+// proxy forwards connections of a client to a server until a test closes them.
 type proxy struct {
 	listener net.Listener
 	target   string
 
 	mu sync.Mutex
-	// Guarded by mu. While cut, whoever connects is turned away at once.
-	cut   bool
-	conns []net.Conn
+	// Guarded by mu. While closed is set, new connections are closed at once.
+	closed bool
+	conns  []net.Conn
 }
 
 func newProxy(t *testing.T, target string) *proxy {
@@ -37,22 +37,22 @@ func (p *proxy) address() string {
 	return p.listener.Addr().String()
 }
 
-// disconnect closes all connections and lets none through until reconnect.
+// disconnect closes all connections and refuses new ones until reconnect.
 func (p *proxy) disconnect() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cut = true
+	p.closed = true
 	for _, conn := range p.conns {
 		_ = conn.Close()
 	}
 	p.conns = nil
 }
 
-// reconnect lets connections through again.
+// reconnect accepts connections again.
 func (p *proxy) reconnect() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cut = false
+	p.closed = false
 }
 
 func (p *proxy) accept() {
@@ -79,7 +79,7 @@ func (p *proxy) accept() {
 func (p *proxy) admit(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cut {
+	if p.closed {
 		return false
 	}
 	p.conns = append(p.conns, conns...)

@@ -1,4 +1,4 @@
-// Package clients holds the stock Go client against the server that SERVER names.
+// Package clients tests the Go client clientv3 against the server binary $SERVER.
 package clients
 
 import (
@@ -19,16 +19,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// limit bounds every wait. Only what is broken reaches it, so it is generous to busy machines.
+// limit is the longest wait. Only a failure reaches it, so it is long enough for busy machines.
 const limit = 60 * time.Second
 
-// readyLine is what a server logs once it accepts requests (FL-13).
+// readyLine is in the log line of a server that accepts requests (FL-13).
 const readyLine = "ready to serve client requests"
 
-// portAttempts says how often a start is tried when the port that was free is taken by then.
+// portAttempts limits the starts if another process takes the chosen port first.
 const portAttempts = 5
 
-// server is one process with a store, a port and a directory of its own.
+// server is a process of the server under test, with its own port and data directory.
 type server struct {
 	t       *testing.T
 	port    int
@@ -63,7 +63,7 @@ func start(t *testing.T, flags ...string) *server {
 	return nil
 }
 
-// run starts the process and reports whether it got ready.
+// run starts the process and returns whether it accepts requests.
 func (s *server) run(flags []string) bool {
 	s.t.Helper()
 	arguments := append([]string{fmt.Sprint(s.port), s.data}, flags...)
@@ -76,7 +76,7 @@ func (s *server) run(flags []string) bool {
 	exited := make(chan struct{})
 	s.exited = exited
 	go func(command *exec.Cmd) {
-		// How it ended is read from the process state by whoever asks.
+		// The error is in the process state too.
 		_ = command.Wait()
 		close(exited)
 	}(s.command)
@@ -90,10 +90,10 @@ func (s *server) run(flags []string) bool {
 	}
 }
 
-// end sends a signal and waits until the process is gone.
+// end sends a signal and waits until the process has exited.
 func (s *server) end(signal syscall.Signal) {
 	s.t.Helper()
-	// It may be gone already, which is what is wanted.
+	// An error means that the process has exited already.
 	_ = s.command.Process.Signal(signal)
 	select {
 	case <-s.exited:
@@ -112,12 +112,12 @@ func (s *server) resume(flags ...string) {
 	}
 }
 
-// address is where clients connect.
+// address returns the address for clients.
 func (s *server) address() string {
 	return fmt.Sprintf("127.0.0.1:%d", s.port)
 }
 
-// has reports whether the server under test knows a flag.
+// has returns whether the server under test has a flag.
 func (s *server) has(flag string) bool {
 	s.t.Helper()
 	help, err := exec.Command(os.Getenv("SERVER"), "--help").CombinedOutput()
@@ -127,13 +127,13 @@ func (s *server) has(flag string) bool {
 	return bytes.Contains(help, []byte(flag))
 }
 
-// client is a client of the server, closed at the end of the test.
+// client returns a client of the server that is closed at the end of the test.
 func (s *server) client() *clientv3.Client {
 	s.t.Helper()
 	return connect(s.t, clientv3.Config{Endpoints: []string{s.address()}})
 }
 
-// connect makes a client that logs nothing and is closed at the end of the test.
+// connect creates a client that logs nothing and is closed at the end of the test.
 func connect(t *testing.T, config clientv3.Config) *clientv3.Client {
 	t.Helper()
 	config.Logger = zap.NewNop()
@@ -146,7 +146,7 @@ func connect(t *testing.T, config clientv3.Config) *clientv3.Client {
 	return client
 }
 
-// bounded is a context that ends with the test, or with the limit.
+// bounded returns a context that ends with the test or at the limit.
 func bounded(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	t.Cleanup(cancel)
@@ -163,14 +163,15 @@ func freePort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// watchedLog keeps what a process prints and tells when a text has come by.
+// watchedLog keeps the output of a process and reports when it contains a text.
 type watchedLog struct {
 	text string
+	// Closed when the output contains text.
 	seen chan struct{}
 
-	mu   sync.Mutex
-	kept bytes.Buffer
-	told bool
+	mu    sync.Mutex
+	kept  bytes.Buffer
+	found bool
 }
 
 func newWatchedLog(text string) *watchedLog {
@@ -181,8 +182,8 @@ func (l *watchedLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.kept.Write(p)
-	if !l.told && bytes.Contains(l.kept.Bytes(), []byte(l.text)) {
-		l.told = true
+	if !l.found && bytes.Contains(l.kept.Bytes(), []byte(l.text)) {
+		l.found = true
 		close(l.seen)
 	}
 	return len(p), nil

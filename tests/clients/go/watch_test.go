@@ -35,20 +35,20 @@ func TestWatch(t *testing.T) {
 	equal(t, "previous value of a deletion", string(two.Events[1].PrevKv.Value), "2")
 }
 
-func TestWatchHistory(t *testing.T) {
+func TestWatchOfPastEvents(t *testing.T) {
 	t.Parallel()
 	client := start(t).client()
 	ctx := bounded(t)
 	var want []string
-	// More than etcd looks at in one step (WA-34).
+	// More revisions than etcd reads in one step (WA-34).
 	for i := range 1200 {
 		revision := put(t, client, "k", fmt.Sprint(i))
 		want = append(want, fmt.Sprintf("PUT k=%d@%d", i, revision))
 	}
 	watch := client.Watch(ctx, "k", clientv3.WithRev(2))
-	live := put(t, client, "k", "live")
-	want = append(want, fmt.Sprintf("PUT k=live@%d", live))
-	equalSlices(t, "history", events(t, watch, len(want)), want)
+	last := put(t, client, "k", "new")
+	want = append(want, fmt.Sprintf("PUT k=new@%d", last))
+	equalSlices(t, "past and new events", events(t, watch, len(want)), want)
 }
 
 func TestWatchFilters(t *testing.T) {
@@ -65,7 +65,7 @@ func TestWatchFilters(t *testing.T) {
 	equalSlices(t, "puts", events(t, puts, 2), []string{"PUT k=1@2", "PUT k=2@4"})
 }
 
-// The client puts what comes in fragments together again.
+// The client assembles fragmented responses.
 func TestWatchFragments(t *testing.T) {
 	t.Parallel()
 	client := start(t).client()
@@ -77,9 +77,9 @@ func TestWatchFragments(t *testing.T) {
 	}
 	must(client.Txn(ctx).Then(puts...).Commit())(t)
 	must(client.Txn(ctx).Then(puts...).Commit())(t)
-	// Reading both at once takes more than a message may hold.
-	late := client.Watch(ctx, "k", clientv3.WithPrefix(), clientv3.WithFragment(), clientv3.WithRev(2))
-	for name, watch := range map[string]clientv3.WatchChan{"live": watch, "late": late} {
+	// Both revisions together exceed the size limit of a message.
+	past := client.Watch(ctx, "k", clientv3.WithPrefix(), clientv3.WithFragment(), clientv3.WithRev(2))
+	for name, watch := range map[string]clientv3.WatchChan{"new events": watch, "past events": past} {
 		equal(t, name, len(events(t, watch, 20)), 20)
 	}
 }
@@ -110,7 +110,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	other := created(t, bounded(t), client, "k")
 	cancel()
 	for range ending {
-		// Whatever was on its way; the channel is closed in the end.
+		// Discards queued responses. The client closes the channel after the last one.
 	}
 	put(t, client, "k", "v")
 	equalSlices(t, "the other", events(t, other, 1), []string{"PUT k=v@2"})
@@ -119,7 +119,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 func TestWatchProgressOnRequest(t *testing.T) {
 	t.Parallel()
 	client := start(t).client()
-	// Only watches of the same stream are told, and a stream is what calls with equal metadata share.
+	// Only watches on the same stream receive the notification; calls with equal metadata share a stream.
 	ctx := bounded(t)
 	watch := created(t, ctx, client, "k")
 	revision := put(t, client, "other", "v")
@@ -146,7 +146,7 @@ func TestWatchProgressAtIntervals(t *testing.T) {
 		}
 	}
 	put(t, client, "k", "v")
-	equalSlices(t, "who did not ask is told events only", events(t, quiet, 1), []string{"PUT k=v@3"})
+	equalSlices(t, "a watch without the option receives events only", events(t, quiet, 1), []string{"PUT k=v@3"})
 }
 
 func TestWatchOfACompactedRevision(t *testing.T) {
@@ -160,11 +160,11 @@ func TestWatchOfACompactedRevision(t *testing.T) {
 	response := next(t, client.Watch(ctx, "k", clientv3.WithRev(2)))
 	fails(t, response.Err(), rpctypes.ErrCompacted)
 	equal(t, "compacted at", response.CompactRevision, 3)
-	equal(t, "is over", response.Canceled, true)
+	equal(t, "is canceled", response.Canceled, true)
 }
 
-// What a watch misses while its connection is gone it is told afterwards, once and in order.
-func TestWatchResumesAfterADrop(t *testing.T) {
+// Events during a closed connection are delivered after it, once and in order.
+func TestWatchResumesAfterAClosedConnection(t *testing.T) {
 	t.Parallel()
 	server := start(t)
 	direct := server.client()
@@ -192,7 +192,7 @@ func TestWatchResumesAfterADrop(t *testing.T) {
 	equalSlices(t, "idle", events(t, idle, 1), []string{fmt.Sprintf("PUT idle=v@%d", revision)})
 }
 
-func TestWatchCannotResumeFromWhatIsGone(t *testing.T) {
+func TestWatchCannotResumeFromACompactedRevision(t *testing.T) {
 	t.Parallel()
 	server := start(t)
 	direct := server.client()
@@ -212,9 +212,9 @@ func TestWatchCannotResumeFromWhatIsGone(t *testing.T) {
 	equal(t, "compacted at", response.CompactRevision, last)
 }
 
-// A client and its watch outlive a server. One that keeps its data tells the watch what comes next.
-// One in memory that starts above what was seen tells it that history is gone (FL-17), and so how
-// to go on: list, and watch from there.
+// A client and its watch continue after a restart of the server. A server that keeps its data delivers
+// the next events. A server in memory starts above all revisions that the watch knows and cancels it
+// because its start revision is compacted (FL-17): the client then lists and starts a new watch.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -234,7 +234,7 @@ func TestRestart(t *testing.T) {
 			} else {
 				server.resume()
 			}
-			// Reads are retried until there is a server again.
+			// The client retries reads until the server answers.
 			got := must(client.Get(ctx, "k"))(t)
 			revision := put(t, client, "k", "2")
 			equal(t, "one more", revision, got.Header.Revision+1)
@@ -249,8 +249,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// Where the store begins anew at 1, a watch that has seen more waits until that is passed again:
-// it is told nothing of what comes before (FL-17, WA-6).
+// If the store starts at revision 1 again, a watch that knows later revisions receives no event until the
+// store has passed them (FL-17, WA-6).
 func TestRestartWithAnEmptyStore(t *testing.T) {
 	t.Parallel()
 	server := start(t)

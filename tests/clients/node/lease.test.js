@@ -23,10 +23,10 @@ test('a lease is kept alive until it is released', LIMIT, async (t) => {
   const watcher = await client.watch().key('k').create();
   const deleted = once(watcher, 'delete');
   await lease.put('k').value('v');
-  const began = Date.now();
-  while (Date.now() - began < 4000) {
-    const [beat] = await once(lease, 'keepaliveSucceeded');
-    assert.equal(beat.TTL, '2');
+  const started = Date.now();
+  while (Date.now() - started < 4000) {
+    const [renewal] = await once(lease, 'keepaliveSucceeded');
+    assert.equal(renewal.TTL, '2');
   }
   assert.equal(await client.get('k').string(), 'v');
   lease.release();
@@ -34,7 +34,7 @@ test('a lease is kept alive until it is released', LIMIT, async (t) => {
   await watcher.cancel();
 });
 
-test('a lease that was revoked behind its back is lost', LIMIT, async (t) => {
+test('a lease that another client revoked is lost', LIMIT, async (t) => {
   const client = connect(await start(t));
   const lease = client.lease(1);
   const id = await lease.grant();

@@ -1,4 +1,4 @@
-// The server under test, as a process with a store, a port and a directory of its own.
+// Processes of the server under test, each with its own port and data directory.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -9,18 +9,18 @@ import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { Etcd3 } from 'etcd3';
 
-// What a server logs once it accepts requests (FL-13).
+// Text in the log line of a server that accepts requests (FL-13).
 const READY = 'ready to serve client requests';
 
-// How often a start is tried when the port that was free is taken by then.
+// The number of starts if another process takes the chosen port first.
 const PORT_ATTEMPTS = 5;
 
 const SERVE = path.join(import.meta.dirname, '..', 'serve');
 
-// Bounds a whole test: only what is broken takes this long.
+// The longest duration of a test; only a failure reaches it.
 export const LIMIT = { timeout: 60_000 };
 
-// Starts a server that lives as long as the test `t`.
+// Starts a server that runs until the end of the test `t`.
 export async function start(t, ...flags) {
   const directory = await mkdtemp(path.join(os.tmpdir(), 'revstore-clients-node-'));
   t.after(() => rm(directory, { recursive: true, force: true }));
@@ -49,19 +49,19 @@ export async function start(t, ...flags) {
   throw new Error(`the server did not start:\n${log}`);
 }
 
-// A client of a server, or of whatever else listens at a host, that lives as long as the test.
+// Creates a client of a server or of a proxy that is closed at the end of the test.
 export function connect({ t, host }, options = {}) {
   const client = new Etcd3({ hosts: host, ...options });
   t.after(() => client.close());
   return client;
 }
 
-// Stands between a client and a server so that a test can cut their connections.
+// Forwards connections of a client to a server until a test closes them.
 export async function proxy({ t, port }) {
   const sockets = new Set();
-  let cut = false;
+  let closed = false;
   const listener = net.createServer((client) => {
-    if (cut) {
+    if (closed) {
       client.destroy();
       return;
     }
@@ -78,7 +78,7 @@ export async function proxy({ t, port }) {
   });
   await new Promise((listening) => listener.listen(0, '127.0.0.1', listening));
   const disconnect = () => {
-    cut = true;
+    closed = true;
     for (const socket of sockets) socket.destroy();
   };
   t.after(() => {
@@ -90,7 +90,7 @@ export async function proxy({ t, port }) {
     host: `127.0.0.1:${listener.address().port}`,
     disconnect,
     reconnect: () => {
-      cut = false;
+      closed = false;
     },
   };
 }

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 
 import { connect, LIMIT, proxy, start } from './server.js';
 
-// Collects the events of a watcher; `count` resolves with the first so many.
+// Collects the events of a watcher. The returned function waits for the next `count` events.
 function events(watcher) {
   const seen = [];
   let wake = () => {};
@@ -25,7 +25,7 @@ function events(watcher) {
   };
 }
 
-test('events as they come', LIMIT, async (t) => {
+test('new events', LIMIT, async (t) => {
   const client = connect(await start(t));
   await client.put('k/a').value('0');
   const watcher = await client.watch().prefix('k/').withPreviousKV().create();
@@ -43,12 +43,12 @@ test('events as they come', LIMIT, async (t) => {
   await watcher.cancel();
 });
 
-test('history, and many watchers of one client', LIMIT, async (t) => {
+test('past events, and many watchers of one client', LIMIT, async (t) => {
   const client = connect(await start(t));
   for (let i = 0; i < 20; i++) {
     await client.put(`k${i}`).value(i);
   }
-  // Listened to from the start: history comes as soon as a watch is there.
+  // The listeners are added at once, because past events arrive as soon as a watch is created.
   const watchers = Array.from({ length: 20 }, (_, i) =>
     client.watch().key(`k${i}`).startRevision('2').watcher(),
   );
@@ -56,16 +56,16 @@ test('history, and many watchers of one client', LIMIT, async (t) => {
   const nexts = watchers.map(events);
   const nextOfAll = events(all);
   for (let i = 0; i < 20; i++) {
-    await client.put(`k${i}`).value('live');
+    await client.put(`k${i}`).value('new');
   }
   for (const [i, next] of nexts.entries()) {
-    assert.deepEqual(await next(2), [`Put k${i}=${i}@${i + 2}`, `Put k${i}=live@${i + 22}`]);
+    assert.deepEqual(await next(2), [`Put k${i}=${i}@${i + 2}`, `Put k${i}=new@${i + 22}`]);
   }
-  assert.equal((await nextOfAll(40)).at(-1), 'Put k19=live@41');
+  assert.equal((await nextOfAll(40)).at(-1), 'Put k19=new@41');
   await Promise.all([...watchers, all].map((watcher) => watcher.cancel()));
 });
 
-test('only what is asked for', LIMIT, async (t) => {
+test('a watch with a filter', LIMIT, async (t) => {
   const client = connect(await start(t));
   const watcher = await client.watch().key('k').only('delete').create();
   const next = events(watcher);
@@ -75,7 +75,7 @@ test('only what is asked for', LIMIT, async (t) => {
   await watcher.cancel();
 });
 
-test('a watch goes on after its connection was cut', LIMIT, async (t) => {
+test('a watch resumes after a closed connection', LIMIT, async (t) => {
   const server = await start(t);
   const direct = connect(server);
   const between = await proxy(server);
@@ -94,7 +94,7 @@ test('a watch goes on after its connection was cut', LIMIT, async (t) => {
   await watcher.cancel();
 });
 
-test('history that is gone', LIMIT, async (t) => {
+test('a compacted revision', LIMIT, async (t) => {
   const client = connect(await start(t));
   for (let i = 0; i < 3; i++) {
     await client.put('k').value(i);
@@ -102,6 +102,6 @@ test('history that is gone', LIMIT, async (t) => {
   await client.kv.compact({ revision: '4' });
   const watcher = client.watch().key('k').startRevision('2').watcher();
   const [error] = await once(watcher, 'error');
-  // The client shows the reason, and a compaction has none (WA-40).
+  // The message contains the cancel reason, which is empty for a compaction (WA-40).
   assert.equal(error.message, 'Watcher canceled: ');
 });

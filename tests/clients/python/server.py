@@ -1,4 +1,4 @@
-"""The server under test, as a process with a store, a port and a directory of its own."""
+"""Processes of the server under test, each with its own port and data directory."""
 
 import pathlib
 import socket
@@ -6,20 +6,20 @@ import subprocess
 import tempfile
 import threading
 
-# Only what is broken waits this long, so it is generous to busy machines.
+# The longest wait. Only a failure reaches it, so it is long enough for busy machines.
 LIMIT_SECONDS = 60
 
-# What a server logs once it accepts requests (FL-13).
+# Text in the log line of a server that accepts requests (FL-13).
 READY = "ready to serve client requests"
 
-# How often a start is tried when the port that was free is taken by then.
+# The number of starts if another process takes the chosen port first.
 PORT_ATTEMPTS = 5
 
 SERVE = pathlib.Path(__file__).parent.parent / "serve"
 
 
 class Server:
-    """Serves from its construction until `close`."""
+    """A server that runs from its construction until `close`."""
 
     def __init__(self, *flags):
         for _ in range(PORT_ATTEMPTS):

@@ -1,4 +1,4 @@
-"""python-etcd3, the client over gRPC."""
+"""Tests of etcd3 (python-etcd3), a client over gRPC."""
 
 import io
 import queue
@@ -12,7 +12,7 @@ from server import LIMIT_SECONDS, Server
 
 
 def setUpModule():
-    """Keeps quiet about how the client's watch thread ends: by the error of a closed channel."""
+    """Hides the ValueError of a closed channel with which the client's watch thread ends."""
     report = threading.excepthook
 
     def hook(failure):
@@ -134,13 +134,13 @@ class Watch(WithServer):
         cancel()
         self.assertEqual(list(events), [])
 
-    def test_history(self):
+    def test_past_events(self):
         for number in range(50):
             self.client.put("k", str(number))
         events, cancel = self.client.watch("k", start_revision=2)
         self.assertEqual([next(events).value for _ in range(50)], [b"%d" % n for n in range(50)])
-        self.client.put("k", "live")
-        self.assertEqual(next(events).value, b"live")
+        self.client.put("k", "new")
+        self.assertEqual(next(events).value, b"new")
         cancel()
 
     def test_many_watches_on_the_stream_of_a_client(self):
@@ -155,12 +155,12 @@ class Watch(WithServer):
         self.assertEqual(len(set(ids)), 20)
         for number in range(20):
             self.client.put(f"k{number}", "v")
-        told = sorted(seen.get(timeout=LIMIT_SECONDS) for _ in range(20))
-        self.assertEqual(told, [(number, b"v") for number in range(20)])
+        received = sorted(seen.get(timeout=LIMIT_SECONDS) for _ in range(20))
+        self.assertEqual(received, [(number, b"v") for number in range(20)])
         for watch_id in ids:
             self.client.cancel_watch(watch_id)
 
-    def test_compacted_history(self):
+    def test_compacted_revision(self):
         for _ in range(3):
             self.client.put("k", "v")
         self.client.compact(4)
@@ -190,9 +190,9 @@ class Lease(WithServer):
 
 
 class Lock(WithServer):
-    def test_lock_passes_on(self):
-        # This client makes its locks of transactions and leases. How it waits for one that is held
-        # does not go with the tenacity of today.
+    def test_released_lock_can_be_acquired(self):
+        # This client implements locks with transactions and leases. Waiting for a held lock is not
+        # tested: the client's code does not work with current versions of tenacity.
         one = self.client.lock("lock", ttl=60)
         two = self.connect().lock("lock", ttl=60)
         self.assertTrue(one.acquire())

@@ -1,4 +1,4 @@
-"""etcd3gw, the client over the JSON gateway."""
+"""Tests of etcd3gw, a client over the JSON gateway."""
 
 import threading
 import unittest
@@ -67,7 +67,7 @@ class Gateway(unittest.TestCase):
         self.assertEqual(next(events)["kv"]["value"], b"2")
         self.client.delete("k/a")
         self.assertEqual(next(events)["type"], "DELETE")
-        # The client reads on until something comes.
+        # `cancel` returns after the client has received one more event.
         ending = threading.Thread(target=cancel)
         ending.start()
         self.client.put("k/a", "3")

@@ -42,12 +42,12 @@ class AuthTest {
                 var denied = new CompletableFuture<Throwable>();
                 try (var watcher = alice.getWatchClient().watch(bytes("m"), response -> {}, denied::complete)) {
                     var error = assertInstanceOf(EtcdException.class, done(denied));
-                    // A status within the text: the way etcd puts it.
+                    // etcd puts a whole status into the cancel reason.
                     assertEquals(
                             "rpc error: code = PermissionDenied desc = etcdserver: permission denied", error.getMessage());
                 }
 
-                // The token of before is void; the client gets another.
+                // This invalidates the token; the client requests a new one.
                 done(auth.userChangePassword(bytes("alice"), bytes("wonder")));
                 assertEquals(1, done(kv.get(bytes("k"))).getCount());
                 done(auth.userRevokeRole(bytes("alice"), bytes("reader")));

@@ -10,9 +10,9 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 
-/** Bounded waits, and what the tests say in bytes. */
+/** Bounded waits, and conversion of texts to bytes. */
 final class Await {
-    /** Only what is broken waits this long, so it is generous to busy machines. */
+    /** The longest wait. Only a failure reaches it, so it is long enough for busy machines. */
     static final long LIMIT_SECONDS = 60;
 
     private Await() {}
@@ -21,7 +21,7 @@ final class Await {
         return future.get(LIMIT_SECONDS, TimeUnit.SECONDS);
     }
 
-    /** Checks that a call ends with this code and this text. */
+    /** Checks that a call fails with a code and a text. */
     static void fails(Status.Code code, String text, CompletableFuture<?> future) {
         var failure = assertThrows(ExecutionException.class, () -> done(future));
         var status = Status.fromThrowable(failure);

@@ -25,7 +25,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** Locks and elections, which the server does for this client. */
+/** Locks and elections. This client uses the server's lock and election services. */
 class ConcurrencyTest {
     private Server server;
     private Client client;
@@ -46,7 +46,7 @@ class ConcurrencyTest {
         return done(client.getLeaseClient().grant(60)).getID();
     }
 
-    /** Done when the next key under a prefix is put. */
+    /** Returns a future that completes at the next put of a key with a prefix. */
     private CompletableFuture<Void> nextPut(String prefix) throws Exception {
         var watching = new CompletableFuture<Void>();
         var put = new CompletableFuture<Void>();
@@ -63,7 +63,7 @@ class ConcurrencyTest {
     }
 
     @Test
-    void lockPassesOn() throws Exception {
+    void lockIsReleasedByUnlockAndRevoke() throws Exception {
         var locks = client.getLockClient();
         long one = lease();
         long two = lease();
@@ -74,7 +74,7 @@ class ConcurrencyTest {
         var queued = nextPut("lock/");
         var waiting = locks.lock(bytes("lock"), two);
         done(queued);
-        assertTrue(!waiting.isDone(), "held twice");
+        assertTrue(!waiting.isDone(), "two holders");
         done(locks.unlock(held.getKey()));
         assertEquals(bytes("lock/" + Long.toHexString(two)), done(waiting).getKey());
 
@@ -110,10 +110,10 @@ class ConcurrencyTest {
         done(election.resign(first.getLeader()));
         assertEquals(name, done(second).getLeader().getName());
         assertEquals("two", observed.poll(Await.LIMIT_SECONDS, TimeUnit.SECONDS));
-        fails(NotLeaderException.class, election.proclaim(first.getLeader(), bytes("late")));
+        fails(NotLeaderException.class, election.proclaim(first.getLeader(), bytes("resigned")));
     }
 
-    /** The client knows these failures of an election by their text. */
+    /** Checks the exception type, which the client derives from the text of the status. */
     private static void fails(Class<? extends Exception> kind, CompletableFuture<?> future) {
         var failure = assertThrows(ExecutionException.class, () -> done(future));
         assertInstanceOf(kind, failure.getCause());

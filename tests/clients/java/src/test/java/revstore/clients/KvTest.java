@@ -75,11 +75,11 @@ class KvTest {
                 .withKeysOnly(true)
                 .build()));
         assertEquals(List.of("k/c=", "k/b=", "k/a="), pairs(last));
-        var then = done(kv.get(bytes("k/"), GetOption.builder().isPrefix(true).withRevision(2).build()));
-        assertEquals(List.of("k/a=v"), pairs(then));
-        var young = done(kv.get(bytes("k/"),
+        var old = done(kv.get(bytes("k/"), GetOption.builder().isPrefix(true).withRevision(2).build()));
+        assertEquals(List.of("k/a=v"), pairs(old));
+        var recent = done(kv.get(bytes("k/"),
                 GetOption.builder().isPrefix(true).withMinModRevision(4).build()));
-        assertEquals(List.of("k/c=v"), pairs(young));
+        assertEquals(List.of("k/c=v"), pairs(recent));
         var count = done(kv.get(bytes("k/"), GetOption.builder().isPrefix(true).withCountOnly(true).build()));
         assertEquals(3, count.getCount());
     }

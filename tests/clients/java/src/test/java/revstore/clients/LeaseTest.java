@@ -50,9 +50,9 @@ class LeaseTest {
     void grantAndRevoke() throws Exception {
         long lease = done(leases.grant(60)).getID();
         put("k", lease);
-        var alive = done(leases.timeToLive(lease, LeaseOption.builder().withAttachedKeys().build()));
-        assertEquals(60, alive.getGrantedTTL());
-        assertEquals(bytes("k"), alive.getKeys().get(0));
+        var remaining = done(leases.timeToLive(lease, LeaseOption.builder().withAttachedKeys().build()));
+        assertEquals(60, remaining.getGrantedTTL());
+        assertEquals(bytes("k"), remaining.getKeys().get(0));
         assertEquals(60, done(leases.keepAliveOnce(lease)).getTTL());
         done(leases.revoke(lease));
         assertEquals(0, done(client.getKVClient().get(bytes("k"))).getCount());
@@ -60,7 +60,7 @@ class LeaseTest {
         fails(Status.Code.NOT_FOUND, "etcdserver: requested lease not found", leases.revoke(lease));
     }
 
-    /** Longer than it was granted for while it is kept alive, and not when it no longer is. */
+    /** A lease does not expire while it is kept alive, and expires after the keep-alives end. */
     @Test
     void keepAlive() throws Exception {
         long lease = done(leases.grant(2)).getID();
@@ -68,11 +68,11 @@ class LeaseTest {
         var deleted = new CompletableFuture<WatchEvent>();
         try (var watcher = client.getWatchClient().watch(bytes("k"),
                 response -> response.getEvents().forEach(deleted::complete))) {
-            var beats = new Beats();
-            long began = System.nanoTime();
-            try (var keeping = leases.keepAlive(lease, beats)) {
-                while (System.nanoTime() - began < TimeUnit.SECONDS.toNanos(4)) {
-                    assertEquals(2, beats.next());
+            var renewals = new Renewals();
+            long started = System.nanoTime();
+            try (var keeping = leases.keepAlive(lease, renewals)) {
+                while (System.nanoTime() - started < TimeUnit.SECONDS.toNanos(4)) {
+                    assertEquals(2, renewals.next());
                 }
                 assertTrue(!deleted.isDone(), "expired while it was kept alive");
             }
@@ -81,30 +81,30 @@ class LeaseTest {
     }
 
     @Test
-    void keepAliveOfAnEndedLease() throws Exception {
+    void keepAliveOfARevokedLease() throws Exception {
         long lease = done(leases.grant(2)).getID();
-        var beats = new Beats();
-        try (var keeping = leases.keepAlive(lease, beats)) {
-            assertEquals(2, beats.next());
+        var renewals = new Renewals();
+        try (var keeping = leases.keepAlive(lease, renewals)) {
+            assertEquals(2, renewals.next());
             done(leases.revoke(lease));
-            assertNotNull(done(beats.ended));
+            assertNotNull(done(renewals.ended));
         }
     }
 
-    /** What a keep-alive is told: times to live, and in the end why it is over. */
-    private static final class Beats implements StreamObserver<LeaseKeepAliveResponse> {
+    /** The responses of a keep-alive: times to live, then the reason of its end. */
+    private static final class Renewals implements StreamObserver<LeaseKeepAliveResponse> {
         private final BlockingQueue<Long> times = new LinkedBlockingQueue<>();
         private final CompletableFuture<Throwable> ended = new CompletableFuture<>();
 
         long next() throws InterruptedException {
             Long time = times.poll(Await.LIMIT_SECONDS, TimeUnit.SECONDS);
-            assertInstanceOf(Long.class, time, "no beat");
+            assertInstanceOf(Long.class, time, "no renewal");
             return time;
         }
 
         @Override
-        public void onNext(LeaseKeepAliveResponse beat) {
-            times.add(beat.getTTL());
+        public void onNext(LeaseKeepAliveResponse renewal) {
+            times.add(renewal.getTTL());
         }
 
         @Override

@@ -51,7 +51,7 @@ class MaintenanceTest {
         long before = done(maintenance.hashKV(server.endpoint(), 0)).getHash();
         done(client.getKVClient().put(bytes("k"), bytes("w")));
         assertEquals(before, done(maintenance.hashKV(server.endpoint(), 2)).getHash());
-        assertTrue(before != done(maintenance.hashKV(server.endpoint(), 0)).getHash(), "other data, same hash");
+        assertTrue(before != done(maintenance.hashKV(server.endpoint(), 0)).getHash(), "different data, equal hash");
     }
 
     @Test
@@ -62,7 +62,7 @@ class MaintenanceTest {
         for (int i = 1; i < 10; i++) {
             try {
                 done(refused);
-            } catch (ExecutionException full) {
+            } catch (ExecutionException quotaExceeded) {
                 break;
             }
             refused = client.getKVClient().put(bytes("k" + i), large);

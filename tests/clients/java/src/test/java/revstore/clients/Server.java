@@ -16,12 +16,12 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 
-/** One process of the server under test, with a store, a port and a directory of its own. */
+/** A process of the server under test, with its own port and data directory. */
 final class Server implements AutoCloseable {
-    /** What a server logs once it accepts requests (FL-13). */
+    /** Text in the log line of a server that accepts requests (FL-13). */
     private static final String READY = "ready to serve client requests";
 
-    /** How often a start is tried when the port that was free is taken by then. */
+    /** The number of starts if another process takes the chosen port first. */
     private static final int PORT_ATTEMPTS = 5;
 
     private final Process process;
@@ -44,7 +44,7 @@ final class Server implements AutoCloseable {
         reader.start();
     }
 
-    /** Starts a server and returns once it serves. */
+    /** Starts a server and waits until it accepts requests. */
     static Server start(String... flags) throws Exception {
         for (int attempt = 1; ; attempt++) {
             Server server = new Server(freePort(), flags);
@@ -75,7 +75,7 @@ final class Server implements AutoCloseable {
     public void close() throws Exception {
         process.destroyForcibly();
         if (!process.waitFor(Await.LIMIT_SECONDS, TimeUnit.SECONDS)) {
-            throw new IOException("the server does not end");
+            throw new IOException("the server does not exit");
         }
         try (var paths = Files.walk(data)) {
             for (Path path : paths.sorted(Comparator.reverseOrder()).toList()) {

@@ -21,8 +21,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 class WatchTest {
-    /** What a watch is told, in order: responses and errors. */
-    private final BlockingQueue<Object> told = new LinkedBlockingQueue<>();
+    /** The responses and errors of a watch, in order. */
+    private final BlockingQueue<Object> received = new LinkedBlockingQueue<>();
 
     private Server server;
     private Client client;
@@ -40,12 +40,12 @@ class WatchTest {
     }
 
     private Watch.Watcher watch(String key, WatchOption.Builder options) {
-        return client.getWatchClient().watch(bytes(key), options.build(), told::add, told::add);
+        return client.getWatchClient().watch(bytes(key), options.build(), received::add, received::add);
     }
 
     private Object next() throws InterruptedException {
-        Object next = told.poll(Await.LIMIT_SECONDS, TimeUnit.SECONDS);
-        assertNotNull(next, "nothing came");
+        Object next = received.poll(Await.LIMIT_SECONDS, TimeUnit.SECONDS);
+        assertNotNull(next, "no response");
         return next;
     }
 
@@ -70,7 +70,7 @@ class WatchTest {
     }
 
     @Test
-    void eventsAsTheyCome() throws Exception {
+    void newEvents() throws Exception {
         put("k/a", "0");
         try (var watcher = watch("k/",
                 WatchOption.builder().isPrefix(true).withPrevKV(true).withCreateNotify(true))) {
@@ -83,20 +83,20 @@ class WatchTest {
     }
 
     @Test
-    void history() throws Exception {
+    void pastEvents() throws Exception {
         for (int i = 0; i < 50; i++) {
             put("k", Integer.toString(i));
         }
         try (var watcher = watch("k", WatchOption.builder().withRevision(2))) {
-            put("k", "live");
+            put("k", "new");
             var seen = events(51);
             assertEquals("PUT k=0@2 was ", seen.get(0));
-            assertEquals("PUT k=live@52 was ", seen.get(50));
+            assertEquals("PUT k=new@52 was ", seen.get(50));
         }
     }
 
     @Test
-    void compactedHistory() throws Exception {
+    void compactedRevision() throws Exception {
         for (int i = 0; i < 3; i++) {
             put("k", "v");
         }
