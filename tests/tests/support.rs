@@ -97,7 +97,7 @@ fn a_transcript_mismatch_shows_expected_and_actual_output() {
         let mismatch = transcript::replay(&ctl, "$ put k v\nOK\n$ get k\nk\nw").unwrap_err();
         assert_eq!(
             mismatch.to_string(),
-            "the session went differently at\n$ get k\n\
+            "the session differs at\n$ get k\n\
              --- expected:\nk\nw\n--- actual:\nk\nv\n"
         );
         // An unexpected error, and a missing one.
