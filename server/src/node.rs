@@ -138,7 +138,7 @@ impl Node {
             match served {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => error!(%error, "cannot serve a port"),
-                Err(error) => error!(%error, "a port failed"),
+                Err(error) => error!(%error, "the task of a listener failed"),
             }
         }
     }
@@ -163,12 +163,12 @@ fn log_addresses(sockets: &Sockets) {
     ];
     for (listeners, kind) in kinds {
         for listener in listeners {
-            let how = if listener.is_tls() {
+            let security = if listener.is_tls() {
                 "under TLS"
             } else {
                 "in the clear"
             };
-            info!(address = %listener.address(), "serving {kind} traffic {how}");
+            info!(address = %listener.address(), "serving {kind} traffic {security}");
         }
     }
 }

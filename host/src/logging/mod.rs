@@ -1,4 +1,4 @@
-//! Logs: `tracing` events as JSON lines, in the shape of zap, the logger of etcd (FL-12).
+//! Logs: `tracing` events as JSON lines, in the shape of the Go library zap.
 //!
 //! Code logs with the macros of `tracing`. A [`Log`] writes the events of the threads that it is
 //! installed on; see [`Log::install`]. Several servers in one process can have a log each.
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     /// Returns the lines that `events` writes at a level.
-    fn written(level: LogLevel, events: impl FnOnce()) -> String {
+    fn written(level: LogLevel, events: impl FnOnce(&Log)) -> String {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let options = LogOptions::new()
@@ -153,14 +153,14 @@ mod tests {
             .outputs([LogOutput::File(path.clone())]);
         let log = Log::open(&options).unwrap();
         let guard = log.install();
-        events();
+        events(&log);
         drop(guard);
         std::fs::read_to_string(path).unwrap()
     }
 
     #[test]
     fn fl_12_lines_are_json_objects() {
-        let line = written(LogLevel::Info, || {
+        let line = written(LogLevel::Info, |_| {
             tracing::info!(address = %"[::]:1", path = "C:\\", "kept-alive" = 3, "a \"b\"\n");
         });
         let (start, end) = line.split_once("Z\"").unwrap();
@@ -177,8 +177,20 @@ mod tests {
     }
 
     #[test]
+    fn events_of_runtime_threads_are_written() {
+        let text = written(LogLevel::Info, |log| {
+            let mut runtime = tokio::runtime::Builder::new_multi_thread();
+            log.install_on_runtime(&mut runtime);
+            let runtime = runtime.worker_threads(1).build().unwrap();
+            let task = runtime.spawn(async { tracing::info!("from a task") });
+            runtime.block_on(task).unwrap();
+        });
+        assert!(text.ends_with("\"msg\":\"from a task\"}\n"), "{text}");
+    }
+
+    #[test]
     fn fl_12_lines_below_the_level_are_left_out() {
-        let text = written(LogLevel::Warn, || {
+        let text = written(LogLevel::Warn, |_| {
             tracing::info!("left out");
             tracing::warn!("written");
             tracing::error!(target: "hyper", "left out");

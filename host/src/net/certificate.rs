@@ -98,7 +98,7 @@ fn read_pair(
         source,
     })?;
     CertifiedKey::from_der(chain, key, provider).map_err(|source| TlsError::Rejected {
-        what: format!("{} with {}", cert_file.display(), key_file.display()),
+        subject: format!("{} with {}", cert_file.display(), key_file.display()),
         source,
     })
 }
@@ -155,7 +155,7 @@ pub(super) fn self_signed(
     CertifiedKey::from_der(vec![certificate.der().clone()], key_der, provider)
         .map(|pair| SelfSigned(Arc::new(pair)))
         .map_err(|source| TlsError::Rejected {
-            what: "the self-signed certificate".to_owned(),
+            subject: "the self-signed certificate".to_owned(),
             source,
         })
 }

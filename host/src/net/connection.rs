@@ -1,6 +1,6 @@
 //! One connection: the TLS handshake, HTTP/1.1 or HTTP/2, and graceful shutdown.
 //!
-//! All settings that decide what a connection costs are made in [`Serving::http`].
+//! [`Serving::http`] sets all limits and buffer sizes of a connection.
 //!
 //! # How requests run
 //! An HTTP server usually spawns a task for each request of an HTTP/2 connection. That costs an
@@ -60,14 +60,14 @@ const TLS_RECORD_HANDSHAKE: u8 = 22;
 /// Rounds that a connection takes before it yields to other tasks.
 const ROUNDS_MAX: usize = 16;
 
-/// What a connection starts with, before HTTP.
+/// The security of a connection: how it starts, before HTTP.
 #[derive(Clone, Debug)]
 pub(crate) enum Security {
-    /// HTTP in the clear.
+    /// Without TLS.
     Plain,
-    /// A TLS handshake.
+    /// With a TLS handshake.
     Tls(TlsAcceptor),
-    /// Nothing more: it is closed, because TLS is required and the server has no certificate.
+    /// Not at all: TLS is required, the server has no certificate, and the connection is closed.
     Closed,
 }
 
@@ -124,7 +124,7 @@ where
 /// An error of any type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What the connections of a listener share.
+/// The settings that the connections of a listener share.
 #[derive(Debug)]
 pub(crate) struct Serving<M> {
     pub(crate) options: HttpOptions,
@@ -364,7 +364,8 @@ impl TaskWaker {
         }
     }
 
-    /// Forgets earlier wake-ups: the round that starts sees what they announced.
+    /// Starts a round. Earlier wake-ups are forgotten, because the round sees everything that was done
+    /// before them.
     fn start_round(&self) {
         // Acquire: pairs with the Release in `wake_by_ref`. The round sees everything that was done
         // before a wake-up that is forgotten here.

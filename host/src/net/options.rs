@@ -8,7 +8,7 @@ use std::time::Duration;
 /// |---|---|
 /// | [`max_concurrent_streams`](Self::max_concurrent_streams) | no limit |
 /// | [`keepalive`](Self::keepalive) | see [`Keepalive`] |
-/// | [`http2_only`](Self::http2_only) | HTTP/1.1 and HTTP/2 on one port, told apart by the first bytes |
+/// | [`http2_only`](Self::http2_only) | HTTP/1.1 and HTTP/2 on one port, distinguished by the first bytes |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HttpOptions {
     pub(super) max_concurrent_streams: Option<u32>,

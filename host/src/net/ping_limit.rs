@@ -24,7 +24,7 @@ use tokio::{
     time::Instant,
 };
 
-/// Strikes after which the connection is still kept.
+/// The number of strikes that does not close the connection yet.
 const STRIKES_MAX: u32 = 2;
 
 /// The least time between two pings of a client without an open stream.
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_http_2_passes() {
+    async fn bytes_of_other_protocols_pass() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let (mut client, server) = tokio::io::duplex(1024);
         let mut server = PingLimit::new(server, SECOND);

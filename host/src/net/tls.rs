@@ -60,10 +60,10 @@ pub enum TlsError {
         source: pem::Error,
     },
     /// A certificate, a key, or the selected versions and cipher suites were rejected.
-    #[error("{what}: {source}")]
+    #[error("{subject}: {source}")]
     Rejected {
         /// The files or settings that were rejected.
-        what: String,
+        subject: String,
         /// The error.
         source: rustls::Error,
     },
@@ -111,7 +111,7 @@ impl TlsAcceptor {
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&versions)
             .map_err(|source| TlsError::Rejected {
-                what: "TLS versions and cipher suites".to_owned(),
+                subject: "TLS versions and cipher suites".to_owned(),
                 source,
             })?;
         let builder = match &tls.client_auth {

@@ -112,7 +112,7 @@ impl AsyncWrite for Transport {
 #[derive(Debug)]
 pub(crate) struct BufferedTransport(WriteBuffer);
 
-/// The write buffer of a connection: the handle that flushes what was written to the
+/// The write buffer of a connection: the handle that flushes the bytes written to the
 /// [`BufferedTransport`].
 #[derive(Clone, Debug)]
 pub(crate) struct WriteBuffer {
