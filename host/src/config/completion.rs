@@ -48,15 +48,14 @@ fn bash<C>(script: &mut String, flags: &FlagSet<C>) -> fmt::Result {
             "    --{name}) COMPREPLY=($(compgen -W '{values}' -- \"$current\")); return ;;"
         )?;
     }
-    let flags: String = names(flags)
-        .map(|(_, name)| format!("\n--{name}"))
-        .collect();
+    let flags: Vec<String> = names(flags).map(|(_, name)| format!("--{name}")).collect();
     // Without a match, bash completes file names.
     write!(
         script,
         "    esac\n    [[ $current == -* ]] || return\n    \
-         COMPREPLY=($(compgen -W '{flags}' -- \"$current\"))\n}}\n\
-         complete -o default -F _{program} {program}\n"
+         COMPREPLY=($(compgen -W '{}' -- \"$current\"))\n}}\n\
+         complete -o default -F _{program} {program}\n",
+        flags.join("\n")
     )
 }
 

@@ -84,9 +84,9 @@ mod tests {
         );
     }
 
-    fn periodic(seconds: u64) -> Option<AutoCompaction> {
+    fn periodic(seconds: u64) -> AutoCompaction {
         let period = Duration::from_secs(seconds);
-        Some(AutoCompaction::Periodic { period })
+        AutoCompaction::Periodic { period }
     }
 
     #[test]
@@ -100,10 +100,10 @@ mod tests {
 
     #[test]
     fn ac_2_retention() {
-        check("periodic", "1", Ok(periodic(3_600)));
-        check("periodic", "5s", Ok(periodic(5)));
-        check("periodic", "10m", Ok(periodic(600)));
-        check("periodic", "1.5h", Ok(periodic(5_400)));
+        check("periodic", "1", Ok(Some(periodic(3_600))));
+        check("periodic", "5s", Ok(Some(periodic(5))));
+        check("periodic", "10m", Ok(Some(periodic(600))));
+        check("periodic", "1.5h", Ok(Some(periodic(5_400))));
         check(
             "revision",
             "1000",

@@ -200,7 +200,9 @@ fn cluster(
     if members.is_empty() {
         members.insert(&name, own_urls.to_vec());
     }
-    members.values_mut().for_each(|urls| urls.sort());
+    for urls in members.values_mut() {
+        urls.sort();
+    }
     let Some(own) = members.get(name.as_str()) else {
         fail!("couldn't find local name {name:?} in the initial cluster configuration");
     };

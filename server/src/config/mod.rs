@@ -1,8 +1,8 @@
 //! The configuration of the server.
 //!
 //! `flags` declares etcd's flags, `checks` makes a [`Config`] of their values, and `auth_token` and
-//! `auto_compaction` parse the flags of the same names. A new flag is a declaration in `flags`, a field of [`Config`] or of one of its
-//! parts, and a line in `checks`.
+//! `auto_compaction` parse the flags of the same names. A new flag is a declaration in `flags`, a
+//! field of [`Config`] or of one of its parts, and a line in `checks`.
 
 mod auth_token;
 mod auto_compaction;
