@@ -15,9 +15,8 @@ use hyper::{
     service::service_fn,
 };
 use revstore_host::{
-    config::{ListenUrl, LogOptions},
-    logging::Log,
-    net::{BoundAddress, HttpOptions, Listener},
+    logging::{Log, LogOptions},
+    net::{BoundAddress, HttpOptions, ListenUrl, Listener},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -15,9 +15,8 @@ use hyper::{
     body::{Bytes, Incoming},
     service::service_fn,
 };
-use revstore_host::{
-    config::{Certificate, EndpointUrl, ListenUrl, TlsOptions, TlsVersion},
-    net::{HttpOptions, Listener, TlsAcceptor},
+use revstore_host::net::{
+    Certificate, EndpointUrl, HttpOptions, ListenUrl, Listener, TlsAcceptor, TlsOptions, TlsVersion,
 };
 
 #[tokio::main]

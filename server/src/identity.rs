@@ -5,7 +5,7 @@
 
 use sha1::{Digest, Sha1};
 
-use revstore_host::config::EndpointUrl;
+use revstore_host::net::EndpointUrl;
 
 // DM-11 for both functions.
 

@@ -20,11 +20,12 @@ pub use config::{Auth, AuthToken, Cluster, Config, Invocation, JwtOptions, Membe
 /// The engine, for programs that use the store directly.
 pub use revstore_engine as engine;
 pub use revstore_grpc::Limits;
-pub use revstore_host::config::{
-    Certificate, ClientAuth, ConfigError, EndpointUrl, ListenAddress, ListenUrl, LogLevel,
-    LogOptions, LogOutput, TlsOptions, TlsVersion,
+pub use revstore_host::config::ConfigError;
+pub use revstore_host::logging::{LogLevel, LogOptions, LogOutput};
+pub use revstore_host::net::{
+    BindError, BoundAddress, Certificate, ClientAuth, EndpointUrl, Keepalive, ListenAddress,
+    ListenUrl, TlsError, TlsOptions, TlsVersion, UrlError,
 };
-pub use revstore_host::net::{BindError, BoundAddress, Keepalive, TlsError};
 pub use run::{StopSignal, run};
 pub use server::{Server, ServerBuilder};
 pub use start_error::StartError;

@@ -8,10 +8,7 @@ use std::{fs::DirBuilder, io, path::Path, sync::Arc};
 use axum::Router;
 use revstore_engine::{Engine, EngineBuilder, Revision};
 use revstore_grpc::{AuthOptions, AuthTokens, Gateway, Identity, Services, Shutdown};
-use revstore_host::{
-    config::{EndpointUrl, ListenUrl},
-    net::{BindError, HttpOptions, Listener, TlsAcceptor},
-};
+use revstore_host::net::{BindError, EndpointUrl, HttpOptions, ListenUrl, Listener, TlsAcceptor};
 use tokio::task::JoinSet;
 use tracing::{error, info};
 

@@ -11,9 +11,8 @@ use std::{
 use revstore_engine::{AutoCompaction, Clock, Engine, EngineBuilder};
 use revstore_grpc::Shutdown;
 use revstore_host::{
-    config::{EndpointUrl, ListenUrl, LogOptions, TlsOptions},
-    logging::Log,
-    net::{BoundAddress, Listener},
+    logging::{Log, LogOptions},
+    net::{BoundAddress, EndpointUrl, ListenUrl, Listener, TlsOptions},
 };
 use tokio::{runtime, sync::oneshot};
 

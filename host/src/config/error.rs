@@ -1,5 +1,7 @@
 //! Errors of a configuration.
 
+use crate::net::UrlError;
+
 /// The reason why a text is not a value, or why arguments, an environment or a file are not a
 /// configuration.
 ///
@@ -38,5 +40,11 @@ impl ConfigError {
     /// line, 1 for all other errors.
     pub fn exit_code(&self) -> u8 {
         self.exit_code
+    }
+}
+
+impl From<UrlError> for ConfigError {
+    fn from(error: UrlError) -> Self {
+        Self::new(error.to_string())
     }
 }

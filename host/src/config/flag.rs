@@ -2,7 +2,8 @@
 
 use std::{marker::PhantomData, path::PathBuf};
 
-use super::{ConfigError, EndpointUrl, GoDuration, value};
+use super::{ConfigError, GoDuration, value};
+use crate::net::EndpointUrl;
 
 /// A flag with values of type `T`, declared with [`flags!`](crate::flags).
 #[derive(Debug)]
@@ -178,7 +179,7 @@ flag_value! {
     Vec<String>, List, |text| Ok(value::parts(text).map(str::to_owned).collect());
     Vec<EndpointUrl>, Urls, |text: &str| match text {
         "" => Ok(Self::new()),
-        text => EndpointUrl::parse_list(text),
+        text => Ok(EndpointUrl::parse_list(text)?),
     };
 }
 

@@ -3,8 +3,8 @@
 //!
 //! A program declares its flags with [`flags!`](crate::flags). A [`FlagSet`] parses the sources,
 //! prints the help page and makes shell completions from these declarations. The program reads the
-//! [`Values`] by flag into its own types, and checks flags against each other there. The folder
-//! `value` contains the types of values.
+//! [`Values`] by flag into its own types, and checks flags against each other there. `duration`
+//! and `value` parse values; a URL is an [`EndpointUrl`](crate::net::EndpointUrl).
 //!
 //! The syntax is that of Go's flag package, with its error messages and exit codes, because
 //! harnesses for existing servers depend on them. For this reason the parser is not clap: `-name`
@@ -16,23 +16,19 @@
 
 mod arguments;
 mod completion;
+mod duration;
 mod environment;
 mod error;
 mod file;
 mod flag;
 mod help;
-mod log;
 mod set;
 #[cfg(test)]
 mod testing;
-mod tls;
 mod value;
 
+pub use duration::GoDuration;
 pub use error::ConfigError;
 pub use flag::{Declaration, Flag, FlagValue, Kind, Section};
-pub use log::{LogLevel, LogOptions, LogOutput};
 pub use set::{FlagSet, Invocation, Values};
-pub use tls::{Certificate, ClientAuth, TlsOptions, TlsVersion};
-pub use value::{
-    EndpointUrl, GoDuration, ListenAddress, ListenUrl, join_urls, parse_byte_size, parts,
-};
+pub use value::{parse_byte_size, parts};

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::{EndpointUrl, FlagSet, GoDuration, Kind};
+use super::{FlagSet, GoDuration, Kind};
+use crate::net::EndpointUrl;
 
 crate::flags! {
     pub(super) static SECTIONS;

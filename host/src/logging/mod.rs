@@ -4,6 +4,7 @@
 //! installed on; see [`Log::install`]. Several servers in one process can have a log each.
 
 mod format;
+mod options;
 
 use std::{
     cell::RefCell,
@@ -20,12 +21,12 @@ use tracing::{
 };
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt};
 
-use crate::config::{LogLevel, LogOptions, LogOutput};
+pub use options::{LogLevel, LogOptions, LogOutput};
 
 /// A log that is open for writing. Clones write to the same outputs.
 ///
 /// ```
-/// use revstore_host::{config::LogOptions, logging::Log};
+/// use revstore_host::logging::{Log, LogOptions};
 ///
 /// let log = Log::open(&LogOptions::new())?;
 /// let _guard = log.install();

@@ -77,7 +77,7 @@ pub(crate) enum Security {
 pub struct ClientIdentity {
     /// The common name of the client's certificate, which is empty if the certificate has none.
     /// `None` if there is no certificate, or the listener does not
-    /// [authenticate users](crate::config::ClientAuth::names_users) by it.
+    /// [authenticate users](crate::net::ClientAuth::names_users) by it.
     pub common_name: Option<String>,
 }
 

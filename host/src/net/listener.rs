@@ -19,13 +19,10 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use crate::{
-    config::{ListenAddress, ListenUrl},
-    net::{
-        HttpOptions, MakeService, TlsAcceptor,
-        connection::{self, Security, Serving},
-        transport::Transport,
-    },
+use crate::net::{
+    HttpOptions, ListenAddress, ListenUrl, MakeService, TlsAcceptor,
+    connection::{self, Security, Serving},
+    transport::Transport,
 };
 
 /// How long a stopping [`Listener`] waits for requests in flight before it drops their connections.
@@ -299,7 +296,7 @@ fn go_reason(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::EndpointUrl;
+    use crate::net::EndpointUrl;
 
     fn url(text: &str) -> ListenUrl {
         EndpointUrl::parse(text).unwrap().try_into().unwrap()

@@ -3,16 +3,25 @@
 //! A [`Listener`] is bound to an address, accepts connections, and serves each of them with a service
 //! that a [`MakeService`] creates. A request passes `listener` (accept), `connection` (handshake, HTTP,
 //! the loop that runs requests) and `transport` (bytes in and out); `ping_limit` observes its frames.
+//!
+//! `endpoint_url`, `listen_url`, `options` and `tls_options` contain the settings, which a program makes in
+//! code or from its flags.
 
 mod certificate;
 mod connection;
+mod endpoint_url;
+mod listen_url;
 mod listener;
 mod options;
 mod ping_limit;
 mod tls;
+mod tls_options;
 mod transport;
 
 pub use connection::{BoxError, ClientIdentity, MakeService};
+pub use endpoint_url::{EndpointUrl, UrlError, join_urls};
+pub use listen_url::{ListenAddress, ListenUrl};
 pub use listener::{BindError, BoundAddress, GRACE_PERIOD, Listener};
 pub use options::{HttpOptions, Keepalive};
 pub use tls::{TlsAcceptor, TlsError};
+pub use tls_options::{Certificate, ClientAuth, TlsOptions, TlsVersion};

@@ -26,12 +26,9 @@ use rustls::{
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 
-use crate::{
-    config::{Certificate, ClientAuth, TlsOptions, TlsVersion},
-    net::{
-        ClientIdentity,
-        certificate::{CertificateFiles, common_name, read_certificates, self_signed},
-    },
+use crate::net::{
+    Certificate, ClientAuth, ClientIdentity, TlsOptions, TlsVersion,
+    certificate::{CertificateFiles, common_name, read_certificates, self_signed},
 };
 
 /// HTTP/2, the only protocol that ALPN selects (HT-2).

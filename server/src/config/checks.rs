@@ -7,11 +7,12 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use revstore_engine::AutoCompaction;
 use revstore_grpc::Limits;
 use revstore_host::{
-    config::{
-        Certificate, ClientAuth, ConfigError, EndpointUrl, Flag, ListenUrl, LogLevel, LogOptions,
-        LogOutput, TlsOptions, TlsVersion, Values, join_urls, parts,
+    config::{ConfigError, Flag, Values, parts},
+    logging::{LogLevel, LogOptions, LogOutput},
+    net::{
+        Certificate, ClientAuth, EndpointUrl, Keepalive, ListenUrl, TlsOptions, TlsVersion,
+        join_urls,
     },
-    net::Keepalive,
 };
 
 use super::{Auth, Cluster, Config, Member, auto_compaction, flags};
@@ -99,7 +100,7 @@ impl Config {
 /// FL-10.
 fn listen_urls(values: &Values, flag: &Flag<Vec<EndpointUrl>>) -> Result<Vec<ListenUrl>> {
     let urls = values.get(flag).into_iter();
-    urls.map(ListenUrl::try_from).collect()
+    urls.map(|url| Ok(ListenUrl::try_from(url)?)).collect()
 }
 
 /// TL-3.

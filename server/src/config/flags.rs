@@ -5,7 +5,10 @@
 
 use std::path::PathBuf;
 
-use revstore_host::config::{EndpointUrl, FlagSet, GoDuration, Kind};
+use revstore_host::{
+    config::{FlagSet, GoDuration, Kind},
+    net::EndpointUrl,
+};
 
 use super::Config;
 use crate::version;

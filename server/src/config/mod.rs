@@ -16,8 +16,9 @@ use std::{ffi::OsString, fs, path::PathBuf, time::Duration};
 use revstore_engine::AutoCompaction;
 use revstore_grpc::Limits;
 use revstore_host::{
-    config::{self, ConfigError, EndpointUrl, ListenUrl, LogOptions, TlsOptions, Values},
-    net::Keepalive,
+    config::{self, ConfigError, Values},
+    logging::LogOptions,
+    net::{EndpointUrl, Keepalive, ListenUrl, TlsOptions},
 };
 
 use crate::identity;

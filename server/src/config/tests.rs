@@ -3,8 +3,10 @@
 use std::io;
 
 use proptest::prelude::*;
-use revstore_host::config::{
-    Certificate, ClientAuth, ConfigError, Declaration, LogLevel, LogOutput, TlsVersion, join_urls,
+use revstore_host::{
+    config::{ConfigError, Declaration},
+    logging::{LogLevel, LogOutput},
+    net::{Certificate, ClientAuth, TlsVersion, join_urls},
 };
 
 use super::{flags::FLAGS, *};

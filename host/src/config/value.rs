@@ -1,14 +1,6 @@
-//! The types of values: booleans, numbers, sizes and lists here, the others in the files of this folder.
-
-mod duration;
-mod listen_url;
-mod url;
+//! Booleans, numbers, sizes and lists in the forms that users write.
 
 use super::ConfigError;
-
-pub use duration::GoDuration;
-pub use listen_url::{ListenAddress, ListenUrl};
-pub use url::{EndpointUrl, join_urls};
 
 /// Parses a boolean in the spellings of Go's `ParseBool`.
 pub(super) fn boolean(text: &str) -> Result<bool, ConfigError> {

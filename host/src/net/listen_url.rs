@@ -6,8 +6,7 @@ use std::{
     path::PathBuf,
 };
 
-use super::EndpointUrl;
-use crate::config::ConfigError;
+use super::{EndpointUrl, UrlError};
 
 /// The address that a listener binds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,19 +60,19 @@ impl ListenUrl {
 }
 
 impl TryFrom<EndpointUrl> for ListenUrl {
-    type Error = ConfigError;
+    type Error = UrlError;
 
     /// Fails if the host is neither an IP address nor `localhost` (another name could resolve to
     /// several addresses or to another machine), if the port is above 65535, or if a Unix socket has
     /// no name.
-    fn try_from(url: EndpointUrl) -> Result<Self, ConfigError> {
+    fn try_from(url: EndpointUrl) -> Result<Self, UrlError> {
         let address = address_of(&url)?;
         Ok(Self { url, address })
     }
 }
 
-fn address_of(url: &EndpointUrl) -> Result<ListenAddress, ConfigError> {
-    let error = |message| Err(ConfigError::new(message));
+fn address_of(url: &EndpointUrl) -> Result<ListenAddress, UrlError> {
+    let error = |message| Err(UrlError(message));
     if url.is_unix() {
         return match url.socket_path() {
             path if path.is_empty() => {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::config::ConfigError;
+use super::ConfigError;
 
 /// A signed number of nanoseconds in 64 bits, as in Go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

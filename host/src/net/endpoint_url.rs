@@ -5,9 +5,14 @@
 
 use std::fmt;
 
-use crate::config::ConfigError;
-
 const SCHEMES: [&str; 4] = ["http", "https", "unix", "unixs"];
+
+/// The reason why a text is not the URL of an endpoint, or why a URL cannot be used.
+///
+/// The messages are etcd's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UrlError(pub(super) String);
 
 /// The URL of an endpoint of a server.
 ///
@@ -38,9 +43,9 @@ impl EndpointUrl {
     ///
     /// # Errors
     /// The text is not a URL as described for this type.
-    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
         let text = text.trim();
-        let error = |message| Err(ConfigError::new(message));
+        let error = |message| Err(UrlError(message));
         if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
             return error(format!("parse {text:?}: invalid character in URL"));
         }
@@ -74,7 +79,7 @@ impl EndpointUrl {
     ///
     /// # Errors
     /// Those of [`EndpointUrl::parse`], for the first URL that has one. An empty list is an error.
-    pub fn parse_list(text: &str) -> Result<Vec<Self>, ConfigError> {
+    pub fn parse_list(text: &str) -> Result<Vec<Self>, UrlError> {
         let urls: Result<Vec<_>, _> = text.split(',').map(Self::parse).collect();
         let mut urls = urls?;
         urls.sort();
@@ -106,9 +111,9 @@ impl EndpointUrl {
     ///
     /// # Errors
     /// The URL has no port, which is possible only for Unix sockets.
-    pub fn host_and_port(&self) -> Result<(&str, &str), ConfigError> {
+    pub fn host_and_port(&self) -> Result<(&str, &str), UrlError> {
         let (authority, _) = self.authority_and_path();
-        let missing = || ConfigError::new("missing port in address");
+        let missing = || UrlError("missing port in address".to_owned());
         let port = port_of(authority).ok_or_else(missing)?;
         let host = &authority[..authority.len() - port.len() - 1];
         let address = host
@@ -121,9 +126,9 @@ impl EndpointUrl {
     ///
     /// # Errors
     /// The URL has no port or no host.
-    pub fn check_dialable(&self) -> Result<(), ConfigError> {
+    pub fn check_dialable(&self) -> Result<(), UrlError> {
         match self.host_and_port()? {
-            ("", _) => Err(ConfigError::new(format!("unexpected empty host ({self})"))),
+            ("", _) => Err(UrlError(format!("unexpected empty host ({self})"))),
             _ => Ok(()),
         }
     }
