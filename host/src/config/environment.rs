@@ -2,204 +2,80 @@
 
 use std::{collections::BTreeMap, ffi::OsString};
 
-use super::{ConfigError, Declaration, FlagSet, Values, set::CONFIG_FILE};
+use super::{ConfigError, Declaration, FlagSet, Values};
 
-/// Environment variables by name.
-pub(super) type Variables = BTreeMap<String, OsString>;
-
-/// Returns the variables with the prefix of a program that are not empty. An empty variable counts
-/// as unset.
-pub(super) fn variables<C>(
-    flags: &FlagSet<C>,
-    environment: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Variables {
-    let variables = environment.into_iter();
-    let variables = variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
-    let is_ours = |name: &str| name.starts_with(flags.variable_prefix);
-    variables
-        .filter(|(name, value)| is_ours(name) && !value.is_empty())
-        .collect()
+/// The environment variables with the prefix of a program.
+#[derive(Debug)]
+pub(super) struct Environment {
+    prefix: &'static str,
+    variables: BTreeMap<String, OsString>,
 }
 
-/// Reads the path of the configuration file, which replaces all other variables, into `values`.
-pub(super) fn read_config_file<C>(
-    flags: &FlagSet<C>,
-    variables: &Variables,
-    values: &mut Values,
-) -> Result<(), ConfigError> {
-    let variable = variable_of(flags, CONFIG_FILE.name());
-    match variables.get(&variable) {
-        Some(value) => set(values, CONFIG_FILE.declaration(), &variable, value),
-        None => Ok(()),
+impl Environment {
+    /// Keeps the variables with a prefix that are not empty. An empty variable counts as unset.
+    pub(super) fn new(
+        prefix: &'static str,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Self {
+        let variables = variables.into_iter();
+        let variables = variables
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+            .filter(|(name, value)| name.starts_with(prefix) && !value.is_empty())
+            .collect();
+        Self { prefix, variables }
     }
-}
 
-/// Reads the variables into `values`, which contain the command line already.
-pub(super) fn read<C>(
-    flags: &FlagSet<C>,
-    variables: &Variables,
-    values: &mut Values,
-    warnings: &mut Vec<String>,
-) -> Result<(), ConfigError> {
-    let command_line = values.clone();
-    for (variable, value) in variables {
-        let name = variable[flags.variable_prefix.len()..]
-            .replace('_', "-")
-            .to_ascii_lowercase();
-        let flag = flags
-            .find(&name)
-            .filter(|_| variable_of(flags, &name) == *variable);
-        let Some(flag) = flag else {
-            if !flags.known_variables.contains(&variable.as_str()) {
-                warnings.push(format!("unrecognized environment variable {variable}"));
+    /// Moves the variables of all flags into `values`, which contain the command line already.
+    pub(super) fn read<C>(
+        mut self,
+        flags: &FlagSet<C>,
+        values: &mut Values,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), ConfigError> {
+        for flag in flags.own_flags() {
+            if !values.has(flag) {
+                self.read_flag(flag, values)?;
+                continue;
             }
-            continue;
-        };
-        if command_line.has(flag) {
             // FL-3: etcd refuses to start.
-            let flag = flag.name;
-            warnings.push(format!(
-                "the variable {variable} is set as well as --{flag}; the flag is used"
-            ));
-        } else if flag.name == name || !values.has(flag) {
-            // The variable of the name takes precedence over that of the former name.
-            set(values, flag, variable, value)?;
+            for (variable, _) in self.take(flag) {
+                let flag = flag.name;
+                warnings.push(format!(
+                    "the variable {variable} is set as well as --{flag}; the flag is used"
+                ));
+            }
         }
-    }
-    Ok(())
-}
-
-fn set(
-    values: &mut Values,
-    flag: &Declaration,
-    variable: &str,
-    value: &OsString,
-) -> Result<(), ConfigError> {
-    let text = value
-        .to_str()
-        .ok_or_else(|| ConfigError::new("not valid UTF-8"));
-    text.and_then(|text| values.set(flag, text))
-        .map_err(|reason| {
-            let value = value.to_string_lossy();
-            ConfigError::new(format!("invalid value {value:?} for {variable}: {reason}"))
-        })
-}
-
-fn variable_of<C>(flags: &FlagSet<C>, name: &str) -> String {
-    let name = name.replace('-', "_").to_ascii_uppercase();
-    format!("{}{name}", flags.variable_prefix)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::{
-        arguments,
-        testing::{FLAGS, INTERVAL, NAME},
-    };
-
-    fn check(line: &str, variables: &[(&str, &str)], expected: Result<(&str, &[&str]), &str>) {
-        let variables = variables.iter();
-        let variables_os = variables
-            .clone()
-            .map(|(name, value)| (name.into(), value.into()));
-        let environment = super::variables(&FLAGS, variables_os);
-        let mut values = Values::default();
-        let mut warnings = Vec::new();
-        let arguments = line.split_whitespace().map(Into::into);
-        arguments::read(&FLAGS, arguments, &mut values).unwrap();
-        let actual = read(&FLAGS, &environment, &mut values, &mut warnings);
-        let warnings: Vec<&str> = warnings.iter().map(String::as_str).collect();
-        let actual = actual
-            .map(|()| (values.get(&NAME), warnings.as_slice()))
-            .map_err(|error| format!("{error}; exit {}", error.exit_code()));
-        assert_eq!(
-            actual,
-            expected
-                .map(|(name, warnings)| (name.to_owned(), warnings))
-                .map_err(str::to_owned),
-            "{line:?} {variables:?}"
-        );
+        let names = self.variables.into_keys();
+        let unknown = names.filter(|name| !flags.known_variables.contains(&name.as_str()));
+        warnings.extend(unknown.map(|name| format!("unrecognized environment variable {name}")));
+        Ok(())
     }
 
-    #[test]
-    fn fl_2_every_flag_is_a_variable() {
-        check("", &[("ETCD_NAME", "a"), ("NAME", "b")], Ok(("a", &[])));
-        check("", &[("ETCD_NAME", "")], Ok(("default", &[])));
-        check(
-            "",
-            &[("ETCD_UNSAFE_NO_FSYNC", "true")],
-            Ok(("default", &[])),
-        );
-        check(
-            "",
-            &[("ETCD_EXPERIMENTAL_INITIAL_CORRUPT_CHECK", "true")],
-            Ok(("default", &[])),
-        );
-        check(
-            "",
-            &[("ETCD_UNSUPPORTED_ARCH", "riscv64")],
-            Ok(("default", &[])),
-        );
+    /// Moves the variables of a flag into `values`.
+    pub(super) fn read_flag(
+        &mut self,
+        flag: &Declaration,
+        values: &mut Values,
+    ) -> Result<(), ConfigError> {
+        for (variable, value) in self.take(flag) {
+            let text = value.to_str().ok_or(ConfigError::new("not valid UTF-8"));
+            let set = text.and_then(|text| values.set(flag, text));
+            set.map_err(|reason| {
+                ConfigError::invalid_value(&value.to_string_lossy(), &variable, &reason)
+            })?;
+        }
+        Ok(())
     }
 
-    #[test]
-    fn fl_2_unknown_variables_only_warn() {
-        check(
-            "",
-            &[
-                ("ETCD_SERVICE_HOST", "10.0.0.1"),
-                ("ETCD_VERSION", "v3.5.30"),
-                ("ETCDCTL_API", "3"),
-            ],
-            Ok((
-                "default",
-                &[
-                    "unrecognized environment variable ETCD_SERVICE_HOST",
-                    "unrecognized environment variable ETCD_VERSION",
-                ],
-            )),
-        );
-    }
-
-    #[test]
-    fn fl_3_the_flag_takes_precedence_over_the_variable() {
-        check(
-            "--name a",
-            &[("ETCD_NAME", "b")],
-            Ok((
-                "a",
-                &["the variable ETCD_NAME is set as well as --name; the flag is used"],
-            )),
-        );
-    }
-
-    #[test]
-    fn bad_values_exit_1() {
-        check(
-            "",
-            &[("ETCD_MAX_TXN_OPS", "x")],
-            Err("invalid value \"x\" for ETCD_MAX_TXN_OPS: parse error; exit 1"),
-        );
-        check(
-            "",
-            &[("ETCD_AUTO_TLS", "maybe")],
-            Err("invalid value \"maybe\" for ETCD_AUTO_TLS: parse error; exit 1"),
-        );
-    }
-
-    #[test]
-    fn the_current_name_takes_precedence_over_the_former_name() {
-        let variables = [
-            ("ETCD_WATCH_PROGRESS_NOTIFY_INTERVAL".into(), "2s".into()),
-            (
-                "ETCD_EXPERIMENTAL_WATCH_PROGRESS_NOTIFY_INTERVAL".into(),
-                "1s".into(),
-            ),
-        ];
-        let mut values = Values::default();
-        let variables = super::variables(&FLAGS, variables);
-        read(&FLAGS, &variables, &mut values, &mut Vec::new()).unwrap();
-        assert_eq!(values.get(&INTERVAL).0, 2_000_000_000);
+    /// Removes and returns the variables of a flag. That of its current name, which takes
+    /// precedence over that of its former name, comes last.
+    fn take(&mut self, flag: &Declaration) -> Vec<(String, OsString)> {
+        let names = flag.names();
+        let variables = names.filter_map(|name| {
+            let name = name.replace('-', "_").to_ascii_uppercase();
+            self.variables
+                .remove_entry(&format!("{}{name}", self.prefix))
+        });
+        variables.collect()
     }
 }

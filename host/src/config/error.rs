@@ -20,6 +20,11 @@ impl ConfigError {
         Self { message, exit_code }
     }
 
+    /// The error for a text in a variable or a file that is not a value.
+    pub(super) fn invalid_value(text: &str, place: &str, reason: &Self) -> Self {
+        Self::new(format!("invalid value {text:?} for {place}: {reason}"))
+    }
+
     /// An error in the use of the command line, as Go's flag package reports it.
     pub(super) fn usage(message: String) -> Self {
         let exit_code = 2;

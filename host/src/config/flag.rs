@@ -20,7 +20,7 @@ pub struct Declaration {
     /// If not empty, a prefix with which the flag has another, former name.
     pub former_prefix: &'static str,
     /// A key instead of the name in the [mapping](super::FlagSet::file_mapping) of a file.
-    pub file_key: &'static str,
+    pub file_key: Option<&'static str>,
     /// The type of the values.
     pub kind: Kind,
     /// The default, as a user would write it.
@@ -111,7 +111,7 @@ impl Declaration {
             Kind::Word(words) => words,
             _ => &[],
         };
-        let (file_key, default, help) = ("", "", "");
+        let (file_key, default, help) = (None, "", "");
         Self {
             name,
             former_prefix,
@@ -124,7 +124,7 @@ impl Declaration {
     }
 
     /// The names of the flag: the former name, if it has one, and its name.
-    pub fn names(&self) -> impl Iterator<Item = String> {
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
         let former = format!("{}{}", self.former_prefix, self.name);
         let former = (!self.former_prefix.is_empty()).then_some(former);
         former.into_iter().chain([self.name.to_owned()])

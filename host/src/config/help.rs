@@ -1,46 +1,35 @@
 //! The help page.
 
-use std::fmt::{self, Write};
-
 use super::{Declaration, FlagSet, Section, set::COMMON_SECTIONS};
 
 /// Returns the text that `--help` prints.
 ///
 /// Each flag stands at the start of a line, with only blanks before its dashes: programs search the
 /// page for a flag before they use it.
-pub(super) fn text<C>(flags: &FlagSet<C>) -> String {
-    let mut page = String::new();
-    // Writing to a string cannot fail.
-    let _ = write_page(&mut page, flags);
-    page
-}
-
-fn write_page<C>(page: &mut String, flags: &FlagSet<C>) -> fmt::Result {
-    page.write_str(flags.about)?;
-    for Section { title, flags } in COMMON_SECTIONS.iter().chain(flags.sections) {
-        write!(page, "\n{title}:\n")?;
-        flags.iter().try_for_each(|flag| write_flag(page, flag))?;
-    }
-    let program = flags.program;
-    write!(
-        page,
-        "\nShell completions: '{program} completion bash', 'fish' or 'zsh' prints a script.\n"
+pub(super) fn page<C>(flags: &FlagSet<C>) -> String {
+    let (about, program) = (flags.about, flags.program);
+    let sections = COMMON_SECTIONS.iter().chain(flags.sections);
+    let sections: String = sections.map(section_text).collect();
+    format!(
+        "{about}{sections}\n\
+         Shell completions: '{program} completion bash', 'fish' or 'zsh' prints a script.\n"
     )
 }
 
-fn write_flag(page: &mut String, flag: &Declaration) -> fmt::Result {
-    let Declaration {
-        name,
-        default,
-        help,
-        ..
-    } = flag;
+fn section_text(Section { title, flags }: &Section) -> String {
+    let flags: Vec<String> = flags.iter().map(|flag| flag_text(flag)).collect();
+    format!("\n{title}:\n{}", flags.concat())
+}
+
+fn flag_text(flag: &Declaration) -> String {
+    let (name, default, help) = (flag.name, flag.default, flag.help);
     if help.is_empty() {
-        return flag
-            .names()
-            .try_for_each(|name| writeln!(page, "  --{name}"));
+        let lines: Vec<_> = flag.names().map(|name| format!("  --{name}\n")).collect();
+        return lines.concat();
     }
-    writeln!(page, "  --{name} '{default}'\n    {help}")?;
-    let mut former = flag.names().filter(|other| other != name);
-    former.try_for_each(|former| writeln!(page, "  --{former}\n    The former name of --{name}."))
+    let former = match flag.former_prefix {
+        "" => String::new(),
+        prefix => format!("  --{prefix}{name}\n    The former name of --{name}.\n"),
+    };
+    format!("  --{name} '{default}'\n    {help}\n{former}")
 }

@@ -23,8 +23,6 @@ mod file;
 mod flag;
 mod help;
 mod set;
-#[cfg(test)]
-mod testing;
 mod value;
 
 pub use duration::GoDuration;

@@ -1,10 +1,10 @@
 //! The flags of a program, and the values that a user gives them.
 
-use std::{collections::BTreeMap, ffi::OsString, io, path::Path, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
 use super::{
-    ConfigError, Declaration, Flag, FlagValue, Kind, Section, arguments, completion, environment,
-    file, help,
+    ConfigError, Declaration, Flag, FlagValue, Kind, Section, arguments, completion,
+    environment::Environment, file, help,
 };
 
 /// The flags of a program with configuration `C`, which declares this as a constant.
@@ -76,7 +76,6 @@ impl<C> FlagSet<C> {
         &self,
         arguments: impl IntoIterator<Item = OsString>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
-        read_file: impl Fn(&Path) -> io::Result<String>,
     ) -> Result<Invocation<C>, ConfigError> {
         let mut arguments = arguments.into_iter().peekable();
         if arguments
@@ -88,56 +87,48 @@ impl<C> FlagSet<C> {
         let mut values = Values::default();
         arguments::read(self, arguments, &mut values)?;
         if values.get(&HELP) {
-            return Ok(Invocation::Print(help::text(self)));
+            return Ok(Invocation::Print(help::page(self)));
         }
         if values.get(&VERSION) {
             return Ok(Invocation::Print((self.version)()));
         }
         let mut warnings = Vec::new();
-        let variables = environment::variables(self, environment);
+        let mut environment = Environment::new(self.variable_prefix, environment);
         if values.get(&CONFIG_FILE).is_none() {
-            environment::read_config_file(self, &variables, &mut values)?;
+            environment.read_flag(CONFIG_FILE.declaration(), &mut values)?;
         }
-        match values.get(&CONFIG_FILE) {
-            None => environment::read(self, &variables, &mut values, &mut warnings)?,
-            Some(path) => {
-                if values.texts.len() > 1 {
-                    warnings.push(
-                        "a configuration file is given; other flags and environment variables are \
-                         ignored"
-                            .to_owned(),
-                    );
-                }
-                values = Values {
-                    is_from_file: true,
-                    ..Values::default()
-                };
-                let name = format!("the configuration file {}", path.display());
-                let text = read_file(&path)
-                    .map_err(|error| ConfigError::new(format!("cannot read {name}: {error}")))?;
-                file::read(self, &name, &text, &mut values, &mut warnings)?;
+        if let Some(path) = values.get(&CONFIG_FILE) {
+            if values.texts.len() > 1 {
+                let message = "a configuration file is given; other flags and environment \
+                               variables are ignored";
+                warnings.push(message.to_owned());
             }
+            values = Values {
+                is_from_file: true,
+                ..Values::default()
+            };
+            file::read(self, &path, &mut values, &mut warnings)?;
+        } else {
+            environment.read(self, &mut values, &mut warnings)?;
         }
         let config = Box::new((self.configure)(&values, &mut warnings)?);
         Ok(Invocation::Serve { config, warnings })
     }
 
     /// All flags, in the order of the help page.
-    pub fn flags(&self) -> impl Iterator<Item = &'static Declaration> + use<C> {
-        let sections = COMMON_SECTIONS.iter().chain(self.sections);
-        sections.flat_map(|section| section.flags).copied()
+    pub(super) fn flags(&self) -> impl Iterator<Item = &'static Declaration> + use<C> {
+        flags_of(COMMON_SECTIONS).chain(self.own_flags())
     }
 
-    /// Returns the flag with a name, which may be its former name. Common flags are not found: they
-    /// are neither variables nor keys of a file.
-    pub(super) fn find(&self, name: &str) -> Option<&'static Declaration> {
-        let mut flags = self
-            .sections
-            .iter()
-            .flat_map(|section| section.flags)
-            .copied();
-        flags.find(|flag| flag.has_name(name))
+    /// The flags without those that are part of every set, which are neither variables nor keys of a
+    /// file.
+    pub(super) fn own_flags(&self) -> impl Iterator<Item = &'static Declaration> + use<C> {
+        flags_of(self.sections)
     }
+}
+
+fn flags_of(sections: &'static [Section]) -> impl Iterator<Item = &'static Declaration> {
+    sections.iter().flat_map(|section| section.flags).copied()
 }
 
 impl Values {

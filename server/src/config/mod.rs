@@ -8,10 +8,8 @@ mod auth_token;
 mod auto_compaction;
 mod checks;
 mod flags;
-#[cfg(test)]
-mod tests;
 
-use std::{ffi::OsString, fs, path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use revstore_engine::AutoCompaction;
 use revstore_grpc::Limits;
@@ -50,7 +48,7 @@ pub fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Invocation, ConfigError> {
-    flags::FLAGS.parse(arguments, environment, |path| fs::read_to_string(path))
+    flags::FLAGS.parse(arguments, environment)
 }
 
 /// The configuration of a server.

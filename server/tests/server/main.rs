@@ -1,4 +1,4 @@
-//! Tests of the server as a process, over its ports, and embedded in a program.
+//! Tests of configurations, and of the server as a process, over its ports and embedded in a program.
 //!
 //! All tests are in one binary, because every test binary links the whole server.
 
@@ -6,6 +6,7 @@
 
 mod certificates;
 mod command_line;
+mod config;
 mod embedded;
 mod http_endpoints;
 mod ports;

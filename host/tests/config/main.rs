@@ -1,12 +1,22 @@
-//! A set of flags for the tests of this folder.
+//! Tests of flags, of the sources of their values, and of what is made from their declarations.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod arguments;
+mod completion;
+mod environment;
+mod file;
+mod values;
 
 use std::path::PathBuf;
 
-use super::{FlagSet, GoDuration, Kind};
-use crate::net::EndpointUrl;
+use revstore_host::{
+    config::{ConfigError, FlagSet, GoDuration, Invocation, Kind, Values},
+    net::EndpointUrl,
+};
 
-crate::flags! {
-    pub(super) static SECTIONS;
+revstore_host::flags! {
+    pub(crate) static SECTIONS;
 
     "Member" {
         NAME: String = "name", "default", "The 'name' [of this member].";
@@ -22,7 +32,7 @@ crate::flags! {
         CERT_FILE: Option<PathBuf> = "cert-file", "", "A certificate.";
         CERT_AUTH: bool = "client-cert-auth", "false", "A boolean.";
         HOSTNAMES: Vec<String> = "client-cert-allowed-hostname", "", "Names.",
-            file_key: "allowed-hostname";
+            file_key: Some("allowed-hostname");
         AUTO_TLS: bool = "auto-tls", "false", "A boolean.";
         OUTPUTS: Vec<String> = "log-outputs", "default", "Outputs.";
         PPROF: bool = "enable-pprof", "false", "A boolean.";
@@ -36,7 +46,7 @@ crate::flags! {
     }
 }
 
-pub(super) const FLAGS: FlagSet<()> = FlagSet {
+pub(crate) const FLAGS: FlagSet<Values> = FlagSet {
     program: "server",
     about: "A server.\n",
     sections: SECTIONS,
@@ -45,5 +55,29 @@ pub(super) const FLAGS: FlagSet<()> = FlagSet {
     known_variables: &["ETCD_UNSUPPORTED_ARCH"],
     file_mapping: "client-transport-security",
     ignored_mappings: &["peer-transport-security"],
-    configure: |_, _| Ok(()),
+    configure: |values, _| Ok(values.clone()),
 };
+
+type Parsed = Result<Invocation<Values>, ConfigError>;
+
+/// Parses a command line, whose arguments are separated by blanks, and an environment.
+fn parse(line: &str, variables: &[(&str, &str)]) -> Parsed {
+    let variables = variables.iter();
+    let variables = variables.map(|(name, value)| (name.into(), value.into()));
+    FLAGS.parse(line.split_whitespace().map(Into::into), variables)
+}
+
+/// The values and warnings of a server that starts.
+fn served(parsed: Parsed) -> Result<(Values, Vec<String>), ConfigError> {
+    match parsed? {
+        Invocation::Serve { config, warnings } => Ok((*config, warnings)),
+        Invocation::Print(text) => panic!("{text}"),
+    }
+}
+
+fn printed(parsed: Parsed) -> Result<String, ConfigError> {
+    match parsed? {
+        Invocation::Print(text) => Ok(text),
+        served @ Invocation::Serve { .. } => panic!("{served:?}"),
+    }
+}

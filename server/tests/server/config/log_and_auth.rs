@@ -1,0 +1,82 @@
+//! Logs and authentication.
+
+use std::time::Duration;
+
+use revstore::{AuthToken, LogLevel, LogOutput};
+
+use super::{check, check_error, check_warning, serve, try_serve};
+
+#[test]
+fn fl_12_log() {
+    check(
+        "--log-outputs=stdout,a.log --log-level=warn",
+        |config| (config.log.level, config.log.outputs.clone()),
+        (
+            LogLevel::Warn,
+            vec![LogOutput::File("a.log".into()), LogOutput::Stdout],
+        ),
+    );
+    check(
+        "--log-outputs=",
+        |config| config.log.outputs.clone(),
+        vec![LogOutput::Stderr],
+    );
+    check_error(
+        "--log-outputs=default,stdout",
+        1,
+        "multi logoutput for \"default\" is not supported yet",
+    );
+    check_error("--log-level=loud", 1, "unrecognized level: \"loud\"");
+    check_warning("--log-outputs=systemd/journal,stderr", "standard error");
+}
+
+#[test]
+fn fl_20_the_rest() {
+    check(
+        "--data-dir d",
+        |config| config.data_dir.clone(),
+        Some("d".into()),
+    );
+    check(
+        "--auth-token-ttl=0",
+        |config| config.auth.token_ttl,
+        Duration::from_secs(300),
+    );
+    check("--bcrypt-cost=4", |config| config.auth.bcrypt_cost, 4);
+    check_warning("--bcrypt-cost=99", "--bcrypt-cost 99 is not from 4 to 31");
+    check_error("--auth-token=paseto", 1, "auth: invalid auth options");
+}
+
+fn check_token(text: &str, expected: Result<AuthToken, &str>) {
+    let actual = try_serve(&format!("--auth-token={text}"))
+        .map(|(config, _)| config.auth.token)
+        .map_err(|error| error.to_string());
+    assert_eq!(actual, expected.map_err(str::to_owned), "{text:?}");
+}
+
+#[test]
+fn fl_20_auth_token() {
+    check_token("simple", Ok(AuthToken::Simple));
+    check_token("", Ok(AuthToken::Disabled));
+    let (config, _) =
+        serve("--auth-token=jwt,pub-key=app.rsa.pub,priv-key=app.rsa,sign-method=RS512,ttl=10m");
+    let AuthToken::Jwt(options) = config.auth.token else {
+        panic!("{:?}", config.auth);
+    };
+    assert_eq!(options.sign_method, "RS512");
+    assert_eq!(options.public_key, Some("app.rsa.pub".into()));
+    assert_eq!(options.private_key, Some("app.rsa".into()));
+    assert_eq!(options.ttl, Duration::from_secs(600));
+    check_token("jwt", Err("auth: invalid auth signature method"));
+    check_token(
+        "jwt,sign-method=none",
+        Err("auth: invalid auth signature method"),
+    );
+    check_token("jwt,sign-method", Err("auth: invalid auth options"));
+    check_token("jwt,ttl=1s,ttl=2s", Err("auth: invalid auth options"));
+    check_token("paseto", Err("auth: invalid auth options"));
+    check_token(
+        "jwt,sign-method=HS256,ttl=5",
+        Err("time: missing unit in duration \"5\""),
+    );
+}
