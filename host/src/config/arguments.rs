@@ -40,7 +40,7 @@ pub(super) fn read<C>(
             None => (body, None),
         };
         if matches!(name, "help" | "h") {
-            return values.set(HELP.declaration(), "true");
+            return values.set(&HELP.declaration, "true");
         }
         let Some(flag) = flags.flags().find(|flag| flag.has_name(name)) else {
             return usage(format!("flag provided but not defined: -{name}"));

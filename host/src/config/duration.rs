@@ -19,7 +19,8 @@ impl GoDuration {
     /// The text is not a duration, or the duration does not fit in 64 bits (about 292 years). The
     /// messages are Go's.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let invalid = || ConfigError::new(format!("time: invalid duration {text:?}"));
+        let error = |problem| ConfigError::new(format!("time: {problem} duration {text:?}"));
+        let invalid = || error("invalid".to_owned());
         let (sign, mut rest) = match text.strip_prefix('-') {
             Some(rest) => (-1, rest),
             None => (1, text.strip_prefix('+').unwrap_or(text)),
@@ -42,10 +43,7 @@ impl GoDuration {
                 return Err(invalid());
             }
             let scale: i128 = match unit {
-                "" => {
-                    let message = format!("time: missing unit in duration {text:?}");
-                    return Err(ConfigError::new(message));
-                }
+                "" => return Err(error("missing unit in".to_owned())),
                 "ns" => 1,
                 // The micro sign and the Greek letter mu.
                 "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
@@ -53,10 +51,7 @@ impl GoDuration {
                 "s" => 1_000_000_000,
                 "m" => 60 * 1_000_000_000,
                 "h" => 3_600 * 1_000_000_000,
-                _ => {
-                    let message = format!("time: unknown unit {unit:?} in duration {text:?}");
-                    return Err(ConfigError::new(message));
-                }
+                _ => return Err(error(format!("unknown unit {unit:?} in"))),
             };
             total += nanoseconds(whole, fraction, scale).ok_or_else(invalid)?;
             if total > -i128::from(i64::MIN) {

@@ -30,24 +30,25 @@ impl Environment {
         mut self,
         flags: &FlagSet<C>,
         values: &mut Values,
-        warnings: &mut Vec<String>,
     ) -> Result<(), ConfigError> {
         for flag in flags.own_flags() {
-            if !values.has(flag) {
+            if !values.is_given(flag) {
                 self.read_flag(flag, values)?;
                 continue;
             }
             // FL-3: etcd refuses to start.
             for (variable, _) in self.take(flag) {
                 let flag = flag.name;
-                warnings.push(format!(
+                values.warn(format!(
                     "the variable {variable} is set as well as --{flag}; the flag is used"
                 ));
             }
         }
-        let names = self.variables.into_keys();
-        let unknown = names.filter(|name| !flags.known_variables.contains(&name.as_str()));
-        warnings.extend(unknown.map(|name| format!("unrecognized environment variable {name}")));
+        for name in self.variables.into_keys() {
+            if !flags.known_variables.contains(&name.as_str()) {
+                values.warn(format!("unrecognized environment variable {name}"));
+            }
+        }
         Ok(())
     }
 

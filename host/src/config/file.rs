@@ -11,7 +11,6 @@ pub(super) fn read<C>(
     flags: &FlagSet<C>,
     path: &Path,
     values: &mut Values,
-    warnings: &mut Vec<String>,
 ) -> Result<(), ConfigError> {
     let name = format!("the configuration file {}", path.display());
     let text = fs::read_to_string(path)
@@ -22,7 +21,6 @@ pub(super) fn read<C>(
         flags,
         name,
         values,
-        warnings,
     };
     match documents.first() {
         None | Some(Yaml::Value(Scalar::Null)) => Ok(()),
@@ -35,7 +33,6 @@ struct File<'a, C> {
     flags: &'a FlagSet<C>,
     name: String,
     values: &'a mut Values,
-    warnings: &'a mut Vec<String>,
 }
 
 impl<C> File<'_, C> {
@@ -51,8 +48,9 @@ impl<C> File<'_, C> {
             } else if let Some(flag) = self.flags.own_flags().find(has_key) {
                 self.set(flag, node)?;
             } else if is_nested || !self.flags.ignored_mappings.contains(&key) {
-                let message = format!("unrecognized key {key:?} in the configuration file");
-                self.warnings.push(message);
+                self.values.warn(format!(
+                    "unrecognized key {key:?} in the configuration file"
+                ));
             }
         }
         Ok(())

@@ -8,7 +8,8 @@ use crate::net::EndpointUrl;
 /// A flag with values of type `T`, declared with [`flags!`](crate::flags).
 #[derive(Debug)]
 pub struct Flag<T> {
-    declaration: Declaration,
+    /// The properties that do not depend on the type.
+    pub declaration: Declaration,
     value: PhantomData<fn() -> T>,
 }
 
@@ -21,8 +22,10 @@ pub struct Declaration {
     pub former_prefix: &'static str,
     /// A key instead of the name in the [mapping](super::FlagSet::file_mapping) of a file.
     pub file_key: Option<&'static str>,
-    /// The type of the values.
+    /// The form of the values.
     pub kind: Kind,
+    /// Checks that a text is a value.
+    pub check: fn(&Self, &str) -> Result<(), ConfigError>,
     /// The default, as a user would write it.
     pub default: &'static str,
     /// The text in the help page; empty for a flag without effect.
@@ -31,29 +34,19 @@ pub struct Declaration {
     pub suggestions: &'static [&'static str],
 }
 
-/// The type of the values of a flag.
+/// The form of the values of a flag, where a source of values or a shell completion depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A boolean. Only these flags take no separate argument.
     Bool,
-    /// A signed number of 64 bits.
-    Int,
-    /// An unsigned number of 64 bits.
-    Uint,
-    /// An unsigned number of 32 bits.
-    Uint32,
     /// A duration in Go's syntax; in a file also a number of nanoseconds.
     Duration,
-    /// Any text.
-    Text,
-    /// A path; empty for none.
+    /// A path.
     Path,
-    /// A comma-separated list.
-    List,
-    /// A comma-separated list of URLs. An empty list does not replace another value.
+    /// A list of URLs. An empty list does not replace another value.
     Urls,
-    /// One of a few words.
-    Word(&'static [&'static str]),
+    /// Any other form.
+    Text,
 }
 
 /// Flags under one heading of the help page.
@@ -67,7 +60,7 @@ pub struct Section {
 
 /// A type that the values of flags have.
 pub trait FlagValue: Sized {
-    /// The kind of the flags.
+    /// The form of the values.
     const KIND: Kind;
 
     /// Parses a value.
@@ -78,21 +71,10 @@ pub trait FlagValue: Sized {
 }
 
 impl<T: FlagValue> Flag<T> {
-    /// A flag with this declaration, whose kind becomes that of `T`.
-    pub const fn new(mut declaration: Declaration) -> Self {
-        declaration.kind = T::KIND;
+    /// A flag with this declaration, which is one [of `T`](Declaration::of).
+    pub const fn new(declaration: Declaration) -> Self {
         let value = PhantomData;
         Self { declaration, value }
-    }
-
-    /// The declaration.
-    pub const fn declaration(&self) -> &Declaration {
-        &self.declaration
-    }
-
-    /// The name, without dashes.
-    pub const fn name(&self) -> &'static str {
-        self.declaration.name
     }
 
     /// The default.
@@ -105,21 +87,32 @@ impl<T: FlagValue> Flag<T> {
 }
 
 impl Declaration {
-    /// A flag without effect.
-    pub const fn accepted(name: &'static str, former_prefix: &'static str, kind: Kind) -> Self {
-        let suggestions = match kind {
-            Kind::Word(words) => words,
-            _ => &[],
-        };
-        let (file_key, default, help) = (None, "", "");
+    /// A flag with values of type `T` and without effect.
+    pub const fn of<T: FlagValue>(name: &'static str, former_prefix: &'static str) -> Self {
         Self {
             name,
             former_prefix,
-            file_key,
-            kind,
-            default,
-            help,
-            suggestions,
+            file_key: None,
+            kind: T::KIND,
+            check: |_, text| T::parse(text).map(drop),
+            default: "",
+            help: "",
+            suggestions: &[],
+        }
+    }
+
+    /// A flag without effect whose value is one of a few words.
+    pub const fn one_of(words: &'static [&'static str], name: &'static str) -> Self {
+        Self {
+            suggestions: words,
+            check: |flag, text| match flag.suggestions {
+                words if words.contains(&text) => Ok(()),
+                words => {
+                    let words = words.join(", ");
+                    Err(ConfigError::new(format!("must be one of: {words}")))
+                }
+            },
+            ..Self::of::<String>(name, "")
         }
     }
 
@@ -132,26 +125,6 @@ impl Declaration {
 
     pub(super) fn has_name(&self, name: &str) -> bool {
         name == self.name || name.strip_prefix(self.former_prefix) == Some(self.name)
-    }
-
-    /// Checks that a text is a value of the flag.
-    pub(super) fn check(&self, text: &str) -> Result<(), ConfigError> {
-        match self.kind {
-            Kind::Bool => bool::parse(text).map(drop),
-            Kind::Int => i64::parse(text).map(drop),
-            Kind::Uint => u64::parse(text).map(drop),
-            Kind::Uint32 => u32::parse(text).map(drop),
-            // Go's flag package replaces the reason why a text is not a duration.
-            Kind::Duration => {
-                GoDuration::parse(text).map_or(Err(ConfigError::syntax()), |_| Ok(()))
-            }
-            Kind::Urls => Vec::<EndpointUrl>::parse(text).map(drop),
-            Kind::Word(words) if !words.contains(&text) => {
-                let words = words.join(", ");
-                Err(ConfigError::new(format!("must be one of: {words}")))
-            }
-            Kind::Text | Kind::Path | Kind::List | Kind::Word(_) => Ok(()),
-        }
     }
 }
 
@@ -170,13 +143,15 @@ macro_rules! flag_value {
 
 flag_value! {
     bool, Bool, value::boolean;
-    i64, Int, value::int;
-    u64, Uint, value::uint;
-    u32, Uint32, |text| u32::try_from(value::uint(text)?).map_err(|_| ConfigError::range());
-    GoDuration, Duration, GoDuration::parse;
+    i64, Text, value::int;
+    u64, Text, value::uint;
+    u32, Text, |text| u32::try_from(value::uint(text)?).map_err(|_| ConfigError::range());
+    // Go's flag package replaces the reason why a text is not a duration.
+    GoDuration, Duration, |text| GoDuration::parse(text).map_err(|_| ConfigError::syntax());
     String, Text, |text: &str| Ok(text.to_owned());
+    // An empty text is no path.
     Option<PathBuf>, Path, |text: &str| Ok((!text.is_empty()).then(|| text.into()));
-    Vec<String>, List, |text| Ok(value::parts(text).map(str::to_owned).collect());
+    Vec<String>, Text, |text| Ok(value::parts(text).map(str::to_owned).collect());
     Vec<EndpointUrl>, Urls, |text: &str| match text {
         "" => Ok(Self::new()),
         text => Ok(EndpointUrl::parse_list(text)?),
@@ -187,10 +162,10 @@ flag_value! {
 /// flag that has an effect, and a table of all flags.
 ///
 /// A flag has a name, a default, a help text and, if need be, other fields of
-/// [`Declaration`](crate::config::Declaration). `@accept KIND, FORMER_PREFIX: NAME, ..;` declares
-/// flags without effect, at the end of a section.
+/// [`Declaration`](crate::config::Declaration). At the end of a section, flags without
+/// effect are declared: `@accept TYPE, FORMER_PREFIX: NAME, ..;` and `@one_of WORDS: NAME;`.
 /// ```
-/// use revstore_host::config::{GoDuration, Kind, Values};
+/// use revstore_host::config::{GoDuration, Values};
 ///
 /// revstore_host::flags! {
 ///     static SECTIONS;
@@ -200,33 +175,36 @@ flag_value! {
 ///         MODE: String = "mode", "fast", "The mode.", suggestions: &["fast", "safe"];
 ///     }
 ///     "Accepted without effect" {
-///         @accept Kind::Bool, "experimental-": "eager", "lazy";
+///         @accept bool, "experimental-": "eager", "lazy";
+///         @one_of ["always", "never"]: "color";
 ///     }
 /// }
 ///
 /// assert_eq!(Values::default().get(&TIMEOUT), GoDuration(5_000_000_000));
-/// assert_eq!(MODE.declaration().suggestions, ["fast", "safe"]);
-/// assert_eq!(SECTIONS[1].flags.len(), 2);
+/// assert_eq!(MODE.declaration.suggestions, ["fast", "safe"]);
+/// assert_eq!(SECTIONS[1].flags.len(), 3);
 /// ```
 #[macro_export]
 macro_rules! flags {
     ($vis:vis static $table:ident; $($title:literal {
         $($name:ident: $type:ty = $flag:literal, $default:literal, $help:literal
             $(, $field:ident: $value:expr)*;)*
-        $(@accept $kind:expr, $prefix:literal: $($accepted:literal),+;)*
+        $(@accept $kind:ty, $prefix:literal: $($accepted:literal),+;)*
+        $(@one_of [$($word:literal),+]: $choice:literal;)*
     })*) => {
         $($($vis const $name: $crate::config::Flag<$type> =
             $crate::config::Flag::new($crate::config::Declaration {
                 default: $default,
                 help: $help,
                 $($field: $value,)*
-                ..$crate::config::Declaration::accepted($flag, "", $crate::config::Kind::Text)
+                ..$crate::config::Declaration::of::<$type>($flag, "")
             });)*)*
         $vis static $table: &[$crate::config::Section] = &[$($crate::config::Section {
             title: $title,
             flags: &[
-                $($name.declaration(),)*
-                $($(&$crate::config::Declaration::accepted($accepted, $prefix, $kind),)+)*
+                $(&$name.declaration,)*
+                $($(&$crate::config::Declaration::of::<$kind>($accepted, $prefix),)+)*
+                $(&$crate::config::Declaration::one_of(&[$($word),+], $choice),)*
             ],
         },)*];
     };

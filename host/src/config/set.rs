@@ -27,8 +27,8 @@ pub struct FlagSet<C> {
     pub file_mapping: &'static str,
     /// Mappings inside the file that are ignored without a warning.
     pub ignored_mappings: &'static [&'static str],
-    /// Checks the values against each other and makes the configuration; adds warnings.
-    pub configure: fn(&Values, &mut Vec<String>) -> Result<C, ConfigError>,
+    /// Checks the values against each other and makes the configuration.
+    pub configure: fn(&mut Values) -> Result<C, ConfigError>,
 }
 
 /// The task that a command line and its environment give to a process.
@@ -46,11 +46,12 @@ pub enum Invocation<C> {
     },
 }
 
-/// The values that a user gives to flags. Each is checked against the type of its flag.
+/// The values that a user gives to flags, each checked against the type of its flag, and the
+/// warnings about them.
 #[derive(Clone, Debug, Default)]
 pub struct Values {
     texts: BTreeMap<&'static str, String>,
-    is_from_file: bool,
+    warnings: Vec<String>,
 }
 
 crate::flags! {
@@ -78,10 +79,7 @@ impl<C> FlagSet<C> {
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Invocation<C>, ConfigError> {
         let mut arguments = arguments.into_iter().peekable();
-        if arguments
-            .next_if(|first| first == completion::COMMAND)
-            .is_some()
-        {
+        if arguments.next_if_eq(completion::COMMAND).is_some() {
             return completion::run(self, arguments).map(Invocation::Print);
         }
         let mut values = Values::default();
@@ -92,26 +90,26 @@ impl<C> FlagSet<C> {
         if values.get(&VERSION) {
             return Ok(Invocation::Print((self.version)()));
         }
-        let mut warnings = Vec::new();
         let mut environment = Environment::new(self.variable_prefix, environment);
         if values.get(&CONFIG_FILE).is_none() {
-            environment.read_flag(CONFIG_FILE.declaration(), &mut values)?;
+            environment.read_flag(&CONFIG_FILE.declaration, &mut values)?;
         }
         if let Some(path) = values.get(&CONFIG_FILE) {
             if values.texts.len() > 1 {
-                let message = "a configuration file is given; other flags and environment \
-                               variables are ignored";
-                warnings.push(message.to_owned());
+                values.warn(
+                    "a configuration file is given; other flags and environment variables are \
+                     ignored",
+                );
             }
-            values = Values {
-                is_from_file: true,
-                ..Values::default()
-            };
-            file::read(self, &path, &mut values, &mut warnings)?;
+            values
+                .texts
+                .retain(|name, _| *name == CONFIG_FILE.declaration.name);
+            file::read(self, &path, &mut values)?;
         } else {
-            environment.read(self, &mut values, &mut warnings)?;
+            environment.read(self, &mut values)?;
         }
-        let config = Box::new((self.configure)(&values, &mut warnings)?);
+        let config = Box::new((self.configure)(&mut values)?);
+        let warnings = values.warnings;
         Ok(Invocation::Serve { config, warnings })
     }
 
@@ -137,29 +135,30 @@ impl Values {
     /// # Panics
     /// If the declared default is not a value of the flag.
     pub fn get<T: FlagValue>(&self, flag: &Flag<T>) -> T {
-        match self.texts.get(flag.name()) {
+        match self.texts.get(flag.declaration.name) {
             Some(text) => T::parse(text).expect("values are checked when they are set"),
             None => flag.default_value(),
         }
     }
 
-    /// Whether a value is given.
-    pub fn is_given<T: FlagValue>(&self, flag: &Flag<T>) -> bool {
-        self.has(flag.declaration())
+    /// Whether a flag is given.
+    pub fn is_given(&self, flag: &Declaration) -> bool {
+        self.texts.contains_key(flag.name)
     }
 
     /// Whether the values come from a configuration file.
     pub fn is_from_file(&self) -> bool {
-        self.is_from_file
+        self.get(&CONFIG_FILE).is_some()
     }
 
-    pub(super) fn has(&self, flag: &Declaration) -> bool {
-        self.texts.contains_key(flag.name)
+    /// Adds a message to log as soon as there is a log.
+    pub fn warn(&mut self, message: impl Into<String>) {
+        self.warnings.push(message.into());
     }
 
     /// Checks and stores a value. The last of several values counts.
     pub(super) fn set(&mut self, flag: &Declaration, text: &str) -> Result<(), ConfigError> {
-        flag.check(text)?;
+        (flag.check)(flag, text)?;
         let stored = self
             .texts
             .entry(flag.name)

@@ -38,8 +38,9 @@ pub(super) fn int(text: &str) -> Result<i64, ConfigError> {
     value.ok_or(ConfigError::range())
 }
 
-/// Parses a size in bytes, such as `1048576` or `512MiB`: a whole number with an optional unit, `B`, the binary `KiB` to `TiB`, or the decimal `KB`
-/// to `TB`. Units are case-sensitive: `Mb` is an error, since it could mean bits.
+/// Parses a size in bytes, such as `1048576` or `512MiB`: a whole number with an optional unit, `B`,
+/// the binary `KiB` to `TiB`, or the decimal `KB` to `TB`. Units are case-sensitive: `Mb` is an
+/// error, since it could mean bits.
 ///
 /// # Errors
 /// The text is not a size, or the size does not fit in 64 bits.

@@ -11,7 +11,7 @@ mod values;
 use std::path::PathBuf;
 
 use revstore_host::{
-    config::{ConfigError, FlagSet, GoDuration, Invocation, Kind, Values},
+    config::{ConfigError, FlagSet, GoDuration, Invocation, Values},
     net::EndpointUrl,
 };
 
@@ -38,11 +38,11 @@ revstore_host::flags! {
         PPROF: bool = "enable-pprof", "false", "A boolean.";
     }
     "Accepted" {
-        @accept Kind::Bool, "": "unsafe-no-fsync";
-        @accept Kind::Bool, "experimental-": "initial-corrupt-check";
-        @accept Kind::Uint, "": "snapshot-count";
-        @accept Kind::Text, "": "feature-gates";
-        @accept Kind::Word(&["existing", "new"]), "": "initial-cluster-state";
+        @accept bool, "": "unsafe-no-fsync";
+        @accept bool, "experimental-": "initial-corrupt-check";
+        @accept u64, "": "snapshot-count";
+        @accept String, "": "feature-gates";
+        @one_of ["existing", "new"]: "initial-cluster-state";
     }
 }
 
@@ -55,7 +55,7 @@ pub(crate) const FLAGS: FlagSet<Values> = FlagSet {
     known_variables: &["ETCD_UNSUPPORTED_ARCH"],
     file_mapping: "client-transport-security",
     ignored_mappings: &["peer-transport-security"],
-    configure: |values, _| Ok(values.clone()),
+    configure: |values| Ok(values.clone()),
 };
 
 type Parsed = Result<Invocation<Values>, ConfigError>;

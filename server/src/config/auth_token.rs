@@ -1,6 +1,6 @@
 //! The kinds of authentication tokens and their options.
 
-use std::{path::PathBuf, str::FromStr, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, str::FromStr, time::Duration};
 
 use revstore_host::config::{ConfigError, GoDuration};
 
@@ -38,13 +38,12 @@ impl FromStr for AuthToken {
         let invalid = || ConfigError::new("auth: invalid auth options");
         let mut parts = text.split(',');
         let kind = parts.next().unwrap_or_default();
-        let mut options: Vec<(&str, &str)> = Vec::new();
+        let mut options = BTreeMap::new();
         for part in parts {
             let (name, value) = part.split_once('=').ok_or_else(invalid)?;
-            if value.contains('=') || options.iter().any(|(other, _)| *other == name) {
+            if value.contains('=') || options.insert(name, value).is_some() {
                 return Err(invalid());
             }
-            options.push((name, value));
         }
         match kind {
             "" => Ok(Self::Disabled),
@@ -57,16 +56,11 @@ impl FromStr for AuthToken {
 
 impl JwtOptions {
     /// Ignores unknown options, as etcd does.
-    fn from_options(options: &[(&str, &str)]) -> Result<Self, ConfigError> {
-        let option = |name| {
-            let mut options = options.iter().filter(|(_, value)| !value.is_empty());
-            options.find_map(|(other, value)| (*other == name).then_some(*value))
-        };
+    fn from_options(options: &BTreeMap<&str, &str>) -> Result<Self, ConfigError> {
+        let option = |name| options.get(name).copied().filter(|value| !value.is_empty());
         let sign_method = option("sign-method").unwrap_or_default();
-        let family = ["ES", "HS", "PS", "RS"]
-            .iter()
-            .find_map(|it| sign_method.strip_prefix(it));
-        if !matches!(family, Some("256" | "384" | "512")) {
+        let (family, bits) = sign_method.split_at_checked(2).unwrap_or_default();
+        if !matches!(family, "ES" | "HS" | "PS" | "RS") || !matches!(bits, "256" | "384" | "512") {
             return Err(ConfigError::new("auth: invalid auth signature method"));
         }
         Ok(Self {

@@ -3,36 +3,46 @@
 use std::time::Duration;
 
 use revstore_engine::AutoCompaction;
-use revstore_host::config::{ConfigError, GoDuration, parse_byte_size};
+use revstore_host::config::{ConfigError, GoDuration, Values, parse_byte_size};
 
-/// Parses mode and retention; `None` for no automatic compaction. `interval` is for the modes
-/// `revision` and `size`. As in etcd, an empty mode means `periodic` and an empty retention `0`.
-pub(super) fn parse(
-    mode: &str,
-    retention: &str,
-    interval: Duration,
-) -> Result<Option<AutoCompaction>, ConfigError> {
-    let retention = if retention.is_empty() { "0" } else { retention };
-    let policy = match mode {
-        "" | "periodic" => period(retention)
+use super::flags;
+
+/// Returns the policy; `None` for no automatic compaction. As in etcd, an empty mode means
+/// `periodic` and an empty retention `0`.
+pub(super) fn policy(values: &mut Values) -> Result<Option<AutoCompaction>, ConfigError> {
+    let Some(every) = values.get(&flags::COMPACTION_INTERVAL).positive() else {
+        return Err(ConfigError::new(
+            "--auto-compaction-interval must be above 0",
+        ));
+    };
+    let retention = match values.get(&flags::COMPACTION_RETENTION) {
+        text if text.is_empty() => "0".to_owned(),
+        text => text,
+    };
+    let policy = match values.get(&flags::COMPACTION_MODE).as_str() {
+        "" | "periodic" => period(&retention)
             .map(|period| (!period.is_zero()).then_some(AutoCompaction::Periodic { period })),
-        "revision" => revisions(retention).map(|keep| {
-            let every = interval;
-            (keep > 0).then_some(AutoCompaction::Revisions { keep, every })
-        }),
-        "size" => parse_byte_size(retention).map(|bytes_max| {
-            let every = interval;
-            (bytes_max > 0).then_some(AutoCompaction::Size { bytes_max, every })
-        }),
+        "revision" => revisions(&retention)
+            .map(|keep| (keep > 0).then_some(AutoCompaction::Revisions { keep, every })),
+        "size" => parse_byte_size(&retention)
+            .map(|bytes_max| (bytes_max > 0).then_some(AutoCompaction::Size { bytes_max, every })),
         // AC-1.
         mode => {
-            return Err(ConfigError::new(format!(
-                "unknown auto-compaction-mode {mode:?}"
-            )));
+            let message = format!("unknown auto-compaction-mode {mode:?}");
+            return Err(ConfigError::new(message));
         }
     };
-    policy
-        .map_err(|reason| ConfigError::new(format!("error parsing CompactionRetention: {reason}")))
+    let policy = policy.map_err(|reason| {
+        ConfigError::new(format!("error parsing CompactionRetention: {reason}"))
+    })?;
+    let is_periodic = matches!(policy, Some(AutoCompaction::Periodic { .. }));
+    if is_periodic && values.is_given(&flags::COMPACTION_INTERVAL.declaration) {
+        values.warn(
+            "--auto-compaction-interval has no effect in periodic mode, which follows the \
+             retention",
+        );
+    }
+    Ok(policy)
 }
 
 /// AC-2: a plain number counts hours. etcd accepts a negative period, with which it never compacts,

@@ -2,9 +2,12 @@
 //!
 //! Where etcd has an error, its text is the same here, and so is the order of the checks.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
 
-use revstore_engine::AutoCompaction;
 use revstore_grpc::Limits;
 use revstore_host::{
     config::{ConfigError, Flag, Values, parts},
@@ -15,7 +18,7 @@ use revstore_host::{
     },
 };
 
-use super::{Auth, Cluster, Config, Member, auto_compaction, flags};
+use super::{Auth, Cluster, Config, auto_compaction, flags};
 
 /// The limit that `--quota-backend-bytes=0` means.
 const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
@@ -37,8 +40,8 @@ macro_rules! fail {
 }
 
 impl Config {
-    pub(super) fn from_values(values: &Values, warnings: &mut Vec<String>) -> Result<Self> {
-        let log = log(values, warnings)?;
+    pub(super) fn from_values(values: &mut Values) -> Result<Self> {
+        let log = log(values)?;
         let listen_peer_urls = listen_urls(values, &flags::LISTEN_PEER_URLS)?;
         let listen_client_urls = listen_urls(values, &flags::LISTEN_CLIENT_URLS)?;
         let listen_client_http_urls = listen_urls(values, &flags::LISTEN_CLIENT_HTTP_URLS)?;
@@ -55,8 +58,9 @@ impl Config {
         }
         let (heartbeat_interval, election_timeout) = timing(values)?;
         // FL-8. With a configuration file etcd does not check this.
-        let is_checked = !values.is_from_file() && values.is_given(&flags::LISTEN_CLIENT_URLS);
-        if is_checked && !values.is_given(&flags::ADVERTISE_CLIENT_URLS) {
+        let is_checked =
+            !values.is_from_file() && values.is_given(&flags::LISTEN_CLIENT_URLS.declaration);
+        if is_checked && !values.is_given(&flags::ADVERTISE_CLIENT_URLS.declaration) {
             fail!(
                 "--advertise-client-urls is required when --listen-client-urls is set explicitly"
             );
@@ -70,11 +74,11 @@ impl Config {
         Ok(Self {
             name: values.get(&flags::NAME),
             data_dir: values.get(&flags::DATA_DIR),
-            tls: tls(values, &client_urls, &listen_metrics_urls, warnings)?,
-            auto_compaction: auto_compaction(values, warnings)?,
-            auth: auth(values, warnings)?,
-            cluster: cluster(values, &advertise_peer_urls, warnings)?,
-            watch_progress_notify_interval: progress_interval(values, warnings),
+            tls: tls(values, &client_urls, &listen_metrics_urls)?,
+            auto_compaction: auto_compaction::policy(values)?,
+            auth: auth(values)?,
+            cluster: cluster(values, &advertise_peer_urls)?,
+            watch_progress_notify_interval: progress_interval(values),
             limits: limits(values),
             // LI-4. 0 means no limit to grpc-go, too.
             max_concurrent_streams: match values.get(&flags::MAX_CONCURRENT_STREAMS) {
@@ -108,7 +112,7 @@ fn dialable_urls(values: &Values, flag: &Flag<Vec<EndpointUrl>>) -> Result<Vec<E
     let urls = values.get(flag);
     for url in &urls {
         if let Err(reason) = url.check_dialable() {
-            let (name, urls) = (flag.name(), join_urls(&urls));
+            let (name, urls) = (flag.declaration.name, join_urls(&urls));
             fail!("--{name} {urls:?} must be \"host:port\" ({reason})");
         }
     }
@@ -141,19 +145,17 @@ fn timing(values: &Values) -> Result<(Duration, Duration)> {
     Ok((heartbeat_interval, Duration::from_millis(election_ms)))
 }
 
-fn log(values: &Values, warnings: &mut Vec<String>) -> Result<LogOptions> {
-    let mut names = values.get(&flags::LOG_OUTPUTS);
-    names.sort_unstable();
-    names.dedup();
-    if names.len() > 1 && names.iter().any(|name| name == "default") {
+fn log(values: &mut Values) -> Result<LogOptions> {
+    let names = BTreeSet::from_iter(values.get(&flags::LOG_OUTPUTS));
+    if names.len() > 1 && names.contains("default") {
         fail!("multi logoutput for \"default\" is not supported yet");
     }
     let mut outputs = Vec::new();
     for name in &names {
         if name == "systemd/journal" {
-            let message =
-                "--log-outputs=systemd/journal is not supported; the log goes to standard error";
-            warnings.push(message.to_owned());
+            values.warn(
+                "--log-outputs=systemd/journal is not supported; the log goes to standard error",
+            );
         }
         let output = match name.as_str() {
             "default" | "stderr" | "systemd/journal" => LogOutput::Stderr,
@@ -183,51 +185,40 @@ fn log(values: &Values, warnings: &mut Vec<String>) -> Result<LogOptions> {
 
 /// DM-11: the ids are those of `--initial-cluster`, which by default is this member alone, under its
 /// own name and URLs.
-fn cluster(
-    values: &Values,
-    own_urls: &[EndpointUrl],
-    warnings: &mut Vec<String>,
-) -> Result<Cluster> {
+fn cluster(values: &mut Values, own_urls: &[EndpointUrl]) -> Result<Cluster> {
     let name = values.get(&flags::NAME);
-    let text = values.get(&flags::INITIAL_CLUSTER);
-    let mut members: BTreeMap<&str, Vec<EndpointUrl>> = BTreeMap::new();
-    for pair in parts(&text) {
+    let mut members: BTreeMap<String, Vec<EndpointUrl>> = BTreeMap::new();
+    for pair in parts(&values.get(&flags::INITIAL_CLUSTER)) {
         let (name, url) = pair.split_once('=').unwrap_or((pair, ""));
         match EndpointUrl::parse(url) {
-            Ok(url) => members.entry(name).or_default().push(url),
+            Ok(url) => members.entry(name.to_owned()).or_default().push(url),
             Err(reason) => fail!("error setting up initial cluster: {reason}"),
         }
     }
     if members.is_empty() {
-        members.insert(&name, own_urls.to_vec());
+        members.insert(name.clone(), own_urls.to_vec());
     }
     for urls in members.values_mut() {
         urls.sort();
     }
-    let Some(own) = members.get(name.as_str()) else {
+    let Some(own) = members.get(&name) else {
         fail!("couldn't find local name {name:?} in the initial cluster configuration");
     };
     // etcd resolves the hosts and refuses to start if the addresses differ.
     if own != own_urls {
-        warnings.push(
+        values.warn(
             "--initial-advertise-peer-urls differs from this member's URLs in --initial-cluster; \
-             the member id is that of --initial-cluster"
-                .to_owned(),
+             the member id is that of --initial-cluster",
         );
     }
     if members.len() > 1 {
-        warnings.push(format!(
+        values.warn(format!(
             "--initial-cluster names {} other members; this server runs alone and only takes the \
              ids from them",
             members.len() - 1
         ));
     }
     let token = values.get(&flags::CLUSTER_TOKEN);
-    let members = members.into_iter().map(|(name, peer_urls)| {
-        let name = name.to_owned();
-        Member { name, peer_urls }
-    });
-    let members = members.collect();
     Ok(Cluster { members, token })
 }
 
@@ -255,38 +246,22 @@ fn keepalive(values: &Values) -> Keepalive {
     keepalive.interval(interval).timeout(timeout)
 }
 
-fn auto_compaction(values: &Values, warnings: &mut Vec<String>) -> Result<Option<AutoCompaction>> {
-    let Some(interval) = values.get(&flags::COMPACTION_INTERVAL).positive() else {
-        fail!("--auto-compaction-interval must be above 0");
-    };
-    let mode = values.get(&flags::COMPACTION_MODE);
-    let policy =
-        auto_compaction::parse(&mode, &values.get(&flags::COMPACTION_RETENTION), interval)?;
-    let is_periodic = matches!(policy, Some(AutoCompaction::Periodic { .. }));
-    if is_periodic && values.is_given(&flags::COMPACTION_INTERVAL) {
-        let message = "--auto-compaction-interval has no effect in periodic mode, which follows the retention";
-        warnings.push(message.to_owned());
-    }
-    Ok(policy)
-}
-
 /// WA-50.
-fn progress_interval(values: &Values, warnings: &mut Vec<String>) -> Duration {
+fn progress_interval(values: &mut Values) -> Duration {
     let given = values.get(&flags::PROGRESS_INTERVAL).positive();
     let default = flags::PROGRESS_INTERVAL.default_value().positive();
     let interval = given.or(default).unwrap_or_default();
     if interval < MIN_PROGRESS_INTERVAL {
-        let message = "--watch-progress-notify-interval is raised to its minimum of 100ms";
-        warnings.push(message.to_owned());
+        values.warn("--watch-progress-notify-interval is raised to its minimum of 100ms");
     }
     interval.max(MIN_PROGRESS_INTERVAL)
 }
 
-fn auth(values: &Values, warnings: &mut Vec<String>) -> Result<Auth> {
+fn auth(values: &mut Values) -> Result<Auth> {
     let mut cost = values.get(&flags::BCRYPT_COST);
     if !(4..=31).contains(&cost) {
         let default = flags::BCRYPT_COST.default_value();
-        warnings.push(format!(
+        values.warn(format!(
             "--bcrypt-cost {cost} is not from 4 to 31; the default {default} is used"
         ));
         cost = default;
@@ -304,13 +279,12 @@ fn auth(values: &Values, warnings: &mut Vec<String>) -> Result<Auth> {
 
 /// TL-1. The versions and cipher suites are checked even if no URL uses TLS, as in etcd.
 fn tls(
-    values: &Values,
+    values: &mut Values,
     client_urls: &[ListenUrl],
     metrics_urls: &[ListenUrl],
-    warnings: &mut Vec<String>,
 ) -> Result<Option<TlsOptions>> {
-    let min_version = tls_version(values, &flags::TLS_MIN_VERSION)?.unwrap_or(TlsVersion::V1_2);
-    let max_version = tls_version(values, &flags::TLS_MAX_VERSION)?.unwrap_or(TlsVersion::V1_3);
+    let min_version = tls_version(values, &flags::TLS_MIN_VERSION, TlsVersion::V1_2)?;
+    let max_version = tls_version(values, &flags::TLS_MAX_VERSION, TlsVersion::V1_3)?;
     let cipher_suites = values.get(&flags::CIPHER_SUITES);
     if min_version > max_version {
         fail!("min version (TLS1.3) is greater than max version (TLS1.2)");
@@ -318,14 +292,10 @@ fn tls(
     if min_version == TlsVersion::V1_3 && !cipher_suites.is_empty() {
         fail!("cipher suites cannot be configured when only TLS1.3 is enabled");
     }
-    if values
-        .get(&flags::CERT_FILE)
-        .or(values.get(&flags::KEY_FILE))
-        .is_some()
-    {
+    if values.get(&flags::CERT_FILE).is_some() || values.get(&flags::KEY_FILE).is_some() {
         // Metrics URLs cause no warning: kubeadm uses http for them on purpose.
         for url in client_urls.iter().filter(|url| !url.is_tls()) {
-            warnings.push(format!(
+            values.warn(format!(
                 "scheme is http or unix while key and cert files are present; ignoring key and \
                  cert files for {url}"
             ));
@@ -335,14 +305,15 @@ fn tls(
     if secure_url.is_none() && !metrics_urls.iter().any(ListenUrl::is_tls) {
         return Ok(None);
     }
-    let Some(certificate) = certificate(values, warnings)? else {
+    let Some(certificate) = certificate(values)? else {
         let flags = "TLS key/cert (--cert-file, --key-file) must be provided for";
         match secure_url {
             Some(url) => fail!("{flags} client url {url} with HTTPS scheme"),
             None => fail!("client {flags} metrics secure url"),
         }
     };
-    let mut tls = TlsOptions::new(certificate);
+    let tls = TlsOptions::new(certificate).cipher_suites(cipher_suites);
+    let mut tls = tls.versions(min_version, max_version);
     let mut client_auth = ClientAuth::default();
     client_auth.trusted_ca_file = values.get(&flags::TRUSTED_CA_FILE);
     client_auth.crl_file = values.get(&flags::CLIENT_CRL_FILE);
@@ -351,14 +322,11 @@ fn tls(
     if client_auth.names_users || client_auth.trusted_ca_file.is_some() {
         tls.client_auth = Some(client_auth);
     }
-    tls.cipher_suites = cipher_suites;
-    tls.min_version = min_version;
-    tls.max_version = max_version;
     Ok(Some(tls))
 }
 
 /// Returns the server's certificate, if there is one. Files take precedence over `--auto-tls`.
-fn certificate(values: &Values, warnings: &mut Vec<String>) -> Result<Option<Certificate>> {
+fn certificate(values: &mut Values) -> Result<Option<Certificate>> {
     let auto_tls = values.get(&flags::AUTO_TLS);
     match (values.get(&flags::CERT_FILE), values.get(&flags::KEY_FILE)) {
         // etcd refuses a validity of 0 years from a flag and takes it for 1 in a file. Here it is
@@ -368,7 +336,7 @@ fn certificate(values: &Values, warnings: &mut Vec<String>) -> Result<Option<Cer
         })),
         (Some(cert_file), Some(key_file)) => {
             if auto_tls {
-                warnings.push("ignoring --auto-tls since certificates are given".to_owned());
+                values.warn("ignoring --auto-tls since certificates are given");
             }
             Ok(Some(Certificate::Files {
                 cert_file,
@@ -383,11 +351,11 @@ fn certificate(values: &Values, warnings: &mut Vec<String>) -> Result<Option<Cer
     }
 }
 
-fn tls_version(values: &Values, flag: &Flag<String>) -> Result<Option<TlsVersion>> {
+fn tls_version(values: &Values, flag: &Flag<String>, default: TlsVersion) -> Result<TlsVersion> {
     match values.get(flag).as_str() {
-        "" => Ok(None),
-        "TLS1.2" => Ok(Some(TlsVersion::V1_2)),
-        "TLS1.3" => Ok(Some(TlsVersion::V1_3)),
+        "" => Ok(default),
+        "TLS1.2" => Ok(TlsVersion::V1_2),
+        "TLS1.3" => Ok(TlsVersion::V1_3),
         text => fail!("unexpected TLS version {text:?} (must be one of: TLS1.2, TLS1.3)"),
     }
 }

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use revstore_host::{
-    config::{FlagSet, GoDuration, Kind},
+    config::{FlagSet, GoDuration},
     net::EndpointUrl,
 };
 
@@ -157,45 +157,44 @@ revstore_host::flags! {
     }
 
     "Accepted and ignored (they concern disk, peers, or choices that have one answer here)" {
-        @accept Kind::Bool, "": "discovery-insecure-skip-tls-verify",
+        @accept bool, "": "discovery-insecure-skip-tls-verify",
             "discovery-insecure-transport", "enable-grpc-gateway", "enable-log-rotation",
             "enable-v2", "force-new-cluster", "initial-election-tick-advance", "peer-auto-tls",
             "peer-client-cert-auth", "pre-vote", "socket-reuse-address", "socket-reuse-port",
             "strict-reconfig-check", "unsafe-no-fsync";
-        @accept Kind::Bool, "experimental-": "compact-hash-check-enabled",
+        @accept bool, "experimental-": "compact-hash-check-enabled",
             "enable-distributed-tracing", "enable-lease-checkpoint",
             "enable-lease-checkpoint-persist", "initial-corrupt-check", "memory-mlock",
             "peer-skip-client-san-verification", "stop-grpc-service-on-defrag",
             "txn-mode-write-with-shared-buffer";
-        @accept Kind::Int, "": "backend-batch-limit";
-        @accept Kind::Int, "experimental-": "compaction-batch-limit",
+        @accept i64, "": "backend-batch-limit";
+        @accept i64, "experimental-": "compaction-batch-limit",
             "distributed-tracing-sampling-rate", "max-learners";
-        @accept Kind::Uint, "": "max-snapshots", "max-wals", "proxy-dial-timeout",
+        @accept u64, "": "max-snapshots", "max-wals", "proxy-dial-timeout",
             "proxy-failure-wait", "proxy-read-timeout", "proxy-refresh-interval",
             "proxy-write-timeout", "snapshot-count";
-        @accept Kind::Uint, "experimental-": "bootstrap-defrag-threshold-megabytes",
+        @accept u64, "experimental-": "bootstrap-defrag-threshold-megabytes",
             "snapshot-catchup-entries";
-        @accept Kind::Duration, "": "backend-batch-interval", "discovery-dial-timeout",
+        @accept GoDuration, "": "backend-batch-interval", "discovery-dial-timeout",
             "discovery-keepalive-time", "discovery-keepalive-timeout", "discovery-request-timeout",
             "raft-read-timeout", "raft-write-timeout";
-        @accept Kind::Duration, "experimental-": "compact-hash-check-time",
+        @accept GoDuration, "experimental-": "compact-hash-check-time",
             "compaction-sleep-interval", "corrupt-check-time", "downgrade-check-time",
             "warning-apply-duration", "warning-unary-request-duration";
-        @accept Kind::Text, "": "backend-bbolt-freelist-type", "cors", "discovery",
+        @accept String, "": "backend-bbolt-freelist-type", "cors", "discovery",
             "discovery-endpoints", "discovery-password", "discovery-proxy", "discovery-srv",
             "discovery-srv-name", "discovery-token", "discovery-user", "feature-gates",
             "host-whitelist", "log-format", "log-rotation-config-json", "logger", "metrics",
             "peer-cert-allowed-cn", "peer-cert-allowed-hostname";
-        @accept Kind::Text, "experimental-": "distributed-tracing-address",
+        @accept String, "experimental-": "distributed-tracing-address",
             "distributed-tracing-instance-id", "distributed-tracing-service-name", "enable-v2v3";
-        @accept Kind::Path, "": "client-cert-file", "client-key-file", "discovery-cacert",
+        @accept Option<PathBuf>, "": "client-cert-file", "client-key-file", "discovery-cacert",
             "discovery-cert", "discovery-key", "peer-cert-file", "peer-client-cert-file",
             "peer-client-key-file", "peer-crl-file", "peer-key-file", "peer-trusted-ca-file",
             "wal-dir";
-        @accept Kind::Word(&["existing", "new"]), "": "initial-cluster-state";
-        @accept Kind::Word(&["exit", "proxy"]), "": "discovery-fallback";
-        @accept Kind::Word(&["gone", "not-yet", "write-only", "write-only-drop-data"]), "":
-            "v2-deprecation";
-        @accept Kind::Word(&["off", "on", "readonly"]), "": "proxy";
+        @one_of ["existing", "new"]: "initial-cluster-state";
+        @one_of ["exit", "proxy"]: "discovery-fallback";
+        @one_of ["gone", "not-yet", "write-only", "write-only-drop-data"]: "v2-deprecation";
+        @one_of ["off", "on", "readonly"]: "proxy";
     }
 }

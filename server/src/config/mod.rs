@@ -9,7 +9,7 @@ mod auto_compaction;
 mod checks;
 mod flags;
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, time::Duration};
 
 use revstore_engine::AutoCompaction;
 use revstore_grpc::Limits;
@@ -60,7 +60,7 @@ pub fn parse(
 /// `parse` guarantees, and code that changes a configuration must preserve:
 /// - `listen_client_urls`, `listen_peer_urls` and `advertise_peer_urls` are not empty;
 /// - `tls` is present if and only if a client or metrics URL uses TLS;
-/// - `cluster.members` contains a member with the name `name`;
+/// - `cluster.members` contains `name`;
 /// - `5 * heartbeat_interval <= election_timeout <= 50 s`.
 ///
 /// ```
@@ -127,20 +127,10 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cluster {
-    /// The members, sorted by name.
-    pub members: Vec<Member>,
+    /// The peer URLs of each member, sorted, by its name.
+    pub members: BTreeMap<String, Vec<EndpointUrl>>,
     /// A text that makes the ids of clusters with equal URLs different.
     pub token: String,
-}
-
-/// A member of a [`Cluster`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Member {
-    /// The name, unique in the cluster.
-    pub name: String,
-    /// The peer URLs, sorted.
-    pub peer_urls: Vec<EndpointUrl>,
 }
 
 /// Options of authentication.
@@ -158,24 +148,23 @@ pub struct Auth {
 impl Default for Config {
     /// The configuration without any flags.
     fn default() -> Self {
-        Self::from_values(&Values::default(), &mut Vec::new()).expect("the defaults are valid")
+        Self::from_values(&mut Values::default()).expect("the defaults are valid")
     }
 }
 
 impl Config {
     /// The id of this member.
     pub fn member_id(&self) -> u64 {
-        let mut members = self.cluster.members.iter();
-        let this = members.find(|member| member.name == self.name);
-        let peer_urls = this.map_or(&self.advertise_peer_urls, |member| &member.peer_urls);
-        identity::member_id(peer_urls, &self.cluster.token)
+        let own_urls = self.cluster.members.get(&self.name);
+        let own_urls = own_urls.unwrap_or(&self.advertise_peer_urls);
+        identity::member_id(own_urls, &self.cluster.token)
     }
 
     /// The id of the cluster.
     pub fn cluster_id(&self) -> u64 {
-        let members = self.cluster.members.iter();
-        let id = |member: &Member| identity::member_id(&member.peer_urls, &self.cluster.token);
-        identity::cluster_id(&members.map(id).collect::<Vec<_>>())
+        let members = self.cluster.members.values();
+        let ids = members.map(|peer_urls| identity::member_id(peer_urls, &self.cluster.token));
+        identity::cluster_id(&ids.collect::<Vec<_>>())
     }
 
     /// The shortest time to live of a lease, in whole seconds: one and a half election timeouts,

@@ -89,11 +89,7 @@ fn without_flags_it_is_the_default() {
     assert_eq!(config.listen_client_urls, [client_url]);
     assert_eq!(config.listen_client_http_urls, []);
     assert_eq!(config.cluster.members.len(), 1);
-    assert_eq!(config.cluster.members[0].name, "default");
-    assert_eq!(
-        config.cluster.members[0].peer_urls,
-        [peer_url.url().clone()]
-    );
+    assert_eq!(config.cluster.members["default"], [peer_url.url().clone()]);
     assert_eq!(config.cluster.token, "etcd-cluster");
     assert_eq!(config.listen_peer_urls, [peer_url]);
     assert_eq!(config.listen_metrics_urls, []);

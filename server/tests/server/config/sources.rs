@@ -110,7 +110,7 @@ proptest! {
         }
         let outcome = parse(arguments, variables);
         if let Ok(Invocation::Serve { config, .. }) = outcome {
-            prop_assert!(config.cluster.members.iter().any(|member| member.name == config.name));
+            prop_assert!(config.cluster.members.contains_key(&config.name));
             prop_assert!(config.min_lease_ttl() >= Duration::from_secs(1));
         }
     }
