@@ -1,9 +1,10 @@
-//! Mutations of the engine's protocols, for the broken twins of the loom models.
+//! Mutations of the engine's protocols, for the broken twins of the loom models. A broken twin is
+//! the same model over an engine with one mutation, under `should_panic`.
 //!
-//! A model that cannot fail proves nothing. Under `--cfg loom` an engine can be built with one
-//! [`Fault`]: the step that the fault names is left out, repeated or moved, and the model of that
-//! protocol must then fail. The engine contains one line per fault, at the step itself. Without
-//! `--cfg loom` the compiler removes these lines.
+//! Broken twins show that the models detect bugs. Under `--cfg loom` an engine can be built with
+//! one [`Fault`]: the step that the fault names is omitted, repeated or moved, and the model of
+//! that protocol must then fail. The engine contains one statement per fault, at the step itself.
+//! Without `--cfg loom` the compiler removes these statements.
 
 /// One mutation of one protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,14 +23,15 @@ pub enum Fault {
     ReadChecksOnce,
     /// A watch that catches up does not check the compacted revision again (I7).
     CatchUpChecksOnce,
-    /// Compaction does not wait for ranges that transactions have yet to read (I7).
+    /// Compaction does not wait for the deferred ranges of transactions (I7).
     IgnorePins,
-    /// The hub is released between reading the current revision and registering a watch (I5).
+    /// The lock of the hub is released between reading the current revision and registering a watch
+    /// (I5).
     RegisterOutsideHub,
     /// A watch that has caught up becomes synced even if later events were dispatched in the
     /// meantime (I5).
-    JoinUnchecked,
-    /// A reader does not look at its queue again after it has registered its waker (I4).
+    MarkSyncedUnchecked,
+    /// A reader does not check its queue again after it has registered its waker (I4).
     RegisterWakerLast,
     /// The sequencer is released between taking the keys of a lease and deleting them (LE-7).
     RevokeOutsideSequencer,
@@ -37,7 +39,7 @@ pub enum Fault {
     DeliverCancelled,
     /// Removal starts before published events are dispatched (I5).
     RemoveUndispatched,
-    /// Removed versions are freed while reads may still look at them (I2).
+    /// Removed versions are freed while reads may still access them (I2).
     FreeWithoutWaiting,
 }
 
@@ -70,7 +72,7 @@ impl Faults {
     }
 }
 
-/// `unless_fault!(faults, Name, step)` runs a step, which the fault leaves out.
+/// `unless_fault!(faults, Name, step)` runs a step, unless the engine was built with the fault.
 macro_rules! unless_fault {
     ($faults:expr, $fault:ident, $step:expr) => {
         if !$faults.has($crate::fault::Fault::$fault) {

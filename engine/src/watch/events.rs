@@ -76,7 +76,7 @@ impl Events {
 
     /// Returns the encoding of the list: the result of `encode`, or of an earlier call for the same
     /// list. All callers must use the same encoding. Returns `None` if the list is not encoded and
-    /// has no other handle, which could use the encoding.
+    /// no other handle could use the encoding.
     ///
     /// The encoding is kept as long as the list. If several threads call this at the same time,
     /// each may call `encode`, and one of the results is kept.

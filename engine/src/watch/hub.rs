@@ -1,5 +1,4 @@
-//! The hub: delivers published events to the watches that they match, and the queue of each stream,
-//! into which it delivers them.
+//! The hub, which delivers published events to the queues of matching watches, and these queues.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -15,25 +14,26 @@ use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::{Arc, AtomicWaker, Mutex, Rank};
 
-/// Records that one dispatch step copies from the log, rounded up to whole revisions.
+/// The number of records that one dispatch step copies from the log, rounded up to whole revisions.
 const DISPATCH_STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 256 };
-/// Capacity for records of one revision that a watch keeps between two revisions.
-const MATCHES_KEPT_MAX: usize = 8;
-/// Events that wait in a queue. Further ones are read from the log later.
+/// The maximum capacity of [`RegisteredWatch::matches`] between two revisions.
+const MATCHES_CAPACITY_MAX: usize = 8;
+/// The maximum number of events in a queue. Further events are read from the log later.
 const QUEUE_EVENTS_MAX: usize = if cfg!(loom) { 2 } else { 16 * 1024 };
-/// Bytes of keys and values that wait in a queue.
+/// The maximum number of bytes of keys and values in a queue.
 const QUEUE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// All watches of a store; etcd's mvcc `watchableStore`.
 ///
-/// - `dispatched` never decreases. Every synced watch has been delivered all its events up to it.
+/// - `dispatched` never decreases. All events up to it were delivered to the synced watches that
+///   they match.
 /// - A commit dispatches everything that is published and not yet dispatched, in order, including
 ///   its own revision: when a commit returns, all synced watches have its events (I4).
 #[derive(Debug)]
 pub(crate) struct Hub {
     progress_interval: Duration,
-    /// Rank `Hub`. Held to dispatch, to register and to join; wakers are called after it is
-    /// released.
+    /// Rank `Hub`. Held to dispatch, to register and to mark a watch as synced; wakers are called
+    /// after it is released.
     registry: Mutex<Registry>,
 }
 
@@ -41,19 +41,19 @@ pub(crate) struct Hub {
 struct Registry {
     dispatched: Revision,
     watches: Vec<Option<RegisteredWatch>>,
-    /// Free places in `watches`.
+    /// The unused indexes of `watches`.
     free: Vec<WatchIndex>,
     interest: InterestIndex,
     /// The number of watches with `progress_notify`.
     progress_watches: usize,
     /// The time of the next progress notifications, if such a watch exists.
     progress_due: Option<Duration>,
-    // Buffers of `dispatch_to`, kept so that a dispatch does not allocate them.
-    /// Watches with events in the revision that is being delivered.
+    // Buffers of `dispatch_to`, so that a dispatch does not allocate them.
+    /// The watches that match a record of the revision that is being delivered.
     matched: Vec<WatchIndex>,
-    /// The records that matched the previous one of these watches.
+    /// The matches of the last of these watches for which a list of events was created.
     previous_matches: Vec<usize>,
-    /// The records of the step.
+    /// The records of the current dispatch step.
     step: Vec<KeyValue>,
 }
 
@@ -67,9 +67,9 @@ struct RegisteredWatch {
     from: Revision,
     synced: bool,
     progress_notify: bool,
-    /// Whether no event was delivered since the last time progress was due.
+    /// Whether the watch got no event since progress notifications were last due.
     idle: bool,
-    /// Which records of the revision that is being delivered match.
+    /// The indexes of the matching records in the revision that is being delivered.
     matches: Vec<usize>,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Registered {
     pub(super) index: WatchIndex,
     /// The current revision at the time of the registration.
     pub(super) revision: Revision,
-    /// Whether the watch starts in the log.
+    /// Whether the watch is unsynced, so that its first events are read from the log.
     pub(super) unsynced: bool,
 }
 
@@ -123,8 +123,7 @@ impl Hub {
         wake_all(&wake);
     }
 
-    /// Registers a watch. If it starts at or below the current revision, it is unsynced: its reader
-    /// starts in the log.
+    /// Registers a watch. It is unsynced if it starts at or below the current revision.
     pub(super) fn register(
         &self,
         store: &Store,
@@ -136,8 +135,8 @@ impl Hub {
             .progress_notify
             .then(|| store.clock.now().saturating_add(self.progress_interval));
         let mut registry = self.registry.lock();
-        // Read with the hub locked: what is published later is dispatched later, and finds the
-        // watch registered; what was published before is not for the hub to deliver.
+        // Read under the lock of the hub: events published after this revision are dispatched after
+        // the registration. The reader gets earlier events from the log.
         let revision = store.current.load();
         on_fault!(store.faults, RegisterOutsideHub, {
             drop(registry);
@@ -166,12 +165,12 @@ impl Hub {
         }
     }
 
-    /// Makes a watch synced whose reader has read the log up to `position`, exclusive. Returns
-    /// `false` if events at or above `position` were dispatched already: the reader must read these
-    /// from the log too.
-    pub(super) fn join(&self, store: &Store, index: WatchIndex, position: Revision) -> bool {
+    /// Makes a watch synced after its reader has read all log records before `position`. Returns
+    /// `false` if the hub has already dispatched `position` or a later revision; the reader must
+    /// then read these revisions from the log too.
+    pub(super) fn mark_synced(&self, store: &Store, index: WatchIndex, position: Revision) -> bool {
         let mut registry = self.registry.lock();
-        if registry.dispatched >= position && !store.faults.has(Fault::JoinUnchecked) {
+        if registry.dispatched >= position && !store.faults.has(Fault::MarkSyncedUnchecked) {
             return false;
         }
         if let Some(watch) = registry.watches[index].as_mut() {
@@ -188,7 +187,7 @@ impl Hub {
         }
     }
 
-    /// Queues a progress notification for a stream, if all its watches are synced and none of them
+    /// Queues a progress notification for a stream if all its watches are synced and none of them
     /// starts at a later revision (WA-53). It is queued after all events that it covers (I6,
     /// WA-55).
     pub(super) fn request_progress(
@@ -221,7 +220,8 @@ impl Hub {
         wake_all(&wake);
     }
 
-    /// Returns when progress notifications are due, if a watch has requested them.
+    /// Returns the time at which progress notifications are due, or `None` if no watch has
+    /// requested them.
     pub(crate) fn progress_due(&self) -> Option<Duration> {
         self.registry.lock().progress_due
     }
@@ -254,7 +254,7 @@ impl Hub {
         wake_all(&wake);
     }
 
-    /// Returns the number of watches, and how many of them are unsynced.
+    /// Returns the number of watches and the number of unsynced watches.
     pub(crate) fn count(&self) -> (usize, usize) {
         let registry = self.registry.lock();
         let watches = || registry.watches.iter().flatten();
@@ -287,7 +287,7 @@ impl Registry {
         }
     }
 
-    /// Delivers everything up to `to`; adds to `wake` the streams whose readers may sleep.
+    /// Delivers all events up to `to`. Adds to `wake` the streams that may have a sleeping reader.
     fn dispatch_to(&mut self, store: &Store, to: Revision, wake: &mut Vec<Arc<Channel>>) {
         if self.free.len() == self.watches.len() {
             self.dispatched = self.dispatched.max(to);
@@ -315,8 +315,8 @@ impl Registry {
         }
     }
 
-    /// Queues the records of one revision for the watches that they match, each watch's records as
-    /// one item (WA-31).
+    /// Queues the records of one revision for the watches that they match. The records for one
+    /// watch are one item (WA-31).
     fn deliver(&mut self, records: &[KeyValue], wake: &mut Vec<Arc<Channel>>) {
         let Some(revision) = records.first().map(KeyValue::mod_revision) else {
             return;
@@ -341,8 +341,7 @@ impl Registry {
                 }
             });
         }
-        // Most watches match the same records as the previous one, and then share its list of
-        // events.
+        // Most watches match the same records as the previous watch, and share its list of events.
         let mut shared: Option<Events> = None;
         for index in matched.drain(..) {
             let Some(watch) = watches[index].as_mut() else {
@@ -357,9 +356,9 @@ impl Registry {
                 }
             };
             watch.matches.clear();
-            watch.matches.shrink_to(MATCHES_KEPT_MAX);
+            watch.matches.shrink_to(MATCHES_CAPACITY_MAX);
             watch.idle = false;
-            // A reader sleeps only while its queue is idle, so only the push that ends this wakes
+            // A reader sleeps only while its queue is empty, so only a push to an empty queue wakes
             // it.
             if watch.push(revision, events) {
                 wake.push(watch.channel.clone());
@@ -369,7 +368,7 @@ impl Registry {
 }
 
 impl RegisteredWatch {
-    /// Queues the events of one revision; returns whether the queue was idle before.
+    /// Queues the events of one revision; returns whether the queue was empty before.
     fn push(&mut self, revision: Revision, events: Events) -> bool {
         let item = QueueItem::Events {
             watch: self.serial,
@@ -377,13 +376,13 @@ impl RegisteredWatch {
             events,
         };
         let mut queue = self.channel.queue.lock();
-        let was_idle = queue.is_idle();
+        let was_empty = queue.is_empty();
         if !queue.push_events(item) {
-            // I9: the events are dropped here, and the reader of this watch finds them in the log.
+            // I9: the events are dropped here. The reader of the stream reads them from the log.
             self.synced = false;
             queue.push_overflowed(self.serial, revision);
         }
-        was_idle
+        was_empty
     }
 
     fn is_delivered_through(&self, revision: Revision) -> bool {
@@ -398,8 +397,8 @@ fn wake_all(channels: &[Arc<Channel>]) {
     }
 }
 
-/// Identifies a watch between the hub and its stream. Never used twice on a stream, unlike
-/// [`WatchId`](super::WatchId).
+/// The number of a watch on its stream. Unlike a [`WatchId`](super::WatchId), it is never used
+/// twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct WatchSerial(pub(super) u64);
 
@@ -420,15 +419,15 @@ impl Channel {
     }
 }
 
-/// Pending items of the synced watches of a stream, and its unsynced watches.
+/// The queue of a stream: pending items of its synced watches, and its unsynced watches.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     items: VecDeque<QueueItem>,
-    /// Unsynced watches, in the order in which their reader is to read the log for them.
+    /// The unsynced watches, in the order in which the reader reads the log for them.
     unsynced: VecDeque<UnsyncedWatch>,
-    /// Events in `items`.
+    /// The number of events in `items`.
     events: usize,
-    /// Bytes in `items`.
+    /// The number of bytes of keys and values in `items`.
     bytes: u64,
     /// The number of items popped since the queue was created.
     popped: u64,
@@ -447,7 +446,7 @@ pub(super) enum QueueItem {
     /// request.
     StreamProgress {
         revision: Revision,
-        /// The lowest serial that the stream had not assigned yet.
+        /// The lowest serial that the stream had not assigned at the request.
         before: WatchSerial,
     },
     /// Everything up to the revision was delivered to one watch.
@@ -457,18 +456,19 @@ pub(super) enum QueueItem {
     },
 }
 
-/// A watch whose next events are to be read from the log, from `position` on.
+/// An unsynced watch. Its next events are read from the log, from `position` on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnsyncedWatch {
     pub(super) watch: WatchSerial,
     pub(super) position: Revision,
-    /// The value of `popped` at which no earlier event of the watch is left in the queue.
+    /// The value of [`Queue::popped`] from which on the queue contains no earlier event of the
+    /// watch.
     ready_at: u64,
 }
 
 impl Queue {
-    /// Adds events, unless the queue is full; returns whether it did. An empty queue accepts a
-    /// revision of any size.
+    /// Adds events and returns `true`, or returns `false` if the queue is full. A queue without
+    /// events accepts a revision of any size.
     #[must_use]
     pub(super) fn push_events(&mut self, item: QueueItem) -> bool {
         let (events, bytes) = item.weight();
@@ -482,9 +482,9 @@ impl Queue {
         true
     }
 
-    /// Adds a progress notification. It replaces one of the same kind at the end of the queue, so
-    /// that a client that requests progress and does not read takes no memory. A full queue drops
-    /// it: a reader with that much to read is not idle (WA-52).
+    /// Adds a progress notification, or replaces one of the same kind at the end of the queue, so
+    /// that a client that requests progress repeatedly and does not read takes no memory. A full
+    /// queue drops the notification: its watches are not idle (WA-52).
     pub(super) fn push_progress(&mut self, item: QueueItem) {
         let replaces = match (self.items.back(), &item) {
             (Some(QueueItem::StreamProgress { .. }), QueueItem::StreamProgress { .. }) => true,
@@ -502,13 +502,13 @@ impl Queue {
         }
     }
 
-    /// Returns whether the reader has nothing to do.
-    pub(super) fn is_idle(&self) -> bool {
+    /// Returns whether there are neither items nor unsynced watches.
+    pub(super) fn is_empty(&self) -> bool {
         self.items.is_empty() && self.unsynced.is_empty()
     }
 
-    /// Adds a watch whose events from `position` on did not fit into the queue. Its reader turns to
-    /// the log after the items that are queued now.
+    /// Adds a watch after its events at `position` did not fit into the queue. Its reader continues
+    /// in the log, after the items that are queued now.
     pub(super) fn push_overflowed(&mut self, watch: WatchSerial, position: Revision) {
         let ready_at = self.popped + self.items.len() as u64;
         self.unsynced.push_back(UnsyncedWatch {
@@ -527,7 +527,7 @@ impl Queue {
         });
     }
 
-    /// Adds a watch that has read a part of the log and is still unsynced.
+    /// Adds an unsynced watch again after a part of the log was read for it.
     pub(super) fn push_unsynced(&mut self, unsynced: UnsyncedWatch) {
         self.unsynced.push_back(unsynced);
     }
@@ -541,7 +541,7 @@ impl Queue {
         Some(item)
     }
 
-    /// Takes out the first unsynced watch that has no event left in the queue.
+    /// Removes and returns the first unsynced watch without events in the queue.
     pub(super) fn pop_unsynced(&mut self) -> Option<UnsyncedWatch> {
         let ready = self
             .unsynced
@@ -552,7 +552,7 @@ impl Queue {
 }
 
 impl QueueItem {
-    /// Returns the number of events and of bytes.
+    /// Returns the number of events and the number of bytes.
     fn weight(&self) -> (usize, u64) {
         match self {
             Self::Events { events, .. } => (events.len(), events.size_bytes()),

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::key::KeyRange;
 
-/// The place of a watch in the hub.
+/// The index of a watch in the hub.
 pub(super) type WatchIndex = usize;
 
 /// The ranges of all watches.
@@ -20,7 +20,8 @@ pub(super) type WatchIndex = usize;
 pub(super) struct InterestIndex {
     keys: HashMap<Bytes, Vec<WatchIndex>>,
     root: Link,
-    /// State of the generator of priorities, which must only not follow the order of the keys.
+    /// The state of the generator of priorities. Any sequence is sufficient that does not follow
+    /// the order of the keys.
     priority: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a watch is created with, and what a stream responds.
+//! The options of a watch, and the responses of a stream.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::revision::Revision;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WatchId(pub i64);
 
-/// WA-5.
+/// The id that no watch can have (WA-5).
 pub(super) const RESERVED_ID: WatchId = WatchId(-1);
 
 impl fmt::Display for WatchId {

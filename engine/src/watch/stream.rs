@@ -1,4 +1,5 @@
-//! Watch streams: any number of watches with one reader, and how an unsynced watch reads the log.
+//! Watch streams: any number of watches with one reader, and the reading of the log for unsynced
+//! watches.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -23,21 +24,21 @@ use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::{self, Arc};
 
-/// Records that one catch-up step visits, rounded up to whole revisions. It also bounds the
-/// revisions in one response, which etcd's clients expect to be at most 1000 (WA-34).
+/// The number of records that one catch-up step visits, rounded up to whole revisions. It also
+/// limits the number of revisions in one response: etcd's clients expect at most 1000 (WA-34).
 const CATCH_UP_STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 512 };
-/// Bytes of events that one catch-up step returns, rounded up to whole revisions, so that a slow
-/// reader of large values gets them in portions (LI-3).
+/// The number of bytes of events that one catch-up step returns, rounded up to whole revisions, so
+/// that a slow reader gets large values in several responses (LI-3).
 const CATCH_UP_STEP_BYTES: u64 = 1024 * 1024;
-/// Steps without a response that one poll takes before it yields to other tasks.
+/// The maximum number of steps without a response in one poll. Then the poll yields to other tasks.
 const POLL_STEPS_MAX: usize = 64;
 
 /// Any number of watches with one reader.
 ///
 /// # Guarantees
-/// - Each watch delivers its events in revision order, whole revisions, each event once and none
-///   missing from the start revision on, or it ends with [`WatchResponse::Compacted`], which
-///   reports the revision up to which events are lost.
+/// - Each watch delivers whole revisions in order, from its start revision on, and each event once.
+///   No event is missing, unless the watch ends with [`WatchResponse::Compacted`], which reports
+///   the revision up to which events are lost.
 /// - Events of different watches are in no particular order. A progress response of the whole
 ///   stream comes after all events that it covers.
 /// - When a write has returned, its events can be taken from every synced watch.
@@ -102,10 +103,10 @@ struct StreamWatch {
 enum ReadStep {
     /// A response to return.
     Response(WatchResponse),
-    /// Nothing to return, but there may be more to do.
-    Worked,
-    /// Nothing to do.
-    Idle,
+    /// No response, but the next step may have one.
+    NoResponse,
+    /// No response, because the queue is empty.
+    QueueEmpty,
 }
 
 impl WatchStream {
@@ -126,9 +127,9 @@ impl WatchStream {
     /// Adds a watch.
     ///
     /// # Errors
-    /// If the range is empty, the id is in use or reserved, or the start revision is negative. A
-    /// start revision that is compacted is no error here: the watch then ends with
-    /// [`WatchResponse::Compacted`].
+    /// [`WatchError::EmptyRange`] if the range is empty, [`WatchError::DuplicateId`] if the id is
+    /// in use or reserved, [`WatchError::Compacted`] if the start revision is negative. A compacted
+    /// start revision is not an error here: the watch then ends with [`WatchResponse::Compacted`].
     pub fn watch(&mut self, options: WatchOptions) -> Result<WatchCreated, WatchError> {
         if options.range.is_empty() {
             return Err(WatchError::EmptyRange);
@@ -224,13 +225,14 @@ impl WatchStream {
         self.watches.is_empty()
     }
 
-    /// Returns the next response if it is available now. When a write has returned, its events are.
+    /// Returns the next response if it is available now. After a write has returned, its events are
+    /// available.
     pub fn try_next(&mut self) -> Option<WatchResponse> {
         loop {
             match self.step() {
                 ReadStep::Response(response) => return Some(response),
-                ReadStep::Worked => {}
-                ReadStep::Idle => return None,
+                ReadStep::NoResponse => {}
+                ReadStep::QueueEmpty => return None,
             }
         }
     }
@@ -246,11 +248,11 @@ impl WatchStream {
         for _ in 0..POLL_STEPS_MAX {
             match self.step() {
                 ReadStep::Response(response) => return Poll::Ready(response),
-                ReadStep::Worked => {}
-                ReadStep::Idle if registered => return Poll::Pending,
-                ReadStep::Idle => {
-                    // Registered before the last look at the queue: an item that is pushed after
-                    // that look wakes the reader.
+                ReadStep::NoResponse => {}
+                ReadStep::QueueEmpty if registered => return Poll::Pending,
+                ReadStep::QueueEmpty => {
+                    // Registered before the last check of the queue: an item that is pushed after
+                    // that check wakes the reader.
                     self.channel.waker.register(context.waker());
                     on_fault!(self.store.faults, RegisterWakerLast, return Poll::Pending);
                     registered = true;
@@ -318,7 +320,7 @@ impl WatchStream {
         match (item, unsynced) {
             (Some(item), _) => self.deliver(item),
             (None, Some(unsynced)) => self.catch_up(unsynced),
-            (None, None) => ReadStep::Idle,
+            (None, None) => ReadStep::QueueEmpty,
         }
     }
 
@@ -331,7 +333,7 @@ impl WatchStream {
             } => {
                 // No response if the watch was cancelled in the meantime.
                 let Some(watch) = self.watches.get(&watch) else {
-                    return ReadStep::Worked;
+                    return ReadStep::NoResponse;
                 };
                 WatchResponse::Events {
                     id: watch.id,
@@ -340,15 +342,15 @@ impl WatchStream {
                 }
             }
             QueueItem::StreamProgress { revision, before } => {
-                // I6: does not hold for a watch that was added later and has yet to read the log.
+                // I6: not true for a watch that was added later and still reads the log.
                 if self.newest_from_past >= Some(before) {
-                    return ReadStep::Worked;
+                    return ReadStep::NoResponse;
                 }
                 WatchResponse::Progress { id: None, revision }
             }
             QueueItem::WatchProgress { watch, revision } => {
                 let Some(watch) = self.watches.get(&watch) else {
-                    return ReadStep::Worked;
+                    return ReadStep::NoResponse;
                 };
                 WatchResponse::Progress {
                     id: Some(watch.id),
@@ -363,7 +365,7 @@ impl WatchStream {
     /// reached the end: etcd's `syncWatchers`, for one watch.
     fn catch_up(&mut self, mut unsynced: UnsyncedWatch) -> ReadStep {
         let Some(watch) = self.watches.get(&unsynced.watch) else {
-            return ReadStep::Worked;
+            return ReadStep::NoResponse;
         };
         let store = &self.store;
         let current = store.current.load();
@@ -387,12 +389,12 @@ impl WatchStream {
             return ReadStep::Response(WatchResponse::Compacted { id, compacted });
         }
         unsynced.position = next;
-        let joined = next > current && store.hub.join(store, watch.index, next);
-        if !joined {
+        let synced = next > current && store.hub.mark_synced(store, watch.index, next);
+        if !synced {
             self.channel.queue.lock().push_unsynced(unsynced);
         }
         if records.is_empty() {
-            return ReadStep::Worked;
+            return ReadStep::NoResponse;
         }
         ReadStep::Response(WatchResponse::Events {
             id: watch.id,
@@ -401,7 +403,7 @@ impl WatchStream {
         })
     }
 
-    /// Adds the previous versions if the watch has asked for them.
+    /// Adds the previous versions if the watch has requested them.
     fn with_previous(&self, watch: &StreamWatch, events: Events) -> Events {
         if watch.prev_kv {
             events.with_previous(|kv| self.previous(kv))

@@ -1,4 +1,4 @@
-//! One watch with a reader of its own.
+//! A single watch, on a separate stream.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -21,12 +21,12 @@ pub struct WatchBatch {
     pub events: Events,
 }
 
-/// The reason why a watcher delivers no more events.
+/// The reason for which a watcher delivers no more events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WatchEnd {
     /// The next events of the watch were compacted. Events between the last delivered one and the
-    /// compacted revision are lost; the caller has to read the current state and to watch from
-    /// there.
+    /// compacted revision are lost; the caller must read the current state, and watch from the
+    /// revision after it.
     #[error("the history is compacted up to revision {compacted}")]
     Compacted {
         /// The oldest revision that can still be read and watched.
@@ -34,7 +34,7 @@ pub enum WatchEnd {
     },
 }
 
-/// One watch with a reader of its own.
+/// A single watch, on a separate stream.
 ///
 /// A watcher can be read in three ways:
 ///
@@ -73,7 +73,8 @@ impl Watcher {
         })
     }
 
-    /// Returns the next batch if it is available now. When a write has returned, its events are.
+    /// Returns the next batch if it is available now. After a write has returned, its events are
+    /// available.
     pub fn try_next(&mut self) -> Option<Result<WatchBatch, WatchEnd>> {
         let response = self.stream.try_next()?;
         Some(self.take(response))
@@ -166,7 +167,7 @@ impl Iterator for WatcherIter<'_> {
 
 #[expect(
     clippy::into_iter_without_iter,
-    reason = "`iter` takes `&mut self`, as a blocking reader must, and there is no shared one"
+    reason = "`iter` takes `&mut self`, because reading changes the watcher"
 )]
 impl<'a> IntoIterator for &'a mut Watcher {
     type Item = Result<WatchBatch, WatchEnd>;

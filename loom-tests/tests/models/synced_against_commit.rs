@@ -30,6 +30,6 @@ fn a_watch_that_catches_up_delivers_every_event_once() {
 
 #[test]
 #[should_panic(expected = "an event is missing or repeated")]
-fn joining_without_a_check_is_detected() {
-    run_broken(Fault::JoinUnchecked, model);
+fn marking_a_watch_synced_without_a_check_is_detected() {
+    run_broken(Fault::MarkSyncedUnchecked, model);
 }
