@@ -1,36 +1,35 @@
-//! Time, which the engine takes only from a [`Clock`] (I10).
+//! Clocks: the only source of time of the engine (I10).
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::sync::{Arc, Mutex, Rank, Weak};
 
-/// An object with duties at certain times, such as an engine.
+/// An object that does work at certain times, such as an engine.
 pub trait Timed: fmt::Debug + Send + Sync {
-    /// Returns the time of the next duty, if there is one. Changes nothing.
+    /// Returns the time at which work is due next, or `None` if none is. Changes nothing.
     fn next_due(&self) -> Option<Duration>;
-    /// Performs all duties whose time has come.
+    /// Does all work that is due.
     fn run_due(self: Arc<Self>);
 }
 
-/// A source of time, which also calls objects that have duties.
+/// A source of time, which also calls objects when their work is due.
 ///
 /// The time is the duration since an origin that the clock chooses. It never decreases.
 pub trait Clock: fmt::Debug + Send + Sync {
     /// Returns the time since the origin.
     fn now(&self) -> Duration;
-    /// Registers an object: the clock calls [`Timed::run_due`] whenever a duty is due, until the
+    /// Registers an object: the clock calls [`Timed::run_due`] whenever work is due, until the
     /// object is dropped.
     fn follow(&self, timed: Weak<dyn Timed>);
-    /// Notifies the clock that a duty may be due earlier than at its last call of
-    /// [`Timed::next_due`].
+    /// Notifies the clock that work may be due earlier than [`Timed::next_due`] returned last.
     fn recheck(&self);
 }
 
 /// A clock whose time changes only in [`advance`](Self::advance), for tests that do not wait.
 ///
-/// Clones share the time. When `advance` returns, all duties up to the new time were performed,
-/// each at its own time.
+/// Clones share the time. When `advance` returns, all work up to the new time is done, each part at
+/// its due time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,7 +46,7 @@ pub trait Clock: fmt::Debug + Send + Sync {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ManualClock {
-    /// Rank `Clock`. Held to read or set the time, never while a duty runs.
+    /// Rank `Clock`. Held to read or set the time, not while work runs.
     shared: Arc<Mutex<ManualTime>>,
 }
 
@@ -69,7 +68,7 @@ impl ManualClock {
         }
     }
 
-    /// Increases the time, and performs the duties that fall due, in the order of their times.
+    /// Increases the time, and does the work that becomes due, in the order of its due times.
     pub fn advance(&self, by: Duration) {
         let target = self.now().saturating_add(by);
         loop {
@@ -136,7 +135,7 @@ mod system {
     #[derive(Debug)]
     struct ClockThread {
         origin: Instant,
-        /// Rank `Clock`. Held to read or change the registrations, never while a duty runs.
+        /// Rank `Clock`. Held to read or change the registrations, not while work runs.
         registrations: Mutex<Registrations>,
         changed: Condvar,
     }
@@ -144,8 +143,8 @@ mod system {
     #[derive(Debug, Default)]
     struct Registrations {
         followers: Vec<Weak<dyn Timed>>,
-        /// The number of calls of `recheck`, so that the thread notices one between its check and
-        /// its sleep.
+        /// The number of calls of `recheck`, so that the thread detects a call between its check
+        /// and its sleep.
         rechecks: u64,
         /// Whether the thread was started, which the first registration does.
         started: bool,

@@ -23,7 +23,7 @@ use crate::watch::{WatchOptions, WatchStream, Watcher};
 /// # Guarantees
 /// - Every transaction that changes something gets the next revision. One that changes nothing gets
 ///   no revision.
-/// - A read at a revision sees all changes up to that revision and none after it.
+/// - A read at a revision includes all changes up to that revision and none after it.
 /// - When a write returns, every synced watch of the store has its events.
 ///
 /// # Costs
@@ -53,17 +53,17 @@ pub struct Engine {
 /// The size of an engine. The numbers are read one after the other, not at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
-    /// Keys in the index, including deleted keys that are not compacted yet.
+    /// The number of keys in the index, including deleted keys that are not compacted yet.
     pub keys: usize,
-    /// Bytes of all kept versions, each counted as [`KeyValue::size_bytes`].
+    /// The size of all kept versions, each counted as [`KeyValue::size_bytes`].
     pub history_bytes: u64,
-    /// Leases.
+    /// The number of leases.
     pub leases: usize,
-    /// Operations on leases since the engine was created.
+    /// The numbers of operations on leases since the engine was created.
     pub lease_counts: LeaseCounts,
-    /// Watches.
+    /// The number of watches.
     pub watches: usize,
-    /// Watches that have yet to read events from the log.
+    /// The number of unsynced watches: those that still read events from the log.
     pub unsynced_watches: usize,
 }
 
@@ -113,8 +113,8 @@ impl Engine {
     /// Reads a range.
     ///
     /// # Errors
-    /// If the requested revision is compacted, or above the current one. A read at the current
-    /// revision never fails.
+    /// [`ReadError::Compacted`] if the requested revision is compacted, [`ReadError::Future`] if it
+    /// is above the current one. A read at the current revision does not fail.
     #[inline]
     pub fn range(&self, range: &Range) -> Result<RangeResult, ReadError> {
         self.store.range(range)
@@ -123,8 +123,8 @@ impl Engine {
     /// Reads a range, and returns the sum of `measure` over the returned versions.
     ///
     /// `measure` is called while the version is in the processor's cache, which makes this much
-    /// faster than a loop over a large result. It is meant for servers that must know the length of
-    /// a response before they encode it.
+    /// faster than a loop over a large result. It is meant for servers that need the length of a
+    /// response before they encode it.
     ///
     /// ```
     /// # use revstore_engine::{Engine, KeyRange, Range};
@@ -150,7 +150,8 @@ impl Engine {
     /// Writes a key, and detaches it from any lease.
     ///
     /// # Errors
-    /// If the key is empty, or the key or the value is too large.
+    /// [`PutError::EmptyKey`] if the key is empty, [`PutError::TooLarge`] if the key or the value
+    /// is too large.
     #[inline]
     pub fn put(
         &self,
@@ -163,8 +164,8 @@ impl Engine {
     /// Writes a key. Copies the value once.
     ///
     /// # Errors
-    /// If the key is empty, the key or the value is too large, the lease does not exist, or the put
-    /// keeps the value or lease of a key that is not live.
+    /// As [`put`](Self::put); also [`PutError::LeaseNotFound`] if the lease does not exist, and
+    /// [`PutError::KeyNotFound`] if the put keeps the value or lease of a key that is not live.
     #[inline]
     pub fn put_with(&self, put: &Put) -> Result<PutResult, PutError> {
         txn::put(&self.store, put)
@@ -178,7 +179,8 @@ impl Engine {
     /// Runs a transaction.
     ///
     /// # Errors
-    /// If an operation that would run cannot. Then nothing is changed.
+    /// [`TxnError::Put`] or [`TxnError::Read`] if one of the operations fails. Then nothing is
+    /// changed.
     #[inline]
     pub fn txn(&self, txn: &Txn) -> Result<TxnResult, TxnError> {
         txn::txn(&self.store, txn)
@@ -188,14 +190,15 @@ impl Engine {
     /// memory.
     ///
     /// # Errors
-    /// If the revision is compacted already, or above the current one.
+    /// [`CompactError::Compacted`] if the revision is compacted already, [`CompactError::Future`]
+    /// if it is above the current one.
     pub fn compact(&self, revision: Revision) -> Result<Compaction, CompactError> {
         // CO-1
         Compaction::announce(&self.store, revision)
     }
 
-    /// Lets the policy of automatic compaction check the store now, before its interval has passed.
-    /// The compaction that follows from it is done when this returns.
+    /// Checks the policy of automatic compaction now, before its interval has passed. If the policy
+    /// requires a compaction, it is finished when this returns.
     pub fn auto_compact(&self) {
         schedule::auto_compact(&self.store);
     }
@@ -203,7 +206,8 @@ impl Engine {
     /// Returns all kept versions up to a revision, for hashes and snapshots. Walks the whole store.
     ///
     /// # Errors
-    /// If the revision is compacted, or above the current one.
+    /// [`ReadError::Compacted`] if the revision is compacted, [`ReadError::Future`] if it is above
+    /// the current one.
     pub fn history(&self, through: Option<Revision>) -> Result<History, ReadError> {
         self.store.history(through)
     }
@@ -218,10 +222,11 @@ impl Engine {
         WatchStream::new(self.store.clone())
     }
 
-    /// Creates one watch with a reader of its own.
+    /// Creates a single watch, on a separate stream.
     ///
     /// # Errors
-    /// If the range is empty or the start revision is negative.
+    /// [`WatchError::EmptyRange`] if the range is empty, [`WatchError::Compacted`] if the start
+    /// revision is negative.
     pub fn watch(&self, options: WatchOptions) -> Result<Watcher, WatchError> {
         Watcher::new(self.watch_stream(), options)
     }
@@ -230,7 +235,8 @@ impl Engine {
     /// raised to it.
     ///
     /// # Errors
-    /// If the id is in use or the time to live is too large.
+    /// [`LeaseError::AlreadyExists`] if the id is in use, [`LeaseError::TtlTooLarge`] if the time
+    /// to live is too large.
     pub fn grant(&self, id: Option<LeaseId>, ttl_seconds: i64) -> Result<LeaseGrant, LeaseError> {
         let now = self.store.clock.now();
         let granted = self.store.lessor.grant(id, ttl_seconds, now)?;
@@ -242,7 +248,7 @@ impl Engine {
     /// afterwards.
     ///
     /// # Errors
-    /// If the lease does not exist.
+    /// [`LeaseError::NotFound`] if the lease does not exist.
     pub fn revoke(&self, lease: LeaseId) -> Result<Revision, LeaseError> {
         lease::revoke(&self.store, lease)
     }
@@ -250,7 +256,7 @@ impl Engine {
     /// Restarts the time to live of a lease, and returns it.
     ///
     /// # Errors
-    /// If the lease does not exist or has expired.
+    /// [`LeaseError::NotFound`] if the lease does not exist or has expired.
     pub fn keep_alive(&self, lease: LeaseId) -> Result<Duration, LeaseError> {
         self.store.lessor.keep_alive(lease, self.store.clock.now())
     }
@@ -258,7 +264,7 @@ impl Engine {
     /// Returns the remaining time of a lease, and its keys if `with_keys` is set.
     ///
     /// # Errors
-    /// If the lease does not exist.
+    /// [`LeaseError::NotFound`] if the lease does not exist.
     pub fn lease(&self, lease: LeaseId, with_keys: bool) -> Result<LeaseStatus, LeaseError> {
         self.store
             .lessor

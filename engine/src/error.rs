@@ -101,7 +101,7 @@ pub enum WatchError {
     /// The stream has a watch with this id, or the id is -1, which is reserved.
     #[error("the id is in use on this stream")]
     DuplicateId,
-    /// The start revision is negative, and so before all history.
-    #[error("the start revision lies before every history")]
+    /// The start revision is negative.
+    #[error("the start revision is negative")]
     Compacted,
 }

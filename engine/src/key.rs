@@ -25,7 +25,7 @@ pub enum KeyRange {
         /// The first key after the range.
         end: Bytes,
     },
-    /// The keys from this one on, inclusive. The empty key stands for all keys.
+    /// The keys from this one on, inclusive. With the empty key, the range contains all keys.
     From(Bytes),
 }
 
@@ -48,8 +48,8 @@ impl KeyRange {
         Self::From(Bytes::new())
     }
 
-    /// Returns the range of the keys that start with `prefix`. The empty prefix stands for all
-    /// keys.
+    /// Returns the range of the keys that start with `prefix`. With the empty prefix, the range
+    /// contains all keys.
     pub fn prefix(prefix: impl Into<Bytes>) -> Self {
         let start: Bytes = prefix.into();
         match start.iter().rposition(|byte| *byte < u8::MAX) {

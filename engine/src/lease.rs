@@ -1,4 +1,4 @@
-//! Leases: keys that are deleted when the time of their lease is over. etcd's `lessor`.
+//! Leases: keys that are deleted when their lease expires. etcd's `lessor`.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};
@@ -60,11 +60,11 @@ struct Leases {
 /// The numbers of operations on leases since the engine was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseCounts {
-    /// Leases granted.
+    /// The number of leases that were granted.
     pub granted: u64,
-    /// Leases that were revoked or have expired.
+    /// The number of leases that were revoked or have expired.
     pub ended: u64,
-    /// Keep-alives.
+    /// The number of keep-alives.
     pub renewed: u64,
 }
 
@@ -212,7 +212,7 @@ impl Lessor {
             .map(|(expiry, _)| *expiry)
     }
 
-    /// Returns the lease that expired first, if its time is over.
+    /// Returns the lease with the earliest expiry, if it has expired.
     pub(crate) fn expired(&self, now: Duration) -> Option<LeaseId> {
         let leases = self.leases.lock();
         leases

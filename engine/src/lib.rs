@@ -3,7 +3,7 @@
 //! Every transaction that changes something gets the next [revision](Revision). Every version of
 //! every key stays readable until a [compaction](Engine::compact) drops it,
 //! [watches](Engine::watch) follow the changes in order from any kept revision, and
-//! [leases](Engine::grant) delete their keys when their time is over.
+//! [leases](Engine::grant) delete their keys when they expire.
 //!
 //! ```
 //! use revstore_engine::{Engine, KeyRange, Range, WatchOptions};
@@ -25,20 +25,20 @@
 //! use a [`ManualClock`] and do not wait.
 //!
 //! # Reading the source
-//! `txn/commit.rs` is the heart: store, publish, notify.
+//! Start with `txn/commit.rs`, the central protocol: store, publish, notify.
 //!
 //! | folder or file | contains | etcd's counterpart |
 //! |---|---|---|
 //! | `engine.rs`, `options.rs` | the handle and its builder | `mvcc.WatchableKV` |
 //! | `store.rs` | the state that all threads share | `mvcc.store` |
-//! | `txn/` | writes: a transaction decides, a commit numbers, publishes and notifies | `etcdserver/txn`, `mvcc.watchableStoreTxnWrite` |
+//! | `txn/` | writes: transactions, and their commit | `etcdserver/txn`, `mvcc.watchableStoreTxnWrite` |
 //! | `read.rs` | ranges at any kept revision | `mvcc.storeTxnRead` |
 //! | `history/` | records, the versions of a key, the log of all changes | `mvcc.keyIndex`, the bucket `key` |
 //! | `index/` | the ordered map from key to versions | `mvcc.treeIndex` |
 //! | `watch/` | the hub, watch streams, the index of watched ranges | `mvcc.watchableStore`, `watcherGroup`, `syncWatchers` |
 //! | `compaction/` | removal of history, automatic compaction | `mvcc.scheduleCompaction`, package `compactor` |
 //! | `lease.rs` | leases and their keys | `lease.lessor` |
-//! | `schedule.rs`, `clock.rs` | duties that depend on time, and the sources of time | timers and goroutines |
+//! | `schedule.rs`, `clock.rs` | work at certain times, and the sources of time | timers and goroutines |
 //! | `memory/` | the allocations of records and entries, with nearly all unsafe code | none |
 //! | `sync.rs`, `fault.rs` | locks with ranks; the mutations that loom models detect | none |
 //!

@@ -10,9 +10,9 @@ use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::Arc;
 
-/// etcd's minimum with its default timers (LE-1).
+/// The default minimum time to live of a lease: etcd's with its default timers (LE-1).
 const LEASE_TTL_MIN: Duration = Duration::from_secs(2);
-/// etcd's default (WA-50).
+/// The default interval of progress notifications, as in etcd (WA-50).
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(600);
 /// The shortest progress interval (WA-50).
 const PROGRESS_INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -62,7 +62,7 @@ impl EngineBuilder {
         }
     }
 
-    /// Sets the source of time. Several engines may share one.
+    /// Sets the source of time. Several engines may share a clock.
     pub fn clock(self, clock: impl Clock + 'static) -> Self {
         Self {
             clock: Some(Arc::new(clock)),

@@ -11,15 +11,15 @@ use crate::key::KeyRange;
 use crate::revision::{Position, Revision};
 use crate::store::Store;
 
-/// Attempts at a read of the current revision, each of which may be overtaken by a compaction.
-/// After these the read takes a pin.
+/// The maximum number of attempts to read the current revision. A compaction during an attempt can
+/// make it fail. After the last attempt the read takes a pin.
 const ATTEMPTS_MAX: usize = 3;
 
-/// Visiting one key of the range costs about as much as visiting this many records of the log.
+/// The number of log records whose visit costs about as much as a visit of one key of the range.
 const LOG_RECORDS_PER_KEY: usize = 4;
 
-/// Records that a count visits in its first attempt by the log. Then it alternates between the keys
-/// of the range and the log, with four times as many each time.
+/// The maximum number of log records that a count visits in its first attempt. Further attempts
+/// alternate between the keys of the range and the log, with four times as many each time.
 const COUNT_RECORDS_FIRST: usize = 1024;
 
 /// A read of a range of keys.
@@ -354,7 +354,7 @@ impl Store {
                 if !unfiltered && !request.filter.passes(&kv) {
                     return ControlFlow::Continue(());
                 }
-                // One key more than enough proves that there are more.
+                // One key more than `enough` shows that there are more.
                 stopped = kvs.len() == enough;
                 if !stopped {
                     // Here, because the version is in the cache now.
@@ -431,7 +431,7 @@ impl Store {
         to: Position,
         records_max: usize,
     ) -> Option<isize> {
-        /// Records visited before the lock is released, so that writers can append.
+        /// The number of records visited before the lock is released, so that writers can append.
         const STEP_RECORDS: usize = 512;
         let mut change = 0;
         let mut walked = 0;

@@ -11,7 +11,7 @@ use crate::sync::{AtomicI64, Ordering};
 /// The number of a committed transaction.
 ///
 /// A new store has the current revision 1, and its first write has revision 2. The type is signed
-/// because the requests of etcd are: a request may name a negative revision, which lies before all
+/// because the requests of etcd are: a request may contain a negative revision, which is before all
 /// history.
 ///
 /// ```
@@ -91,8 +91,8 @@ impl CurrentRevision {
     }
 
     pub(crate) fn load(&self) -> Revision {
-        // Acquire: pairs with the Release in `publish` (I3). With Relaxed a reader could learn
-        // revision r and still miss a version linked at r.
+        // Acquire: pairs with the Release in `publish` (I3). With Relaxed a reader could load
+        // revision r and still miss a version of r.
         Revision(self.0.load(Ordering::Acquire))
     }
 
@@ -125,8 +125,8 @@ impl CompactedRevision {
 
     pub(crate) fn load(&self) -> Option<Revision> {
         // Acquire: pairs with the Release in `publish` (I7). A reader that has missed a removed
-        // version took the lock under which it was removed, and therefore finds the revision that
-        // announced it.
+        // version took the lock under which it was removed, and therefore loads the compacted
+        // revision that was published before.
         match self.0.load(Ordering::Acquire) {
             NEVER => None,
             compacted => Some(Revision(compacted)),

@@ -1,6 +1,7 @@
-//! The schedule of an engine: the duties that it performs because time passes.
+//! The schedule of an engine: its work at certain times, which is expiry of leases, progress
+//! notifications and automatic compaction.
 //!
-//! The clock asks for the time of the next duty and calls [`Timed::run_due`] when it has come.
+//! The clock calls [`Timed::next_due`], and [`Timed::run_due`] at that time.
 
 use std::time::Duration;
 
@@ -13,12 +14,12 @@ use crate::sync::Arc;
 
 impl Timed for Store {
     fn next_due(&self) -> Option<Duration> {
-        let duties = [
+        let due_times = [
             self.lessor.next_expiry(),
             self.hub.progress_due(),
             self.compactor.next_check(),
         ];
-        duties.into_iter().flatten().min()
+        due_times.into_iter().flatten().min()
     }
 
     fn run_due(self: Arc<Self>) {
@@ -33,7 +34,7 @@ impl Timed for Store {
     }
 }
 
-/// Lets the policy of automatic compaction check the store now (AC-7).
+/// Checks the policy of automatic compaction now (AC-7).
 pub(crate) fn auto_compact(store: &Arc<Store>) {
     let revision = store.compactor.check(store, store.clock.now());
     compact_at(store, revision);
@@ -61,7 +62,7 @@ mod tests {
     use crate::{AutoCompaction, ManualClock};
 
     #[test]
-    fn next_due_is_the_earliest_duty_and_changes_nothing() {
+    fn next_due_is_the_earliest_due_time_and_changes_nothing() {
         let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
         let options = Options {
             progress_interval: 20 * second,

@@ -11,7 +11,7 @@ use crate::revision::{CompactedRevision, CurrentRevision, Revision};
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, Rank};
 use crate::watch::Hub;
 
-/// Everything that the threads of one engine share; etcd's mvcc `store` and `watchableStore`.
+/// The state that all threads of one engine share; etcd's mvcc `store` and `watchableStore`.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) current: CurrentRevision,
@@ -80,7 +80,8 @@ impl ByteCounter {
         Self(AtomicU64::new(0))
     }
 
-    // Relaxed in all three: the number orders nothing; a thread that acts on it takes a lock first.
+    // Relaxed in all three: no other access depends on the order of these. A thread that uses the
+    // number takes a lock first.
 
     pub(crate) fn add(&self, bytes: u64) {
         self.0.fetch_add(bytes, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Locks, atomics and wakers: the only file that names `std::sync`, `parking_lot` or `loom`.
+//! Locks, atomics and wakers: the only file that uses `std::sync`, `parking_lot` or `loom`.
 //!
 //! All state that threads share is behind the types of this file, so that loom checks the engine's
 //! own code under `--cfg loom`, not a copy of it. Locks have a [`Rank`]; builds with debug

@@ -1,7 +1,7 @@
-//! Compaction: removal of history that no reader can ask for any more.
+//! Compaction: removal of history that can no longer be read.
 //!
 //! `removal` announces a compaction and frees the history below it; `pins` makes it wait for
-//! transactions that still read. `auto` has the policies of automatic compaction. etcd's
+//! positions that are still read. `auto` contains the policies of automatic compaction. etcd's
 //! counterparts are mvcc's `scheduleCompaction` and the package `compactor`.
 
 mod auto;

@@ -1,4 +1,4 @@
-//! Pins: positions at which transactions still read, and for which compaction waits.
+//! Pins: positions that are still read, and for which compaction waits.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use crate::sync::{Condvar, Mutex, Rank};
 /// The pinned positions of a store.
 ///
 /// A pin is taken under the sequencer, at a position that is readable at that time; a compaction
-/// publishes its revision under the sequencer too. When all pins that existed at that time and need
-/// removed history have been dropped, no new one can need it, so the removal checks them only once.
+/// publishes its revision under the sequencer too. So a compaction waits only once: after all pins
+/// that existed at that time and need removed history are dropped, no later pin needs it.
 #[derive(Debug)]
 pub(crate) struct Pins {
     /// Rank `Pins`. The number of pins, by the lowest compacted revision whose removal affects

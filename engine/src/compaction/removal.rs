@@ -10,15 +10,15 @@ use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::Arc;
 
-/// Records that one step removes. Between two steps other threads get the locks.
+/// The number of records that one step removes. Between two steps other threads can take the locks.
 const STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 128 };
 
-/// An announced compaction, whose memory is yet to be freed.
+/// An announced compaction, before it frees memory.
 ///
 /// As soon as [`Engine::compact`](crate::Engine::compact) has returned this, reads below the
-/// compacted revision and watches that would start below it are refused. [`Compaction::run`] then
-/// frees the history that no reader can ask for any more. If the value is dropped instead, the next
-/// compaction frees that history too.
+/// compacted revision fail, and watches that start below it end. [`Compaction::run`] then frees the
+/// history that can no longer be read. If the value is dropped instead, the next compaction frees
+/// that history too.
 ///
 /// ```
 /// # use revstore_engine::{Engine, Revision, Range, KeyRange, ReadError};
@@ -42,9 +42,8 @@ impl Compaction {
     /// Publishes `requested` as the compacted revision (CO-4): from now on no read below it
     /// succeeds.
     pub(crate) fn announce(store: &Arc<Store>, requested: Revision) -> Result<Self, CompactError> {
-        // Under the sequencer, so that one transaction sees one compacted revision (TXN-22), and so
-        // that each pin is either waited for by the removal or taken at a position that the removal
-        // leaves alone.
+        // Under the sequencer, so that the compacted revision does not change during a transaction
+        // (TXN-22), and so that the removal either waits for a pin or does not affect its position.
         let _sequencer = store.sequencer.lock();
         let current = store.current.load();
         if let Some(compacted) = store.compacted.load().filter(|last| requested <= *last) {
@@ -79,12 +78,12 @@ impl Compaction {
     /// Frees the history below the compacted revision.
     ///
     /// The cost is proportional to the number of versions freed, not to the size of the store. No
-    /// writer waits for more than one step, which looks at up to 128 keys. If a transaction still
-    /// reads history that this removes, the call waits for it.
+    /// writer waits for more than one step, which processes up to 128 keys. If a transaction still
+    /// reads history that the compaction removes, the call waits for it.
     pub fn run(self) {
         let store = &*self.store;
         let _one_at_a_time = store.compaction.lock();
-        // I5: published events that are not dispatched yet are still to be read from the log.
+        // I5: the dispatch reads published events from the log, so their records are still needed.
         unless_fault!(store.faults, RemoveUndispatched, store.hub.dispatch(store));
         unless_fault!(
             store.faults,

@@ -15,17 +15,17 @@ use crate::memory::{AtomicThin, Thin};
 use crate::revision::{Position, Revision};
 use crate::sync::{Mutex, MutexGuard, Rank};
 
-/// Versions that one cut removes at most. A key with more versions is in the log more often, and is
-/// cut again for each of its records.
+/// The maximum number of versions that one cut removes. A key with more versions has more records
+/// in the log, and is cut again for each of them.
 const CUT_VERSIONS_MAX: usize = if cfg!(loom) { 2 } else { 128 };
 
 /// A handle on a key and all its kept versions.
 ///
 /// - Two handles are equal if their keys are equal; their order is the order of the keys (DM-9).
 /// - Versions are in revision order. They are only added at the end, under the sequencer.
-/// - Compaction removes versions from the front, at any time. Removed versions go to
-///   [`Index::free`](crate::index::Index::free), because reads look at the newest version without a
-///   lock.
+/// - Compaction removes versions from the front, at any time.
+///   [`Index::free`](crate::index::Index::free) frees them, because reads access the newest version
+///   without a lock.
 /// - An entry that is empty after a compaction is *retired* and taken out of the index, both under
 ///   the sequencer. A writer that has found it before must look the key up again, so no write is
 ///   lost.
@@ -42,7 +42,7 @@ pub(crate) struct EntryData {
     older: Mutex<Sequence>,
 }
 
-/// Versions that were removed from their entries, but that reads may still look at. Dropping this
+/// Versions that were removed from their entries, but that reads may still access. Dropping this
 /// frees nothing; [`Index::free`](crate::index::Index::free) does.
 #[derive(Debug, Default)]
 pub(crate) struct Removed(ManuallyDrop<Vec<KeyValue>>);
@@ -51,7 +51,7 @@ impl Removed {
     /// Returns the versions, which the caller may free.
     ///
     /// # Safety
-    /// All reads that began before the last of these versions was removed, and that look at newest
+    /// All reads that began before the last of these versions was removed, and that access newest
     /// versions without a lock, must have ended.
     pub(crate) unsafe fn into_freeable(self) -> Vec<KeyValue> {
         ManuallyDrop::into_inner(self.0)
@@ -80,7 +80,7 @@ impl Entry {
         self.0.bytes()
     }
 
-    /// Returns whether both handles are on the same allocation.
+    /// Returns whether both handles refer to the same allocation.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.0.is(&other.0)
     }
@@ -219,7 +219,7 @@ impl Entry {
     /// Frees all versions and retires the entry.
     ///
     /// # Safety
-    /// No read may look at the entry during the call or later.
+    /// No read may access the entry during the call or later.
     pub(crate) unsafe fn clear(&self) {
         let older = std::mem::take(&mut *self.lock().older);
         drop((self.newest_cell().take_and_close(), older));

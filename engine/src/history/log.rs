@@ -9,8 +9,8 @@ use crate::history::KeyValue;
 use crate::revision::{Position, Revision};
 use crate::sync::{Rank, RwLock};
 
-/// Records in one segment, which fill one slot of the pool. Small under loom, so that models cross
-/// a boundary.
+/// The number of records in one segment, which fill one slot of the pool. It is small under loom,
+/// so that models use more than one segment.
 const SEGMENT_RECORDS: usize = if cfg!(loom) { 2 } else { 255 };
 
 /// The kept changes, oldest first.

@@ -1,8 +1,8 @@
 //! The history of the store: records, the versions of each key, and the log of all changes.
 //!
-//! A record is one version of one key. An entry holds the versions of its key, oldest first, and is
-//! what etcd calls a `keyIndex`; the log holds the same records in revision order, in the place of
-//! etcd's bbolt bucket of revisions.
+//! A record is one version of one key. An entry holds the versions of its key, oldest first; etcd's
+//! counterpart is the `keyIndex`. The log holds the same records in revision order; etcd's
+//! counterpart is the bucket `key` of bbolt.
 
 mod entry;
 mod log;

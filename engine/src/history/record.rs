@@ -55,8 +55,8 @@ struct Numbers {
 
 /// Which numbers a record stores in front of its value; the kind of its [`Thin`].
 ///
-/// Most keys are created once, by a transaction of their own and without a lease. The numbers of
-/// such a record follow from its revision and take no memory.
+/// Most keys are created once, without a lease, by a transaction that changes nothing else. The
+/// numbers of such a record follow from its revision and take no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 enum Shape {
@@ -141,8 +141,8 @@ impl Numbers {
         }
     }
 
-    /// Writes the numbers that the shape stores. The shape must be large enough for all that differ
-    /// from what it implies.
+    /// Writes the numbers that the shape stores. The shape must store all numbers that differ from
+    /// its implied values.
     fn write(&self, shape: Shape, bytes: &mut [u8]) {
         let sub = self.sub.to_ne_bytes();
         let create_revision = self.create_revision.0.to_ne_bytes();
@@ -269,8 +269,8 @@ impl KeyValue {
         self.shape() == Shape::Tombstone
     }
 
-    /// Returns what the version counts for in the size of the history, in bytes: key, value and
-    /// [`RECORD_OVERHEAD_BYTES`].
+    /// Returns the size of the version as counted in [`Stats::history_bytes`](crate::Stats), in
+    /// bytes: key, value and [`RECORD_OVERHEAD_BYTES`].
     pub fn size_bytes(&self) -> u64 {
         (self.key().len() + self.value().len()) as u64 + RECORD_OVERHEAD_BYTES
     }
@@ -320,8 +320,8 @@ impl From<KeyValue> for Thin<Header> {
 /// The largest length of a key or a value, in bytes: 1 GiB less 64 bytes.
 pub const PUT_BYTES_MAX: usize = BYTES_MAX - 64;
 
-/// What each version counts for besides its key and its value, in bytes: its header and numbers,
-/// and the pointers to it in the history of the key and in the log.
+/// The size of a version without its key and its value, in bytes: its header and numbers, and the
+/// pointers to it in the history of the key and in the log.
 pub const RECORD_OVERHEAD_BYTES: u64 =
     (Thin::<Header>::OVERHEAD + 16 + 2 * size_of::<KeyValue>()) as u64;
 
@@ -365,8 +365,8 @@ impl AsRef<[u8]> for KeyOwner {
     }
 }
 
-/// A record that no reader can see yet: its value is copied before the sequencer is locked, its
-/// numbers are filled in under it.
+/// A record that is not visible to readers yet. Its value is copied before the sequencer is locked,
+/// and its numbers are written while it is held.
 #[derive(Debug)]
 pub(crate) struct PendingRecord {
     record: KeyValue,
@@ -374,8 +374,8 @@ pub(crate) struct PendingRecord {
 }
 
 impl PendingRecord {
-    /// Creates a record for a key whose entry is in the index. `with_lease` says whether to leave
-    /// room for a lease.
+    /// Creates a record for a key whose entry is in the index. `with_lease` reserves room for a
+    /// lease.
     #[inline]
     pub(crate) fn for_entry(entry: Entry, value: &[u8], with_lease: bool) -> Self {
         let shape = if with_lease {
@@ -424,8 +424,8 @@ impl PendingRecord {
     }
 
     /// Numbers the record and makes it one of `entry`, which has the same key. `previous` is the
-    /// version that it replaces, if the key is live. If the numbers need more room than there is,
-    /// the value is copied again.
+    /// version that it replaces, if the key is live. If the numbers need more room than was
+    /// reserved, the value is copied again.
     pub(crate) fn finish(
         self,
         entry: &Entry,
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_the_same_whatever_room_was_left_for_them() {
+    fn numbers_do_not_depend_on_the_reserved_room() {
         let entry = Entry::new(b"k");
         let position = |revision, sub| Position {
             revision: Revision(revision),

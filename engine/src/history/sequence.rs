@@ -23,7 +23,7 @@ impl Default for Sequence {
 }
 
 impl Sequence {
-    /// An empty sequence; allocates nothing.
+    /// Creates an empty sequence, without an allocation.
     pub(crate) const fn new() -> Self {
         Self(List::new())
     }
@@ -95,7 +95,7 @@ impl Sequence {
         }
     }
 
-    /// Returns the number of holes at the front.
+    /// Returns the number of holes.
     fn holes(&self) -> usize {
         self.0.partition_point(Option::is_none)
     }

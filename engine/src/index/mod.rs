@@ -1,7 +1,8 @@
 //! The index: the keys of the store in order, with the number of live keys of each range.
 //!
-//! This file locks the map and reads its entries safely; `tree` is the map, a B-tree that can
-//! count, and `sorted_node` the layout of one node. etcd's counterpart is mvcc's `treeIndex`.
+//! This file contains the lock of the map and the safe reads of its entries, `tree` the map, a
+//! B-tree with counts, and `sorted_node` the layout of one node. etcd's counterpart is mvcc's
+//! `treeIndex`.
 
 mod sorted_node;
 mod tree;
@@ -17,11 +18,12 @@ use crate::sync::{Rank, RwLock};
 pub(crate) use sorted_node::Keyed;
 use tree::Tree;
 
-/// Entries that a scan visits before it releases the lock, so that writers can take it.
+/// The number of entries that a scan visits before it releases the lock, so that writers can take
+/// it.
 const SCAN_STEP_ENTRIES: usize = 64;
 
-/// Entries that a scan prefetches at the same time: about as many cache misses as a processor
-/// overlaps.
+/// The number of entries that a scan prefetches at the same time: about as many cache misses as a
+/// processor overlaps.
 const PREFETCHED_ENTRIES: usize = 8;
 
 /// The ordered map from key to [`Entry`].
@@ -104,9 +106,9 @@ impl Index {
         self.keys.read().tree.get(key).cloned()
     }
 
-    /// Returns the entry that a pending record is to be added to. An entry that was retired since
-    /// the record was created is no longer in the index, so its key gets a new one (I7). The caller
-    /// must hold the sequencer.
+    /// Returns the entry for a pending record. An entry that was retired since the record was
+    /// created is no longer in the index, so its key gets a new one (I7). The caller must hold the
+    /// sequencer.
     #[inline]
     pub(crate) fn entry_for(&self, pending: &PendingRecord) -> Entry {
         let entry = pending.entry();
@@ -143,7 +145,8 @@ impl Index {
         self.keys.write().tree.remove(key);
     }
 
-    /// Frees versions that were removed from their entries, after all reads that may look at them.
+    /// Frees versions that were removed from their entries, after all reads that may access them
+    /// have ended.
     pub(crate) fn free(&self, removed: Removed) {
         if removed.is_empty() {
             return;

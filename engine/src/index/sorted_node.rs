@@ -13,7 +13,8 @@ pub(crate) trait Keyed {
 /// is read only if heads are equal.
 #[derive(Debug)]
 pub(crate) struct Sorted<T> {
-    /// A number of bytes that all keys share, not necessarily all of these.
+    /// The number of leading bytes that searches compare only once. All keys share them; the common
+    /// prefix may be longer.
     prefix_len: usize,
     /// The eight bytes after the prefix of each key as a big-endian number, padded with zeros.
     heads: Vec<u64>,
@@ -43,7 +44,7 @@ impl<T: Keyed> Sorted<T> {
         self.items.len()
     }
 
-    /// Returns the index of the key, or the index at which it is to be inserted.
+    /// Returns the index of the key as `Ok`, or the index at which to insert it as `Err`.
     pub(crate) fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let Some(first) = self.items.first() else {
             return Err(0);

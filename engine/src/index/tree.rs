@@ -1,5 +1,5 @@
-//! A B-tree that can count: the ordered map from key to entry, which stores the number of live keys
-//! of every subtree next to the pointer to it.
+//! A B-tree with counts: the ordered map from key to entry, which stores the number of live keys of
+//! every subtree next to the pointer to it.
 //!
 //! ```text
 //!            inner   separators    "g"      "p"
@@ -16,11 +16,12 @@ use std::ops::ControlFlow;
 use super::sorted_node::Sorted;
 use crate::history::Entry;
 
-/// Entries in one leaf: the number of bits of its bit set.
+/// The maximum number of entries in a leaf: the number of bits of its bit set.
 const LEAF_ENTRIES_MAX: usize = u64::BITS as usize;
-/// Children of one inner node.
+/// The maximum number of children of an inner node.
 const CHILDREN_MAX: usize = 64;
-/// A node with fewer entries or children is joined with a neighbour if possible.
+/// The minimum number of entries or children of a node. A node with fewer is joined with a
+/// neighbour if possible.
 const FILL_MIN: usize = 16;
 
 #[derive(Debug)]

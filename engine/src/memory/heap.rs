@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
-/// Allocations that are kept after they were freed, so that a model can detect that they are still
-/// used.
-const KEPT_FREED: usize = 256;
+/// The maximum number of allocations that are kept after they were freed, so that a model can
+/// detect a use of them.
+const FREED_MAX: usize = 256;
 
 std::thread_local! {
     /// Loom runs all threads of a model on one thread of the system.
@@ -29,7 +29,7 @@ pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     let oldest = FREED.with(|freed| {
         let mut freed = freed.borrow_mut();
         freed.push_back((memory, layout));
-        (freed.len() > KEPT_FREED)
+        (freed.len() > FREED_MAX)
             .then(|| freed.pop_front())
             .flatten()
     });

@@ -7,8 +7,8 @@
 //! | `thin` | [`Thin`], a reference-counted header with bytes; [`AtomicThin`], a cell for one | `history` |
 //! | `list` | [`List`], an array with exact growth | `history::sequence` |
 //!
-//! # What it guarantees
-//! - [`Thin`] and [`List`] own what they contain: each header and each item is dropped once. Their
+//! # Guarantees
+//! - [`Thin`] and [`List`] own their contents: each header and each item is dropped once. Their
 //!   functions are safe, with the exception of [`AtomicThin::peek`].
 //! - The content of a [`Thin`] changes only through [`Thin::get_mut`], which needs the only handle.
 //!   So a record never changes after it is shared (I2).
@@ -16,14 +16,14 @@
 //!   the last slab of each size. So the memory of a store after a compaction does not depend on the
 //!   allocator of the program.
 //!
-//! # Who may call it
+//! # Callers
 //! Only `history` uses these types. `pool::allocate` and `pool::free` are private to this folder;
-//! `free` is unsafe, because it trusts the pointer and the layout.
+//! `free` is unsafe, because it cannot check the pointer and the layout.
 //!
-//! # What the unsafe reads rely on
+//! # Rules for the unsafe reads
 //! A read of the newest version takes no lock of its entry: [`AtomicThin::peek`] returns a handle
-//! without counting a reference. The handle is valid as long as nobody drops the last counted
-//! handle, and the following rules guarantee that:
+//! without counting a reference. The handle is valid until the last counted handle is dropped. The
+//! following rules guarantee that this does not happen during the read:
 //!
 //! 1. The newest version of an entry leaves its cell only with the entry's lock held: into the
 //!    entry's older versions (a put), or into a `history::Removed` (a compaction).
@@ -31,15 +31,15 @@
 //!    first takes the lock of the index for writing.
 //! 3. A lock-free read (`Entry::read`, `Entry::touch_newest`) takes place only with the lock of the
 //!    index held for reading: `index::Found` exists only there. So when `Index::free` has taken the
-//!    lock, all reads that may look at the removed versions have ended, and later ones do not find
+//!    lock, all reads that may access the removed versions have ended, and later reads do not find
 //!    them.
 //! 4. A version that a put moves to the older versions stays in memory until a compaction removes
 //!    it, for which rule 2 holds. A reader that holds the lock of the entry needs no other
 //!    protection.
 //!
-//! The loom model `free_against_read` checks these rules; its broken twin skips the lock of rule 2.
-//! Loom does not explore reference counts (see `sync::ReferenceCount`) and does not see into the
-//! pool; the engine's stress tests cover both.
+//! The loom model `free_against_read` checks these rules. Its broken twin, the same model with a
+//! mutation, does not take the lock of rule 2. Loom explores neither reference counts (see
+//! `sync::ReferenceCount`) nor the pool. The engine's stress tests cover both.
 
 mod list;
 #[cfg_attr(loom, path = "heap.rs")]

@@ -10,7 +10,7 @@
 //! cannot return a page because a small allocation is left on it. The slots of the pool are rounded
 //! up by less than 8 bytes (32 above [`FINE_BYTES_MAX`]), a slab has slots of one size only, and a
 //! slab without used slots is returned to the system at once. So other programs can use the memory
-//! that a compaction frees, whatever the allocator of this program is.
+//! that a compaction frees, with any global allocator of this program.
 //!
 //! Allocations above [`SLOT_BYTES_MAX`] come from the program's allocator.
 
@@ -25,17 +25,18 @@ use crate::sync::{Mutex, Rank};
 /// The size and alignment of a slab. The address of a slot without its low bits is the address of
 /// the slab.
 const SLAB_BYTES: usize = 64 << 10;
-/// Slabs in one chunk: the number of bits of its bit set.
+/// The number of slabs in one chunk: the number of bits of its bit set.
 const CHUNK_SLABS: usize = u64::BITS as usize;
 
 /// The alignment of a slot, and the step between the sizes of small slots.
 const SLOT_ALIGN: usize = 8;
-/// The largest small slot.
+/// The size of the largest small slot, in bytes.
 const FINE_BYTES_MAX: usize = 512;
 /// The step between the sizes of larger slots.
 const COARSE_STEP: usize = 32;
-/// The largest slot.
+/// The size of the largest slot, in bytes.
 const SLOT_BYTES_MAX: usize = 2048;
+/// The number of slot sizes.
 const CLASSES: usize =
     FINE_BYTES_MAX / SLOT_ALIGN + (SLOT_BYTES_MAX - FINE_BYTES_MAX) / COARSE_STEP;
 
@@ -279,7 +280,7 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// Maps memory, which takes only addresses until it is written to.
+    /// Maps memory. It takes only addresses until it is written to.
     fn map() -> Option<Self> {
         // One slab more, because mapped memory is aligned to pages only.
         let memory = MmapMut::map_anon((CHUNK_SLABS + 1) * SLAB_BYTES).ok()?;
@@ -309,7 +310,7 @@ impl Chunks {
         }
     }
 
-    /// Takes out a free slab; `None` if the system has no memory.
+    /// Removes and returns a free slab, or `None` if the system has no memory.
     fn take_slab(&mut self) -> Option<NonNull<Slab>> {
         if self.with_free.is_empty() {
             let chunk = Chunk::map()?;
@@ -444,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_a_class() {
+    fn threads_that_share_a_slot_size_get_separate_slots() {
         let pool = Pool::new();
         std::thread::scope(|scope| {
             for thread in 0..4_u8 {

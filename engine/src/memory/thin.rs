@@ -19,19 +19,20 @@ use std::slice;
 use crate::memory::pool;
 use crate::sync::{AtomicPtr, Ordering, ReferenceCount, fence};
 
-/// The largest number of bytes after a header.
+/// The maximum number of bytes after a header.
 pub(crate) const BYTES_MAX: usize = (u32::MAX >> KIND_BITS) as usize;
 
-/// Bits of `size` that store the kind.
+/// The number of bits of `size` that store the kind.
 const KIND_BITS: u32 = 2;
 
-/// With more handles than this, the program aborts: only leaked handles can reach such a number.
+/// The maximum number of handles of one allocation. With more the program aborts; only leaked
+/// handles can reach this number.
 const REFERENCES_MAX: u32 = i32::MAX as u32;
 
 /// A reference-counted handle on a header `H` and bytes. The last handle frees them.
 pub(crate) struct Thin<H> {
     block: NonNull<Block<H>>,
-    /// Tells the compiler that the last handle drops an `H`.
+    /// Declares to the compiler that the last handle drops an `H`.
     _owned: PhantomData<Block<H>>,
 }
 
@@ -131,15 +132,15 @@ impl<H> Thin<H> {
         }
     }
 
-    /// Returns whether both handles are on the same allocation.
+    /// Returns whether both handles refer to the same allocation.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.block == other.block
     }
 
     #[inline]
     fn block(&self) -> &Block<H> {
-        // SAFETY: the allocation is valid as long as a handle exists, and is changed only through
-        // an only one.
+        // SAFETY: the allocation is valid as long as a handle exists, and is changed only through a
+        // handle that is the only one.
         unsafe { self.block.as_ref() }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! | step | function | afterwards |
 //! |---|---|---|
-//! | store | [`Writer::put`], [`Writer::delete`] | records are in the index and the log, but no reader looks at them |
-//! | publish | [`Writer::commit`] | reads see all of them, or, at earlier revisions, none (I3) |
+//! | store | [`Writer::put`], [`Writer::delete`] | records are in the index and the log, but not visible to readers |
+//! | publish | [`Writer::commit`] | all records are visible to reads at the new revision, and none to reads at earlier revisions (I3) |
 //! | notify | [`Writer::commit`] | every synced watch has its events (I4) |
 
 use std::ops::ControlFlow;
@@ -80,10 +80,10 @@ impl<'a> Writer<'a> {
         if self.changes == 0 {
             return self.revision.previous();
         }
-        // I3: all changes are stored. Readers see them from here on.
+        // I3: all changes are stored, and are visible to readers from here on.
         self.store.current.publish(self.revision);
         drop(self.sequencer);
-        // I4: published, so a watch that is woken finds its events.
+        // I4: after publishing, so that a reader that is woken finds its events.
         self.store.hub.dispatch(self.store);
         self.revision
     }
@@ -102,7 +102,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns the position that sees all changes made so far, and none that come later.
+    /// Returns the position that includes all changes made so far, and no later ones.
     pub(crate) fn position(&self) -> Position {
         match self.changes.checked_sub(1) {
             Some(sub) => Position {

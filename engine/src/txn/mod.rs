@@ -1,8 +1,8 @@
 //! Writes: single puts, deletions and transactions.
 //!
-//! `request` holds the requests and results. `transaction` decides which operations run and whether
-//! they can; `commit` numbers and stores what they write, publishes the revision and notifies the
-//! watches. Together they correspond to etcd's `server/etcdserver/txn` and mvcc's
+//! `request` contains the requests and results. `transaction` decides which operations run, and
+//! checks that they can; `commit` numbers and stores their changes, publishes the revision and
+//! notifies the watches. Together they correspond to etcd's `server/etcdserver/txn` and mvcc's
 //! `watchableStoreTxnWrite`.
 
 mod commit;

@@ -30,7 +30,7 @@ pub struct Put {
     pub lease: PutLease,
 }
 
-/// What a put does with the lease of its key.
+/// The effect of a put on the lease of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutLease {
     /// Detaches the key from any lease.
@@ -74,7 +74,7 @@ impl Put {
         self.with_lease(PutLease::Keep)
     }
 
-    /// Does this with the lease of the key.
+    /// Sets the effect on the lease of the key.
     #[must_use]
     pub fn with_lease(mut self, lease: PutLease) -> Self {
         self.lease = lease;
@@ -154,8 +154,7 @@ pub enum CompareTarget {
     Value(Bytes),
     /// The lease; 0 is none.
     Lease(i64),
-    /// Nothing: equal for every key, absent ones included. etcd treats targets that it does not
-    /// know like this.
+    /// Nothing: equal for every key, absent ones included. etcd treats unknown targets like this.
     Nothing,
 }
 
@@ -170,20 +169,21 @@ pub enum Relation {
     Greater,
     /// The left side is less.
     Less,
-    /// Any relation. etcd treats relations that it does not know like this.
+    /// Any relation. etcd treats unknown relations like this.
     Any,
 }
 
 /// One operation of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// A read, which sees the writes before it.
+    /// A read, which includes the writes before it.
     Range(Range),
     /// A write.
     Put(Put),
     /// A deletion of all live keys of a range.
     Delete(KeyRange),
-    /// A nested transaction. Its compares see the store as it was before the outermost transaction.
+    /// A nested transaction. Its compares are evaluated against the store before the outermost
+    /// transaction.
     Txn(Txn),
 }
 
@@ -248,7 +248,7 @@ impl Txn {
     }
 }
 
-/// Appends items. The first ones keep their allocation if they come from a vector.
+/// Appends items. If `to` is empty and the items are from a vector, its allocation is used.
 #[inline]
 fn add<T>(to: &mut Vec<T>, items: impl IntoIterator<Item = T>) {
     if to.is_empty() {

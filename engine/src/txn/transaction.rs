@@ -1,4 +1,4 @@
-//! Transactions: which operations run, whether they can, and their results.
+//! Transactions: the decision which operations run, the checks, and the results.
 //!
 //! | step | sequencer | does |
 //! |---|---|---|
@@ -64,7 +64,7 @@ pub(crate) fn txn(store: &Store, txn: &Txn) -> Result<TxnResult, TxnError> {
     })
 }
 
-/// A transaction whose values are copied and whose keys are looked up.
+/// A transaction after its values were copied and its keys looked up.
 #[derive(Debug)]
 struct PreparedTxn<'a> {
     compares: &'a [Compare],
@@ -83,7 +83,7 @@ enum PreparedOp<'a> {
     Txn(PreparedTxn<'a>),
 }
 
-/// A transaction whose compares are evaluated: contains only the operations that will run.
+/// A transaction after its compares were evaluated: contains only the operations that will run.
 #[derive(Debug)]
 struct DecidedTxn<'a> {
     succeeded: bool,
@@ -101,7 +101,7 @@ enum DecidedOp<'a> {
     Txn(DecidedTxn<'a>),
 }
 
-/// A transaction whose writes are stored, with ranges yet to be read.
+/// A transaction after its writes were stored. Its ranges are read later.
 #[derive(Debug)]
 struct AppliedTxn<'a> {
     succeeded: bool,
@@ -224,7 +224,7 @@ fn holds_for(compare: &Compare, kv: Option<&KeyValue>) -> bool {
     }
 }
 
-/// A write of a transaction, as a later put of the same transaction sees it.
+/// A write of a transaction, for the checks of later puts of the same transaction.
 #[derive(Clone, Copy, Debug)]
 enum EarlierWrite<'a> {
     Put(&'a Bytes),
@@ -268,7 +268,7 @@ fn check_ranges(writer: &Writer<'_>, txn: &DecidedTxn<'_>) -> Result<(), TxnErro
 }
 
 fn check_range(writer: &Writer<'_>, range: &Range) -> Result<(), ReadError> {
-    // TXN-24: also after a write, the newest revision to ask for is the one before the transaction.
+    // TXN-24: the newest readable revision is the one before the transaction, also after a write.
     match range.at {
         Some(requested) => writer.store().check_readable(requested, writer.revision()),
         None => Ok(()),
@@ -284,8 +284,8 @@ fn check_lease(writer: &Writer<'_>, put: &Put) -> Result<(), PutError> {
     }
 }
 
-/// Checks that the key of a put that keeps its value or lease is live before the transaction
-/// (PUT-4, TXN-23) ...
+/// Checks that the key of a put that keeps the value or lease is live before the transaction
+/// (PUT-4, TXN-23).
 fn check_kept(writer: &Writer<'_>, put: &Put) -> Result<(), PutError> {
     if put.keeps_something() && writer.get(&put.key).is_none() {
         return Err(PutError::KeyNotFound);
@@ -293,7 +293,7 @@ fn check_kept(writer: &Writer<'_>, put: &Put) -> Result<(), PutError> {
     Ok(())
 }
 
-/// ... and that no earlier operation of the transaction deletes it (TXN-10).
+/// Checks that no earlier operation of the transaction deletes the key of such a put (TXN-10).
 fn check_not_deleted(put: &Put, earlier: &[EarlierWrite<'_>]) -> Result<(), PutError> {
     if !put.keeps_something() {
         return Ok(());
@@ -308,8 +308,7 @@ fn check_not_deleted(put: &Put, earlier: &[EarlierWrite<'_>]) -> Result<(), PutE
     }
 }
 
-/// Runs the operations. Sets `oldest_deferred` to the lowest position at which a range is yet to be
-/// read.
+/// Runs the operations. Sets `oldest_deferred` to the lowest position of a deferred range.
 fn apply<'a>(
     writer: &mut Writer<'_>,
     txn: DecidedTxn<'a>,
@@ -345,8 +344,8 @@ fn apply<'a>(
     }
 }
 
-/// Reads a single key at once. A range only takes the position to read at, so that the sequencer is
-/// not held while it is read.
+/// Reads a single key at once. A range is deferred: only its position is determined, so that the
+/// sequencer is not held while it is read.
 fn apply_range<'a>(
     writer: &Writer<'_>,
     range: &'a Range,

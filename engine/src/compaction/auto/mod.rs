@@ -1,7 +1,8 @@
 //! Automatic compaction: the policies, and the compactor that runs one.
 //!
-//! A policy is a file of its own and decides when to compact, at which revision. To add one, write
-//! such a file, and add a variant to [`AutoCompaction`] and an arm to its `policy`.
+//! A policy decides when to compact, and at which revision. Each policy is in a separate file. To
+//! add a policy, write such a file, and add a variant to [`AutoCompaction`] and an arm to its
+//! `policy`.
 
 mod periodic;
 mod revisions;
@@ -18,10 +19,10 @@ use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::{Mutex, Rank};
 
-/// A policy of compaction that runs by itself, at times given by the engine's clock.
+/// A policy of automatic compaction, at times given by the engine's clock.
 ///
-/// The engine compares the policy with the store once per *interval* and then compacts, or does
-/// nothing. [`Engine::auto_compact`](crate::Engine::auto_compact) runs such a check at once.
+/// The engine checks the store once per *interval*, and compacts if the policy requires it.
+/// [`Engine::auto_compact`](crate::Engine::auto_compact) checks at once.
 ///
 /// ```
 /// use std::time::Duration;
@@ -58,8 +59,8 @@ pub enum AutoCompaction {
     /// Keeps the history within `bytes_max`, measured as [`Stats::history_bytes`](crate::Stats).
     /// etcd has no such mode.
     ///
-    /// The newest version of a live key is never dropped. A store whose live keys alone take more
-    /// than `bytes_max` keeps only those.
+    /// The newest version of a live key is never dropped. If these alone take more than
+    /// `bytes_max`, only they are kept.
     Size {
         /// The number of bytes to keep at most.
         bytes_max: u64,
@@ -81,7 +82,7 @@ impl AutoCompaction {
     }
 }
 
-/// One policy: decides from what it observes when to compact, and at which revision.
+/// A policy: decides from its observations when to compact, and at which revision.
 pub(super) trait Policy: fmt::Debug + Send {
     /// Returns the time between two checks.
     fn interval(&self) -> Duration;
@@ -94,7 +95,7 @@ pub(super) trait Policy: fmt::Debug + Send {
     /// Records the state of the store at one check, for policies that need earlier states.
     fn observe(&mut self, _check: &Check<'_>) {}
 
-    /// Returns the revision to compact at, or `None` to leave the store as it is. Changes nothing.
+    /// Returns the revision to compact at, or `None` for no compaction. Changes nothing.
     fn decide(&self, check: &Check<'_>) -> Option<Revision>;
 
     /// Records that the decision of this check was to compact.
@@ -109,7 +110,8 @@ pub(super) struct Check<'a> {
     pub(super) store: &'a Store,
 }
 
-/// The shortest interval, whatever a policy returns: a zero would keep the clock busy.
+/// The shortest interval between two checks. With an interval of zero the thread of the clock would
+/// not sleep.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
 /// Checks the policy of an engine when its interval has passed. etcd's `compactor.Compactor`.

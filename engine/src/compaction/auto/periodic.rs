@@ -8,7 +8,7 @@ use crate::revision::Revision;
 
 /// The longest time between two compactions (AC-4).
 const COMPACTION_INTERVAL_MAX: Duration = Duration::from_secs(3600);
-/// Samples of the current revision in the time between two compactions (AC-4).
+/// The number of samples of the current revision between two compactions (AC-4).
 const SAMPLES_PER_COMPACTION: u32 = 10;
 
 /// Compacts at the revision that was current one period ago.
@@ -93,7 +93,7 @@ mod tests {
     use crate::AutoCompaction;
 
     #[test]
-    fn ac_4_a_period_is_kept_and_compacted_once_a_period() {
+    fn ac_4_periodic_mode_keeps_one_period_and_compacts_once_a_period() {
         let policy = AutoCompaction::Periodic {
             period: Duration::from_secs(100),
         };
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn ac_4_long_periods_are_compacted_every_hour() {
+    fn ac_4_periodic_mode_with_a_long_period_compacts_every_hour() {
         let hour = 3600;
         let policy = AutoCompaction::Periodic {
             period: Duration::from_secs(2 * hour),

@@ -1,11 +1,11 @@
-//! The policy that keeps a number of revisions; etcd's `compactor.Revision`.
+//! The policy that keeps the last `keep` revisions; etcd's `compactor.Revision`.
 
 use std::time::Duration;
 
 use super::{Check, Policy};
 use crate::revision::Revision;
 
-/// Compacts `keep` revisions below the current one (AC-6).
+/// Compacts at the current revision minus `keep`, once per interval (AC-6).
 #[derive(Debug)]
 pub(super) struct Revisions {
     pub(super) keep: u64,
@@ -32,7 +32,7 @@ mod tests {
     use crate::AutoCompaction;
 
     #[test]
-    fn ac_6_a_number_of_revisions_is_kept() {
+    fn ac_6_revision_mode_compacts_at_current_minus_keep() {
         let policy = |keep| AutoCompaction::Revisions {
             keep,
             every: Duration::from_secs(300),

@@ -1,4 +1,4 @@
-//! The policy that keeps the history within a number of bytes. etcd has none like it.
+//! The policy that keeps the history within a number of bytes. etcd has no such policy.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::history::KeyValue;
 use crate::revision::{Position, Revision};
 use crate::store::Store;
 
-/// Records that are copied from the log under its lock at a time.
+/// The maximum number of records that are copied from the log while its lock is held.
 const STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 128 };
 
 /// Compacts at the lowest revision that brings the history down to `bytes_max`.
@@ -40,8 +40,8 @@ impl Policy for Size {
 /// replaced, and the tombstones below r (CO-5: a tombstone exactly at r stays).
 fn lowest_revision_that_frees(store: &Store, excess: u64, current: Revision) -> Revision {
     let mut revision = store.compacted.load().unwrap_or(Revision(0));
-    // Bytes that a compaction at `revision` frees, and the tombstones at `revision`, which only a
-    // compaction above it frees.
+    // The bytes that a compaction at `revision` frees, and the bytes of the tombstones at
+    // `revision`, which only a compaction above it frees.
     let mut freed = 0;
     let mut tombstones = 0;
     let mut next = revision.start();
