@@ -1,5 +1,5 @@
-//! Leases with a manual clock: keys that are deleted when their owner stops renewing, and a test that
-//! does not wait for it.
+//! Leases with a manual clock: keys that are deleted when their owner stops renewing its lease,
+//! without waiting for the time to pass.
 //!
 //! `cargo run -p revstore-engine --example leases`
 

@@ -1,5 +1,6 @@
-//! A watch that continues where it ended: a follower keeps a copy of a range, goes away, comes back,
-//! and finds either every change in between or a typed error that tells it to read the state anew.
+//! A watch that resumes: a follower keeps a copy of a range, stops reading, and continues later. It
+//! then gets either every change since, or `WatchEnd::Compacted`, after which it reads the state
+//! again.
 //!
 //! `cargo run -p revstore-engine --example resume_watch`
 
@@ -50,7 +51,7 @@ impl Follower {
             match batch {
                 Ok(batch) => self.apply(&batch),
                 Err(WatchEnd::Compacted { .. }) => {
-                    // Changes after `self.revision` are lost: start over from the state.
+                    // Changes after `self.revision` are lost, so the state is read again.
                     self.read_all()?;
                     return Ok("read everything");
                 }
@@ -90,7 +91,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         follower.revision
     )?;
 
-    // The follower is away, and the history since then is kept.
+    // The follower does not read for a while. The history since then is kept.
     engine.put("job/2", "queued")?;
     engine.put("job/1", "done")?;
     engine.delete(&KeyRange::one("job/2"));
@@ -102,7 +103,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         follower.revision
     )?;
 
-    // The follower is away again, and this time a compaction drops a part of the history.
+    // The follower does not read again, and a compaction drops a part of the history.
     engine.put("job/3", "queued")?;
     let last = engine.put("job/4", "queued")?.revision;
     engine.compact(last)?.run();
@@ -114,7 +115,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         follower.revision
     )?;
 
-    // From here on it follows live, on a thread that waits for each change.
+    // Then it reads each change when it is made, on a thread that waits for changes.
     let mut watcher = follower.watch()?;
     let thread = std::thread::spawn(move || {
         for batch in watcher.iter().take(2) {

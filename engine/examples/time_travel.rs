@@ -39,13 +39,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         writeln!(out, "changed: {}", kv.key().escape_ascii())?;
     }
 
-    // A compaction drops the history below a revision. What is live there stays readable.
+    // A compaction drops the history below a revision. The versions that are live at that revision
+    // stay readable.
     engine.compact(upgrade)?.run();
     match engine.range(&Range::of(services).at(initial)) {
         Err(ReadError::Compacted { compacted, .. }) => {
-            writeln!(out, "revision {initial} is gone; the oldest is {compacted}")?;
+            writeln!(
+                out,
+                "revision {initial} is compacted; the oldest is {compacted}"
+            )?;
         }
-        other => panic!("expected an error, found {other:?}"),
+        other => panic!("expected ReadError::Compacted, got {other:?}"),
     }
     let api = engine.get("/deploy/api").ok_or("the key is live")?;
     writeln!(out, "api is {}", api.value().escape_ascii())?;

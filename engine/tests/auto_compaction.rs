@@ -23,7 +23,7 @@ fn compacted(engine: &Engine) -> Option<i64> {
 }
 
 #[test]
-fn ac_4_a_period_of_history_is_kept() {
+fn ac_4_periodic_mode_keeps_one_period_of_history() {
     let policy = AutoCompaction::Periodic {
         period: 10 * MINUTE,
     };
@@ -37,7 +37,7 @@ fn ac_4_a_period_of_history_is_kept() {
     assert_eq!(
         compacted(&engine),
         Some(2),
-        "the first sample is a period old"
+        "the oldest sample is one period old"
     );
     for minute in 11..=19 {
         put(&engine, 1);
@@ -48,12 +48,12 @@ fn ac_4_a_period_of_history_is_kept() {
     assert_eq!(
         compacted(&engine),
         Some(10),
-        "once a period, at the revision of one period ago"
+        "one compaction per period, at the revision of one period ago"
     );
 }
 
 #[test]
-fn ac_6_a_number_of_revisions_is_kept() {
+fn ac_6_revision_mode_compacts_at_current_minus_keep() {
     let every = 5 * MINUTE;
     let (engine, clock) = engine(AutoCompaction::Revisions { keep: 10, every });
     put(&engine, 8);
@@ -79,7 +79,7 @@ fn ac_5_the_policy_continues_after_checks_without_anything_to_compact() {
         clock.advance(every);
         assert_eq!(compacted(&engine), Some(11));
     }
-    // A client has compacted at a higher revision than the policy decides on.
+    // A client compacts at a higher revision than the policy decides on.
     engine.compact(Revision(15)).expect("a kept revision").run();
     put(&engine, 1);
     clock.advance(every);
@@ -106,7 +106,7 @@ fn ac_7_a_check_can_be_requested() {
 }
 
 #[test]
-fn a_number_of_bytes_is_kept() {
+fn size_mode_compacts_until_the_history_is_within_the_limit() {
     const VALUE_BYTES: usize = 10_000;
     const BYTES_MAX: u64 = 100_000;
     let every = 5 * MINUTE;
@@ -132,7 +132,7 @@ fn a_number_of_bytes_is_kept() {
         compacted(&engine).is_some_and(|revision| revision < 20),
         "not higher than necessary"
     );
-    // Live keys are kept, however large they are.
+    // Live keys are kept, even if they take more than the limit.
     for key in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "l"] {
         put(key);
         put(key);

@@ -1,4 +1,4 @@
-//! Counts at old revisions, which the engine takes from the log or from the keys.
+//! Counts at old revisions, which the engine computes from the log or from the keys.
 
 use revstore_engine::{Engine, KeyRange, ManualClock, Range, Revision};
 
@@ -30,8 +30,8 @@ fn store() -> (Engine, Revision) {
     (engine, filled)
 }
 
-/// Checks the count alone, next to a page, and the number of all keys, which are computed
-/// differently.
+/// Checks a count without keys, the count of a page, and the number of all keys. The engine
+/// computes the three differently.
 fn check(engine: &Engine, keys: KeyRange, at: Revision, expected: usize) {
     let range = Range::of(keys).at(at);
     let counted = engine
@@ -56,8 +56,7 @@ fn rg_21_counts_at_near_and_far_revisions_are_correct() {
     let current = engine.current_revision();
     let some = |from, to| KeyRange::within(key(from), key(to));
     for (keys, at_first, at_last) in [
-        // The walk over the log is shorter than that over all keys, and longer than that over a
-        // few.
+        // The log records after the revision are fewer than all keys, and more than a few keys.
         (KeyRange::all(), KEYS, KEYS - KEYS / 6),
         (some(0, 600), 600, 500),
         (some(6, 12), 6, 5),

@@ -54,7 +54,11 @@ fn le_1_to_3_grants_have_a_minimum_a_maximum_and_unique_ids() {
     let id = LeaseId::new(-9);
     assert_eq!(engine.grant(id, 7).unwrap().id.get(), -9);
     assert_eq!(engine.grant(id, 7), Err(LeaseError::AlreadyExists));
-    assert_eq!(engine.current_revision(), Revision(1), "LE-4");
+    assert_eq!(
+        engine.current_revision(),
+        Revision(1),
+        "LE-4: grants make no revision"
+    );
 }
 
 #[test]
@@ -66,7 +70,10 @@ fn le_6_and_12_expiry_is_on_time_and_deletes_all_keys_in_one_revision() {
     }
     let mut watcher = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
     clock.advance(Duration::from_nanos(4_999_999_999));
-    assert!(watcher.try_next().is_none(), "not before the expiry");
+    assert!(
+        watcher.try_next().is_none(),
+        "the keys are deleted before the expiry"
+    );
     clock.advance(Duration::from_nanos(1));
     let events = watcher.try_next().unwrap().unwrap().events;
     let keys: Vec<&[u8]> = events.iter().map(|event| event.kv.key()).collect();
@@ -109,7 +116,11 @@ fn le_7_a_key_is_attached_to_the_lease_of_its_last_put() {
     );
     let unchanged = Put::keeping_value("a").keeping_lease();
     engine.put_with(&unchanged).unwrap();
-    assert_eq!(engine.get("a").unwrap().lease(), Some(two), "PUT-5");
+    assert_eq!(
+        engine.get("a").unwrap().lease(),
+        Some(two),
+        "PUT-5: the put keeps the lease"
+    );
     engine.put("a", "detached").unwrap();
     engine.delete(&KeyRange::one("b"));
     assert!(keys_of(&engine, one).is_empty() && keys_of(&engine, two).is_empty());
@@ -118,7 +129,7 @@ fn le_7_a_key_is_attached_to_the_lease_of_its_last_put() {
 }
 
 #[test]
-fn le_5_revoking_an_unknown_lease_fails_and_one_without_keys_makes_no_revision() {
+fn le_5_revoking_fails_for_an_unknown_lease_and_makes_no_revision_without_keys() {
     let (engine, _) = engine();
     assert_eq!(
         engine.revoke(LeaseId::new(4).unwrap()),
@@ -197,10 +208,18 @@ impl Wake for BetweenRevokes {
         let (engine, second) = (&self.engine, self.second);
         attach(engine, "late", second);
         let status = engine.lease(second, true).unwrap();
-        assert_eq!(status.remaining, Duration::ZERO, "LE-10");
+        assert_eq!(status.remaining, Duration::ZERO, "LE-10: nothing remains");
         assert_eq!(status.keys, ["late", "second"]);
-        assert_eq!(engine.leases(), [second], "LE-11");
-        assert_eq!(engine.keep_alive(second), Err(LeaseError::NotFound), "LE-9");
+        assert_eq!(
+            engine.leases(),
+            [second],
+            "LE-11: an expired lease is listed"
+        );
+        assert_eq!(
+            engine.keep_alive(second),
+            Err(LeaseError::NotFound),
+            "LE-9: no keep-alive"
+        );
     }
 }
 

@@ -1,7 +1,7 @@
-//! The engine against a simple model: random operations, all responses compared.
+//! The engine compared with a simple model: random operations, and all their responses.
 //!
-//! The model is a list of changes, and a read folds it. The optimizations of the engine (counts in
-//! the index, cuts, segments, queues) must not change any response.
+//! The model is a list of changes; a read applies them in order. The optimizations of the engine
+//! (counts in the index, cuts, segments, queues) must not change any response.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -105,7 +105,7 @@ enum Step {
     Range(RangeShape),
     /// A watch that starts this many revisions below the current one, or at the next one.
     Watch(KeyRange, Option<i64>),
-    /// A read of up to two batches of a watch.
+    /// A read of up to two batches from a watch.
     ReadWatch(usize),
 }
 
@@ -283,8 +283,12 @@ impl Run {
         let before = self.model.live_keys().get(&key(number)).cloned();
         let done = self.engine.put(key(number), vec![value]).unwrap();
         self.model.current += 1;
-        assert_eq!(done.revision.0, self.model.current, "I1");
-        assert_eq!(done.previous.as_ref().map(state_of), before, "PUT-2");
+        assert_eq!(done.revision.0, self.model.current, "I1: the next revision");
+        assert_eq!(
+            done.previous.as_ref().map(state_of),
+            before,
+            "PUT-2: the previous version"
+        );
         let revision = self.model.current;
         self.model.changes.push(Change {
             revision,
@@ -307,7 +311,7 @@ impl Run {
                     value,
                 });
             }
-            other => panic!("PUT-4, PUT-5: {other:?}"),
+            other => panic!("PUT-4, PUT-5: expected success for a live key only, got {other:?}"),
         }
     }
 
@@ -322,10 +326,13 @@ impl Run {
         assert_eq!(
             done.deleted.iter().map(state_of).collect::<Vec<_>>(),
             deleted,
-            "DEL-1"
+            "DEL-1: the deleted keys"
         );
         self.model.current += i64::from(!deleted.is_empty());
-        assert_eq!(done.revision.0, self.model.current, "DM-8, DM-21");
+        assert_eq!(
+            done.revision.0, self.model.current,
+            "DM-8, DM-21: the revision"
+        );
         let revision = self.model.current;
         for state in deleted {
             self.model.changes.push(Change {
@@ -362,7 +369,7 @@ impl Run {
         let txn = Txn::new().when(compares).and_then(ops);
         let done = self.engine.txn(&txn).unwrap();
 
-        // TXN-20: every compare sees the store before the transaction.
+        // TXN-20: every compare is evaluated against the store before the transaction.
         let before = self.model.live_keys();
         let succeeded = shape.compare.is_none_or(|(number, version)| {
             before.get(&key(number)).map_or(0, |state| state.version) == version
@@ -372,7 +379,11 @@ impl Run {
         let mut changes = self.model.changes.clone();
         let changed_before = changes.len();
         let ops = if succeeded { &shape.ops[..] } else { &[] };
-        assert_eq!(done.results.len(), ops.len(), "TXN-26");
+        assert_eq!(
+            done.results.len(),
+            ops.len(),
+            "TXN-26: one result per operation"
+        );
         for (op, result) in ops.iter().zip(&done.results) {
             match (op, result) {
                 (TxnOp::Put(number, value), OpResult::Put(put)) => {
@@ -383,7 +394,7 @@ impl Run {
                         key: key(*number),
                         value: Some(vec![*value]),
                     });
-                    assert_eq!(put.revision.0, revision, "DM-23");
+                    assert_eq!(put.revision.0, revision, "DM-23: the new revision");
                 }
                 (TxnOp::Delete(keys), OpResult::Delete(delete)) => {
                     let state = Model::fold(&changes);
@@ -403,7 +414,7 @@ impl Run {
                     changes.extend(deleted.into_iter().map(deletion));
                 }
                 (TxnOp::Range(keys), OpResult::Range(range)) => {
-                    // TXN-21: a read sees the writes before it.
+                    // TXN-21: a read includes the writes before it.
                     let state = Model::fold(&changes);
                     let expected: Vec<KeyState> = state
                         .into_values()
@@ -412,7 +423,11 @@ impl Run {
                     assert_eq!(range.kvs.iter().map(state_of).collect::<Vec<_>>(), expected);
                     assert_eq!(range.count, expected.len());
                     let untouched = changes.len() == changed_before;
-                    assert_eq!(range.revision.0, revision - i64::from(untouched), "DM-23");
+                    assert_eq!(
+                        range.revision.0,
+                        revision - i64::from(untouched),
+                        "DM-23: the revision"
+                    );
                 }
                 (TxnOp::Nested(number, puts), OpResult::Txn(nested)) => {
                     assert_eq!(nested.succeeded, before.contains_key(&key(*number)));
@@ -425,12 +440,12 @@ impl Run {
                         });
                     }
                 }
-                other => panic!("TXN-26: {other:?}"),
+                other => panic!("TXN-26: the result of another operation: {other:?}"),
             }
         }
         self.model.current += i64::from(changes.len() > changed_before);
         self.model.changes = changes;
-        assert_eq!(done.revision.0, self.model.current, "DM-22");
+        assert_eq!(done.revision.0, self.model.current, "DM-22: the revision");
     }
 
     fn compact(&mut self, back: i64, run: bool) {
@@ -439,7 +454,7 @@ impl Run {
             Ok(compaction) => {
                 assert!(
                     revision > self.model.compacted && revision <= self.model.current,
-                    "CO-1, CO-2"
+                    "CO-1, CO-2: {revision} was compacted"
                 );
                 self.model.compacted = revision;
                 if run {
@@ -447,9 +462,14 @@ impl Run {
                 }
             }
             Err(CompactError::Compacted { .. }) => {
-                assert!(revision <= self.model.compacted || revision < 0, "CO-1");
+                assert!(
+                    revision <= self.model.compacted || revision < 0,
+                    "CO-1: {revision} is not compacted"
+                );
             }
-            Err(CompactError::Future { .. }) => assert!(revision > self.model.current, "CO-1"),
+            Err(CompactError::Future { .. }) => {
+                assert!(revision > self.model.current, "CO-1: {revision} exists");
+            }
         }
     }
 
@@ -466,24 +486,26 @@ impl Run {
         request.filter.min_mod_revision = min_mod.map(Revision);
         let found = match self.engine.range(&request) {
             Ok(found) => found,
-            Err(ReadError::Future { .. }) => return assert!(at > Some(current), "RG-11"),
+            Err(ReadError::Future { .. }) => {
+                return assert!(at > Some(current), "RG-11: {at:?} exists");
+            }
             Err(ReadError::Compacted { .. }) => {
-                return assert!(at.is_some_and(|at| at < compacted), "RG-12");
+                return assert!(at.is_some_and(|at| at < compacted), "RG-12: {at:?} is kept");
             }
         };
         assert!(
             at.is_none_or(|at| (compacted..=current).contains(&at)),
-            "RG-11..13"
+            "RG-11..13: {at:?} was read"
         );
         let state = self.model.at(at.unwrap_or(current));
         let mut expected: Vec<KeyState> = state
             .into_values()
             .filter(|state| shape.keys.contains(&state.key))
             .collect();
-        assert_eq!(found.count, expected.len(), "RG-21");
-        assert_eq!(found.revision.0, current, "DM-20");
+        assert_eq!(found.count, expected.len(), "RG-21: the count");
+        assert_eq!(found.revision.0, current, "DM-20: the revision");
         if shape.count_only {
-            assert!(found.kvs.is_empty() && !found.more, "RG-23");
+            assert!(found.kvs.is_empty() && !found.more, "RG-23: only a count");
             return;
         }
         let limit = shape.limit.unwrap_or(usize::MAX);
@@ -513,12 +535,12 @@ impl Run {
                 }
             });
         }
-        assert_eq!(found.more, expected.len() > limit, "RG-22");
+        assert_eq!(found.more, expected.len() > limit, "RG-22: more");
         expected.truncate(limit);
         assert_eq!(
             found.kvs.iter().map(state_of).collect::<Vec<_>>(),
             expected,
-            "RG-40..43"
+            "RG-40..43: the order"
         );
     }
 
@@ -538,11 +560,12 @@ impl Run {
                 end: None,
             });
         } else {
-            assert!(keys.is_empty(), "WA-14");
+            assert!(keys.is_empty(), "WA-14: a watch of {keys:?} failed");
         }
     }
 
-    /// Checks I5: every watch delivered all its events, or the first of them and a typed end.
+    /// Checks I5: every watch delivered all its events, or the first of them and
+    /// `WatchEnd::Compacted`.
     fn finish(mut self) {
         for watch in &mut self.watches {
             watch.read(usize::MAX);
@@ -553,9 +576,12 @@ impl Run {
                 .map(|change| (change.revision, change.key.clone(), change.value.clone()))
                 .collect();
             match watch.end {
-                None => assert_eq!(watch.seen, all, "I5, from {}", watch.from),
+                None => assert_eq!(watch.seen, all, "I5: all events from {}", watch.from),
                 Some(compacted) => {
-                    assert!(compacted > watch.from && all.starts_with(&watch.seen), "I5");
+                    assert!(
+                        compacted > watch.from && all.starts_with(&watch.seen),
+                        "I5: the first events, then the end"
+                    );
                     let last = watch.seen.last().map(|event| event.0);
                     let whole = all.get(watch.seen.len()).map(|event| event.0);
                     assert!(last.is_none() || last != whole, "I5: a part of a revision");
@@ -593,7 +619,7 @@ fn check(steps: Vec<Step>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn the_engine_gives_the_responses_of_the_model(
+    fn the_engine_returns_the_responses_of_the_model(
         steps in proptest::collection::vec(step(), 0..120),
     ) {
         check(steps);
@@ -601,7 +627,7 @@ proptest! {
 }
 
 #[test]
-fn txn_10_a_put_that_keeps_what_the_transaction_deletes_fails_whole() {
+fn txn_10_a_put_that_keeps_a_value_deleted_by_the_transaction_fails_the_transaction() {
     let engine = Engine::builder().clock(ManualClock::new()).build();
     engine.put("b", "1").unwrap();
     let keep = Put::keeping_value("b");

@@ -1,4 +1,4 @@
-//! Compaction by size: at the lowest revision that suffices, to the byte.
+//! Compaction by size: the lowest revision that brings the history within the limit.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

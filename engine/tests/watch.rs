@@ -21,7 +21,7 @@ fn drain(stream: &mut WatchStream) -> Vec<(i64, i64)> {
             WatchResponse::Events { id, events, .. } => {
                 seen.extend(events.iter().map(|event| (id.0, event.kv.mod_revision().0)));
             }
-            other => panic!("{other:?}"),
+            other => panic!("expected events, got {other:?}"),
         }
     }
     seen
@@ -52,7 +52,7 @@ fn i4_when_a_put_returns_every_synced_watch_has_the_event() {
 }
 
 #[test]
-fn i9_a_reader_whose_queue_overflows_misses_no_event() {
+fn i9_a_watch_loses_no_event_when_its_queue_overflows() {
     let (engine, _) = engine();
     let mut slow = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
     let mut fast = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
@@ -250,7 +250,7 @@ fn fl_17_a_watch_from_below_the_start_revision_ends() {
 }
 
 #[test]
-fn wa_43_a_reader_whose_next_events_are_compacted_gets_the_queued_ones_and_the_end() {
+fn wa_43_an_unsynced_watch_delivers_its_queued_events_and_ends_after_a_compaction() {
     let (engine, _) = engine();
     let mut watcher = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
     let writes = 40_000;
@@ -311,18 +311,18 @@ fn an_iterator_of_a_watcher_ends_after_the_end_of_the_watch() {
 }
 
 #[test]
-fn large_values_are_read_from_the_log_in_portions() {
+fn large_values_are_read_from_the_log_in_several_batches() {
     let (engine, _) = engine();
     for _ in 0..40 {
         engine.put("large", vec![0; 100_000]).unwrap();
     }
     let past = WatchOptions::of(KeyRange::all()).from(Revision(2));
     let mut watcher = engine.watch(past).unwrap();
-    let mut portions = Vec::new();
+    let mut batch_sizes = Vec::new();
     while let Some(batch) = watcher.try_next() {
-        portions.push(batch.unwrap().events.len());
+        batch_sizes.push(batch.unwrap().events.len());
     }
-    assert_eq!(portions, [11, 11, 11, 7]);
+    assert_eq!(batch_sizes, [11, 11, 11, 7]);
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn wa_53_progress_requires_synced_watches_and_follows_the_events_that_it_covers(
     let (engine, _) = engine();
     let mut stream = engine.watch_stream();
     stream.request_progress();
-    assert_eq!(stream.try_next(), None, "no watches: no reply");
+    assert_eq!(stream.try_next(), None, "a response without watches");
     stream.watch(WatchOptions::of(KeyRange::one("a"))).unwrap();
     engine.put("a", "1").unwrap();
     engine.put("b", "1").unwrap();
@@ -340,7 +340,11 @@ fn wa_53_progress_requires_synced_watches_and_follows_the_events_that_it_covers(
         stream.try_next(),
         Some(WatchResponse::Events { .. })
     ));
-    assert_eq!(progress(&mut stream), [(None, 3)], "I6, WA-55");
+    assert_eq!(
+        progress(&mut stream),
+        [(None, 3)],
+        "I6, WA-55: one response, after the events"
+    );
     stream
         .watch(WatchOptions::of(KeyRange::one("c")).from(Revision(9)))
         .unwrap();
@@ -348,7 +352,7 @@ fn wa_53_progress_requires_synced_watches_and_follows_the_events_that_it_covers(
     assert_eq!(
         stream.try_next(),
         None,
-        "no reply while a watch starts in the future"
+        "a response while a watch starts at a later revision"
     );
 }
 
@@ -379,7 +383,7 @@ fn wa_50_to_52_idle_watches_get_progress_at_intervals() {
 }
 
 #[test]
-fn progress_for_a_stalled_reader_is_bounded() {
+fn progress_responses_for_a_stalled_reader_are_bounded() {
     let clock = ManualClock::new();
     let interval = Duration::from_millis(100);
     let engine = Engine::builder()

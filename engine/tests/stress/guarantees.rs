@@ -1,11 +1,11 @@
-//! The guarantees of watches, with one validator each (I5, I6).
+//! The guarantees of watches and a validator for each (I5, I6).
 //!
 //! | guarantee | meaning |
 //! |---|---|
 //! | ordered | events are delivered in the order of their positions |
 //! | unique | no event is delivered twice |
 //! | atomic | all events of a revision are delivered in one response |
-//! | reliable | between two delivered events none is missing, and every delivered event took place |
+//! | reliable | no event is missing between two delivered events, and every delivered event is a change of the store |
 //! | resumable | the first delivered event is the first one at or above the start revision |
 //! | bookmarkable | progress at a revision is delivered after all events up to it and before all others |
 
@@ -150,7 +150,8 @@ fn reliable(watched: &Watched, expected: &Expected) -> Validity {
 fn is_previous_correct(watched: &Watched, expected: &Expected, event: &DeliveredEvent) -> bool {
     let before = event.change.revision - 1;
     let previous = expected.model.at(before);
-    // A creation has none, also if the same transaction has deleted the key before (TXN-7).
+    // A creation has no previous version, also if the same transaction has deleted the key before
+    // (TXN-7).
     let version = event.change.version.as_ref();
     let created = version.is_some_and(|version| version.create == event.change.revision);
     let previous = previous
@@ -267,7 +268,7 @@ mod tests {
     fn events(delivery: &mut Delivery) -> &mut Vec<DeliveredEvent> {
         match delivery {
             Delivery::Events { events, .. } => events,
-            other => panic!("{other:?}"),
+            other => panic!("expected events, got {other:?}"),
         }
     }
 

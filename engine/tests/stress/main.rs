@@ -9,9 +9,9 @@
 //! | `search.rs` | the same for short histories, by a search that ignores revisions |
 //! | `guarantees.rs` | watches: ordered, unique, atomic, reliable, resumable, bookmarkable (I5, I6) |
 //!
-//! Each check has tests with histories that it must reject. `scenarios.rs` provokes bugs that
-//! earlier versions of etcd had. The printed seed determines the mix of each thread, but not how
-//! the threads interleave, so a failure may need several runs to reproduce.
+//! Each check has tests with histories that it must reject. `scenarios.rs` tests for bugs that
+//! earlier versions of etcd had. The printed seed determines the operations of each thread, but not
+//! how the threads interleave, so a failure may need several runs to reproduce.
 
 mod guarantees;
 mod history;

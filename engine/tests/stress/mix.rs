@@ -24,7 +24,7 @@ const KEYS: usize = 8;
 const LEASES: usize = 3;
 /// The length of a large value. A few of them fill the queue of a watch stream.
 const LARGE_BYTES: usize = 1024 * 1024;
-/// Operations of a worker between two reads of the slowest reader.
+/// The number of operations of a worker between two reads of the slowest reader.
 const OPERATIONS_PER_TICK: usize = 16;
 
 /// The parameters of a run.
@@ -55,7 +55,7 @@ pub(crate) struct Outcome {
     revisions: i64,
     events: usize,
     watches: usize,
-    /// Watches that a compaction has ended.
+    /// The number of watches that a compaction has ended.
     ended: usize,
 }
 
@@ -100,7 +100,7 @@ impl Worker<'_> {
                 self.own.insert(put.key, revision);
             }
             if step % OPERATIONS_PER_TICK == 0 {
-                // An error means that the reader is slower still; workers do not wait for it.
+                // An error means that the reader is even slower; workers do not wait for it.
                 let _ = ticks.try_send(());
             }
         }

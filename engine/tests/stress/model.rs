@@ -142,7 +142,7 @@ impl Model {
     }
 
     fn txn(&self, work: &mut ModelTxn, txn: &Txn) -> Result<Response, TxnError> {
-        // TXN-20: compares see the store before the transaction.
+        // TXN-20: compares are evaluated against the store before the transaction.
         let current = self.live_keys();
         let succeeded = txn.compares.iter().all(|compare| holds(current, compare));
         let ops = if succeeded {

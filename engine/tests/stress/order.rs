@@ -4,7 +4,7 @@
 //! responses. Here the responses contain that order, so a history of any length is checked in one
 //! pass:
 //!
-//! 1. Each operation that changed something has a revision of its own, without a gap (I1).
+//! 1. Each operation that changed something has a separate revision, and there is no gap (I1).
 //! 2. In that order, the model gives all responses, also to reads at old revisions (I2, I3).
 //! 3. The order respects real time: an operation that began after another one ended does not come
 //!    before it.
@@ -277,7 +277,10 @@ mod tests {
     fn a_stale_get_is_rejected() {
         check_rejected("no revision from 3 on matches", |history| {
             let Response::Put { previous, .. } = &history[1].response else {
-                panic!("a put")
+                panic!(
+                    "expected the response of a put, got {:?}",
+                    history[1].response
+                )
             };
             history[2].response = Response::Get(previous.clone());
         });

@@ -1,16 +1,16 @@
 //! Scenarios of bugs that earlier versions of etcd had.
 //!
-//! For a bug that needs a race, two threads provoke it many times and the recorded history is
-//! checked. For the others, the test makes the calls in the order that provokes the bug.
+//! For a bug that needs a race, two threads repeat the calls many times and the recorded history is
+//! checked. For the others, the test makes the calls in the order that caused the bug.
 //!
 //! | bug in etcd | start of the names of the tests |
 //! |---|---|
 //! | progress was delivered before events that it covers | `progress_does_not_overtake` (2) |
-//! | a watch that was not read lost events | `a_starving_watch` |
+//! | a watch that was not read lost events | `a_watch_that_is_not_read` |
 //! | an event was lost in a compaction at the revision of a delete | `compacting_on_a_delete`, `compacting_on_deletes` |
-//! | a watch opened at the compaction revision missed its delete | `a_watch_that_opens_at`, `watches_that_open_at` |
+//! | a watch that started at the compacted revision missed its delete | `a_watch_that_starts_at`, `watches_that_start_at` |
 //! | events were delivered twice after a transaction | `no_event_is_delivered_twice` |
-//! | a watch with a future start revision delivered old events | `a_watch_of_the_future` (2) |
+//! | a watch with a future start revision delivered old events | `a_watch_with_a_future_start` (2) |
 //! | a transaction that failed to read a compacted revision was partly applied | `a_transaction_that_reads`, `transactions_that_read` |
 
 use std::{fmt, thread};
@@ -137,7 +137,7 @@ fn progress_does_not_overtake_events_of_a_watch_added_later() {
 }
 
 #[test]
-fn a_starving_watch_loses_no_events() {
+fn a_watch_that_is_not_read_loses_no_events() {
     // Each transaction fills more than a third of the queue, so the queue overflows in every third
     // round, and the watch catches up after that.
     const KEYS: usize = 6000;
@@ -175,7 +175,7 @@ fn compacting_on_a_delete_drops_no_event_of_an_unsynced_watch() {
                 WatchResponse::Events { events, .. } => {
                     delivered.extend(events.iter().map(|event| event.kv.mod_revision().0));
                 }
-                other => panic!("{other:?}"),
+                other => panic!("expected events, got {other:?}"),
             }
         }
         assert_eq!(delivered, expected, "from {start}");
@@ -204,7 +204,7 @@ fn compacting_on_deletes_drops_no_event_of_a_concurrent_watch() {
 }
 
 #[test]
-fn a_watch_that_opens_at_the_compaction_revision_sees_its_delete() {
+fn a_watch_that_starts_at_the_compacted_revision_delivers_its_delete() {
     let recorder = recorder();
     recorder.run(Request::Txn(puts(0..3, 0)));
     let deleted = recorder.run(Request::Delete(KeyRange::prefix("k")));
@@ -223,7 +223,7 @@ fn a_watch_that_opens_at_the_compaction_revision_sees_its_delete() {
 }
 
 #[test]
-fn watches_that_open_at_the_compacted_revision_deliver_its_delete_or_end() {
+fn watches_that_start_at_the_compacted_revision_deliver_its_delete_or_end() {
     let watched = race(
         |recorder| {
             for number in 0..300 {
@@ -279,7 +279,7 @@ fn no_event_is_delivered_twice_after_a_transaction() {
 }
 
 #[test]
-fn a_watch_of_the_future_delivers_no_earlier_events() {
+fn a_watch_with_a_future_start_delivers_no_earlier_events() {
     race(
         |recorder| {
             for number in 0..600 {
@@ -304,7 +304,7 @@ fn a_watch_of_the_future_delivers_no_earlier_events() {
 }
 
 #[test]
-fn a_watch_of_the_future_whose_queue_overflows_delivers_no_earlier_events() {
+fn a_watch_with_a_future_start_whose_queue_overflows_delivers_no_earlier_events() {
     let recorder = recorder();
     let mut reader = Reader::new(&recorder);
     reader.watch(all_from(3));
@@ -338,7 +338,7 @@ fn a_transaction_that_reads_a_compacted_revision_changes_nothing() {
 }
 
 #[test]
-fn transactions_that_read_history_during_its_compaction_succeed_or_fail_whole() {
+fn transactions_that_read_history_during_its_compaction_succeed_or_change_nothing() {
     let recorder = recorder();
     thread::scope(|scope| {
         let recorder = &recorder;

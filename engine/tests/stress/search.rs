@@ -1,9 +1,9 @@
 //! Linearizability of a few operations, by search: the cross-check of `order.rs`.
 //!
-//! The algorithm of Wing and Gong: the first operation of an order must have begun before any other
-//! one ended. The search tries each such operation; if the model gives the recorded response, it
-//! searches an order of the remaining ones. It compares values only and does not use the revisions
-//! that the engine returned.
+//! The algorithm is that of Wing and Gong. The first operation of an order must have begun before
+//! any other operation ended. The search tries each such operation; if the model returns the
+//! recorded response, it searches an order of the remaining ones. It compares values only and does
+//! not use the revisions that the engine returned.
 
 use std::collections::HashSet;
 
