@@ -1,8 +1,9 @@
 //! Loom models of the engine's protocols: one file per race under `tests/models`.
 //!
 //! Each model runs the engine itself, compiled under `--cfg loom`, through all interleavings of a
-//! few threads (with at most `LOOM_MAX_PREEMPTIONS` preemptions each). Next to it is its broken
-//! twin: the same model over an engine with one `Fault`, which must fail. Run them with
+//! few threads (with at most `LOOM_MAX_PREEMPTIONS` preemptions each). Each file also contains the
+//! broken twin of its model: the same model over an engine with one mutation (`Fault`), under
+//! `should_panic`. It shows that the model detects the bug. Run them with
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom -C debug-assertions" LOOM_MAX_PREEMPTIONS=3 \
@@ -12,10 +13,10 @@
 //! Without `--cfg loom` this crate is empty.
 //!
 //! # Limits
-//! Loom sees the tree of the index and the heap only through the locks around them. It does not
-//! explore reference counts, but it detects reads of freed records. The pool of records is
-//! replaced. `SeqCst` is treated as `AcqRel`. The engine's stress tests cover all of these with
-//! real threads.
+//! Loom explores the locks around the tree of the index and around other data on the heap, but not
+//! the accesses to the data. It does not explore reference counts, but the models detect reads of
+//! freed records. The pool of records is replaced. `SeqCst` is treated as `AcqRel`. The engine's
+//! stress tests cover all of these with real threads.
 //!
 //! # Models of your own program
 //! Under `--cfg loom` the engine works as in other builds, so programs that use it can be modelled
@@ -35,8 +36,8 @@
 //! ```
 //!
 //! A model is a test that creates an engine with a `ManualClock` inside the model, starts a few
-//! `loom::thread`s, and asserts what must hold after they have ended. This one has two workers that
-//! elect a leader:
+//! `loom::thread`s, and checks assertions after they have ended. In this example two workers elect
+//! a leader:
 //!
 //! ```ignore
 //! #[test]
@@ -65,10 +66,10 @@
 //! }
 //! ```
 //!
-//! The command above runs it, with the name of your crate. `tests/models/leader_election.rs` has
-//! the whole model: with resignation, with a lease that expires, and with a broken worker that
-//! reads first and then puts, which loom detects. Write the broken twin first: a model that cannot
-//! fail proves nothing.
+//! The command above runs it, with the name of your crate. `tests/models/leader_election.rs`
+//! contains the whole model: also with resignation, with a lease that expires, and with a broken
+//! worker, which reads first and then puts. Loom detects the broken worker. Write the broken twin
+//! first, to see that the model can fail.
 //!
 //! A model of a watch calls [`WatchStream::poll_response`](revstore_engine::WatchStream) or
 //! `try_next` rather than `next_blocking` if the event may not come, because loom reports a thread
@@ -83,7 +84,7 @@ pub fn run_model(model: impl Fn(&Engine) + Sync + Send + 'static) {
     run(None, model);
 }
 
-/// Runs `model` over an engine with a fault. Some interleaving must fail.
+/// Runs `model` over an engine with a fault. At least one interleaving must fail.
 pub fn run_broken(fault: Fault, model: impl Fn(&Engine) + Sync + Send + 'static) {
     run(Some(fault), model);
 }
@@ -103,7 +104,7 @@ fn run(fault: Option<Fault>, model: impl Fn(&Engine) + Sync + Send + 'static) {
 
 /// Runs two closures at the same time and waits for both.
 ///
-/// Each has a thread of its own, because loom does not explore all preemptions of a thread right
+/// Each runs on a separate thread, because loom does not explore all preemptions of a thread right
 /// after it has started another one.
 ///
 /// # Panics

@@ -24,7 +24,7 @@ fn model(engine: &Engine) {
     let mut seen = 0;
     while let Some(response) = stream.try_next() {
         let WatchResponse::Events { id, .. } = response else {
-            panic!("only events")
+            panic!("expected events, got {response:?}")
         };
         assert_ne!(id, cancelled, "a response to a cancelled watch");
         seen += 1;

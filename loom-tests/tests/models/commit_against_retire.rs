@@ -1,4 +1,4 @@
-//! I7: a write to a key whose entry a compaction retires at the same time is not lost.
+//! I7: a write is not lost if a compaction retires the entry of its key at the same time.
 
 use loom_tests::{race, run_broken, run_model};
 use revstore_engine::{Engine, Fault, KeyRange, Revision};
@@ -19,7 +19,7 @@ fn model(engine: &Engine) {
 }
 
 #[test]
-fn a_write_is_never_lost() {
+fn a_write_to_a_retired_entry_is_not_lost() {
     run_model(model);
 }
 

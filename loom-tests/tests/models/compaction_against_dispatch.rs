@@ -14,8 +14,8 @@ fn model(engine: &Engine) {
         let current = engine.current_revision();
         engine.compact(current).expect("the current revision").run();
     };
-    // The failure needs both writers between publishing and dispatching while the first revision is
-    // compacted.
+    // The bug occurs only if both writers have published but not dispatched when the compaction
+    // removes the first revision.
     race(engine, write, move |engine| race(engine, write, compact));
     let (seen, end) = drain(&mut watcher);
     assert_eq!(

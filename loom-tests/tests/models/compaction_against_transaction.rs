@@ -18,7 +18,10 @@ fn model(engine: &Engine) {
             .txn(&Txn::new().and_then(ops))
             .expect("a valid transaction");
         let OpResult::Range(before) = &done.results[0] else {
-            panic!("TXN-26")
+            panic!(
+                "TXN-26: expected the result of a range, got {:?}",
+                done.results[0]
+            )
         };
         assert_eq!(before.kvs.len(), 1, "the transaction missed a key");
         assert_eq!(before.kvs[0].value(), b"old");

@@ -2,11 +2,11 @@
 //!
 //! It shows how users write models, and is the source of the example in the documentation of this
 //! crate. A worker becomes the leader if there is none, under a lease that it revokes when it
-//! resigns. The revision in which it became the leader is its term. In every interleaving, also if
-//! a lease expires:
+//! resigns. The revision in which it became the leader is its leadership revision. In every
+//! interleaving, also if a lease expires:
 //!
-//! - at most one worker wins a term, and
-//! - a worker that resigns, or whose lease expires, ends only its own leadership.
+//! - at most one worker is the leader, and
+//! - a resignation or an expiry ends only the leadership of the worker with that lease.
 
 use std::time::Duration;
 
@@ -15,14 +15,15 @@ use revstore_engine::{Compare, Engine, LeaseId, ManualClock, Op, Put, Revision, 
 
 const LEADER: &str = "leader";
 
-/// A candidate.
+/// A participant of the election.
 #[derive(Clone, Copy)]
 struct Worker {
     name: &'static str,
     lease: LeaseId,
 }
 
-/// A function by which a worker becomes the leader. Returns its term if it did.
+/// A function by which a worker becomes the leader. Returns the leadership revision, or `None` if
+/// there is another leader.
 type Campaign = fn(&Engine, Worker) -> Option<Revision>;
 
 impl Worker {
@@ -42,7 +43,7 @@ impl Worker {
     }
 }
 
-/// Correct: compares and writes in one transaction.
+/// The correct campaign: compares and writes in one transaction.
 fn campaign(engine: &Engine, worker: Worker) -> Option<Revision> {
     let done = engine.txn(
         &Txn::new()
@@ -53,7 +54,7 @@ fn campaign(engine: &Engine, worker: Worker) -> Option<Revision> {
     done.succeeded.then_some(done.revision)
 }
 
-/// Broken: another worker may write between the read and the put.
+/// The broken campaign: another worker may write between the read and the put.
 fn read_then_put(engine: &Engine, worker: Worker) -> Option<Revision> {
     if engine.get(LEADER).is_some() {
         return None;
@@ -74,8 +75,8 @@ fn explore(program: impl Fn(&Engine, &ManualClock) + Send + Sync + 'static) {
     });
 }
 
-/// Both workers campaign at the same time.
-fn one_term(campaign: Campaign) {
+/// Checks that exactly one of two workers that campaign at the same time becomes the leader.
+fn campaign_of_two(campaign: Campaign) {
     explore(move |engine, _| {
         let [a, b] = [Worker::new(engine, "a", 1), Worker::new(engine, "b", 2)];
         let (of_a, of_b) = race(
@@ -94,13 +95,13 @@ fn one_term(campaign: Campaign) {
 
 #[test]
 fn one_of_two_workers_leads() {
-    one_term(campaign);
+    campaign_of_two(campaign);
 }
 
 #[test]
 #[should_panic(expected = "two workers lead")]
-fn a_worker_that_reads_and_then_puts_is_detected() {
-    one_term(read_then_put);
+fn a_campaign_that_reads_and_then_puts_is_detected() {
+    campaign_of_two(read_then_put);
 }
 
 #[test]
@@ -109,16 +110,16 @@ fn a_leader_that_resigns_ends_only_its_own_leadership() {
         let [a, b] = [Worker::new(engine, "a", 1), Worker::new(engine, "b", 2)];
         let first = campaign(engine, a).expect("no other worker campaigns");
         let resign = move |engine: &Engine| a.resign(engine);
-        let ((), term) = race(engine, resign, move |engine| campaign(engine, b));
+        let ((), leadership) = race(engine, resign, move |engine| campaign(engine, b));
         let leader = engine.get(LEADER);
         assert_eq!(
             leader.is_some(),
-            term.is_some(),
+            leadership.is_some(),
             "the leadership of another worker was ended"
         );
-        if let (Some(leader), Some(term)) = (leader, term) {
-            assert_eq!(leader.create_revision(), term);
-            assert!(term > first, "terms increase");
+        if let (Some(leader), Some(leadership)) = (leader, leadership) {
+            assert_eq!(leader.create_revision(), leadership);
+            assert!(leadership > first, "leadership revisions increase");
         }
     });
 }
@@ -132,11 +133,11 @@ fn a_leader_whose_lease_expires_ends_only_its_own_leadership() {
         let b = Worker::new(engine, "b", 2);
         let clock = clock.clone();
         let expire = move |_: &Engine| clock.advance(Duration::from_secs(1));
-        let ((), term) = race(engine, expire, move |engine| campaign(engine, b));
+        let ((), leadership) = race(engine, expire, move |engine| campaign(engine, b));
         let leader = engine.get(LEADER);
         assert_eq!(
             leader.is_some(),
-            term.is_some(),
+            leadership.is_some(),
             "the leadership of another worker was ended"
         );
         assert!(leader.is_none_or(|leader| leader.lease() == Some(b.lease)));

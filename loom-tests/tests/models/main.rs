@@ -1,4 +1,4 @@
-//! One model per file, named after its race, with its broken twin.
+//! One model per file, named after its race, and the broken twin of the model.
 #![cfg(loom)]
 
 mod cancel_against_notify;

@@ -18,7 +18,7 @@ fn model(engine: &Engine) {
     let mut seen = Vec::new();
     while let Some(response) = stream.try_next() {
         let WatchResponse::Events { events, .. } = response else {
-            panic!("only events")
+            panic!("expected events, got {response:?}")
         };
         seen.extend(events.iter().map(|event| event.kv.mod_revision().0));
     }

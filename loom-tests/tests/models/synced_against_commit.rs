@@ -1,4 +1,4 @@
-//! I5, I9: a watch whose queue overflows and that catches up delivers every event once.
+//! I5, I9: a watch that catches up after its queue has overflowed delivers every event once.
 
 use loom_tests::{drain, race, run_broken, run_model};
 use revstore_engine::{Engine, Fault, KeyRange, WatchOptions};

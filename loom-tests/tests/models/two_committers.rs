@@ -16,7 +16,7 @@ fn model(engine: &Engine) {
 }
 
 #[test]
-fn every_writer_gets_a_revision_of_its_own() {
+fn every_writer_gets_a_separate_revision() {
     run_model(model);
 }
 

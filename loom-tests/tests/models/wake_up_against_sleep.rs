@@ -7,7 +7,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use loom_tests::{race, run_broken, run_model};
 use revstore_engine::{Engine, Fault, KeyRange, WatchOptions};
 
-/// Records that it was woken. Not explored by loom: it is read after all threads have ended.
+/// A waker that records its wake-up. Loom does not explore the flag, which is read after all
+/// threads have ended.
 #[derive(Default)]
 struct WakeRecorder(AtomicBool);
 
@@ -45,6 +46,6 @@ fn a_sleeping_reader_is_woken() {
 
 #[test]
 #[should_panic(expected = "the reader was not woken")]
-fn registering_the_waker_after_the_last_look_is_detected() {
+fn registering_the_waker_after_the_last_check_is_detected() {
     run_broken(Fault::RegisterWakerLast, model);
 }
