@@ -102,7 +102,7 @@ fn create_and_delete(engine: &Engine, keys: u64, revisions: u64) {
     }
 }
 
-/// Pages with their counts, and counts alone.
+/// Measures pages with their counts, and counts without keys.
 ///
 /// The expected time does not depend on the number of keys. At the current revision the index
 /// contains the counts; 1,000 revisions before it, the 1,000 log records since are scanned as well.

@@ -1,9 +1,9 @@
 //! Instruction counts of operations, checked against recorded counts to detect unintended
 //! slowdowns.
 //!
-//! Times depend on the machine and its load; instruction counts hardly do. Each case runs under
-//! valgrind twice, once with all its operations and once with none. The difference is the count of
-//! its operations.
+//! Times depend on the machine and its load; instruction counts depend on them very little. Each
+//! case runs under valgrind twice, once with all its operations and once with none. The difference
+//! is the count of its operations.
 //!
 //! `cargo bench -p revstore-benches --bench instructions` compares the counts with
 //! `benches/instructions.txt` and fails if one differs by more than the tolerance. A lower count
@@ -172,7 +172,7 @@ fn engine_event(engine: &Engine, operations: u64) {
     }
 }
 
-/// Runs requests one after the other. The count includes the client, and no connection.
+/// Runs requests one after the other, without a connection. The count includes the client.
 fn with_services(engine: &Engine, requests: impl AsyncFnOnce(Services)) {
     let runtime = runtime::Builder::new_current_thread()
         .build()
@@ -252,7 +252,7 @@ fn grpc_txn(engine: &Engine, operations: u64) {
             let response = client.txn(request).await.expect("a valid transaction");
             assert!(
                 response.into_inner().succeeded,
-                "there are no other writers"
+                "no other writer changes the key"
             );
         }
     });

@@ -83,7 +83,7 @@ fn measure_in_process(
     Ok(String::from_utf8(run.stdout)?.trim().parse()?)
 }
 
-/// Fills a store and returns by how many bytes the resident memory grew.
+/// Fills a store and returns the growth of the resident memory in bytes.
 fn measure(order: &str, keys: u64, revisions: u64, compact: bool) -> Result<u64, BoxError> {
     let engine = Engine::builder().clock(ManualClock::new()).build();
     let before = resident_bytes()?;

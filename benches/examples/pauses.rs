@@ -1,5 +1,5 @@
-//! Latency of puts while a large compaction runs, and without one:
-//! `cargo run --release -p revstore-benches --example pauses`.
+//! The latency of puts while a large compaction runs, and without a compaction: `cargo run
+//! --release -p revstore-benches --example pauses`.
 //!
 //! A separate thread makes puts at a fixed rate and measures the time of each.
 
@@ -13,7 +13,7 @@ use revstore_benches::{key, pseudo_random, value};
 use revstore_engine::{Engine, ManualClock};
 
 const KEYS: u64 = 100_000;
-/// The revisions that each compaction removes.
+/// The number of revisions that each compaction removes.
 const COMPACTED_REVISIONS: u64 = 200_000;
 const ROUNDS: usize = 7;
 const PUT_INTERVAL: Duration = Duration::from_micros(500);

@@ -18,7 +18,7 @@ const VALUE_BYTES: usize = 256;
 /// The longest time of a load with a fixed number of operations.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// HTTP/2 windows for clients that read much data.
+/// The HTTP/2 windows, large enough for responses with many keys.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 

@@ -1,5 +1,5 @@
-//! A comparison of revstore with etcd, `mem_etcd`, and a server that stores nothing and therefore
-//! shows the cost of the transport alone.
+//! A comparison of revstore with etcd, `mem_etcd`, and the null server, which stores nothing: its
+//! cost is the cost of the transport.
 //!
 //! `run` starts the servers whose binaries exist, puts the same load on each, and prints the CPU
 //! time of the server per operation as Markdown. CPU time is the figure to compare where client and
@@ -9,7 +9,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `server` | a server under test: start, readiness, stop |
-//! | `null` | the server that stores nothing |
+//! | `null` | the null server |
 //! | `client` | connections, and requests in a closed loop |
 //! | `watchers` | watch streams that count the received events |
 //! | `cpu_time` | the CPU time of a process |
@@ -47,7 +47,7 @@ use crate::server::{ServerKind, TestedServer};
 type BoxError = Box<dyn Error + Send + Sync>;
 
 #[derive(Debug, Parser)]
-#[command(about = "Compares revstore with etcd, mem_etcd and a server that stores nothing")]
+#[command(about = "Compares revstore with etcd, mem_etcd and a null server, which stores nothing")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -57,7 +57,7 @@ struct Arguments {
 enum Command {
     /// Compare the servers.
     Run(RunCommand),
-    /// Run the server that stores nothing.
+    /// Run the null server, which stores nothing.
     Null {
         #[arg(long)]
         listen: SocketAddr,

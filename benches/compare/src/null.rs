@@ -1,5 +1,5 @@
-//! The server that stores nothing. It shows the cost of tonic without changes for the same
-//! messages.
+//! The null server, which stores nothing. Its cost is the cost of tonic without changes for the
+//! same messages.
 //!
 //! A read of one key finds no pair. A page contains as many copies of one pair as the limit allows.
 //! Every put is an event for every watch, and is encoded once.
@@ -36,10 +36,10 @@ mod generated {
     tonic::include_proto!("etcdserverpb.Watch");
 }
 
-/// The most events that are buffered for a lagging stream.
+/// The maximum number of events that are buffered for a lagging stream.
 const EVENTS_MAX: usize = 64 * 1024;
 
-/// The most encoded responses that are buffered for a stream.
+/// The maximum number of encoded responses that are buffered for a stream.
 const RESPONSES_MAX: usize = 1024;
 
 /// Serves until the process is killed.

@@ -43,7 +43,7 @@ pub(crate) fn comparison(report: &Report, path: &Path) -> Result<(), BoxError> {
     let rows_end = f64::from(count);
     let mut chart = ChartBuilder::on(&area)
         .caption(
-            "Server CPU time, as a multiple of a server that stores nothing",
+            "Server CPU time, as a multiple of the null server",
             (FONT, 16),
         )
         .margin(8)

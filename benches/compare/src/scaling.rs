@@ -1,4 +1,4 @@
-//! Time of the engine's operations by the number of keys, watches and revisions.
+//! The time of the engine's operations by the number of keys, watches and revisions.
 
 use std::fs;
 use std::hint::black_box;
@@ -10,7 +10,8 @@ use revstore_engine::{Engine, KeyRange, ManualClock, Range, Revision, WatchOptio
 use crate::client::{end, key, scattered, value};
 use crate::{BoxError, plot};
 
-/// The samples of one point. The fastest is used, because other load on the machine only adds time.
+/// The number of samples of one point. The fastest sample is used, because other load on the
+/// machine only adds time.
 const SAMPLES: usize = 7;
 
 /// The duration of one sample.

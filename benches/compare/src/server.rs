@@ -12,7 +12,7 @@ use tokio::time::{self, Instant};
 use crate::BoxError;
 use crate::client::Clients;
 
-/// The longest time until a server answers its first request.
+/// The longest time until a server responds to its first request.
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The time between two attempts to send the first request.
@@ -28,7 +28,7 @@ pub(crate) enum ServerKind {
     Revstore(PathBuf),
     /// Another build of revstore.
     Before(PathBuf),
-    /// The server that stores nothing: this program.
+    /// The null server: this program.
     Null,
     /// etcd with its data in memory and without `fsync`.
     Etcd(PathBuf),
@@ -120,12 +120,12 @@ pub(crate) struct TestedServer {
 }
 
 impl TestedServer {
-    /// Starts a server and waits until it answers a request.
+    /// Starts a server and waits until it responds to a request.
     pub(crate) async fn start(kind: &ServerKind) -> Result<Self, BoxError> {
         Self::start_polling(kind, START_POLL_INTERVAL).await
     }
 
-    /// Starts a server and tries to send it a request every `pause` until it answers one.
+    /// Starts a server and sends it a request every `pause` until it responds to one.
     pub(crate) async fn start_polling(
         kind: &ServerKind,
         pause: Duration,
@@ -153,12 +153,12 @@ impl TestedServer {
             _dir: dir,
         };
         let deadline = started + START_TIMEOUT;
-        while !server.answers().await {
+        while !server.responds().await {
             if let Some(status) = server.process.try_wait()? {
                 return Err(format!("{} ended at start: {status}", kind.name()).into());
             }
             if Instant::now() > deadline {
-                return Err(format!("{} does not answer requests", kind.name()).into());
+                return Err(format!("{} does not respond to requests", kind.name()).into());
             }
             time::sleep(pause).await;
         }
@@ -166,7 +166,7 @@ impl TestedServer {
         Ok(server)
     }
 
-    async fn answers(&self) -> bool {
+    async fn responds(&self) -> bool {
         match Clients::connect(&self.endpoint, 1).await {
             Ok(clients) => clients.revision().await.is_ok(),
             Err(_) => false,

@@ -22,7 +22,7 @@ const END: &str = "<!-- end of table -->";
 /// The columns, whether or not the server was measured.
 const COLUMNS: [&str; 5] = ["revstore", "etcd", "mem_etcd", "kine", "envtest"];
 
-/// Names of the scenarios whose CPU time is in the table.
+/// The scenarios whose CPU time is in the table, with the titles of their rows.
 const SCENARIO_ROWS: [(&str, &str); 3] = [
     ("get", "CPU time of a get"),
     ("put, 64 in flight", "CPU time of a put"),
@@ -82,7 +82,7 @@ pub(crate) async fn table(
 /// Adds the CPU time of each scenario that the server supports.
 async fn measure_cpu(kind: &ServerKind, samples: &mut Samples) -> Result<(), BoxError> {
     if matches!(kind, ServerKind::Kine(_)) {
-        // It rejects every write but the transactions that kube-apiserver sends.
+        // kine rejects all writes except the transactions that kube-apiserver sends.
         return Ok(());
     }
     let server = TestedServer::start(kind).await?;
@@ -152,7 +152,7 @@ fn write_table(text: &mut String, columns: &[(&str, Samples)]) -> std::fmt::Resu
     };
     writeln!(text, "| | {} |", COLUMNS.join(" | "))?;
     writeln!(text, "|---|{}", "---|".repeat(COLUMNS.len()))?;
-    row(text, "start, until the first answer", " ms", &|it| {
+    row(text, "start, until the first response", " ms", &|it| {
         &it.start
     })?;
     for (index, (_, title)) in SCENARIO_ROWS.iter().enumerate() {
@@ -217,7 +217,7 @@ mod tests {
         };
         let mut text = String::new();
         write_table(&mut text, &[("revstore", samples)]).unwrap();
-        let row = "| start, until the first answer | 2.5 ms | - | - | - | - |\n";
+        let row = "| start, until the first response | 2.5 ms | - | - | - | - |\n";
         assert!(text.contains(row), "{text}");
     }
 

@@ -16,7 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::BoxError;
 use crate::client::Clients;
 
-/// The streams on one connection. Some servers allow at most 100.
+/// The maximum number of streams on one connection. Some servers allow at most 100.
 const STREAMS_PER_CONNECTION: usize = 80;
 
 /// The longest time until all watches are created.
