@@ -36,7 +36,7 @@ pub(super) fn read<C>(
             return usage(format!("bad flag syntax: {argument}"));
         }
         let (name, value) = match body.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
+            Some((name, value)) => (name, Some(value)),
             None => (body, None),
         };
         if matches!(name, "help" | "h") {
@@ -47,12 +47,12 @@ pub(super) fn read<C>(
         };
         let is_bool = flag.kind == Kind::Bool;
         let value = match value {
+            Some(value) => value.to_owned(),
             None if is_bool => "true".to_owned(),
             None => match arguments.next().transpose()? {
                 Some(value) => value,
                 None => return usage(format!("flag needs an argument: -{name}")),
             },
-            Some(value) => value,
         };
         if let Err(reason) = values.set(flag, &value) {
             return usage(if is_bool {

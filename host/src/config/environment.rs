@@ -2,81 +2,69 @@
 
 use std::{collections::BTreeMap, ffi::OsString};
 
-use super::{ConfigError, Declaration, FlagSet, Values};
+use super::{ConfigError, Declaration, FlagSet, Values, set::CONFIG_FILE};
 
-/// The environment variables with the prefix of a program.
-#[derive(Debug)]
-pub(super) struct Environment {
-    prefix: &'static str,
-    variables: BTreeMap<String, OsString>,
+/// Reads the variables into `values`, which contain the command line already. A variable or a flag
+/// that names a configuration file replaces all other variables.
+pub(super) fn read<C>(
+    flags: &FlagSet<C>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+    values: &mut Values,
+) -> Result<(), ConfigError> {
+    let prefix = flags.variable_prefix;
+    let environment = environment.into_iter();
+    // An empty variable counts as unset.
+    let mut variables: BTreeMap<String, OsString> = environment
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+        .filter(|(name, value)| name.starts_with(prefix) && !value.is_empty())
+        .collect();
+    // The variable of the current name comes last and takes precedence over that of the former name.
+    let mut take = |flag: &Declaration| -> Vec<_> {
+        let names = flag.names().map(|name| name.replace('-', "_"));
+        let names = names.map(|name| format!("{prefix}{}", name.to_ascii_uppercase()));
+        names
+            .filter_map(|name| variables.remove_entry(&name))
+            .collect()
+    };
+    let config_file = &CONFIG_FILE.declaration;
+    if values.get(&CONFIG_FILE).is_none() {
+        set(values, config_file, take(config_file))?;
+    }
+    if values.is_from_file() {
+        return Ok(());
+    }
+    for flag in flags.own_flags() {
+        let variables = take(flag);
+        if !values.is_given(flag) {
+            set(values, flag, variables)?;
+            continue;
+        }
+        // FL-3: etcd refuses to start.
+        for (variable, _) in variables {
+            let flag = flag.name;
+            values.warn(format!(
+                "the variable {variable} is set as well as --{flag}; the flag is used"
+            ));
+        }
+    }
+    for name in variables.into_keys() {
+        if !flags.known_variables.contains(&name.as_str()) {
+            values.warn(format!("unrecognized environment variable {name}"));
+        }
+    }
+    Ok(())
 }
 
-impl Environment {
-    /// Keeps the variables with a prefix that are not empty. An empty variable counts as unset.
-    pub(super) fn new(
-        prefix: &'static str,
-        variables: impl IntoIterator<Item = (OsString, OsString)>,
-    ) -> Self {
-        let variables = variables.into_iter();
-        let variables = variables
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
-            .filter(|(name, value)| name.starts_with(prefix) && !value.is_empty())
-            .collect();
-        Self { prefix, variables }
+fn set(
+    values: &mut Values,
+    flag: &Declaration,
+    variables: Vec<(String, OsString)>,
+) -> Result<(), ConfigError> {
+    for (variable, value) in variables {
+        let text = value.to_str().ok_or(ConfigError::new("not valid UTF-8"));
+        let set = text.and_then(|text| values.set(flag, text));
+        let value = value.to_string_lossy();
+        set.map_err(|reason| ConfigError::invalid_value(&value, &variable, &reason))?;
     }
-
-    /// Moves the variables of all flags into `values`, which contain the command line already.
-    pub(super) fn read<C>(
-        mut self,
-        flags: &FlagSet<C>,
-        values: &mut Values,
-    ) -> Result<(), ConfigError> {
-        for flag in flags.own_flags() {
-            if !values.is_given(flag) {
-                self.read_flag(flag, values)?;
-                continue;
-            }
-            // FL-3: etcd refuses to start.
-            for (variable, _) in self.take(flag) {
-                let flag = flag.name;
-                values.warn(format!(
-                    "the variable {variable} is set as well as --{flag}; the flag is used"
-                ));
-            }
-        }
-        for name in self.variables.into_keys() {
-            if !flags.known_variables.contains(&name.as_str()) {
-                values.warn(format!("unrecognized environment variable {name}"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves the variables of a flag into `values`.
-    pub(super) fn read_flag(
-        &mut self,
-        flag: &Declaration,
-        values: &mut Values,
-    ) -> Result<(), ConfigError> {
-        for (variable, value) in self.take(flag) {
-            let text = value.to_str().ok_or(ConfigError::new("not valid UTF-8"));
-            let set = text.and_then(|text| values.set(flag, text));
-            set.map_err(|reason| {
-                ConfigError::invalid_value(&value.to_string_lossy(), &variable, &reason)
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Removes and returns the variables of a flag. That of its current name, which takes
-    /// precedence over that of its former name, comes last.
-    fn take(&mut self, flag: &Declaration) -> Vec<(String, OsString)> {
-        let names = flag.names();
-        let variables = names.filter_map(|name| {
-            let name = name.replace('-', "_").to_ascii_uppercase();
-            self.variables
-                .remove_entry(&format!("{}{name}", self.prefix))
-        });
-        variables.collect()
-    }
+    Ok(())
 }

@@ -2,78 +2,67 @@
 
 use std::{fs, path::Path};
 
-use saphyr::{LoadableYamlNode, Mapping, Scalar, Yaml};
+use saphyr::{LoadableYamlNode, Scalar, Yaml};
 
 use super::{ConfigError, Declaration, FlagSet, Kind, Values};
 
-/// Reads a configuration file into `values`.
+/// Reads a configuration file into `values`. Keys inside the mapping of `flags` take precedence.
 pub(super) fn read<C>(
     flags: &FlagSet<C>,
     path: &Path,
     values: &mut Values,
 ) -> Result<(), ConfigError> {
-    let name = format!("the configuration file {}", path.display());
+    let file = format!("the configuration file {}", path.display());
+    let error = |problem: String| ConfigError::new(format!("{file} {problem}"));
     let text = fs::read_to_string(path)
-        .map_err(|error| ConfigError::new(format!("cannot read {name}: {error}")))?;
+        .map_err(|error| ConfigError::new(format!("cannot read {file}: {error}")))?;
     let documents = Yaml::load_from_str(&text)
-        .map_err(|error| ConfigError::new(format!("{name} is not valid YAML: {error}")))?;
-    let mut file = File {
-        flags,
-        name,
-        values,
+        .map_err(|reason| error(format!("is not valid YAML: {reason}")))?;
+    let shape_error = || error("does not map flag names to values".to_owned());
+    let root = match documents.first() {
+        None | Some(Yaml::Value(Scalar::Null)) => return Ok(()),
+        Some(Yaml::Mapping(root)) => root,
+        Some(_) => return Err(shape_error()),
     };
-    match documents.first() {
-        None | Some(Yaml::Value(Scalar::Null)) => Ok(()),
-        Some(Yaml::Mapping(entries)) => file.read_entries(entries, false),
-        Some(_) => Err(file.shape_error()),
+    let nested = root
+        .iter()
+        .filter(|(key, _)| key.as_str() == Some(flags.file_mapping));
+    let nested = nested.filter_map(|(_, node)| node.as_mapping()).flatten();
+    let entries = root.iter().map(|entry| (entry, false));
+    for ((key, node), is_nested) in entries.chain(nested.map(|entry| (entry, true))) {
+        let key = key.as_str().ok_or_else(shape_error)?;
+        let has_key =
+            |flag: &&Declaration| flag.has_name(key) || is_nested && flag.file_key == Some(key);
+        let is_mapping = key == flags.file_mapping || flags.ignored_mappings.contains(&key);
+        if let Some(flag) = flags.own_flags().find(has_key) {
+            set(values, flag, node, &file)?;
+        } else if is_nested || !is_mapping {
+            values.warn(format!(
+                "unrecognized key {key:?} in the configuration file"
+            ));
+        }
     }
+    Ok(())
 }
 
-struct File<'a, C> {
-    flags: &'a FlagSet<C>,
-    name: String,
-    values: &'a mut Values,
-}
-
-impl<C> File<'_, C> {
-    fn read_entries(&mut self, entries: &Mapping<'_>, is_nested: bool) -> Result<(), ConfigError> {
-        for (key, node) in entries {
-            let key = key.as_str().ok_or_else(|| self.shape_error())?;
-            let has_key =
-                |flag: &&Declaration| flag.has_name(key) || is_nested && flag.file_key == Some(key);
-            if !is_nested && key == self.flags.file_mapping {
-                if let Yaml::Mapping(inner) = node {
-                    self.read_entries(inner, true)?;
-                }
-            } else if let Some(flag) = self.flags.own_flags().find(has_key) {
-                self.set(flag, node)?;
-            } else if is_nested || !self.flags.ignored_mappings.contains(&key) {
-                self.values.warn(format!(
-                    "unrecognized key {key:?} in the configuration file"
-                ));
-            }
-        }
-        Ok(())
+fn set(
+    values: &mut Values,
+    flag: &Declaration,
+    node: &Yaml<'_>,
+    file: &str,
+) -> Result<(), ConfigError> {
+    let place = format!("{} in {file}", flag.name);
+    let text = text_of(node).map_err(|reason| ConfigError::invalid_value("", &place, &reason))?;
+    // A key without a value has no effect.
+    let Some(mut text) = text else {
+        return Ok(());
+    };
+    // etcd accepts durations in files only as nanoseconds; both forms are accepted here.
+    if flag.kind == Kind::Duration && text.parse::<i64>().is_ok() {
+        text.push_str("ns");
     }
-
-    fn set(&mut self, flag: &Declaration, node: &Yaml<'_>) -> Result<(), ConfigError> {
-        let place = format!("{} in {}", flag.name, self.name);
-        let text = text_of(node).map_err(|reason| ConfigError::invalid_value("", &place, &reason));
-        // A key without a value has no effect.
-        let Some(mut text) = text? else {
-            return Ok(());
-        };
-        // etcd accepts durations in files only as nanoseconds; both forms are accepted here.
-        if flag.kind == Kind::Duration && text.parse::<i64>().is_ok() {
-            text.push_str("ns");
-        }
-        let set = self.values.set(flag, &text);
-        set.map_err(|reason| ConfigError::invalid_value(&text, &place, &reason))
-    }
-
-    fn shape_error(&self) -> ConfigError {
-        ConfigError::new(format!("{} does not map flag names to values", self.name))
-    }
+    let set = values.set(flag, &text);
+    set.map_err(|reason| ConfigError::invalid_value(&text, &place, &reason))
 }
 
 /// Returns a value as a user would write it on the command line, a list joined by commas; `None`
@@ -90,9 +79,8 @@ fn text_of(node: &Yaml<'_>) -> Result<Option<String>, ConfigError> {
             Some(parts?.into_iter().flatten().collect::<Vec<_>>().join(","))
         }
         _ => {
-            return Err(ConfigError::new(
-                "a single value or a list of values is expected",
-            ));
+            let message = "a single value or a list of values is expected";
+            return Err(ConfigError::new(message));
         }
     })
 }

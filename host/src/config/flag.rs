@@ -76,14 +76,6 @@ impl<T: FlagValue> Flag<T> {
         let value = PhantomData;
         Self { declaration, value }
     }
-
-    /// The default.
-    ///
-    /// # Panics
-    /// If the declared default is not a value of the flag.
-    pub fn default_value(&self) -> T {
-        T::parse(self.declaration.default).expect("the default is a value of the flag")
-    }
 }
 
 impl Declaration {

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
 use super::{
-    ConfigError, Declaration, Flag, FlagValue, Kind, Section, arguments, completion,
-    environment::Environment, file, help,
+    ConfigError, Declaration, Flag, FlagValue, Kind, Section, arguments, completion, environment,
+    file, help,
 };
 
 /// The flags of a program with configuration `C`, which declares this as a constant.
@@ -90,10 +90,7 @@ impl<C> FlagSet<C> {
         if values.get(&VERSION) {
             return Ok(Invocation::Print((self.version)()));
         }
-        let mut environment = Environment::new(self.variable_prefix, environment);
-        if values.get(&CONFIG_FILE).is_none() {
-            environment.read_flag(&CONFIG_FILE.declaration, &mut values)?;
-        }
+        environment::read(self, environment, &mut values)?;
         if let Some(path) = values.get(&CONFIG_FILE) {
             if values.texts.len() > 1 {
                 values.warn(
@@ -101,12 +98,9 @@ impl<C> FlagSet<C> {
                      ignored",
                 );
             }
-            values
-                .texts
-                .retain(|name, _| *name == CONFIG_FILE.declaration.name);
+            let config_file = CONFIG_FILE.declaration.name;
+            values.texts.retain(|name, _| *name == config_file);
             file::read(self, &path, &mut values)?;
-        } else {
-            environment.read(self, &mut values)?;
         }
         let config = Box::new((self.configure)(&mut values)?);
         let warnings = values.warnings;
@@ -135,10 +129,9 @@ impl Values {
     /// # Panics
     /// If the declared default is not a value of the flag.
     pub fn get<T: FlagValue>(&self, flag: &Flag<T>) -> T {
-        match self.texts.get(flag.declaration.name) {
-            Some(text) => T::parse(text).expect("values are checked when they are set"),
-            None => flag.default_value(),
-        }
+        let given = self.texts.get(flag.declaration.name);
+        let text = given.map_or(flag.declaration.default, String::as_str);
+        T::parse(text).expect("values are checked when they are set, and defaults are values")
     }
 
     /// Whether a flag is given.

@@ -249,8 +249,8 @@ fn keepalive(values: &Values) -> Keepalive {
 /// WA-50.
 fn progress_interval(values: &mut Values) -> Duration {
     let given = values.get(&flags::PROGRESS_INTERVAL).positive();
-    let default = flags::PROGRESS_INTERVAL.default_value().positive();
-    let interval = given.or(default).unwrap_or_default();
+    let default = || Values::default().get(&flags::PROGRESS_INTERVAL).positive();
+    let interval = given.or_else(default).unwrap_or_default();
     if interval < MIN_PROGRESS_INTERVAL {
         values.warn("--watch-progress-notify-interval is raised to its minimum of 100ms");
     }
@@ -260,14 +260,14 @@ fn progress_interval(values: &mut Values) -> Duration {
 fn auth(values: &mut Values) -> Result<Auth> {
     let mut cost = values.get(&flags::BCRYPT_COST);
     if !(4..=31).contains(&cost) {
-        let default = flags::BCRYPT_COST.default_value();
+        let default = Values::default().get(&flags::BCRYPT_COST);
         values.warn(format!(
             "--bcrypt-cost {cost} is not from 4 to 31; the default {default} is used"
         ));
         cost = default;
     }
     let token_ttl = match values.get(&flags::AUTH_TOKEN_TTL) {
-        0 => flags::AUTH_TOKEN_TTL.default_value(),
+        0 => Values::default().get(&flags::AUTH_TOKEN_TTL),
         seconds => seconds,
     };
     Ok(Auth {
