@@ -1,5 +1,5 @@
-# Short names for commands. `.ci/run` defines the steps that must pass; recipes of the same name run
-# one of them, with further arguments.
+# Short names for commands. `.ci/run` defines the steps that must pass; a recipe with the name of a
+# step runs that step, with further arguments.
 
 # Lists the recipes.
 default:
@@ -45,15 +45,15 @@ package *args:
 static:
     .ci/run static
 
-# Runs the benchmarks of the engine; `--save-baseline main` keeps the numbers to compare with.
+# Runs the benchmarks of the engine; `--save-baseline main` saves the numbers for `bench-baseline`.
 bench *args:
     cargo bench -p revstore-benches --bench engine -- {{args}}
 
-# Compares with kept numbers.
+# Compares with a saved baseline.
 bench-baseline baseline="main":
     cargo bench -p revstore-benches --bench engine -- --baseline {{baseline}}
 
-# Puts the same load on revstore, a server that stores nothing, and etcd where there is one.
+# Puts the same load on revstore, on a null server that stores nothing, and on etcd if it is installed.
 bench-compare *args:
     cargo build --release -p revstore -p revstore-compare
     cargo run --release -p revstore-compare -- run {{args}}
@@ -88,11 +88,11 @@ conformance *args: etcd
 clients *args:
     tests/clients/run {{args}}
 
-# Records the scenarios of tests/scenarios anew from etcd; `--check` only compares.
+# Records the scenarios of tests/scenarios again from etcd; `--check` only compares.
 record *args:
     cargo run -p revstore-tests --bin record -- {{args}}
 
-# Lists which tests cite which clauses of docs/; `--check` fails where something is missing.
+# Lists the clauses of docs/ and the tests that cite them; `--check` fails if a citation is missing.
 clauses *args:
     cargo run -p revstore-tests --bin clauses -- {{args}}
 

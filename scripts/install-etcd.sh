@@ -3,10 +3,10 @@
 #
 #     scripts/install-etcd.sh [DIRECTORY]        default: tests/.tools
 #
-# The binaries come from Debian 13's packages etcd-server and etcd-client and end up in
-# DIRECTORY/bin. Nothing else is touched: apt works on lists and a cache of its own in a temporary
-# directory, needs no root, and installs no package. Packages are fetched from the mirror that this
-# machine's apt already uses and checked against Debian's archive keys. Running it again is cheap.
+# The binaries come from Debian 13's packages etcd-server and etcd-client and end up in DIRECTORY/bin.
+# Nothing else is changed: apt uses separate lists and a separate cache in a temporary directory,
+# needs no root, and installs no package. Packages are fetched from the mirror that this machine's apt
+# already uses and checked against Debian's archive keys. Running it again is cheap.
 set -euo pipefail
 
 readonly ETCD_VERSION=3.5.16
@@ -15,7 +15,7 @@ readonly SUITE=trixie
 say() { printf 'install-etcd: %s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }
 
-# The version an etcd or etcdctl binary reports, or nothing when it does not run.
+# Prints the version of an etcd or etcdctl binary, or nothing if it does not run.
 version_of() {
     case $1 in
         */etcdctl) "$1" version 2>/dev/null | sed -n 's/^etcdctl version: //p' ;;
@@ -33,9 +33,9 @@ report() {
     say "etcdctl $(version_of "$1/etcdctl") at $1/etcdctl"
 }
 
-# The URIs of this machine's Debian archives: those of its apt sources that offer component `main`
-# of the release it runs. Third parties name their suites the same way now and then; the signature
-# check sorts them out later. Both formats of sources are understood.
+# The URIs of this machine's Debian archives: those of its apt sources that offer component `main` of
+# the release it runs. Some third parties use the same names for their suites; the signature check
+# rejects them later. Both formats of sources are supported.
 mirrors() {
     local codename=$1 etc sourcelist sourceparts
     eval "$(apt-config shell etc Dir::Etc/d sourcelist Dir::Etc::sourcelist/f sourceparts Dir::Etc::sourceparts/d)"
@@ -52,7 +52,7 @@ mirrors() {
             $1 == "deb" && $3 ~ "^(" codename "|stable|oldstable)/?$" {
                 for (i = 4; i <= NF; i++) if ($i == "main") print $2
             }'
-        # Stanzas of `Field: values`, parted by empty lines; values may go on in indented lines.
+        # Stanzas of `Field: values`, separated by empty lines; values may continue in indented lines.
         ((${#deb822[@]} == 0)) || awk -v codename="$codename" '
             function has(text, pattern,    n, i, words) {
                 n = split(text, words, /[ \t]+/)
@@ -78,8 +78,8 @@ mirrors() {
     } | grep -v '^cdrom:' | awk '!seen[$0]++'
 }
 
-# The keyring that signs $SUITE: the system's when it is new enough to have the keys, else the one
-# in the newest debian-archive-keyring that the system's own, already trusted sources offer.
+# The keyring that signs $SUITE: that of the system if it contains the keys, otherwise that of the
+# newest debian-archive-keyring in the apt sources of the system, which are already trusted.
 keyring() {
     local work=$1 name root
     for root in / "$work/keyring/"; do
@@ -90,11 +90,11 @@ keyring() {
             fi
         done
         if [[ $root == / ]]; then
-            say "this system's keyring does not know $SUITE yet; fetching debian-archive-keyring"
+            say "this system's keyring has no keys for $SUITE; fetching debian-archive-keyring"
             mkdir -p "$work"/system/{lists,archives}/partial
             if ((EUID == 0)) && id _apt &>/dev/null; then chown _apt "$work/system"; fi
             local options=(-qq -o "Dir::State::lists=$work/system/lists" -o "Dir::Cache=$work/system")
-            apt-get "${options[@]}" update >&2 || say "warning: some of this system's apt sources do not answer"
+            apt-get "${options[@]}" update >&2 || say "warning: some of this system's apt sources do not respond"
             (cd "$work/system" && apt-get "${options[@]}" download debian-archive-keyring >&2) ||
                 die "cannot fetch debian-archive-keyring from this system's apt sources"
             dpkg-deb -x "$work"/system/debian-archive-keyring_*.deb "$work/keyring"

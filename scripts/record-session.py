@@ -4,8 +4,8 @@
     scripts/record-session.py [--server PATH] [--etcdctl PATH] [--out FILE]
 
 Starts the server on a free port, runs the commands of SESSION against it with the real etcdctl, and
-draws the commands with what they printed. Nothing in the image is written by hand except the commands
-and the port, which is replaced by etcd's usual 2379. Needs a release build and
+draws the commands with their output. Only the commands are written by hand; the port in the output is
+replaced by etcd's usual 2379. Needs a release build and
 scripts/install-etcd.sh; no packages beyond Python's standard library.
 """
 
@@ -22,7 +22,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# What is typed.
+# The commands of the session.
 SESSION = [
     "etcdctl put job/1 queued",
     "etcdctl put job/1 done",
@@ -77,7 +77,7 @@ def draw(lines):
     ]
     for number, (is_command, text) in enumerate(lines):
         y = MARGIN + LINE_HEIGHT * number + 13
-        # `textLength` keeps columns aligned whichever font is there.
+        # `textLength` keeps columns aligned with every font.
         length = f'textLength="{CELL_WIDTH * len(text):.0f}"' if text else ""
         if is_command:
             out.append(f'<text x="{MARGIN}" y="{y}" fill="{PROMPT}">$</text>')

@@ -3,10 +3,10 @@
 #
 #     scripts/static-binary.sh [OUTPUT]        default: target/static/revstore
 #
-# The binary needs no libc, loader or other file of the system. The proof: a directory that holds
-# nothing else becomes the root of the process, in namespaces of its own where the user may create
-# them. There the server starts, answers its health check and a Put and a Range through the JSON
-# gateway, and stops on SIGTERM. Needs bash, curl, unshare and chroot.
+# The binary needs no libc, loader or other file of the system. To check that, the script runs it in a
+# root directory that contains nothing else, in separate namespaces. There the server starts, responds
+# to a health check and to a Put and a Range through the JSON gateway, and stops on SIGTERM. Needs
+# bash, curl, unshare and chroot.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -21,7 +21,7 @@ mkdir -p "$(dirname "$output")"
 install -m 755 "$directory/$triple/release/revstore" "$output"
 
 if readelf --program-headers "$output" | grep -q INTERP; then
-    echo "$output asks for a dynamic loader" >&2
+    echo "$output needs a dynamic loader" >&2
     exit 1
 fi
 
@@ -29,8 +29,8 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 install -m 755 "$output" "$root/revstore"
 
-# Runs in a network namespace of its own, so that the port cannot clash.
-prove() {
+# Runs in a separate network namespace, so that the port is free.
+check() {
     set -euo pipefail
     local root=$1 url=http://127.0.0.1:2379 server
     ip link set lo up 2>/dev/null || ifconfig lo up
@@ -51,9 +51,9 @@ prove() {
     trap - EXIT
     ((code == 143 || code == 0)) || { echo "the server ended with status $code" >&2; return 1; }
 }
-export -f prove
+export -f check
 namespaces=(--net --mount)
 ((EUID == 0)) || namespaces+=(--user --map-root-user)
-unshare "${namespaces[@]}" bash -c 'prove "$1"' prove "$root"
+unshare "${namespaces[@]}" bash -c 'check "$1"' check "$root"
 
-printf '%s: static, %s bytes, answers in an empty root directory\n' "$output" "$(stat -c %s "$output")"
+printf '%s: static, %s bytes, runs in an empty root directory\n' "$output" "$(stat -c %s "$output")"

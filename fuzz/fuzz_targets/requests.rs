@@ -1,4 +1,4 @@
-//! Runs the scripts that libFuzzer generates: any requests to any method, through everything except
+//! Runs the scripts that libFuzzer generates: any requests to any method, through all layers except
 //! the network. `grpc/tests/requests` runs scripts from a fixed seed with the same code.
 
 #![no_main]
