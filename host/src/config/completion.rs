@@ -29,8 +29,8 @@ pub(super) fn run<C>(
 
 fn bash<C>(flags: &FlagSet<C>) -> String {
     let program = flags.program;
-    let names = for_each_name(flags, |_, name| format!("--{name}\n"));
-    let values = for_each_name(flags, |flag, name| match flag.suggestions {
+    let names = join_names(flags, |_, name| format!("--{name}\n"));
+    let values = join_names(flags, |flag, name| match flag.suggestions {
         [] => String::new(),
         values => {
             let values = values.join(" ");
@@ -55,7 +55,7 @@ complete -o default -F _{program} {program}
 
 fn fish<C>(flags: &FlagSet<C>) -> String {
     let program = flags.program;
-    for_each_name(flags, |flag, name| {
+    join_names(flags, |flag, name| {
         let value = match flag.kind {
             Kind::Bool => String::new(),
             Kind::Path => " -r -F".to_owned(),
@@ -68,7 +68,7 @@ fn fish<C>(flags: &FlagSet<C>) -> String {
 
 fn zsh<C>(flags: &FlagSet<C>) -> String {
     let program = flags.program;
-    let arguments = for_each_name(flags, |flag, name| {
+    let arguments = join_names(flags, |flag, name| {
         let value = match flag.kind {
             Kind::Bool => String::new(),
             Kind::Path => ":file:_files".to_owned(),
@@ -89,8 +89,8 @@ if [[ ${{funcstack[1]}} == _{program} ]]; then _{program} "$@"; else compdef _{p
     )
 }
 
-/// Joins a text for each name of each flag.
-fn for_each_name<C>(flags: &FlagSet<C>, text: impl Fn(&Declaration, String) -> String) -> String {
+/// Returns the texts for all names of all flags, one after the other.
+fn join_names<C>(flags: &FlagSet<C>, text: impl Fn(&Declaration, String) -> String) -> String {
     let text = &text;
     let flags = flags.flags();
     flags

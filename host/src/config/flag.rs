@@ -71,7 +71,7 @@ pub trait FlagValue: Sized {
 }
 
 impl<T: FlagValue> Flag<T> {
-    /// A flag with this declaration, which is one [of `T`](Declaration::of).
+    /// A flag with a declaration that [`Declaration::of`] made for `T`.
     pub const fn new(declaration: Declaration) -> Self {
         let value = PhantomData;
         Self { declaration, value }
@@ -154,8 +154,8 @@ flag_value! {
 /// flag that has an effect, and a table of all flags.
 ///
 /// A flag has a name, a default, a help text and, if need be, other fields of
-/// [`Declaration`](crate::config::Declaration). At the end of a section, flags without
-/// effect are declared: `@accept TYPE, FORMER_PREFIX: NAME, ..;` and `@one_of WORDS: NAME;`.
+/// [`Declaration`](crate::config::Declaration). At the end of a section, `@accept TYPE,
+/// FORMER_PREFIX: NAME, ..;` and `@one_of WORDS: NAME;` declare flags without effect.
 /// ```
 /// use revstore_host::config::{GoDuration, Values};
 ///

@@ -1,7 +1,7 @@
 //! The configuration of the server.
 //!
-//! `flags` declares etcd's flags, `checks` makes a [`Config`] of their values, and `auth_token` and
-//! `auto_compaction` parse the flags of the same names. A new flag is a declaration in `flags`, a
+//! `flags` declares etcd's flags, and `checks` makes a [`Config`] of their values, with the help of
+//! `auth_token` and `auto_compaction` for the flags of these names. A new flag is a declaration in `flags`, a
 //! field of [`Config`] or of one of its parts, and a line in `checks`.
 
 mod auth_token;
