@@ -1,16 +1,16 @@
 //! The clauses of the specifications in `docs/`, and where the repository cites them.
 //!
-//! A clause is a list item such as ``- **RG-6** (must, recorded) An empty key is refused``. The first
-//! word in the parentheses is its force; `(not tested: ...)` at the end states why no test can cite
-//! it. A citation is the id in any comment, string or name: `RG-6`, `TXN-7/8`, `RG-11..13`,
-//! `RG-11 to RG-13`, or `rg_11_to_13` at the beginning of the name of a function.
+//! A clause is a list item such as ``- **RG-6** (must, recorded) An empty key is invalid``. The first word in
+//! the parentheses is its force: whether revstore must satisfy it; [`FORCES`] lists the values. `(not tested:
+//! ...)` at the end states why no test can cite it. A citation is the id in any comment, string or name:
+//! `RG-6`, `TXN-7/8`, `RG-11..13`, `RG-11 to RG-13`, or `rg_11_to_13` at the beginning of the name of a
+//! function.
 //!
-//! A citation counts as one of a test if it stands in test code, which is decided line by line:
-//! - Rust: files below a directory `tests` or named so, and what follows `#[cfg(test)] mod` elsewhere. Module
-//!   documentation (`//!`) and the library of this crate (`tests/src`) are no tests.
+//! A citation counts as a test if its line is test code:
+//! - Rust: files in a directory `tests`, files named `tests.rs`, and all lines after `#[cfg(test)] mod` in
+//!   other files. Module documentation (`//!`) and the library of this crate (`tests/src`) are not test code.
 //! - `tests/clients`: all sources.
-//! - `tests/scenarios`: the first line of each scenario, except in the file that records where ours
-//!   differs.
+//! - `tests/scenarios`: the first line of each scenario, except in [`NOT_REPLAYED`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ use walkdir::{DirEntry, WalkDir};
 /// The specifications, relative to the root of the repository.
 const SPECIFICATIONS: [&str; 2] = ["docs/etcd-behaviour.md", "docs/watch-cache.md"];
 
-/// Directories without sources of ours, besides hidden ones.
+/// Directories that contain no sources of this project. Hidden directories are skipped too.
 const SKIPPED_DIRECTORIES: [&str; 4] = ["target", "node_modules", "build", "__pycache__"];
 
 /// Extensions of the files that are searched for citations.
@@ -32,10 +32,10 @@ const SEARCHED_EXTENSIONS: [&str; 7] = ["rs", "md", "proto", "go", "java", "py",
 /// The directory with the recorded scenarios.
 const SCENARIOS: &str = "tests/scenarios/";
 
-/// Scenarios that are not replayed: they record what etcd answers where ours differs.
+/// The file of scenarios that are not replayed: the responses of etcd where those of revstore differ.
 const NOT_REPLAYED: &str = "tests/scenarios/known_differences.txt";
 
-/// What a clause can ask of revstore; the specifications say what each means.
+/// The values of the force of a clause. The specifications define them.
 const FORCES: [&str; 6] = ["must", "should", "may", "ours", "planned", "note"];
 
 /// A clause of a specification.
@@ -43,7 +43,7 @@ const FORCES: [&str; 6] = ["must", "should", "may", "ours", "planned", "note"];
 pub struct Clause {
     /// Its id, such as `RG-6`.
     pub id: String,
-    /// What it asks for: `must`, `should`, `may`, `ours`, `planned` or `note`.
+    /// Whether revstore must satisfy it: one of [`FORCES`].
     pub force: String,
     /// The rule, on one line.
     pub text: String,
@@ -53,11 +53,11 @@ pub struct Clause {
 #[derive(Debug)]
 pub struct Clauses {
     list: Vec<Clause>,
-    /// Matches an id of one of the families, with the numbers and the range that follow it.
+    /// Matches an id with a known prefix, with the numbers and the range that follow it.
     id: Regex,
 }
 
-/// An id that a line of a file names.
+/// A line of a file that contains the id of a clause.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Citation {
     /// The path of the file and the line.
@@ -66,16 +66,16 @@ pub struct Citation {
     pub in_test: bool,
 }
 
-/// All citations of a repository by id, those of unknown clauses included.
+/// All citations of a repository by id, including those of unknown clauses.
 pub type Citations = BTreeMap<String, Vec<Citation>>;
 
 impl Clause {
-    /// Returns whether a test has to cite the clause.
+    /// Returns whether a test must cite the clause.
     pub fn needs_test(&self) -> bool {
         matches!(self.force.as_str(), "must" | "should") && !self.is_exempt()
     }
 
-    /// Returns whether the clause states why no test cites it.
+    /// Returns whether the clause states a reason why no test cites it.
     pub fn is_exempt(&self) -> bool {
         self.text.contains("(not tested: ")
     }
@@ -104,7 +104,7 @@ impl Clauses {
         let clause = r"^- \*\*([A-Z]+-\d+)\*\* \((\w+)[^)]*\) (.+)$";
         let clause = Regex::new(clause).expect("a valid pattern");
         let mut list: Vec<Clause> = Vec::new();
-        // A list item goes on in lines that are indented.
+        // Indented lines continue a list item.
         let text = text.replace("\n  ", " ");
         for line in text.lines().filter(|line| line.starts_with("- **")) {
             let parts = clause.captures(line);
@@ -115,10 +115,10 @@ impl Clauses {
             }
             list.push(Clause { id, force, text });
         }
-        let families: BTreeSet<_> = list.iter().map(|clause| family(&clause.id)).collect();
-        let families = families.into_iter().collect::<Vec<_>>().join("|");
+        let prefixes: BTreeSet<_> = list.iter().map(|clause| prefix(&clause.id)).collect();
+        let prefixes = prefixes.into_iter().collect::<Vec<_>>().join("|");
         let id = format!(
-            r"(?:^|[^\w-])(?<family>{families})-(?<number>\d+)(?<others>(?:/\d+)*)(?:(?:\.\.| to )(?:[A-Z]+-)?(?<last>\d+))?\b"
+            r"(?:^|[^\w-])(?<prefix>{prefixes})-(?<number>\d+)(?<others>(?:/\d+)*)(?:(?:\.\.| to )(?:[A-Z]+-)?(?<last>\d+))?\b"
         );
         let id = Regex::new(&id).expect("a valid pattern");
         Ok(Self { list, id })
@@ -134,23 +134,23 @@ impl Clauses {
         self.list.iter().find(|clause| clause.id == id)
     }
 
-    /// Returns the ids that a line names. Only ids of known families count; the inner numbers of a range count
-    /// where such a clause exists.
+    /// Returns the ids in a line. Only ids with known prefixes count. The inner numbers of a range count if
+    /// the clause exists.
     fn ids(&self, line: &str) -> BTreeSet<String> {
         let line = format!("{} {line}", self.ids_of_function(line));
         let mut ids = BTreeSet::new();
         for found in self.id.captures_iter(&line) {
-            let (family, first) = (&found["family"], &found["number"]);
+            let (prefix, first) = (&found["prefix"], &found["number"]);
             let others = found["others"].split('/').filter(|text| !text.is_empty());
             let last = found.name("last").map(|last| last.as_str());
             let named = others.chain([first]).chain(last);
-            ids.extend(named.map(|number| format!("{family}-{number}")));
+            ids.extend(named.map(|number| format!("{prefix}-{number}")));
             let value = |text: &str| text.parse::<u32>().unwrap_or(u32::MAX);
             for between in value(first)..last.map_or(0, value) {
-                // Numbers of conformance tests have two digits.
+                // The numbers of conformance tests have two digits.
                 let id = [
-                    format!("{family}-{between}"),
-                    format!("{family}-{between:02}"),
+                    format!("{prefix}-{between}"),
+                    format!("{prefix}-{between:02}"),
                 ];
                 ids.extend(id.into_iter().filter(|id| self.get(id).is_some()));
             }
@@ -163,13 +163,13 @@ impl Clauses {
     fn ids_of_function(&self, line: &str) -> String {
         let name = line.split_once("fn ").map_or("", |(_, name)| name);
         let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
-        let (mut family, mut text, mut previous) = (String::new(), String::new(), "");
+        let (mut prefix, mut text, mut previous) = (String::new(), String::new(), "");
         for word in name.split(|c: char| !c.is_ascii_alphanumeric()) {
             let upper = word.to_uppercase();
             if matches!(word, "to" | "and") {
                 let _ = write!(text, " {word}");
-            } else if !family.is_empty() && is_number(word) {
-                let id = format!("{family}-{word}");
+            } else if !prefix.is_empty() && is_number(word) {
+                let id = format!("{prefix}-{word}");
                 // `t_59_429_waits` is about T-59 and a status code.
                 if is_number(previous) && self.get(&id).is_none() {
                     break;
@@ -178,9 +178,9 @@ impl Clauses {
             } else if self
                 .list
                 .iter()
-                .any(|clause| self::family(&clause.id) == upper)
+                .any(|clause| self::prefix(&clause.id) == upper)
             {
-                family = upper;
+                prefix = upper;
             } else {
                 break;
             }
@@ -224,8 +224,8 @@ impl Clauses {
     }
 }
 
-fn family(id: &str) -> &str {
-    id.split_once('-').map_or(id, |(family, _)| family)
+fn prefix(id: &str) -> &str {
+    id.split_once('-').map_or(id, |(prefix, _)| prefix)
 }
 
 fn is_searched(entry: &DirEntry) -> bool {

@@ -1,4 +1,4 @@
-//! The stock command line client `etcdctl`.
+//! Runs of etcd's command line client `etcdctl`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ impl Etcdctl {
         Self::at(address.to_string())
     }
 
-    /// Returns an `etcdctl` for an endpoint of any kind, such as `unix:///path`.
+    /// Returns an `etcdctl` for an endpoint in any form, such as `unix:///path`.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -85,7 +85,7 @@ impl Etcdctl {
     pub fn start(&self, arguments: &[&str]) -> io::Result<Process> {
         let limit = poll::LIMIT.as_secs();
         let mut command = Command::new(self.program);
-        // Variables ETCDCTL_* of the developer are not passed on. PATH is needed by `watch -- command`.
+        // The developer's variables ETCDCTL_* are not passed on. `watch -- command` needs PATH.
         command.env_clear().env("ETCDCTL_API", "3");
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
@@ -145,7 +145,7 @@ impl Session {
     /// Replays a session with `etcdctl`, in the format of [`transcript`].
     ///
     /// # Panics
-    /// If a command does not do what the session says.
+    /// If the output or the exit code of a command differs from the session.
     #[track_caller]
     pub fn replay(&self, text: &str) {
         if let Err(mismatch) = transcript::replay(&self.ctl, text) {
@@ -166,7 +166,7 @@ impl Session {
         }
     }
 
-    /// Runs one command that has to succeed and returns its standard output.
+    /// Runs one command that must succeed and returns its standard output.
     ///
     /// # Panics
     /// If it fails.

@@ -1,21 +1,21 @@
-//! Sessions with the JSON gateway: recorded as text, and replayed.
+//! Recorded sessions with the JSON gateway, and their replay.
 //!
 //! ```text
-//! > kv/put {"key":"Zm9v"}            POST /v3/kv/put with this body ...
-//! 200                                ... has a response with this status ...
-//! {"header":"@2"}                    ... and this object
-//! >> watch {"create_request":{}}     a stream, of which as many lines are read as follow here
+//! > kv/put {"key":"Zm9v"}            sends POST /v3/kv/put with this body
+//! 200                                expects a response with this status
+//! {"header":"@2"}                    and this object
+//! >> watch {"create_request":{}}     opens a stream and reads as many lines as are listed below the status
 //! 200
 //! {"result":{"header":"@2","created":true}}
-//! GET kv/range                       another HTTP method
-//! as %token%                         the Authorization header from here on; `as nobody` for none
+//! GET kv/range                       sends a request with another HTTP method
+//! as %token%                         sets the Authorization header from here on; `as nobody` removes it
 //! # a comment
 //! ```
 //!
-//! Objects are compared by value, not by the text of the JSON (HT-24). `"header":"@7"` stands for a header
-//! of the servers under test at revision 7, `"@"` for one without a revision. `"%name%"` is a placeholder:
-//! its first occurrence matches any string, and every later one, also in requests, has to be the same
-//! string. `"%_%"` matches any string. Of errors only code and message are compared (HT-22).
+//! Objects are compared by value, not by the text of the JSON (HT-24). `"header":"@7"` is the header of a
+//! server under test at revision 7, `"@"` is such a header without a revision. `"%name%"` is a placeholder:
+//! its first occurrence matches any string, and every later occurrence, also in requests, is the same string.
+//! `"%_%"` matches any string. Of errors, only the code and the message are compared (HT-22).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -83,13 +83,13 @@ fn parse(text: &str) -> Result<Vec<GatewayStep<'_>>, String> {
             (status, Some(GatewayStep::Call(call))) if call.status == 0 => {
                 call.status = status
                     .parse()
-                    .map_err(|_| format!("{line}: not a status"))?;
+                    .map_err(|_| format!("invalid line {line:?}: expected a status code"))?;
             }
             (_, Some(GatewayStep::Call(call))) => {
                 let object = serde_json::from_str(line).map_err(|e| format!("{line}: {e}"))?;
                 call.objects.push(object);
             }
-            _ => return Err(format!("{line}: not a step")),
+            _ => return Err(format!("invalid line {line:?}: expected a step")),
         }
     }
     Ok(steps)
@@ -258,7 +258,7 @@ mod tests {
         let calls = [put, watch, get].map(GatewayStep::Call);
         assert_eq!(steps[0], GatewayStep::As("%token%"));
         assert_eq!(steps[1..], calls);
-        assert!(parse("nonsense").is_err() && parse("> a\nb").is_err());
+        assert!(parse("invalid").is_err() && parse("> a\nb").is_err());
     }
 
     #[test]

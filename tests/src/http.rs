@@ -1,4 +1,4 @@
-//! Single HTTP requests, for the endpoints that probes and test harnesses use.
+//! A client for single HTTP requests, for the endpoints that probes and test harnesses use.
 
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,8 @@ pub struct Response {
     pub body: String,
 }
 
-/// A request, sent as HTTP/1.0, which has neither chunks nor persistent connections.
+/// A request. It is sent as HTTP/1.0, so that the response has no chunks and the server closes the
+/// connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// The method, such as `GET`.
@@ -113,15 +114,16 @@ fn read_head(response: &mut impl BufRead) -> io::Result<u16> {
 mod tests {
     use super::*;
 
-    fn status(answer: &str) -> Option<u16> {
-        read_head(&mut answer.as_bytes()).ok()
+    fn status(response: &str) -> Option<u16> {
+        read_head(&mut response.as_bytes()).ok()
     }
 
     #[test]
     fn the_head_ends_before_the_body() {
-        let mut answer = "HTTP/1.0 503 Service Unavailable\r\nA: b\r\n\r\n{\r\n\r\n}\n".as_bytes();
-        assert_eq!(read_head(&mut answer).unwrap(), 503);
-        assert_eq!(answer, b"{\r\n\r\n}\n");
+        let mut response =
+            "HTTP/1.0 503 Service Unavailable\r\nA: b\r\n\r\n{\r\n\r\n}\n".as_bytes();
+        assert_eq!(read_head(&mut response).unwrap(), 503);
+        assert_eq!(response, b"{\r\n\r\n}\n");
     }
 
     #[test]

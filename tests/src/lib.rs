@@ -1,21 +1,21 @@
-//! Helpers of the tests across the crates.
+//! Helpers for tests that use several crates.
 //!
 //! | module | contains |
 //! |---|---|
 //! | [`server`] | the kinds of servers that a test case runs against: a real etcd and revstore; [`on_every_server!`] |
-//! | [`tools`] | the search for the real `etcd` and `etcdctl` |
+//! | [`tools`] | the search for the programs `etcd` and `etcdctl` |
 //! | [`process`] | child processes with captured output |
-//! | [`poll`] | waits for other processes; the only sleep of the test suite |
+//! | [`poll`] | polling, for conditions of other processes |
 //! | [`http`] | single HTTP requests |
-//! | [`etcdctl`] | the stock command line client |
+//! | [`etcdctl`] | etcd's command line client |
 //! | [`transcript`] | recorded sessions with `etcdctl` |
 //! | [`gateway`] | recorded sessions with the JSON gateway |
 //! | [`scenario`] | gRPC requests with the responses that were recorded from a real etcd |
 //! | [`differential`] | random gRPC requests, sent to a real etcd and to revstore |
 //! | [`clauses`] | the clauses of the specifications and the tests that cite them |
 //!
-//! No test uses a fixed port or depends on the order of tests, and every wait has a limit. Servers listen
-//! on the loopback interface only.
+//! No test uses a fixed port or depends on the order of tests. Every wait has a time limit. Servers listen on
+//! the loopback interface only.
 
 pub mod clauses;
 pub mod differential;

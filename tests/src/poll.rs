@@ -2,17 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-/// The pause between two probes.
+/// The time between two probes.
 pub const INTERVAL: Duration = Duration::from_millis(10);
 
-/// The limit of every wait of the test suite. It is reached only when something is broken, so it is long
-/// enough for slow and busy machines.
+/// The time limit of every wait of the test suite, after which the test fails. It is long enough for slow and
+/// busy machines.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Calls `probe` every [`INTERVAL`] until it returns a value, and returns `None` after `limit`.
 ///
-/// `probe` runs at least once, and once more after the limit: a machine that was suspended in between
-/// does not fail a condition that has become true.
+/// `probe` runs at least once, and once more after the limit. So if the machine was suspended and the
+/// condition became true in the meantime, the wait succeeds.
 pub fn until<T>(limit: Duration, mut probe: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + limit;
     loop {

@@ -1,4 +1,4 @@
-//! Child processes: output is captured, and a process never outlives its value.
+//! Child processes with captured output. Dropping a [`Process`] kills the process.
 
 use std::io::{self, Read, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -12,8 +12,8 @@ use crate::{http, poll};
 
 /// A running child process. Dropping the value kills the process and waits for its end.
 ///
-/// Two threads read the output as it arrives, so the process never blocks on a full pipe, and a wait for
-/// output is woken by output and does not poll.
+/// Two threads read the output when it arrives. So the process never blocks on a full pipe, and a wait for
+/// output does not poll.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -32,7 +32,7 @@ pub enum OutputStream {
     Stderr,
 }
 
-/// An expectation about a process that was not met, with everything that the process printed.
+/// An unmet expectation about a process, with the whole output of the process.
 #[derive(Debug)]
 pub struct Failure {
     message: String,
@@ -41,7 +41,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Returns everything that the process printed on standard error.
+    /// Returns all output of the process on standard error.
     pub fn stderr(&self) -> &str {
         &self.stderr
     }
@@ -117,16 +117,16 @@ impl Process {
     ) -> Result<T, Failure> {
         self.capture(stream)
             .wait(poll::LIMIT, probe)
-            .ok_or_else(|| self.failure(&format!("did not print what was expected on {stream:?}")))
+            .ok_or_else(|| self.failure(&format!("did not print the expected text on {stream:?}")))
     }
 
-    /// Waits until the process has exited by itself and all of its output has been read.
+    /// Waits until the process has exited and all of its output has been read.
     ///
     /// # Errors
-    /// If it still runs after `limit`.
+    /// If the process still runs after `limit`.
     pub fn wait_for_exit(&mut self, limit: Duration) -> Result<ExitStatus, Failure> {
-        // The ends of both streams come first and wake this thread, so the process itself seldom has to
-        // be polled more than once.
+        // The ends of both streams come first and wake this thread, so the exit status is rarely polled more
+        // than once.
         let closed = self.stdout.wait_closed(limit) && self.stderr.wait_closed(limit);
         let status = if closed {
             poll::until(limit, || self.child.try_wait().transpose())
@@ -135,15 +135,15 @@ impl Process {
         };
         match status {
             Some(Ok(status)) => Ok(status),
-            Some(Err(error)) => Err(self.failure(&format!("cannot be waited for: {error}"))),
-            None => Err(self.failure("did not end")),
+            Some(Err(error)) => Err(self.failure(&format!("has no exit status: {error}"))),
+            None => Err(self.failure(&format!("did not exit within {} s", limit.as_secs()))),
         }
     }
 
     /// Polls `path` at `address` until the response is 200 and `accept` returns true for its body.
     ///
     /// # Errors
-    /// If the process ends or [`poll::LIMIT`] passes, before that.
+    /// If the process exits or [`poll::LIMIT`] passes before that.
     pub fn wait_for_http(
         &mut self,
         address: SocketAddr,
@@ -161,8 +161,11 @@ impl Process {
         });
         match ready {
             Some(true) => Ok(()),
-            Some(false) => Err(self.failure("ended before it was ready")),
-            None => Err(self.failure(&format!("did not get ready at {address}{path}"))),
+            Some(false) => Err(self.failure("exited before it was ready")),
+            None => Err(self.failure(&format!(
+                "had no accepted response at {address}{path} within {} s",
+                poll::LIMIT.as_secs()
+            ))),
         }
     }
 
@@ -174,7 +177,7 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Makes a failure of this process with everything that it printed.
+    /// Returns a failure of this process with its whole output.
     pub fn failure(&self, message: &str) -> Failure {
         Failure {
             message: format!("{} {message}", self.name),
@@ -199,8 +202,8 @@ impl Drop for Process {
 
 /// Returns a loopback port that is free at the moment of the call.
 ///
-/// For programs that cannot listen on port 0. Another process may take the port before the program does;
-/// the caller then tries another port.
+/// For programs that cannot listen on port 0. If another process takes the port first, the caller tries
+/// another port.
 ///
 /// # Errors
 /// If no port is available.
@@ -209,7 +212,7 @@ pub fn free_port() -> io::Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-/// The output of a stream so far. A thread of its own reads the stream.
+/// The output of a stream so far. A separate thread reads the stream.
 #[derive(Debug, Clone)]
 struct Capture {
     shared: Arc<(Mutex<Captured>, Condvar)>,
@@ -227,7 +230,7 @@ impl Capture {
         let capture = Self {
             shared: Arc::clone(&shared),
         };
-        // The thread ends with the stream, which ends with the process, so it need not be joined.
+        // The thread is not joined: it ends with the stream, and the stream ends with the process.
         thread::spawn(move || {
             if let Some(mut source) = source {
                 let mut buffer = [0; 8192];
@@ -324,18 +327,18 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_process_fails_a_wait_and_shows_its_output() {
+    fn a_wait_for_output_fails_when_the_process_ends() {
         let process = shell("echo sorry >&2");
         let failure = process
             .wait_for_output(OutputStream::Stdout, |_| None::<()>)
             .unwrap_err();
         assert_eq!(failure.stdout, "");
         let text = failure.to_string();
-        assert!(text.contains("did not print what was expected"), "{text}");
+        assert!(text.contains("did not print the expected text"), "{text}");
     }
 
     #[test]
-    fn dropping_kills_the_process() {
+    fn dropping_the_value_kills_the_process() {
         let process = shell("exec cat");
         let stdout = process.stdout.clone();
         drop(process);

@@ -1,12 +1,12 @@
-//! The search for the real `etcd` and `etcdctl`.
+//! The search for the programs `etcd` and `etcdctl`.
 //!
 //! A tool is searched in this order: the path in the environment variable [`ETCD`](Tool::Etcd) or
-//! [`ETCDCTL`](Tool::Etcdctl); `tests/.tools/bin`, where `scripts/install-etcd.sh` installs it; `PATH`.
-//! Only releases of [`SERIES`] are accepted, because the expectations were recorded with that series and
-//! distributions package much older ones.
+//! [`ETCDCTL`](Tool::Etcdctl); `tests/.tools/bin`, where `scripts/install-etcd.sh` installs it; `PATH`. Only
+//! releases of [`SERIES`] are accepted, because the expectations were recorded with that series.
+//! Distributions package much older releases.
 //!
-//! If a tool is missing, a test reports on stderr that it did not run, and passes. With [`REQUIRE`] set in
-//! the environment, as in CI, it fails.
+//! If a tool is missing, a test reports on stderr that it did not run, and passes. If [`REQUIRE`] is `1` in
+//! the environment, as in CI, the test fails.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::{env, fmt};
 
-/// The environment variable that makes a test fail where a tool is missing, if it is set to `1`.
+/// The environment variable that makes tests fail if a tool is missing. It takes effect with the value `1`.
 pub const REQUIRE: &str = "REVSTORE_REQUIRE_ETCD";
 
 /// The series of etcd releases that the expectations were recorded with.
@@ -29,7 +29,7 @@ pub enum Tool {
     Etcdctl,
 }
 
-/// The reason why a tool cannot be used, as a sentence for the user.
+/// The error of a tool that is missing or has the wrong version. Its text is shown to the user.
 #[derive(Debug, Clone)]
 pub struct Missing(String);
 
@@ -57,10 +57,10 @@ impl Tool {
     fn search(self) -> Result<PathBuf, Missing> {
         let named = env::var_os(self.variable()).filter(|path| !path.is_empty());
         if let Some(path) = named.map(PathBuf::from) {
-            // The user named a program, so no other one is tried.
+            // The user named a program, so no other program is tried.
             return self
                 .check(&path)
-                .map_err(|why| Missing(format!("{}: {why}", self.variable())));
+                .map_err(|error| Missing(format!("{}: {error}", self.variable())));
         }
         let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin");
         let on_path = env::var_os("PATH").unwrap_or_default();
@@ -70,7 +70,7 @@ impl Tool {
             if path.is_file() {
                 match self.check(&path) {
                     Ok(path) => return Ok(path),
-                    Err(why) => rejected = format!(" ({why})"),
+                    Err(error) => rejected = format!(" ({error})"),
                 }
             }
         }
@@ -157,10 +157,10 @@ mod tests {
     }
 
     #[test]
-    fn another_program_is_refused_with_a_reason() {
-        let why = Tool::Etcd.check(Path::new("/bin/true")).unwrap_err();
-        assert_eq!(why, "/bin/true is of unknown version, not 3.5.x");
-        let why = Tool::Etcd.check(Path::new("/nowhere/etcd")).unwrap_err();
-        assert!(why.starts_with("/nowhere/etcd: "), "{why}");
+    fn errors_name_the_path_and_the_version() {
+        let error = Tool::Etcd.check(Path::new("/bin/true")).unwrap_err();
+        assert_eq!(error, "/bin/true is of unknown version, not 3.5.x");
+        let error = Tool::Etcd.check(Path::new("/nowhere/etcd")).unwrap_err();
+        assert!(error.starts_with("/nowhere/etcd: "), "{error}");
     }
 }

@@ -1,13 +1,13 @@
-//! Sessions with `etcdctl`: recorded as text, and replayed.
+//! Recorded sessions with `etcdctl`, and their replay.
 //!
 //! ```text
-//! $ put greeting --ignore-value          runs until it exits ...
-//! ! Error: etcdserver: key not found     ... prints this on stderr ...
-//! ? 1                                    ... and exits with this code (0 if there is no such line)
-//! $ put greeting                         another command ...
-//! < hello                                ... with this line on its standard input ...
-//! OK                                     ... prints exactly this on stdout
-//! & watch greeting --rev=2               runs until it has printed the following lines, then is killed
+//! $ put greeting --ignore-value          runs a command until it exits
+//! ! Error: etcdserver: key not found     expects this line on stderr
+//! ? 1                                    expects this exit code (0 without such a line)
+//! $ put greeting                         runs another command
+//! < hello                                sends this line to its standard input
+//! OK                                     expects exactly this line on stdout
+//! & watch greeting --rev=2               runs a command, waits for the following lines, and kills it
 //! PUT
 //! greeting
 //! hello
@@ -15,12 +15,11 @@
 //! ```
 //!
 //! Indentation common to all lines is removed. An empty line is an empty line of output. Arguments are
-//! separated by blanks; single or double quotes keep blanks.
+//! separated by blanks. Single or double quotes preserve blanks.
 //!
-//! `%name%` is a placeholder for a word that is not known beforehand, such as a lease id: its first
-//! occurrence matches any word, and every later one, also in commands, has to be the same word.
-//! `%name.dec%` is the same word, a hexadecimal number, in decimal. `%_%` matches any word. `%address%` is
-//! the address of the server.
+//! `%name%` is a placeholder for a word that varies, such as a lease id: its first occurrence matches any
+//! word, and every later occurrence, also in commands, is the same word. If the word is a hexadecimal number,
+//! `%name.dec%` is that number in decimal. `%_%` matches any word. `%address%` is the address of the server.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,7 +28,7 @@ use std::{error, fmt, io};
 use crate::etcdctl::Etcdctl;
 use crate::process::{Failure, OutputStream};
 
-/// A command that did not do what its session says.
+/// A command whose output or exit code differs from its session.
 #[derive(Debug)]
 pub struct Mismatch {
     command: String,
@@ -56,7 +55,7 @@ impl error::Error for Mismatch {}
 /// Replays the session in `text` against the server of `ctl`.
 ///
 /// # Errors
-/// [`Mismatch`] for the first command that does not do what the session says.
+/// [`Mismatch`] for the first command whose output or exit code differs.
 pub fn replay(ctl: &Etcdctl, text: &str) -> Result<(), Mismatch> {
     let mut words = WordBindings::default();
     words.bind("address", ctl.endpoint());
@@ -64,7 +63,7 @@ pub fn replay(ctl: &Etcdctl, text: &str) -> Result<(), Mismatch> {
         let command = words.substitute(&step.command);
         let arguments = split(&command);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let result = if step.runs_on {
+        let result = if step.is_killed {
             run_until_printed(ctl, &arguments, &step, &mut words)
         } else {
             run_until_exit(ctl, &arguments, &step, &mut words)
@@ -129,7 +128,7 @@ fn run_until_printed(
 #[derive(Debug, PartialEq, Eq)]
 struct CommandStep {
     command: String,
-    runs_on: bool,
+    is_killed: bool,
     stdin: String,
     expected: Printed,
 }
@@ -172,11 +171,11 @@ fn parse(text: &str) -> Vec<CommandStep> {
     let indentation = text.len() - text.trim_start_matches(' ').len();
     for line in text.split('\n') {
         let line = line.get(indentation..).unwrap_or_default();
-        let (mark, rest) = line.split_at_checked(2).unwrap_or((line, ""));
-        if let "$ " | "& " = mark {
+        let (prefix, rest) = line.split_at_checked(2).unwrap_or((line, ""));
+        if let "$ " | "& " = prefix {
             steps.push(CommandStep {
                 command: rest.to_owned(),
-                runs_on: mark == "& ",
+                is_killed: prefix == "& ",
                 stdin: String::new(),
                 expected: Printed {
                     code: Some(0),
@@ -185,13 +184,13 @@ fn parse(text: &str) -> Vec<CommandStep> {
             });
             continue;
         }
-        if mark == "# " {
+        if prefix == "# " {
             continue;
         }
         let step = steps
             .last_mut()
-            .expect("a session begins with a command or a comment");
-        match mark {
+            .expect("the first line of a session is a command or a comment");
+        match prefix {
             "<" | "< " => step.stdin = format!("{}{rest}\n", step.stdin),
             "! " => step.expected.stderr.push(rest.to_owned()),
             "? " => step.expected.code = Some(rest.parse().expect("an exit code")),
@@ -363,7 +362,7 @@ mod tests {
             [
                 CommandStep {
                     command: "put k".to_owned(),
-                    runs_on: false,
+                    is_killed: false,
                     stdin: "a value\n\n".to_owned(),
                     expected: Printed {
                         stdout: owned(&["OK", ""]),
@@ -373,7 +372,7 @@ mod tests {
                 },
                 CommandStep {
                     command: "watch k".to_owned(),
-                    runs_on: true,
+                    is_killed: true,
                     stdin: String::new(),
                     expected: Printed {
                         stdout: vec![],
@@ -383,7 +382,7 @@ mod tests {
                 },
                 CommandStep {
                     command: "nope".to_owned(),
-                    runs_on: false,
+                    is_killed: false,
                     stdin: String::new(),
                     expected: Printed {
                         stdout: owned(&["the last line is empty", ""]),

@@ -4,9 +4,9 @@
 //! cargo run -p revstore-tests --bin clauses -- [--check]
 //! ```
 //!
-//! Prints a Markdown table. With `--check` it prints only what is wrong and a summary, and fails if a
-//! clause that must or should hold has no test and states no reason, or if a citation names a clause
-//! that does not exist. [`revstore_tests::clauses`] says what counts as a citation and as a test.
+//! Prints a Markdown table. With `--check` it prints only errors and a summary. It fails if a clause with the
+//! force `must` or `should` has no test and states no reason, or if a citation names a clause that does not
+//! exist. [`revstore_tests::clauses`] defines citations and tests.
 
 use std::env;
 use std::error::Error;
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use revstore_tests::clauses::{Citation, Clauses, root};
 
-/// The number of places that the table shows for a clause.
+/// The maximum number of places that the table shows for a clause.
 const PLACES_MAX: usize = 4;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -58,13 +58,13 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
     for (id, cited) in citations.iter().filter(|(id, _)| clauses.get(id).is_none()) {
         for Citation { place, .. } in cited {
-            writeln!(out, "{place} cites {id}, which does not exist")?;
+            writeln!(out, "{place} cites the unknown clause {id}")?;
             wrong += 1;
         }
     }
     writeln!(
         out,
-        "{} clauses: {tested} cited by tests, {exempt} that state why not, {planned} planned; {wrong} errors",
+        "{} clauses: {tested} cited by tests, {exempt} exempt with a reason, {planned} planned; {wrong} errors",
         clauses.all().len(),
     )?;
     Ok(ExitCode::from(u8::from(check && wrong > 0)))

@@ -1,4 +1,4 @@
-//! The events that the watches of a stream delivered, without the batches in which they came.
+//! The events that the watches of a stream delivered, without their batches.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +14,20 @@ use crate::scenario::stream::{StreamItem, WHOLE_STREAM};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryLog(pub BTreeMap<Option<i64>, Vec<String>>);
 
-/// The progress of each watch of a stream, which shows deliveries that no server may make.
+/// The progress of each watch of a stream, to detect invalid deliveries.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryChecker(BTreeMap<i64, Delivered>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivered {
-    /// Everything up to this revision was delivered.
+    /// The events up to this revision were delivered.
     revision: i64,
-    /// Whether the next response is a further fragment of the same (WA-36).
+    /// Whether the next response is a further fragment of the same response (WA-36).
     continues: bool,
 }
 
 impl DeliveryChecker {
-    /// Adds an item of a stream to a log. Progress is not added, because its time is not determined.
+    /// Adds an item of a stream to a log. Progress notifications are not added, because their time varies.
     ///
     /// # Errors
     /// If a watch delivers the events of one revision in two batches (WA-31), delivers an event that is older
@@ -57,8 +57,8 @@ impl DeliveryChecker {
             |before: &Delivered| format!("after {before:?}: {}", message::line(message));
         let header = response.header.as_ref().map_or(0, |header| header.revision);
         if response.events.is_empty() {
-            // Responses to create requests overtake the progress of the whole stream. So a watch that has
-            // delivered nothing yet may be newer than that progress.
+            // A create response may arrive before an older progress notification of the whole stream. So the
+            // notification may not cover a watch that has delivered nothing yet.
             let all = response.watch_id == WHOLE_STREAM;
             let covered = self.0.iter_mut().filter(|(id, delivered)| {
                 **id == response.watch_id || all && delivered.revision > 0
@@ -107,16 +107,16 @@ mod tests {
     use crate::scenario::message::parse;
     use crate::scenario::wire::Method;
 
-    /// Checks that the first `right` responses are accepted and the next one is not.
-    fn check(responses: &[&str], right: usize) {
+    /// Checks that the first `accepted` responses are valid and the next one is an error.
+    fn check(responses: &[&str], accepted: usize) {
         let output = Method::of_name("Watch").unwrap().output();
         let (mut checker, mut log) = (DeliveryChecker::default(), DeliveryLog::default());
-        let followed = responses.iter().take_while(|text| {
+        let valid = responses.iter().take_while(|text| {
             let message = parse(&output, text, &LeaseNames::default()).unwrap();
             let item = StreamItem::Message(message);
             checker.observe(&item, &mut log).is_ok()
         });
-        assert_eq!(followed.count(), right, "{responses:?}");
+        assert_eq!(valid.count(), accepted, "{responses:?}");
     }
 
     const CREATED: &str = "header { revision: 1 } created: true";
@@ -143,7 +143,7 @@ mod tests {
             check(&[CREATED, AT_4, progress, AT_5], 3);
             check(&[CREATED, AT_6, progress], 2);
         }
-        // Progress of another watch, and a watch that is newer than the progress.
+        // Progress of another watch, and a watch that was created after the progress notification was sent.
         check(&[CREATED, "header { revision: 5 } watch_id: 3", AT_5], 3);
         check(&[whole, CREATED, AT_5], 3);
     }

@@ -1,4 +1,4 @@
-//! Running episodes: one, or many on several threads.
+//! Runs episodes, on one or several threads.
 
 use std::io::{self, Write as _};
 use std::sync::Mutex;
@@ -9,16 +9,16 @@ use std::thread;
 use crate::differential::generate::{Generator, Operation};
 use crate::differential::pair::{Difference, Pair, StopReason};
 use crate::differential::shrink;
-use crate::scenario::text::{Answer, Scenario, Step};
+use crate::scenario::text::{Response, Scenario, Step};
 
-/// The operations of one episode. With more of them there is more history; with fewer, shrinking is faster.
+/// The number of operations of one episode. More operations create more history, fewer are shrunk faster.
 const EPISODE: u64 = 1000;
 
-/// The operations between two progress messages of a long run.
-const REPORT_EVERY: u64 = 50_000;
+/// The number of operations between two progress messages of a long run.
+const REPORT_INTERVAL: u64 = 50_000;
 
-/// The operations between two comparisons of the watches.
-const SETTLE_EVERY: usize = 24;
+/// The number of operations between two comparisons of the watches.
+const COMPARISON_INTERVAL: usize = 24;
 
 /// A difference between the two servers, with the shortest sequence of operations found for it.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Finding {
 /// The result of a run of episodes.
 #[derive(Debug, Default)]
 pub struct RunReport {
-    /// The operations that ran on both servers without a difference.
+    /// The number of operations that ran on both servers without a difference.
     pub operations: u64,
     /// The differences, at most one for each episode.
     pub findings: Vec<Finding>,
@@ -43,7 +43,7 @@ pub struct RunReport {
 }
 
 impl Finding {
-    /// Returns the operations as a scenario, with both answers to the last of them.
+    /// Returns the operations as a scenario. The last one has the responses of both servers.
     pub fn scenario(&self) -> Scenario {
         let mut steps: Vec<_> = self
             .operations
@@ -51,13 +51,13 @@ impl Finding {
             .map(|o| Step::new(o.action()))
             .collect();
         let lines = |text: &str| text.lines().map(str::to_owned).collect();
-        let answer = |stream: &str, text| Answer {
+        let response = |stream: &str, text| Response {
             stream: Some(stream.to_owned()),
             lines: lines(text),
         };
         if let Some(last) = steps.last_mut() {
             let Difference { etcd, ours } = &self.difference;
-            last.answers = vec![answer("etcd", etcd), answer("ours", ours)];
+            last.responses = vec![response("etcd", etcd), response("ours", ours)];
         }
         Scenario {
             name: format!("seed_{}", self.seed),
@@ -80,7 +80,8 @@ pub fn run(seed: u64, operations: u64, threads: usize) -> io::Result<RunReport> 
     thread::scope(|scope| {
         let work = || -> io::Result<()> {
             loop {
-                // Relaxed: the counter only hands out each number once and orders nothing else.
+                // Relaxed: the counter only returns each number once. It does not order other memory
+                // accesses.
                 let episode = next.fetch_add(1, Ordering::Relaxed);
                 if episode >= episodes || !lock().findings.is_empty() {
                     return Ok(());
@@ -112,13 +113,13 @@ fn run_episode(seed: u64, operations: u64, report: &Mutex<RunReport>) -> io::Res
     match stop {
         None => {
             let mut report = lock();
-            let before = report.operations / REPORT_EVERY;
+            let before = report.operations / REPORT_INTERVAL;
             report.operations += ran.len() as u64;
-            if report.operations / REPORT_EVERY > before {
+            if report.operations / REPORT_INTERVAL > before {
                 let _ = writeln!(io::stderr(), "{} operations so far", report.operations);
             }
         }
-        Some(StopReason::Failure(why)) => lock().failures.push(format!("seed {seed}: {why}")),
+        Some(StopReason::Failure(error)) => lock().failures.push(format!("seed {seed}: {error}")),
         Some(StopReason::Difference(difference)) => {
             // Shrinking takes a while and may be interrupted, so the difference is reported first.
             let Difference { etcd, ours } = &difference;
@@ -154,7 +155,7 @@ async fn generate(seed: u64, operations: u64) -> io::Result<(Vec<Operation>, Opt
             return Ok((ran, Some(stop)));
         }
     }
-    let end = pair.settle().await;
+    let end = pair.compare_deliveries().await;
     Ok((ran, end.err()))
 }
 
@@ -165,23 +166,23 @@ async fn repeat(operations: &[Operation]) -> io::Result<Option<(usize, Differenc
         match apply(&mut pair, &operations[..at]).await {
             Ok(()) => {}
             Err(StopReason::Difference(difference)) => return Ok(Some((at, difference))),
-            // Not the difference that is being shrunk.
+            // A failure is not the difference that is being shrunk.
             Err(StopReason::Failure(_)) => return Ok(None),
         }
     }
-    Ok(match pair.settle().await {
+    Ok(match pair.compare_deliveries().await {
         Err(StopReason::Difference(difference)) => Some((operations.len(), difference)),
         _ => None,
     })
 }
 
-/// Runs the last of some operations.
+/// Runs the last of `operations`, after which the watches may be compared.
 async fn apply(pair: &mut Pair, operations: &[Operation]) -> Result<(), StopReason> {
     if let Some(operation) = operations.last() {
         pair.apply(operation).await?;
     }
-    if operations.len().is_multiple_of(SETTLE_EVERY) {
-        pair.settle().await?;
+    if operations.len().is_multiple_of(COMPARISON_INTERVAL) {
+        pair.compare_deliveries().await?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The generator of random operations. It prefers operations that affect each other.
+//! A generator of random operations. It prefers operations that affect each other.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,8 @@ use crate::scenario::message;
 use crate::scenario::text::Action;
 use crate::scenario::wire::Method;
 
-/// The keys: so few that operations affect each other, and that etcd keeps ties of a sort in order (RG-43).
+/// The keys. Their number is small, so that operations affect each other and that etcd's sort is stable
+/// (RG-43).
 const KEYS: [&[u8]; 9] = [b"a", b"a\0", b"ab", b"b", b"ba", b"c", b"d", b"\xff", b"\0"];
 
 /// The ends of ranges, in addition to the keys.
@@ -27,11 +28,11 @@ const ENDS: [&[u8]; 4] = [b"\0", b"", b"b\xff", b"z"];
 /// The values.
 const VALUES: [&[u8]; 5] = [b"", b"1", b"2", b"10", b"\0\xff"];
 
-/// The length of large values. The history of an episode with large values exceeds one fragment of a response
-/// (WA-36).
+/// The length of large values. With large values, the history of an episode is larger than a fragment of a
+/// response (WA-36).
 const LARGE: usize = 64 * 1024;
 
-/// One in this number of seeds uses large values, since they are slow.
+/// The number of consecutive seeds of which one uses large values, which are slow.
 const LARGE_SEEDS: u64 = 64;
 
 /// The highest id of a lease.
@@ -46,10 +47,10 @@ const STREAMS: [&str; 2] = ["v", "w"];
 /// The stream of keep-alive requests.
 const KEEP_ALIVE: &str = "l";
 
-/// The depth of nested transactions.
+/// The maximum depth of nested transactions.
 const DEPTH_MAX: usize = 2;
 
-/// A request to be sent to both servers.
+/// A request for both servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
     /// The stream that it is sent on; `None` for a unary call.
@@ -100,14 +101,14 @@ impl Operation {
     }
 }
 
-/// The state of the store after the operations so far, as far as the next operation depends on it.
+/// The state of the store after the operations so far. Contains only the parts that the generator uses.
 #[derive(Clone, Debug)]
 pub struct StoreState {
     /// The current revision.
     pub revision: i64,
     /// The revisions of all compactions.
-    pub marks: BTreeSet<i64>,
-    /// The revisions that may have written and deleted the same key (TXN-7, TXN-8).
+    pub compactions: BTreeSet<i64>,
+    /// The revisions of transactions that may have written and deleted the same key (TXN-7, TXN-8).
     pub mixed: BTreeSet<i64>,
 }
 
@@ -115,15 +116,16 @@ impl Default for StoreState {
     fn default() -> Self {
         Self {
             revision: 1,
-            marks: BTreeSet::new(),
+            compactions: BTreeSet::new(),
             mixed: BTreeSet::new(),
         }
     }
 }
 
 impl StoreState {
-    fn mark(&self) -> i64 {
-        self.marks.last().copied().unwrap_or(0)
+    /// Returns the compacted revision, or 0.
+    fn compacted(&self) -> i64 {
+        self.compactions.last().copied().unwrap_or(0)
     }
 }
 
@@ -135,7 +137,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// Makes the generator of a seed.
+    /// Returns the generator for a seed.
     pub fn new(seed: u64) -> Self {
         Self {
             rng: Rng::with_seed(seed),
@@ -157,7 +159,7 @@ impl Generator {
             75..80 => Operation::call("HashKV", &self.hash(state)),
             80..84 => {
                 let id = self.lease();
-                // The times to live differ, so that the order of leases is determined (LE-11).
+                // The times to live differ, so that the order of leases is deterministic (LE-11).
                 let ttl = 10_000 + 1000 * id;
                 Operation::call("LeaseGrant", &LeaseGrantRequest { id, ttl })
             }
@@ -262,7 +264,8 @@ impl Generator {
         }
     }
 
-    /// Makes a transaction with deletes to the end of the keyspace or with ignore flags, never both (TXN-10).
+    /// Returns a transaction with deletes to the end of the keyspace or with ignore flags, never both
+    /// (TXN-10).
     fn txn(&mut self, state: &StoreState, open_deletes: bool, depth: usize) -> TxnRequest {
         let mut list = |max| {
             let length = self.rng.usize(..=max);
@@ -326,9 +329,10 @@ impl Generator {
         }
     }
 
-    /// Makes a physical compaction. Otherwise a hash could run before or after the removal.
+    /// Returns a physical compaction. Otherwise a hash could run before or after the removal of the
+    /// revisions.
     fn compact(&mut self, state: &StoreState) -> CompactionRequest {
-        let near = state.mark().max(1)..=state.revision;
+        let near = state.compacted().max(1)..=state.revision;
         let revision = match self.rng.u32(..12) {
             0 => self.revision(state),
             1 => state.revision,
@@ -346,7 +350,7 @@ impl Generator {
 
     fn hash(&mut self, state: &StoreState) -> HashKvRequest {
         let revision = self.revision(state);
-        let revision = if state.marks.contains(&revision) {
+        let revision = if state.compactions.contains(&revision) {
             0
         } else {
             revision
@@ -359,7 +363,7 @@ impl Generator {
             0..8 => 0,
             8 => state.revision + self.rng.i64(1..4),
             9 => self.rng.i64(1..=state.revision),
-            _ => self.rng.i64(state.mark().max(1)..=state.revision),
+            _ => self.rng.i64(state.compacted().max(1)..=state.revision),
         };
         let filters = self.rng.usize(..3);
         WatchCreateRequest {
@@ -421,17 +425,17 @@ impl Generator {
         }
     }
 
-    /// Returns a revision: mostly a readable one, sometimes one at or beyond a bound.
+    /// Returns a revision: in most cases a readable revision, otherwise one at or beyond a bound.
     fn revision(&mut self, state: &StoreState) -> i64 {
         match self.rng.u32(..20) {
             0 => -1,
             1 => 0,
-            2 => state.mark() - 1,
-            3 => state.mark(),
+            2 => state.compacted() - 1,
+            3 => state.compacted(),
             4 => state.revision + 1,
             5..8 => state.revision,
             8 => self.rng.i64(1..=state.revision),
-            _ => self.rng.i64(state.mark().max(1)..=state.revision),
+            _ => self.rng.i64(state.compacted().max(1)..=state.revision),
         }
     }
 
@@ -445,10 +449,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_repeats_its_operations_and_each_is_parsed_from_its_text() {
+    fn a_seed_repeats_its_operations_and_each_round_trips_through_its_text() {
         let state = StoreState {
             revision: 40,
-            marks: BTreeSet::from([7]),
+            compactions: BTreeSet::from([7]),
             ..StoreState::default()
         };
         let (mut one, mut other) = (Generator::new(3), Generator::new(3));
@@ -459,7 +463,7 @@ mod tests {
             let text = text.replace("\n|", "").replace('\n', " ");
             let read = Action::parse(text.trim_start_matches('>').trim()).unwrap();
             let (Action::Call { method, text } | Action::Send { method, text, .. }) = read else {
-                panic!("{text}");
+                panic!("expected a call or a request on a stream, got {text}");
             };
             let message = message::parse(
                 &method.input(),

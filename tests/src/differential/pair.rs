@@ -14,7 +14,7 @@ use crate::differential::generate::{Operation, StoreState};
 use crate::scenario::message;
 use crate::scenario::normalize::{self, LeaseNames};
 use crate::scenario::run::{revision_of, status_text};
-use crate::scenario::stream::{ClientStream, StreamItem, Trigger};
+use crate::scenario::stream::{ClientStream, StepKind, StreamItem};
 use crate::scenario::target::{Target, TargetKind};
 use crate::server::Options;
 
@@ -32,9 +32,9 @@ pub struct Pair {
 /// A difference between the two servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The answer of etcd.
+    /// The response or the deliveries of etcd.
     pub etcd: String,
-    /// The answer of revstore.
+    /// The response or the deliveries of revstore.
     pub ours: String,
 }
 
@@ -93,10 +93,10 @@ impl Pair {
     /// # Errors
     /// If the responses differ or a server fails.
     pub async fn apply(&mut self, operation: &Operation) -> Result<(), StopReason> {
-        // A compaction makes etcd cancel a watch that is still unsynced (WA-18). And which events etcd
-        // still delivers for a watch that is being cancelled is not determined.
+        // A compaction makes etcd cancel a watch that is still unsynced (WA-18), and a cancel request makes
+        // it drop a varying number of events of the watch. So both wait until all events are delivered.
         if operation.is_cancel() || operation.method.name() == "Compact" {
-            self.settle().await?;
+            self.compare_deliveries().await?;
         }
         match operation.stream {
             Some(stream) => self.send(stream, operation).await,
@@ -104,15 +104,18 @@ impl Pair {
         }
     }
 
-    /// Compares what all watches delivered so far.
+    /// Compares the deliveries of all watches since the last comparison.
     ///
     /// # Errors
     /// If the deliveries differ or a server fails.
-    pub async fn settle(&mut self) -> Result<(), StopReason> {
+    pub async fn compare_deliveries(&mut self) -> Result<(), StopReason> {
         let revision = self.state.revision;
-        // The clock of etcd is the real one.
+        // etcd uses the system clock, revstore a manual clock.
         self.ours.target.advance(PROGRESS_INTERVAL).await;
-        let (etcd, ours) = tokio::join!(self.etcd.settle(revision), self.ours.settle(revision));
+        let (etcd, ours) = tokio::join!(
+            self.etcd.take_deliveries(revision),
+            self.ours.take_deliveries(revision)
+        );
         let (etcd, ours) = (etcd?, ours?);
         for (name, log) in &etcd {
             compare(
@@ -126,18 +129,18 @@ impl Pair {
 
     async fn call(&mut self, operation: &Operation) -> Result<(), StopReason> {
         let (etcd, ours) = tokio::join!(self.etcd.call(operation), self.ours.call(operation));
-        if let Some(lost) = [&etcd, &ours].into_iter().find_map(lost) {
-            return Err(StopReason::Failure(lost));
+        if let Some(status) = [&etcd, &ours].into_iter().find_map(exited) {
+            return Err(StopReason::Failure(status));
         }
-        if let Ok(answer) = &etcd {
-            let revision = self.state.revision.max(revision_of(answer));
+        if let Ok(response) = &etcd {
+            let revision = self.state.revision.max(revision_of(response));
             if operation.is_txn() && revision > self.state.revision {
                 self.state.mixed.insert(revision);
             }
             self.state.revision = revision;
-            let mark = operation.message.get_field_by_name("revision");
-            if let ("Compact", Some(mark)) = (operation.method.name(), mark) {
-                self.state.marks.extend(mark.as_i64());
+            let compacted = operation.message.get_field_by_name("revision");
+            if let ("Compact", Some(compacted)) = (operation.method.name(), compacted) {
+                self.state.compactions.extend(compacted.as_i64());
             }
         }
         compare(&text(etcd), &text(ours), Clone::clone)
@@ -155,16 +158,16 @@ impl Pair {
     }
 }
 
-/// Returns the status of a response which shows that the server is gone.
-fn lost(answer: &Result<DynamicMessage, Status>) -> Option<String> {
-    let status = answer.as_ref().err()?;
+/// Returns the status of a response if it shows that the server has exited.
+fn exited(response: &Result<DynamicMessage, Status>) -> Option<String> {
+    let status = response.as_ref().err()?;
     matches!(status.code(), Code::Unavailable | Code::Unknown).then(|| status_text(status))
 }
 
-fn text(answer: Result<DynamicMessage, Status>) -> String {
-    match answer {
+fn text(response: Result<DynamicMessage, Status>) -> String {
+    match response {
         Ok(mut message) => {
-            // An episode may take longer than the seconds that scenarios allow.
+            // An episode may take longer than the limit for scenarios.
             normalize::normalize_after(&mut message, i64::MAX);
             message::lines(&message, &LeaseNames::default()).join("\n")
         }
@@ -189,12 +192,12 @@ fn compare<T: PartialEq>(
 impl PairSide {
     async fn call(&mut self, operation: &Operation) -> Result<DynamicMessage, Status> {
         let bytes = Bytes::from(operation.message.encode_to_vec());
-        let reply = self
+        let response = self
             .target
             .transport()
             .unary(&operation.method, bytes)
             .await?;
-        DynamicMessage::decode(operation.method.output(), reply)
+        DynamicMessage::decode(operation.method.output(), response)
             .map_err(|error| Status::internal(error.to_string()))
     }
 
@@ -205,20 +208,20 @@ impl PairSide {
             checker: DeliveryChecker::default(),
             log: DeliveryLog::default(),
         });
-        let trigger = open
+        let step = open
             .stream
             .send(&operation.message)
             .map_err(StopReason::Failure)?;
-        open.take(trigger).await
+        open.take_responses(step).await
     }
 
-    async fn settle(
+    async fn take_deliveries(
         &mut self,
         revision: i64,
     ) -> Result<BTreeMap<&'static str, DeliveryLog>, StopReason> {
         let mut logs = BTreeMap::new();
         for (name, open) in &mut self.streams {
-            open.drain(revision).await?;
+            open.take_events(revision).await?;
             logs.insert(*name, std::mem::take(&mut open.log));
         }
         Ok(logs)
@@ -226,19 +229,19 @@ impl PairSide {
 }
 
 impl OpenStream {
-    async fn take(&mut self, trigger: Trigger) -> Result<(), StopReason> {
+    async fn take_responses(&mut self, step: StepKind) -> Result<(), StopReason> {
         let items = self
             .stream
-            .responses(trigger)
+            .responses(step)
             .await
             .map_err(StopReason::Failure)?;
         self.observe(items)
     }
 
-    async fn drain(&mut self, revision: i64) -> Result<(), StopReason> {
+    async fn take_events(&mut self, revision: i64) -> Result<(), StopReason> {
         let items = self
             .stream
-            .drain(revision, false)
+            .drain_events(revision, false)
             .await
             .map_err(StopReason::Failure)?;
         self.observe(items)?;

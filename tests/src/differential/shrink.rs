@@ -1,4 +1,4 @@
-//! Shrinking of a sequence of operations that shows a difference.
+//! Shrinks a sequence of operations that shows a difference.
 
 use std::io;
 
@@ -7,9 +7,8 @@ use prost_reflect::{DynamicMessage, ReflectMessage as _, Value};
 use crate::differential::generate::Operation;
 use crate::differential::pair::Difference;
 
-/// Removes operations, and then parts of their messages, as long as the rest still shows a difference.
-/// `differs` runs operations on a new pair and returns the number of operations up to a difference, and the
-/// difference.
+/// Removes operations, and then parts of their messages, while the rest still shows a difference. `differs`
+/// runs operations on a new pair and returns the number of operations up to a difference, and the difference.
 ///
 /// # Errors
 /// If `differs` fails.
@@ -36,8 +35,8 @@ fn size(operations: &[Operation]) -> usize {
         .sum()
 }
 
-/// Replaces the smallest sequence by `candidate`, up to its difference, if that shows one.
-fn keep(
+/// Replaces the smallest sequence by `candidate`, up to its difference, if it shows a difference.
+fn keep_if_differs(
     candidate: Vec<Operation>,
     smallest: &mut (Vec<Operation>, Difference),
     differs: impl Fn(&[Operation]) -> io::Result<Option<(usize, Difference)>>,
@@ -61,7 +60,7 @@ fn remove(
         while at < smallest.0.len() {
             let mut candidate = smallest.0.clone();
             candidate.drain(at..(at + length).min(smallest.0.len()));
-            if !keep(candidate, smallest, &differs)? {
+            if !keep_if_differs(candidate, smallest, &differs)? {
                 at += length;
             }
         }
@@ -84,7 +83,7 @@ fn simplify(
             };
             let mut candidate = smallest.0.clone();
             candidate[at].message = message;
-            if keep(candidate, smallest, &differs)? {
+            if keep_if_differs(candidate, smallest, &differs)? {
                 break true;
             }
         };
@@ -95,7 +94,7 @@ fn simplify(
     Ok(())
 }
 
-/// Returns all messages with one part less: a field, an element of a list, or a part of a nested message.
+/// Returns the messages without one part: a field, an element of a list, or a part of a nested message.
 fn simpler(message: &DynamicMessage) -> Vec<DynamicMessage> {
     let mut all = Vec::new();
     let fields: Vec<_> = message

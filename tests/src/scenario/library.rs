@@ -9,7 +9,7 @@ use crate::scenario::run::run;
 use crate::scenario::target::TargetKind;
 use crate::scenario::text::{Scenario, ScenarioFile};
 
-/// The extension of the files.
+/// The extension of scenario files.
 const EXTENSION: &str = "txt";
 
 /// Returns the directory of the files.
@@ -48,7 +48,7 @@ pub fn names() -> io::Result<Vec<String>> {
 /// Loads a file.
 ///
 /// # Errors
-/// If it cannot be read, or is not in the format of [`text`](super::text).
+/// If the file cannot be read, or is not in the format of [`text`](super::text).
 pub fn load(name: &str) -> io::Result<ScenarioFile> {
     let path = path(name);
     let text = fs::read_to_string(&path)
@@ -69,7 +69,8 @@ pub fn run_all(
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // Relaxed: the counter only hands out each number once and orders nothing else.
+                // Relaxed: the counter only returns each number once. It does not order other memory
+                // accesses.
                 while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = run(scenario, kind);
                     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +85,7 @@ pub fn run_all(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Describes the scenarios whose answers differ from the expected ones.
+/// Describes the scenarios whose responses differ from the expected ones.
 pub fn differences(expected: &[Scenario], actual: &[io::Result<Scenario>]) -> Vec<String> {
     let pairs = expected.iter().zip(actual);
     pairs
@@ -99,8 +100,8 @@ fn difference(expected: &Scenario, actual: &io::Result<Scenario>) -> Option<Stri
         Err(error) => return Some(format!("=== {name}\n{error}\n")),
     };
     let mut steps = expected.steps.iter().zip(&actual.steps);
-    // The steps before the difference are needed to understand it.
-    let at = steps.position(|(expected, actual)| expected.answers != actual.answers)?;
+    // The output includes the steps before the difference, because the difference depends on them.
+    let at = steps.position(|(expected, actual)| expected.responses != actual.responses)?;
     let before: String = expected.steps[..at]
         .iter()
         .map(|step| step.action.to_string())

@@ -1,7 +1,7 @@
-//! Messages as text: the protobuf text format with three abbreviations.
+//! The text format of messages: the protobuf text format with three abbreviations.
 //!
 //! - `header @7` is a top-level header at revision 7 with the ids and the term of the servers under test.
-//!   Any other header is written in full.
+//!   Every other header is written in full.
 //! - `%200(x)` is `x` repeated 200 times, in requests and in responses.
 //! - `$1` is the first lease whose id the server chose; see [`LeaseNames`].
 
@@ -12,13 +12,13 @@ use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Va
 use crate::scenario::normalize::LeaseNames;
 use crate::scenario::target::{CLUSTER_ID, MEMBER_ID, RAFT_TERM};
 
-/// The number of equal bytes or lines in a row from which on they are abbreviated.
+/// The minimum number of consecutive equal bytes or lines that are abbreviated.
 const RUN_MIN: usize = 32;
 
 /// Parses a message.
 ///
 /// # Errors
-/// A description of what is wrong with the text.
+/// A description of the syntax error.
 pub fn parse(
     descriptor: &MessageDescriptor,
     text: &str,
@@ -40,7 +40,7 @@ pub fn lines(message: &DynamicMessage, names: &LeaseNames) -> Vec<String> {
     fold(&lines)
 }
 
-/// Formats a message on one line, as requests in a scenario are.
+/// Formats a message on one line, as a request of a scenario.
 pub fn line(message: &DynamicMessage) -> String {
     lines(message, &LeaseNames::default()).join(" ")
 }
@@ -138,7 +138,7 @@ fn escape(byte: u8) -> String {
     }
 }
 
-/// Abbreviates lines that are repeated many times in a row.
+/// Abbreviates runs of at least [`RUN_MIN`] equal lines.
 fn fold(lines: &[String]) -> Vec<String> {
     let mut folded = Vec::new();
     for run in lines.chunk_by(|one, next| one == next) {
@@ -158,15 +158,16 @@ fn expand(text: &str) -> Result<String, String> {
     while let Some((before, after)) = rest.split_once('%') {
         expanded.push_str(before);
         let repetition = after.split_once('(').and_then(|(times, after)| {
-            let (what, after) = after.split_once(')')?;
-            Some((times.parse::<usize>().ok()?, what, after))
+            let (repeated, after) = after.split_once(')')?;
+            Some((times.parse::<usize>().ok()?, repeated, after))
         });
-        let (times, what, after) =
-            repetition.ok_or_else(|| format!("%{after}: not a repetition"))?;
+        let (times, repeated, after) = repetition.ok_or_else(|| {
+            format!("invalid repetition \"%{after}\": the format is %NUMBER(TEXT)")
+        })?;
         for _ in 0..times {
-            expanded.push_str(what);
-            // Fields are separated by blanks. Inside of a string only single bytes are repeated.
-            if what.ends_with('}') {
+            expanded.push_str(repeated);
+            // Fields are separated by blanks. In a string, only single bytes are repeated.
+            if repeated.ends_with('}') {
                 expanded.push(' ');
             }
         }

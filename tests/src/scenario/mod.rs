@@ -1,17 +1,21 @@
-//! Recorded scenarios: gRPC requests with everything that a real etcd answered to them.
+//! Recorded scenarios: gRPC requests with the responses of a real etcd.
 //!
 //! The files are in `tests/scenarios`; [`text`] describes their format. `cargo test` replays each scenario
 //! against the revstore services in this process and compares the text. The binary `record` sends the
-//! requests to a real etcd 3.5 and writes its responses into the files, so a difference shows as a diff.
+//! requests to a real etcd 3.5 and writes its responses into the files. A change of a response is a diff of
+//! the files.
 //!
 //! | module | contains |
 //! |---|---|
-//! | [`text`], [`message`] | the text of a file, and that of a message |
-//! | [`target`], [`wire`] | a new server of either kind, and calls by the name of a method |
-//! | [`run`], [`stream`] | the execution of the steps, and open streams |
+//! | [`text`] | the text format of a file |
+//! | [`message`] | the text format of a message |
+//! | [`target`] | the servers that scenarios run on |
+//! | [`wire`] | calls by the name of a method |
+//! | [`run`] | the execution of the steps |
+//! | [`stream`] | client streams, and draining them after each step |
 //! | [`families`] | scenarios that are generated from tables |
 //! | [`library`] | the files: loading, running and comparing them |
-//! | [`normalize`] | what may differ between two correct responses |
+//! | [`normalize`] | the parts of a message that are not compared |
 
 pub mod families;
 pub mod library;

@@ -1,4 +1,4 @@
-//! Normalization of messages: what may differ between two correct responses.
+//! Normalization of messages: replaces the parts that may differ between two correct responses.
 //!
 //! | Part of a message | Replaced by | Clause |
 //! |---|---|---|
@@ -6,15 +6,15 @@
 //! | the remaining time of a lease, if at most two seconds have passed | `TTL: $left` | LE-10 |
 //! | the keys of a lease | the same, sorted | LE-10 |
 //! | `hash_revision` of a hash | nothing | HK-6 |
-//! | `version`, the sizes and the fields from 3.6 of a status | nothing | MT-1, MT-2 |
+//! | `version`, the sizes and the fields of etcd 3.6 in a status | nothing | MT-1, MT-2 |
 //! | messages of different watches of a stream after one step | the same, sorted by watch (stable) | WA-37 |
 //!
-//! Everything else is compared as it is: headers, texts, and the batches of events.
+//! Everything else is compared without changes: headers, texts, and the batches of events.
 
 use bytes::Bytes;
 use prost_reflect::{DynamicMessage, FieldDescriptor, ReflectMessage as _, Value};
 
-/// The longest time since the grant of a lease, in seconds, whose passing is normalized.
+/// The maximum time since the grant of a lease, in seconds, for which the remaining time is normalized.
 const PASSED_MAX: i64 = 2;
 
 /// The fields of a status that describe the server and not its content.
@@ -33,12 +33,12 @@ pub struct LeaseNames(Vec<i64>);
 
 impl LeaseNames {
     /// Names the lease of a response, if the request left the choice of the id to the server.
-    pub fn learn(&mut self, request: &DynamicMessage, reply: &DynamicMessage) {
+    pub fn learn(&mut self, request: &DynamicMessage, response: &DynamicMessage) {
         let id = |message: &DynamicMessage| message.get_field_by_name("ID")?.as_i64();
         if request.descriptor().name() != "LeaseGrantRequest" || id(request) != Some(0) {
             return;
         }
-        self.0.extend(id(reply));
+        self.0.extend(id(response));
     }
 
     /// Returns the name of the lease whose id the field holds, if it has a name.
@@ -68,7 +68,9 @@ impl LeaseNames {
                 .ok()
                 .and_then(|name| name.checked_sub(1));
             let id = at.and_then(|at| self.0.get(at));
-            let id = id.ok_or_else(|| format!("${name}: no such lease was granted"))?;
+            let granted = self.0.len();
+            let id =
+                id.ok_or_else(|| format!("unknown lease ${name}: {granted} leases have names"))?;
             resolved.push_str(&id.to_string());
             rest = after;
         }
@@ -77,7 +79,7 @@ impl LeaseNames {
     }
 }
 
-/// Stands for a normalized remaining time. No server sends this value.
+/// The value of a normalized remaining time. No server sends it.
 const REMAINING: i64 = i64::MIN;
 
 /// Normalizes a message.
@@ -85,7 +87,8 @@ pub fn normalize(message: &mut DynamicMessage) {
     normalize_after(message, PASSED_MAX);
 }
 
-/// Normalizes a message, where a lease may have been granted up to `passed_max` seconds ago.
+/// Normalizes a message. The remaining time of a lease is normalized up to `passed_max` seconds after its
+/// grant.
 pub fn normalize_after(message: &mut DynamicMessage, passed_max: i64) {
     match message.descriptor().name() {
         "LeaseTimeToLiveResponse" => time_to_live(message, passed_max),
@@ -132,13 +135,13 @@ mod tests {
     use crate::scenario::message::{line, lines, parse};
     use crate::scenario::wire::Method;
 
-    fn answer(method: &str, text: &str) -> DynamicMessage {
+    fn response(method: &str, text: &str) -> DynamicMessage {
         let output = Method::of_name(method).unwrap().output();
         parse(&output, text, &LeaseNames::default()).unwrap()
     }
 
     fn check(method: &str, text: &str, expected: &str) {
-        let mut message = answer(method, text);
+        let mut message = response(method, text);
         normalize(&mut message);
         assert_eq!(line(&message), expected);
     }
@@ -182,11 +185,11 @@ mod tests {
     fn le_3_leases_whose_ids_the_server_chose_have_names() {
         let grant = Method::of_name("LeaseGrant").unwrap();
         let request = |text| parse(&grant.input(), text, &LeaseNames::default()).unwrap();
-        let reply = answer("LeaseGrant", "ID: 4711 TTL: 10");
+        let granted = response("LeaseGrant", "ID: 4711 TTL: 10");
         let mut names = LeaseNames::default();
-        names.learn(&request("TTL: 10"), &reply);
-        names.learn(&request("TTL: 10 ID: 5"), &answer("LeaseGrant", "ID: 5"));
-        assert_eq!(lines(&reply, &names), ["ID: $1", "TTL: 10"]);
+        names.learn(&request("TTL: 10"), &granted);
+        names.learn(&request("TTL: 10 ID: 5"), &response("LeaseGrant", "ID: 5"));
+        assert_eq!(lines(&granted, &names), ["ID: $1", "TTL: 10"]);
         assert_eq!(
             names.resolve("lease: $1 ID: 2").unwrap(),
             "lease: 4711 ID: 2"

@@ -11,16 +11,16 @@ use tonic::{Code, Status};
 use crate::poll;
 use crate::scenario::message;
 use crate::scenario::normalize::{self, LeaseNames};
-use crate::scenario::stream::{ClientStream, StreamItem, Trigger};
+use crate::scenario::stream::{ClientStream, StepKind, StreamItem};
 use crate::scenario::target::{Target, TargetKind};
-use crate::scenario::text::{Action, Answer, Scenario};
+use crate::scenario::text::{Action, Response, Scenario};
 use crate::scenario::wire::Method;
 use crate::server::Options;
 
-/// The number of [`poll::INTERVAL`]s that a lease may take to expire.
-const EXPIRY_POLLS_MAX: usize = 6000;
+/// The maximum number of [`poll::INTERVAL`]s until a lease has expired.
+const EXPIRY_POLLS_MAX: u32 = 6000;
 
-/// Runs a scenario on a new server and returns it with the answers of that server.
+/// Runs a scenario on a new server and returns it with the responses of that server.
 ///
 /// # Errors
 /// If a step cannot be executed, or an expected message does not arrive.
@@ -30,13 +30,13 @@ pub fn run(scenario: &Scenario, kind: TargetKind) -> io::Result<Scenario> {
         .build()?;
     runtime.block_on(async {
         let mut run = ScenarioRun::new(Target::fresh(kind, &Options::default())?);
-        let mut answered = scenario.clone();
-        for step in &mut answered.steps {
-            step.answers = run.step(&step.action).await.map_err(|error| {
+        let mut recorded = scenario.clone();
+        for step in &mut recorded.steps {
+            step.responses = run.step(&step.action).await.map_err(|error| {
                 io::Error::other(format!("{}: {}{error}", scenario.name, step.action))
             })?;
         }
-        Ok(answered)
+        Ok(recorded)
     })
 }
 
@@ -48,8 +48,8 @@ struct ScenarioRun {
     names: LeaseNames,
     /// The highest revision in the headers so far.
     revision: i64,
-    /// The revision up to which all streams have delivered everything.
-    settled: i64,
+    /// The revision up to which all streams are drained.
+    drained: i64,
 }
 
 impl ScenarioRun {
@@ -59,17 +59,17 @@ impl ScenarioRun {
             streams: BTreeMap::new(),
             names: LeaseNames::default(),
             revision: 1,
-            settled: 1,
+            drained: 1,
         }
     }
 
-    async fn step(&mut self, action: &Action) -> Result<Vec<Answer>, String> {
-        let mut answers = Vec::new();
+    async fn step(&mut self, action: &Action) -> Result<Vec<Response>, String> {
+        let mut responses = Vec::new();
         let mut touched = None;
         match action {
             Action::Call { method, text } => {
                 let lines = self.call(method, text).await?;
-                answers.push(Answer {
+                responses.push(Response {
                     stream: None,
                     lines,
                 });
@@ -79,12 +79,12 @@ impl ScenarioRun {
                 method,
                 text,
             } => {
-                let trigger = self.send(stream, method, text)?;
-                touched = Some((stream.clone(), trigger));
+                let step = self.send(stream, method, text)?;
+                touched = Some((stream.clone(), step));
             }
             Action::Next(name) => {
                 let item = self.stream(name)?.next().await?;
-                answers.push(self.answer(name, item));
+                responses.push(self.response(name, item));
             }
             Action::Close(name) => {
                 let stream = self.stream(name)?;
@@ -92,7 +92,7 @@ impl ScenarioRun {
                 // A watch continues (WA-16); every other stream ends.
                 if stream.method().name() != "Watch" {
                     let item = stream.next().await?;
-                    answers.push(self.answer(name, item));
+                    responses.push(self.response(name, item));
                 }
             }
             Action::Drop(name) => {
@@ -101,17 +101,17 @@ impl ScenarioRun {
             }
             Action::Expire(lease) => self.expire(lease).await?,
         }
-        answers.extend(self.settle(touched.as_ref()).await?);
-        Ok(answers)
+        responses.extend(self.drain(touched.as_ref()).await?);
+        Ok(responses)
     }
 
     async fn call(&mut self, method: &Method, text: &str) -> Result<Vec<String>, String> {
         let request = message::parse(&method.input(), text, &self.names)?;
         match self.unary(method, &request).await {
-            Ok(mut reply) => {
-                self.names.learn(&request, &reply);
-                normalize::normalize(&mut reply);
-                Ok(lines(&reply, &self.names))
+            Ok(mut response) => {
+                self.names.learn(&request, &response);
+                normalize::normalize(&mut response);
+                Ok(lines(&response, &self.names))
             }
             Err(status) => Ok(vec![format!("error {}", status_text(&status))]),
         }
@@ -123,14 +123,14 @@ impl ScenarioRun {
         request: &DynamicMessage,
     ) -> Result<DynamicMessage, Status> {
         let bytes = Bytes::from(request.encode_to_vec());
-        let reply = self.target.transport().unary(method, bytes).await?;
-        let reply = DynamicMessage::decode(method.output(), reply)
-            .map_err(|error| Status::internal(format!("cannot be decoded: {error}")))?;
-        self.revision = self.revision.max(revision_of(&reply));
-        Ok(reply)
+        let response = self.target.transport().unary(method, bytes).await?;
+        let response = DynamicMessage::decode(method.output(), response)
+            .map_err(|error| Status::internal(format!("invalid response: {error}")))?;
+        self.revision = self.revision.max(revision_of(&response));
+        Ok(response)
     }
 
-    fn send(&mut self, name: &str, method: &Method, text: &str) -> Result<Trigger, String> {
+    fn send(&mut self, name: &str, method: &Method, text: &str) -> Result<StepKind, String> {
         let request = message::parse(&method.input(), text, &self.names)?;
         let transport = self.target.transport();
         let stream = self
@@ -138,7 +138,11 @@ impl ScenarioRun {
             .entry(name.to_owned())
             .or_insert_with(|| ClientStream::open(transport, method));
         if stream.method() != method {
-            return Err(format!("{name} is a stream of another method"));
+            return Err(format!(
+                "stream {name} has the method {}, not {}",
+                stream.method().name(),
+                method.name()
+            ));
         }
         stream.send(&request)
     }
@@ -146,36 +150,42 @@ impl ScenarioRun {
     fn stream(&mut self, name: &str) -> Result<&mut ClientStream, String> {
         self.streams
             .get_mut(name)
-            .ok_or_else(|| format!("no stream {name}"))
+            .ok_or_else(|| format!("unknown stream {name}"))
     }
 
-    /// Waits until a lease is gone. The requests for its remaining time change nothing.
+    /// Waits until a lease has expired. Requests for its remaining time do not extend it.
     async fn expire(&mut self, lease: &str) -> Result<(), String> {
         let method = Method::of_name("LeaseTimeToLive").ok_or("no LeaseTimeToLive")?;
         let request = message::parse(&method.input(), &format!("ID: {lease}"), &self.names)?;
         for _ in 0..EXPIRY_POLLS_MAX {
-            let reply = self.unary(&method, &request).await;
-            let reply = reply.map_err(|status| status_text(&status))?;
-            let remaining = reply.get_field_by_name("TTL");
+            let response = self.unary(&method, &request).await;
+            let response = response.map_err(|status| status_text(&status))?;
+            let remaining = response.get_field_by_name("TTL");
             if remaining.and_then(|remaining| remaining.as_i64()) == Some(-1) {
                 return Ok(());
             }
             self.target.advance(poll::INTERVAL).await;
         }
-        Err(format!("lease {lease} does not expire"))
+        Err(format!(
+            "lease {lease} has not expired after {} s",
+            (poll::INTERVAL * EXPIRY_POLLS_MAX).as_secs()
+        ))
     }
 
-    async fn settle(&mut self, touched: Option<&(String, Trigger)>) -> Result<Vec<Answer>, String> {
-        let mut answers = Vec::new();
-        let moved = self.revision > self.settled;
+    async fn drain(
+        &mut self,
+        touched: Option<&(String, StepKind)>,
+    ) -> Result<Vec<Response>, String> {
+        let mut responses = Vec::new();
+        let moved = self.revision > self.drained;
         for (name, stream) in &mut self.streams {
-            let trigger = match touched {
-                Some((touched, trigger)) if touched == name => *trigger,
-                _ if moved => Trigger::OtherStep,
+            let step = match touched {
+                Some((touched, step)) if touched == name => *step,
+                _ if moved => StepKind::OtherStep,
                 _ => continue,
             };
             let mut items = stream
-                .settle(trigger, self.revision)
+                .drain(step, self.revision)
                 .await
                 .map_err(|error| format!("stream {name}: {error}"))?;
             // WA-37: the order between watches is not compared.
@@ -183,15 +193,15 @@ impl ScenarioRun {
                 StreamItem::Message(message) => (false, normalize::watch_of(message)),
                 StreamItem::End(_) => (true, 0),
             });
-            answers.extend(items.into_iter().map(|item| (name.clone(), item)));
+            responses.extend(items.into_iter().map(|item| (name.clone(), item)));
         }
-        Ok(answers
+        Ok(responses
             .into_iter()
-            .map(|(name, item)| self.answer(&name, item))
+            .map(|(name, item)| self.response(&name, item))
             .collect())
     }
 
-    fn answer(&mut self, stream: &str, item: StreamItem) -> Answer {
+    fn response(&mut self, stream: &str, item: StreamItem) -> Response {
         let lines = match item {
             StreamItem::Message(mut message) => {
                 self.revision = self.revision.max(revision_of(&message));
@@ -201,14 +211,14 @@ impl ScenarioRun {
             StreamItem::End(None) => vec!["end OK".to_owned()],
             StreamItem::End(Some(status)) => vec![format!("end {}", status_text(&status))],
         };
-        Answer {
+        Response {
             stream: Some(stream.to_owned()),
             lines,
         }
     }
 }
 
-/// Returns the revision in the header of a message, 0 without a header.
+/// Returns the revision in the header of a message, or 0 without a header.
 pub fn revision_of(message: &DynamicMessage) -> i64 {
     let header = message.get_field_by_name("header");
     let header = header.as_ref().and_then(|header| header.as_message());
@@ -216,7 +226,7 @@ pub fn revision_of(message: &DynamicMessage) -> i64 {
     revision.unwrap_or(0)
 }
 
-/// Formats a message. An empty one is `{}`, since an answer without lines would be invisible.
+/// Formats a message. An empty message is `{}`, since a response without lines is not visible.
 fn lines(message: &DynamicMessage, names: &LeaseNames) -> Vec<String> {
     match message::lines(message, names) {
         lines if lines.is_empty() => vec!["{}".to_owned()],

@@ -1,19 +1,23 @@
-//! Open streams, and the rules by which a stream has delivered everything that a step caused.
+//! Client streams of a scenario. After each step, a stream is drained of all messages that the step caused.
 //!
-//! A scenario assigns each message to the step that caused it. So after each step a stream is *settled*: it
-//! gets a request whose response can arrive only after everything that the step caused. No wait relies on
-//! the absence of messages.
+//! A scenario assigns each message to the step that caused it. To drain a stream, the client sends a request
+//! whose response arrives after all messages of the step. It never relies on a timeout to conclude that no
+//! more messages follow. The request depends on the step and on the watches of the stream:
 //!
-//! - Responses to the requests of a stream arrive in order. So a watch that is created and cancelled again,
-//!   the *fence*, shows that all earlier responses have arrived.
-//! - The response to a progress request shows that all watches have delivered their events (WA-55).
-//! - That response needs all watches to be synced. While a watch may be unsynced, a fence that starts at the
-//!   last revision is created next to it: etcd delivers history in rounds, so when the fence has its events,
-//!   the round of the other watch is complete too.
-//! - That response never arrives while a watch starts at a future revision (WA-53), or after a compaction has
-//!   cancelled a watch. Then a fence, which is delivered to last, takes its place.
+//! 1. The step sent a request that may have no response: the client creates a *barrier watch* and cancels it.
+//!    A server responds to the requests of a stream in order, so the response to the cancel request is the
+//!    last one. (A create request always has a response.)
+//! 2. All watches are synced: the client requests progress. The server responds after it has sent the events
+//!    of all watches of the stream (WA-55).
+//! 3. A watch may be unsynced: the server drops progress requests until the watch is synced. The client first
+//!    creates a barrier watch that starts at the current revision. etcd sends the history of all unsynced
+//!    watches in rounds, so when the events of the barrier watch arrive, the round of the other watch is
+//!    complete.
+//! 4. A watch starts at a future revision (WA-53), or a compaction has cancelled a watch: the server never
+//!    responds to a progress request. The client creates a barrier watch that starts at the current revision.
+//!    Its events arrive last.
 //!
-//! Fences have an id that no scenario uses, and their messages are not shown.
+//! The barrier watch has an id that no scenario uses. Its messages are not part of the scenario.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,17 +38,17 @@ use tonic::Status;
 use crate::poll;
 use crate::scenario::wire::{Method, Transport};
 
-/// The id of the watches that serve as fences.
-const FENCE: i64 = 0x5e77_1e00_5e77_1e00;
+/// The id of barrier watches.
+const BARRIER_WATCH_ID: i64 = 0x5e77_1e00_5e77_1e00;
 
-/// The id of messages that concern the whole stream (WA-53).
+/// The watch id in messages that concern the whole stream (WA-53).
 pub const WHOLE_STREAM: i64 = -1;
 
-/// The number of progress requests without a response after which a stream counts as broken.
+/// The number of progress requests without a response after which the test fails.
 const PROGRESS_ATTEMPTS: usize = 60;
 
-/// The wait for the response to a progress request. Without a response the request was dropped, because a
-/// watch without events is unsynced; etcd syncs those every 100 ms.
+/// The time limit for the response to a progress request. etcd drops the request while a watch is unsynced,
+/// which may be a watch without events. It syncs watches every 100 ms.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A message of a stream, or its end.
@@ -67,27 +71,27 @@ pub struct ClientStream {
     ended: bool,
 }
 
-/// The watches of a stream, as far as requests and responses show.
+/// The watches of a stream, derived from its requests and responses.
 #[derive(Debug, Default)]
 struct Watches {
-    /// The watches that were created and have not ended, with their start revisions.
+    /// The start revisions of the watches that were created and not cancelled, by watch id.
     live: BTreeMap<i64, i64>,
     /// The start revision of the last create request.
     requested_start: i64,
     /// Whether a watch may not have delivered its history yet.
     unsynced: bool,
-    /// The watches that a compaction has cancelled and the client has not.
+    /// The ids of the watches that a compaction has cancelled and the client has not cancelled yet.
     compacted: BTreeSet<i64>,
 }
 
-/// The cause of messages on a stream, as far as it decides how the stream is settled.
+/// The kind of step that was executed; it selects how the stream is drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trigger {
-    /// The stream got a request to create a watch, which has exactly one response.
+pub enum StepKind {
+    /// The client sent a request to create a watch, which has exactly one response.
     WatchCreate,
-    /// The stream got another request, which may or may not have a response.
+    /// The client sent another request, which may or may not have a response.
     Request,
-    /// A step that does not concern the stream.
+    /// The client sent nothing on the stream.
     OtherStep,
 }
 
@@ -98,7 +102,8 @@ impl Drop for ClientStream {
 }
 
 impl ClientStream {
-    /// Opens a stream. The server opens its side with its first response.
+    /// Opens a stream. Its connection is established in the background: a server may send the response
+    /// headers only with its first message.
     pub fn open(transport: &Transport, method: &Method) -> Self {
         let (requests, receiver) = mpsc::unbounded_channel();
         let (sender, items) = mpsc::unbounded_channel();
@@ -118,58 +123,59 @@ impl ClientStream {
         &self.method
     }
 
-    /// Sends a request and returns its kind, by which the stream is settled.
+    /// Sends a request and returns its kind, which selects how the stream is drained.
     ///
     /// # Errors
-    /// If the client side is closed.
-    pub fn send(&mut self, request: &DynamicMessage) -> Result<Trigger, String> {
+    /// If the client has closed its side of the stream.
+    pub fn send(&mut self, request: &DynamicMessage) -> Result<StepKind, String> {
         let bytes = Bytes::from(request.encode_to_vec());
-        let mut trigger = Trigger::Request;
+        let mut step = StepKind::Request;
         if self.is_watch() {
             let union = WatchRequest::decode(bytes.clone()).ok();
             if let Some(RequestUnion::CreateRequest(create)) = union.and_then(|r| r.request_union) {
                 self.watches.requested_start = create.start_revision;
-                trigger = Trigger::WatchCreate;
+                step = StepKind::WatchCreate;
             }
         }
         self.send_bytes(bytes)?;
-        Ok(trigger)
+        Ok(step)
     }
 
-    /// Closes the client side.
+    /// Closes the client's side of the stream.
     pub fn close(&mut self) {
         self.requests = None;
     }
 
-    /// Waits for the next message, or the end.
+    /// Waits for the next message, or the end of the stream.
     ///
     /// # Errors
-    /// If nothing arrives within [`poll::LIMIT`].
+    /// If no message arrives within [`poll::LIMIT`], or the stream has ended before.
     pub async fn next(&mut self) -> Result<StreamItem, String> {
         if self.ended {
             return Err("the stream has ended".to_owned());
         }
-        let item = timeout(poll::LIMIT, self.items.recv()).await;
-        let item = item.map_err(|_elapsed| "no message arrived".to_owned())?;
+        let item = timeout(poll::LIMIT, self.items.recv())
+            .await
+            .map_err(|_elapsed| format!("no message within {} s", poll::LIMIT.as_secs()))?;
         let item = item.unwrap_or(StreamItem::End(None));
         self.observe(&item);
         Ok(item)
     }
 
-    /// Returns all messages that a step has caused. `revision` is the current revision of the store. A stream
-    /// whose client side is closed cannot be settled; its messages are left to [`Self::next`].
+    /// Returns all messages that a step has caused. `revision` is the current revision of the store. Returns
+    /// no messages if the client has closed its side of the stream; [`Self::next`] returns them.
     ///
     /// # Errors
     /// If an expected message does not arrive within [`poll::LIMIT`].
-    pub async fn settle(
+    pub async fn drain(
         &mut self,
-        trigger: Trigger,
+        step: StepKind,
         revision: i64,
     ) -> Result<Vec<StreamItem>, String> {
-        let mut items = self.responses(trigger).await?;
+        let mut items = self.responses(step).await?;
         // The response to a progress request of the step would look like the response to ours.
-        let without_progress = trigger == Trigger::Request;
-        items.extend(self.drain(revision, without_progress).await?);
+        let without_progress = step == StepKind::Request;
+        items.extend(self.drain_events(revision, without_progress).await?);
         Ok(items)
     }
 
@@ -177,28 +183,29 @@ impl ClientStream {
     ///
     /// # Errors
     /// If an expected message does not arrive within [`poll::LIMIT`].
-    pub async fn responses(&mut self, trigger: Trigger) -> Result<Vec<StreamItem>, String> {
+    pub async fn responses(&mut self, step: StepKind) -> Result<Vec<StreamItem>, String> {
         let mut items = Vec::new();
         if self.ended || self.requests.is_none() {
             return Ok(items);
         }
-        match trigger {
-            Trigger::WatchCreate => {
+        match step {
+            StepKind::WatchCreate => {
                 self.collect_until(&mut items, |response| response.created)
                     .await?;
             }
-            Trigger::Request if self.is_watch() => self.fence(&mut items, 0).await?,
-            Trigger::Request => items.push(self.next().await?),
-            Trigger::OtherStep => {}
+            StepKind::Request if self.is_watch() => self.barrier(&mut items, 0).await?,
+            StepKind::Request => items.push(self.next().await?),
+            StepKind::OtherStep => {}
         }
         Ok(items)
     }
 
-    /// Returns all events up to `revision`. With `without_progress` it sends no progress requests.
+    /// Returns all events up to `revision`. If `without_progress` is true, the client sends no progress
+    /// requests.
     ///
     /// # Errors
     /// If an expected message does not arrive within [`poll::LIMIT`].
-    pub async fn drain(
+    pub async fn drain_events(
         &mut self,
         revision: i64,
         without_progress: bool,
@@ -210,7 +217,7 @@ impl ClientStream {
         // A store at revision 1 has no events.
         let written = revision > 1;
         if written && self.watches.unsynced && !self.watches.live.is_empty() {
-            self.fence(&mut items, revision).await?;
+            self.barrier(&mut items, revision).await?;
             self.watches.unsynced = false;
         }
         if self.watches.live.is_empty() {
@@ -220,12 +227,13 @@ impl ClientStream {
         if !without_progress && !future && self.watches.compacted.is_empty() {
             self.progress(&mut items, revision).await?;
         } else if written {
-            self.fence(&mut items, revision).await?;
+            self.barrier(&mut items, revision).await?;
         }
         Ok(items)
     }
 
-    /// Cancels the watches that a compaction has cancelled; their ids stay in use until then (WA-42).
+    /// Cancels the watches that a compaction has cancelled. The server does not free their ids before
+    /// (WA-42).
     ///
     /// # Errors
     /// If the responses do not arrive within [`poll::LIMIT`].
@@ -236,10 +244,10 @@ impl ClientStream {
         for watch_id in self.watches.compacted.clone() {
             self.request(RequestUnion::CancelRequest(WatchCancelRequest { watch_id }))?;
         }
-        self.responses(Trigger::Request).await
+        self.responses(StepKind::Request).await
     }
 
-    /// Requests progress until there is a response.
+    /// Sends progress requests until a response arrives.
     async fn progress(&mut self, items: &mut Vec<StreamItem>, revision: i64) -> Result<(), String> {
         let before = items.len();
         for _ in 0..PROGRESS_ATTEMPTS {
@@ -261,11 +269,14 @@ impl ClientStream {
                 return result;
             }
         }
-        Err("progress requests have no response".to_owned())
+        Err(format!(
+            "no response to {PROGRESS_ATTEMPTS} progress requests, each within {} s",
+            PROGRESS_TIMEOUT.as_secs()
+        ))
     }
 
-    /// Creates a fence, waits for its history if it starts in the past, and cancels it.
-    async fn fence(
+    /// Creates a barrier watch, waits for its events if `start_revision` is positive, and cancels it.
+    async fn barrier(
         &mut self,
         items: &mut Vec<StreamItem>,
         start_revision: i64,
@@ -274,22 +285,22 @@ impl ClientStream {
             key: "\0".into(),
             range_end: "\0".into(),
             start_revision,
-            watch_id: FENCE,
+            watch_id: BARRIER_WATCH_ID,
             ..WatchCreateRequest::default()
         }))?;
         self.collect_until(items, |response| {
-            response.watch_id == FENCE && response.created
+            response.watch_id == BARRIER_WATCH_ID && response.created
         })
         .await?;
         if start_revision > 0 {
-            self.collect_until(items, |response| response.watch_id == FENCE)
+            self.collect_until(items, |response| response.watch_id == BARRIER_WATCH_ID)
                 .await?;
         }
         self.request(RequestUnion::CancelRequest(WatchCancelRequest {
-            watch_id: FENCE,
+            watch_id: BARRIER_WATCH_ID,
         }))?;
         self.collect_until(items, |response| {
-            response.watch_id == FENCE && response.canceled
+            response.watch_id == BARRIER_WATCH_ID && response.canceled
         })
         .await
     }
@@ -306,7 +317,7 @@ impl ClientStream {
                 StreamItem::Message(message) => response_of(message),
                 StreamItem::End(_) => WatchResponse::default(),
             };
-            if response.watch_id != FENCE {
+            if response.watch_id != BARRIER_WATCH_ID {
                 items.push(next);
             }
             if is_last(&response) {
@@ -334,8 +345,11 @@ impl ClientStream {
     }
 
     fn send_bytes(&mut self, bytes: Bytes) -> Result<(), String> {
-        let requests = self.requests.as_ref().ok_or("the stream is closed")?;
-        // Sending fails if the stream has ended, which the next received item reports.
+        let requests = self
+            .requests
+            .as_ref()
+            .ok_or("the client has closed its side of the stream")?;
+        // Sending fails if the stream has ended; the next received item is the end.
         let _ = requests.send(bytes);
         Ok(())
     }
@@ -347,7 +361,7 @@ impl ClientStream {
 
 impl Watches {
     fn observe(&mut self, response: &WatchResponse) {
-        if response.watch_id == FENCE {
+        if response.watch_id == BARRIER_WATCH_ID {
             return;
         }
         if response.canceled {
@@ -374,7 +388,7 @@ fn response_of(message: &DynamicMessage) -> WatchResponse {
     message.transcode_to().unwrap_or_default()
 }
 
-/// Forwards requests to a server and its responses back, until either side ends.
+/// Forwards requests to a server and responses from it until either side ends.
 async fn forward(
     transport: Transport,
     method: Method,

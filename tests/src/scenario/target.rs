@@ -14,10 +14,10 @@ use crate::server::{
     HEARTBEAT_INTERVAL, NAME, Options,
 };
 
-/// The cluster id that follows from [`ADVERTISED_PEER_URL`] (DM-11).
+/// The cluster id that is computed from [`ADVERTISED_PEER_URL`] (DM-11).
 pub const CLUSTER_ID: u64 = 14_841_639_068_965_178_418;
 
-/// The member id that follows from [`ADVERTISED_PEER_URL`] (DM-11).
+/// The member id that is computed from [`ADVERTISED_PEER_URL`] (DM-11).
 pub const MEMBER_ID: u64 = 10_276_657_743_932_975_437;
 
 /// The raft term of a single node that was never restarted (DM-12).
@@ -42,15 +42,15 @@ pub struct Target {
 /// The clock of a [`Target`].
 #[derive(Debug)]
 enum TargetClock {
-    /// The real time of an etcd process, which ends with this value.
+    /// The system clock. Dropping the value kills the etcd process.
     Real(#[expect(dead_code, reason = "dropping it ends the process")] Box<Etcd>),
     /// A manual clock.
     Manual(ManualClock),
 }
 
 impl Target {
-    /// Starts a target. Must be called in a tokio runtime. Of the options, the revstore services use the
-    /// progress interval only.
+    /// Starts a target. Must be called in a tokio runtime. The revstore services use only the progress
+    /// interval of the options.
     ///
     /// # Errors
     /// If etcd does not start.
@@ -107,7 +107,7 @@ impl Target {
     }
 }
 
-/// Returns the shortest time to live of a lease, which follows from the election timeout (LE-1).
+/// Returns the minimum time to live of a lease, which depends on the election timeout (LE-1).
 fn lease_ttl_min() -> Duration {
     let ticks = ELECTION_TIMEOUT.as_millis() / HEARTBEAT_INTERVAL.as_millis();
     let milliseconds = 3 * ticks / 2 * HEARTBEAT_INTERVAL.as_millis();
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn le_1_the_shortest_lease_is_one_second() {
+    fn le_1_the_minimum_ttl_is_one_second() {
         assert_eq!(lease_ttl_min(), Duration::from_secs(1));
     }
 }

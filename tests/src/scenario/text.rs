@@ -17,16 +17,16 @@
 //!   error INVALID_ARGUMENT "etcdserver: key is not provided"
 //! ```
 //!
-//! `===` begins a scenario with its name and the clauses that it shows. `>` begins a step, and lines with `|`
-//! continue it. Below a step stand its answers: first the response to the step itself, then, each under the
-//! name of its stream, the messages that streams delivered. A field that is not listed is absent or zero.
+//! `===` begins a scenario with its name and the clauses that it tests. `>` begins a step, and lines with `|`
+//! continue it. The responses follow the step: first the response to the step itself, then the messages that
+//! streams delivered, each below the name of its stream. A field that is not listed is absent or zero.
 //!
 //! | Step | Action |
 //! |---|---|
 //! | `> Put key: "k"` | calls a method |
 //! | `> w: Watch ...` | sends a request on a stream; the first one opens the stream |
-//! | `> w: next` | waits for the next message, on a stream whose client side is closed |
-//! | `> w: close` | closes the client side |
+//! | `> w: next` | waits for the next message, after the client has closed its side of the stream |
+//! | `> w: close` | closes the client's side of the stream |
 //! | `> w: drop` | cancels the stream |
 //! | `> expire 7` | waits until the lease has expired |
 
@@ -34,7 +34,7 @@ use std::fmt::{self, Write as _};
 
 use crate::scenario::wire::Method;
 
-/// The width of a line above which each field of a step gets its own line.
+/// The maximum width of a step on one line. In a wider step, each field is on a separate line.
 const WIDTH: usize = 100;
 
 /// A file of scenarios.
@@ -46,26 +46,26 @@ pub struct ScenarioFile {
     pub scenarios: Vec<Scenario>,
 }
 
-/// Steps on a new server, with their answers.
+/// A sequence of steps on a new server, with their responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
     /// Its name, unique in its file.
     pub name: String,
-    /// The clauses of the specification that it shows.
+    /// The clauses of the specification that it tests.
     pub clauses: Vec<String>,
     /// The steps in order.
     pub steps: Vec<Step>,
 }
 
-/// An action and its answers.
+/// An action and its responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The comment lines before the step.
     pub comments: Vec<String>,
     /// The action.
     pub action: Action,
-    /// The answers, in order.
-    pub answers: Vec<Answer>,
+    /// The responses, in order.
+    pub responses: Vec<Response>,
 }
 
 /// The action of a step. Texts are messages in the format of [`message`](super::message).
@@ -89,7 +89,7 @@ pub enum Action {
     },
     /// Waits for the next message of a stream.
     Next(String),
-    /// Closes the client side of a stream.
+    /// Closes the client's side of a stream.
     Close(String),
     /// Cancels a stream.
     Drop(String),
@@ -99,7 +99,7 @@ pub enum Action {
 
 /// A response to a step, or a message that a stream delivered after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Response {
     /// The stream that delivered it; `None` for the response to the step itself.
     pub stream: Option<String>,
     /// Fields, or an error.
@@ -107,24 +107,24 @@ pub struct Answer {
 }
 
 impl Scenario {
-    /// Returns the scenario without its answers.
+    /// Returns the scenario without its responses.
     #[must_use]
-    pub fn without_answers(&self) -> Self {
+    pub fn without_responses(&self) -> Self {
         let mut copy = self.clone();
         for step in &mut copy.steps {
-            step.answers.clear();
+            step.responses.clear();
         }
         copy
     }
 }
 
 impl Step {
-    /// Makes a step without answers.
+    /// Returns a step without responses.
     pub fn new(action: Action) -> Self {
         Self {
             comments: Vec::new(),
             action,
-            answers: Vec::new(),
+            responses: Vec::new(),
         }
     }
 }
@@ -133,7 +133,7 @@ impl Action {
     /// Parses the text of a step, without its `>`.
     ///
     /// # Errors
-    /// A description of what is wrong with it.
+    /// A description of the syntax error.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         let rest = rest.trim();
@@ -165,7 +165,7 @@ impl Action {
 }
 
 fn method(name: &str) -> Result<Method, String> {
-    Method::of_name(name).ok_or_else(|| format!("{name}: no such method"))
+    Method::of_name(name).ok_or_else(|| format!("unknown method {name}"))
 }
 
 impl fmt::Display for Action {
@@ -194,7 +194,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// Splits a message into its fields. Nested messages have to be in braces.
+/// Splits a message into its fields. Nested messages are in braces.
 fn fields(text: &str) -> Vec<&str> {
     let mut fields = Vec::new();
     let (mut depth, mut quote, mut escaped, mut start) = (0_usize, None, false, 0);
@@ -226,7 +226,7 @@ fn fields(text: &str) -> Vec<&str> {
     fields
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for Response {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(stream) = &self.stream {
             writeln!(formatter, "< {stream}")?;
@@ -243,9 +243,9 @@ impl fmt::Display for Step {
             writeln!(formatter, "{comment}")?;
         }
         write!(formatter, "{}", self.action)?;
-        self.answers
+        self.responses
             .iter()
-            .try_for_each(|answer| write!(formatter, "{answer}"))
+            .try_for_each(|response| write!(formatter, "{response}"))
     }
 }
 
@@ -278,11 +278,11 @@ impl std::str::FromStr for ScenarioFile {
         let mut request = String::new();
         let mut lines = text.lines().enumerate().peekable();
         while let Some((at, line)) = lines.next() {
-            let wrong = |what: &str| format!("line {}: {what}: {line}", at + 1);
+            let invalid = |error: &str| format!("line {}: {error}: {line}", at + 1);
             let scenario = file.scenarios.last_mut();
             let step = scenario.and_then(|scenario| scenario.steps.last_mut());
             if let Some(head) = line.strip_prefix("=== ") {
-                let scenario = heading(head).ok_or_else(|| wrong("no name (CLAUSES)"))?;
+                let scenario = heading(head).ok_or_else(|| invalid("expected name (CLAUSES)"))?;
                 file.scenarios.push(scenario);
             } else if line.starts_with('#') {
                 if file.scenarios.is_empty() {
@@ -295,35 +295,38 @@ impl std::str::FromStr for ScenarioFile {
                 if lines.peek().is_some_and(|(_, next)| next.starts_with('|')) {
                     continue;
                 }
-                let parsed = Action::parse(request.trim()).map_err(|error| wrong(&error))?;
+                let parsed = Action::parse(request.trim()).map_err(|error| invalid(&error))?;
                 request.clear();
                 let scenario = file
                     .scenarios
                     .last_mut()
-                    .ok_or_else(|| wrong("no scenario"))?;
+                    .ok_or_else(|| invalid("a step before the first scenario"))?;
                 let comments = std::mem::take(&mut comments);
                 scenario.steps.push(Step {
                     comments,
                     ..Step::new(parsed)
                 });
             } else if let Some(stream) = line.strip_prefix("< ") {
-                let step = step.ok_or_else(|| wrong("no step"))?;
-                step.answers.push(Answer {
+                let step = step.ok_or_else(|| invalid("a response before the first step"))?;
+                step.responses.push(Response {
                     stream: Some(stream.to_owned()),
                     lines: Vec::new(),
                 });
             } else if let Some(text) = line.strip_prefix("  ") {
-                let step = step.ok_or_else(|| wrong("no step"))?;
-                if step.answers.is_empty() {
-                    step.answers.push(Answer {
+                let step = step.ok_or_else(|| invalid("a response before the first step"))?;
+                if step.responses.is_empty() {
+                    step.responses.push(Response {
                         stream: None,
                         lines: Vec::new(),
                     });
                 }
-                let answer = step.answers.last_mut().ok_or_else(|| wrong("no answer"))?;
-                answer.lines.push(text.to_owned());
+                let response = step
+                    .responses
+                    .last_mut()
+                    .ok_or_else(|| invalid("no response"))?;
+                response.lines.push(text.to_owned());
             } else if !line.is_empty() {
-                return Err(wrong("neither a step nor an answer"));
+                return Err(invalid("expected a step or a response"));
             }
         }
         Ok(file)
@@ -371,20 +374,23 @@ mod tests {
         assert_eq!(file.to_string(), FILE);
         assert_eq!(file.scenarios[0].clauses, ["RG-1", "RG-2"]);
         let step = &file.scenarios[0].steps[1];
-        assert_eq!(step.answers.len(), 2);
+        assert_eq!(step.responses.len(), 2);
         assert!(matches!(&step.action, Action::Send { stream, .. } if stream == "w"));
     }
 
     #[test]
     fn errors_name_the_line() {
         let error = |text: &str| text.parse::<ScenarioFile>().unwrap_err();
-        assert_eq!(error("=== a"), "line 1: no name (CLAUSES): === a");
-        assert_eq!(error("\nx"), "line 2: neither a step nor an answer: x");
+        assert_eq!(error("=== a"), "line 1: expected name (CLAUSES): === a");
+        assert_eq!(error("\nx"), "line 2: expected a step or a response: x");
         assert_eq!(
             error("=== a (X-1)\n> Push"),
-            "line 2: Push: no such method: > Push"
+            "line 2: unknown method Push: > Push"
         );
-        assert_eq!(error("  header"), "line 1: no step:   header");
+        assert_eq!(
+            error("  header"),
+            "line 1: a response before the first step:   header"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Calls by the name of a method: encoded messages over a connection, or to the services in this process.
+//! gRPC calls by the name of a method, over a connection or to the services in this process.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -29,7 +29,7 @@ impl fmt::Debug for Method {
 }
 
 impl Method {
-    /// Returns the method with a name, such as `Put`.
+    /// Returns the method with the given name, such as `Put`.
     pub fn of_name(name: &str) -> Option<Self> {
         let mut services = pool().services().filter(|s| s.package_name() == PACKAGE);
         services.find_map(|service| service.methods().find(|m| m.name() == name).map(Self))
@@ -57,7 +57,7 @@ impl Method {
 
     fn path(&self) -> PathAndQuery {
         let path = format!("/{}/{}", self.0.parent_service().full_name(), self.name());
-        PathAndQuery::try_from(path).expect("names of methods make paths")
+        PathAndQuery::try_from(path).expect("a method name is valid in a path")
     }
 }
 
@@ -65,7 +65,8 @@ impl Method {
 fn pool() -> &'static DescriptorPool {
     static POOL: OnceLock<DescriptorPool> = OnceLock::new();
     POOL.get_or_init(|| {
-        DescriptorPool::decode(revstore_proto::FILE_DESCRIPTOR_SET).expect("our own descriptors")
+        DescriptorPool::decode(revstore_proto::FILE_DESCRIPTOR_SET)
+            .expect("revstore-proto contains valid descriptors")
     })
 }
 
@@ -100,7 +101,7 @@ impl Transport {
         response.map(tonic::Response::into_inner)
     }
 
-    /// Opens a stream. Waits until the server has opened its side, which etcd does with its first response.
+    /// Opens a stream. Waits for the response headers, which etcd sends with its first message.
     ///
     /// # Errors
     /// The status of a call that fails.
@@ -182,7 +183,7 @@ mod tests {
     }
 }
 
-/// A codec for messages that are encoded already.
+/// A codec for encoded messages.
 #[derive(Clone, Copy, Debug)]
 struct RawCodec;
 

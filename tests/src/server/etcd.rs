@@ -1,4 +1,4 @@
-//! A real etcd, the reference of all comparisons.
+//! A real etcd, the reference of all comparisons with revstore.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use crate::process::{Failure, OutputStream, Process, free_port};
 use crate::server::{Endpoint, Options};
 use crate::tools::Tool;
 
-/// Attempts to start etcd, for the case that another process takes the port first.
+/// The maximum number of attempts to start etcd. An attempt fails if another process takes the port first.
 const PORT_ATTEMPTS: usize = 5;
 
 /// The name of the data directory inside the temporary directory of an etcd.
@@ -28,8 +28,8 @@ pub struct Etcd {
 impl Etcd {
     /// Starts an etcd with an empty store and waits until it serves requests.
     ///
-    /// Etcd listens on port 0 and logs the port that it got, so two servers never compete for a port.
-    /// Only [`Options::json_gateway`] needs a port that is chosen beforehand.
+    /// etcd listens on port 0 and logs the allocated port, so two servers never compete for a port. With
+    /// [`Options::json_gateway`], the port is chosen before the start.
     ///
     /// # Errors
     /// If etcd is missing or does not become ready.
@@ -43,8 +43,8 @@ impl Etcd {
         Self::attempt(options, data_dir()?)?.map_err(io::Error::other)
     }
 
-    /// Starts an etcd with the data that another etcd, or `etcdctl snapshot restore`, has left in the
-    /// directory [`DATA`] of `data`.
+    /// Starts an etcd on the directory [`DATA`] of `data`, which another etcd or `etcdctl snapshot restore`
+    /// has written.
     ///
     /// # Errors
     /// If etcd is missing or does not become ready.
@@ -94,15 +94,15 @@ fn command(options: &Options, port: u16, data: &TempDir) -> io::Result<Command> 
     Ok(command)
 }
 
-/// Waits until the server serves requests and has set its cluster version. That is a write to the raft log,
-/// whose entries tests count.
+/// Waits until the server serves requests and has set its cluster version. Setting the version adds an entry
+/// to the raft log, and tests count the entries.
 fn ready(process: &mut Process) -> Result<SocketAddr, Failure> {
     let address = process.wait_for_output(OutputStream::Stderr, client_address)?;
     process.wait_for_http(address, "/version", |body| !body.contains("not_decided"))?;
     Ok(address)
 }
 
-/// Returns the address in the log line that reports that clients are served.
+/// Returns the address in the log line "serving client traffic".
 fn client_address(log: &str) -> Option<SocketAddr> {
     let line = log
         .split_inclusive('\n')

@@ -1,10 +1,10 @@
 //! The kinds of servers that test cases run against: a real etcd ([`etcd`]) and revstore ([`revstore`]).
 //!
-//! A test case is a function that takes [`Servers`], starts as many new servers as it needs and checks what
-//! they do. [`on_every_server!`](crate::on_every_server) makes one `#[test]` for each kind of server, so the
-//! same expectations hold for a real etcd and for its replacement.
+//! A test case is a function that takes [`Servers`], starts as many new servers as it needs and checks their
+//! behaviour. [`on_every_server!`](crate::on_every_server) generates one `#[test]` for each kind of server,
+//! so the same expectations hold for a real etcd and for revstore.
 //!
-//! To add a kind of server, write a function of the type of [`Servers::start`], use it in a constant beside
+//! To add a kind of server, write a function of the type of [`Servers::start`], use it in a constant such as
 //! [`ETCD`], and add a line to the macro.
 
 pub mod etcd;
@@ -22,8 +22,8 @@ use crate::tools::{self, Tool};
 /// The member name of every server under test.
 pub const NAME: &str = "default";
 
-/// The client URL that every server under test advertises. No server listens there: the URL is fixed, so
-/// that member lists can be compared as text, while the real port differs for each server.
+/// The client URL that every server under test advertises. No server listens there: the real port differs for
+/// each server, and the URL is fixed so that member lists can be compared as text.
 pub const ADVERTISED_CLIENT_URL: &str = "http://localhost:2379";
 
 /// The peer URL that every server under test advertises. No server listens there. Member and cluster ids
@@ -34,19 +34,19 @@ pub const ADVERTISED_PEER_URL: &str = "http://localhost:2380";
 /// shortest lease: one second.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The election timeout of every server under test. The start of an etcd takes little longer than this.
+/// The election timeout of every server under test. It determines the start time of an etcd, so it is short.
 pub const ELECTION_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// The options of a server under test. All others have the values of the constants of this module, or
-/// etcd's default.
+/// The options of a server under test. All other options have the values of the constants of this module, or
+/// etcd's defaults.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The interval of progress notifications to idle watches; etcd's 10 minutes if absent.
     pub watch_progress_interval: Option<Duration>,
-    /// The size of the store, in bytes, above which writes are refused; etcd's 2 GiB if absent.
+    /// The size of the store in bytes above which writes fail; etcd's 2 GiB if absent.
     pub quota_bytes: Option<u32>,
-    /// The time after which the server pings a silent connection, and the time that it then waits for the
-    /// reply; etcd's 2 hours and 20 seconds if absent. A real etcd waits at least one second.
+    /// The idle time after which the server pings a connection, and its time limit for the acknowledgement;
+    /// etcd's 2 hours and 20 seconds if absent. The minimum idle time of a real etcd is one second.
     pub keepalive: Option<(Duration, Duration)>,
     /// Whether the JSON gateway `/v3/...` is needed. A real etcd then cannot listen on port 0, because its
     /// gateway connects to the configured address.
@@ -131,10 +131,10 @@ impl Servers {
         }
     }
 
-    /// Runs `case` if the tools that it and the servers need are available. Messages name it `test`.
+    /// Runs `case` if the tools that it and the servers need are available. `test` is its name in messages.
     ///
     /// # Panics
-    /// If the case panics, or if a tool is missing that the environment requires; see
+    /// If the case panics, or if a tool is missing and the environment requires tools; see
     /// [`tools::available`].
     pub fn run(&self, test: &str, needs: &[Tool], case: fn(&Self)) {
         if tools::available(test, &[self.needs, needs].concat()) {
@@ -143,7 +143,7 @@ impl Servers {
     }
 }
 
-/// Makes one `#[test]` of each case for each kind of server.
+/// Generates one `#[test]` of each case for each kind of server.
 ///
 /// A case is a `fn(&Servers)` in scope. `needs` lists the [`Tool`]s that the cases themselves use.
 ///
@@ -165,7 +165,7 @@ macro_rules! on_every_server {
     };
 }
 
-/// Makes the tests of one kind of server, in a module of its name. See [`on_every_server!`].
+/// Generates the tests of one kind of server, in a module with its name. See [`on_every_server!`].
 #[doc(hidden)]
 #[macro_export]
 macro_rules! on_server {

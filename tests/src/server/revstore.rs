@@ -15,16 +15,16 @@ pub struct Revstore {
 }
 
 impl Revstore {
-    /// Starts a server with an empty store. It gets the same flags as a real etcd.
+    /// Starts a server with an empty store and the same flags as a real etcd.
     ///
     /// # Errors
-    /// If the flags are refused or the port is unavailable.
+    /// If the flags are invalid or the port is unavailable.
     pub fn start(options: &Options) -> io::Result<Self> {
         let flags = options.flags(0).into_iter().map(Into::into);
         let invocation = parse(flags, []).map_err(io::Error::other)?;
         let Invocation::Serve { config, .. } = invocation else {
             return Err(io::Error::other(
-                "the flags print something instead of serving",
+                "the flags print information and do not start a server",
             ));
         };
         let server = Server::builder()

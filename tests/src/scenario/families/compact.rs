@@ -3,8 +3,8 @@
 use super::scenario;
 use crate::scenario::text::Scenario;
 
-/// Puts, deletes and one transaction of several changes, at revisions 2 to 9. Some keys are never deleted,
-/// one is deleted and created again, one is deleted at the end.
+/// Puts, deletes and one transaction with several changes, at revisions 2 to 9. `a` and `b` are deleted and
+/// created again, `c` is deleted.
 const STORE: [&str; 8] = [
     r#"Put key: "a" value: "1""#,
     r#"Put key: "b" value: "1""#,
@@ -16,6 +16,7 @@ const STORE: [&str; 8] = [
     r#"Put key: "a" value: "3""#,
 ];
 
+/// The revision after [`STORE`].
 const CURRENT: i64 = 9;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -23,25 +24,25 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     scenarios.push(on_store(
         "hashes_without_compaction",
         "HK-1 HK-2 HK-3 HK-4",
-        &hashes_but_at(&[]),
+        &hashes_except_at(&[]),
     ));
-    for mark in 0..=CURRENT {
-        let compaction = format!("Compact revision: {mark} physical: true");
+    for compacted in 0..=CURRENT {
+        let compaction = format!("Compact revision: {compacted} physical: true");
         let mut reads = vec![compaction.clone()];
         reads.extend((-1..=CURRENT + 1).map(|revision| {
             format!(r#"Range key: "\000" range_end: "\000" revision: {revision}"#)
         }));
         reads.push(compaction.clone());
         scenarios.push(on_store(
-            &format!("reads_after_{mark}"),
+            &format!("reads_after_{compacted}"),
             "CO-1 CO-2 CO-3 CO-4 RG-12 RG-13",
             &reads,
         ));
 
         let mut hashes_after = vec![compaction.clone()];
-        hashes_after.extend(hashes_but_at(&[mark]));
+        hashes_after.extend(hashes_except_at(&[compacted]));
         scenarios.push(on_store(
-            &format!("hashes_after_{mark}"),
+            &format!("hashes_after_{compacted}"),
             "HK-2 HK-3 HK-4",
             &hashes_after,
         ));
@@ -51,7 +52,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             format!(r#"w{start}: Watch create_request {{ key: "\000" range_end: "\000" start_revision: {start} prev_kv: true }}"#)
         }));
         scenarios.push(on_store(
-            &format!("watches_after_{mark}"),
+            &format!("watches_after_{compacted}"),
             "WA-40 WA-41 WA-33 CO-5",
             &watches,
         ));
@@ -76,7 +77,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             format!("Compact revision: {first} physical: true"),
             format!("Compact revision: {second} physical: true"),
         ];
-        steps.extend(hashes_but_at(&[first, second]));
+        steps.extend(hashes_except_at(&[first, second]));
         scenarios.push(on_store(
             &format!("hashes_after_{first}_and_{second}"),
             "HK-2 HK-4",
@@ -86,9 +87,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     scenarios
 }
 
-/// Requests hashes at all revisions except `marks`: at compacted revisions ours differ (HK-5).
-fn hashes_but_at(marks: &[i64]) -> Vec<String> {
-    let revisions = (-1..=CURRENT + 1).filter(|revision| !marks.contains(revision));
+/// Requests hashes at all revisions except `compacted`, where those of revstore differ (HK-5).
+fn hashes_except_at(compacted: &[i64]) -> Vec<String> {
+    let revisions = (-1..=CURRENT + 1).filter(|revision| !compacted.contains(revision));
     revisions
         .map(|revision| format!("HashKV revision: {revision}"))
         .collect()

@@ -14,7 +14,7 @@ const TARGETS: [(&str, &str, [&str; 3]); 5] = [
 
 const RESULTS: [&str; 4] = ["EQUAL", "GREATER", "LESS", "NOT_EQUAL"];
 
-/// Two keys, `k` and `l`, which differ in everything that can be compared.
+/// Two keys, `k` and `l`, which differ in every compare target.
 const STORE: [&str; 4] = [
     "LeaseGrant TTL: 600 ID: 7",
     r#"Put key: "k" value: "first""#,

@@ -3,7 +3,7 @@
 use super::{KEY_FORMS, scenario};
 use crate::scenario::text::Scenario;
 
-/// Five keys, written at revisions 2 to 8, which every sort target orders differently.
+/// Five keys, written at revisions 2 to 8. Their order is different for every sort target.
 const STORE: [&str; 7] = [
     r#"Put key: "b" value: "5""#,
     r#"Put key: "c" value: "1""#,

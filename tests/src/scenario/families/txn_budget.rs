@@ -51,7 +51,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             &[txn],
         ));
     }
-    // The longest list of the parent counts, in whichever branch the nested transaction is.
+    // The longest list of the parent counts, also if the nested transaction is in another list.
     for (list, element) in [
         ("compare", r#"{ key: "k" }"#),
         ("failure", r#"{ request_range { key: "k" } }"#),

@@ -5,14 +5,14 @@ use crate::scenario::text::Scenario;
 
 const ALL: &str = r#"key: "\000" range_end: "\000""#;
 
-/// At revisions 2 to 4.
+/// The writes before the watch is created, at revisions 2 to 4.
 const BEFORE: [&str; 3] = [
     r#"Put key: "a" value: "1""#,
     r#"Put key: "b" value: "1""#,
     r#"DeleteRange key: "a""#,
 ];
 
-/// At revisions 5 to 8.
+/// The writes after the watch is created, at revisions 5 to 8.
 const AFTER: [&str; 4] = [
     r#"Put key: "a" value: "2""#,
     r#"Txn success { request_put { key: "b" value: "2" } } success { request_delete_range { key: "a" } } success { request_put { key: "c" } }"#,
@@ -56,13 +56,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     }
     for (name, start) in [("least", i64::MIN), ("most", i64::MAX)] {
         let create = format!("w: Watch create_request {{ {ALL} start_revision: {start} }}");
-        // WA-7 has no scenario: 3.5.16 behaves differently from 3.5.30, which is what we follow.
+        // WA-7 has no scenario: revstore behaves like etcd 3.5.30, and 3.5.16 differs.
         if start > 0 {
             scenarios.push(around(&format!("start_{name}"), "WA-6", &create));
         }
     }
-    // Options without effect here: events are too small for fragments, and they arrive before a progress
-    // interval ends.
+    // These options have no effect here: events are too small for fragments, and they arrive before the
+    // progress interval has passed.
     for (name, flags, clauses) in [
         ("progress_notify", "progress_notify: true", "WA-52"),
         ("fragment", "fragment: true", "WA-36"),
