@@ -1,4 +1,4 @@
-//! Random operations against a real etcd and against our services, whose responses must be equal.
+//! Sends random operations to a real etcd and to the revstore services and expects equal responses.
 //!
 //! The environment variable [`OPERATIONS_VARIABLE`] sets the number of operations, [`SEED_VARIABLE`] the
 //! seed. The binary `differential` is for long runs.
@@ -8,7 +8,7 @@ use std::env;
 use revstore_tests::differential::episode;
 use revstore_tests::tools::{self, Tool};
 
-/// The default number of operations: some seconds.
+/// The default number of operations, which take some seconds.
 const OPERATIONS: u64 = 2000;
 
 /// The environment variable for the number of operations.
@@ -40,7 +40,7 @@ fn random_operations_have_equal_responses() {
         .collect();
     assert!(
         found.is_empty(),
-        "etcd and ours differ:\n{}",
+        "etcd and revstore differ:\n{}",
         found.join("\n")
     );
     assert_eq!(report.failures, [""; 0], "some episodes failed");

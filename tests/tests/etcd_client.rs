@@ -1,4 +1,4 @@
-//! The Rust client `etcd-client`, against revstore and, where it is installed, a real etcd.
+//! Tests of the Rust client `etcd-client` with revstore and, if it is installed, with a real etcd.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -19,7 +19,7 @@ fn with_client<F: Future<Output = ()>>(servers: &Servers, session: impl FnOnce(C
     with_client_of(servers, &Options::default(), session);
 }
 
-/// Runs `session` with a client of a new server with options.
+/// Runs `session` with a client of a new server that has the given options.
 fn with_client_of<F: Future<Output = ()>>(
     servers: &Servers,
     options: &Options,
@@ -38,12 +38,12 @@ fn with_client_of<F: Future<Output = ()>>(
 
 fn check_status(error: &Error, code: tonic::Code, message: &str) {
     let Error::GRpcStatus(status) = error else {
-        panic!("{error:?}")
+        panic!("expected a gRPC status, got {error:?}")
     };
     assert_eq!((status.code(), status.message()), (code, message));
 }
 
-fn put_get_delete(servers: &Servers) {
+fn written_keys_are_read_and_deleted(servers: &Servers) {
     with_client(servers, async |mut client| {
         let first = client.put("a", "1", None).await.unwrap();
         assert_eq!(first.header().unwrap().revision(), 2);
@@ -79,7 +79,7 @@ fn put_get_delete(servers: &Servers) {
     });
 }
 
-fn txn(servers: &Servers) {
+fn txn_swaps_only_the_expected_value(servers: &Servers) {
     with_client(servers, async |mut client| {
         let swap = |expected: &'static str, next: &'static str| {
             Txn::new()
@@ -91,19 +91,19 @@ fn txn(servers: &Servers) {
         let swapped = client.txn(swap("1", "2")).await.unwrap();
         assert!(swapped.succeeded());
         let TxnOpResponse::Get(read) = &swapped.op_responses()[1] else {
-            panic!("not the response of a range")
+            panic!("expected a range response, got {swapped:?}")
         };
         assert_eq!(read.kvs()[0].value(), b"2");
-        let refused = client.txn(swap("1", "3")).await.unwrap();
-        assert!(!refused.succeeded());
-        let TxnOpResponse::Get(read) = &refused.op_responses()[0] else {
-            panic!("not the response of a range")
+        let unchanged = client.txn(swap("1", "3")).await.unwrap();
+        assert!(!unchanged.succeeded());
+        let TxnOpResponse::Get(read) = &unchanged.op_responses()[0] else {
+            panic!("expected a range response, got {unchanged:?}")
         };
         assert_eq!(read.kvs()[0].value(), b"2");
     });
 }
 
-fn compact(servers: &Servers) {
+fn compacted_and_future_revisions_are_out_of_range(servers: &Servers) {
     with_client(servers, async |mut client| {
         for value in ["1", "2", "3"] {
             client.put("k", value, None).await.unwrap();
@@ -124,7 +124,7 @@ fn compact(servers: &Servers) {
     });
 }
 
-fn watch(servers: &Servers) {
+fn watch_delivers_history_and_new_events(servers: &Servers) {
     with_client(servers, async |mut client| {
         client.put("k1", "old", None).await.unwrap();
         let options = WatchOptions::new()
@@ -163,11 +163,11 @@ fn watch(servers: &Servers) {
     });
 }
 
-/// WA-1, WA-2, WA-20 and WA-30, with 10,000 watches on one stream.
-fn many_watches(servers: &Servers) {
+/// Tests WA-1, WA-2, WA-20 and WA-30 with 10,000 watches on one stream.
+fn wa_1_many_watches_share_a_stream(servers: &Servers) {
     const WATCHES: i64 = 10_000;
     with_client(servers, async |mut client| {
-        // Half of the watches share one key; each other watch has a key of its own.
+        // Half of the watches share one key. Each other watch has a separate key.
         let key = |id: i64| match id % 2 {
             0 => "common".to_owned(),
             _ => format!("own {id}"),
@@ -195,7 +195,11 @@ fn many_watches(servers: &Servers) {
         while notified.len() < 5000 {
             let response = responses.message().await.unwrap().unwrap();
             assert_eq!(response.events()[0].kv().unwrap().mod_revision(), 3);
-            assert!(notified.insert(response.watch_id()), "two responses");
+            assert!(
+                notified.insert(response.watch_id()),
+                "watch {} has two responses",
+                response.watch_id()
+            );
         }
         assert!(notified.iter().all(|id| id % 2 == 0), "{notified:?}");
 
@@ -214,9 +218,9 @@ fn many_watches(servers: &Servers) {
     });
 }
 
-/// WA-30, WA-31, WA-32 and WA-34: past events are delivered in whole revisions, at most 1,000 revisions
-/// per response.
-fn past_events_come_in_batches(servers: &Servers) {
+/// WA-30, WA-31, WA-32 and WA-34: past events are delivered in whole revisions, and a response has at most
+/// 1,000 revisions.
+fn past_events_are_delivered_in_batches(servers: &Servers) {
     const REVISIONS: i64 = 1200;
     with_client(servers, async |mut client| {
         let puts = Txn::new().and_then([TxnOp::put("a", "", None), TxnOp::put("b", "", None)]);
@@ -243,9 +247,9 @@ fn past_events_come_in_batches(servers: &Servers) {
     });
 }
 
-/// WA-50, WA-51 and WA-52: a watch without events receives progress notifications, and no event at or
-/// below their revision afterwards.
-fn progress_at_intervals(servers: &Servers) {
+/// WA-50, WA-51 and WA-52: a watch without events receives progress notifications. After a notification, it
+/// receives no event at or below its revision.
+fn progress_notifications_are_sent_at_intervals(servers: &Servers) {
     let options = Options {
         watch_progress_interval: Some(Duration::from_millis(100)),
         ..Options::default()
@@ -273,14 +277,14 @@ fn progress_at_intervals(servers: &Servers) {
                 delivered = 3;
             }
         }
-        // From here on only progress notifications at revision 3 follow.
+        // All further messages are progress notifications at revision 3.
         let response = stream.message().await.unwrap().unwrap();
         assert_eq!(response.header().unwrap().revision(), 3);
         assert!(response.events().is_empty());
     });
 }
 
-fn lease(servers: &Servers) {
+fn a_lease_is_renewed_and_revoked(servers: &Servers) {
     with_client(servers, async |mut client| {
         let options = LeaseGrantOptions::new().with_id(7);
         let granted = client.lease_grant(60, Some(options)).await.unwrap();
@@ -290,9 +294,9 @@ fn lease(servers: &Servers) {
             .await
             .unwrap();
 
-        let (mut keeper, mut replies) = client.lease_keep_alive(7).await.unwrap();
+        let (mut keeper, mut responses) = client.lease_keep_alive(7).await.unwrap();
         keeper.keep_alive().await.unwrap();
-        assert_eq!(replies.message().await.unwrap().unwrap().ttl(), 60);
+        assert_eq!(responses.message().await.unwrap().unwrap().ttl(), 60);
 
         let with_keys = LeaseTimeToLiveOptions::new().with_keys();
         let left = client.lease_time_to_live(7, Some(with_keys)).await.unwrap();
@@ -312,7 +316,7 @@ fn lease(servers: &Servers) {
     });
 }
 
-fn maintenance(servers: &Servers) {
+fn maintenance_reports_status_hash_and_alarms(servers: &Servers) {
     with_client(servers, async |mut client| {
         let status = client.status().await.unwrap();
         assert!(status.version().starts_with("3.5."), "{}", status.version());
@@ -344,11 +348,11 @@ fn maintenance(servers: &Servers) {
     });
 }
 
-fn cluster(servers: &Servers) {
+fn the_cluster_has_one_member(servers: &Servers) {
     with_client(servers, async |mut client| {
         let list = client.member_list().await.unwrap();
         let [member] = list.members() else {
-            panic!("{list:?}")
+            panic!("expected one member, got {list:?}")
         };
         assert_eq!(member.id(), list.header().unwrap().member_id());
         assert_eq!(member.name(), revstore_tests::server::NAME);
@@ -362,14 +366,14 @@ fn cluster(servers: &Servers) {
 
 on_every_server! {
     needs: [];
-    put_get_delete,
-    txn,
-    compact,
-    watch,
-    many_watches,
-    past_events_come_in_batches,
-    progress_at_intervals,
-    lease,
-    maintenance,
-    cluster,
+    written_keys_are_read_and_deleted,
+    txn_swaps_only_the_expected_value,
+    compacted_and_future_revisions_are_out_of_range,
+    watch_delivers_history_and_new_events,
+    wa_1_many_watches_share_a_stream,
+    past_events_are_delivered_in_batches,
+    progress_notifications_are_sent_at_intervals,
+    a_lease_is_renewed_and_revoked,
+    maintenance_reports_status_hash_and_alarms,
+    the_cluster_has_one_member,
 }

@@ -1,5 +1,5 @@
-//! The JSON gateway (HT-20 to HT-23): responses over HTTP, of revstore and, where it is installed, a real
-//! etcd. All expected responses are those of etcd 3.5.16.
+//! Tests of the JSON gateway (HT-20 to HT-23) with revstore and, if it is installed, with a real etcd. The
+//! expected responses were recorded with etcd 3.5.16.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,8 +10,19 @@ use revstore_tests::{gateway, http, poll};
 
 revstore_tests::on_every_server! {
     needs: [];
-    key_values, accepted_forms_of_requests, bad_requests, txn, watch, refused_watches, lease, auth, lock_and_election,
-    users_and_roles, maintenance, cluster, paths,
+    kv_methods_return_json,
+    ht_21_alternative_forms_of_fields_are_accepted,
+    invalid_requests_return_json_errors,
+    txn_responses_contain_the_response_of_each_operation,
+    watch_streams_one_object_per_message,
+    failed_watches_are_cancelled,
+    lease_methods_return_json,
+    auth_uses_the_authorization_header,
+    lock_and_election_methods_return_json,
+    ht_20_user_and_role_methods_return_json,
+    maintenance_methods_return_json,
+    invalid_cluster_changes_fail,
+    ht_20_all_paths_exist,
     ht_23_each_message_of_a_stream_is_one_line_in_one_chunk,
 }
 
@@ -26,7 +37,7 @@ fn replay(servers: &Servers, session: &str) {
     }
 }
 
-fn key_values(servers: &Servers) {
+fn kv_methods_return_json(servers: &Servers) {
     replay(
         servers,
         r#"
@@ -64,8 +75,8 @@ fn key_values(servers: &Servers) {
     );
 }
 
-/// HT-21: alternative forms of fields that the gateway accepts.
-fn accepted_forms_of_requests(servers: &Servers) {
+/// HT-21: the gateway accepts alternative forms of fields.
+fn ht_21_alternative_forms_of_fields_are_accepted(servers: &Servers) {
     replay(
         servers,
         r#"
@@ -75,7 +86,7 @@ fn accepted_forms_of_requests(servers: &Servers) {
         > kv/range {"key":"_-8","limit":"1","sortOrder":"DESCEND","sort_target":4}
         200
         {"header":"@2","kvs":[{"key":"/+8=","create_revision":"2","mod_revision":"2","version":"1"}],"count":"1"}
-        > kv/range {"key":"_-8=","limit":1.0,"sort_order":"NONSENSE"} and what follows does not count
+        > kv/range {"key":"_-8=","limit":1.0,"sort_order":"NONSENSE"} and the rest is ignored
         200
         {"header":"@2","kvs":[{"key":"/+8=","create_revision":"2","mod_revision":"2","version":"1"}],"count":"1"}
         > cluster/member/list
@@ -85,8 +96,8 @@ fn accepted_forms_of_requests(servers: &Servers) {
     );
 }
 
-/// The text of a parser error differs between builds of etcd and is not compared (HT-24).
-fn bad_requests(servers: &Servers) {
+/// The text of a parser error is not compared, because it differs between builds of etcd (HT-24).
+fn invalid_requests_return_json_errors(servers: &Servers) {
     replay(
         servers,
         r#"
@@ -145,7 +156,7 @@ fn bad_requests(servers: &Servers) {
     );
 }
 
-fn txn(servers: &Servers) {
+fn txn_responses_contain_the_response_of_each_operation(servers: &Servers) {
     replay(
         servers,
         r#"
@@ -165,7 +176,7 @@ fn txn(servers: &Servers) {
     );
 }
 
-fn watch(servers: &Servers) {
+fn watch_streams_one_object_per_message(servers: &Servers) {
     replay(
         servers,
         r#"
@@ -179,7 +190,7 @@ fn watch(servers: &Servers) {
         200
         {"result":{"header":"@3","created":true}}
         {"result":{"header":"@3","events":[{"kv":{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}},{"type":"DELETE","kv":{"key":"Zm9v","mod_revision":"3"},"prev_kv":{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}}]}}
-        # Several requests on one stream. Invalid input ends the requests; the watches continue.
+        # Several requests on one stream. The server reads no request after invalid input. The watches continue.
         >> watch {"create_request":{"key":"Zm9v","watch_id":7}} {"cancelRequest":{"watchId":7}} {"create_request":{"key":"Zm9v","filters":["NOPUT"],"startRevision":"2"}} {"nonsense
         200
         {"result":{"header":"@3","watch_id":"7","created":true}}
@@ -190,7 +201,7 @@ fn watch(servers: &Servers) {
     );
 }
 
-fn refused_watches(servers: &Servers) {
+fn failed_watches_are_cancelled(servers: &Servers) {
     replay(
         servers,
         r#"
@@ -214,7 +225,7 @@ fn refused_watches(servers: &Servers) {
     );
 }
 
-fn lease(servers: &Servers) {
+fn lease_methods_return_json(servers: &Servers) {
     replay(
         servers,
         r#"
@@ -261,7 +272,7 @@ fn lease(servers: &Servers) {
     );
 }
 
-fn auth(servers: &Servers) {
+fn auth_uses_the_authorization_header(servers: &Servers) {
     replay(
         servers,
         r#"
@@ -359,8 +370,8 @@ fn auth(servers: &Servers) {
     );
 }
 
-/// HT-20: users and roles, with all their paths.
-fn users_and_roles(servers: &Servers) {
+/// HT-20: the methods for users and roles, on all their paths.
+fn ht_20_user_and_role_methods_return_json(servers: &Servers) {
     replay(
         servers,
         r#"
@@ -428,7 +439,7 @@ fn users_and_roles(servers: &Servers) {
     );
 }
 
-fn lock_and_election(servers: &Servers) {
+fn lock_and_election_methods_return_json(servers: &Servers) {
     replay(
         servers,
         r#"
@@ -463,7 +474,7 @@ fn lock_and_election(servers: &Servers) {
     );
 }
 
-fn maintenance(servers: &Servers) {
+fn maintenance_methods_return_json(servers: &Servers) {
     replay(
         servers,
         r#"
@@ -501,7 +512,7 @@ fn maintenance(servers: &Servers) {
     );
 }
 
-fn cluster(servers: &Servers) {
+fn invalid_cluster_changes_fail(servers: &Servers) {
     replay(
         servers,
         r#"
@@ -521,8 +532,7 @@ fn cluster(servers: &Servers) {
     );
 }
 
-/// The paths that HT-20 lists. A request with a method other than POST shows that a path exists,
-/// without an effect.
+/// The paths in HT-20. A GET request fails with 501 if the path exists, and has no effect.
 const PATHS: [&str; 55] = [
     "kv/range",
     "kv/put",
@@ -581,15 +591,15 @@ const PATHS: [&str; 55] = [
     "/v3beta/election/observe",
 ];
 
-/// HT-20, HT-22.
-fn paths(servers: &Servers) {
+/// HT-20 and HT-22: a GET request fails with 501 on every path.
+fn ht_20_all_paths_exist(servers: &Servers) {
     let known = PATHS.map(|path| {
         format!("GET {path}\n501\n{{\"code\":12,\"message\":\"Method Not Allowed\"}}\n")
     });
     replay(servers, &known.concat());
 }
 
-/// HT-23: the bytes of a streamed response.
+/// HT-23: checks the bytes of a streamed response.
 fn ht_23_each_message_of_a_stream_is_one_line_in_one_chunk(servers: &Servers) {
     let server = servers.fresh(&Options {
         json_gateway: true,
@@ -605,10 +615,10 @@ fn ht_23_each_message_of_a_stream_is_one_line_in_one_chunk(servers: &Servers) {
         "POST /v3/watch HTTP/1.1\r\nHost: node\r\nContent-Length: {length}\r\n\r\n{WATCH_FOO}"
     )
     .expect("the request is written");
-    let mut answer = BufReader::new(stream);
+    let mut response = BufReader::new(stream);
     let mut line = move || {
         let mut line = String::new();
-        answer.read_line(&mut line).expect("an answer");
+        response.read_line(&mut line).expect("a response");
         line.to_ascii_lowercase()
     };
     assert_eq!(line(), "http/1.1 200 ok\r\n");
@@ -637,13 +647,13 @@ fn open_watch(server: &Revstore, body: &str) -> BufReader<TcpStream> {
         .expect("the limit is above zero");
     let head = "POST /v3/watch HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n";
     write!(stream, "{head}{:x}\r\n{body}\r\n", body.len()).expect("the request is written");
-    let mut answer = BufReader::new(stream);
+    let mut response = BufReader::new(stream);
     let mut line = String::new();
     while !line.contains("created") {
         line.clear();
-        assert_ne!(answer.read_line(&mut line).expect("an answer"), 0);
+        assert_ne!(response.read_line(&mut line).expect("a response"), 0);
     }
-    answer
+    response
 }
 
 const WATCH_FOO: &str = r#"{"create_request":{"key":"Zm9v"}}"#;
@@ -651,7 +661,7 @@ const WATCH_FOO: &str = r#"{"create_request":{"key":"Zm9v"}}"#;
 /// Returns the number of watchers that the metrics of a server report.
 fn watchers(server: &Revstore) -> Option<String> {
     let page = http::get(server.address(), "/metrics")
-        .expect("an answer")
+        .expect("a response")
         .body;
     let mut lines = page.lines();
     let count = lines.find_map(|line| line.strip_prefix("etcd_debugging_mvcc_watcher_total "))?;
@@ -659,10 +669,10 @@ fn watchers(server: &Revstore) -> Option<String> {
 }
 
 #[test]
-fn ht_23_a_closed_connection_ends_its_watches() {
+fn ht_23_a_closed_connection_cancels_its_watches() {
     let server = Revstore::start(&Options::default()).unwrap();
-    let garbage = format!("{WATCH_FOO} nonsense");
-    for (body, is_complete) in [(WATCH_FOO, false), (&garbage, false), (WATCH_FOO, true)] {
+    let invalid = format!("{WATCH_FOO} nonsense");
+    for (body, is_complete) in [(WATCH_FOO, false), (&invalid, false), (WATCH_FOO, true)] {
         let mut watch = open_watch(&server, body);
         if is_complete {
             // The chunk that ends the body.
@@ -698,7 +708,7 @@ fn ht_23_a_stream_accepts_further_requests() {
 }
 
 #[test]
-fn fl_15_a_stopping_server_reports_it_on_open_streams() {
+fn fl_15_open_streams_end_with_server_stopped() {
     let server = Revstore::start(&Options::default()).unwrap();
     let mut watch = open_watch(&server, WATCH_FOO);
     drop(server);
@@ -723,15 +733,15 @@ fn li_3_the_size_of_responses_is_not_limited() {
         headers: &[],
         body: r#"{"key":"YQ==","range_end":"eg=="}"#,
     };
-    let answer = request.send(server.address()).unwrap();
-    assert_eq!(answer.status, 200);
+    let response = request.send(server.address()).unwrap();
+    assert_eq!(response.status, 200);
     // Base64 encodes 3 bytes as 4 letters.
-    let letters = answer.body.matches("dnZ2").count() * 4;
+    let letters = response.body.matches("dnZ2").count() * 4;
     assert!(letters > 5_000_000 / 3 * 4 - 100, "{letters}");
 }
 
 #[test]
-fn requests_above_the_size_limits_are_refused() {
+fn requests_above_the_size_limits_fail() {
     let server = Revstore::start(&Options::default()).unwrap();
     let put = |value_bytes: usize| {
         let body = format!(
@@ -744,8 +754,8 @@ fn requests_above_the_size_limits_are_refused() {
             headers: &[],
             body: &body,
         };
-        let answer = request.send(server.address()).unwrap();
-        (answer.status, answer.body)
+        let response = request.send(server.address()).unwrap();
+        (response.status, response.body)
     };
     assert_eq!(put(1_572_837).0, 200);
     // LI-1

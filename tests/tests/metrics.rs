@@ -1,4 +1,4 @@
-//! The metrics at `/metrics` (HT-10), of revstore and, where it is installed, a real etcd.
+//! Tests of the metrics at `/metrics` (HT-10) with revstore and, if it is installed, with a real etcd.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,8 +8,11 @@ use revstore_tests::{http, poll};
 
 revstore_tests::on_every_server! {
     needs: [];
-    ht_10_names_and_types, ht_10_counts_of_operations, ht_10_counts_of_leases,
-    ht_10_counts_of_events, ht_10_counts_of_probes,
+    ht_10_metrics_have_the_types_of_etcd,
+    ht_10_operations_are_counted,
+    ht_10_lease_operations_are_counted,
+    ht_10_delivered_events_are_counted,
+    ht_10_health_checks_are_counted,
 }
 
 fn fresh(servers: &Servers) -> Box<dyn Endpoint> {
@@ -20,16 +23,16 @@ fn fresh(servers: &Servers) -> Box<dyn Endpoint> {
 }
 
 fn page(address: SocketAddr) -> String {
-    let answer = http::get(address, "/metrics").expect("an answer");
-    assert_eq!(answer.status, 200);
-    answer.body
+    let response = http::get(address, "/metrics").expect("a response");
+    assert_eq!(response.status, 200);
+    response.body
 }
 
-/// The type of each metric matters: dashboards compute rates of counters and show values of gauges.
-fn ht_10_names_and_types(servers: &Servers) {
+/// Dashboards compute rates of counters and show the values of gauges, so the types are checked.
+fn ht_10_metrics_have_the_types_of_etcd(servers: &Servers) {
     let server = fresh(servers);
     // The metric of a health check exists after the first request of the check.
-    http::get(server.address(), "/readyz").expect("an answer");
+    http::get(server.address(), "/readyz").expect("a response");
     let page = page(server.address());
     for (kind, names) in [
         (
@@ -94,7 +97,7 @@ fn ht_10_names_and_types(servers: &Servers) {
     ] {
         for name in names {
             let line = format!("# TYPE {name} {kind}");
-            assert!(page.lines().any(|it| it == line), "{line}");
+            assert!(page.lines().any(|it| it == line), "missing line {line:?}");
         }
     }
 }
@@ -134,8 +137,8 @@ fn post(address: SocketAddr, path: &str, body: &str) {
         headers: &[],
         body,
     };
-    let answer = request.send(address).expect("an answer");
-    assert_eq!(answer.status, 200, "{path} {body}: {}", answer.body);
+    let response = request.send(address).expect("a response");
+    assert_eq!(response.status, 200, "{path} {body}: {}", response.body);
 }
 
 /// Sends a request, then compares all metrics in [`COUNTED`] that are not 0.
@@ -145,7 +148,7 @@ fn check(address: SocketAddr, path: &str, body: &str, expected: &[(&'static str,
     assert_eq!(counts(address), expected, "{path} {body}");
 }
 
-fn ht_10_counts_of_operations(servers: &Servers) {
+fn ht_10_operations_are_counted(servers: &Servers) {
     let server = fresh(servers);
     let check = |path, body, expected: &[_]| check(server.address(), path, body, expected);
     check("kv/put", r#"{"key":"YQ=="}"#, &[("put", 1), ("keys", 1)]);
@@ -162,13 +165,13 @@ fn ht_10_counts_of_operations(servers: &Servers) {
         r#"{"success":[{"request_put":{"key":"YQ=="}},{"request_range":{"key":"YQ=="}}]}"#,
         &[("put", 4), ("txn", 1), ("keys", 2)],
     );
-    // A nested transaction is not counted by itself; its operations are.
+    // A nested transaction is not counted. Its operations are counted.
     check(
         "kv/txn",
         r#"{"success":[{"request_txn":{"success":[{"request_put":{"key":"Yw=="}}]}},{"request_delete_range":{"key":"YQ=="}}]}"#,
         &[("put", 5), ("delete", 1), ("txn", 2), ("keys", 2)],
     );
-    // A delete counts once, for any number of deleted keys.
+    // A delete counts once for any number of deleted keys.
     check(
         "kv/deleterange",
         r#"{"key":"YQ==","range_end":"eg=="}"#,
@@ -181,7 +184,7 @@ fn ht_10_counts_of_operations(servers: &Servers) {
     );
 }
 
-fn ht_10_counts_of_leases(servers: &Servers) {
+fn ht_10_lease_operations_are_counted(servers: &Servers) {
     let server = fresh(servers);
     let address = server.address();
     let check = |path, body, expected: &[_]| check(address, path, body, expected);
@@ -212,7 +215,7 @@ fn ht_10_counts_of_leases(servers: &Servers) {
     assert_eq!(poll::until(poll::LIMIT, expired), Some(()));
 }
 
-fn ht_10_counts_of_events(servers: &Servers) {
+fn ht_10_delivered_events_are_counted(servers: &Servers) {
     let server = fresh(servers);
     let address = server.address();
     for _ in 0..3 {
@@ -224,22 +227,22 @@ fn ht_10_counts_of_events(servers: &Servers) {
         headers: &[],
         body: r#"{"create_request":{"key":"YQ==","start_revision":2}}"#,
     };
-    // The first response says that the watch was created; the second has all three events.
-    let responses = watch.send_for_lines(address, 2).expect("an answer");
+    // The first response has `created`, the second has all three events.
+    let responses = watch.send_for_lines(address, 2).expect("a response");
     assert!(responses.body.contains("events"), "{}", responses.body);
     let events = value(&page(address), "etcd_debugging_mvcc_events_total");
     assert_eq!(events, Some(3));
 }
 
-/// Requests the health checks, and returns the metrics about them.
+/// Sends a request to each health check and returns the metrics of health checks.
 fn probe(address: SocketAddr, expected: u16) -> [i64; 4] {
     for (path, expected) in [
         ("/health", expected),
         ("/readyz", expected),
         ("/livez", 200),
     ] {
-        let answer = http::get(address, path).expect("an answer");
-        assert_eq!(answer.status, expected, "{path}: {}", answer.body);
+        let response = http::get(address, path).expect("a response");
+        assert_eq!(response.status, expected, "{path}: {}", response.body);
     }
     let page = page(address);
     [
@@ -251,7 +254,7 @@ fn probe(address: SocketAddr, expected: u16) -> [i64; 4] {
     .map(|name| value(&page, name).expect(name))
 }
 
-fn ht_10_counts_of_probes(servers: &Servers) {
+fn ht_10_health_checks_are_counted(servers: &Servers) {
     let server = fresh(servers);
     let address = server.address();
     assert_eq!(probe(address, 200), [1, 0, 1, 1]);

@@ -1,4 +1,4 @@
-//! HTTP/2 pings: clients that send too many, and clients that do not answer.
+//! HTTP/2 pings: clients that send too many pings, and clients that do not acknowledge pings.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -14,7 +14,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
 
-/// The flag of a PING frame that is an answer.
+/// The flag of a PING frame that acknowledges another one.
 const ACK: u8 = 1;
 
 /// The flag of a HEADERS frame without a continuation.
@@ -50,10 +50,10 @@ fn open(server: &dyn Endpoint) -> TcpStream {
     stream
 }
 
-/// Checks that the next PING or GOAWAY frame is the answer to [`PING`].
-fn check_answer(stream: &mut TcpStream) {
+/// Checks that the next PING or GOAWAY frame acknowledges [`PING`].
+fn check_acknowledged(stream: &mut TcpStream) {
     let (kind, payload) = next(stream, &[KIND_PING, KIND_GOAWAY]);
-    assert_eq!((kind, &payload[..]), (KIND_PING, &PING[9..]), "an answer");
+    assert_eq!((kind, &payload[..]), (KIND_PING, &PING[9..]));
 }
 
 /// Checks that the connection is closed with GOAWAY `ENHANCE_YOUR_CALM`.
@@ -98,18 +98,18 @@ fn watch(stream: &mut TcpStream) {
     let request = [headers, create].concat();
     stream.write_all(&request).expect("the bytes are written");
     let (_, created) = next(stream, &[KIND_DATA]);
-    assert!(created.len() > 5, "an answer");
+    assert!(created.len() > 5, "expected a message, got {created:?}");
 }
 
-/// LI-5: with an open stream, pings need a minimum interval.
-fn too_many_pings_beside_a_stream(servers: &Servers) {
+/// LI-5: with an open stream, pings have a minimum interval.
+fn too_many_pings_during_a_stream_close_the_connection(servers: &Servers) {
     let server = servers.fresh(&Options::default());
     let mut stream = open(&*server);
     watch(&mut stream);
     // The first ping does not count as too early, because the server sent data before it.
     for _ in 0..3 {
         stream.write_all(&PING).unwrap();
-        check_answer(&mut stream);
+        check_acknowledged(&mut stream);
     }
     stream.write_all(&PING).unwrap();
     check_goaway(&mut stream);
@@ -117,21 +117,22 @@ fn too_many_pings_beside_a_stream(servers: &Servers) {
     stream.read_to_end(&mut Vec::new()).unwrap();
 }
 
-/// LI-5 and LI-6: without an open stream each ping but the first is too early, and the third early ping
+/// LI-5 and LI-6: without an open stream, each ping except the first is too early, and the third early ping
 /// closes the connection.
-fn too_many_pings_without_a_stream(servers: &Servers) {
+fn too_many_pings_without_a_stream_close_the_connection(servers: &Servers) {
     let server = servers.fresh(&Options::default());
     let mut stream = open(&*server);
     for _ in 0..3 {
         stream.write_all(&PING).unwrap();
-        check_answer(&mut stream);
+        check_acknowledged(&mut stream);
     }
     stream.write_all(&PING).unwrap();
     check_goaway(&mut stream);
 }
 
-/// LI-7: the server pings a silent client, and closes the connection if it does not answer.
-fn unanswered_pings_of_the_server(servers: &Servers) {
+/// LI-7: the server pings an idle client, and closes the connection if the client does not acknowledge the
+/// ping.
+fn an_unacknowledged_ping_closes_the_connection(servers: &Servers) {
     let server = servers.fresh(&Options {
         keepalive: Some((Duration::from_secs(1), Duration::from_secs(1))),
         ..Options::default()
@@ -139,10 +140,10 @@ fn unanswered_pings_of_the_server(servers: &Servers) {
     let mut stream = open(&*server);
     for _ in 0..2 {
         let (_, payload) = next(&mut stream, &[KIND_PING]);
-        let mut answer = PING;
-        answer[4] = ACK;
-        answer[9..].copy_from_slice(&payload);
-        stream.write_all(&answer).unwrap();
+        let mut acknowledgement = PING;
+        acknowledgement[4] = ACK;
+        acknowledgement[9..].copy_from_slice(&payload);
+        stream.write_all(&acknowledgement).unwrap();
     }
     next(&mut stream, &[KIND_PING]);
     match stream.read_to_end(&mut Vec::new()) {
@@ -153,5 +154,7 @@ fn unanswered_pings_of_the_server(servers: &Servers) {
 
 on_every_server! {
     needs: [];
-    too_many_pings_without_a_stream, too_many_pings_beside_a_stream, unanswered_pings_of_the_server,
+    too_many_pings_without_a_stream_close_the_connection,
+    too_many_pings_during_a_stream_close_the_connection,
+    an_unacknowledged_ping_closes_the_connection,
 }

@@ -1,16 +1,16 @@
-//! All recorded scenarios, replayed against our services, whose responses must be those of etcd.
+//! Replays all recorded scenarios against the revstore services and expects the responses of etcd.
 
 use std::collections::BTreeSet;
 
 use revstore_tests::clauses::Clauses;
-use revstore_tests::scenario::families::FAMILIES;
+use revstore_tests::scenario::families::TABLES;
 use revstore_tests::scenario::library::{differences, load, names, run_all};
 use revstore_tests::scenario::target::TargetKind;
 use revstore_tests::scenario::text::Scenario;
 
-/// Replays the scenarios of a file.
+/// Replays the scenarios of a file and fails if a response differs.
 fn replay(name: &str) {
-    let file = load(name).expect("a file of scenarios");
+    let file = load(name).expect("a valid scenario file");
     let actual = run_all(&file.scenarios, TargetKind::Ours, 1);
     let differences = differences(&file.scenarios, &actual);
     assert!(
@@ -53,7 +53,7 @@ replay! {
     watch_table,
 }
 
-/// The document that lists all differences.
+/// The document with a row for each difference from etcd.
 const DIFFERENCES: &str = include_str!("../../docs/differences.md");
 
 /// Returns whether [`DIFFERENCES`] has a row for a clause.
@@ -63,35 +63,42 @@ fn is_listed(clause: &str) -> bool {
 }
 
 #[test]
-fn every_deliberate_difference_is_listed() {
+fn every_clause_with_force_ours_has_a_row_in_differences_md() {
     let clauses = Clauses::load().unwrap();
     for clause in clauses.all().iter().filter(|clause| clause.force == "ours") {
-        assert!(is_listed(&clause.id), "{}", clause.id);
+        let id = &clause.id;
+        assert!(
+            is_listed(id),
+            "{id} has force \"ours\" but no row in docs/differences.md"
+        );
     }
 }
 
-/// The file with etcd's responses where ours differ.
+/// The file with the responses of etcd to requests for which those of revstore differ.
 const DIFFERING_ETCD: &str = "known_differences";
 
-/// The file with our responses to the same requests.
+/// The file with the responses of revstore to the same requests.
 const DIFFERING_OURS: &str = "known_differences_ours";
 
 #[test]
-fn known_differences_are_as_listed() {
+fn known_differences_are_recorded_and_listed() {
     replay(DIFFERING_OURS);
     let (etcd, ours) = (load(DIFFERING_ETCD).unwrap(), load(DIFFERING_OURS).unwrap());
     assert_eq!(etcd.scenarios.len(), ours.scenarios.len());
     for (etcd, ours) in etcd.scenarios.iter().zip(&ours.scenarios) {
-        assert_eq!(etcd.without_answers(), ours.without_answers());
+        assert_eq!(etcd.without_responses(), ours.without_responses());
         assert_ne!(etcd, ours, "{} no longer differs", etcd.name);
         for clause in &etcd.clauses {
-            assert!(is_listed(clause), "{clause} is not listed");
+            assert!(
+                is_listed(clause),
+                "{clause} has no row in docs/differences.md"
+            );
         }
     }
 }
 
 #[test]
-fn every_file_is_replayed() {
+fn every_scenario_file_is_replayed() {
     let replayed = REPLAYED.iter().chain(&[DIFFERING_ETCD, DIFFERING_OURS]);
     let replayed: BTreeSet<_> = replayed.map(|name| (*name).to_owned()).collect();
     assert_eq!(
@@ -101,7 +108,7 @@ fn every_file_is_replayed() {
 }
 
 #[test]
-fn files_have_the_format_of_the_recorder() {
+fn scenario_files_round_trip_through_the_parser() {
     for name in names().unwrap() {
         let text = std::fs::read_to_string(revstore_tests::scenario::library::path(&name)).unwrap();
         assert_eq!(load(&name).unwrap().to_string(), text, "{name}");
@@ -109,24 +116,19 @@ fn files_have_the_format_of_the_recorder() {
 }
 
 #[test]
-fn files_of_families_have_the_scenarios_of_their_tables() {
-    for family in FAMILIES {
-        let recorded = load(family.name).unwrap();
+fn table_files_contain_exactly_the_generated_scenarios() {
+    for table in TABLES {
+        let recorded = load(table.name).unwrap();
         let recorded: Vec<_> = recorded
             .scenarios
             .iter()
-            .map(Scenario::without_answers)
+            .map(Scenario::without_responses)
             .collect();
-        // Compared as text: writing the file changes the layout of the steps.
-        let expected = family.without_answers().scenarios;
-        assert_eq!(expected.len(), recorded.len(), "{}", family.name);
+        // Compared as text, because formatting may change the layout of the steps.
+        let expected = table.without_responses().scenarios;
+        assert_eq!(expected.len(), recorded.len(), "{}", table.name);
         for (expected, recorded) in expected.iter().zip(&recorded) {
-            assert_eq!(
-                expected.to_string(),
-                recorded.to_string(),
-                "{}",
-                family.name
-            );
+            assert_eq!(expected.to_string(), recorded.to_string(), "{}", table.name);
         }
     }
 }

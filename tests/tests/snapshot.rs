@@ -1,4 +1,4 @@
-//! A snapshot of revstore that `etcdctl` restores into a real etcd (MT-6).
+//! Tests that `etcdctl` restores a snapshot of revstore into a real etcd (MT-6).
 
 use std::path::Path;
 
@@ -35,14 +35,14 @@ fn mt_6_a_snapshot_can_be_restored_into_etcd() {
     let etcd = Etcd::start_on(data).unwrap();
     let theirs = Etcdctl::new(etcd.address()).unwrap();
     let same = |arguments: &[&str]| {
-        let answers = [&ctl, &theirs].map(|ctl| {
-            let answer = ctl.run(&[&AS_ROOT, arguments].concat(), "").unwrap();
-            let printed = format!("{:?} {} {}", answer.code, answer.stdout, answer.stderr);
+        let outputs = [&ctl, &theirs].map(|ctl| {
+            let output = ctl.run(&[&AS_ROOT, arguments].concat(), "").unwrap();
+            let printed = format!("{:?} {} {}", output.code, output.stdout, output.stderr);
             printed.replace(ctl.endpoint(), "ADDRESS")
         });
-        assert_eq!(answers[0], answers[1], "{arguments:?}");
+        assert_eq!(outputs[0], outputs[1], "{arguments:?}");
     };
-    // `set_auth_up` makes one more revision, `revision + 1`, which is the newest.
+    // `set_auth_up` creates the newest revision, `revision + 1`.
     for revision in [
         COMPACTED - 1,
         COMPACTED,
@@ -82,24 +82,24 @@ const COMPACTED: i64 = 3_000;
 
 const AS_ROOT: [&str; 1] = ["--user=root:r"];
 
-/// Writes enough keys for a B+tree of several pages, with versions on both sides of the compacted
-/// revision. Returns the newest revision.
+/// Writes enough keys for a B+tree of several pages, with versions below and above the compacted revision.
+/// Returns the newest revision.
 fn fill(engine: &Engine) -> i64 {
     for n in 0..2_900 {
         engine
             .put(format!("key/{:03}", n % 700), format!("{n}"))
-            .expect("a legal put");
+            .expect("a valid put");
     }
     for n in 0..200 {
         engine.delete(&KeyRange::one(format!("key/{n:03}")));
     }
     engine
         .put("large", vec![b'x'; 300_000])
-        .expect("a legal put");
+        .expect("a valid put");
     for n in 0..2_000 {
         engine
             .put(format!("key/{:03}", n % 900), format!("again {n}"))
-            .expect("a legal put");
+            .expect("a valid put");
     }
     engine
         .compact(Revision(COMPACTED))
@@ -108,7 +108,7 @@ fn fill(engine: &Engine) -> i64 {
     engine.current_revision().0
 }
 
-/// Grants a lease; returns its id in hexadecimal, as `etcdctl` reads it.
+/// Grants a lease and returns its id in the hexadecimal form of `etcdctl`.
 fn grant(ctl: &Etcdctl) -> String {
     let granted = run(ctl, &["lease", "grant", "100000"]);
     granted.split(' ').nth(1).expect("an id").to_owned()
@@ -126,8 +126,8 @@ fn set_auth_up(ctl: &Etcdctl, lease: &str) {
         &["user", "grant-role", "ann", "writer"],
         &["auth", "enable"],
     ] {
-        let answer = ctl.run(command, "").expect("etcdctl runs");
-        assert_eq!(answer.code, Some(0), "{command:?}: {answer:?}");
+        let output = ctl.run(command, "").expect("etcdctl runs");
+        assert_eq!(output.code, Some(0), "{command:?}: {output:?}");
     }
 }
 
@@ -157,14 +157,14 @@ fn run(ctl: &Etcdctl, arguments: &[&str]) -> String {
     } else {
         &AS_ROOT
     };
-    let answer = ctl
+    let output = ctl
         .run(&[user, arguments].concat(), "")
         .expect("etcdctl runs");
-    assert_eq!(answer.code, Some(0), "{arguments:?}: {answer:?}");
-    answer.stdout
+    assert_eq!(output.code, Some(0), "{arguments:?}: {output:?}");
+    output.stdout
 }
 
 fn path(path: &Path) -> &str {
     path.to_str()
-        .expect("temporary directories have plain names")
+        .expect("temporary directories have UTF-8 names")
 }

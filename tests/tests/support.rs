@@ -1,4 +1,4 @@
-//! The support library `revstore-tests` against the programs that it runs.
+//! Tests of the library `revstore-tests` with the programs that it runs.
 
 use std::net::TcpStream;
 
@@ -39,8 +39,8 @@ fn a_dropped_server_is_stopped() {
 }
 
 #[test]
-fn the_json_gateway_answers_when_it_is_enabled() {
-    if !tools::available("the_json_gateway_answers", &[Tool::Etcd]) {
+fn json_gateway_responds_if_it_is_enabled() {
+    if !tools::available("json_gateway_responds_if_it_is_enabled", &[Tool::Etcd]) {
         return;
     }
     let options = Options {
@@ -48,9 +48,9 @@ fn the_json_gateway_answers_when_it_is_enabled() {
         ..Options::default()
     };
     let server = Etcd::start(&options).unwrap();
-    // The gateway accepts POST only: this answer to GET comes from the gateway.
-    let answer = http::get(server.address(), "/v3/kv/range").unwrap();
-    assert_eq!(answer.status, 501, "{answer:?}");
+    // The gateway accepts only POST and responds with 501 to GET.
+    let response = http::get(server.address(), "/v3/kv/range").unwrap();
+    assert_eq!(response.status, 501, "{response:?}");
 }
 
 #[test]
@@ -73,8 +73,8 @@ fn etcdctl_reads_stdin_and_reports_output_and_code() {
 }
 
 #[test]
-fn a_long_running_command_is_read_and_killed() {
-    if !tools::available("a_long_running_command", ETCDCTL_AND_ETCD) {
+fn output_of_a_killed_command_is_available() {
+    if !tools::available("output_of_a_killed_command_is_available", ETCDCTL_AND_ETCD) {
         return;
     }
     let session = Session::fresh(&ETCD);
@@ -100,7 +100,7 @@ fn a_transcript_mismatch_shows_expected_and_actual_output() {
             "the session differs at\n$ get k\n\
              --- expected:\nk\nw\n--- actual:\nk\nv\n"
         );
-        // An unexpected error, and a missing one.
+        // An unexpected error, and a missing error.
         assert!(transcript::replay(&ctl, "$ get ''").is_err());
         assert!(transcript::replay(&ctl, "$ get k\nk\nv\n? 1").is_err());
         // A long-running command with too much output, and with too little.

@@ -1,4 +1,4 @@
-//! etcdctl over a Unix socket.
+//! Tests `etcdctl` over a Unix socket.
 
 use revstore::{Config, EndpointUrl, Server};
 use revstore_tests::etcdctl::Etcdctl;

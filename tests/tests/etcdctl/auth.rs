@@ -9,10 +9,14 @@ use revstore_tests::server::Servers;
 
 on_every_server! {
     needs: [Etcdctl];
-    users, roles, key_permissions, watch_permissions, administrative_permissions,
+    user_commands_manage_users,
+    role_commands_manage_roles_and_permissions,
+    users_access_only_keys_with_permission,
+    users_watch_only_keys_with_permission,
+    administrative_commands_require_root,
 }
 
-fn users(servers: &Servers) {
+fn user_commands_manage_users(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ auth status
@@ -66,7 +70,7 @@ fn users(servers: &Servers) {
     );
 }
 
-fn roles(servers: &Servers) {
+fn role_commands_manage_roles_and_permissions(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ user add u:pw
@@ -179,7 +183,7 @@ fn enabled(servers: &Servers) -> Session {
     session
 }
 
-fn key_permissions(servers: &Servers) {
+fn users_access_only_keys_with_permission(servers: &Servers) {
     enabled(servers).replay(
         r#"
         $ get a
@@ -226,7 +230,7 @@ fn key_permissions(servers: &Servers) {
     );
 }
 
-fn watch_permissions(servers: &Servers) {
+fn users_watch_only_keys_with_permission(servers: &Servers) {
     enabled(servers).replay(
         "
         $ --user u:pw put a 1
@@ -247,7 +251,7 @@ fn watch_permissions(servers: &Servers) {
     );
 }
 
-fn administrative_permissions(servers: &Servers) {
+fn administrative_commands_require_root(servers: &Servers) {
     enabled(servers).replay(
         "
         $ --user u:pw user list

@@ -6,8 +6,11 @@ use revstore_tests::server::Servers;
 
 on_every_server! {
     needs: [Etcdctl];
-    the_compacted_revision_stays_readable, deleted_keys_are_removed,
-    watches_below_the_compacted_revision_end, physical, errors,
+    the_compacted_revision_stays_readable,
+    compaction_removes_deleted_keys,
+    watches_below_the_compacted_revision_are_cancelled,
+    physical_compaction_keeps_current_values,
+    compaction_fails_at_future_and_compacted_revisions,
 }
 
 /// Starts a server with three values of `k` at revisions 2 to 4, and `gone` put at 5 and deleted at 6.
@@ -47,14 +50,14 @@ fn the_compacted_revision_stays_readable(servers: &Servers) {
         $ get k --rev=4
         k
         3
-        # A compaction makes no revision.
+        # A compaction creates no revision.
         $ get k -w json
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":6,"raft_term":2},"kvs":[{"key":"aw==","create_revision":2,"mod_revision":4,"version":3,"value":"Mw=="}],"count":1}
         "#,
     );
 }
 
-fn deleted_keys_are_removed(servers: &Servers) {
+fn compaction_removes_deleted_keys(servers: &Servers) {
     with_history(servers).replay(
         "
         $ compact 6
@@ -75,7 +78,7 @@ fn deleted_keys_are_removed(servers: &Servers) {
     );
 }
 
-fn watches_below_the_compacted_revision_end(servers: &Servers) {
+fn watches_below_the_compacted_revision_are_cancelled(servers: &Servers) {
     with_history(servers).replay(
         r#"
         $ compact 4
@@ -104,7 +107,7 @@ fn watches_below_the_compacted_revision_end(servers: &Servers) {
     );
 }
 
-fn physical(servers: &Servers) {
+fn physical_compaction_keeps_current_values(servers: &Servers) {
     with_history(servers).replay(
         r"
         $ compact 6 --physical
@@ -116,7 +119,7 @@ fn physical(servers: &Servers) {
     );
 }
 
-fn errors(servers: &Servers) {
+fn compaction_fails_at_future_and_compacted_revisions(servers: &Servers) {
     with_history(servers).replay(
         "
         $ compact 7

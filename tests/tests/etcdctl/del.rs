@@ -7,16 +7,22 @@ use crate::get::with_keys;
 
 on_every_server! {
     needs: [Etcdctl];
-    one_key, prefix, range, from_key, prev_kv, all_keys, errors,
+    del_returns_the_number_of_deleted_keys,
+    del_prefix_deletes_in_one_revision,
+    del_of_an_empty_range_deletes_nothing,
+    del_from_key_deletes_to_the_end,
+    del_prev_kv_prints_the_deleted_pairs,
+    history_stays_readable_after_deletion,
+    del_of_an_empty_key_fails,
 }
 
-fn one_key(servers: &Servers) {
+fn del_returns_the_number_of_deleted_keys(servers: &Servers) {
     with_keys(servers).replay(
         r#"
         $ del b
         1
         $ get b
-        # A delete without a match makes no revision.
+        # A delete without a match creates no revision.
         $ del b
         0
         $ del absent -w json
@@ -30,7 +36,7 @@ fn one_key(servers: &Servers) {
     );
 }
 
-fn prefix(servers: &Servers) {
+fn del_prefix_deletes_in_one_revision(servers: &Servers) {
     with_keys(servers).replay(
         r#"
         # All keys are deleted in one revision.
@@ -45,7 +51,7 @@ fn prefix(servers: &Servers) {
     );
 }
 
-fn range(servers: &Servers) {
+fn del_of_an_empty_range_deletes_nothing(servers: &Servers) {
     with_keys(servers).replay(
         "
         # The note about v3.6 comes from etcdctl.
@@ -55,7 +61,7 @@ fn range(servers: &Servers) {
         $ get '' --prefix --print-value-only
         w
         z
-        # A range whose end is not above its start is empty.
+        # A range is empty if its end is not greater than its start.
         $ del b b
         0
         ! In etcd v3.6, the operation will be suspended for a few seconds to provide the user time to verify range.
@@ -66,7 +72,7 @@ fn range(servers: &Servers) {
     );
 }
 
-fn from_key(servers: &Servers) {
+fn del_from_key_deletes_to_the_end(servers: &Servers) {
     with_keys(servers).replay(
         "
         $ del a/3 --from-key
@@ -78,7 +84,7 @@ fn from_key(servers: &Servers) {
     );
 }
 
-fn prev_kv(servers: &Servers) {
+fn del_prev_kv_prints_the_deleted_pairs(servers: &Servers) {
     with_keys(servers).replay(
         r#"
         $ del a/1 --prev-kv
@@ -107,7 +113,7 @@ fn prev_kv(servers: &Servers) {
     );
 }
 
-fn all_keys(servers: &Servers) {
+fn history_stays_readable_after_deletion(servers: &Servers) {
     with_keys(servers).replay(
         "
         $ del '' --from-key
@@ -123,8 +129,8 @@ fn all_keys(servers: &Servers) {
     );
 }
 
-/// Only errors of the server, not those that `etcdctl` finds by itself.
-fn errors(servers: &Servers) {
+/// Errors returned by the server. Argument errors of `etcdctl` are not tested.
+fn del_of_an_empty_key_fails(servers: &Servers) {
     with_keys(servers).replay(
         "
         $ del ''

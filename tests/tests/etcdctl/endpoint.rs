@@ -8,14 +8,25 @@ use crate::maintenance::table;
 
 on_every_server! {
     needs: [Etcdctl];
-    health, health_as_table, status, status_as_table, status_counts_raft_entries, hashkv,
-    hashkv_of_an_empty_store, hashkv_of_old_revisions, hashkv_after_compaction, hashkv_as_table,
+    endpoint_health_reports_a_healthy_server,
+    endpoint_health_prints_a_table,
+    endpoint_status_reports_revision_and_raft_index,
+    endpoint_status_prints_a_table,
+    endpoint_status_counts_raft_entries,
+    hashkv_covers_all_versions,
+    hashkv_of_an_empty_store_is_fixed,
+    hashkv_accepts_old_revisions_and_rejects_future_ones,
+    hashkv_after_compaction_depends_on_the_requested_revision,
+    endpoint_hashkv_prints_a_table,
 }
 
-// A deliberate difference: the clause is at the test.
-on_server! { only_etcd, revstore_tests::server::ETCD, [Etcdctl]; hashkv_of_the_compacted_revision }
+// Only for etcd, because revstore differs; see the comment of the test.
+on_server! {
+    only_etcd, revstore_tests::server::ETCD, [Etcdctl];
+    hk_5_etcd_returns_the_hash_from_before_the_compaction
+}
 
-fn health(servers: &Servers) {
+fn endpoint_health_reports_a_healthy_server(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ endpoint health
@@ -32,19 +43,19 @@ fn health(servers: &Servers) {
     );
 }
 
-fn health_as_table(servers: &Servers) {
+fn endpoint_health_prints_a_table(servers: &Servers) {
     let session = Session::fresh(servers);
     let rows = table(&session.stdout(&["endpoint", "health", "-w", "table"]));
     assert_eq!(rows[0], ["ENDPOINT", "HEALTH", "TOOK", "ERROR"]);
     let [endpoint, health, _, error] = rows[1].as_slice() else {
-        panic!("{rows:?}");
+        panic!("expected a second row with 4 cells, got {rows:?}");
     };
     assert_eq!(endpoint, &session.address().to_string());
     assert_eq!((health.as_str(), error.as_str()), ("true", ""));
 }
 
 /// A new etcd has four entries in its raft log. Sizes and version may differ.
-fn status(servers: &Servers) {
+fn endpoint_status_reports_revision_and_raft_index(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ endpoint status
@@ -72,7 +83,7 @@ fn status(servers: &Servers) {
     );
 }
 
-fn status_as_table(servers: &Servers) {
+fn endpoint_status_prints_a_table(servers: &Servers) {
     let session = Session::fresh(servers);
     let rows = table(&session.stdout(&["endpoint", "status", "-w", "table"]));
     assert_eq!(
@@ -95,17 +106,17 @@ fn status_as_table(servers: &Servers) {
     assert_eq!(rows[1][4..], ["true", "false", "2", "4", "4", ""]);
 }
 
-fn status_counts_raft_entries(servers: &Servers) {
+fn endpoint_status_counts_raft_entries(servers: &Servers) {
     Session::fresh(servers).replay(
         r"
-        # No entry: a read, and a request that is refused before it is proposed.
+        # These add no entry: a read, and a request that fails before it is proposed.
         $ get k
         $ put '' v
         ! Error: etcdserver: key is not provided
         ? 1
         $ endpoint status
         %address%, 8e9e05c52164694d, %version%, %_% %_%, true, false, 2, 4, 4, 
-        # One entry each: a put, a delete without a match, a failed put, a compaction, a grant, a
+        # These add one entry each: a put, a delete without a match, a failed put, a compaction, a grant, a
         # revocation and a list of alarms.
         $ put k v
         OK
@@ -127,7 +138,7 @@ fn status_counts_raft_entries(servers: &Servers) {
     );
 }
 
-fn hashkv(servers: &Servers) {
+fn hashkv_covers_all_versions(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ put a 1
@@ -154,7 +165,7 @@ fn hashkv(servers: &Servers) {
     );
 }
 
-fn hashkv_of_an_empty_store(servers: &Servers) {
+fn hashkv_of_an_empty_store_is_fixed(servers: &Servers) {
     Session::fresh(servers).replay(
         "
         $ endpoint hashkv
@@ -163,7 +174,7 @@ fn hashkv_of_an_empty_store(servers: &Servers) {
     );
 }
 
-fn hashkv_of_old_revisions(servers: &Servers) {
+fn hashkv_accepts_old_revisions_and_rejects_future_ones(servers: &Servers) {
     Session::fresh(servers).replay(
         r"
         $ put a 1
@@ -182,10 +193,10 @@ fn hashkv_of_old_revisions(servers: &Servers) {
     );
 }
 
-/// Of the versions at or below the compacted revision, the hash includes only those that are still the
-/// newest of their key at the *requested* revision. Some versions that are readable at the compacted
-/// revision are therefore not included.
-fn hashkv_after_compaction(servers: &Servers) {
+/// Of the versions at or below the compacted revision, the hash includes only those that are the newest of
+/// their key at the *requested* revision. So it excludes some versions that are readable at the compacted
+/// revision.
+fn hashkv_after_compaction_depends_on_the_requested_revision(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ put a 1
@@ -223,11 +234,11 @@ fn hashkv_after_compaction(servers: &Servers) {
     );
 }
 
-/// HK-5: at exactly the compacted revision etcd returns the hash that it computed at that compaction,
-/// before it removed versions, with the previous compacted revision. It returns this hash even after
-/// later compactions. Ours computes no hash at a compaction, whose cost is proportional to the versions
-/// that it removes: it returns the hash of the versions that it kept.
-fn hashkv_of_the_compacted_revision(servers: &Servers) {
+/// HK-5: at exactly the compacted revision, etcd returns the hash that it computed at that compaction, before
+/// it removed versions, with the previous compacted revision. It returns this hash also after later
+/// compactions. revstore computes no hash at a compaction, so that the cost of a compaction is proportional
+/// to the removed versions. It returns the hash of the remaining versions.
+fn hk_5_etcd_returns_the_hash_from_before_the_compaction(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ put a 1
@@ -256,7 +267,7 @@ fn hashkv_of_the_compacted_revision(servers: &Servers) {
     );
 }
 
-fn hashkv_as_table(servers: &Servers) {
+fn endpoint_hashkv_prints_a_table(servers: &Servers) {
     let session = Session::fresh(servers);
     let rows = table(&session.stdout(&["endpoint", "hashkv", "-w", "table"]));
     let address = session.address().to_string();

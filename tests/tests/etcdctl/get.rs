@@ -6,8 +6,20 @@ use revstore_tests::server::Servers;
 
 on_every_server! {
     needs: [Etcdctl];
-    one_key, prefix, range, from_key, limit, sorting, keys_only, count_only, print_value_only,
-    old_and_future_revisions, consistency, json, fields_and_hex, errors,
+    get_prints_the_key_and_the_value,
+    get_prefix_returns_all_keys_with_the_prefix,
+    get_of_a_range_excludes_its_end,
+    get_from_key_returns_all_keys_from_the_start,
+    get_limit_bounds_the_keys_but_not_the_count,
+    get_sorts_before_it_limits,
+    get_keys_only_returns_no_values,
+    get_count_only_counts_all_matches,
+    get_print_value_only_prints_no_keys,
+    get_rev_reads_old_revisions_and_rejects_future_ones,
+    get_accepts_both_consistency_levels,
+    get_json_contains_the_revisions_of_the_key,
+    get_prints_fields_and_hexadecimal_bytes,
+    get_of_an_empty_key_fails,
 }
 
 /// Starts a server with `a/1` = `x`, `a/2` = `y`, `a/3` = `w`, `b` = `z` at revisions 2 to 5.
@@ -28,7 +40,7 @@ pub(crate) fn with_keys(servers: &Servers) -> Session {
     session
 }
 
-fn one_key(servers: &Servers) {
+fn get_prints_the_key_and_the_value(servers: &Servers) {
     with_keys(servers).replay(
         "
         $ get b
@@ -40,7 +52,7 @@ fn one_key(servers: &Servers) {
     );
 }
 
-fn prefix(servers: &Servers) {
+fn get_prefix_returns_all_keys_with_the_prefix(servers: &Servers) {
     with_keys(servers).replay(
         "
         $ get a/ --prefix
@@ -65,7 +77,7 @@ fn prefix(servers: &Servers) {
     );
 }
 
-fn range(servers: &Servers) {
+fn get_of_a_range_excludes_its_end(servers: &Servers) {
     with_keys(servers).replay(
         "
         # The end is exclusive.
@@ -81,14 +93,14 @@ fn range(servers: &Servers) {
         w
         b
         z
-        # A range whose end is not above its start is empty.
+        # A range is empty if its end is not greater than its start.
         $ get b b
         $ get b a
         ",
     );
 }
 
-fn from_key(servers: &Servers) {
+fn get_from_key_returns_all_keys_from_the_start(servers: &Servers) {
     with_keys(servers).replay(
         "
         $ get a/3 --from-key
@@ -96,7 +108,7 @@ fn from_key(servers: &Servers) {
         w
         b
         z
-        # The start need not exist; the empty start matches all keys.
+        # The start key may be absent. The empty start matches all keys.
         $ get a/4 --from-key
         b
         z
@@ -114,7 +126,7 @@ fn from_key(servers: &Servers) {
     );
 }
 
-fn limit(servers: &Servers) {
+fn get_limit_bounds_the_keys_but_not_the_count(servers: &Servers) {
     with_keys(servers).replay(
         r#"
         $ get a/ --prefix --limit=2
@@ -122,7 +134,7 @@ fn limit(servers: &Servers) {
         x
         a/2
         y
-        # `count` is the number of all matches, `more` says that the limit left some out.
+        # `count` is the number of all matches. `more` is true if the limit excluded some of them.
         $ get a/ --prefix --limit=2 --keys-only -w json
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":5,"raft_term":2},"kvs":[{"key":"YS8x","create_revision":2,"mod_revision":2,"version":1},{"key":"YS8y","create_revision":3,"mod_revision":3,"version":1}],"more":true,"count":3}
         $ get a/ --prefix --limit=3 --keys-only -w json
@@ -135,7 +147,7 @@ fn limit(servers: &Servers) {
     );
 }
 
-fn sorting(servers: &Servers) {
+fn get_sorts_before_it_limits(servers: &Servers) {
     let session = with_keys(servers);
     session.replay(
         "
@@ -156,7 +168,7 @@ fn sorting(servers: &Servers) {
         w
         x
         y
-        # Sorts by the values although it does not return them.
+        # The keys are sorted by their values, although the values are not returned.
         $ get a/ --prefix --keys-only --sort-by=VALUE --order=DESCEND
         a/2
 
@@ -188,7 +200,7 @@ fn sorting(servers: &Servers) {
     );
 }
 
-fn keys_only(servers: &Servers) {
+fn get_keys_only_returns_no_values(servers: &Servers) {
     with_keys(servers).replay(
         "
         $ get b --keys-only
@@ -205,7 +217,7 @@ fn keys_only(servers: &Servers) {
     );
 }
 
-fn count_only(servers: &Servers) {
+fn get_count_only_counts_all_matches(servers: &Servers) {
     with_keys(servers).replay(
         r#"
         $ get a/ --prefix --count-only -w fields
@@ -234,7 +246,7 @@ fn count_only(servers: &Servers) {
     );
 }
 
-fn print_value_only(servers: &Servers) {
+fn get_print_value_only_prints_no_keys(servers: &Servers) {
     with_keys(servers).replay(
         "
         $ get b --print-value-only
@@ -247,7 +259,7 @@ fn print_value_only(servers: &Servers) {
     );
 }
 
-fn old_and_future_revisions(servers: &Servers) {
+fn get_rev_reads_old_revisions_and_rejects_future_ones(servers: &Servers) {
     with_keys(servers).replay(
         r#"
         $ put a/1 new
@@ -287,7 +299,7 @@ fn old_and_future_revisions(servers: &Servers) {
     );
 }
 
-fn consistency(servers: &Servers) {
+fn get_accepts_both_consistency_levels(servers: &Servers) {
     with_keys(servers).replay(
         r#"
         $ get b --consistency=s
@@ -303,7 +315,7 @@ fn consistency(servers: &Servers) {
     );
 }
 
-fn json(servers: &Servers) {
+fn get_json_contains_the_revisions_of_the_key(servers: &Servers) {
     with_keys(servers).replay(
         r#"
         $ put b again
@@ -320,7 +332,7 @@ fn json(servers: &Servers) {
     );
 }
 
-fn fields_and_hex(servers: &Servers) {
+fn get_prints_fields_and_hexadecimal_bytes(servers: &Servers) {
     with_keys(servers).replay(
         r#"
         $ get b -w fields
@@ -343,8 +355,8 @@ fn fields_and_hex(servers: &Servers) {
     );
 }
 
-/// Only errors of the server, not those that `etcdctl` finds by itself.
-fn errors(servers: &Servers) {
+/// Errors returned by the server. Argument errors of `etcdctl` are not tested.
+fn get_of_an_empty_key_fails(servers: &Servers) {
     with_keys(servers).replay(
         "
         $ get ''

@@ -7,10 +7,16 @@ use revstore_tests::server::Servers;
 
 on_every_server! {
     needs: [Etcdctl];
-    grant, list, time_to_live, keep_alive, revoke, expiry, errors,
+    lease_grant_returns_the_ttl,
+    lease_list_is_sorted_by_expiry,
+    lease_timetolive_lists_keys_on_request,
+    lease_keep_alive_renews_the_ttl,
+    lease_revoke_deletes_the_keys_in_one_revision,
+    lease_expiry_deletes_the_keys,
+    lease_grant_and_revoke_reject_invalid_leases,
 }
 
-fn grant(servers: &Servers) {
+fn lease_grant_returns_the_ttl(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ lease grant 100
@@ -33,7 +39,7 @@ fn grant(servers: &Servers) {
     );
 }
 
-fn list(servers: &Servers) {
+fn lease_list_is_sorted_by_expiry(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ lease list
@@ -44,7 +50,7 @@ fn list(servers: &Servers) {
         lease %short% granted with TTL(100s)
         $ lease grant 200
         lease %medium% granted with TTL(200s)
-        # The lease that expires first comes first.
+        # The leases are sorted by expiry.
         $ lease list
         found 3 leases
         %short%
@@ -56,7 +62,7 @@ fn list(servers: &Servers) {
     );
 }
 
-fn time_to_live(servers: &Servers) {
+fn lease_timetolive_lists_keys_on_request(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ lease grant 1000
@@ -83,7 +89,7 @@ fn time_to_live(servers: &Servers) {
     );
 }
 
-fn keep_alive(servers: &Servers) {
+fn lease_keep_alive_renews_the_ttl(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ lease grant 1000
@@ -92,7 +98,7 @@ fn keep_alive(servers: &Servers) {
         lease %lease% keepalived with TTL(1000)
         $ lease keep-alive --once %lease% -w json
         {"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":1,"raft_term":2,"ID":%lease.dec%,"TTL":1000}
-        # Runs on, and prints a line at each renewal.
+        # Without `--once`, the command runs until it is killed and prints a line at each renewal.
         & lease keep-alive %lease%
         lease %lease% keepalived with TTL(1000)
         $ lease keep-alive --once 123abc
@@ -104,7 +110,7 @@ fn keep_alive(servers: &Servers) {
     );
 }
 
-fn revoke(servers: &Servers) {
+fn lease_revoke_deletes_the_keys_in_one_revision(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ lease grant 1000
@@ -117,7 +123,7 @@ fn revoke(servers: &Servers) {
         OK
         $ lease revoke %lease%
         lease %lease% revoked
-        # The keys of the lease are deleted in one revision, ascending.
+        # The keys of the lease are deleted in one revision, in ascending order.
         $ get '' --prefix -w json
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":5,"raft_term":2},"kvs":[{"key":"b3RoZXI=","create_revision":4,"mod_revision":4,"version":1,"value":"Mw=="}],"count":1}
         & watch '' --prefix --rev=5
@@ -132,7 +138,7 @@ fn revoke(servers: &Servers) {
         $ lease revoke %lease%
         ! Error: failed to revoke lease (etcdserver: requested lease not found)
         ? 1
-        # The revocation of a lease without keys makes no revision.
+        # The revocation of a lease without keys creates no revision.
         $ lease grant 1000
         lease %empty% granted with TTL(1000s)
         $ lease revoke %empty% -w json
@@ -141,9 +147,9 @@ fn revoke(servers: &Servers) {
     );
 }
 
-/// Uses the shortest TTL. On a busy machine the lease may expire before the key is attached; the test
-/// then grants another one. The failed put leaves no revision.
-fn expiry(servers: &Servers) {
+/// Uses the minimum TTL. On a busy machine, the lease may expire before the key is attached. Then the test
+/// grants another lease. The failed put creates no revision.
+fn lease_expiry_deletes_the_keys(servers: &Servers) {
     let session = Session::fresh(servers);
     let attached = poll::until(poll::LIMIT, || {
         let granted = session.stdout(&["lease", "grant", "1"]);
@@ -153,7 +159,7 @@ fn expiry(servers: &Servers) {
         let put = session.run(&["put", "k", "v", "--lease", id], "");
         (put.code == Some(0)).then_some(())
     });
-    assert!(attached.is_some(), "no key can be attached to a lease");
+    assert!(attached.is_some(), "every put with a lease failed");
     session.replay(
         "
         & watch k --rev=2
@@ -170,8 +176,8 @@ fn expiry(servers: &Servers) {
     );
 }
 
-/// Only errors of the server, not those that `etcdctl` finds by itself.
-fn errors(servers: &Servers) {
+/// Errors returned by the server. Argument errors of `etcdctl` are not tested.
+fn lease_grant_and_revoke_reject_invalid_leases(servers: &Servers) {
     Session::fresh(servers).replay(
         "
         $ lease grant 9000000001

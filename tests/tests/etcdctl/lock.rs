@@ -1,4 +1,4 @@
-//! `etcdctl lock` and `etcdctl elect`, which implement their wait queues in the client, with leases,
+//! `etcdctl lock` and `etcdctl elect`. They implement their wait queues in the client with leases,
 //! transactions and watches.
 
 use revstore_tests::etcdctl::Session;
@@ -7,10 +7,10 @@ use revstore_tests::server::Servers;
 
 on_every_server! {
     needs: [Etcdctl];
-    lock, elect,
+    lock_is_held_until_the_command_ends, elect_prints_the_leader,
 }
 
-fn lock(servers: &Servers) {
+fn lock_is_held_until_the_command_ends(servers: &Servers) {
     Session::fresh(servers).replay(
         "
         $ lock l echo held
@@ -30,7 +30,7 @@ fn lock(servers: &Servers) {
     );
 }
 
-fn elect(servers: &Servers) {
+fn elect_prints_the_leader(servers: &Servers) {
     Session::fresh(servers).replay(
         "
         & elect e me

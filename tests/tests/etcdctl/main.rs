@@ -1,8 +1,8 @@
-//! The output of `etcdctl` 3.5 against revstore and, where it is installed, a real etcd. All expected
-//! output is that of etcd 3.5.16.
+//! Tests of the output of `etcdctl` 3.5 with revstore and, if it is installed, with a real etcd. The expected
+//! output was recorded with etcd 3.5.16.
 //!
-//! Each test starts a new server, so revisions, ids and hashes are compared exactly. A value that a server
-//! may choose (lease id, size, time) is a `%name%` in the transcript.
+//! Each test starts a new server, so revisions, ids and hashes are compared exactly. A value that the server
+//! chooses (lease id, size, time) is a placeholder `%name%` in the transcript.
 
 mod auth;
 mod compaction;

@@ -7,11 +7,16 @@ use revstore_tests::server::{Options, Servers};
 
 on_every_server! {
     needs: [Etcdctl];
-    member_list, member_list_as_table, no_alarm, nospace_alarm, defrag, move_leader,
+    member_list_prints_one_member,
+    member_list_prints_a_table,
+    alarm_list_is_empty_on_a_new_server,
+    exceeded_quota_raises_the_nospace_alarm,
+    defrag_succeeds_and_keeps_the_keys,
+    move_leader_accepts_only_the_leader,
 }
 
-/// Parses a table of `etcdctl -w table` into rows of cells, the header first. The text itself cannot be
-/// compared: the width of a column depends on the port of the server.
+/// Parses a table of `etcdctl -w table` into rows of cells. The first row is the header. The text is not
+/// compared, because the width of a column depends on the port of the server.
 pub(crate) fn table(text: &str) -> Vec<Vec<String>> {
     text.lines()
         .filter_map(|line| line.strip_prefix('|')?.strip_suffix('|'))
@@ -19,7 +24,7 @@ pub(crate) fn table(text: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-fn member_list(servers: &Servers) {
+fn member_list_prints_one_member(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ member list
@@ -42,7 +47,7 @@ fn member_list(servers: &Servers) {
     );
 }
 
-fn member_list_as_table(servers: &Servers) {
+fn member_list_prints_a_table(servers: &Servers) {
     let session = Session::fresh(servers);
     assert_eq!(
         table(&session.stdout(&["member", "list", "-w", "table"])),
@@ -67,7 +72,7 @@ fn member_list_as_table(servers: &Servers) {
     );
 }
 
-fn no_alarm(servers: &Servers) {
+fn alarm_list_is_empty_on_a_new_server(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ alarm list
@@ -78,20 +83,20 @@ fn no_alarm(servers: &Servers) {
     );
 }
 
-/// Writes until the quota is exceeded. etcd checks its size at intervals, so the number of successful
-/// writes is not compared.
-fn nospace_alarm(servers: &Servers) {
+/// Writes until the quota is exceeded. etcd checks its size periodically, so the number of successful writes
+/// is not compared.
+fn exceeded_quota_raises_the_nospace_alarm(servers: &Servers) {
     let options = Options {
         quota_bytes: Some(1_000_000),
         ..Options::default()
     };
     let session = Session::with(servers, &options);
     let value = "v".repeat(100_000);
-    let refused = poll::until(poll::LIMIT, || {
+    let failed = poll::until(poll::LIMIT, || {
         let output = session.run(&["put", "k"], &value);
         (output.code != Some(0)).then_some(output)
     });
-    let output = refused.expect("the quota of 1 MB is exceeded");
+    let output = failed.expect("a put exceeds the quota of 1 MB");
     assert_eq!(output.code, Some(1));
     assert_eq!(
         output.stderr,
@@ -121,7 +126,7 @@ fn nospace_alarm(servers: &Servers) {
     );
 }
 
-fn defrag(servers: &Servers) {
+fn defrag_succeeds_and_keeps_the_keys(servers: &Servers) {
     Session::fresh(servers).replay(
         "
         $ put k v
@@ -135,7 +140,7 @@ fn defrag(servers: &Servers) {
     );
 }
 
-fn move_leader(servers: &Servers) {
+fn move_leader_accepts_only_the_leader(servers: &Servers) {
     Session::fresh(servers).replay(
         "
         $ move-leader 8e9e05c52164694d

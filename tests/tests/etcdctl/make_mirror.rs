@@ -18,7 +18,10 @@ fn wait_until_mirrored(destination: &Session, arguments: &[&str], expected: &str
         seen = destination.stdout(&[&["get"], arguments].concat());
         (seen == expected).then_some(())
     });
-    assert!(equal.is_some(), "mirrored:\n{seen}\nexpected:\n{expected}");
+    assert!(
+        equal.is_some(),
+        "expected at the destination:\n{expected}\nactual:\n{seen}"
+    );
 }
 
 fn existing_keys_and_changes_are_mirrored(servers: &Servers) {

@@ -6,15 +6,22 @@ use revstore_tests::server::Servers;
 
 on_every_server! {
     needs: [Etcdctl];
-    plain, value_from_stdin, prev_kv, ignore_value, ignore_lease, with_lease, large_value, errors,
+    put_creates_a_revision_for_each_request,
+    put_reads_the_value_from_stdin,
+    put_prev_kv_prints_the_previous_pair,
+    put_ignore_value_keeps_the_value,
+    put_ignore_lease_keeps_the_lease,
+    put_attaches_the_key_to_the_lease,
+    put_accepts_values_up_to_the_request_limit,
+    put_of_an_empty_key_fails,
 }
 
-fn plain(servers: &Servers) {
+fn put_creates_a_revision_for_each_request(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ put k v
         OK
-        # A put of the same value makes a revision.
+        # A put of the same value creates a revision.
         $ put k v -w json
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":3,"raft_term":2}}
         $ put k 'two words' -w fields
@@ -39,7 +46,7 @@ fn plain(servers: &Servers) {
     );
 }
 
-fn value_from_stdin(servers: &Servers) {
+fn put_reads_the_value_from_stdin(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ put k
@@ -52,7 +59,7 @@ fn value_from_stdin(servers: &Servers) {
     );
 }
 
-fn prev_kv(servers: &Servers) {
+fn put_prev_kv_prints_the_previous_pair(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ put k 1 --prev-kv
@@ -72,7 +79,7 @@ fn prev_kv(servers: &Servers) {
     );
 }
 
-fn ignore_value(servers: &Servers) {
+fn put_ignore_value_keeps_the_value(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ put k --ignore-value
@@ -101,7 +108,7 @@ fn ignore_value(servers: &Servers) {
     );
 }
 
-fn ignore_lease(servers: &Servers) {
+fn put_ignore_lease_keeps_the_lease(servers: &Servers) {
     Session::fresh(servers).replay(
         "
         $ put k v --ignore-lease
@@ -113,7 +120,7 @@ fn ignore_lease(servers: &Servers) {
         OK
         $ put k w --ignore-lease
         OK
-        # Neither value nor lease changes; the put makes a revision.
+        # The put changes neither the value nor the lease, but it creates a revision.
         $ put k --ignore-lease --ignore-value
         OK
         $ lease timetolive %lease% --keys
@@ -128,7 +135,7 @@ fn ignore_lease(servers: &Servers) {
     );
 }
 
-fn with_lease(servers: &Servers) {
+fn put_attaches_the_key_to_the_lease(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ lease grant 1000
@@ -151,14 +158,14 @@ fn with_lease(servers: &Servers) {
         $ put k v --lease=123abc
         ! Error: etcdserver: requested lease not found
         ? 1
-        # Failed puts make no revision.
+        # Failed puts create no revision.
         $ get k -w json
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":3,"raft_term":2},"kvs":[{"key":"aw==","create_revision":2,"mod_revision":3,"version":2,"value":"dg=="}],"count":1}
         "#,
     );
 }
 
-fn large_value(servers: &Servers) {
+fn put_accepts_values_up_to_the_request_limit(servers: &Servers) {
     let session = Session::fresh(servers);
     let value = "v".repeat(1_500_000);
     let output = session.run(&["put", "large"], &value);
@@ -177,8 +184,8 @@ fn large_value(servers: &Servers) {
     assert_eq!(output.stderr, "Error: etcdserver: request is too large\n");
 }
 
-/// Only errors of the server, not those that `etcdctl` finds by itself.
-fn errors(servers: &Servers) {
+/// Errors returned by the server. Argument errors of `etcdctl` are not tested.
+fn put_of_an_empty_key_fails(servers: &Servers) {
     Session::fresh(servers).replay(
         "
         $ put '' v

@@ -1,7 +1,7 @@
-//! `etcdctl txn`. Its input has three parts, each ended by an empty line: the compares, the operations if
+//! `etcdctl txn`. Its input has three parts, each followed by an empty line: the compares, the operations if
 //! all compares are true, and the operations otherwise.
 //!
-//! Compares of leases are not tested: etcdctl 3.5 panics for any input `lease("key") = "..."`.
+//! Compares of leases are not tested: etcdctl 3.5 panics for every input `lease("key") = "..."`.
 
 use revstore_tests::etcdctl::Session;
 use revstore_tests::on_every_server;
@@ -9,12 +9,21 @@ use revstore_tests::server::Servers;
 
 on_every_server! {
     needs: [Etcdctl];
-    compare_value, compare_version, compare_create_revision, compare_mod_revision,
-    compare_absent_keys, all_compares_must_be_true, operations_read_earlier_writes, one_revision,
-    no_change, interactive, fields, errors,
+    txn_compares_values,
+    txn_compares_versions,
+    txn_compares_create_revisions,
+    txn_compares_mod_revisions,
+    absent_keys_have_version_and_revisions_zero,
+    all_compares_must_be_true,
+    operations_read_earlier_writes,
+    txn_writes_in_one_revision,
+    txn_without_a_change_creates_no_revision,
+    txn_interactive_prompts_for_each_part,
+    txn_prints_the_fields_of_all_responses,
+    a_failed_txn_changes_nothing,
 }
 
-fn compare_value(servers: &Servers) {
+fn txn_compares_values(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ put k b
@@ -67,7 +76,7 @@ fn compare_value(servers: &Servers) {
     );
 }
 
-fn compare_version(servers: &Servers) {
+fn txn_compares_versions(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ put k 1
@@ -100,7 +109,7 @@ fn compare_version(servers: &Servers) {
     );
 }
 
-fn compare_create_revision(servers: &Servers) {
+fn txn_compares_create_revisions(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ put other x
@@ -136,7 +145,7 @@ fn compare_create_revision(servers: &Servers) {
     );
 }
 
-fn compare_mod_revision(servers: &Servers) {
+fn txn_compares_mod_revisions(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ put k 1
@@ -154,7 +163,7 @@ fn compare_mod_revision(servers: &Servers) {
         SUCCESS
 
         OK
-        # Two compare-and-swap transactions: the second one fails.
+        # The second of two equal compare-and-swap transactions fails.
         $ txn
         < mod("k") = "3"
         <
@@ -170,10 +179,10 @@ fn compare_mod_revision(servers: &Servers) {
     );
 }
 
-fn compare_absent_keys(servers: &Servers) {
+fn absent_keys_have_version_and_revisions_zero(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
-        # An absent key has version 0 and revisions 0 ...
+        # An absent key has version 0 and revisions 0.
         $ txn
         < version("absent") = "0"
         < create("absent") = "0"
@@ -185,7 +194,7 @@ fn compare_absent_keys(servers: &Servers) {
         SUCCESS
 
         OK
-        # ... and a compare of its value is false, even `!=`.
+        # A compare of the value of an absent key is false, even `!=`.
         $ txn
         < value("absent") != "x"
         <
@@ -266,7 +275,7 @@ fn operations_read_earlier_writes(servers: &Servers) {
     );
 }
 
-fn one_revision(servers: &Servers) {
+fn txn_writes_in_one_revision(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ txn -w json
@@ -277,7 +286,7 @@ fn one_revision(servers: &Servers) {
         <
         <
         {"header":{"cluster_id":14841639068965178418,"member_id":10276657743932975437,"revision":2,"raft_term":2},"succeeded":true,"responses":[{"Response":{"response_put":{"header":{"revision":2}}}},{"Response":{"response_put":{"header":{"revision":2}}}},{"Response":{"response_range":{"header":{"revision":2},"kvs":[{"key":"YQ==","create_revision":2,"mod_revision":2,"version":1,"value":"MQ=="}],"count":1}}}]}
-        # The header of an inner response has the old revision until an operation makes a change.
+        # The header of an inner response has the old revision until an operation changes a key.
         $ txn -w json
         < create("a") = "0"
         <
@@ -293,7 +302,7 @@ fn one_revision(servers: &Servers) {
     );
 }
 
-fn no_change(servers: &Servers) {
+fn txn_without_a_change_creates_no_revision(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ txn -w json
@@ -314,7 +323,7 @@ fn no_change(servers: &Servers) {
     );
 }
 
-fn interactive(servers: &Servers) {
+fn txn_interactive_prompts_for_each_part(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ txn --interactive
@@ -338,7 +347,7 @@ fn interactive(servers: &Servers) {
     );
 }
 
-fn fields(servers: &Servers) {
+fn txn_prints_the_fields_of_all_responses(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ put k 1
@@ -386,8 +395,8 @@ fn fields(servers: &Servers) {
     );
 }
 
-/// Only errors of the server, not those that `etcdctl` finds by itself.
-fn errors(servers: &Servers) {
+/// Errors returned by the server. Argument errors of `etcdctl` are not tested.
+fn a_failed_txn_changes_nothing(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ put k v
@@ -434,7 +443,7 @@ fn errors(servers: &Servers) {
 
         k
         v
-        # Failed transactions make no change.
+        # Failed transactions change nothing.
         $ get '' --prefix
         k
         v

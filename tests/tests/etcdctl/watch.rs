@@ -10,9 +10,21 @@ use revstore_tests::server::{Options, Servers};
 
 on_every_server! {
     needs: [Etcdctl];
-    past_events, prefix, range_and_from_key, prev_kv, one_transaction, json, fields, exec,
-    new_events, from_a_future_revision, progress_notify, interactive,
-    interactive_with_two_watches, interactive_progress, errors,
+    watch_delivers_past_events,
+    watch_prefix_delivers_the_events_of_all_keys_with_the_prefix,
+    watch_of_a_range_delivers_the_events_in_the_range,
+    watch_prev_kv_prints_the_previous_pairs,
+    watch_delivers_a_transaction_in_one_response,
+    watch_json_contains_the_events_of_a_response,
+    watch_prints_the_fields_of_each_event,
+    watch_runs_a_command_for_each_event,
+    watch_delivers_every_new_event,
+    watch_starts_at_a_future_revision,
+    progress_notifications_carry_the_current_revision,
+    watch_interactive_reads_watch_commands_only,
+    watch_interactive_runs_two_watches_on_one_stream,
+    progress_responses_follow_all_events,
+    watch_of_an_empty_range_is_cancelled,
 }
 
 /// Starts a server with changes of `k/1` and `k/2` at revisions 2 to 6.
@@ -35,7 +47,7 @@ fn with_history(servers: &Servers) -> Session {
     session
 }
 
-fn past_events(servers: &Servers) {
+fn watch_delivers_past_events(servers: &Servers) {
     with_history(servers).replay(
         "
         & watch k/1 --rev=2
@@ -51,7 +63,7 @@ fn past_events(servers: &Servers) {
         PUT
         k/1
         d
-        # The key need not have changed at the start revision.
+        # The key may be unchanged at the start revision.
         & watch k/1 --rev=4
         DELETE
         k/1
@@ -63,7 +75,7 @@ fn past_events(servers: &Servers) {
     );
 }
 
-fn prefix(servers: &Servers) {
+fn watch_prefix_delivers_the_events_of_all_keys_with_the_prefix(servers: &Servers) {
     with_history(servers).replay(
         "
         & watch k/ --prefix --rev=3
@@ -87,7 +99,7 @@ fn prefix(servers: &Servers) {
     );
 }
 
-fn range_and_from_key(servers: &Servers) {
+fn watch_of_a_range_delivers_the_events_in_the_range(servers: &Servers) {
     with_history(servers).replay(
         "
         & watch k/1 k/2 --rev=4
@@ -105,10 +117,10 @@ fn range_and_from_key(servers: &Servers) {
     );
 }
 
-fn prev_kv(servers: &Servers) {
+fn watch_prev_kv_prints_the_previous_pairs(servers: &Servers) {
     with_history(servers).replay(
         "
-        # Each event has the previous key-value pair, unless the event creates the key.
+        # Each event has the previous key-value pair, except events that create a key.
         & watch k/1 --rev=2 --prev-kv
         PUT
         k/1
@@ -130,7 +142,7 @@ fn prev_kv(servers: &Servers) {
     );
 }
 
-fn one_transaction(servers: &Servers) {
+fn watch_delivers_a_transaction_in_one_response(servers: &Servers) {
     Session::fresh(servers).replay(
         r#"
         $ txn
@@ -159,7 +171,7 @@ fn one_transaction(servers: &Servers) {
     );
 }
 
-fn json(servers: &Servers) {
+fn watch_json_contains_the_events_of_a_response(servers: &Servers) {
     with_history(servers).replay(
         r#"
         & watch k/1 --rev=4 --prev-kv -w json
@@ -168,7 +180,7 @@ fn json(servers: &Servers) {
     );
 }
 
-fn fields(servers: &Servers) {
+fn watch_prints_the_fields_of_each_event(servers: &Servers) {
     with_history(servers).replay(
         r#"
         & watch k/1 --rev=5 -w fields
@@ -194,7 +206,7 @@ fn fields(servers: &Servers) {
     );
 }
 
-fn exec(servers: &Servers) {
+fn watch_runs_a_command_for_each_event(servers: &Servers) {
     with_history(servers).replay(
         r#"
         # The command receives the revision of the header, not that of the event.
@@ -207,9 +219,9 @@ fn exec(servers: &Servers) {
     );
 }
 
-/// `etcdctl` does not report when its watch is created, so the test writes until the watch delivers an
-/// event. From then on the watch must deliver every write.
-fn new_events(servers: &Servers) {
+/// `etcdctl` does not report the creation of its watch, so the test writes until the watch delivers an event.
+/// The watch must deliver every write after that.
+fn watch_delivers_every_new_event(servers: &Servers) {
     let session = Session::fresh(servers);
     let watch = session.start(&["watch", "k", "--prefix"]);
     let mut writes = 0;
@@ -223,7 +235,7 @@ fn new_events(servers: &Servers) {
         let seen = watch.output(OutputStream::Stdout);
         seen.lines().nth(2)?.parse::<u32>().ok()
     });
-    let first = first.unwrap_or_else(|| panic!("the watch delivers nothing: {watch:?}"));
+    let first = first.unwrap_or_else(|| panic!("expected an event of the watch, got {watch:?}"));
     let last = put();
     let expected: Vec<String> = (first..=last).map(|n| format!("PUT\nk\n{n}\n")).collect();
     let expected = expected.concat();
@@ -233,7 +245,7 @@ fn new_events(servers: &Servers) {
     assert_eq!(watch.output(OutputStream::Stdout), expected);
 }
 
-fn from_a_future_revision(servers: &Servers) {
+fn watch_starts_at_a_future_revision(servers: &Servers) {
     let session = Session::fresh(servers);
     let watch = session.start(&["watch", "k", "--rev=4"]);
     for value in ["2", "3", "4", "5"] {
@@ -246,7 +258,7 @@ fn from_a_future_revision(servers: &Servers) {
     assert_eq!(watch.output(OutputStream::Stdout), expected);
 }
 
-fn progress_notify(servers: &Servers) {
+fn progress_notifications_carry_the_current_revision(servers: &Servers) {
     let options = Options {
         watch_progress_interval: Some(Duration::from_millis(100)),
         ..Options::default()
@@ -258,7 +270,8 @@ fn progress_notify(servers: &Servers) {
         (seen.lines().count() >= 2).then_some(())
     }));
     session.replay("$ put k v\nOK");
-    // Progress notifications before the event have the previous revision; those after it have its own.
+    // Progress notifications before the event have the previous revision, those after it the revision of the
+    // event.
     session.expect(watch.wait_for_output(OutputStream::Stdout, |seen| {
         seen.contains("PUT\nk\nv\nprogress notify: 3\n")
             .then_some(())
@@ -277,7 +290,7 @@ fn progress_notify(servers: &Servers) {
     );
 }
 
-fn interactive(servers: &Servers) {
+fn watch_interactive_reads_watch_commands_only(servers: &Servers) {
     with_history(servers).replay(
         "
         & watch -i
@@ -299,9 +312,9 @@ fn interactive(servers: &Servers) {
     );
 }
 
-/// Two watches on one stream. `etcdctl` prints each of them in a goroutine of its own, line by line, so
-/// their lines may be mixed.
-fn interactive_with_two_watches(servers: &Servers) {
+/// `etcdctl` prints the events of each watch in a separate goroutine, line by line. So the lines of the two
+/// watches may be mixed.
+fn watch_interactive_runs_two_watches_on_one_stream(servers: &Servers) {
     let session = with_history(servers);
     let mut watch = session.start(&["watch", "-i"]);
     watch
@@ -317,29 +330,29 @@ fn interactive_with_two_watches(servers: &Servers) {
 
 /// etcd ignores a progress request while a watch of the stream is unsynced, so the test repeats the
 /// request until a response arrives.
-fn interactive_progress(servers: &Servers) {
+fn progress_responses_follow_all_events(servers: &Servers) {
     let session = with_history(servers);
     let mut watch = session.start(&["watch", "-i"]);
     watch
         .send("watch k/2 --rev=4\n")
         .expect("etcdctl reads its input");
-    let answered = poll::until(poll::LIMIT, || {
+    let response = poll::until(poll::LIMIT, || {
         watch.send("progress\n").ok()?;
         let seen = watch.output(OutputStream::Stdout);
         seen.contains("progress notify: 6\n").then_some(seen)
     });
-    let seen = answered.unwrap_or_else(|| panic!("no progress: {watch:?}"));
+    let seen = response.unwrap_or_else(|| panic!("expected a progress response, got {watch:?}"));
     let after = seen
         .strip_prefix("PUT\nk/2\nc\n")
-        .unwrap_or_else(|| panic!("progress came before the event: {seen}"));
+        .unwrap_or_else(|| panic!("expected the event before the progress response, got {seen}"));
     assert!(
         after.lines().all(|line| line == "progress notify: 6"),
         "{seen}"
     );
 }
 
-/// Only errors of the server, not those that `etcdctl` finds by itself.
-fn errors(servers: &Servers) {
+/// Errors returned by the server. Argument errors of `etcdctl` are not tested.
+fn watch_of_an_empty_range_is_cancelled(servers: &Servers) {
     with_history(servers).replay(
         "
         $ watch b a
