@@ -17,8 +17,8 @@ import (
 
 const limit = 60 * time.Second
 
-// FL-5: envtest passes this flag if the output of `--help` has it.
-func TestHelpShowsTheFlagThatEnvtestLooksFor(t *testing.T) {
+// FL-5: envtest passes this flag if the output of `--help` contains it.
+func TestHelpContainsTheFlagThatEnvtestSearches(t *testing.T) {
 	help, err := exec.Command(os.Getenv("SERVER"), "--help").CombinedOutput()
 	if err != nil {
 		t.Fatal(err)
@@ -82,8 +82,8 @@ func TestStartWithFlagsAndDirectoryOfTheUser(t *testing.T) {
 	}
 }
 
-// A server that exits at the start is an error at once, not a timeout.
-func TestStartWithAWrongFlag(t *testing.T) {
+// If the server exits at the start, envtest reports an error immediately and does not wait for a timeout.
+func TestStartWithAnInvalidFlagFailsImmediately(t *testing.T) {
 	etcd := &envtest.Etcd{Path: os.Getenv("SERVER"), StartTimeout: limit, StopTimeout: limit}
 	etcd.Out, etcd.Err = t.Output(), t.Output()
 	etcd.Configure().Set("no-such-flag", "1")

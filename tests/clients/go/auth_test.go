@@ -66,7 +66,7 @@ func TestAuth(t *testing.T) {
 	put(t, root, "k/a", "new")
 	equalSlices(t, "watched", events(t, watch, 1), []string{"PUT k/a=new@3"})
 
-	// This invalidates the token; the client requests a new one by itself.
+	// This invalidates the token. The client requests a new token automatically.
 	must(root.UserChangePassword(ctx, "alice", "wonder"))(t)
 	equal(t, "with a new token", must(alice.Get(ctx, "k/a"))(t).Count, 1)
 

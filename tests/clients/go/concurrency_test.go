@@ -122,7 +122,7 @@ func TestElection(t *testing.T) {
 	observe(second.Key() + "=two")
 	fails(t, first.Proclaim(ctx, "late"), concurrency.ErrElectionNotLeader)
 
-	// A client that knows key and revision of the leader can resume its election.
+	// A client can resume an election with the key and the revision of the leader.
 	resumed := concurrency.ResumeElection(two, "/election", second.Key(), second.Rev())
 	mustDo(t, resumed.Proclaim(ctx, "resumed"))
 	observe(second.Key() + "=resumed")

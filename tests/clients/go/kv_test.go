@@ -109,7 +109,7 @@ func TestCompaction(t *testing.T) {
 	fails(t, err, rpctypes.ErrFutureRev)
 }
 
-// The client derives its errors from the text of a status, so this test compares each text.
+// The client maps the text of a status to an error, so this test compares each text.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	client := start(t, "--max-txn-ops=2", "--max-request-bytes=1000").client()
@@ -191,7 +191,7 @@ func TestTxn(t *testing.T) {
 	equalSlices(t, "inner", pairs(must(client.Get(ctx, "inner"))(t).Kvs), []string{"inner=before"})
 }
 
-// A cancelled call returns the error of its context, and the client can be used further.
+// A cancelled call returns the error of its context, and the client remains usable.
 func TestCancelledCall(t *testing.T) {
 	t.Parallel()
 	client := start(t).client()
@@ -202,7 +202,7 @@ func TestCancelledCall(t *testing.T) {
 	put(t, client, "k", "v")
 }
 
-// A response above 4 MiB, the default limit of gRPC libraries, which this client raises.
+// The client accepts responses above 4 MiB, the default limit of gRPC libraries.
 func TestLargeReply(t *testing.T) {
 	t.Parallel()
 	client := start(t).client()

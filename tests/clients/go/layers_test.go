@@ -59,7 +59,7 @@ func TestMirror(t *testing.T) {
 	copied := 0
 	for page := range pages {
 		if copied == 0 {
-			// Written after the base revision, so no later page has it.
+			// Written after the base revision, so no later page contains it.
 			put(t, client, "k/9999", "new")
 		}
 		for _, kv := range page.Kvs {
@@ -75,7 +75,8 @@ func TestMirror(t *testing.T) {
 	equalSlices(t, "update", events(t, updates, 1), []string{fmt.Sprintf("PUT k/9999=new@%d", batches+3)})
 }
 
-// The ordering wrapper refuses responses with an older revision than previous ones, as of an empty store.
+// The ordering wrapper rejects a response with an older revision than the previous response. A server with
+// an empty store sends such a response.
 func TestOrdering(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -145,7 +146,7 @@ func TestEndpointsOfAService(t *testing.T) {
 	equal(t, "remaining", len(must(manager.List(ctx))(t)), 1)
 }
 
-// The calls that kube-apiserver makes.
+// Tests the calls that kube-apiserver sends.
 func TestKubernetes(t *testing.T) {
 	t.Parallel()
 	server := start(t)

@@ -90,7 +90,7 @@ func TestKeepAliveEndsWithTheLease(t *testing.T) {
 	}
 	must(client.Revoke(ctx, lease.ID))(t)
 	for range renewals {
-		// The server answers the next keep-alive with TTL 0 (LE-8), and the client closes the channel.
+		// The response to the next keep-alive has TTL 0 (LE-8), and the client closes the channel.
 	}
 	mustDo(t, ctx.Err())
 }

@@ -33,7 +33,7 @@ func TestMembersAndSync(t *testing.T) {
 	equal(t, "members", len(members), 1)
 	equal(t, "name", members[0].Name, "default")
 	equalSlices(t, "client URLs", members[0].ClientURLs, []string{"http://" + server.address()})
-	// From here on the client uses the URLs that the server advertises (CL-1).
+	// After Sync, the client uses the URLs that the server advertises (CL-1).
 	mustDo(t, client.Sync(ctx))
 	equalSlices(t, "endpoints", client.Endpoints(), members[0].ClientURLs)
 	put(t, client, "k", "v")

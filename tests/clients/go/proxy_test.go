@@ -37,7 +37,7 @@ func (p *proxy) address() string {
 	return p.listener.Addr().String()
 }
 
-// disconnect closes all connections and refuses new ones until reconnect.
+// disconnect closes all connections, and closes new connections until reconnect is called.
 func (p *proxy) disconnect() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

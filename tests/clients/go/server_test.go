@@ -19,13 +19,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// limit is the longest wait. Only a failure reaches it, so it is long enough for busy machines.
+// limit is the time limit of a wait, after which the test fails. It is long enough for busy machines.
 const limit = 60 * time.Second
 
 // readyLine is in the log line of a server that accepts requests (FL-13).
 const readyLine = "ready to serve client requests"
 
-// portAttempts limits the starts if another process takes the chosen port first.
+// portAttempts is the maximum number of starts. A start fails if another process takes the port first.
 const portAttempts = 5
 
 // server is a process of the server under test, with its own port and data directory.
@@ -76,7 +76,7 @@ func (s *server) run(flags []string) bool {
 	exited := make(chan struct{})
 	s.exited = exited
 	go func(command *exec.Cmd) {
-		// The error is in the process state too.
+		// The process state contains the error.
 		_ = command.Wait()
 		close(exited)
 	}(s.command)

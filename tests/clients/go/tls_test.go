@@ -34,7 +34,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue writes NAME.crt and NAME.key, signed by the authority; the first one is the authority.
+// issue writes NAME.crt and NAME.key, signed by the authority. The first certificate is the authority's own.
 func (a *authority) issue(name string) {
 	a.t.Helper()
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)

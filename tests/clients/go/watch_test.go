@@ -26,7 +26,7 @@ func TestWatch(t *testing.T) {
 	equal(t, "modification", show(one.Events[0]), "PUT k/a=2@3")
 	equal(t, "is a modification", one.Events[0].IsModify(), true)
 	equal(t, "previous value", string(one.Events[0].PrevKv.Value), "1")
-	// One revision is one response (WA-31).
+	// The events of a revision are in one response (WA-31).
 	two := next(t, watch)
 	equal(t, "events of a revision", len(two.Events), 2)
 	equal(t, "creation", show(two.Events[0]), "PUT k/b=1@5")
@@ -213,8 +213,8 @@ func TestWatchCannotResumeFromACompactedRevision(t *testing.T) {
 }
 
 // A client and its watch continue after a restart of the server. A server that keeps its data delivers
-// the next events. A server in memory starts above all revisions that the watch knows and cancels it
-// because its start revision is compacted (FL-17): the client then lists and starts a new watch.
+// the next events. A server in memory starts at a revision above all earlier ones and cancels the watch
+// because its start revision is compacted (FL-17). The client then lists and starts a new watch.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -234,7 +234,7 @@ func TestRestart(t *testing.T) {
 			} else {
 				server.resume()
 			}
-			// The client retries reads until the server answers.
+			// The client retries reads until the server responds.
 			got := must(client.Get(ctx, "k"))(t)
 			revision := put(t, client, "k", "2")
 			equal(t, "one more", revision, got.Header.Revision+1)
@@ -249,8 +249,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// If the store starts at revision 1 again, a watch that knows later revisions receives no event until the
-// store has passed them (FL-17, WA-6).
+// If the store starts at revision 1 again, a watch that resumes at a later revision receives no event until
+// the store reaches that revision (FL-17, WA-6).
 func TestRestartWithAnEmptyStore(t *testing.T) {
 	t.Parallel()
 	server := start(t)

@@ -12,12 +12,12 @@ import { Etcd3 } from 'etcd3';
 // Text in the log line of a server that accepts requests (FL-13).
 const READY = 'ready to serve client requests';
 
-// The number of starts if another process takes the chosen port first.
+// The maximum number of starts. A start fails if another process takes the chosen port first.
 const PORT_ATTEMPTS = 5;
 
 const SERVE = path.join(import.meta.dirname, '..', 'serve');
 
-// The longest duration of a test; only a failure reaches it.
+// The time limit of a test.
 export const LIMIT = { timeout: 60_000 };
 
 // Starts a server that runs until the end of the test `t`.

@@ -6,13 +6,13 @@ import subprocess
 import tempfile
 import threading
 
-# The longest wait. Only a failure reaches it, so it is long enough for busy machines.
+# The time limit of a wait, after which the test fails. It is long enough for busy machines.
 LIMIT_SECONDS = 60
 
 # Text in the log line of a server that accepts requests (FL-13).
 READY = "ready to serve client requests"
 
-# The number of starts if another process takes the chosen port first.
+# The maximum number of starts. A start fails if another process takes the chosen port first.
 PORT_ATTEMPTS = 5
 
 SERVE = pathlib.Path(__file__).parent.parent / "serve"

@@ -12,7 +12,7 @@ from server import LIMIT_SECONDS, Server
 
 
 def setUpModule():
-    """Hides the ValueError of a closed channel with which the client's watch thread ends."""
+    """Suppresses the ValueError that the client's watch thread raises when its channel is closed."""
     report = threading.excepthook
 
     def hook(failure):

@@ -42,12 +42,12 @@ class AuthTest {
                 var denied = new CompletableFuture<Throwable>();
                 try (var watcher = alice.getWatchClient().watch(bytes("m"), response -> {}, denied::complete)) {
                     var error = assertInstanceOf(EtcdException.class, done(denied));
-                    // etcd puts a whole status into the cancel reason.
+                    // The cancel reason contains the whole status.
                     assertEquals(
                             "rpc error: code = PermissionDenied desc = etcdserver: permission denied", error.getMessage());
                 }
 
-                // This invalidates the token; the client requests a new one.
+                // This invalidates the token. The client requests a new token.
                 done(auth.userChangePassword(bytes("alice"), bytes("wonder")));
                 assertEquals(1, done(kv.get(bytes("k"))).getCount());
                 done(auth.userRevokeRole(bytes("alice"), bytes("reader")));

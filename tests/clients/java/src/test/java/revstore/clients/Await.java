@@ -12,7 +12,7 @@ import java.util.concurrent.TimeUnit;
 
 /** Bounded waits, and conversion of texts to bytes. */
 final class Await {
-    /** The longest wait. Only a failure reaches it, so it is long enough for busy machines. */
+    /** The time limit of a wait, after which the test fails. It is long enough for busy machines. */
     static final long LIMIT_SECONDS = 60;
 
     private Await() {}

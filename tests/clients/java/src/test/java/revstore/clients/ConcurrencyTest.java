@@ -113,7 +113,7 @@ class ConcurrencyTest {
         fails(NotLeaderException.class, election.proclaim(first.getLeader(), bytes("resigned")));
     }
 
-    /** Checks the exception type, which the client derives from the text of the status. */
+    /** Checks the type of the exception. The client maps the text of the status to it. */
     private static void fails(Class<? extends Exception> kind, CompletableFuture<?> future) {
         var failure = assertThrows(ExecutionException.class, () -> done(future));
         assertInstanceOf(kind, failure.getCause());

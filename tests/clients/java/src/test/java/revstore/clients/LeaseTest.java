@@ -91,7 +91,7 @@ class LeaseTest {
         }
     }
 
-    /** The responses of a keep-alive: times to live, then the reason of its end. */
+    /** The responses of a keep-alive: times to live, then the reason of the end of the stream. */
     private static final class Renewals implements StreamObserver<LeaseKeepAliveResponse> {
         private final BlockingQueue<Long> times = new LinkedBlockingQueue<>();
         private final CompletableFuture<Throwable> ended = new CompletableFuture<>();

@@ -21,7 +21,7 @@ final class Server implements AutoCloseable {
     /** Text in the log line of a server that accepts requests (FL-13). */
     private static final String READY = "ready to serve client requests";
 
-    /** The number of starts if another process takes the chosen port first. */
+    /** The maximum number of starts. A start fails if another process takes the chosen port first. */
     private static final int PORT_ATTEMPTS = 5;
 
     private final Process process;
