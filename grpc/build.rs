@@ -1,8 +1,8 @@
-//! Generates the servers of the services whose responses carry key-values.
+//! Generates the servers of the services whose responses contain key-values.
 //!
-//! The servers in `revstore-proto` return the generated messages; the servers made here return the
-//! messages of `src/encode/`, which hold the engine's records. Requests are the generated messages
-//! either way. The methods come from the descriptors of `revstore-proto`.
+//! The servers in `revstore-proto` return the generated messages. The servers of this build script
+//! return the messages of `src/encode/`, which contain the engine's records. Both decode requests
+//! to the generated messages. The methods come from the descriptors of `revstore-proto`.
 
 use std::error::Error;
 use std::{env, fs};
@@ -23,7 +23,7 @@ const SERVICES: [(&str, &str); 2] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
-    // The build script of `revstore-proto` reports where it wrote the descriptors.
+    // The build script of `revstore-proto` reports the path of the descriptors.
     println!("cargo::rerun-if-env-changed=DEP_REVSTORE_PROTO_DESCRIPTOR_SET");
     let path = env::var("DEP_REVSTORE_PROTO_DESCRIPTOR_SET")?;
     println!("cargo::rerun-if-changed={path}");
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .filter(|file| file.package() == PACKAGE)
             .flat_map(|file| &file.service)
             .find(|service| service.name() == name)
-            .ok_or_else(|| format!("no service {PACKAGE}.{name} in the descriptors"))?;
+            .ok_or_else(|| format!("the descriptors contain no service {PACKAGE}.{name}"))?;
         services.push(service(described, responses));
     }
     Builder::new()

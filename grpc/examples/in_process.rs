@@ -1,4 +1,4 @@
-//! Calls the services in the same process, without a socket: the store of a test, for example.
+//! Calls the services in the same process, without a socket, for example as the store of a test.
 //!
 //! ```sh
 //! cargo run -p revstore-grpc --example in_process

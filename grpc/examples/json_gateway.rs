@@ -1,5 +1,5 @@
-//! Calls the services by JSON over HTTP, as `curl localhost:2379/v3/kv/put` does. Keys and values are
-//! base64 in JSON.
+//! Calls the services with JSON over HTTP, as `curl localhost:2379/v3/kv/put` does. Keys and values are
+//! encoded in base64.
 //!
 //! ```sh
 //! cargo run -p revstore-grpc --example json_gateway

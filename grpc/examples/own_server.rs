@@ -1,7 +1,7 @@
-//! Serves the gRPC services with hyper, on a port of one's own:
-//! `etcdctl --endpoints localhost:2379 put color blue`.
+//! Serves the gRPC services with hyper on port 2379, for example for `etcdctl --endpoints
+//! localhost:2379 put color blue`.
 //!
-//! The crate `revstore` has a complete server, with TLS, flags, metrics and limits on connections.
+//! The crate `revstore` is a complete server with TLS, flags, metrics and limits on connections.
 //!
 //! ```sh
 //! cargo run -p revstore-grpc --example own_server

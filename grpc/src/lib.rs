@@ -1,20 +1,20 @@
 //! etcd v3 gRPC services over the revstore engine.
 //!
-//! [`Services`] is an HTTP service for the connections of a server, and clients in the same process can
-//! call it without a connection. [`Gateway`] is the JSON gateway in front of it. The crate opens no
-//! ports and starts no runtime: the crate `revstore` is the server.
+//! [`Services`] is an HTTP service for the connections of a server. Clients in the same process can call it
+//! without a connection. [`Gateway`] is the JSON gateway to it. The crate opens no ports and starts no
+//! runtime. The crate `revstore` is the server.
 //!
-//! # A call through the files
+//! # The path of a call
 //!
-//! 1. `services.rs` finds the method of the path in the table of `methods.rs` and hands the request to
-//!    the generated server, which decodes it.
+//! 1. `services.rs` looks up the method of the path in the table of `methods.rs` and calls the generated
+//!    server, which decodes the request.
 //! 2. The method in `service/` calls `Node::accept`, which validates the request (`request/`) and, while
 //!    auth is enabled, authorizes its client (`auth/authorize.rs`).
 //! 3. `Node::admit` applies limits, alarms and the quota to writes (`node/admission.rs`).
 //! 4. `request/` converts the request, the engine executes it, and `encode/` writes the response into
 //!    the connection's buffer.
 //!
-//! An error leaves this path at once, through the table in `status.rs`.
+//! An error at any step is converted to a status by the table in `status.rs`.
 //!
 //! | folder | contents |
 //! |---|---|
@@ -24,7 +24,7 @@
 //! | `encode/` | responses and headers as bytes |
 //! | `node/` | the state that the services share, and admission |
 //! | `snapshot/` | the store as etcd's database file, and its hash |
-//! | `gateway/` | JSON over HTTP in front of the services |
+//! | `gateway/` | the JSON gateway: JSON over HTTP |
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -46,7 +46,7 @@ mod status;
     unreachable_pub,
     clippy::all,
     clippy::pedantic,
-    reason = "generated code; which lints it trips changes with the generator"
+    reason = "generated code; its lints change with the generator"
 )]
 mod generated {
     tonic::include_proto!("etcdserverpb.KV");
@@ -63,6 +63,6 @@ pub use methods::{RpcKind, RpcMethod};
 pub use node::admission::{Alarm, AlarmKind, Alarms, Limits};
 pub use node::counters::OpCounters;
 pub use node::identity::Identity;
-pub use node::shutdown::{Begun, Shutdown};
+pub use node::shutdown::{Shutdown, ShutdownBegun};
 pub use services::{ResponseFuture, Services, ServicesBuilder};
 pub use status::EtcdError;

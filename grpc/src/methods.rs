@@ -1,26 +1,26 @@
 //! The table of methods: one row for each method of each service, and the order of its checks.
 //!
-//! Every call takes the same way: validate the request, authorize the client, admit the proposal,
-//! convert the request, call the engine, encode the response. [`Node::accept`] does the first two
-//! steps for a row; the service does the others. Where etcd has another order, the row says so.
+//! Every call has the same steps: validate the request, authorize the client, admit the proposal, convert the
+//! request, call the engine, encode the response. [`Node::accept`] executes the first two steps for a row,
+//! the service the others. If etcd has another order, the documentation of the row describes it.
 //!
 //! A row is
 //!
 //! ```text
-//! Name(Request): Kind, validate function, authorize rule, refuse function, paths "gateway/path";
+//! Name(Request): Kind, validate function, authorize rule, status function, paths "gateway/path";
 //! ```
 //!
-//! - `Request` is the message that the checks look at. On client streams it is one of the stream's
-//!   messages, which [`Node::accept_on_stream`] checks.
-//! - `validate` names a function in `request/`. Without it every request is valid.
-//! - `authorize` names a rule in `auth/authorize.rs`. Without it every client is accepted.
-//! - `refuse` names the function in `status.rs` that turns an error of the checks into a status,
-//!   where it is not [`EtcdError::to_status`].
+//! - `Request` is the message that is checked. On client streams, it is one of the stream's messages,
+//!   which [`Node::accept_on_stream`] checks.
+//! - `validate` names a function in `request/`. Without it, every request is valid.
+//! - `authorize` names a rule in `auth/authorize.rs`. Without it, every client is accepted.
+//! - `status` names the function in `status.rs` that converts an error of the checks to a status, if it
+//!   is not [`EtcdError::to_status`].
 //! - `paths` lists the paths of the JSON gateway (HT-20).
 //!
-//! The router in `services.rs`, the checks, the gateway's routes and the counters of `grpc_server_*`
-//! metrics all follow from the table, and a test compares it with the descriptors. A row that no
-//! service accepts is dead code, which the compiler reports.
+//! The router in `services.rs`, the checks, the gateway's routes and the counters of `grpc_server_*` metrics
+//! are derived from the table. A test compares the table with the descriptors. A row that no service uses is
+//! dead code, which the compiler reports.
 
 use revstore_proto::etcdserverpb as pb;
 use revstore_proto::health::HealthCheckRequest;
@@ -69,7 +69,7 @@ pub enum RpcKind {
     BidiStream,
 }
 
-/// A check of a request that needs nothing but the request and the limits.
+/// A check that depends only on the request and the limits.
 type Validation<T> = fn(&T, &Limits) -> Result<(), EtcdError>;
 
 /// A row of the table as a type.
@@ -77,7 +77,7 @@ pub(crate) trait Call {
     type Request;
     const VALIDATE: Option<Validation<Self::Request>>;
     const AUTHORIZE: Option<Rule<Self::Request>>;
-    const REFUSE: fn(EtcdError) -> Status;
+    const TO_STATUS: fn(EtcdError) -> Status;
 }
 
 impl Node {
@@ -87,15 +87,15 @@ impl Node {
         request: Request<C::Request>,
     ) -> Result<C::Request, Status> {
         if let Some(validate) = C::VALIDATE {
-            validate(request.get_ref(), &self.limits).map_err(C::REFUSE)?;
+            validate(request.get_ref(), &self.limits).map_err(C::TO_STATUS)?;
         }
         if let Some(rule) = C::AUTHORIZE {
-            self.authorize(&request, rule).map_err(C::REFUSE)?;
+            self.authorize(&request, rule).map_err(C::TO_STATUS)?;
         }
         Ok(request.into_inner())
     }
 
-    /// As [`accept`](Self::accept), for a request on a stream that the client has opened with
+    /// Like [`accept`](Self::accept), for a request on a stream that the client has opened with
     /// `credentials`.
     pub(crate) fn accept_on_stream<C: Call>(
         &self,
@@ -124,7 +124,7 @@ impl RpcMethod {
     }
 
     /// Returns the position in [`all`](Self::all) of the method with an HTTP path. Costs a few string
-    /// comparisons, the fewest for frequent methods.
+    /// comparisons, the fewest for the most frequent methods.
     pub fn position(path: &str) -> Option<usize> {
         position(path)
     }
@@ -156,7 +156,7 @@ impl RpcMethod {
 }
 
 impl RpcKind {
-    /// Returns the name that `grpc_server_*` metrics have for it in the label `grpc_type`.
+    /// Returns the value of the label `grpc_type` in `grpc_server_*` metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unary => "unary",
@@ -166,7 +166,7 @@ impl RpcKind {
     }
 }
 
-/// Returns the error for a path that no method has (HL-3).
+/// Returns the error for a path without a method (HL-3).
 pub(crate) fn no_such_method(path: &str) -> Status {
     let parts = path
         .strip_prefix('/')
@@ -190,7 +190,7 @@ macro_rules! optional {
     };
 }
 
-macro_rules! refuse {
+macro_rules! to_status {
     () => {
         EtcdError::to_status
     };
@@ -202,10 +202,10 @@ macro_rules! refuse {
 macro_rules! methods {
     ($($module:ident: $server:ident $service:literal {
         $($(#[$doc:meta])* $name:ident($request:ty): $kind:ident
-            $(, validate $validate:path)? $(, authorize $rule:path)? $(, refuse $refuse:path)?
+            $(, validate $validate:path)? $(, authorize $rule:path)? $(, status $status_fn:path)?
             $(, paths $($path:literal)+)?;)*
     })*) => {
-        /// The server that a request is handed to, one for each service.
+        /// The generated server of a method, one for each service.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Server {
             $($server,)*
@@ -240,7 +240,7 @@ macro_rules! methods {
                 type Request = $request;
                 const VALIDATE: Option<Validation<$request>> = optional!($($validate)?);
                 const AUTHORIZE: Option<Rule<$request>> = optional!($($rule)?);
-                const REFUSE: fn(EtcdError) -> Status = refuse!($($refuse)?);
+                const TO_STATUS: fn(EtcdError) -> Status = to_status!($($status_fn)?);
             })*
         )*
     };
@@ -263,15 +263,15 @@ methods! {
             validate request::kv::validate_range_stream, authorize authorize::range;
     }
     watch: Watch "etcdserverpb.Watch" {
-        /// Order: each request to create a watcher is authorized, not the stream, and a refusal is a
-        /// response on the stream (WA-60). A watcher from before auth was enabled stays (WA-38).
+        /// Order: each request to create a watcher is authorized, not the stream, and an error is a response
+        /// on the stream (WA-60). Watchers that exist when auth is enabled continue (WA-38).
         Watch(pb::WatchCreateRequest): BidiStream, authorize authorize::watch_create, paths "watch";
     }
     lease: Lease "etcdserverpb.Lease" {
         LeaseGrant(pb::LeaseGrantRequest): Unary, authorize authorize::user, paths "lease/grant";
         LeaseRevoke(pb::LeaseRevokeRequest): Unary, authorize authorize::lease_revoke,
             paths "lease/revoke" "kv/lease/revoke";
-        /// Order: each request on the stream is authorized; a refusal ends the stream.
+        /// Order: each request on the stream is authorized. An error ends the stream.
         LeaseKeepAlive(pb::LeaseKeepAliveRequest): BidiStream, authorize authorize::lease_keep_alive,
             paths "lease/keepalive";
         LeaseTimeToLive(pb::LeaseTimeToLiveRequest): Unary, authorize authorize::lease_time_to_live,
@@ -297,14 +297,14 @@ methods! {
         Alarm(pb::AlarmRequest): Unary, authorize authorize::alarm, paths "maintenance/alarm";
         Status(pb::StatusRequest): Unary, authorize authorize::admin, paths "maintenance/status";
         Defragment(pb::DefragmentRequest): Unary,
-            authorize authorize::admin, refuse status::untranslated,
+            authorize authorize::admin, status status::untranslated,
             paths "maintenance/defragment";
         Hash(pb::HashRequest): Unary,
-            authorize authorize::admin, refuse status::untranslated, paths "maintenance/hash";
+            authorize authorize::admin, status status::untranslated, paths "maintenance/hash";
         HashKV(pb::HashKvRequest): Unary,
-            authorize authorize::admin, refuse status::untranslated, paths "maintenance/hashkv";
+            authorize authorize::admin, status status::untranslated, paths "maintenance/hashkv";
         Snapshot(pb::SnapshotRequest): ServerStream,
-            authorize authorize::admin, refuse status::untranslated, paths "maintenance/snapshot";
+            authorize authorize::admin, status status::untranslated, paths "maintenance/snapshot";
         MoveLeader(pb::MoveLeaderRequest): Unary, authorize authorize::admin,
             paths "maintenance/transfer-leadership";
         Downgrade(pb::DowngradeRequest): Unary, authorize authorize::admin,
@@ -314,7 +314,7 @@ methods! {
         AuthEnable(pb::AuthEnableRequest): Unary, authorize authorize::admin, paths "auth/enable";
         AuthDisable(pb::AuthDisableRequest): Unary, authorize authorize::admin, paths "auth/disable";
         AuthStatus(pb::AuthStatusRequest): Unary, authorize authorize::admin, paths "auth/status";
-        /// Order: only a request with the right password is admitted (DM-13).
+        /// Order: only a request with the correct password is admitted (DM-13).
         Authenticate(pb::AuthenticateRequest): Unary, paths "auth/authenticate";
         UserAdd(pb::AuthUserAddRequest): Unary, authorize authorize::admin, paths "auth/user/add";
         UserGet(pb::AuthUserGetRequest): Unary, authorize authorize::user_get, paths "auth/user/get";
@@ -338,28 +338,28 @@ methods! {
             paths "auth/role/revoke";
     }
     lock: Lock "v3lockpb.Lock" {
-        /// Order: the lease of a waiter without one, and each write to its key, is admitted when it
-        /// is made (EL-2).
+        /// Order: a proposal is admitted for the lease that is granted to a waiter without one (EL-2), and
+        /// for each write to the key of the waiter.
         Lock(LockRequest): Unary,
-            authorize authorize::lock, refuse status::of_recipe, paths "lock/lock";
+            authorize authorize::lock, status status::of_recipe, paths "lock/lock";
         Unlock(UnlockRequest): Unary,
             validate request::concurrency::validate_unlock, authorize authorize::unlock,
-            refuse status::of_recipe, paths "lock/unlock";
+            status status::of_recipe, paths "lock/unlock";
     }
     election: Election "v3electionpb.Election" {
         /// Order: as for a lock (EL-6).
         Campaign(CampaignRequest): Unary,
-            authorize authorize::campaign, refuse status::of_recipe, paths "election/campaign";
+            authorize authorize::campaign, status status::of_recipe, paths "election/campaign";
         Proclaim(ProclaimRequest): Unary,
             validate request::concurrency::validate_proclaim, authorize authorize::proclaim,
-            refuse status::of_recipe, paths "election/proclaim";
+            status status::of_recipe, paths "election/proclaim";
         Leader(LeaderRequest): Unary,
-            authorize authorize::leader, refuse status::of_recipe, paths "election/leader";
+            authorize authorize::leader, status status::of_recipe, paths "election/leader";
         Observe(LeaderRequest): ServerStream,
-            authorize authorize::leader, refuse status::of_recipe, paths "election/observe";
+            authorize authorize::leader, status status::of_recipe, paths "election/observe";
         Resign(ResignRequest): Unary,
             validate request::concurrency::validate_resign, authorize authorize::resign,
-            refuse status::of_recipe, paths "election/resign";
+            status status::of_recipe, paths "election/resign";
     }
     health: Health "grpc.health.v1.Health" {
         Check(HealthCheckRequest): Unary, validate service::health::validate_check;
@@ -432,12 +432,12 @@ mod tests {
     }
 
     #[test]
-    fn hl_3_unknown_methods_services_and_malformed_paths_have_errors_of_their_own() {
+    fn hl_3_unknown_methods_services_and_malformed_paths_have_different_errors() {
         let check = |path: &str, text: &str| {
             assert!(RpcMethod::of_path(path).is_none());
-            let refused = no_such_method(path);
+            let status = no_such_method(path);
             assert_eq!(
-                (refused.code(), refused.message()),
+                (status.code(), status.message()),
                 (Code::Unimplemented, text)
             );
         };

@@ -1,4 +1,4 @@
-//! The services as one HTTP service, which a server puts on its connections.
+//! The services as one HTTP service for the connections of a server.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -40,14 +40,14 @@ use crate::service::maintenance::MaintenanceService;
 use crate::service::watch::WatchService;
 use crate::status;
 
-/// The default version of a server (MT-2): clients enable features by it.
+/// The default version of a server (MT-2). Clients enable features depending on it.
 const VERSION: &str = "3.5.30";
 
 /// etcd's gRPC services over an engine, as one HTTP service for any number of connections.
 ///
-/// Clones share all state and cost one reference count. A call costs no more than a call of the
-/// generated servers: there is no lock and no task per call. Request bodies are checked against
-/// [`Limits`] while they arrive.
+/// Clones share all state and cost one reference count. A call costs no more than a call of the generated
+/// servers: there is no lock and no task per call. The size of request bodies is checked against [`Limits`]
+/// while they are received.
 ///
 /// Calls must run inside a tokio runtime: compactions and hashes use its threads for blocking work.
 ///
@@ -124,7 +124,7 @@ impl Services {
         &self.inner.node.alarms
     }
 
-    /// Whether auth is enabled, so that requests need a user.
+    /// Returns whether auth is enabled. Requests then need a user.
     pub fn is_auth_enabled(&self) -> bool {
         self.inner.node.auth.is_enabled()
     }
@@ -134,7 +134,7 @@ impl Services {
         self.inner.node.counters.load()
     }
 
-    /// Returns the number of proposals that a cluster would have in its Raft log.
+    /// Returns the number of proposals that etcd would have in its Raft log.
     // DM-13
     pub fn raft_index(&self) -> u64 {
         self.inner.node.raft_index.get()
@@ -160,7 +160,7 @@ impl ServicesBuilder {
         Self { limits, ..self }
     }
 
-    /// Sets how users are authenticated once auth is enabled.
+    /// Sets the options of authentication. They take effect when auth is enabled.
     pub fn auth(self, auth: AuthOptions) -> Self {
         Self { auth, ..self }
     }
@@ -185,8 +185,8 @@ impl ServicesBuilder {
             counters: AtomicCounters::default(),
             shutdown: self.shutdown,
         });
-        // `LimitedBody` refuses larger messages first; without these calls tonic's default limit would
-        // apply to smaller ones.
+        // `LimitedBody` rejects larger messages first. Without these calls, tonic's default limit would apply
+        // to smaller messages.
         let inner = Inner {
             kv: KvServer::new(KvService::new(node.clone())).max_decoding_message_size(bytes_max),
             watch: WatchServer::new(WatchService::new(node.clone()))
@@ -268,15 +268,15 @@ impl fmt::Debug for ResponseFuture {
     }
 }
 
-/// A request body that fails at the length prefix of the first message above the limit, before any of
-/// the message is buffered (LI-2). tonic has such a limit too, but with another code and text.
+/// A request body that returns an error at the length prefix of the first message above the limit, before the
+/// message is buffered (LI-2). tonic also has such a limit, but its error has another code and text.
 #[derive(Debug)]
 struct LimitedBody<B> {
     inner: B,
     frames: MessageFrames,
 }
 
-/// A parser of gRPC's message framing: a flag, a length and that many bytes for each message.
+/// A parser of gRPC frames: a flag, the length of the message, and the message.
 #[derive(Debug)]
 struct MessageFrames {
     bytes_max: usize,
@@ -287,7 +287,7 @@ struct MessageFrames {
     remaining: usize,
 }
 
-/// The size of a message's prefix: one byte for compression, four for the length.
+/// The size of the prefix of a message: 1 byte for compression, 4 bytes for the length.
 const PREFIX_BYTES: usize = 5;
 
 impl<B> LimitedBody<B> {
@@ -303,7 +303,7 @@ impl<B> LimitedBody<B> {
 }
 
 impl MessageFrames {
-    /// Parses more bytes. Fails with the length of a message that is too large.
+    /// Parses more bytes. If a message is too large, returns its length as the error.
     fn advance(&mut self, mut data: &[u8]) -> Result<(), usize> {
         while !data.is_empty() {
             if self.remaining > 0 {
@@ -348,9 +348,9 @@ where
             Poll::Pending => return Poll::Pending,
         };
         if let Some(Err(bytes)) = frame.data_ref().map(|data| self.frames.advance(data)) {
-            let refused = status::message_too_large(bytes, self.frames.bytes_max);
-            // tonic sends a status that it finds in a body's error to the client.
-            return Poll::Ready(Some(Err(Box::new(refused))));
+            let status = status::message_too_large(bytes, self.frames.bytes_max);
+            // If the error of a body is a status, tonic sends it to the client.
+            return Poll::Ready(Some(Err(Box::new(status))));
         }
         Poll::Ready(Some(Ok(frame)))
     }
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn li_2_a_large_message_is_refused_at_its_prefix() {
+    fn li_2_a_large_message_is_rejected_at_its_prefix() {
         check(3, b"", Ok(()));
         check(3, b"\0\0\0\0\x03abc", Ok(()));
         check(3, b"\0\0\0\0\x04", Err(4));

@@ -8,12 +8,12 @@ use std::fmt;
 use revstore_engine::{CompactError, LeaseError, PutError, ReadError, TxnError, WatchError};
 use tonic::{Code, Status};
 
-/// Declares the errors with their codes and texts. The clause ids of a row stand in `// ` comments.
+/// Declares the errors with their codes and texts. The clause ids of a row are in `//` comments.
 macro_rules! etcd_errors {
     ($($(#[$doc:meta])* $name:ident => $code:ident, $text:literal;)*) => {
         /// An error that etcd's clients recognize by its code and its text.
         ///
-        /// Some occur in clusters only; they are here for programs that simulate a cluster.
+        /// Some errors occur only in clusters. They are for programs that simulate a cluster.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum EtcdError {
             $($(#[$doc])* $name,)*
@@ -44,8 +44,8 @@ etcd_errors! {
     /// The request has no key.
     // RG-6, PUT-1
     EmptyKey => InvalidArgument, "etcdserver: key is not provided";
-    /// A put keeps the value or the lease of a key that does not exist, or an operation of a
-    /// transaction has no request.
+    /// A put keeps the value or the lease of a key that does not exist, or an operation of a transaction
+    /// contains no request.
     // PUT-4, TXN-4
     KeyNotFound => InvalidArgument, "etcdserver: key not found";
     /// A put has a value and the flag `ignore_value`.
@@ -100,7 +100,7 @@ etcd_errors! {
     /// The member does not exist.
     // CL-4
     MemberNotFound => NotFound, "etcdserver: member not found";
-    /// The member to promote is no learner.
+    /// The member to promote is not a learner.
     // CL-4
     MemberNotLearner => FailedPrecondition, "etcdserver: can only promote a learner member";
     /// The learner to promote has not caught up with the leader.
@@ -217,12 +217,12 @@ etcd_errors! {
     DeadlineExceeded => DeadlineExceeded, "etcdserver: context deadline exceeded";
 
     /// The last member cannot be removed.
-    // CL-5: the text of another row, with the code that etcd returns here.
+    // CL-5: the text of another row, with the code that etcd returns in this case.
     LastMember => Unknown, "etcdserver: re-configuration failed due to not enough started members";
     /// The action of a downgrade request is unknown.
     // MT-13
     UnknownDowngradeAction => Unknown, "etcdserver: unknown method";
-    /// A range stream is in key order only.
+    /// A range stream is always in key order.
     // RG-65
     StreamSortUnsupported => Unimplemented, "RangeStream does not support custom sort orders";
     /// A range stream has no filters.
@@ -325,9 +325,9 @@ impl From<LeaseError> for EtcdError {
     }
 }
 
-/// Converts an error of Lock and Election. etcd executes these in the server with a client of its own,
-/// whose errors get the code UNKNOWN (EL-3, EL-4). An error because the server stops keeps its code,
-/// since clients retry by it.
+/// Converts an error of Lock and Election. In etcd, the server executes these methods with a client, so their
+/// errors have the code UNKNOWN (EL-3, EL-4). [`EtcdError::Stopped`] has its own code, because clients retry
+/// after it.
 pub(crate) fn of_recipe(error: EtcdError) -> Status {
     match error {
         EtcdError::Stopped => error.to_status(),
@@ -335,16 +335,16 @@ pub(crate) fn of_recipe(error: EtcdError) -> Status {
     }
 }
 
-/// Converts an error of authorization for the methods where etcd does not translate it: it has the code
+/// Converts an error of authorization for the methods in which etcd does not translate it. It has the code
 /// UNKNOWN and the prefix of etcd's package `auth` (AU-6).
 pub(crate) fn untranslated(error: EtcdError) -> Status {
     let text = error.text().trim_start_matches("etcdserver: ");
     Status::unknown(format!("auth: {text}"))
 }
 
-/// Returns an error as Go's gRPC library prints it (WA-60).
+/// Returns an error in the text form of Go's gRPC library (WA-60).
 pub(crate) fn go_error_text(error: EtcdError) -> String {
-    // The names of Go's constants are those of tonic's variants, with one exception.
+    // The names of Go's constants are those of tonic's variants, except for one.
     let code = match error.code() {
         Code::Cancelled => "Canceled".to_owned(),
         code => format!("{code:?}"),
@@ -362,7 +362,7 @@ pub(crate) fn cancel_reason(error: WatchError) -> &'static str {
     }
 }
 
-/// HL-3: the service exists, the method does not.
+/// HL-3: the service exists, but the method does not.
 pub(crate) fn unknown_method(service: &str, method: &str) -> Status {
     Status::unimplemented(format!("unknown method {method} for service {service}"))
 }
@@ -501,11 +501,11 @@ mod tests {
             "RESOURCE_EXHAUSTED" => Code::ResourceExhausted,
             "UNAUTHENTICATED" => Code::Unauthenticated,
             "UNAVAILABLE" => Code::Unavailable,
-            other => panic!("section J has no {other}"),
+            other => panic!("unknown code {other} in section J"),
         }
     }
 
-    /// Includes the rows that only a cluster or an injected fault can produce.
+    /// Includes the rows that only a cluster or a damaged store can produce.
     #[test]
     fn er_2_the_table_begins_with_section_j() {
         let rows: Vec<_> = SECTION_J.lines().map(str::trim).collect();
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn engine_errors_have_rows() {
+    fn engine_errors_convert_to_rows_of_the_table() {
         let (one, two) = (Revision(1), Revision(2));
         let compacted = ReadError::Compacted {
             requested: one,
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn er_1_refused_watchers_have_these_texts() {
+    fn er_1_cancel_reasons_have_the_texts_of_etcd() {
         let check = |error, text| assert_eq!(super::cancel_reason(error), text);
         check(
             WatchError::DuplicateId,
@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_before_a_handler_have_the_texts_of_grpc_go() {
+    fn errors_of_the_transport_have_the_texts_of_grpc_go() {
         let check = |status: Status, code, text| {
             assert_eq!((status.code(), status.message()), (code, text));
         };

@@ -1,9 +1,9 @@
 //! Authorization of requests: the rules that the table of methods (`methods.rs`) refers to.
 //!
-//! A rule gets a request that is valid, and the client with the permissions of its user. While auth
-//! is off no rule runs, and a request costs one atomic load. etcd has these rules in
-//! `authApplierV3`, `authMaintenanceServer` and `EtcdServer`, and finds the user in
-//! `AuthInfoFromCtx`.
+//! A rule takes a valid request, and the client with the permissions of its user. While auth is
+//! disabled, no rule runs, and a request costs one atomic load. In etcd, these rules are in
+//! `authApplierV3`, `authMaintenanceServer` and `EtcdServer`, and `AuthInfoFromCtx` returns the
+//! user.
 
 use std::sync::Arc;
 
@@ -77,20 +77,20 @@ pub(crate) struct Client<'a> {
 /// The permissions that a request has.
 #[derive(Clone, Debug)]
 pub(crate) enum Access {
-    /// All: auth is off.
+    /// All permissions: auth is disabled.
     Unrestricted,
-    /// None: the request has neither a token nor a certificate.
+    /// No permissions: the request has neither a token nor a certificate.
     Anonymous,
-    /// Those that every user has: the certificate names a user that does not exist (TL-2).
+    /// The permissions of every user: the certificate names a user that does not exist (TL-2).
     UnknownUser {
         /// The name in the certificate.
         name: Arc<str>,
     },
-    /// Those of a user.
+    /// The permissions of a user.
     User {
         /// The user's name.
         name: Arc<str>,
-        /// What its roles allow.
+        /// The permissions of its roles.
         grants: Arc<Grants>,
     },
 }
@@ -113,18 +113,19 @@ impl Client<'_> {
         }
     }
 
-    /// Accepts users with read permission for all of a range (AU-7); `range_end` as in requests.
+    /// Accepts users with read permission for all keys of a range (AU-7). `range_end` is as in
+    /// requests.
     fn check_read(&self, key: &[u8], range_end: &[u8]) -> Result<(), EtcdError> {
         self.check(|grants| grants.may_read(key, range_end))
     }
 
-    /// Accepts users with write permission for all of a range.
+    /// Accepts users with write permission for all keys of a range.
     fn check_write(&self, key: &[u8], range_end: &[u8]) -> Result<(), EtcdError> {
         self.check(|grants| grants.may_write(key, range_end))
     }
 
-    /// Accepts users with write permission for all keys of a lease, which attaching to it, renewing
-    /// it and revoking it require.
+    /// Accepts users with write permission for all keys of a lease. This permission is required to
+    /// attach a key to the lease, to renew it and to revoke it.
     fn check_lease_write(&self, lease: i64) -> Result<(), EtcdError> {
         self.check_user()?;
         let keys = self.lease_keys(LeaseId::new(lease));
@@ -136,7 +137,7 @@ impl Client<'_> {
         keys.iter().try_for_each(|key| self.check_read(key, b""))
     }
 
-    /// Returns the keys of a lease, if it exists and the user is no administrator.
+    /// Returns the keys of a lease if it exists and the user is not an administrator.
     fn lease_keys(&self, lease: Option<LeaseId>) -> Vec<Bytes> {
         if self.check_admin().is_ok() {
             return Vec::new();
@@ -179,7 +180,8 @@ pub(crate) fn range(request: &RangeRequest, client: &Client<'_>) -> Result<(), E
 
 pub(crate) fn put(request: &PutRequest, client: &Client<'_>) -> Result<(), EtcdError> {
     client.check_write(&request.key, b"")?;
-    // The key ends with the lease, so the user must be able to revoke the lease.
+    // The key is deleted when the lease ends, so the user must have the permission to revoke the
+    // lease.
     client.check_lease_write(request.lease)?;
     if request.prev_kv {
         client.check_read(&request.key, b"")?;
@@ -198,8 +200,8 @@ pub(crate) fn delete_range(
     Ok(())
 }
 
-/// Checks compares and both branches, at every depth (AU-7). The recursion is as deep as the
-/// decoder allows. An empty transaction is accepted from any client.
+/// Checks compares and both branches, at every depth (AU-7). The decoder limits the depth of the
+/// recursion. An empty transaction is accepted from every client.
 pub(crate) fn txn(request: &TxnRequest, client: &Client<'_>) -> Result<(), EtcdError> {
     let mut compares = request.compare.iter();
     compares.try_for_each(|compare| client.check_read(&compare.key, &compare.range_end))?;
@@ -251,7 +253,8 @@ pub(crate) fn lease_keep_alive(
     client.check_lease_write(request.id)
 }
 
-/// Accepts any user, and with the keys of the lease those who may read all of them.
+/// Accepts any user. If the request includes the keys of the lease, accepts users with read
+/// permission for all of them.
 pub(crate) fn lease_time_to_live(
     request: &LeaseTimeToLiveRequest,
     client: &Client<'_>,
@@ -263,7 +266,7 @@ pub(crate) fn lease_time_to_live(
     Ok(())
 }
 
-/// Accepts users who may read all keys of all leases.
+/// Accepts users with read permission for all keys of all leases.
 pub(crate) fn lease_leases<T>(_: &T, client: &Client<'_>) -> Result<(), EtcdError> {
     client.check_user()?;
     if client.check_admin().is_ok() {
@@ -273,7 +276,7 @@ pub(crate) fn lease_leases<T>(_: &T, client: &Client<'_>) -> Result<(), EtcdErro
     leases.try_for_each(|lease| client.check_lease_read(Some(lease)))
 }
 
-/// Accepts any user for a list of alarms, and administrators for a change.
+/// Accepts any user for a list of alarms, and only administrators for a change.
 pub(crate) fn alarm(request: &AlarmRequest, client: &Client<'_>) -> Result<(), EtcdError> {
     if request.action == i32::from(AlarmAction::Get) {
         client.check_user()
@@ -331,8 +334,9 @@ pub(crate) fn resign(request: &ResignRequest, client: &Client<'_>) -> Result<(),
     }
 }
 
-/// Joining a wait queue reads the queue and puts a key into it that is attached to a lease. Without
-/// a lease the key is not known yet, so the user needs write permission for the whole queue.
+/// Checks a request to join a wait queue, which reads the queue and puts a key that is attached to
+/// a lease. Without a lease, the key is not known yet, so the user needs write permission for the
+/// whole queue.
 fn join_queue(name: &[u8], lease: i64, client: &Client<'_>) -> Result<(), EtcdError> {
     let (start, end) = &bounds(wait_queue::range(name));
     match LeaseId::new(lease) {
@@ -350,7 +354,7 @@ fn change_waiter(leader: &LeaderKey, lease: i64, client: &Client<'_>) -> Result<
     client.check_lease_write(lease)
 }
 
-/// Returns a range as key and range end of a request.
+/// Returns a range as the key and the range end of a request.
 fn bounds(keys: KeyRange) -> (Bytes, Bytes) {
     match keys {
         KeyRange::One(key) => (key, Bytes::new()),

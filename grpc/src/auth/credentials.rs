@@ -1,4 +1,4 @@
-//! Credentials: the token and the certificate with which a client identifies itself.
+//! Credentials: the token and the certificate name of a client.
 
 use std::sync::Arc;
 
@@ -8,8 +8,7 @@ use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 /// The metadata names of tokens (AU-4).
 const TOKEN_NAMES: [&str; 2] = ["token", "authorization"];
 
-/// The token and the certificate name of a client. A stream keeps them for the requests that
-/// follow.
+/// The token and the certificate name of a client. A stream stores them for its later requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
     token: Option<MetadataValue<Ascii>>,
@@ -19,7 +18,7 @@ pub(crate) struct Credentials {
 /// The identity that a client claims.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ClaimedIdentity<'a> {
-    /// The user to whom Authenticate gave this token.
+    /// The user for which Authenticate returned this token.
     Token(&'a str),
     /// The user named by the client's certificate (TL-2).
     Certificate(&'a str),
@@ -41,7 +40,7 @@ impl Credentials {
 
     /// Returns the claimed identity. A token has precedence over a certificate (TL-2).
     pub(super) fn identity(&self) -> Option<ClaimedIdentity<'_>> {
-        // A token consists of visible ASCII characters; any other value matches none.
+        // A token consists of visible ASCII characters. Any other value matches no token.
         let token = self.token.as_ref();
         let token = token.map(|token| ClaimedIdentity::Token(token.to_str().unwrap_or("")));
         let certified = self.certified.as_ref();
@@ -49,11 +48,11 @@ impl Credentials {
     }
 }
 
-/// The common name in the certificate of a connection's client, verified by the server that
-/// accepted the connection.
+/// The common name in the certificate of the client of a connection. The server that accepted the
+/// connection has verified the certificate.
 ///
-/// A server that requires client certificates puts it into the extensions of each request. While
-/// auth is enabled, a request without a token has the permissions of the user with this name.
+/// A server that requires client certificates inserts the name into the extensions of each request.
+/// While auth is enabled, a request without a token has the permissions of the user with this name.
 ///
 /// ```
 /// use revstore_grpc::CertifiedName;
@@ -70,7 +69,7 @@ impl CertifiedName {
         Self(name.into())
     }
 
-    /// Returns the name; empty if the certificate has none.
+    /// Returns the name, which is empty if the certificate has no common name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `authorize.rs` | the rules that requests are checked against |
+//! | `authorize.rs` | the authorization rules of requests |
 //! | `store.rs` | users and roles |
 //! | `permission.rs` | the union of the permissions of a user |
 //! | `credentials.rs` | the token and the certificate name of a client |
@@ -36,8 +36,8 @@ pub(crate) use self::store::AuthStore;
 use self::token::Tokens;
 use crate::status::EtcdError;
 
-/// The most passwords that are hashed concurrently. Hashing takes CPU time by intention, and any
-/// client may call Authenticate; further calls wait in order.
+/// The maximum number of passwords that are hashed concurrently. Hashing is slow by design, and any
+/// client may call Authenticate. Further calls wait in order.
 const CONCURRENT_HASHES_MAX: usize = 4;
 
 /// Users, roles and valid tokens.
@@ -45,7 +45,7 @@ const CONCURRENT_HASHES_MAX: usize = 4;
 pub(crate) struct Auth {
     enabled: EnabledFlag,
     /// Held for one read or change, never while a password is hashed. `tokens` may be locked while
-    /// it is held.
+    /// this lock is held.
     store: RwLock<AuthStore>,
     /// A leaf lock, held for one lookup or change. `None` if tokens are disabled.
     tokens: Option<Mutex<Tokens>>,
@@ -60,11 +60,12 @@ struct EnabledFlag(AtomicBool);
 
 impl EnabledFlag {
     fn get(&self) -> bool {
-        // Acquire: pairs with the Release in `set`: a reader that sees `true` finds the users.
+        // Acquire: pairs with the Release in `set`, so that a thread that reads `true` also reads
+        // the users.
         self.0.load(Ordering::Acquire)
     }
 
-    /// Must be called while the store is locked, so that the flag agrees with the last change.
+    /// Must be called while the store is locked, so that the flag matches the last change.
     fn set(&self, enabled: bool) {
         // Release: pairs with the Acquire in `get`.
         self.0.store(enabled, Ordering::Release);
@@ -114,7 +115,7 @@ impl Auth {
         let user = tokens.and_then(|tokens| tokens.lock().user_of(token, now));
         let user = user.ok_or(EtcdError::InvalidAuthToken)?;
         let grants = self.store.read().grants(&user);
-        // The user may have been deleted since the token was found.
+        // The user may have been deleted after the lookup of the token.
         let grants = grants.ok_or(EtcdError::InvalidAuthToken)?;
         Ok(Access::User { name: user, grants })
     }
@@ -144,9 +145,9 @@ impl Auth {
     ) -> Result<(), EtcdError> {
         self.change(|store| {
             change(store)?;
-            // Under the lock of the store, under which `authenticate` assigns tokens. A token that
-            // is assigned concurrently is therefore either invalidated here or assigned after the
-            // change.
+            // This holds the lock of the store, which `authenticate` also holds while it assigns a
+            // token. So a token that is assigned concurrently is either invalidated here or
+            // assigned after the change.
             self.with_tokens(|tokens| tokens.invalidate_user(user));
             Ok(())
         })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The default cost, which also replaces a cost out of range.
+/// The default cost of bcrypt. It also replaces a cost that is out of range.
 const BCRYPT_COST_DEFAULT: u32 = 10;
 
 /// Options of authentication.
@@ -17,8 +17,8 @@ const BCRYPT_COST_DEFAULT: u32 = 10;
 pub struct AuthOptions {
     /// The kind of tokens. Default [`AuthTokens::Simple`] with a TTL of 300 s.
     pub tokens: AuthTokens,
-    /// The cost of hashing a password with bcrypt, from 4 to 31; each step doubles it. Default 10,
-    /// which also replaces a number out of range.
+    /// The cost of hashing a password with bcrypt, from 4 to 31. Each step doubles the time. The
+    /// default is 10, which also replaces a number that is out of range.
     pub bcrypt_cost: u32,
 }
 
@@ -53,10 +53,10 @@ impl AuthOptions {
 pub enum AuthTokens {
     /// Random words that the server keeps in memory.
     Simple {
-        /// How long a token is valid after its last use.
+        /// The time for which a token is valid after its last use.
         ttl: Duration,
     },
-    /// None: every login fails.
+    /// No tokens: every Authenticate request fails.
     Disabled,
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::status::EtcdError;
 
-/// The longest password. bcrypt ignores further bytes.
+/// The maximum length of a password. bcrypt ignores further bytes.
 const PASSWORD_BYTES_MAX: usize = 72;
 
 /// The bcrypt hash of a password.
@@ -49,7 +49,7 @@ mod tests {
         PasswordHash::of(password, COST_MIN).unwrap()
     }
 
-    /// All of these were checked with etcd 3.5.16, which also accepts the empty password.
+    /// The expected results were recorded with etcd 3.5.16, which also accepts the empty password.
     #[test]
     fn au_3_a_hash_matches_only_its_password() {
         for (password, given, expected) in [

@@ -63,7 +63,7 @@ impl Grants {
 }
 
 /// Returns whether the range of a permission is valid: the key is not empty, and the range end, if
-/// there is one, is greater.
+/// it is present, is greater than the key.
 pub(crate) fn is_valid(permission: &Permission) -> bool {
     if permission.key.is_empty() {
         return false;
@@ -143,7 +143,7 @@ fn range(permission: &Permission) -> (Bytes, UpperBound) {
         [] => {
             let mut next = BytesMut::with_capacity(start.len() + 1);
             next.put_slice(&start);
-            // The smallest key that is greater.
+            // The smallest key that is greater than `start`.
             next.put_u8(0);
             UpperBound::Before(next.freeze())
         }
@@ -171,7 +171,7 @@ mod tests {
         Grants::of(permissions.iter())
     }
 
-    /// All of these were checked with etcd 3.5.16.
+    /// The expected results were recorded with etcd 3.5.16.
     #[test]
     fn au_7_the_union_must_contain_the_whole_range() {
         let grants = reading(&[("a", "c"), ("c", "d"), ("x", "\0"), ("k", ""), ("k\0", "l")]);
@@ -263,7 +263,7 @@ mod tests {
         );
     }
 
-    /// All of these were checked with etcd 3.5.16.
+    /// The expected results were recorded with etcd 3.5.16.
     #[test]
     fn au_10_a_permission_needs_a_key_and_a_valid_range_end() {
         for (key, end, expected) in [

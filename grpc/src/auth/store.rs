@@ -10,17 +10,18 @@ use super::password::PasswordHash;
 use super::permission::{self, Grants};
 use crate::status::EtcdError;
 
-/// The name of the user that auth needs, and of the role that grants all permissions.
+/// The name of the user that must exist before auth is enabled, and of the role that grants all
+/// permissions.
 const ROOT: &str = "root";
 
 /// All users and roles, and whether auth is enabled.
 ///
-/// Their number is not limited, because only administrators can add them. The request size limit
-/// bounds each of them.
+/// The number of users and roles is not limited, because only administrators can add them. The
+/// request size limit bounds the size of each.
 #[derive(Debug)]
 pub(crate) struct AuthStore {
     enabled: bool,
-    /// The auth revision: starts at 1 and grows by one with every change (AU-11).
+    /// The auth revision. It starts at 1 and increases by 1 with every change (AU-11).
     revision: u64,
     users: BTreeMap<Arc<str>, UserEntry>,
     roles: BTreeMap<String, RoleEntry>,
@@ -134,7 +135,7 @@ impl AuthStore {
         self.users.get(name).map(|user| user.grants.clone())
     }
 
-    /// Adds a user. Without a password, the user cannot authenticate with one.
+    /// Adds a user. Without a password, the user cannot authenticate with a password.
     pub(crate) fn add_user(
         &mut self,
         name: &str,
@@ -167,8 +168,8 @@ impl AuthStore {
         Ok(())
     }
 
-    /// Changes the password of a user. A user without a password keeps none; the auth revision
-    /// grows in both cases.
+    /// Changes the password of a user. A user without a password gets no password. The auth
+    /// revision increases in both cases.
     pub(crate) fn change_password(
         &mut self,
         name: &str,
@@ -198,7 +199,7 @@ impl AuthStore {
         Ok(user.roles.iter().cloned().collect())
     }
 
-    /// Returns whether a user has a role. The role itself need not exist.
+    /// Returns whether a user has a role. The role itself may be absent.
     pub(crate) fn has_role(&self, name: &str, role: &str) -> bool {
         let user = self.users.get(name);
         user.is_some_and(|user| user.roles.contains(role))
@@ -207,7 +208,7 @@ impl AuthStore {
     /// Grants a role to a user. Does nothing if the user has the role (AU-12).
     pub(crate) fn grant_role(&mut self, name: &str, role: &str) -> Result<(), EtcdError> {
         let user = self.users.get_mut(name).ok_or(EtcdError::UserNotFound)?;
-        // AU-1: the role `root` need not exist.
+        // AU-1: the role `root` may be absent.
         if role != ROOT && !self.roles.contains_key(role) {
             return Err(EtcdError::RoleNotFound);
         }
@@ -337,8 +338,8 @@ impl UserEntry {
     }
 }
 
-/// Returns a copy of a permission from a request. Fields of a request refer to the memory of the
-/// whole message, which must not be kept.
+/// Returns a copy of a permission from a request. The fields of a request refer to the memory of
+/// the whole message, which would otherwise not be freed.
 fn detached(permission: &Permission) -> Permission {
     Permission {
         perm_type: permission.perm_type,
@@ -380,8 +381,8 @@ mod tests {
         store
     }
 
-    /// Applies a change, and checks its result and whether the auth revision grows. `expected` is
-    /// whether it grows, or the error.
+    /// Applies a change, and checks its result and whether the auth revision increases. `expected`
+    /// is whether it increases, or the error.
     fn check(
         store: &mut AuthStore,
         change: impl FnOnce(&mut AuthStore) -> Result<(), EtcdError>,

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::status::EtcdError;
 
-/// The most valid tokens. If there are more, the token that would expire first is invalidated, and
-/// its user has to authenticate again. A token takes a few hundred bytes, so all of them take
-/// in the order of 10 MiB.
+/// The maximum number of valid tokens. If there are more, the token that would expire first is
+/// invalidated, and its user must authenticate again. A token takes a few hundred bytes, so all
+/// tokens take about 10 MiB.
 const TOKENS_MAX: usize = 64 * 1024;
 
-/// The number of random letters in a token: 91 bits.
+/// The number of random letters in a token. They have 91 random bits.
 const SECRET_LETTERS: usize = 16;
 
 const LETTERS: &[u8; 52] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -33,7 +33,7 @@ struct TokenEntry {
 }
 
 impl Tokens {
-    /// Creates an empty set. A token expires when it has not been used for `ttl`.
+    /// Creates an empty set of tokens. A token expires when it has not been used for `ttl`.
     pub(crate) fn new(ttl: Duration) -> Self {
         Self::with_capacity(ttl, TOKENS_MAX)
     }
@@ -115,8 +115,8 @@ impl Tokens {
 
 /// Returns random letters from the system's secure random generator.
 fn secret() -> Result<String, EtcdError> {
-    // The largest multiple of 52 that a byte can be below. Larger bytes are skipped, because they
-    // would make some letters more likely than others.
+    // The largest multiple of 52 in the range of a byte. Bytes at or above it are skipped, because
+    // they would make some letters more likely than others.
     const UNIFORM_END: u8 = 4 * 52;
     let mut secret = String::with_capacity(SECRET_LETTERS);
     let mut bytes = [0; 2 * SECRET_LETTERS];

@@ -1,8 +1,8 @@
-//! Encoding of response messages: the trait that they implement, the fields that they are made of,
-//! and tonic's codec over both.
+//! Encoding of response messages: the trait of messages, the encoding of fields, and the codec for
+//! tonic.
 //!
-//! Field numbers are all below 16, so a number and its wire type take one byte. As in every proto3
-//! encoder, fields that are zero or empty are left out.
+//! All field numbers are below 16, so a number and its wire type take one byte. As in every proto3
+//! encoder, fields that are zero or empty are omitted.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,11 +16,11 @@ use tonic::codec::{BufferSettings, Codec, EncodeBuf, Encoder};
 use tonic_prost::ProstDecoder;
 
 /// The initial capacity of a message's buffer, before its size is known. Most requests and
-/// responses fit, and allocators are fast with blocks of up to 1 KiB; tonic's default of 8 KiB is
-/// above that.
+/// responses fit, and allocators are fast with blocks of up to 1 KiB. tonic's default is 8 KiB.
 const BUFFER_BYTES: usize = 1024;
 
-/// The size up to which small messages of a stream that are ready together share one buffer.
+/// The maximum total size of small messages of a stream that share one buffer if they are ready at
+/// the same time.
 const YIELD_BYTES: usize = 32 * 1024;
 
 /// A message that can be encoded, but not decoded.
@@ -28,9 +28,9 @@ pub(crate) trait Encode {
     /// Returns the number of bytes that [`Encode::encode`] writes.
     fn encoded_len(&self) -> usize;
 
-    /// Returns an estimate of that number without visiting every record. Loading records from
-    /// memory is most of the cost of a large range, so they are visited once, when they are
-    /// encoded.
+    /// Returns an estimate of [`Encode::encoded_len`] without visiting every record. Loading
+    /// records from memory is most of the cost of a large range, so records are visited only once,
+    /// when they are encoded.
     fn size_hint(&self) -> usize {
         self.encoded_len()
     }

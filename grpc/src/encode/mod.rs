@@ -1,4 +1,4 @@
-//! Encoding of responses: headers and messages as the bytes that are sent to the client.
+//! Encoding of responses: headers and messages are written into the buffer of the connection.
 //!
 //! | file | contents |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | `watch_response.rs` | watch responses, and events that are encoded once for several watchers |
 //! | `range_body.rs` | the body of a large range response |
 //!
-//! Responses that contain key-values hold the engine's records and write them directly into the
-//! connection's buffer. All other responses are generated messages.
+//! Responses with key-values contain the engine's records and write them directly into the buffer
+//! of the connection. All other responses are generated messages.
 //!
 //! A *chunk* is a part of a large response that is encoded when the client has read the previous
 //! part. A *fragment* is a part of a watch response that is split because the client requested it.

@@ -2,8 +2,8 @@
 //!
 //! A range response with 10,000 keys takes some megabytes. Encoded as a whole, it needs a buffer of
 //! that size. Newly mapped memory for the buffer costs more than copying the data, and the buffer
-//! is kept until a slow client has read everything. A chunked body keeps one chunk and references
-//! to the records, most of which the store keeps anyway.
+//! exists until a slow client has read everything. A chunked body contains one chunk and references
+//! to the records, most of which are also in the store.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -20,14 +20,14 @@ use tonic::Status;
 
 use crate::encode::response::RangeResponse;
 
-/// The smallest encoded length of a response that is sent in chunks.
+/// The minimum encoded length of a response that is sent in chunks.
 const LARGE_BYTES_MIN: usize = 64 * 1024;
 
-/// The length of every chunk but the last: several full HTTP/2 DATA frames. Larger chunks wake the
-/// encoding task less often.
+/// The length of all chunks except the last one: several full HTTP/2 DATA frames. Larger chunks
+/// wake the encoding task less often.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Additional capacity for the record that crosses the end of a chunk.
+/// The additional capacity for the record that crosses the end of a chunk.
 const SLACK_BYTES: usize = 1024;
 
 /// The length of the gRPC message prefix: the compression flag and the message length.
@@ -51,7 +51,7 @@ impl LargeRange {
         kvs_len: usize,
     ) -> tonic::Response<RangeResponse> {
         let len = response.envelope_len() + kvs_len;
-        // A record is not divided into chunks while it is encoded, so a single one gains nothing.
+        // A record is encoded as a whole, so chunks do not reduce the memory of a single record.
         let is_large = len >= LARGE_BYTES_MIN && response.kvs.len() > 1;
         let len = match u32::try_from(len) {
             Ok(len) if is_large => len,
@@ -82,7 +82,7 @@ struct RangeBody {
     response: RangeResponse,
     /// The key-values that are not encoded yet.
     kvs: vec::IntoIter<KeyValue>,
-    /// Encoded data that is not returned yet.
+    /// The encoded data that is not returned yet.
     encoded: BytesMut,
     next: NextPart,
 }
@@ -115,7 +115,8 @@ impl RangeBody {
         }
     }
 
-    /// Returns the next chunk of the message. All chunks but the last have [`CHUNK_BYTES`] bytes.
+    /// Returns the next chunk of the message. All chunks except the last one have [`CHUNK_BYTES`]
+    /// bytes.
     fn chunk(&mut self) -> Option<Bytes> {
         while self.encoded.len() < CHUNK_BYTES {
             if let Some(kv) = self.kvs.next() {

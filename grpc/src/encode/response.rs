@@ -1,9 +1,9 @@
-//! Response headers, and the responses that carry key-values.
+//! Response headers, and the responses that contain key-values.
 //!
-//! The generated messages own the bytes of every key and value, which costs an allocation for each.
-//! The messages in this file hold the engine's records and write them directly into the
-//! connection's buffer, so every byte is copied once. Their encoding equals that of the generated
-//! messages of the same names.
+//! The generated messages own the bytes of every key and value, which costs one allocation for
+//! each. The messages in this file contain the engine's records and write them directly into the
+//! buffer of the connection, so every byte is copied once. Their encoding equals that of the
+//! generated messages of the same names.
 
 use std::mem;
 
@@ -25,8 +25,8 @@ pub(crate) const RAFT_TERM: u64 = 2;
 /// The capacity for the parts of a message other than key-values.
 pub(super) const ENVELOPE_BYTES: usize = 128;
 
-/// The bytes by which other records may exceed the first one without making the size hint too
-/// small.
+/// The number of bytes by which other records may be larger than the first one before the size hint
+/// is too small.
 const HINT_SLACK_BYTES: usize = 8;
 
 /// Creates the headers of all responses (DM-10).
@@ -60,7 +60,7 @@ pub(crate) struct KeyValueMessage<'a> {
 pub(crate) struct RangeResponse {
     pub(crate) header: Option<ResponseHeader>,
     pub(crate) kvs: Vec<KeyValue>,
-    /// Whether values are left out (RG-24). All other fields are present (RG-25).
+    /// Whether values are omitted (RG-24). All other fields are present (RG-25).
     pub(crate) keys_only: bool,
     pub(crate) more: bool,
     pub(crate) count: i64,
@@ -285,7 +285,7 @@ impl RangeResponse {
         message_len(&KeyValueMessage::of(kv, keys_only))
     }
 
-    /// Returns the size of everything but the key-values.
+    /// Returns the size of all fields except the key-values.
     pub(crate) fn envelope_len(&self) -> usize {
         self.header.as_ref().map_or(0, header_len) + bool_len(self.more) + int_len(self.count)
     }
@@ -389,8 +389,8 @@ impl Encode for DeleteRangeResponse {
 }
 
 impl TxnResponse {
-    /// Creates a response. `request` is the executed request, whose flags decide which fields each
-    /// operation returns.
+    /// Creates a response. `request` is the executed request. Its flags determine the fields of the
+    /// response of each operation.
     pub(crate) fn new(result: TxnResult, request: &TxnRequest, header: ResponseHeader) -> Self {
         let branch = if result.succeeded {
             &request.success
@@ -492,7 +492,7 @@ impl Encode for CompactionResponse {
     }
 }
 
-/// Converts a number of keys to the type of the wire.
+/// Converts a number of keys to the integer type of the message.
 fn count(keys: usize) -> i64 {
     i64::try_from(keys).unwrap_or(i64::MAX)
 }

@@ -1,7 +1,7 @@
-//! Watch responses.
+//! Encoding of watch responses.
 //!
-//! Nearly all of them contain events, and the same events are often sent to many watchers. They are
-//! encoded once; the encoding is kept with the events and copied into each response.
+//! Most watch responses contain events, and the same events are often sent to many watchers. The
+//! events are encoded once. The encoding is stored with the events and copied into each response.
 
 use std::ops::Range;
 
@@ -20,25 +20,26 @@ use crate::encode::response::{ENVELOPE_BYTES, EncodedIds, Headers, RAFT_TERM, kv
 /// The field number of a watch response's events.
 const EVENTS: u8 = 11;
 
-/// The approximate encoded length of the numbers of an event.
-const NUMBERS_BYTES: usize = 32;
+/// The approximate encoded length of the integer fields of an event: type, create revision, mod
+/// revision, version and lease.
+const INTEGER_FIELDS_BYTES: usize = 32;
 
-/// The largest size of events whose encoding is shared by all watchers. For larger ones, encoding
+/// The maximum size of events whose encoding is shared by all watchers. For larger events, encoding
 /// costs little in comparison with copying.
 pub(super) const SHARED_BYTES_MAX: u64 = 32 * 1024;
 
 /// `etcdserverpb.WatchResponse`.
 #[derive(Debug)]
 pub(crate) enum WatchResponse {
-    /// Events.
+    /// A response that contains events.
     Events(WatchEvents),
     /// The creation, progress or cancellation of a watcher. Boxed, because these responses are rare
     /// and their type is large.
     Control(Box<pb::WatchResponse>),
 }
 
-/// An `etcdserverpb.WatchResponse` with events and no other fields than those that come with
-/// events.
+/// An `etcdserverpb.WatchResponse` that contains events. It has the fields `header`, `watch_id`,
+/// `fragment` and `events`.
 #[derive(Debug)]
 pub(crate) struct WatchEvents {
     pub(crate) header: EventsHeader,
@@ -50,8 +51,8 @@ pub(crate) struct WatchEvents {
     range: Range<usize>,
 }
 
-/// The header of a response with events. Its ids are encoded in advance, because responses with
-/// events are more frequent than all others together.
+/// The header of a response with events. Its ids are encoded in advance, because most watch
+/// responses contain events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventsHeader {
     ids: EncodedIds,
@@ -112,7 +113,7 @@ impl WatchEvents {
         }
     }
 
-    /// Returns a fragment of the response with the events in `range`; `more` says whether further
+    /// Returns a fragment of the response with the events in `range`. `more` is true if further
     /// fragments follow.
     pub(crate) fn fragment(&self, range: Range<usize>, more: bool) -> Self {
         Self {
@@ -123,7 +124,7 @@ impl WatchEvents {
         }
     }
 
-    /// Returns the size of everything but the events.
+    /// Returns the size of all fields except the events.
     pub(crate) fn envelope_len(&self) -> usize {
         self.header.encoded_len() + int_len(self.watch_id) + bool_len(self.fragment)
     }
@@ -133,8 +134,8 @@ impl WatchEvents {
         &self.events[self.range.clone()]
     }
 
-    /// Returns the shared encoding of the events if sharing pays off: the response has all events,
-    /// they are small, and several watchers have them (`encoded` returns `None` otherwise).
+    /// Returns the shared encoding of the events if the response contains all of them, their size
+    /// is at most [`SHARED_BYTES_MAX`], and several watchers share them.
     pub(super) fn shared(&self) -> Option<&Bytes> {
         let is_sharable =
             self.range.len() == self.events.len() && self.events.size_bytes() <= SHARED_BYTES_MAX;
@@ -175,7 +176,7 @@ impl Encode for WatchEvents {
 
     fn size_hint(&self) -> usize {
         let bytes = usize::try_from(self.events.size_bytes()).unwrap_or_default();
-        ENVELOPE_BYTES + bytes + self.range.len() * NUMBERS_BYTES
+        ENVELOPE_BYTES + bytes + self.range.len() * INTEGER_FIELDS_BYTES
     }
 
     fn encode(self, buf: &mut impl BufMut) {

@@ -26,8 +26,8 @@ pub(super) fn object(
     Ok(response(StatusCode::OK, full(json)))
 }
 
-/// Returns an error response. Older gateways have the text in `error`, newer ones in `message`; the
-/// response contains both (HT-22).
+/// Returns an error response. Older gateways have the text in `error`, newer gateways in `message`.
+/// The response contains both fields (HT-22).
 pub(super) fn error(status: &Status) -> Response<Body> {
     let error = json!({
         "error": status.message(),
@@ -64,11 +64,12 @@ fn response(status: StatusCode, body: Body) -> Response<Body> {
 /// fails (HT-23).
 #[derive(Debug)]
 pub(super) struct JsonLines {
-    /// The first message, if it has been received and not been sent.
+    /// The first message, if it has been received and not sent.
     first: Option<Bytes>,
     /// `None` after the last message.
     messages: Option<Streaming<Bytes>>,
-    /// Completes when the client disconnects; `None` when that can no longer be reported.
+    /// Completes when the client disconnects; `None` after it has completed or its sender was
+    /// dropped.
     disconnected: Option<oneshot::Receiver<()>>,
     descriptor: MessageDescriptor,
 }
@@ -169,7 +170,7 @@ fn error_line(status: &Status) -> String {
 fn http_status(code: Code) -> StatusCode {
     match code {
         Code::Ok => StatusCode::OK,
-        // Not registered, but used by grpc-gateway and other servers.
+        // This code is not registered, but grpc-gateway and other servers use it.
         Code::Cancelled => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
         Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {
             StatusCode::BAD_REQUEST

@@ -1,4 +1,4 @@
-//! The JSON objects of a request body.
+//! A splitter of a request body into JSON objects.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -21,7 +21,7 @@ pub(super) struct JsonObjects<B> {
     scanned: usize,
     /// The state at the end of the scanned part.
     state: ScanState,
-    /// The largest length of an object.
+    /// The maximum length of an object.
     bytes_max: usize,
     /// Whether the rest of the body is discarded.
     discards_rest: bool,
@@ -97,7 +97,8 @@ impl<B: Body<Data = Bytes, Error: Into<StdError>> + Unpin> JsonObjects<B> {
         self.scanned = 0;
     }
 
-    /// Returns whether reading the body has failed, as it does when the client disconnects.
+    /// Returns whether reading the body has failed, for example because the client has
+    /// disconnected.
     pub(super) fn is_disconnected(&self) -> bool {
         self.is_disconnected
     }
@@ -172,7 +173,7 @@ mod tests {
         }
     }
 
-    /// Returns all objects, and the error that ended them.
+    /// Returns all objects, and the code of the error after them.
     fn read(parts: VecDeque<Bytes>, bytes_max: usize) -> (Vec<String>, Option<Code>) {
         let mut objects = JsonObjects::new(Parts(parts), bytes_max);
         let mut context = Context::from_waker(std::task::Waker::noop());
@@ -185,7 +186,7 @@ mod tests {
                 }
                 Poll::Ready(Some(Err(status))) => return (found, Some(status.code())),
                 Poll::Ready(None) => return (found, None),
-                Poll::Pending => panic!("the body is ready"),
+                Poll::Pending => panic!("expected a ready body"),
             }
         }
     }

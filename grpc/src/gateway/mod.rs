@@ -1,13 +1,13 @@
 //! The JSON gateway: etcd's services over HTTP and JSON (HT-20 to HT-23).
 //!
-//! The gateway converts a request into a gRPC call with encoded messages, as they arrive on a
-//! connection, and converts the response to JSON. Limits, auth and errors are therefore those of
-//! the services. etcd uses grpc-gateway for this.
+//! The gateway converts a request into a gRPC call with encoded messages, as on a connection, and converts
+//! the response to JSON. So limits, auth and errors are those of the services. etcd uses grpc-gateway for
+//! this.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `routes.rs` | the method of each path |
-//! | `json_objects.rs` | the JSON objects of a request body |
+//! | `json_objects.rs` | a splitter of a request body into JSON objects |
 //! | `transcode.rs` | conversion between JSON and protobuf messages |
 //! | `raw_codec.rs` | a codec for messages that stay encoded |
 //! | `http_response.rs` | HTTP responses: one object, a line for each message, or an error |
@@ -40,8 +40,8 @@ use self::routes::Route;
 use crate::node::admission::Limits;
 use crate::status;
 
-/// The largest length of a JSON object, as a multiple of the largest message length. It leaves room
-/// for base64, field names and whitespace.
+/// The maximum length of a JSON object, as a multiple of the maximum message length. The factor allows for
+/// base64, field names and whitespace.
 const JSON_BYTES_PER_MESSAGE_BYTE: usize = 4;
 
 /// The prefix of the names of headers that are passed to the services as metadata.
@@ -50,9 +50,9 @@ const METADATA_PREFIX: &str = "grpc-metadata-";
 /// etcd's JSON gateway over gRPC services, as an HTTP service for paths that begin with `/v3/` or
 /// `/v3beta/`.
 ///
-/// `S` is [`Services`](crate::Services) or a service that wraps it. A clone costs one clone of `S`.
-/// Compared with gRPC, a call encodes each message two more times, and keeps the JSON of a whole
-/// message in memory until it is sent.
+/// `S` is [`Services`](crate::Services) or a service that wraps it. A clone costs one clone of `S`. Compared
+/// with gRPC, a call encodes each message two more times, and the JSON of a whole message is in memory until
+/// it is sent.
 ///
 /// ```
 /// use http::Request;
@@ -259,8 +259,8 @@ where
     }
 }
 
-/// Returns the metadata that the headers contain for the services. The certificate of the
-/// connection is not passed on, so the token alone identifies the client, as in etcd (TL-2).
+/// Returns the metadata for the services from the headers. The certificate of the connection is not passed
+/// on, so only the token identifies the client, as in etcd (TL-2).
 fn metadata(headers: &HeaderMap) -> MetadataMap {
     let mut metadata = MetadataMap::new();
     for (name, value) in headers {

@@ -1,11 +1,11 @@
-//! A codec for messages that stay encoded.
+//! A codec for encoded messages.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// A codec that sends and receives encoded messages. The gateway knows message types only by their
-/// descriptors. Each message is copied once.
+/// A codec that sends and receives encoded messages. The gateway has only the descriptors of
+/// message types. Each message is copied once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawCodec;
 

@@ -1,4 +1,4 @@
-//! The routes of the gateway: a method for each path. They follow from the table of methods.
+//! The routes of the gateway: a method for each path, derived from the table of methods.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -25,7 +25,8 @@ impl Route {
     }
 }
 
-/// Built at the first request: most servers get none, and starting them must be fast.
+/// The routes by path. They are built at the first request, because most servers receive no request
+/// for the gateway and must start fast.
 static ROUTES: LazyLock<HashMap<&'static str, Route>> = LazyLock::new(|| {
     let pool = DescriptorPool::decode(revstore_proto::FILE_DESCRIPTOR_SET);
     let pool = pool.expect("the descriptors are compiled in");
@@ -35,7 +36,7 @@ static ROUTES: LazyLock<HashMap<&'static str, Route>> = LazyLock::new(|| {
         let mut described = service.iter().flat_map(ServiceDescriptor::methods);
         let described = described.find(|described| described.name() == method.name());
         let route = Route {
-            method: described.expect("a test compares the table with the descriptors"),
+            method: described.expect("every method of the table has a descriptor"),
             grpc_path: PathAndQuery::from_static(method.path()),
         };
         for path in method.gateway_paths() {
@@ -54,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn ht_20_paths_lead_to_methods() {
+    fn ht_20_both_prefixes_have_all_paths() {
         let all = RpcMethod::all().iter();
         let of_table: usize = all.map(|method| method.gateway_paths().len()).sum();
         assert_eq!(ROUTES.len(), of_table);

@@ -2,8 +2,8 @@
 //! gateway (HT-21).
 //!
 //! Output has the field names of the `.proto` files, 64-bit integers as strings, bytes in base64
-//! and enums by name, and omits fields that are zero. Input may have all forms of the JSON mapping;
-//! unknown fields and enum names are ignored.
+//! and enums by name, and omits fields that are zero. Input may have all forms of the JSON mapping.
+//! Unknown fields and enum names are ignored.
 
 use bytes::Bytes;
 use prost::Message;

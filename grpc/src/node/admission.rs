@@ -1,9 +1,8 @@
 //! Admission: the limits, the space quota and the alarms that a request must pass before the engine
 //! executes it.
 //!
-//! etcd proposes such requests to Raft. Its counterparts are `EtcdServer.processInternalRaftRequest`
-//! for the size, `quotaKVServer` for the quota, and `applierV3Capped` and `applierV3Corrupt` for the
-//! alarms.
+//! etcd proposes such requests to Raft. The checks correspond to `EtcdServer.processInternalRaftRequest` for
+//! the size, `quotaKVServer` for the quota, and `applierV3Capped` and `applierV3Corrupt` for the alarms.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -31,12 +30,12 @@ const PROPOSAL_OVERHEAD_BYTES: usize = 18;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The size of the largest write, in bytes. Messages may be 512 KiB larger, and so may the
-    /// fragments of a watch response.
+    /// The maximum size of a write, in bytes. Messages and the fragments of a watch response may be 512 KiB
+    /// larger.
     pub request_bytes_max: usize,
-    /// The length of the longest list in a transaction.
+    /// The maximum length of a list in a transaction.
     pub txn_ops_max: usize,
-    /// The size of the history, in bytes, above which writes are refused; `None` for no quota.
+    /// The size of the history, in bytes, above which writes fail; `None` for no quota.
     pub quota_bytes: Option<u64>,
 }
 
@@ -53,7 +52,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Sets the size of the largest write.
+    /// Sets the maximum size of a write.
     #[must_use]
     pub fn request_bytes_max(self, request_bytes_max: usize) -> Self {
         Self {
@@ -62,7 +61,7 @@ impl Limits {
         }
     }
 
-    /// Sets the length of the longest list in a transaction.
+    /// Sets the maximum length of a list in a transaction.
     #[must_use]
     pub fn txn_ops_max(self, txn_ops_max: usize) -> Self {
         Self {
@@ -71,7 +70,7 @@ impl Limits {
         }
     }
 
-    /// Sets the size of the history above which writes are refused.
+    /// Sets the size of the history above which writes fail.
     #[must_use]
     pub fn quota_bytes(self, quota_bytes: Option<u64>) -> Self {
         Self {
@@ -80,14 +79,14 @@ impl Limits {
         }
     }
 
-    /// Returns the size of the largest message, in bytes: 512 KiB more than the largest write.
+    /// Returns the maximum size of a message, in bytes: 512 KiB more than that of a write.
     // LI-2
     pub fn message_bytes_max(&self) -> usize {
         self.request_bytes_max
             .saturating_add(MESSAGE_ALLOWANCE_BYTES)
     }
 
-    /// Whether a request of this size may be proposed (LI-1).
+    /// Returns whether a request of this size may be proposed (LI-1).
     fn allow(&self, request_bytes: usize) -> bool {
         request_bytes.saturating_add(PROPOSAL_OVERHEAD_BYTES) <= self.request_bytes_max
     }
@@ -98,12 +97,13 @@ impl Limits {
 pub(crate) struct Proposal {
     /// The size of the encoded request.
     pub(crate) request_bytes: usize,
-    /// How much the request adds to the history, if it can add to it: only then the quota applies.
+    /// The number of bytes that the request adds to the history; `None` if it cannot add to it. The quota
+    /// applies only if this is set.
     pub(crate) growth_bytes: Option<u64>,
 }
 
 impl Node {
-    /// Admits a proposal. Each proposal that would reach the Raft log is counted, whatever its result
+    /// Admits a proposal. Counts each proposal that would be added to the Raft log, also if it fails later
     /// (DM-13).
     pub(crate) fn admit(&self, proposal: Proposal) -> Result<(), EtcdError> {
         self.check_size(proposal.request_bytes)?;
@@ -120,8 +120,8 @@ impl Node {
         Ok(())
     }
 
-    /// Admits a change of users and roles, to which neither the quota nor the alarms apply. Returns
-    /// the Raft index before it.
+    /// Admits a change of users and roles. The quota and the alarms do not apply to it. Returns the Raft
+    /// index before it.
     pub(crate) fn admit_auth(&self, request_bytes: usize) -> Result<u64, EtcdError> {
         self.check_size(request_bytes)?;
         Ok(self.raft_index.advance())
@@ -135,7 +135,7 @@ impl Node {
         }
     }
 
-    /// MT-11: the first write above the quota raises the alarm that refuses it.
+    /// MT-11: the first write above the quota raises the alarm, and then fails because of it.
     fn check_quota(&self, growth_bytes: u64) {
         let Some(quota_bytes) = self.limits.quota_bytes else {
             return;
@@ -150,8 +150,8 @@ impl Node {
     }
 }
 
-/// The number of proposals: writes, leases, alarms and compactions, including those that fail (DM-13).
-/// Clients see it as the Raft index in the response of Status.
+/// The number of proposals: writes, leases, alarms and compactions, including failed ones (DM-13). The
+/// response of Status reports it as the Raft index.
 #[derive(Debug)]
 pub(crate) struct RaftIndex(AtomicU64);
 
@@ -161,9 +161,9 @@ impl RaftIndex {
         Self(AtomicU64::new(4))
     }
 
-    /// Counts one proposal; returns the index before it.
+    /// Counts one proposal and returns the index before it.
     pub(crate) fn advance(&self) -> u64 {
-        // Relaxed: a counter that orders nothing.
+        // Relaxed: the counter does not order other memory accesses.
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -173,7 +173,7 @@ impl RaftIndex {
     }
 }
 
-/// A reason to refuse writes.
+/// A kind of alarm. Writes fail while an alarm is raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AlarmKind {
     /// The space quota is exceeded.
@@ -185,7 +185,7 @@ pub enum AlarmKind {
 }
 
 impl fmt::Display for AlarmKind {
-    /// Writes the name that clients and health probes know.
+    /// Writes the name as in the responses to clients and health probes.
     // HT-6
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -206,7 +206,7 @@ pub struct Alarm {
 }
 
 impl fmt::Display for Alarm {
-    /// Writes the alarm as the response of Status shows it, with a space at the end.
+    /// Writes the alarm as in the response of Status, with a space at the end.
     // MT-3
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "memberID:{} alarm:{} ", self.member_id, self.kind)
@@ -226,7 +226,7 @@ impl From<Alarm> for AlarmMember {
     }
 }
 
-/// The raised alarms of all members. The node refuses writes for any of them.
+/// The raised alarms of all members. Writes fail while any of them is raised.
 #[derive(Debug, Default)]
 pub struct Alarms {
     no_space: AtomicBool,
@@ -236,10 +236,9 @@ pub struct Alarms {
 }
 
 impl Alarms {
-    /// Whether any member has an alarm of this kind. Costs one atomic load.
+    /// Returns whether any member has an alarm of this kind. Costs one atomic load.
     pub fn is_raised(&self, kind: AlarmKind) -> bool {
-        // Acquire: pairs with the Release in `update`: a reader that sees a raised flag finds the
-        // alarm in the set.
+        // Acquire: pairs with the Release in `update`, so that after a raised flag the alarm is in the set.
         self.flag(kind).load(Ordering::Acquire)
     }
 
@@ -256,7 +255,7 @@ impl Alarms {
         self.update(alarm.kind, |raised| raised.insert(alarm));
     }
 
-    /// Clears an alarm; returns whether it was raised.
+    /// Clears an alarm and returns whether it was raised.
     pub fn clear(&self, alarm: Alarm) -> bool {
         self.update(alarm.kind, |raised| raised.remove(&alarm))
     }
@@ -265,8 +264,8 @@ impl Alarms {
         let mut raised = self.raised.lock();
         let has_changed = change(&mut raised);
         let any = raised.iter().any(|alarm| alarm.kind == kind);
-        // Release: pairs with the Acquire in `is_raised`. Under the lock, so that the flag agrees with
-        // the last change.
+        // Release: pairs with the Acquire in `is_raised`. The flag is stored under the lock, so that it
+        // matches the last change.
         self.flag(kind).store(any, Ordering::Release);
         has_changed
     }
@@ -284,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn li_1_a_proposal_has_18_bytes_of_its_own() {
+    fn li_1_a_proposal_is_18_bytes_larger_than_its_request() {
         let limits = Limits::default();
         assert!(limits.allow(1_572_846) && !limits.allow(1_572_847));
         assert!(!limits.allow(usize::MAX));

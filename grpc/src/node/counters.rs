@@ -1,4 +1,4 @@
-//! Counters of work that the number of calls does not show. Metrics report them.
+//! Counters of operations in transactions and of watch events, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,25 +6,25 @@ use revstore_engine::{OpResult, TxnResult};
 
 /// The operations executed and the events sent since the services were created.
 ///
-/// Operations are counted at every depth of a transaction. A put, deletion or range outside of a
-/// transaction is a call, and is counted with the calls.
+/// Operations are counted at every depth of a transaction. Puts, deletions and ranges outside of a
+/// transaction are not counted here, but as calls.
 // HT-10
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpCounters {
-    /// Puts in transactions.
+    /// The number of puts in transactions.
     pub txn_puts: u64,
-    /// Deletions in transactions. A deletion of many keys counts once.
+    /// The number of deletions in transactions. A deletion of many keys counts once.
     pub txn_deletes: u64,
-    /// Ranges in transactions, without compares.
+    /// The number of ranges in transactions, without compares.
     pub txn_ranges: u64,
-    /// Transactions with more than one operation.
+    /// The number of transactions with more than one operation.
     pub txns: u64,
-    /// Watch events sent.
+    /// The number of watch events sent.
     pub watch_events: u64,
 }
 
-/// The counters that the services add to. All accesses are relaxed: they order nothing.
+/// The counters of the services. All accesses are relaxed: they do not order other memory accesses.
 #[derive(Debug, Default)]
 pub(crate) struct AtomicCounters {
     txn_puts: AtomicU64,

@@ -1,6 +1,6 @@
-//! The identity that the node reports.
+//! The identity of the node in responses.
 
-/// The ids, the name and the URLs of the only member of the cluster, as responses report them.
+/// The ids, the name and the URLs of the only member of the cluster, as in responses.
 ///
 /// ```
 /// use revstore_grpc::Identity;
@@ -13,13 +13,13 @@
 pub struct Identity {
     /// The id of the cluster.
     pub cluster_id: u64,
-    /// The id of the member, which is also that of the leader.
+    /// The id of the member. The member is also the leader.
     pub member_id: u64,
     /// The name of the member.
     pub name: String,
     /// The URLs for other members.
     pub peer_urls: Vec<String>,
-    /// The URLs for clients. Some clients replace their endpoints by these.
+    /// The URLs for clients. Some clients replace their endpoints with these.
     pub client_urls: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
 //! The node: the state that all services share.
 //!
-//! [`Node`] holds the engine, the limits, the alarms, the users and roles, counters and the shutdown
-//! signal, as `EtcdServer` does in etcd. `admission` decides which requests may change it.
+//! [`Node`] contains the engine, the limits, the alarms, the users and roles, counters and the
+//! shutdown signal, like `EtcdServer` in etcd. `admission` checks the requests that change it.
 
 pub(crate) mod admission;
 pub(crate) mod counters;
@@ -20,7 +20,7 @@ use self::shutdown::Shutdown;
 use crate::auth::Auth;
 use crate::encode::response::Headers;
 
-/// One etcd node around one engine.
+/// An etcd node with one engine.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) engine: Engine,

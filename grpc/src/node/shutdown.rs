@@ -1,4 +1,4 @@
-//! The signal that the server stops.
+//! The shutdown signal of the server.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -9,9 +9,9 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-/// A signal that ends all open streams at once, so that they do not delay the stop of the server.
+/// A signal that ends all open streams immediately, so that they do not delay the stop of the server.
 ///
-/// Clones are the same signal. It begins once and never ends.
+/// Clones share the signal. A shutdown begins once and never ends.
 ///
 /// ```
 /// use revstore_grpc::Shutdown;
@@ -30,19 +30,19 @@ pub struct Shutdown {
 struct Signal {
     begun: AtomicBool,
     next_waiter: AtomicU64,
-    /// The tasks that wait for the signal. A leaf lock: held to insert, remove or take wakers, never
-    /// while a waker is called, and no await happens under it. A future that stays in its task takes
-    /// it once, not at each poll.
+    /// The tasks that wait for the signal. A leaf lock: held to insert, remove or take wakers, never while a
+    /// waker is called or across an await. A future that is polled by the same task locks it once, not at
+    /// each poll.
     waiters: Mutex<HashMap<u64, Waker>>,
 }
 
 impl Shutdown {
-    /// Creates a signal that has not begun.
+    /// Creates a signal for a shutdown that has not begun.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Begins the signal and wakes all tasks that wait for it.
+    /// Begins the shutdown and wakes all tasks that wait for it.
     pub fn begin(&self) {
         // Release: pairs with the Acquire in `has_begun`.
         self.signal.begun.store(true, Ordering::Release);
@@ -52,15 +52,15 @@ impl Shutdown {
         }
     }
 
-    /// Whether the signal has begun. Costs one atomic load.
+    /// Returns whether the shutdown has begun. Costs one atomic load.
     pub fn has_begun(&self) -> bool {
         // Acquire: pairs with the Release in `begin`, so that everything before `begin` is visible.
         self.signal.begun.load(Ordering::Acquire)
     }
 
-    /// Returns a future that completes when the signal begins.
-    pub fn begun(&self) -> Begun {
-        Begun {
+    /// Returns a future that completes when the shutdown begins.
+    pub fn begun(&self) -> ShutdownBegun {
+        ShutdownBegun {
             shutdown: self.clone(),
             id: self.signal.next_waiter.fetch_add(1, Ordering::Relaxed),
             waker: None,
@@ -71,14 +71,14 @@ impl Shutdown {
 /// A future that completes when a [`Shutdown`] begins, created by [`Shutdown::begun`]. A poll costs one
 /// atomic load.
 #[derive(Debug)]
-pub struct Begun {
+pub struct ShutdownBegun {
     shutdown: Shutdown,
     id: u64,
     /// The registered waker.
     waker: Option<Waker>,
 }
 
-impl Future for Begun {
+impl Future for ShutdownBegun {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -98,7 +98,7 @@ impl Future for Begun {
                 .lock()
                 .insert(id, waker.clone());
             self.waker = Some(waker.clone());
-            // The signal may have begun between the first check and the lock.
+            // The shutdown may have begun between the first check and the lock.
             if self.shutdown.has_begun() {
                 return Poll::Ready(());
             }
@@ -107,7 +107,7 @@ impl Future for Begun {
     }
 }
 
-impl Drop for Begun {
+impl Drop for ShutdownBegun {
     fn drop(&mut self) {
         if self.waker.is_some() {
             self.shutdown.signal.waiters.lock().remove(&self.id);

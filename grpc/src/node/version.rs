@@ -1,8 +1,8 @@
-//! The versions that the node reports, and the check of downgrades.
+//! The versions of the node in responses, and the validation of downgrades.
 
 use crate::status::EtcdError;
 
-/// The first minor version of etcd whose Status response has a storage version (MT-1).
+/// The first minor version of etcd with a storage version in the Status response (MT-1).
 const FIRST_WITH_STORAGE_VERSION: Minor = Minor { major: 3, minor: 6 };
 
 /// The major and minor number of a version. Downgrades ignore the rest.
@@ -65,7 +65,7 @@ pub(crate) fn check_downgrade(own: &str, target: &str) -> Result<(), EtcdError> 
 mod tests {
     use super::EtcdError;
 
-    /// The answers of etcd 3.5.16.
+    /// The expected results are those of etcd 3.5.16.
     #[test]
     fn mt_13_the_target_is_the_previous_minor_version() {
         let check = |target, expected| {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn mt_1_there_is_a_storage_version_since_3_6() {
+    fn mt_1_servers_have_a_storage_version_since_3_6() {
         assert_eq!(super::of_storage("3.5.30"), "");
         assert_eq!(super::of_storage("3.6.1"), "3.6.0");
         assert_eq!(super::of_cluster("3.5.30"), "3.5.0");

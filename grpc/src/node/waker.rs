@@ -1,4 +1,4 @@
-//! A filter for wake-ups: polls a source only after the source has asked for it.
+//! A wake filter: polls a source only after the source has woken its waker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,25 +6,25 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
 
-/// Saves polls of a source that is rarely ready, in a task that is often woken for other reasons. The
-/// source gets a waker of its own, which records the wake-up and passes it on to the task.
+/// Skips polls of a source that is rarely ready, in a task that is often woken for other reasons. The source
+/// gets a separate waker, which records the wake-up and wakes the task.
 #[derive(Debug)]
 pub(crate) struct WakeFilter {
     shared: Arc<Shared>,
-    /// The source's waker, made of `shared`.
+    /// The source's waker, created from `shared`.
     waker: Waker,
 }
 
 #[derive(Debug)]
 struct Shared {
-    /// Whether the source has to be polled.
+    /// Whether the next poll of the filter polls the source.
     is_woken: AtomicBool,
     /// The waker of the task. A leaf lock: held to copy a waker, never while a waker is called.
     task: Mutex<Option<Waker>>,
 }
 
 impl WakeFilter {
-    /// Creates a filter for a source that was never polled.
+    /// Creates a filter for a source that has not been polled.
     pub(crate) fn new() -> Self {
         let shared = Arc::new(Shared {
             is_woken: AtomicBool::new(true),
@@ -44,14 +44,14 @@ impl WakeFilter {
         source: impl FnOnce(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
         self.shared.set_task(context.waker());
-        // Acquire: pairs with the Release in `wake_by_ref`. The flag is reset before the poll, so that
-        // a wake-up during the poll leads to another one.
+        // Acquire: pairs with the Release in `wake_by_ref`. The flag is reset before the poll, so that a
+        // wake-up during the poll causes another poll.
         if !self.shared.is_woken.swap(false, Ordering::Acquire) {
             return Poll::Pending;
         }
         let polled = source(&mut Context::from_waker(&self.waker));
         if polled.is_ready() {
-            // The source may have more, and has not registered the waker.
+            // The source may have more items, and has not registered the waker.
             self.shared.is_woken.store(true, Ordering::Relaxed);
         }
         polled
@@ -73,9 +73,9 @@ impl Wake for Shared {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Release: pairs with the Acquire in `poll`. The lock below orders the store before the check
-        // of a task that is about to sleep: either this call finds the waker of that task, or the task
-        // sees the flag.
+        // Release: pairs with the Acquire in `poll`. The lock below orders the store before the check of a
+        // task that is about to return `Pending`: either this call reads the waker of that task, or the task
+        // reads the flag.
         self.is_woken.store(true, Ordering::Release);
         let task = self.task.lock().clone();
         if let Some(task) = task {
@@ -116,7 +116,7 @@ mod tests {
                 .is_pending()
         );
         let skipped = filter.poll(&mut context, |_| -> Poll<()> {
-            panic!("the source was not woken")
+            panic!("polled a source that was not woken")
         });
         assert!(skipped.is_pending());
         source.take().unwrap().wake();

@@ -10,7 +10,7 @@ use revstore_proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest}
 use crate::node::admission::Limits;
 use crate::status::EtcdError;
 
-/// The range end that stands for "all keys from the start on" (RG-3).
+/// The range end of a range without an end: all keys from the start on (RG-3).
 pub(crate) const FROM_KEY_END: &[u8] = &[0];
 
 /// RG-6, RG-44, RG-45.
@@ -24,7 +24,7 @@ pub(crate) fn validate_range(request: &RangeRequest, _: &Limits) -> Result<(), E
     Ok(())
 }
 
-/// RG-65: a stream of chunks in key order can neither sort nor filter.
+/// RG-65: the chunks of a stream are in key order and not filtered.
 pub(crate) fn validate_range_stream(
     request: &RangeRequest,
     limits: &Limits,
@@ -84,7 +84,7 @@ pub(crate) fn convert_range(request: &mut RangeRequest) -> Range {
     convert_range_at(request, at)
 }
 
-/// Converts all of a range but its revision.
+/// Converts all fields of a range except its revision.
 pub(super) fn convert_range_at(request: &mut RangeRequest, at: Option<Revision>) -> Range {
     let sort = convert_sort(request);
     let mut range = Range::of(convert_keys(&mut request.key, &mut request.range_end));
@@ -94,7 +94,7 @@ pub(super) fn convert_range_at(request: &mut RangeRequest, at: Option<Revision>)
         .ok()
         .filter(|limit| *limit > 0);
     range.count_only = request.count_only;
-    // A target without an order sorts the keys that the limit has left (RG-41, RG-42).
+    // With a target but no order, the limit applies before the sort (RG-41, RG-42).
     range.limit_first = sort.is_some() && request.sort_order() == WireOrder::None;
     range.sort = sort;
     range.filter.min_mod_revision = convert_bound(request.min_mod_revision);
@@ -122,7 +122,8 @@ pub(crate) fn convert_delete_range(request: &mut DeleteRangeRequest) -> KeyRange
     convert_keys(&mut request.key, &mut request.range_end)
 }
 
-/// RG-1 to RG-3. A range that ends before it starts contains no key (RG-5).
+/// Converts the key and the range end of a request (RG-1 to RG-3). A range whose end is before its
+/// start contains no key (RG-5).
 pub(super) fn convert_keys(key: &mut Bytes, range_end: &mut Bytes) -> KeyRange {
     let start = mem::take(key);
     match &**range_end {
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn rg_44_rg_45_unknown_sort_options_are_refused() {
+    fn rg_44_rg_45_unknown_sort_options_are_rejected() {
         for (order, target) in [(3, 0), (0, 5), (-1, 0), (0, i32::MIN)] {
             let request = RangeRequest {
                 key: "k".into(),

@@ -1,8 +1,8 @@
-//! Requests on the way in: their validation, and their conversion to the engine's types.
+//! Validation of requests, and their conversion to the engine's types.
 //!
-//! There is one file for each kind of request, with a `validate_*` function, which needs nothing but
-//! the request and the limits, and a `convert_*` function, which takes the bytes out of the request.
-//! These files alone know what zero means on the wire. etcd validates in `v3rpc`
+//! There is one file for each kind of request. Its `validate_*` functions depend only on the
+//! request and the limits. Its `convert_*` functions move the bytes out of the request. Only these
+//! files interpret zero in a field of a request as absent. etcd validates in `v3rpc`
 //! (`checkRangeRequest`, `checkPutRequest`, `checkTxnRequest`).
 
 pub(crate) mod concurrency;

@@ -5,7 +5,7 @@ use revstore_proto::etcdserverpb::MemberAddRequest;
 use crate::node::admission::Limits;
 use crate::status::EtcdError;
 
-/// Accepts at least one URL, and no malformed one (CL-2). Whitespace around a URL is ignored.
+/// Requires at least one URL, all of them well-formed (CL-2). Whitespace around a URL is ignored.
 pub(crate) fn validate_member_add(request: &MemberAddRequest, _: &Limits) -> Result<(), EtcdError> {
     let urls = &request.peer_ur_ls;
     if !urls.is_empty() && urls.iter().all(|url| is_valid(url.trim())) {
@@ -15,7 +15,7 @@ pub(crate) fn validate_member_add(request: &MemberAddRequest, _: &Limits) -> Res
     }
 }
 
-/// Whether a URL has a scheme that peers listen on, a host and a port.
+/// Returns whether a URL has a scheme for peers, a host and a port.
 fn is_valid(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else {
         return false;
@@ -44,7 +44,7 @@ fn has_host_and_port(rest: &str) -> bool {
     };
     let bracketed = host.starts_with('[') && host.ends_with(']');
     let host_fits = bracketed || !host.contains([':', '[', ']', '%']);
-    // A path is taken for a part of the port, which then has other characters than digits.
+    // A path would be part of the port here, which then contains characters other than digits.
     host_fits && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(is_accepted(&[url]), expected, "{url:?}");
     }
 
-    /// The answers of etcd 3.5.16.
+    /// The expected results are those of etcd 3.5.16.
     #[test]
     fn cl_2_peer_urls_have_scheme_host_and_port() {
         for url in [

@@ -16,14 +16,14 @@ use crate::request::kv::{
 use crate::request::write_set::WriteSet;
 use crate::status::EtcdError;
 
-/// Validates the whole transaction, both branches, before any of it runs (TXN-1 to TXN-8).
+/// Validates the whole transaction with both branches before any operation runs (TXN-1 to TXN-8).
 pub(crate) fn validate_txn(request: &TxnRequest, limits: &Limits) -> Result<(), EtcdError> {
     validate_ops(request, limits.txn_ops_max, limits)?;
     validate_writes(&request.success)?;
     validate_writes(&request.failure)
 }
 
-/// TXN-3: the checks run in this order. The recursion is as deep as the decoder allows.
+/// TXN-3: the checks run in this order. The decoder limits the depth of the recursion.
 fn validate_ops(request: &TxnRequest, ops_max: usize, limits: &Limits) -> Result<(), EtcdError> {
     let lists = [
         request.compare.len(),
@@ -31,7 +31,7 @@ fn validate_ops(request: &TxnRequest, ops_max: usize, limits: &Limits) -> Result
         request.failure.len(),
     ];
     let longest = lists.into_iter().max().unwrap_or(0);
-    // TXN-2: a nested transaction shares the limit with the longest list around it.
+    // TXN-2: a nested transaction shares the limit with the longest list of its parent.
     let Some(remaining) = ops_max.checked_sub(longest) else {
         return Err(EtcdError::TooManyOps);
     };
@@ -63,7 +63,7 @@ fn validate_writes(branch: &[RequestOp]) -> Result<(), EtcdError> {
     WriteSet::of_branch(branch).map(drop)
 }
 
-/// Converts a transaction; `never_compacted` decides what the revision -1 means in it (RG-14).
+/// Converts a transaction. `never_compacted` determines the meaning of revision -1 (RG-14).
 pub(crate) fn convert_txn(request: &mut TxnRequest, never_compacted: bool) -> Txn {
     let ops = |ops: &mut Vec<RequestOp>| -> Vec<Op> {
         let requests = ops.iter_mut().filter_map(|op| op.request.as_mut());
@@ -81,8 +81,8 @@ pub(crate) fn convert_txn(request: &mut TxnRequest, never_compacted: bool) -> Tx
 fn convert_op(request: &mut Request, never_compacted: bool) -> Op {
     match request {
         Request::RequestRange(request) => {
-            // RG-14: only 0 means the current revision, and every other revision is taken literally;
-            // but the compacted revision of a store that was never compacted is -1.
+            // RG-14: only 0 means the current revision. Every other revision is taken literally,
+            // and the compacted revision of a store that was never compacted is -1.
             let is_current = request.revision == 0 || (request.revision == -1 && never_compacted);
             let at = (!is_current).then_some(Revision(request.revision));
             Op::Range(convert_range_at(request, at))
@@ -107,7 +107,7 @@ fn convert_compare(request: &mut WireCompare) -> Compare {
     Compare::new(keys, target, relation)
 }
 
-/// CMP-4: an operand that is missing, or not of the target's kind, is zero or empty.
+/// CMP-4: an operand that is missing, or belongs to another target, is zero or empty.
 fn convert_compare_target(request: &mut WireCompare) -> CompareTarget {
     let Ok(target) = WireTarget::try_from(request.target) else {
         // CMP-5
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn txn_1_each_list_has_the_limit() {
+    fn txn_1_the_limit_applies_to_each_list() {
         check(vec![get("k"); OPS_MAX], Ok(()));
         check(vec![get("k"); OPS_MAX + 1], Err(EtcdError::TooManyOps));
     }
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn txn_4_an_operation_without_a_request_is_refused() {
+    fn txn_4_an_operation_without_a_request_is_rejected() {
         check(
             vec![RequestOp { request: None }],
             Err(EtcdError::KeyNotFound),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn txn_5_a_branch_writes_a_key_once() {
+    fn txn_5_a_branch_that_writes_a_key_twice_is_rejected() {
         let conflict = Err(EtcdError::DuplicateKey);
         check(vec![put("a"), put("b")], Ok(()));
         check(vec![put("a"), put("a")], conflict);
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(validate(&request), Ok(()));
     }
 
-    /// The answers of etcd 3.5.16.
+    /// The expected results are those of etcd 3.5.16.
     #[test]
     fn txn_6_nested_operations_conflict_with_the_operations_around_them() {
         let conflict = Err(EtcdError::DuplicateKey);
@@ -323,7 +323,7 @@ mod tests {
                 ..RangeRequest::default()
             });
             let Op::Range(range) = convert_op(&mut request, never_compacted) else {
-                panic!("a range was converted to another operation");
+                panic!("expected a range, got another operation for {request:?}");
             };
             assert_eq!(range.at, expected.map(Revision), "{revision}");
         };
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn cmp_4_cmp_5_mismatched_compares_are_read_as_etcd_reads_them() {
+    fn cmp_4_cmp_5_mismatched_compares_have_zero_operands() {
         let check = |target, result, operand, expected_target, expected_relation| {
             let converted = convert_compare(&mut WireCompare {
                 key: "k".into(),

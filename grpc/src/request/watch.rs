@@ -1,4 +1,4 @@
-//! Requests to create a watcher: their conversion. etcd accepts every such request.
+//! Conversion of requests to create a watcher. They are not validated, as in etcd.
 
 use bytes::Bytes;
 use revstore_engine::{Revision, WatchId, WatchOptions};
@@ -7,7 +7,7 @@ use revstore_proto::etcdserverpb::watch_create_request::FilterType;
 
 use crate::request::kv::convert_keys;
 
-/// The key that no other key is smaller than, which an empty key stands for (WA-9).
+/// The smallest key. An empty key in a request means this key (WA-9).
 pub(crate) const SMALLEST_KEY: &[u8] = &[0];
 
 pub(crate) fn convert_watch_create(mut request: WatchCreateRequest) -> WatchOptions {
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wa_9_an_empty_key_is_the_smallest_one() {
+    fn wa_9_an_empty_key_means_the_smallest_key() {
         let check = |range_end: &'static [u8], expected| {
             let request = WatchCreateRequest {
                 range_end: Bytes::from_static(range_end),

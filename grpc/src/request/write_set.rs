@@ -1,6 +1,6 @@
-//! The keys that a transaction writes, to refuse one that writes a key twice.
+//! The set of keys that a transaction writes, to reject a transaction that writes a key twice.
 //!
-//! etcd does this in `checkIntervals`, over an interval tree.
+//! In etcd, this check is `checkIntervals`, with an interval tree.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
@@ -11,7 +11,7 @@ use revstore_proto::etcdserverpb::{RequestOp, TxnRequest};
 use crate::request::kv::FROM_KEY_END;
 use crate::status::EtcdError;
 
-/// The keys that the operations of one branch may write, for any outcome of the compares inside it.
+/// The keys that the operations of one branch may write, for all results of nested compares.
 #[derive(Debug, Default)]
 pub(super) struct WriteSet<'a> {
     puts: HashSet<&'a [u8]>,
@@ -19,11 +19,11 @@ pub(super) struct WriteSet<'a> {
 }
 
 impl<'a> WriteSet<'a> {
-    /// Collects the writes of a branch. Fails with TXN-5 if two operations that may both run put the
-    /// same key, or one puts a key that the other deletes.
+    /// Collects the writes of a branch. Returns an error (TXN-5) if two operations that may both run put the
+    /// same key, or one of them puts a key that the other deletes.
     ///
-    /// TXN-9 keeps two gaps of etcd's check. TXN-7: deletes from a key on, without an end, are
-    /// ignored. TXN-8: a nested transaction may delete a key that an earlier nested one puts.
+    /// Two cases are accepted, as in etcd (TXN-9). TXN-7: deletes from a key on, without an end, are ignored.
+    /// TXN-8: a nested transaction may delete a key that an earlier nested one puts.
     pub(super) fn of_branch(ops: &'a [RequestOp]) -> Result<Self, EtcdError> {
         let mut writes = Self::default();
         for op in ops {
@@ -70,14 +70,13 @@ impl<'a> WriteSet<'a> {
     }
 }
 
-/// A set of keys as disjoint ranges: the start of each with its end.
+/// A set of keys as disjoint ranges: a map from the start of each range to its end.
 #[derive(Debug, Default)]
 struct KeySet<'a> {
     ranges: BTreeMap<&'a [u8], RangeEnd<'a>>,
 }
 
-/// The end of a range: inclusive for a range of one key, which is its own last key, and exclusive for
-/// all others.
+/// The end of a range. It is inclusive for a range of one key, and exclusive for all other ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RangeEnd<'a> {
     Inclusive(&'a [u8]),
@@ -85,7 +84,7 @@ enum RangeEnd<'a> {
 }
 
 impl<'a> RangeEnd<'a> {
-    /// Whether the range contains a key that is not before its start.
+    /// Returns whether the range contains a key that is not before its start.
     fn includes(self, key: &[u8]) -> bool {
         match self {
             Self::Inclusive(last) => key <= last,
@@ -133,12 +132,12 @@ impl<'a> KeySet<'a> {
             .is_some_and(|(_, end)| end.includes(key))
     }
 
-    /// Inserts a range and merges all ranges that overlap it into it. Each range is merged at most
-    /// once.
+    /// Inserts a range and merges it with all ranges that overlap it. Each range is merged at most once.
     fn insert(&mut self, mut start: &'a [u8], mut end: RangeEnd<'a>) {
         while let Some((other_start, other_end)) = self.last_from(end.bound()) {
-            // A range overlaps if it starts inside or reaches the start. The ranges are disjoint, so
-            // below the first one that does neither there is none that does.
+            // A range overlaps if its start is inside the new range, or its end reaches the start of the new
+            // range. The ranges are disjoint, so below the first range that does not overlap, no range
+            // overlaps.
             if other_start < start && !other_end.includes(start) {
                 break;
             }

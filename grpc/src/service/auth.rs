@@ -57,8 +57,8 @@ impl AuthService {
 
     async fn authenticate_user(&self, request: AuthenticateRequest) -> Result<String, EtcdError> {
         let node = &*self.node;
-        // etcd proposes a login after it has checked the password (DM-13), with the token in the
-        // proposal: so the token contains the index from before it.
+        // etcd proposes an authentication after it has checked the password (DM-13). The proposal
+        // contains the token, so the token contains the index before the proposal.
         let admit = || Ok((node.admit_auth(request.encoded_len())?, node.engine.now()));
         let password = request.password.clone();
         node.auth.authenticate(&request.name, password, admit).await

@@ -53,8 +53,8 @@ impl ClusterService {
         }
     }
 
-    /// Returns the reason why a member cannot join. A second voting member would leave the cluster
-    /// without a quorum, and the number of learners is at its maximum, which is 0 (CL-3).
+    /// Returns the error of a request to add a member. A second voting member would leave the
+    /// cluster without a quorum, and the maximum number of learners is 0 (CL-3).
     fn add_error(&self, request: &MemberAddRequest) -> EtcdError {
         let urls = &request.peer_ur_ls;
         let known = self.peer_urls.lock();
@@ -89,7 +89,7 @@ impl ClusterService {
         })
     }
 
-    /// CL-4: the only member is no learner.
+    /// CL-4: the only member is not a learner.
     fn promote_error(&self, id: u64) -> EtcdError {
         match self.check_member(id) {
             Ok(()) => EtcdError::MemberNotLearner,

@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 use crate::methods;
 use crate::node::Node;
 use crate::node::admission::Limits;
-use crate::node::shutdown::Begun;
+use crate::node::shutdown::ShutdownBegun;
 use crate::status::EtcdError;
 
 /// `grpc.health.v1.Health`, for the server as a whole: there is no status per service (HL-1).
@@ -28,7 +28,7 @@ impl HealthService {
     }
 }
 
-/// HL-1: only the empty name, which stands for the whole server, has a status.
+/// HL-1: only the empty name, which means the whole server, has a status.
 pub(crate) fn validate_check(request: &HealthCheckRequest, _: &Limits) -> Result<(), EtcdError> {
     if request.service.is_empty() {
         Ok(())
@@ -66,7 +66,7 @@ impl Health for HealthService {
 pub(crate) struct HealthStream {
     is_sent: bool,
     /// `None` after the end of the stream.
-    shutdown: Option<Begun>,
+    shutdown: Option<ShutdownBegun>,
 }
 
 impl Stream for HealthStream {

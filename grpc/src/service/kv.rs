@@ -23,10 +23,11 @@ use crate::request::txn::convert_txn;
 use crate::service::range_stream::RangeStream;
 use crate::status::EtcdError;
 
-/// The number of keys that a range may visit without a yield before it: they take some 100 µs.
+/// The maximum number of keys that a range may visit without a yield before it. Visiting them takes
+/// about 100 µs.
 const QUICK_KEYS_MAX: i64 = 1_000;
 
-/// The number of operations that a transaction may have without a yield before it.
+/// The maximum number of operations of a transaction without a yield before it.
 const QUICK_OPS_MAX: usize = 16;
 
 /// `etcdserverpb.KV`; etcd's `kvServer` and `quotaKVServer`.
@@ -93,7 +94,7 @@ impl KvService {
     async fn compact(&self, request: CompactionRequest) -> Result<CompactionResponse, EtcdError> {
         self.node.admit(Proposal::default())?;
         let compaction = self.node.engine.compact(Revision(request.revision))?;
-        // CO-4: the compacted revision is in effect; freeing memory may take a while.
+        // CO-4: the compacted revision is in effect. Freeing memory may take longer.
         let removal = tokio::task::spawn_blocking(move || compaction.run());
         if request.physical {
             // CO-6
@@ -164,8 +165,8 @@ impl Kv for KvService {
     }
 }
 
-/// Yields once, before work that may take long. A server executes the requests of a connection one
-/// after the other in one task as long as none of them yields, and spawns a task for one that does.
+/// Yields once before work that may take long. A server executes the requests of a connection one
+/// after the other in one task. It spawns a separate task for a request that yields.
 async fn yield_now() {
     tokio::task::yield_now().await;
 }
@@ -196,11 +197,11 @@ fn is_quick_txn(request: &TxnRequest) -> bool {
         })
 }
 
-/// The writes that a transaction may execute, of both branches.
+/// The writes that both branches of a transaction contain.
 #[derive(Clone, Copy, Debug, Default)]
 struct TxnWrites {
     any: bool,
-    /// How much the puts add to the history, if there are any.
+    /// The number of bytes that the puts add to the history; `None` without puts.
     growth_bytes: Option<u64>,
 }
 
@@ -230,7 +231,7 @@ impl TxnWrites {
     }
 }
 
-/// Returns how much a put adds to the history.
+/// Returns the number of bytes that a put adds to the history.
 fn growth_bytes(put: &PutRequest) -> u64 {
     (put.key.len() + put.value.len()) as u64 + RECORD_OVERHEAD_BYTES
 }

@@ -19,7 +19,7 @@ use crate::auth::credentials::Credentials;
 use crate::methods;
 use crate::node::Node;
 use crate::node::admission::Proposal;
-use crate::node::shutdown::Begun;
+use crate::node::shutdown::ShutdownBegun;
 use crate::status::EtcdError;
 
 /// `etcdserverpb.Lease`; etcd's `LeaseServer` and `quotaLeaseServer`.
@@ -143,15 +143,15 @@ impl Lease for LeaseService {
     }
 }
 
-/// The stream of keep-alive responses: one for each request, in order (LE-8), produced when the
-/// client takes it.
+/// The stream of keep-alive responses. Each request has one response, in the order of the requests
+/// (LE-8). A request is handled when the stream is polled.
 #[derive(Debug)]
 pub(crate) struct KeepAliveStream {
     node: Arc<Node>,
     requests: Streaming<LeaseKeepAliveRequest>,
     credentials: Credentials,
     /// `None` after the end of the stream.
-    shutdown: Option<Begun>,
+    shutdown: Option<ShutdownBegun>,
 }
 
 impl KeepAliveStream {
@@ -187,7 +187,7 @@ impl Stream for KeepAliveStream {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(request))) => match self.keep_alive(request) {
                     Ok(response) => return Poll::Ready(Some(Ok(response))),
-                    Err(denied) => Some(denied.to_status()),
+                    Err(error) => Some(error.to_status()),
                 },
                 Poll::Ready(Some(Err(status))) => Some(status),
                 Poll::Ready(None) => None,

@@ -45,8 +45,8 @@ impl MaintenanceService {
             kind,
             member_id: request.member_id,
         });
-        // MT-7: with the kind NONE or an unknown one, Get lists all alarms, and the other actions do
-        // nothing.
+        // MT-7: with the kind NONE or an unknown kind, Get lists all alarms, and the other actions
+        // do nothing.
         let listed = match AlarmAction::try_from(request.action) {
             Ok(AlarmAction::Get) => alarms.list(kind),
             Ok(AlarmAction::Activate) => named
@@ -93,7 +93,7 @@ impl MaintenanceService {
         }
     }
 
-    /// MT-4: clients rely on a stable hash, whatever it is computed over; this is that of HashKV.
+    /// MT-4: clients need a hash that changes only with the store. Returns the hash of HashKV.
     async fn hash(&self) -> Result<HashResponse, EtcdError> {
         let hashed = self.hash_at(None).await?;
         Ok(HashResponse {

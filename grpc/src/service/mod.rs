@@ -1,8 +1,8 @@
-//! The services: one file for each gRPC service of etcd, which holds its methods and its streams.
+//! The services: one file for each gRPC service of etcd, with its methods and its streams.
 //!
-//! Each method hands its request to the checks that its row in the table of methods names, converts
-//! it, calls the engine and returns a response message. etcd has the same services in package
-//! `v3rpc`, and those of [`concurrency`] in `v3lock` and `v3election`.
+//! Each method runs the checks in its row of the table of methods, converts the request, calls the
+//! engine and returns a response message. In etcd, these services are in package `v3rpc`, and those
+//! of [`concurrency`] in `v3lock` and `v3election`.
 
 pub(crate) mod auth;
 pub(crate) mod cluster;

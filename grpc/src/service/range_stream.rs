@@ -17,8 +17,7 @@ use crate::status::EtcdError;
 /// The number of keys in the first chunk (RG-63).
 const FIRST_CHUNK_KEYS: usize = 10;
 
-/// A range in key order whose chunks are read one at a time: the next one when the client has taken
-/// the previous one.
+/// A range in key order, read in chunks. A chunk is read when the client has read the previous chunk.
 ///
 /// All chunks are read at one revision (RG-62). A compaction above that revision ends the stream with
 /// an error (RG-66).
@@ -26,7 +25,7 @@ const FIRST_CHUNK_KEYS: usize = 10;
 pub(crate) struct RangeStream {
     node: Arc<Node>,
     keys_only: bool,
-    /// What the last message reports about the whole range.
+    /// The fields of the last message that concern the whole range.
     summary: Summary,
     /// The next chunk or the error of reading it; `None` after the last chunk.
     next: Option<Result<RangeResult, EtcdError>>,
@@ -48,7 +47,7 @@ impl RangeStream {
         mut range: Range,
         keys_only: bool,
     ) -> Result<Self, EtcdError> {
-        // RG-65: a sort target without an order has no effect here.
+        // RG-65: a sort target without an order has no effect on a stream.
         range.sort = None;
         let first_limit = chunk_limit(FIRST_CHUNK_KEYS, range.limit);
         let first = node.engine.range(&range.clone().limit(first_limit))?;
@@ -146,7 +145,7 @@ fn keys_after(keys: &KeyRange, key: &[u8]) -> KeyRange {
             end: end.clone(),
         },
         KeyRange::From(_) => KeyRange::From(start),
-        // Nothing follows the only key: an end before the start makes an empty range.
+        // No key follows the only key: a range whose end is before its start is empty.
         KeyRange::One(_) => KeyRange::Within {
             start,
             end: Bytes::new(),

@@ -19,15 +19,16 @@ use crate::encode::watch_response::{WatchEvents, WatchResponse};
 use crate::generated::Watch;
 use crate::methods;
 use crate::node::Node;
-use crate::node::shutdown::Begun;
+use crate::node::shutdown::ShutdownBegun;
 use crate::node::waker::WakeFilter;
 use crate::request::watch::convert_watch_create;
 use crate::status::{self, EtcdError};
 
-/// The watch id that stands for the whole stream, and for a watcher that was refused (WA-4, WA-53).
-const NO_WATCH_ID: i64 = -1;
+/// The watch id in responses that concern the whole stream or a watcher that was not created (WA-4, WA-53);
+/// `InvalidWatchID` in etcd's `clientv3`.
+const INVALID_WATCH_ID: i64 = -1;
 
-/// The number of requests without a response that one poll takes before it yields.
+/// The maximum number of requests without a response that one poll handles before it yields.
 const REQUESTS_PER_POLL_MAX: usize = 32;
 
 /// `etcdserverpb.Watch`; etcd's `watchServer`.
@@ -63,33 +64,32 @@ impl Watch for WatchService {
 /// The stream of responses of one Watch call, with all watchers that the client creates on it; etcd's
 /// `serverWatchStream`.
 ///
-/// It is polled by the task that writes to the connection, and only while the connection can be
-/// written. So a client that does not read stops the session: the engine's bounded queue takes the
-/// events, and when it is full the watchers continue from the history (I9, WA-43). The session buffers
-/// the fragments of one response and nothing else: requests of the client, too, wait in the flow
-/// control of the connection.
+/// The task that writes to the connection polls the stream, and only while the connection accepts data. If a
+/// client does not read, the session is not polled. The engine then stores events in a bounded queue, and
+/// when the queue is full, the watchers continue from the history (I9, WA-43). The session buffers only the
+/// fragments of one response. Unread requests of the client are limited by HTTP/2 flow control.
 ///
-/// Responses are sent in the order in which they were made: the response to a request comes before
-/// everything that the engine reports later (WA-1), and progress after everything it covers (WA-55).
+/// Responses are sent in the order of their creation: the response to a request precedes everything that the
+/// engine reports later (WA-1), and progress follows all events that it covers (WA-55).
 #[derive(Debug)]
 pub(crate) struct WatchSession {
     node: Arc<Node>,
     watches: engine::WatchStream,
-    /// What the client sent to identify itself when it opened the stream.
+    /// The credentials of the request that opened the stream.
     credentials: Credentials,
-    /// `None` after the client's last request, which does not end the session (WA-16).
+    /// `None` after the client has half-closed the stream, which does not end the session (WA-16).
     requests: Option<Streaming<WatchRequest>>,
-    /// Skips polls of `requests`, because requests are rare and responses are not.
+    /// Skips polls of `requests`, because requests are less frequent than responses.
     requests_filter: WakeFilter,
     /// The watchers whose large responses may be split (WA-36).
     fragmented: HashSet<WatchId>,
-    /// The remaining fragments of a response; they are sent before anything else is done.
+    /// The remaining fragments of a response. They are sent before any other response.
     fragments: VecDeque<WatchEvents>,
-    /// Whether the engine is polled before the requests. It alternates, so that neither source delays
+    /// Whether the engine is polled before the requests. The value alternates, so that neither source delays
     /// the other.
     engine_first: bool,
     /// `None` after the end of the session.
-    shutdown: Option<Begun>,
+    shutdown: Option<ShutdownBegun>,
 }
 
 impl WatchSession {
@@ -107,7 +107,7 @@ impl WatchSession {
         }
     }
 
-    /// Polls for the response to the client's next request that has one.
+    /// Handles requests of the client until one of them has a response.
     fn poll_requests(&mut self, context: &mut Context<'_>) -> Poll<Result<WatchResponse, Status>> {
         for _ in 0..REQUESTS_PER_POLL_MAX {
             let Some(requests) = &mut self.requests else {
@@ -143,7 +143,8 @@ impl WatchSession {
             RequestUnion::CreateRequest(request) => Some(self.create(request)),
             RequestUnion::CancelRequest(request) => self.cancel(WatchId(request.watch_id)),
             RequestUnion::ProgressRequest(_) => {
-                // WA-53: the engine reports progress in order with the events, when it is due.
+                // WA-53: the engine sends the progress response when all watchers are synced, in order with
+                // the events.
                 self.watches.request_progress();
                 None
             }
@@ -153,8 +154,8 @@ impl WatchSession {
     fn create(&mut self, request: WatchCreateRequest) -> WatchResponse {
         let accepted =
             (self.node).accept_on_stream::<methods::watch::Watch>(&request, &self.credentials);
-        if let Err(denied) = accepted {
-            return self.refused(status::go_error_text(denied));
+        if let Err(error) = accepted {
+            return self.not_created(status::go_error_text(error));
         }
         let is_fragmented = request.fragment;
         match self.watches.watch(convert_watch_create(request)) {
@@ -171,15 +172,15 @@ impl WatchSession {
                 };
                 response.into()
             }
-            Err(error) => self.refused(status::cancel_reason(error).into()),
+            Err(error) => self.not_created(status::cancel_reason(error).into()),
         }
     }
 
     /// Returns the response for a watcher that is not created (ER-1).
-    fn refused(&self, reason: String) -> WatchResponse {
+    fn not_created(&self, reason: String) -> WatchResponse {
         let response = pb::WatchResponse {
             header: Some(self.node.current_header()),
-            watch_id: NO_WATCH_ID,
+            watch_id: INVALID_WATCH_ID,
             created: true,
             canceled: true,
             cancel_reason: reason,
@@ -212,7 +213,7 @@ impl WatchSession {
             } => return self.convert_events(id, revision, events).into(),
             engine::WatchResponse::Progress { id, revision } => pb::WatchResponse {
                 header: Some(self.node.headers.at(revision)),
-                watch_id: id.map_or(NO_WATCH_ID, |id| id.0),
+                watch_id: id.map_or(INVALID_WATCH_ID, |id| id.0),
                 ..pb::WatchResponse::default()
             },
             engine::WatchResponse::Compacted { id, compacted } => pb::WatchResponse {
@@ -237,7 +238,7 @@ impl WatchSession {
         response
     }
 
-    /// Returns the first fragment and keeps the others.
+    /// Splits a response into fragments. Returns the first one and stores the others in `fragments`.
     fn split(&mut self, response: WatchEvents) -> WatchEvents {
         let (first, others) = fragments(response, self.node.limits.message_bytes_max());
         self.fragments = others;
@@ -253,7 +254,7 @@ impl Stream for WatchSession {
         let Some(shutdown) = &mut session.shutdown else {
             return Poll::Ready(None);
         };
-        // WA-17: the stream ends at once, even if events are pending.
+        // WA-17: the stream ends immediately, even if events are pending.
         let next = if Pin::new(shutdown).poll(context).is_ready() {
             Err(EtcdError::Stopped.to_status())
         } else if let Some(fragment) = session.fragments.pop_front() {
@@ -283,8 +284,8 @@ impl Stream for WatchSession {
     }
 }
 
-/// Splits a response of `bytes_max` bytes or more into smaller fragments, but never an event (WA-36).
-/// All fragments have the same header, and all but the last have the flag `fragment`.
+/// Splits a response of at least `bytes_max` bytes into fragments (WA-36). A single event is not split. All
+/// fragments have the same header, and all except the last have the flag `fragment`.
 fn fragments(response: WatchEvents, bytes_max: usize) -> (WatchEvents, VecDeque<WatchEvents>) {
     let mut others = VecDeque::new();
     if response.encoded_len() < bytes_max {

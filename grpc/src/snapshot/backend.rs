@@ -20,9 +20,9 @@ type SmallBucket = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Returns all buckets with the contents of the current store. Visits all versions.
 pub(super) fn buckets(node: &Node) -> Result<Vec<Bucket>, EtcdError> {
-    // A lease exists before a version refers to it. Reading the leases before and after the history
-    // therefore finds the leases of all versions, except one that was granted and has ended in
-    // between.
+    // A lease exists before a version refers to it. So reading the leases before and after the
+    // history returns the leases of all versions, except a lease that was granted and ended between
+    // the reads.
     let mut lease_ids = BTreeSet::from_iter(node.engine.leases());
     let mut leases = leases(node, &lease_ids);
     let history = node.engine.history(None)?;
@@ -86,14 +86,14 @@ impl BucketPairs for StoredVersions {
 }
 
 /// Returns the versions that a compaction at the compacted revision keeps (CO-4, CO-5). The result
-/// does not depend on how many of the others are removed already.
+/// does not depend on the number of other versions that are removed already.
 fn compacted_versions(history: History) -> Vec<KeyValue> {
     let mut versions = history.versions;
     let Some(compacted) = history.compacted else {
         return versions;
     };
     let mut seen = HashSet::new();
-    // Starts with the newest version, because the newest one of each key is kept.
+    // Starts with the newest version, because the newest version of each key is kept.
     versions.reverse();
     versions.retain(|version| {
         let revision = version.mod_revision();

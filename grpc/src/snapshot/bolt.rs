@@ -1,17 +1,17 @@
 //! The file format of bbolt, the database of etcd.
 //!
 //! A file is a sequence of pages. Two *meta* pages contain the position of the root. A *freelist*
-//! page lists unused pages; in this file there are none. The pairs of a bucket are in *leaf* pages
-//! under a tree of *branch* pages, and one more leaf page, the root, lists the buckets.
+//! page lists unused pages, and is empty in these files. The pairs of a bucket are in *leaf* pages
+//! under a tree of *branch* pages. Another leaf page, the root, lists the buckets.
 //!
-//! The layout of all pages is planned first, and then they are written one after the other from the
-//! start of the file, so the file is never in memory as a whole. The plan takes memory for each
-//! page, and none for each pair.
+//! First the layout of all pages is planned. Then the pages are written one after the other from
+//! the start of the file, so the file is never in memory as a whole. The plan takes memory for each
+//! page, but not for each pair.
 
 use std::fmt;
 use std::ops::Range;
 
-/// The unit of page lengths: a page takes one or several of these.
+/// The unit of page lengths. The length of a page is a multiple of it.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 const PAGE_HEADER_BYTES: usize = 16;

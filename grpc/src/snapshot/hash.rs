@@ -1,4 +1,4 @@
-//! The hash with which etcd compares members.
+//! The hash of the store that etcd uses to compare members.
 
 use std::collections::HashSet;
 
@@ -32,9 +32,9 @@ pub(crate) fn of_history(history: &History) -> u32 {
 /// Returns the hashed versions (HK-2): all above the compacted revision, and at or below it the
 /// version of each key that is readable at the hashed revision.
 ///
-/// The result does not depend on how many compacted versions are removed already. If a compaction
-/// at the hashed revision would keep no version, etcd hashes the versions that the last compaction
-/// has kept instead.
+/// The result does not depend on the number of compacted versions that are removed already. If a
+/// compaction at the hashed revision would keep no version, etcd hashes the versions that the last
+/// compaction kept.
 fn hashed_versions(history: &History) -> impl Iterator<Item = &KeyValue> {
     let above_start = history.versions.partition_point(|version| {
         history
@@ -44,7 +44,7 @@ fn hashed_versions(history: &History) -> impl Iterator<Item = &KeyValue> {
     let (below, above) = history.versions.split_at(above_start);
     let mut seen = HashSet::new();
     if !below.is_empty() && keeps_any(history) {
-        // The versions above the compacted revision are hashed in any case.
+        // The versions above the compacted revision are always hashed.
         seen.extend(above.iter().map(KeyValue::key));
     }
     let mut kept_below: Vec<_> = newest(below)
@@ -101,8 +101,8 @@ mod tests {
         assert_eq!(hash(&engine, None), crc32c::crc32c(&bytes));
     }
 
-    /// etcd 3.5.16 returns these after the same calls. At the compacted revision itself etcd still
-    /// returns the hash from before the compaction (HK-5); revstore does not.
+    /// etcd 3.5.16 returns these hashes after the same calls. At the compacted revision, etcd
+    /// returns the hash from before the compaction (HK-5). revstore does not.
     #[test]
     fn hk_1_hk_2_hashes_are_those_of_etcd() {
         let engine = Engine::builder().build();
@@ -136,7 +136,7 @@ mod tests {
         check(&[(8, 1_611_921_699)]);
     }
 
-    /// etcd 3.5.16 returns this after the same calls.
+    /// etcd 3.5.16 returns this hash after the same calls.
     #[test]
     fn hk_2_without_readable_keys_the_versions_kept_by_the_compaction_are_hashed() {
         let engine = Engine::builder().build();

@@ -1,7 +1,7 @@
 //! The snapshot: the store as a database file of etcd (MT-6), and hashes of the store.
 //!
 //! `etcdctl snapshot save` and `etcdctl snapshot restore` transfer the store to etcd with such a
-//! file: all kept revisions, leases, users, roles and alarms.
+//! file: all versions that are not compacted, leases, users, roles and alarms.
 //!
 //! | file | contents |
 //! |---|---|
@@ -29,21 +29,20 @@ use crate::node::Node;
 use crate::node::version;
 use crate::status::EtcdError;
 
-/// The largest number of file bytes in one response (MT-6).
+/// The maximum number of file bytes in one response (MT-6).
 const CHUNK_BYTES: usize = 32 * 1024;
 
 /// A stream of the responses that contain the file. Each chunk is encoded when the client has read
 /// the previous one.
 ///
 /// Holds a reference to each version, so a version stays in memory even if it is compacted while
-/// the stream is open. Buffers at most one chunk of the file, or one page if a large value makes
-/// the page longer.
+/// the stream is open. Buffers at most one chunk of the file, or one page if the page is longer.
 #[derive(Debug)]
 pub(crate) struct SnapshotStream {
     file: BoltFile,
     version: String,
     next_page: usize,
-    /// Encoded data that is not sent yet.
+    /// The encoded data that is not sent yet.
     encoded: Vec<u8>,
     remaining_bytes: u64,
     /// The hash of all sent data; `None` after the hash itself was sent.
@@ -65,7 +64,7 @@ impl SnapshotStream {
         })
     }
 
-    /// Returns the next chunk of the file, and after the last chunk the hash.
+    /// Returns the next chunk of the file, or the hash after the last chunk.
     fn next_chunk(&mut self) -> Option<Bytes> {
         while self.encoded.len() < CHUNK_BYTES && self.next_page < self.file.pages() {
             self.file.write_page(self.next_page, &mut self.encoded);

@@ -11,19 +11,19 @@ use crate::encode::response::KeyValueMessage;
 const POSITION_BYTES: usize = 17;
 
 /// The last byte of the key of a tombstone.
-const TOMBSTONE_MARK: u8 = b't';
+const TOMBSTONE_SUFFIX: u8 = b't';
 
 /// Returns the length of the key of a version.
 pub(super) fn key_len(version: &KeyValue) -> usize {
     POSITION_BYTES + usize::from(version.is_tombstone())
 }
 
-/// Appends the key of a version: its position, and a mark if it is a tombstone.
+/// Appends the key of a version: its position, and a suffix if it is a tombstone.
 pub(super) fn write_key(version: &KeyValue, buffer: &mut Vec<u8>) {
     let position = version.position();
     write_position(position.revision, u64::from(position.sub), buffer);
     if version.is_tombstone() {
-        buffer.push(TOMBSTONE_MARK);
+        buffer.push(TOMBSTONE_SUFFIX);
     }
 }
 

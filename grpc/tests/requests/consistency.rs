@@ -1,4 +1,4 @@
-//! Consistency of a store: reads all keys, events and leases back in several ways and compares
+//! A consistency check of a store: reads all keys, events and leases in several ways and compares
 //! them.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,8 @@ use revstore_engine::{
     Engine, KeyRange, KeyValue, LeaseId, Range, Revision, WatchOptions, WatchResponse,
 };
 
-/// How many revisions, from the oldest on, are each read as a whole. A script makes fewer.
+/// The maximum number of revisions that are read as a whole, from the oldest on. A script creates
+/// fewer revisions.
 const REVISIONS_READ_MAX: usize = 100;
 
 /// The key-value pairs at one revision, by key.
@@ -22,8 +23,8 @@ pub(crate) fn check(engine: &Engine) {
         .unwrap_or(Revision::FIRST)
         .max(Revision::FIRST);
     check_keys(engine, &at(engine, current));
-    // Applied to the pairs at the oldest readable revision, the events give the pairs at every
-    // later one.
+    // The events, applied to the pairs at the oldest readable revision, give the pairs at every
+    // later revision.
     let mut pairs = at(engine, oldest);
     let mut revisions = BTreeMap::<Revision, Vec<KeyValue>>::new();
     for event in events(engine, oldest.next()) {
@@ -94,7 +95,7 @@ fn events(engine: &Engine, from: Revision) -> Vec<KeyValue> {
             WatchResponse::Events { events, .. } => {
                 received.extend(events.iter().map(|event| event.kv.clone()));
             }
-            other => panic!("{other:?}"),
+            other => panic!("expected events, got {other:?}"),
         }
     }
     assert!(

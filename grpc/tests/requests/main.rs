@@ -1,4 +1,4 @@
-//! Generated requests to every method, valid and invalid: every call gets a response or waits where
+//! Generated requests to every method, valid and invalid: every call has a response, or waits if
 //! the method may wait, and the store stays consistent.
 //!
 //! | file | contents |

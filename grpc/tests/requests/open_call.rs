@@ -16,7 +16,8 @@ use tower_service::Service;
 
 use crate::script::ScriptCall;
 
-/// The most messages in one response. A script has few steps, so a longer response is a loop.
+/// The maximum number of messages in one response. A script has few steps, so a longer response
+/// does not end.
 const RESPONSE_MESSAGES_MAX: usize = 10_000;
 
 /// A call whose status has not been received yet.
@@ -57,7 +58,7 @@ impl Body for RequestBody {
 }
 
 impl OpenCall {
-    /// Creates a call. The services do nothing for it before its first poll.
+    /// Creates a call. The services start it at its first poll.
     pub(crate) fn new(services: &Services, call: &ScriptCall, token: Option<&str>) -> Self {
         let method = call.method.clone();
         let (request, body) = unbounded_channel();
@@ -109,7 +110,7 @@ impl OpenCall {
         )
     }
 
-    /// Reads the response until its status or until no more of it is ready.
+    /// Reads the response until its status, or until no more data is ready.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Status> {
         loop {
             match &mut self.state {

@@ -20,19 +20,19 @@ use crate::consistency;
 use crate::open_call::OpenCall;
 use crate::script::{Script, ScriptCall, ScriptStep, Setup, frame, method};
 
-/// The most calls that are open at a time. One more cancels the oldest.
+/// The maximum number of open calls. A further call cancels the oldest one.
 const OPEN_CALLS_MAX: usize = 6;
 
-/// The most wall-clock time for a call that does not wait for other calls. Hashing a password on a
-/// busy machine is the slowest.
+/// The time limit for a call that does not wait for other calls. The slowest one hashes a password
+/// on a busy machine.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often an open call is polled between two steps. One poll may make progress that only the
+/// The number of polls of an open call between two steps. A poll may make progress that only the
 /// next poll reports.
 const POLLS_PER_STEP: usize = 3;
 
-/// The most revisions that a waiting lock or campaign call adds in one step: its key, a new value
-/// of the key, and the deletion of the key.
+/// The maximum number of revisions that a waiting lock or campaign call adds in one step: its key,
+/// a new value of the key, and the deletion of the key.
 const WAITER_REVISIONS_MAX: i64 = 3;
 
 struct Runner {
@@ -132,7 +132,7 @@ impl Runner {
     }
 
     /// Enables auth with the users `root` and `u`. `u` has the role `r`, which grants access to the
-    /// keys from `a` up to `b`. Logs both users in.
+    /// keys from `a` up to `b`. Authenticates both users.
     async fn enable_auth(&mut self) {
         for role in ["root", "r"] {
             self.call_ok("Auth", "RoleAdd", AuthRoleAddRequest { name: role.into() })
@@ -171,7 +171,7 @@ impl Runner {
         }
     }
 
-    /// Makes a unary call and asserts that it succeeds.
+    /// Sends a unary request and asserts that it succeeds.
     async fn call_ok(&mut self, service: &str, name: &str, request: impl Message) {
         let call = ScriptCall {
             method: method(service, name).clone(),
@@ -220,7 +220,7 @@ impl Runner {
         }
     }
 
-    /// Makes a call. Returns its status if it has ended; otherwise keeps it open.
+    /// Starts a call. Returns its status if it has ended, and adds it to the open calls otherwise.
     async fn call(&mut self, call: &ScriptCall) -> Option<Status> {
         let token = call.token.and_then(|index| self.tokens.get(index));
         let mut open = OpenCall::new(&self.services, call, token.map(String::as_str));
@@ -255,14 +255,15 @@ impl Runner {
     fn check_response(&self, call: &ScriptCall, ended: &OpenCall, status: &Status) {
         assert!(
             !call.well_formed || status.code() != Code::Internal,
-            "{status:?} to {call:?}"
+            "unexpected status {status:?} of {call:?}"
         );
         if call.method.is_server_streaming() {
             return;
         }
         let expected = usize::from(status.code() == Code::Ok);
-        assert_eq!(ended.messages.len(), expected, "{status:?} to {call:?}");
-        // All steps run on this thread, so the store has not changed since the response was made.
+        assert_eq!(ended.messages.len(), expected, "{status:?} of {call:?}");
+        // All steps run on this thread, so the store has not changed after the response was
+        // created.
         if let Some(revision) = ended.messages.first().and_then(header_revision) {
             assert!((0..=self.revision).contains(&revision), "{ended:?}");
             if call.method.parent_service().name() == "KV" {

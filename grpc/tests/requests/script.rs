@@ -1,9 +1,8 @@
 //! Scripts: sequences of steps against a node, decoded from bytes.
 //!
-//! The same bytes give the same script, and fewer bytes give a shorter script. A fuzzer can
-//! therefore learn from coverage, and a failing input can be shrunk. Messages are generated from
-//! their descriptors: a method or field that is added to the `.proto` files is called and set
-//! without a change in this file.
+//! The same bytes give the same script, and fewer bytes give a shorter script. So a fuzzer can use
+//! coverage, and a failing input can be shrunk. Messages are generated from their descriptors: a
+//! method or field that is added to the `.proto` files is used without a change in this file.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -16,10 +15,10 @@ use prost_reflect::{
     ServiceDescriptor, Value,
 };
 
-/// The most steps in one script.
+/// The maximum number of steps in one script.
 const STEPS_MAX: usize = 40;
 
-/// The deepest nesting of messages: enough for an operation in three nested transactions.
+/// The maximum depth of nested messages. It allows an operation in three nested transactions.
 const DEPTH_MAX: usize = 8;
 
 /// Values of `bytes` fields: keys, range ends, names of locks and elections, values.
@@ -69,11 +68,11 @@ const NUMBERS: &[i64] = &[
 /// The state of the node before the first step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
-    /// Limits so low that scripts reach them.
+    /// The limits are so low that scripts reach them.
     pub(crate) small_limits: bool,
-    /// Auth enabled, with users and roles.
+    /// Auth is enabled, with users and roles.
     pub(crate) auth: bool,
-    /// Existing keys, leases and a compacted revision.
+    /// The store has keys, leases and a compacted revision.
     pub(crate) history: bool,
 }
 
@@ -93,7 +92,7 @@ pub(crate) enum ScriptStep {
     Cancel {
         call: usize,
     },
-    /// Reads what is ready of the responses to all open calls.
+    /// Reads the ready parts of the responses to all open calls.
     PollOpen,
     /// Advances the clock.
     Advance(Duration),
@@ -102,13 +101,13 @@ pub(crate) enum ScriptStep {
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptCall {
     pub(crate) method: MethodDescriptor,
-    /// The request body, in the pieces in which it is received.
+    /// The request body, divided into the pieces that are received.
     pub(crate) data: Vec<Bytes>,
     /// Whether a correct client could have sent this body.
     pub(crate) well_formed: bool,
     /// Whether the client does not half-close the call after `data`.
     pub(crate) stays_open: bool,
-    /// The token that the call carries: an index into the tokens issued so far.
+    /// The token of the call, as an index into the tokens issued so far.
     pub(crate) token: Option<usize>,
 }
 
@@ -145,7 +144,7 @@ pub(crate) fn frame(message: &[u8]) -> Bytes {
     frame_with(0, u32::try_from(message.len()).unwrap(), message)
 }
 
-/// Encodes a gRPC frame with a prefix that need not match the message.
+/// Encodes a gRPC frame with a prefix that may not match the message.
 fn frame_with(flag: u8, length: u32, message: &[u8]) -> Bytes {
     let mut frame = BytesMut::new();
     frame.put_u8(flag);
@@ -335,8 +334,8 @@ impl<'a> Script<'a> {
         })
     }
 
-    /// Returns a number, mostly from the range in which the lease ids, revisions, versions, watch
-    /// ids and limits of a short script lie.
+    /// Returns a number, in most cases from the range of the lease ids, revisions, versions, watch
+    /// ids and limits of a short script.
     fn number(&mut self) -> i64 {
         match self.below(8) {
             7 => self.one_of(NUMBERS),

@@ -1,5 +1,5 @@
-//! Requests that no stock client sends: each gets the error of its clause, and the node keeps
-//! serving without a change to its store.
+//! Requests that no existing client sends: each has the error of its clause as its response, and
+//! the store does not change.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
@@ -193,8 +193,8 @@ async fn li_1_li_2_size_limits_are_configurable() {
         value: vec![b'v'; 600_000].into(),
         ..put("k", "")
     };
-    let refused = node.put(longer).await.unwrap_err();
-    assert_eq!(refused.code(), Code::ResourceExhausted);
+    let result = node.put(longer).await.unwrap_err();
+    assert_eq!(result.code(), Code::ResourceExhausted);
     // The limit may be above the default of tonic.
     let large = TestNode::with_limits(Limits::default().request_bytes_max(20_000_000));
     let long = PutRequest {
@@ -217,8 +217,8 @@ async fn li_2_a_message_of_exactly_the_limit_is_accepted() {
     assert_eq!(fits.encoded_len(), MESSAGE_BYTES_MAX);
     node.range(fits).await.unwrap();
     let text = "grpc: received message larger than max (2097153 vs. 2097152)";
-    let refused = node.range(key_of(MESSAGE_BYTES_MAX - overhead + 1)).await;
-    assert_error(refused, (Code::ResourceExhausted, text));
+    let result = node.range(key_of(MESSAGE_BYTES_MAX - overhead + 1)).await;
+    assert_error(result, (Code::ResourceExhausted, text));
     check_store_unchanged(&node).await;
 }
 
@@ -232,12 +232,12 @@ async fn li_2_a_too_large_message_ends_its_stream() {
     let long = RequestUnion::CreateRequest(long);
     let mut watch = node.watch().await;
     watch.send(long);
-    let refused = tokio_stream::StreamExt::next(&mut watch.responses)
+    let result = tokio_stream::StreamExt::next(&mut watch.responses)
         .await
         .unwrap();
-    let refused = refused.unwrap_err();
-    assert_eq!(refused.code(), Code::ResourceExhausted);
-    let text = refused.message();
+    let result = result.unwrap_err();
+    assert_eq!(result.code(), Code::ResourceExhausted);
+    let text = result.message();
     assert!(
         text.starts_with("grpc: received message larger than max ("),
         "{text}"

@@ -1,5 +1,5 @@
-//! The services behind an HTTP/2 connection: slow clients, disconnecting clients, too large
-//! messages.
+//! The services over an HTTP/2 connection: slow clients, clients that disconnect, messages that are
+//! too large.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -150,7 +150,7 @@ async fn a_client_that_closes_its_stream_unregisters_its_watches() {
 }
 
 #[tokio::test]
-async fn fl_15_a_shutdown_ends_open_watches_at_once() {
+async fn fl_15_a_shutdown_ends_open_watches_immediately() {
     let node = TestNode::new();
     let connection = ClientConnection::open(&node, 65_535).await;
     let (mut watch, _open) = connection.watch().await;
@@ -167,8 +167,8 @@ async fn li_2_a_too_large_message_fails_its_call_and_keeps_the_connection() {
         ..put("k", "")
     };
     let text = "grpc: received message larger than max (3000008 vs. 2097152)";
-    let refused = connection.kv().put(large).await;
-    assert_error(refused, (Code::ResourceExhausted, text));
+    let result = connection.kv().put(large).await;
+    assert_error(result, (Code::ResourceExhausted, text));
     connection.kv().put(put("k", "v")).await.unwrap();
     assert_eq!(node.revision(), 2);
 }

@@ -334,7 +334,7 @@ async fn rg_60_to_64_the_chunks_of_a_stream_add_up_to_the_range_response() {
 #[tokio::test]
 async fn rg_62_a_stream_does_not_include_later_writes() {
     let node = TestNode::new();
-    // Values so large that the transport does not read ahead of the client.
+    // The values are so large that the transport does not read ahead of the client.
     for key in 0..100 {
         node.engine
             .put(format!("k{key:02}"), vec![b'v'; 10_000])
@@ -406,7 +406,7 @@ async fn rg_65_streams_with_a_sort_order_or_filter_are_rejected() {
 #[tokio::test]
 async fn rg_66_a_compaction_above_its_revision_ends_a_stream() {
     let node = TestNode::new();
-    // Values so large that the transport does not read ahead of the client.
+    // The values are so large that the transport does not read ahead of the client.
     for key in 0..100 {
         node.engine
             .put(format!("k{key:02}"), vec![b'v'; 10_000])
@@ -421,11 +421,11 @@ async fn rg_66_a_compaction_above_its_revision_ends_a_stream() {
     chunks.next().await.unwrap().unwrap();
     node.fill(["k"]);
     compact(&node, node.revision(), true).await.unwrap();
-    let mut refused = None;
+    let mut error = None;
     while let Some(chunk) = chunks.next().await {
-        refused = chunk.err();
+        error = chunk.err();
     }
-    assert_error(refused.map_or(Ok(()), Err), COMPACTED);
+    assert_error(error.map_or(Ok(()), Err), COMPACTED);
 }
 
 #[tokio::test]
@@ -546,11 +546,11 @@ async fn co_6_a_physical_compaction_returns_after_the_memory_is_reclaimed() {
     assert_eq!(node.engine.stats().history_bytes, before / 100);
 }
 
-/// Stock clients send both metadata keys with each request, also for methods that do not need a
+/// Existing clients send both metadata keys with each request, also for methods that do not need a
 /// leader.
 #[tokio::test]
-async fn li_8_metadata_of_stock_clients_is_accepted() {
-    fn as_stock<T>(message: T) -> Request<T> {
+async fn li_8_metadata_of_existing_clients_is_accepted() {
+    fn with_metadata<T>(message: T) -> Request<T> {
         let mut request = Request::new(message);
         let metadata = request.metadata_mut();
         metadata.insert("hasleader", MetadataValue::from_static("true"));
@@ -558,16 +558,19 @@ async fn li_8_metadata_of_stock_clients_is_accepted() {
         request
     }
     let node = TestNode::new();
-    node.kv().put(as_stock(put("k", "v"))).await.unwrap();
-    node.kv().range(as_stock(get("k"))).await.unwrap();
+    node.kv().put(with_metadata(put("k", "v"))).await.unwrap();
+    node.kv().range(with_metadata(get("k"))).await.unwrap();
     let grant = LeaseGrantRequest { id: 7, ttl: 60 };
-    node.lease().lease_grant(as_stock(grant)).await.unwrap();
-    let status = as_stock(StatusRequest {});
+    node.lease()
+        .lease_grant(with_metadata(grant))
+        .await
+        .unwrap();
+    let status = with_metadata(StatusRequest {});
     node.maintenance().status(status).await.unwrap();
     let create = WatchRequest {
         request_union: Some(RequestUnion::CreateRequest(watch_of("k", ""))),
     };
-    let requests = as_stock(tokio_stream::iter([create]));
+    let requests = with_metadata(tokio_stream::iter([create]));
     let mut watch = WatchClient::new(node.services.clone());
     let mut responses = watch.watch(requests).await.unwrap().into_inner();
     assert!(responses.next().await.unwrap().unwrap().created);
@@ -610,7 +613,7 @@ async fn li_3_responses_have_no_size_limit() {
     let mut response = node.txn(txn_of(vec![op_get(all())])).await.unwrap();
     let found = response.responses.remove(0).response;
     let Some(response_op::Response::ResponseRange(found)) = found else {
-        panic!("{found:?}");
+        panic!("expected a range response, got {found:?}");
     };
     assert!(complete(&found.kvs));
 }

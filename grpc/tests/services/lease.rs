@@ -173,7 +173,7 @@ impl KeepAliveCall {
 }
 
 #[tokio::test]
-async fn le_8_keep_alives_of_known_and_unknown_leases_are_answered_in_order() {
+async fn le_8_responses_to_keep_alives_of_known_and_unknown_leases_are_in_order() {
     let node = TestNode::new();
     grant(&node, 7, 10).await.unwrap();
     grant(&node, -8, 20).await.unwrap();
@@ -210,7 +210,7 @@ async fn le_8_le_9_keep_alive_renews_a_lease_that_has_not_expired() {
 }
 
 #[tokio::test]
-async fn fl_15_a_shutdown_ends_keep_alive_streams_at_once() {
+async fn fl_15_a_shutdown_ends_keep_alive_streams_immediately() {
     let node = TestNode::new();
     let mut keep_alive = KeepAliveCall::open(&node).await;
     assert!(keep_alive.replies.next().now_or_never().is_none());

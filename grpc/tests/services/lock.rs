@@ -103,7 +103,7 @@ async fn el_2_lock_without_a_lease_grants_a_lease_of_60_seconds() {
     let node = TestNode::new();
     let response = lock(node.clone(), "l", 0).await.unwrap();
     let [lease] = node.engine.leases()[..] else {
-        panic!("expected one lease");
+        panic!("expected one lease, got {:?}", node.engine.leases());
     };
     assert_eq!(response.key, format!("l/{:x}", lease.get()));
     let status = node.engine.lease(lease, true).unwrap();

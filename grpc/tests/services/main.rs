@@ -1,7 +1,7 @@
-//! The behaviour of the etcd services towards clients.
+//! Tests of the services with the generated clients.
 //!
-//! Most tests call the services through the generated clients without a connection, so that all
-//! effects of a call are visible when it returns. The tests in `connection` go through HTTP/2.
+//! Most tests call the services without a connection, so that all effects of a call are visible
+//! when it returns. The tests in `connection` use HTTP/2.
 
 #![expect(
     clippy::unwrap_used,

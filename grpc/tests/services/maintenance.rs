@@ -340,12 +340,12 @@ async fn mt_5_mt_12_dm_28_defragment_and_move_leader_return_no_header() {
         node.maintenance().move_leader(request).await
     };
     assert_eq!(move_to(MEMBER_ID).await.unwrap().into_inner().header, None);
-    let refusal = (
+    let error = (
         Code::FailedPrecondition,
         "etcdserver: bad leader transferee",
     );
     for other in [0, 5, u64::MAX] {
-        assert_error(move_to(other).await, refusal);
+        assert_error(move_to(other).await, error);
     }
 }
 
@@ -365,7 +365,7 @@ async fn mt_13_downgrade_validates_versions_and_cannot_be_enabled() {
     let validate = DowngradeAction::Validate.into();
     let reply = downgrade(validate, "3.4").await.unwrap();
     assert_eq!((&*reply.version, reply.header), ("3.5.0", header(1)));
-    for (action, version, refusal) in [
+    for (action, version, error) in [
         (
             validate,
             "x",
@@ -408,7 +408,7 @@ async fn mt_13_downgrade_validates_versions_and_cannot_be_enabled() {
         ),
         (7, "3.4", (Code::Unknown, "etcdserver: unknown method")),
     ] {
-        assert_error(downgrade(action, version).await, refusal);
+        assert_error(downgrade(action, version).await, error);
     }
 }
 

@@ -140,7 +140,7 @@ impl TestNode {
         self.engine.current_revision().0
     }
 
-    /// Writes keys directly into the engine, each in a revision of its own.
+    /// Writes keys directly into the engine, each in a separate revision.
     pub(crate) fn fill(&self, keys: impl IntoIterator<Item = impl Into<String>>) {
         for key in keys {
             self.engine.put(key.into(), "v").unwrap();

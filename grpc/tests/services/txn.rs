@@ -1,5 +1,5 @@
-//! Transactions: the TXN and CMP clauses that need a store. Checks of the request itself are unit
-//! tests of the validation.
+//! Transactions: the TXN and CMP clauses that need a store. The unit tests of the validation check
+//! the clauses about requests.
 
 use revstore_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use revstore_proto::etcdserverpb::response_op::Response;
@@ -61,7 +61,7 @@ async fn txn_20_txn_26_compares_select_the_branch_to_execute() {
             assert_eq!(found.kvs[0].value, "v");
             assert_eq!(deleted.deleted, 0);
         }
-        other => panic!("{other:?}"),
+        other => panic!("expected a range and a delete response, got {other:?}"),
     }
 }
 
@@ -108,10 +108,10 @@ async fn dm_23_dm_24_each_operation_has_its_own_header() {
                 Response::ResponseDeleteRange(deleted) => {
                     assert_eq!(deleted.header, op_header(3));
                 }
-                other => panic!("{other:?}"),
+                other => panic!("expected a delete response, got {other:?}"),
             }
         }
-        other => panic!("{other:?}"),
+        other => panic!("expected other responses, got {other:?}"),
     }
 }
 
@@ -144,7 +144,7 @@ async fn operations_of_a_transaction_behave_like_single_requests() {
             assert_eq!((first.deleted, first.prev_kvs.len()), (2, 2));
             assert_eq!((second.deleted, second.prev_kvs.len()), (0, 0));
         }
-        other => panic!("{other:?}"),
+        other => panic!("expected other responses, got {other:?}"),
     }
 }
 

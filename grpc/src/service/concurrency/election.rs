@@ -21,11 +21,11 @@ use tonic::{Request, Response, Status};
 use super::wait_queue::{self, WaitError, Waiter, WaiterKey};
 use crate::methods;
 use crate::node::Node;
-use crate::node::shutdown::Begun;
+use crate::node::shutdown::ShutdownBegun;
 use crate::status::{self, EtcdError};
 
-/// `v3electionpb.Election`: the waiter with the oldest key is the leader, and the value of that key is
-/// what it proclaims. etcd's `electionServer`.
+/// `v3electionpb.Election`: the waiter with the oldest key is the leader, and the value of that key is the
+/// proclaimed value. etcd's `electionServer`.
 #[derive(Debug)]
 pub(crate) struct ElectionService {
     node: Arc<Node>,
@@ -36,13 +36,13 @@ impl ElectionService {
         Self { node }
     }
 
-    /// Waits for leadership. If the future is dropped meanwhile, the waiter's key is deleted (EL-4).
+    /// Waits for leadership. If the future is dropped before that, the waiter's key is deleted (EL-4).
     async fn campaign(&self, request: CampaignRequest) -> Result<CampaignResponse, EtcdError> {
         let CampaignRequest { name, lease, value } = request;
         let lease = LeaseId::new(lease);
         let joined = Waiter::join(&self.node, &name, lease, value.clone())?;
         let waiter = joined.waiter;
-        // EL-6: a lease that is in the queue already gets the new value.
+        // EL-6: if the lease is in the queue already, its key gets the new value.
         if joined.existing.is_some_and(|kv| kv.value() != &*value) {
             let changed = waiter
                 .key()
@@ -58,7 +58,7 @@ impl ElectionService {
         let lease = waiter.lease();
         waiter.keep();
         Ok(CampaignResponse {
-            // The revision at which the waiter joined, not that at which it was elected.
+            // The revision at which the waiter joined the queue, not the one at which it was elected.
             header: Some(self.node.headers.at(joined.revision)),
             leader: Some(LeaderKey {
                 name,
@@ -111,7 +111,7 @@ fn leader_response(node: &Node, revision: Revision, leader: &KeyValue) -> Leader
     }
 }
 
-/// Copies a record into the generated message. Elections are rare, so copying does not matter.
+/// Copies a record into the generated message. Elections are rare, so the cost is not relevant.
 fn copy_kv(kv: &KeyValue) -> mvccpb::KeyValue {
     mvccpb::KeyValue {
         key: Bytes::copy_from_slice(kv.key()),
@@ -175,9 +175,9 @@ impl Election for ElectionService {
 
 /// The stream of Observe: the current leader, then each change of the leader or its value (EL-9).
 ///
-/// A watcher over the queue reports the revisions at which the leader may have changed; the leader is
-/// then read at that very revision. The number of pending responses is bounded by the number of events
-/// in one watch response.
+/// A watcher over the queue reports the revisions at which the leader may have changed. The leader is then
+/// read at exactly that revision. The number of pending responses is bounded by the number of events in one
+/// watch response.
 #[derive(Debug)]
 pub(crate) struct LeaderStream {
     node: Arc<Node>,
@@ -187,7 +187,7 @@ pub(crate) struct LeaderStream {
     leader: Option<KeyValue>,
     pending: VecDeque<LeaderResponse>,
     /// `None` after the end of the stream.
-    shutdown: Option<Begun>,
+    shutdown: Option<ShutdownBegun>,
 }
 
 impl LeaderStream {
@@ -204,7 +204,7 @@ impl LeaderStream {
         Ok(stream)
     }
 
-    /// Starts at the current revision; skips the changes before it.
+    /// Starts again at the current revision and skips the changes before it.
     fn restart(&mut self) -> Result<(), EtcdError> {
         let (revision, leader) = wait_queue::front(&self.node, &self.queue)?;
         self.watches = self.node.engine.watch_stream();

@@ -25,7 +25,8 @@ impl LockService {
         Self { node }
     }
 
-    /// Waits for the lock. If the future is dropped meanwhile, the waiter's key is deleted (EL-4).
+    /// Waits for the lock. If the future is dropped before that, the waiter's key is deleted
+    /// (EL-4).
     async fn lock(&self, request: LockRequest) -> Result<LockResponse, EtcdError> {
         let lease = LeaseId::new(request.lease);
         let joined = Waiter::join(&self.node, &request.name, lease, Bytes::new())?;
@@ -43,7 +44,7 @@ impl LockService {
         })
     }
 
-    /// EL-3: any client that knows the key may unlock.
+    /// EL-3: any client may unlock with the key.
     fn unlock(&self, request: UnlockRequest) -> Result<UnlockResponse, EtcdError> {
         self.node.admit(Proposal {
             request_bytes: request.key.len(),

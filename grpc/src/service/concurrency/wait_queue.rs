@@ -1,9 +1,9 @@
 //! The wait queue of locks and elections.
 //!
-//! A waiter puts a key under the queue's name and waits until no older key is there. The key is
-//! attached to a lease, so the waiter leaves the queue when its session ends. etcd does this in
-//! package `concurrency`: a waiter here is `Mutex` or `Election` over a `Session`, and
-//! [`Waiter::reach_front`] is `waitDeletes`.
+//! A waiter puts a key under the queue's name and waits until the queue contains no older key. The key is
+//! attached to a lease, so the waiter leaves the queue when the lease ends. This corresponds to etcd's
+//! package `concurrency`: a waiter is a `Mutex` or `Election` with a `Session`, and [`Waiter::reach_front`]
+//! is `waitDeletes`.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -20,12 +20,11 @@ use crate::node::Node;
 use crate::node::admission::Proposal;
 use crate::status::EtcdError;
 
-/// The TTL of the lease that a waiter without one gets; it is never renewed (EL-2).
+/// The TTL of the lease that is granted to a waiter without a lease. The lease is not renewed (EL-2).
 const OWN_LEASE_TTL_SECONDS: i64 = 60;
 
-/// Returns the range of the keys in the queue called `name`: those that begin with `name/` (EL-1).
-///
-/// An empty name is a name like any other (EL-10).
+/// Returns the range of the keys in the queue `name`: those that begin with `name/` (EL-1). The name may be
+/// empty (EL-10).
 pub(crate) fn range(name: &[u8]) -> KeyRange {
     KeyRange::prefix(prefix(name, 0).freeze())
 }
@@ -74,12 +73,12 @@ pub(crate) fn key(name: &[u8], lease: LeaseId) -> Bytes {
 #[derive(Clone, Debug)]
 pub(super) struct WaiterKey {
     pub(super) key: Bytes,
-    /// The create revision: a later key of the same name belongs to another waiter.
+    /// The create revision. A key with the same name and another create revision belongs to another waiter.
     pub(super) created: Revision,
 }
 
 impl WaiterKey {
-    /// Replaces the value of the key, if it still exists; returns the revision of the change.
+    /// Replaces the value of the key if it still exists, and returns the revision of the change.
     pub(super) fn set_value(
         &self,
         node: &Node,
@@ -91,7 +90,7 @@ impl WaiterKey {
         self.if_exists(node, Op::Put(attach(put, lease)))
     }
 
-    /// Deletes the key, if it still exists; returns the revision after that.
+    /// Deletes the key if it still exists, and returns the revision after that.
     pub(super) fn delete(&self, node: &Node) -> Result<Revision, EtcdError> {
         node.admit(Proposal {
             request_bytes: self.key.len(),
@@ -130,7 +129,7 @@ impl From<EtcdError> for WaitError {
     }
 }
 
-/// A waiter, for the duration of a call.
+/// A waiter during a call.
 ///
 /// If the waiter is dropped before [`keep`](Self::keep), for example because the client cancelled the
 /// call, its key is deleted (EL-4), and its lease is revoked if it was granted for this call.
@@ -144,18 +143,18 @@ pub(super) struct Waiter {
     is_kept: bool,
 }
 
-/// A waiter that has just joined its queue.
+/// The result of adding a waiter to a queue.
 #[derive(Debug)]
 pub(super) struct Joined {
     pub(super) waiter: Waiter,
     pub(super) revision: Revision,
-    /// The key-value of the waiter, if the lease had one in the queue already.
+    /// The key-value of the waiter, if the lease already had a key in the queue.
     pub(super) existing: Option<KeyValue>,
 }
 
 impl Waiter {
-    /// Joins the queue called `name` at its end, or finds the key that the lease has in it already
-    /// (EL-1). Without a lease, grants one (EL-2).
+    /// Adds a waiter at the end of the queue `name`, or returns the existing waiter of the lease (EL-1).
+    /// Without a lease, grants one (EL-2).
     pub(super) fn join(
         node: &Arc<Node>,
         name: &[u8],
@@ -226,8 +225,8 @@ impl Waiter {
         self.lease
     }
 
-    /// Waits until no older key is in the queue; returns the revision at which that was read. Fails as
-    /// soon as the waiter's own key no longer exists (EL-5).
+    /// Waits until no older key is in the queue, and returns the revision of that read. Fails as soon as the
+    /// key of the waiter no longer exists (EL-5).
     pub(super) async fn reach_front(&self) -> Result<Revision, WaitError> {
         let mut shutdown = self.node.shutdown.begun();
         loop {
@@ -250,14 +249,14 @@ impl Waiter {
                 if Pin::new(&mut shutdown).poll(context).is_ready() {
                     return Poll::Ready(Err(EtcdError::Stopped));
                 }
-                // Any response, even that of a compaction, is a reason to read the queue again.
+                // After any response, also that of a compaction, the queue is read again.
                 watches.poll_response(context).map(|_response| Ok(()))
             })
             .await?;
         }
     }
 
-    /// Returns the newest key that is older than the waiter's.
+    /// Returns the newest key that is older than the key of the waiter.
     fn predecessor(&self) -> Result<(Revision, Option<KeyValue>), EtcdError> {
         let older = Filter::default().max_create_revision(Revision(self.key.created.0 - 1));
         let range = Range::of(self.queue.clone())
@@ -279,7 +278,7 @@ impl Drop for Waiter {
         if self.is_kept {
             return;
         }
-        // This fails while an alarm forbids all writes; then the key is deleted with its lease.
+        // This fails while an alarm forbids all writes. The key is then deleted when its lease ends.
         let _ = self.key.delete(&self.node);
         if self.owns_lease {
             revoke(&self.node, self.lease);

@@ -58,7 +58,7 @@ fn with_token<T>(token: &str, request: T) -> Request<T> {
     request
 }
 
-/// Stands for a request without a token.
+/// The token of a request without a token.
 const NO_TOKEN: &str = "";
 
 fn node() -> TestNode {

@@ -131,7 +131,7 @@ async fn au_7_lease_requests_need_permission_for_the_attached_keys() {
     call!(node.kv(), put, &root, put_on("secret", 7)).unwrap();
     call!(node.kv(), put, &user, put_on("both", 8)).unwrap();
 
-    // Attach a key to the lease, in a single put and in a transaction.
+    // A put and a transaction attach a key to the lease.
     assert_error(call!(node.kv(), put, &user, put_on("write", 7)), DENIED);
     let attach = txn_of(vec![op_put(put_on("write", 7))]);
     assert_error(call!(node.kv(), txn, &user, attach), DENIED);
@@ -175,7 +175,7 @@ async fn au_7_lease_requests_need_permission_for_the_attached_keys() {
     let all = call!(node.lease(), lease_leases, &root, list()).unwrap();
     assert_eq!(all.leases.len(), 3);
 
-    // Revoke.
+    // Revoking the lease needs write permission for its keys.
     let revoke = |id| LeaseRevokeRequest { id };
     assert_error(
         call!(node.lease(), lease_revoke, NO_TOKEN, revoke(7)),
@@ -302,8 +302,8 @@ async fn wa_38_existing_watches_continue_when_auth_is_enabled() {
     let mut watch = node.watch().await;
     watch.create(watch_of("k", "")).await;
     enable(&node, NO_TOKEN).await.unwrap();
-    let refused = watch.create(watch_of("k", "")).await;
-    assert!(refused.canceled);
+    let response = watch.create(watch_of("k", "")).await;
+    assert!(response.canceled);
     node.fill(["k"]);
     assert_eq!(watch.next().await.events.len(), 1);
 }
@@ -353,10 +353,10 @@ async fn wa_60_a_denied_watch_does_not_end_the_stream() {
         let mut client = WatchClient::new(node.services.clone());
         let stream = client.watch(with_token(token, requests)).await;
         let mut stream = stream.unwrap().into_inner();
-        let refused = stream.next().await.unwrap().unwrap();
-        assert_eq!((refused.watch_id, refused.header), (-1, header(1)));
-        assert!(refused.created && refused.canceled);
-        assert_eq!(refused.cancel_reason, expected);
+        let response = stream.next().await.unwrap().unwrap();
+        assert_eq!((response.watch_id, response.header), (-1, header(1)));
+        assert!(response.created && response.canceled);
+        assert_eq!(response.cancel_reason, expected);
         let next = stream.next().await.unwrap().unwrap();
         assert_eq!(next.canceled, token != user);
         assert!(stream.next().now_or_never().is_none());

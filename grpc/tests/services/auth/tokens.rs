@@ -167,7 +167,7 @@ async fn au_13_disabling_auth_invalidates_all_tokens() {
     assert_error(read(&node, &root, "x").await, INVALID_TOKEN);
 }
 
-/// All of this was observed on etcd 3.5.16.
+/// The expected results were recorded with etcd 3.5.16.
 #[tokio::test]
 async fn au_2_au_3_li_1_only_successful_authentication_is_proposed() {
     let node = node();

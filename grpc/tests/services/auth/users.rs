@@ -51,11 +51,11 @@ async fn au_3_authenticate_needs_the_password_of_the_user() {
         assert_error(authenticate(&node, name, password).await, AUTH_FAILED);
     }
     for password in ["p", ""] {
-        let refused = (
+        let no_password = (
             Code::Unknown,
             "auth: authentication failed, password was given for no password user",
         );
-        assert_error(authenticate(&node, "n", password).await, refused);
+        assert_error(authenticate(&node, "n", password).await, no_password);
     }
     // As in etcd 3.5.16: an empty password is a valid password.
     authenticate(&node, "e", "").await.unwrap();
