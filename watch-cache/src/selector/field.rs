@@ -1,4 +1,6 @@
-//! Field selectors: requirements `f=v`, `f==v` and `f!=v`, separated by commas.
+//! Field selectors: requirements `f=v`, `f==v` and `f!=v`, separated by commas. [`FieldSelector`]
+//! corresponds to `fields.Selector` of Kubernetes' apimachinery, and [`FieldRequirement`] to
+//! `fields.Requirement`.
 
 use crate::api::status::RequestError;
 
@@ -35,7 +37,7 @@ impl FieldSelector {
     /// Parses a selector. In a value, a backslash escapes `,`, `=` and `\`.
     ///
     /// # Errors
-    /// 400 if the text cannot be parsed.
+    /// [`RequestError::BadRequest`] if the text is not a valid selector.
     ///
     /// ```
     /// use revstore_watch_cache::selector::FieldSelector;
@@ -56,7 +58,9 @@ impl FieldSelector {
 }
 
 impl FieldRequirement {
-    pub(crate) fn holds(&self, value: Option<&str>) -> bool {
+    /// Returns whether the requirement matches the value of the field, which is `None` if the object does
+    /// not have the field.
+    pub(crate) fn matches(&self, value: Option<&str>) -> bool {
         (value.unwrap_or_default() == self.value) == self.equal
     }
 }
@@ -65,13 +69,13 @@ impl FieldRequirement {
 fn split_unescaped(text: &str) -> Vec<&str> {
     let mut terms = Vec::new();
     let (mut start, mut escaped) = (0, false);
-    for (at, letter) in text.char_indices() {
+    for (offset, letter) in text.char_indices() {
         match letter {
             _ if escaped => escaped = false,
             '\\' => escaped = true,
             ',' => {
-                terms.push(&text[start..at]);
-                start = at + 1;
+                terms.push(&text[start..offset]);
+                start = offset + 1;
             }
             _ => {}
         }
@@ -86,8 +90,8 @@ fn parse_term(term: &str) -> Result<FieldRequirement, RequestError> {
             "invalid selector: '{term}'; can't understand '{term}'"
         ))
     };
-    let at = term.find(['=', '!']).ok_or_else(invalid)?;
-    let (field, rest) = term.split_at(at);
+    let operator = term.find(['=', '!']).ok_or_else(invalid)?;
+    let (field, rest) = term.split_at(operator);
     let (equal, value) = if let Some(value) = rest.strip_prefix("!=") {
         (false, value)
     } else if let Some(value) = rest.strip_prefix("==") {
@@ -104,8 +108,8 @@ fn parse_term(term: &str) -> Result<FieldRequirement, RequestError> {
     })
 }
 
-/// Removes the backslashes of escape sequences. Returns `None` for an unknown escape sequence or an
-/// unescaped `=`.
+/// Removes the backslashes of escape sequences. Returns `None` if the value contains an unknown escape
+/// sequence or an unescaped `=`.
 fn unescape(value: &str) -> Option<String> {
     let mut plain = String::with_capacity(value.len());
     let mut letters = value.chars();
@@ -124,7 +128,7 @@ mod tests {
     use super::FieldSelector;
 
     #[test]
-    fn wc_353_field_selectors_are_parsed_as_clients_write_them() {
+    fn wc_353_field_selectors_have_escapes_and_invalid_ones_return_400() {
         let parsed = FieldSelector::parse(r"a=1,b==2,c!=x\=\\,d=").unwrap();
         let requirements: Vec<_> = parsed
             .requirements
@@ -141,8 +145,9 @@ mod tests {
             ]
         );
         assert!(FieldSelector::parse("").unwrap().requirements.is_empty());
-        for bad in ["a", "a!b", r"a=\q", "a=b=c"] {
-            assert_eq!(FieldSelector::parse(bad).unwrap_err().code(), 400, "{bad}");
+        for invalid in ["a", "a!b", r"a=\q", "a=b=c"] {
+            let error = FieldSelector::parse(invalid).unwrap_err();
+            assert_eq!(error.code(), 400, "{invalid}");
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::api::keys::KeySpan;
 use crate::api::status::RequestError;
 use crate::encode::kind::Kind;
 use crate::encode::object::StoredObject;
-use crate::selector::{FieldRequirement, LabelOp, LabelRequirement, Selector};
+use crate::selector::{FieldRequirement, LabelOperator, LabelRequirement, Selector};
 
 /// The location of a selectable field in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,14 +19,14 @@ impl ResolvedField {
     /// Returns the location of a field in objects of a kind.
     ///
     /// # Errors
-    /// 400 if the kind has no such field (WC-354).
+    /// [`RequestError::BadRequest`] if the kind does not have the field (WC-354).
     pub(crate) fn of(field: &str, kind: &dyn Kind) -> Result<Self, RequestError> {
         match field {
             "metadata.name" => Ok(Self::Name),
             "metadata.namespace" => Ok(Self::Namespace),
             field => {
-                let at = kind.fields().iter().position(|known| known == field);
-                at.map(Self::Selectable).ok_or_else(|| {
+                let position = kind.fields().iter().position(|known| known == field);
+                position.map(Self::Selectable).ok_or_else(|| {
                     RequestError::BadRequest(format!("field label not supported: {field}"))
                 })
             }
@@ -67,19 +67,20 @@ impl ObjectFilter {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
+    /// Returns whether the filter matches an object.
     pub(crate) fn matches(&self, object: &StoredObject) -> bool {
         self.span.contains(object.key())
             && self
                 .fields
                 .iter()
-                .all(|(field, requirement)| requirement.holds(object.field(*field)))
+                .all(|(field, requirement)| requirement.matches(object.field(*field)))
             && self
                 .labels
                 .iter()
-                .all(|requirement| requirement.holds(object.label(&requirement.key)))
+                .all(|requirement| requirement.matches(object.label(&requirement.key)))
     }
 
-    /// Returns the value that the filter requires of a field, if it requires one.
+    /// Returns the one value that the filter requires of a field, if it requires one.
     pub(crate) fn required_field(&self, field: ResolvedField) -> Option<&str> {
         self.fields
             .iter()
@@ -92,8 +93,8 @@ impl ObjectFilter {
         self.labels
             .iter()
             .filter(|requirement| requirement.key == key)
-            .find_map(|requirement| match &requirement.op {
-                LabelOp::In(values) if values.len() == 1 => Some(values[0].as_str()),
+            .find_map(|requirement| match &requirement.operator {
+                LabelOperator::In(values) if values.len() == 1 => Some(values[0].as_str()),
                 _ => None,
             })
     }

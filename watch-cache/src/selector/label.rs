@@ -1,5 +1,7 @@
 //! Label selectors: requirements `k=v`, `k!=v`, `k in (..)`, `k notin (..)`, `k`, `!k`, `k>1` and
-//! `k<1`, separated by commas.
+//! `k<1`, separated by commas. [`LabelSelector`] corresponds to `labels.Selector` of Kubernetes'
+//! apimachinery, [`LabelRequirement`] to `labels.Requirement`, and [`LabelOperator`] to
+//! `selection.Operator`.
 
 use crate::api::status::RequestError;
 
@@ -15,25 +17,25 @@ pub struct LabelSelector {
 pub struct LabelRequirement {
     /// The key of the label.
     pub key: String,
-    /// The operator, with its values.
-    pub op: LabelOp,
+    /// The operator, with its operands.
+    pub operator: LabelOperator,
 }
 
-/// The operator of a [`LabelRequirement`].
+/// The operator of a [`LabelRequirement`], with its operands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LabelOp {
+pub enum LabelOperator {
     /// The label exists.
     Exists,
     /// The label does not exist.
-    Absent,
+    DoesNotExist,
     /// The label exists and has one of these values. `=` and `==` have one value.
     In(Vec<String>),
     /// The label does not exist, or has none of these values. `!=` has one value.
     NotIn(Vec<String>),
-    /// The label is a number greater than this one.
-    Greater(i64),
-    /// The label is a number less than this one.
-    Less(i64),
+    /// The value of the label is an integer greater than the operand.
+    GreaterThan(i64),
+    /// The value of the label is an integer less than the operand.
+    LessThan(i64),
 }
 
 impl LabelSelector {
@@ -42,7 +44,7 @@ impl LabelSelector {
         Self {
             requirements: vec![LabelRequirement {
                 key: key.into(),
-                op: LabelOp::In(vec![value.into()]),
+                operator: LabelOperator::In(vec![value.into()]),
             }],
         }
     }
@@ -50,46 +52,53 @@ impl LabelSelector {
     /// Parses a selector.
     ///
     /// # Errors
-    /// 400 if the text cannot be parsed.
+    /// [`RequestError::BadRequest`] if the text is not a valid selector.
     ///
     /// ```
-    /// use revstore_watch_cache::selector::{LabelOp, LabelSelector};
+    /// use revstore_watch_cache::selector::{LabelOperator, LabelSelector};
     /// let selector = LabelSelector::parse("app in (web, api),!old,tier!=db")?;
     /// assert_eq!(selector.requirements.len(), 3);
-    /// assert_eq!(selector.requirements[2].op, LabelOp::NotIn(vec!["db".into()]));
+    /// assert_eq!(selector.requirements[2].operator, LabelOperator::NotIn(vec!["db".into()]));
     /// assert!(LabelSelector::parse("app in web").is_err());
     /// # Ok::<(), revstore_watch_cache::RequestError>(())
     /// ```
     pub fn parse(text: &str) -> Result<Self, RequestError> {
-        let mut parser = Parser { text, at: 0 };
-        let requirements = parser.selector().map_err(|why| {
-            RequestError::BadRequest(format!("unable to parse requirement: {why}"))
+        let mut parser = Parser { text, offset: 0 };
+        let requirements = parser.selector().map_err(|reason| {
+            RequestError::BadRequest(format!("unable to parse requirement: {reason}"))
         })?;
         Ok(Self { requirements })
     }
 }
 
 impl LabelRequirement {
-    pub(crate) fn holds(&self, value: Option<&str>) -> bool {
+    /// Returns whether the requirement matches the value of the label, which is `None` if the object
+    /// does not have the label. Corresponds to `Requirement.Matches`.
+    pub(crate) fn matches(&self, value: Option<&str>) -> bool {
         let number = || value.and_then(|value| value.parse::<i64>().ok());
-        match &self.op {
-            LabelOp::Exists => value.is_some(),
-            LabelOp::Absent => value.is_none(),
-            LabelOp::In(values) => value.is_some_and(|value| values.iter().any(|v| v == value)),
-            LabelOp::NotIn(values) => value.is_none_or(|value| values.iter().all(|v| v != value)),
-            LabelOp::Greater(bound) => number().is_some_and(|number| number > *bound),
-            LabelOp::Less(bound) => number().is_some_and(|number| number < *bound),
+        match &self.operator {
+            LabelOperator::Exists => value.is_some(),
+            LabelOperator::DoesNotExist => value.is_none(),
+            LabelOperator::In(values) => {
+                value.is_some_and(|value| values.iter().any(|v| v == value))
+            }
+            LabelOperator::NotIn(values) => {
+                value.is_none_or(|value| values.iter().all(|v| v != value))
+            }
+            LabelOperator::GreaterThan(bound) => number().is_some_and(|number| number > *bound),
+            LabelOperator::LessThan(bound) => number().is_some_and(|number| number < *bound),
         }
     }
 }
 
-/// A recursive-descent parser; `at` is the offset of the next character.
+/// A recursive-descent parser of label selectors.
 struct Parser<'a> {
     text: &'a str,
-    at: usize,
+    /// The offset of the next character.
+    offset: usize,
 }
 
-/// Characters that end a word, besides spaces.
+/// The characters that end a word, in addition to spaces.
 const SPECIAL: [char; 7] = ['=', '!', '<', '>', '(', ')', ','];
 
 impl<'a> Parser<'a> {
@@ -113,24 +122,24 @@ impl<'a> Parser<'a> {
             let key = self.key()?;
             return Ok(LabelRequirement {
                 key,
-                op: LabelOp::Absent,
+                operator: LabelOperator::DoesNotExist,
             });
         }
         let key = self.key()?;
-        let op = if self.rest().is_empty() || self.rest().starts_with(',') {
-            LabelOp::Exists
+        let operator = if self.rest().is_empty() || self.rest().starts_with(',') {
+            LabelOperator::Exists
         } else if self.take("!=") {
-            LabelOp::NotIn(vec![self.value()?])
+            LabelOperator::NotIn(vec![self.value()?])
         } else if self.take("==") || self.take("=") {
-            LabelOp::In(vec![self.value()?])
+            LabelOperator::In(vec![self.value()?])
         } else if self.take(">") {
-            LabelOp::Greater(self.number()?)
+            LabelOperator::GreaterThan(self.number()?)
         } else if self.take("<") {
-            LabelOp::Less(self.number()?)
+            LabelOperator::LessThan(self.number()?)
         } else {
             match self.word() {
-                "in" => LabelOp::In(self.values()?),
-                "notin" => LabelOp::NotIn(self.values()?),
+                "in" => LabelOperator::In(self.values()?),
+                "notin" => LabelOperator::NotIn(self.values()?),
                 other => {
                     return Err(format!(
                         "found '{other}', expected: in, notin, =, ==, !=, >, <"
@@ -138,7 +147,7 @@ impl<'a> Parser<'a> {
                 }
             }
         };
-        Ok(LabelRequirement { key, op })
+        Ok(LabelRequirement { key, operator })
     }
 
     fn key(&mut self) -> Result<String, String> {
@@ -181,7 +190,7 @@ impl<'a> Parser<'a> {
         let end = rest
             .find(|letter: char| letter.is_whitespace() || SPECIAL.contains(&letter))
             .unwrap_or(rest.len());
-        self.at += end;
+        self.offset += end;
         self.skip_space();
         &rest[..end]
     }
@@ -196,7 +205,7 @@ impl<'a> Parser<'a> {
     fn take(&mut self, token: &str) -> bool {
         let found = self.rest().starts_with(token);
         if found {
-            self.at += token.len();
+            self.offset += token.len();
             self.skip_space();
         }
         found
@@ -204,11 +213,11 @@ impl<'a> Parser<'a> {
 
     fn skip_space(&mut self) {
         let rest = self.rest();
-        self.at += rest.len() - rest.trim_start().len();
+        self.offset += rest.len() - rest.trim_start().len();
     }
 
     fn rest(&self) -> &'a str {
-        &self.text[self.at..]
+        &self.text[self.offset..]
     }
 }
 
@@ -218,8 +227,8 @@ mod tests {
 
     fn check(selector: &str, value: Option<&str>, expected: bool) {
         let parsed = LabelSelector::parse(selector).unwrap();
-        let holds = parsed.requirements.iter().all(|r| r.holds(value));
-        assert_eq!(holds, expected, "{selector} on {value:?}");
+        let matches = parsed.requirements.iter().all(|r| r.matches(value));
+        assert_eq!(matches, expected, "{selector} on {value:?}");
     }
 
     #[test]
@@ -247,12 +256,12 @@ mod tests {
     }
 
     #[test]
-    fn wc_353_bad_label_selectors_are_bad_requests() {
-        for bad in [
+    fn wc_353_invalid_label_selectors_return_400() {
+        for invalid in [
             "k in a", "k in (a", "=a", "k~a", "k=a,,", "k>x", "!", "k=a b", "k in ()x",
         ] {
-            let error = LabelSelector::parse(bad).unwrap_err();
-            assert_eq!(error.code(), 400, "{bad}");
+            let error = LabelSelector::parse(invalid).unwrap_err();
+            assert_eq!(error.code(), 400, "{invalid}");
         }
     }
 }

@@ -7,7 +7,7 @@ mod label;
 
 pub use field::{FieldRequirement, FieldSelector};
 pub(crate) use filter::{ObjectFilter, ResolvedField};
-pub use label::{LabelOp, LabelRequirement, LabelSelector};
+pub use label::{LabelOperator, LabelRequirement, LabelSelector};
 
 use crate::api::status::RequestError;
 
@@ -26,7 +26,7 @@ impl Selector {
     /// Parses a label selector and a field selector; an empty text matches all objects.
     ///
     /// # Errors
-    /// 400 if one of them cannot be parsed.
+    /// [`RequestError::BadRequest`] if one of them is not a valid selector.
     ///
     /// ```
     /// use revstore_watch_cache::Selector;
