@@ -2,9 +2,9 @@
 //!
 //! # Modules
 //! - [`cache`]: the cache, its resources and its feeder.
-//! - [`api`]: requests and answers: get, list and watch with options, events and errors.
+//! - [`api`]: requests and responses: get, list and watch with options, events and errors.
 //! - [`selector`]: label and field selectors.
-//! - [`encode`]: objects, and how they are read and written.
+//! - [`encode`]: objects, and the encoding of objects and events.
 //! - [`source`]: the store behind a cache: the engine in this process, or an etcd cluster.
 //! - [`metrics`]: counters and histograms of a resource.
 //! - [`clock`]: the clocks that all timeouts use.
@@ -21,6 +21,7 @@
 //! | `Cacher` | [`ResourceCache`], one per resource of a [`WatchCache`] |
 //! | the `Reflector` of the cacher, `dispatchEvents` | [`Feeder`] |
 //! | `watchCache`: store and cyclic buffer | the current objects of a resource, and its window ([`cache::WindowLimits`]) |
+//! | `watchCache.resourceVersion` | the watermark, one for all resources ([`WatchCache::revision`]) |
 //! | `watchCacheEvent` | an event in the window |
 //! | `waitUntilFreshAndBlock` | [`ResourceCache::wait_until_fresh`] |
 //! | progress requester | [`source::Source::request_progress`], called while a request waits |
@@ -37,27 +38,29 @@
 //! - The source is unavailable: requests are answered from the cache. Requests for the most recent
 //!   state or for an exact revision, including further pages of a list, fail with 500. The feeder
 //!   tries again every second and resumes after the last applied revision.
-//! - The source has compacted events that the feeder needs: the cache loads all objects again, and its
-//!   watches end.
+//! - The source has compacted events that the feeder needs: the cache loads all objects again, and
+//!   its watchers end.
 //! - The store was replaced, because it was restored from a backup or started empty: the cache loads
-//!   the new store. Its watches end with 410, and so do new watches from revisions that only the
-//!   previous store has had. A client that was disconnected meanwhile and resumes from a revision that
-//!   the new store has reached as well cannot be distinguished from a client of the new store.
-//! - A consistency check found a difference between cache and source: the source answers requests
-//!   until the cache is loaded again.
+//!   the new store. Its watchers end with 410, and so do new watches from revisions that only the
+//!   previous store has had. A client that was disconnected meanwhile may resume from a revision that
+//!   the new store has also reached. Such a client cannot be distinguished from a client of the new
+//!   store.
+//! - A consistency check found a difference between cache and source: the source answers gets and
+//!   lists until the cache is loaded again.
 //! - The feeder was dropped or has panicked: the cache is stopped.
-//! - A client reads slowly: its watcher lags, and ends with 410 when the window no longer contains its
-//!   next event.
+//! - A client reads slowly: its watcher lags, and ends with 410 when the window no longer contains
+//!   its next event.
 
 // How to read the source code
 //
-// `cache/feeder.rs` is the center: it applies a batch, publishes its revision, then wakes watchers.
-// `cache/resource.rs` is what it writes to: the objects (`cache/objects/`), the window
-// (`cache/window.rs`) and the interests of the watchers (`cache/interest.rs`); `cache/watermark.rs`
-// holds the published revision. `api/resource_cache.rs` answers requests: `api/options.rs` parses
-// their options into a plan, `api/list.rs` builds lists, and `api/cache_watcher.rs` is a watch.
-// `source/raw_store.rs` and `source/write.rs` answer the same requests without a cache. Comments cite
-// rules of the behavior specification by clause, such as WC-131, and its invariants, such as INV-1.
+// Start with `cache/feeder.rs`: it applies a batch, publishes its revision, then wakes watchers. It
+// writes to `cache/resource.rs`, which contains the objects (`cache/objects/`), the window
+// (`cache/window.rs`) and the interests of the watchers (`cache/interest.rs`), and to
+// `cache/watermark.rs`, which contains the published revision. `api/resource_cache.rs` answers
+// requests: `api/options.rs` parses their options into a plan, `api/list.rs` builds lists, and
+// `api/cache_watcher.rs` is a watcher. `source/raw_store.rs` and `source/write.rs` answer the same
+// requests without a cache. Comments cite the rules in `docs/watch-cache.md` by clause, such as
+// WC-131, and its invariants, such as INV-1.
 
 pub mod api;
 pub mod cache;

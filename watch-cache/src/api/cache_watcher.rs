@@ -1,4 +1,4 @@
-//! Watches: streams of events that read from the window of a resource. Corresponds to Kubernetes'
+//! Watchers: streams of events, which read from the window of a resource. Corresponds to Kubernetes'
 //! `cacheWatcher`, without its input channel.
 
 use std::collections::VecDeque;
@@ -22,26 +22,26 @@ use crate::cache::resource::{Refill, Registration, Resource};
 use crate::cache::window::WindowEvent;
 use crate::encode::object::{Object, StoredObject};
 use crate::selector::ObjectFilter;
-use crate::wake::subscriber::Subscriber;
+use crate::wake::Waiter;
 
-/// A watch of a resource: a stream of [`WatchEvent`]s; created by
+/// A watcher of a resource: the stream of [`WatchEvent`]s of one watch request. Created by
 /// [`ResourceCache::watch`](crate::ResourceCache::watch).
 ///
 /// # Guarantees
 /// - The stream contains every matching change after the start, once, in revision order. If events
 ///   are lost, it contains a [`WatchEvent::Error`] with code 410 instead, and ends.
-/// - A bookmark at revision r follows every matching change up to r, and never stands between two
+/// - A bookmark at revision r follows every matching change up to r, and is never between two
 ///   changes of one revision.
 /// - All events of a revision become ready together: a caller that writes events until the stream is
 ///   pending, then flushes, flushes whole revisions.
 ///
 /// # Cost
-/// A watch stores a position and a filter, less than 1 KiB, and no queue of events. It is woken for
+/// A watcher stores a position and a filter, less than 1 KiB, and no queue of events. It is woken for
 /// events that match its scope or an index, and copies up to 128 pointers to events at a time. A slow
-/// reader does not slow the cache or other watches: its watch lags, until the window no longer
+/// client slows neither the cache nor other watchers: its watcher lags, until the window no longer
 /// contains its next event.
 ///
-/// Dropping the value ends the watch.
+/// Dropping the watcher unregisters it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -56,12 +56,12 @@ use crate::wake::subscriber::Subscriber;
 /// block_on(pods.wait_until_ready())?;
 ///
 /// let after = WatchOptions::default().resource_version("1");
-/// let mut watch = block_on(pods.watch(&Scope::All, &after))?;
-/// assert!(watch.try_next().is_none(), "no events yet");
+/// let mut watcher = block_on(pods.watch(&Scope::All, &after))?;
+/// assert!(watcher.try_next().is_none(), "no events yet");
 /// engine.put("/pods/ns/a", r#"{"metadata":{"name":"a"}}"#)?;
-/// let event = watch.next_blocking().expect("the watch has not ended");
+/// let event = watcher.next_blocking().expect("the watcher has not ended");
 /// assert_eq!(
-///     &watch.encode(&event)[..],
+///     &watcher.encode(&event)[..],
 ///     b"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"resourceVersion\":\"2\",\"name\":\"a\"}}}\n"
 /// );
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -70,10 +70,10 @@ use crate::wake::subscriber::Subscriber;
 pub struct CacheWatcher {
     resource: Arc<Resource>,
     filter: ObjectFilter,
-    subscriber: Arc<Subscriber>,
+    waiter: Arc<Waiter>,
     interest_key: Option<InterestKey>,
     generation: u64,
-    /// The watch delivers events after this revision.
+    /// The watcher delivers the events after this revision.
     after: Revision,
     /// All matching events up to this revision were delivered or are in `events`.
     through: Revision,
@@ -84,7 +84,8 @@ pub struct CacheWatcher {
     bookmarks: bool,
     next_bookmark: Option<Duration>,
     deadline: Option<Duration>,
-    /// The time at which a watch from a future revision fails if that is not reached (WC-316).
+    /// The time at which a watcher that starts at a future revision fails, unless that revision is
+    /// reached before (WC-316).
     future_deadline: Option<Duration>,
     /// The due time of the timer, if it is set.
     armed: Option<Duration>,
@@ -92,7 +93,7 @@ pub struct CacheWatcher {
     ended: bool,
 }
 
-/// The current objects that a watch delivers first.
+/// The current objects, which a watcher delivers first.
 #[derive(Debug)]
 struct InitialObjects {
     objects: TreeIter<Arc<StoredObject>>,
@@ -103,12 +104,12 @@ struct InitialObjects {
     began: Duration,
 }
 
-/// The time before its deadline at which a watch gets a bookmark (WC-322).
+/// The time between the last bookmark of a watcher and its deadline (WC-322).
 const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
-/// The number of chunks without a matching event that one poll examines before it yields to other
-/// tasks.
-const POLL_ROUNDS_MAX: usize = 64;
-/// The number of initial objects without a match that one poll examines before it yields.
+/// The maximum number of chunks without a matching event that one poll examines before it yields to
+/// other tasks.
+const POLL_CHUNKS_MAX: usize = 64;
+/// The maximum number of initial objects without a match that one poll examines before it yields.
 const POLL_OBJECTS_MAX: usize = 1000;
 
 impl fmt::Debug for CacheWatcher {
@@ -143,9 +144,9 @@ impl CacheWatcher {
                 began: now,
             })
         });
-        let mut watch = Self {
+        let mut watcher = Self {
             filter: target.filter,
-            subscriber: registration.subscriber,
+            waiter: registration.waiter,
             interest_key: Some(registration.interest_key),
             generation: registration.generation,
             after: registration.after,
@@ -164,16 +165,16 @@ impl CacheWatcher {
             ended: false,
             resource,
         };
-        watch.schedule_bookmark(now);
-        watch
+        watcher.schedule_bookmark(now);
+        watcher
     }
 
-    /// Returns a watch that delivers `error` and ends (WC-305).
+    /// Returns a watcher that delivers `error` and ends (WC-305).
     pub(crate) fn failed(resource: Arc<Resource>, target: Target, error: RequestError) -> Self {
         Self {
             resource,
             filter: target.filter,
-            subscriber: Arc::new(Subscriber::new()),
+            waiter: Arc::new(Waiter::new()),
             interest_key: None,
             generation: 0,
             after: Revision(0),
@@ -192,17 +193,17 @@ impl CacheWatcher {
     }
 
     /// Encodes an event for a client: as one line of JSON if the kind is a
-    /// [`JsonKind`](crate::JsonKind). An event of the window is encoded once, by the first watcher that
-    /// needs it; the other watchers get the same bytes.
+    /// [`JsonKind`](crate::JsonKind). An event of the window is encoded once, when a watcher first
+    /// needs it; the other watchers share the bytes.
     // WC-142, WC-331.
     pub fn encode(&self, event: &WatchEvent) -> Bytes {
         crate::encode::event::encode(&self.resource, event)
     }
 
-    /// Returns the next event, or `None` if no event is ready or the watch has ended.
+    /// Returns the next event, or `None` if no event is ready or the watcher has ended.
     pub fn try_next(&mut self) -> Option<WatchEvent> {
         let mut context = Context::from_waker(std::task::Waker::noop());
-        for _ in 0..POLL_ROUNDS_MAX {
+        for _ in 0..POLL_CHUNKS_MAX {
             loop {
                 if let Poll::Ready(event) = self.poll(&mut context) {
                     return event;
@@ -211,20 +212,20 @@ impl CacheWatcher {
                     break;
                 }
             }
-            // Without a pending event the poll has examined everything; otherwise it has yielded.
-            self.subscriber.pending()?;
+            // If no event is pending, the poll has examined all events; otherwise it has yielded.
+            self.waiter.pending()?;
         }
         None
     }
 
-    /// Blocks the thread until the next event is ready and returns it, or `None` if the watch has
-    /// ended. Must not be called from an async task.
+    /// Blocks the thread until the next event is ready, and returns it. Returns `None` if the
+    /// watcher has ended. Must not be called from an async task.
     pub fn next_blocking(&mut self) -> Option<WatchEvent> {
         pollster::block_on(std::future::poll_fn(|context| self.poll(context)))
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
-        for _ in 0..POLL_ROUNDS_MAX {
+        for _ in 0..POLL_CHUNKS_MAX {
             if self.ended {
                 return Poll::Ready(None);
             }
@@ -242,9 +243,9 @@ impl CacheWatcher {
             if self.failure.is_some() {
                 continue;
             }
-            // All copied events are delivered, so the watch stands between two revisions.
+            // All copied events are delivered, so the position is between two revisions.
             self.sent_through = self.through;
-            self.subscriber.waker.register(context.waker());
+            self.waiter.waker.register(context.waker());
             if let Some(event) = self.advance() {
                 return event;
             }
@@ -254,8 +255,8 @@ impl CacheWatcher {
     }
 
     /// Checks the deadlines and copies the next events from the window. Returns `None` if there are
-    /// copied events to examine. This is where bookmarks are made, and where a watcher that lags too
-    /// far ends with 410.
+    /// copied events to examine. Bookmarks are created here, and a watcher whose next event was
+    /// evicted ends here with [`Expired::Window`].
     fn advance(&mut self) -> Option<Poll<Option<WatchEvent>>> {
         let now = self.resource.shared.timers.now();
         if self.deadline.is_some_and(|deadline| deadline <= now) {
@@ -263,7 +264,7 @@ impl CacheWatcher {
             return Some(Poll::Ready(None));
         }
         let resource = &self.resource;
-        match resource.refill(&self.subscriber, self.generation, self.after) {
+        match resource.refill(&self.waiter, self.generation, self.after) {
             Refill::Events(events, through) => {
                 if let Some(oldest) = events.first() {
                     let counters = &self.resource.counters;
@@ -318,7 +319,7 @@ impl CacheWatcher {
         }
         if self.next_bookmark.is_some_and(|due| due <= now) {
             self.schedule_bookmark(now);
-            // No bookmark before a future start revision is reached (WC-315).
+            // There is no bookmark before a future start revision is reached (WC-315).
             if self.resource.shared.watermark.load() >= self.after {
                 self.resource.counters.bookmarks_sent.add(1);
                 return Some(Poll::Ready(Some(WatchEvent::Bookmark {
@@ -330,8 +331,8 @@ impl CacheWatcher {
         None
     }
 
-    /// Returns the next initial object, then the bookmark that ends them, then `None`. Returns
-    /// `Pending` after [`POLL_OBJECTS_MAX`] objects without a match.
+    /// Returns the next initial object, then the bookmark after the initial objects, then `None`.
+    /// Returns `Pending` after [`POLL_OBJECTS_MAX`] objects without a match.
     fn next_initial(&mut self) -> Poll<Option<WatchEvent>> {
         let Some(initial) = self.initial.as_mut() else {
             return Poll::Ready(None);
@@ -399,14 +400,14 @@ impl CacheWatcher {
                 }
             }
         }
-        // Frees the memory, so that an idle watch stays small.
+        // Frees the memory, so that an idle watcher stays small.
         if self.events.capacity() > 0 {
             self.events = VecDeque::new();
         }
         None
     }
 
-    /// Returns the error of a watch from a future revision that is not reached in time (WC-316).
+    /// Returns the error of a watcher whose start revision was not reached in time (WC-316).
     fn check_future(&mut self, watermark: Revision, now: Duration) -> Option<RequestError> {
         if watermark >= self.after {
             self.future_deadline = None;
@@ -442,30 +443,31 @@ impl CacheWatcher {
         let is_set = self.armed == due && due.is_none_or(|due| due > timers.now());
         if !is_set {
             if let Some(armed) = self.armed {
-                timers.clear(armed, &self.subscriber);
+                timers.clear(armed, &self.waiter);
             }
             if let Some(due) = due {
-                timers.set(due, &self.subscriber);
+                timers.set(due, &self.waiter);
             }
             self.armed = due;
         }
     }
 
+    /// Ends the watcher, and returns its last event.
     fn fail(&mut self, error: RequestError) -> WatchEvent {
         self.end();
         WatchEvent::Error(error)
     }
 
-    /// Ends the watch: unregisters it and frees its state. May be called more than once.
+    /// Ends the watcher: unregisters it and frees its state. May be called more than once.
     fn end(&mut self) {
         self.ended = true;
         self.initial = None;
         self.events = VecDeque::new();
         if let Some(armed) = self.armed.take() {
-            self.resource.shared.timers.clear(armed, &self.subscriber);
+            self.resource.shared.timers.clear(armed, &self.waiter);
         }
         if let Some(interest_key) = self.interest_key.take() {
-            self.resource.unregister(interest_key, self.subscriber.id);
+            self.resource.unregister(interest_key, self.waiter.id);
         }
     }
 }

@@ -17,15 +17,15 @@ const LATEST: i64 = -1;
 /// ```
 /// use revstore_engine::Revision;
 /// use revstore_watch_cache::api::ContinueToken;
-/// let token = ContinueToken { at: Some(Revision(7)), start: "ns/a\0".into() };
+/// let token = ContinueToken { revision: Some(Revision(7)), start: "ns/a\0".into() };
 /// assert_eq!(ContinueToken::decode(&token.encode())?, token);
 /// # Ok::<(), revstore_watch_cache::RequestError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContinueToken {
-    /// The revision of all pages of the list. `None` means the latest revision, which makes the list
-    /// inconsistent.
-    pub at: Option<Revision>,
+    /// The revision of all pages of the list. `None` means the latest revision; the pages then have
+    /// different revisions, so the list is inconsistent.
+    pub revision: Option<Revision>,
     /// The start key of the page, relative to the key prefix of the request.
     pub start: String,
 }
@@ -43,13 +43,14 @@ struct TokenJson {
 
 impl ContinueToken {
     /// Returns the text of the token: the base64url encoding of a JSON object.
-    ///
-    /// # Panics
-    /// Never: the serialization of strings and numbers does not fail.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "the serialization of strings and numbers does not fail"
+    )]
     pub fn encode(&self) -> String {
         let token = TokenJson {
             v: VERSION.into(),
-            rv: self.at.map_or(LATEST, |revision| revision.0),
+            rv: self.revision.map_or(LATEST, |revision| revision.0),
             start: self.start.clone(),
         };
         let json = serde_json::to_vec(&token)
@@ -60,56 +61,58 @@ impl ContinueToken {
     /// Parses a token.
     ///
     /// # Errors
-    /// 400 if the text is not a valid token, or if its start key could leave the key prefix of a
-    /// request.
+    /// [`RequestError::BadRequest`] if the text is not the encoding of a token, if its revision is
+    /// neither positive nor -1, or if its start key is empty or contains `.`, `..`, an empty segment
+    /// or a leading `/`. Such a key could leave the key prefix of a request.
     // WC-229.
     pub fn decode(text: &str) -> Result<Self, RequestError> {
-        let invalid =
-            |why: &str| RequestError::BadRequest(format!("invalid continue token: {why}"));
-        let unreadable = |why: String| invalid(&format!("continue key is not valid: {why}"));
+        let invalid = |reason: String| {
+            let text = format!("invalid continue token: continue key is not valid: {reason}");
+            RequestError::BadRequest(text)
+        };
         let json = URL_SAFE_NO_PAD
             .decode(text)
-            .map_err(|error| unreadable(error.to_string()))?;
+            .map_err(|error| invalid(error.to_string()))?;
         let token: TokenJson =
-            serde_json::from_slice(&json).map_err(|error| unreadable(error.to_string()))?;
+            serde_json::from_slice(&json).map_err(|error| invalid(error.to_string()))?;
         if token.v != VERSION {
-            return Err(unreadable(format!(
+            return Err(invalid(format!(
                 "server does not recognize this encoded version {}",
                 token.v
             )));
         }
         if token.rv == 0 {
-            return Err(unreadable(format!(
+            return Err(invalid(format!(
                 "incorrect encoded start resourceVersion (version {VERSION})"
             )));
         }
         if token.start.is_empty() {
-            return Err(unreadable(format!(
+            return Err(invalid(format!(
                 "encoded start key empty (version {VERSION})"
             )));
         }
-        if !is_clean(&token.start) {
-            return Err(unreadable(token.start));
+        if !stays_below_prefix(&token.start) {
+            return Err(invalid(token.start));
         }
         // Only -1 means the latest revision; other negative numbers are invalid.
-        let at = (token.rv != LATEST).then_some(Revision(token.rv));
-        if at.is_some_and(|at| at < Revision(0)) {
-            return Err(unreadable(format!(
+        let revision = (token.rv != LATEST).then_some(Revision(token.rv));
+        if revision.is_some_and(|revision| revision < Revision(0)) {
+            return Err(invalid(format!(
                 "incorrect encoded start resourceVersion (version {VERSION})"
             )));
         }
         Ok(Self {
-            at,
+            revision,
             start: token.start,
         })
     }
 }
 
-/// Returns whether the path stays below the prefix that it is appended to.
-fn is_clean(path: &str) -> bool {
+/// Returns whether the path stays below the prefix to which it is appended.
+fn stays_below_prefix(path: &str) -> bool {
     !path.starts_with('/')
-        && path.split('/').enumerate().all(|(at, segment)| {
-            segment != "." && segment != ".." && (at == 0 || !segment.is_empty())
+        && path.split('/').enumerate().all(|(index, segment)| {
+            segment != "." && segment != ".." && (index == 0 || !segment.is_empty())
         })
 }
 
@@ -127,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn wc_229_bad_tokens_are_refused_with_these_texts() {
+    fn wc_229_invalid_tokens_return_the_error_texts_of_kubernetes() {
         check("{", "continue key is not valid: ");
         check(
             r#"{"v":"meta.k8s.io/v1","rv":0,"start":"a"}"#,
@@ -155,7 +158,7 @@ mod tests {
     #[test]
     fn wc_228_a_token_is_the_base64url_encoding_of_json() {
         let token = ContinueToken {
-            at: None,
+            revision: None,
             start: "ns/a\0".into(),
         };
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Watch events as one watcher sees them.
+//! Watch events, as they are delivered to one watcher.
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ impl EventType {
         }
     }
 
-    /// Returns the type of a change for a selector that the object matched before the change or not,
-    /// and matches after it or not. An absent object does not match.
+    /// Returns the type of a change, by whether the object matched the selector before the change and
+    /// whether it matches after it. An absent object does not match.
     ///
     /// ```
     /// use revstore_watch_cache::EventType;
@@ -76,13 +76,14 @@ pub enum WatchEvent {
     Error(RequestError),
 }
 
-/// A handle on the encoded form of an event, which is made once for all watchers. Events about initial
-/// objects have no shared form.
+/// A handle on the encoded form of an event, which is encoded once for all watchers. Events of
+/// initial objects have no shared form. Corresponds to Kubernetes' `cachingObject`.
 // WC-142.
 #[derive(Clone, Debug, Default)]
 pub struct SharedEncoding(pub(crate) Option<Arc<WindowEvent>>);
 
 impl WatchEvent {
+    /// Returns an event without a shared encoding.
     pub(crate) fn unshared(event: EventType, object: Object) -> Self {
         Self::Object {
             event,
@@ -100,7 +101,7 @@ impl WatchEvent {
         }
     }
 
-    /// Returns the revision that the event carries, or `None` for an error.
+    /// Returns the revision of the event, or `None` for an error.
     pub fn revision(&self) -> Option<Revision> {
         match self {
             Self::Object { object, .. } => Some(object.revision()),
@@ -118,8 +119,8 @@ impl WatchEvent {
     }
 }
 
-/// Returns the type of a change for one filter (D.6), and the object to send. Returns `None` if the
-/// filter matches neither version.
+/// Returns the type of a change for one filter (docs/watch-cache.md, D.6), and the object to deliver.
+/// Returns `None` if the filter matches neither version.
 pub(crate) fn visible_event(
     filter: &ObjectFilter,
     revision: Revision,
@@ -128,7 +129,7 @@ pub(crate) fn visible_event(
 ) -> Result<Option<(EventType, Object)>, RequestError> {
     for object in [old, new].into_iter().flatten() {
         if filter.span.contains(object.key()) {
-            // T-34: whether an undecodable object matches is unknown.
+            // T-34: it is unknown whether an undecodable object matches.
             decodable(object.clone())?;
         }
     }

@@ -31,7 +31,7 @@ pub struct ObjectRef {
     pub name: String,
 }
 
-/// The objects that a list or a watch is about, before the selector is applied.
+/// The objects of a list or a watch, before the selector is applied.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// All objects of the resource.
@@ -60,7 +60,7 @@ impl ObjectRef {
     }
 }
 
-/// The keys from `start` to `end`, without `end`.
+/// The keys from `start` (inclusive) to `end` (exclusive).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeySpan {
     pub(crate) start: Bytes,
@@ -68,6 +68,7 @@ pub(crate) struct KeySpan {
 }
 
 impl KeySpan {
+    /// Returns the range of one key.
     pub(crate) fn one(key: &Bytes) -> Self {
         Self {
             start: key.clone(),
@@ -75,11 +76,11 @@ impl KeySpan {
         }
     }
 
+    /// Returns the range of the keys with a prefix that ends with a slash.
     fn below(prefix: &Bytes) -> Self {
         let mut end = prefix.to_vec();
         if let Some(last) = end.last_mut() {
-            // The prefix ends with a slash. With the next byte value instead it is the end of all keys
-            // with this prefix.
+            // The prefix ends with a slash. The end of the range has the next byte value instead.
             *last += 1;
         }
         Self {
@@ -92,6 +93,7 @@ impl KeySpan {
         *self.start <= *key && *key < *self.end
     }
 
+    /// Returns the part of the range from `start` on.
     pub(crate) fn from(&self, start: Bytes) -> Self {
         Self {
             start: start.max(self.start.clone()),
@@ -145,8 +147,9 @@ impl KeyLayout {
     /// Returns the key of an object.
     ///
     /// # Errors
-    /// 400 if the name or the namespace is not a path segment, or if the namespace is missing or the
-    /// resource has none.
+    /// [`RequestError::BadRequest`] if the name or the namespace is not a single path segment, if
+    /// the resource is namespaced and the reference has no namespace, or if the resource is
+    /// cluster-scoped and the reference has one.
     // T-22.
     pub fn key(&self, object: &ObjectRef) -> Result<Bytes, RequestError> {
         let mut key = self.prefix.to_vec();
@@ -157,8 +160,8 @@ impl KeyLayout {
                 key.push(b'/');
             }
             (None, false) => {}
-            (Some(_), false) => return Err(bad("the resource has no namespaces")),
-            (None, true) => return Err(bad("a namespace is required")),
+            (Some(_), false) => return Err(invalid_key("the resource has no namespaces")),
+            (None, true) => return Err(invalid_key("a namespace is required")),
         }
         check_segment(&object.name)?;
         key.extend_from_slice(object.name.as_bytes());
@@ -179,7 +182,7 @@ impl KeyLayout {
         }
     }
 
-    /// Returns the key prefix that the continue tokens of a request are relative to (WC-228).
+    /// Returns the key prefix to which the continue tokens of a request are relative (WC-228).
     pub(crate) fn request_prefix(&self, scope: &Scope) -> Result<Bytes, RequestError> {
         let namespace = match scope {
             Scope::All => None,
@@ -190,7 +193,7 @@ impl KeyLayout {
             return Ok(self.prefix.clone());
         };
         if !self.namespaced {
-            return Err(bad("the resource has no namespaces"));
+            return Err(invalid_key("the resource has no namespaces"));
         }
         check_segment(namespace)?;
         let mut prefix = self.prefix.to_vec();
@@ -199,7 +202,7 @@ impl KeyLayout {
         Ok(prefix.into())
     }
 
-    /// Returns the offset of the name in a key of the resource: after the namespace, if it has one.
+    /// Returns the offset of the name in a key of the resource: after the namespace, if there is one.
     pub(crate) fn name_offset(&self, key: &[u8]) -> usize {
         let rest = key.get(self.prefix.len()..).unwrap_or_default();
         let slash = rest.iter().position(|byte| *byte == b'/');
@@ -210,20 +213,20 @@ impl KeyLayout {
     }
 }
 
-fn bad(why: &str) -> RequestError {
-    RequestError::BadRequest(format!("invalid key: {why}"))
+fn invalid_key(reason: &str) -> RequestError {
+    RequestError::BadRequest(format!("invalid key: {reason}"))
 }
 
 /// Fails unless `segment` is a single path segment.
 fn check_segment(segment: &str) -> Result<(), RequestError> {
-    let safe = !segment.is_empty()
+    let is_segment = !segment.is_empty()
         && segment != "."
         && segment != ".."
         && !segment.contains(['/', '%', '\0']);
-    if safe {
+    if is_segment {
         Ok(())
     } else {
-        Err(bad(&format!("{segment:?} is not a path segment")))
+        Err(invalid_key(&format!("{segment:?} is not a path segment")))
     }
 }
 
@@ -232,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t_22_names_that_are_not_path_segments_are_refused() {
+    fn t_22_names_that_are_not_path_segments_are_rejected() {
         let pods = KeyLayout::namespaced("/registry/pods/");
         for name in ["", "/", ".", "..", "a/../b", "a%2fb", "a\0"] {
             assert!(

@@ -1,4 +1,4 @@
-//! Lists: the answer to a list request, built from a snapshot of the cache or read from a source.
+//! Lists: the response to a list request, built from a snapshot of the cache or read from a source.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,15 +17,14 @@ use crate::encode::object::{Object, ObjectDecoder, StoredObject};
 use crate::selector::ObjectFilter;
 use crate::source::{ListRequest, Source, SourceError, StoredKeyValue};
 
-/// The maximum page size, in keys, of the reads from a source that search for objects that match a
-/// selector.
+/// The maximum page size, in keys, of reads from a source for a page of a list with a selector.
 const SCAN_PAGE_MAX: usize = 10_000;
 
-/// The answer to a list request: the metadata of the list, and an iterator over its objects.
+/// The response to a list request: the metadata of the list, and an iterator over its objects.
 ///
-/// The objects of a list without a limit are filtered while they are iterated, so that the memory does
-/// not grow with the size of the list. All objects come from one immutable snapshot; the iterator holds
-/// no lock.
+/// The objects of a list without a limit are filtered while they are iterated, so that the memory
+/// does not grow with the size of the list. All objects come from one immutable snapshot; the
+/// iterator holds no lock.
 ///
 /// ```
 /// use revstore_watch_cache::RequestError;
@@ -40,7 +39,7 @@ const SCAN_PAGE_MAX: usize = 10_000;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ObjectList {
-    /// The revision of the snapshot: `metadata.resourceVersion`.
+    /// The revision of the listed state: `metadata.resourceVersion`.
     pub revision: Revision,
     /// The token for the next page, if there are more objects: `metadata.continue`.
     // WC-221, WC-222.
@@ -62,8 +61,8 @@ pub struct ListItems {
     counts: Option<ListCounts>,
 }
 
-/// The numbers of objects that a list of the cache has examined and returned. They are added to the
-/// metrics of the resource on drop.
+/// The numbers of objects that a list of the cache has examined and returned. Dropping the value adds
+/// them to the metrics of the resource.
 pub(crate) struct ListCounts {
     resource: Arc<Resource>,
     fetched: u64,
@@ -109,15 +108,15 @@ enum ItemIter {
         decoder: ObjectDecoder,
         filter: ObjectFilter,
     },
-    /// Objects that were filtered before.
+    /// Objects that are already filtered.
     Page(std::vec::IntoIter<Arc<StoredObject>>),
 }
 
-/// Returns `object` if it was decoded, otherwise the error for requests that need it.
+/// Returns `object`, or [`RequestError::Internal`] if it could not be decoded.
 pub(crate) fn decodable(object: Arc<StoredObject>) -> Result<Arc<StoredObject>, RequestError> {
-    match object.fault() {
+    match object.decode_error() {
         None => Ok(object),
-        Some(fault) => Err(RequestError::Internal(fault.to_string())),
+        Some(error) => Err(RequestError::Internal(error.to_string())),
     }
 }
 
@@ -135,8 +134,8 @@ impl ObjectList {
         }
     }
 
-    /// Returns a list of the given objects, for implementations of [`Storage`](crate::api::Storage) and
-    /// for tests.
+    /// Returns a list of the given objects, for implementations of [`Storage`](crate::api::Storage)
+    /// and for tests.
     pub fn from_objects(revision: Revision, objects: &[Object]) -> Self {
         let objects: Vec<_> = objects
             .iter()
@@ -225,7 +224,7 @@ impl ObjectList {
     ) -> Result<Self, RequestError> {
         let mut list = Self::new(revision, ItemIter::Page(Vec::new().into_iter()));
         if let (true, Some(last)) = (more, found.last()) {
-            list.continue_token = Some(target.token(last.key(), Some(revision))?);
+            list.continue_token = Some(target.token(last.key(), revision)?);
             // WC-223: `count` counts keys, so the number is known only if the filter selects by key.
             if target.filter.selects_by_key_only() {
                 list.remaining_item_count = Some(count().saturating_sub(limit) as u64);
@@ -253,8 +252,8 @@ impl ObjectList {
         };
         let mut found = Vec::new();
         let (mut next, mut revision) = (span.start.clone(), at);
-        // Without a selector one read is enough; with one, the page size doubles until there are
-        // enough matches.
+        // Without a selector one read is enough. With a selector the page size doubles until there
+        // are enough matches.
         let (mut page_size, mut count) = (limit, None);
         loop {
             let request = ListRequest {
@@ -266,14 +265,14 @@ impl ObjectList {
             revision = Some(page.revision);
             let count = *count.get_or_insert(page.count);
             let fetched = page.items.len();
-            for (at, stored) in page.items.into_iter().enumerate() {
+            for (index, stored) in page.items.into_iter().enumerate() {
                 next = after(&stored.key);
                 let object = decodable(decoder.decode(stored))?;
                 if target.filter.matches(&object) {
                     found.push(object);
                 }
                 if found.len() == limit {
-                    let more = page.more || at + 1 < fetched;
+                    let more = page.more || index + 1 < fetched;
                     return Self::page(page.revision, found, more, target, limit, || count);
                 }
             }
@@ -284,8 +283,8 @@ impl ObjectList {
         }
     }
 
-    /// Fails with the error of a list if a source cannot be read at the revision `at`, because it is
-    /// compacted or in the future.
+    /// Fails with the error of a list if a source cannot be read at the revision `at`, because `at`
+    /// is compacted or in the future.
     pub(crate) async fn check_readable(
         source: &dyn Source,
         target: &Target,
@@ -328,7 +327,7 @@ impl ObjectList {
     /// Collects the objects.
     ///
     /// # Errors
-    /// 500 if an object cannot be decoded.
+    /// [`RequestError::Internal`] if an object cannot be decoded.
     pub fn into_objects(self) -> Result<Vec<Object>, RequestError> {
         self.items.collect()
     }
@@ -349,7 +348,7 @@ fn read_failed(
             RequestError::Expired(Expired::Continue {
                 token: token.map(|start| {
                     ContinueToken {
-                        at: None,
+                        revision: None,
                         start: start.to_owned(),
                     }
                     .encode()
@@ -361,7 +360,7 @@ fn read_failed(
         SourceError::Replaced { known, found } => {
             RequestError::Expired(Expired::Replaced { known, found })
         }
-        SourceError::Unavailable(why) => RequestError::Internal(why),
+        SourceError::Unavailable(reason) => RequestError::Internal(reason),
     }
 }
 

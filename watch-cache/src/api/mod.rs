@@ -1,4 +1,4 @@
-//! Requests and answers in the terms of the Kubernetes API: get, list and watch with their options,
+//! Requests and responses in the terms of the Kubernetes API: get, list and watch with their options,
 //! watch events, errors and continue tokens. [`ResourceCache`] answers requests from the cache;
 //! [`Storage`] is the trait that it has in common with [`RawStore`](crate::source::RawStore).
 

@@ -1,5 +1,5 @@
-//! The options of requests as clients send them, and the plans that they are parsed into (C.2, C.3,
-//! D.2).
+//! The options of requests as clients send them, and the plans into which they are parsed
+//! (docs/watch-cache.md, C.2, C.3 and D.2). Comments such as "L8" name the rows of WC-220.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::selector::Selector;
 /// let cached = GetOptions::default().resource_version("0");
 /// assert_ne!(latest, cached);
 /// ```
-// C.2.
+// docs/watch-cache.md, C.2.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GetOptions {
@@ -108,7 +108,7 @@ impl ListOptions {
         self
     }
 
-    /// Sets `sendInitialEvents`, which lists refuse.
+    /// Sets `sendInitialEvents`, which makes a list fail with 422.
     #[must_use]
     pub fn send_initial_events(mut self, send: impl Into<Option<bool>>) -> Self {
         self.send_initial_events = send.into();
@@ -132,7 +132,7 @@ impl ListOptions {
 /// | a revision | `true` | the objects of a state at or after that revision |
 /// | a revision | `None` or `false` | the events after that revision |
 /// | empty | `false` | the events after the most recent revision |
-/// | `0` | `false` | the events after the cached revision |
+/// | `0` | `false` | the events after the watermark of the cache |
 ///
 /// `send_initial_events` requires `resource_version_match` to be `NotOlderThan`. Initial objects are
 /// delivered as `ADDED` events; with `allow_bookmarks`, a bookmark with `initial_events_end` follows
@@ -184,7 +184,7 @@ impl WatchOptions {
         self
     }
 
-    /// Sets a continue token, which watches refuse together with `resource_version_match`.
+    /// Sets a continue token. Together with `resource_version_match` it makes a watch fail with 422.
     #[must_use]
     pub fn continue_token(mut self, token: impl Into<String>) -> Self {
         self.continue_token = token.into();
@@ -246,8 +246,8 @@ pub(crate) enum ListPlan {
 pub(crate) enum WatchPlan {
     /// The current objects, of a state at or after this version.
     InitialObjects(RequestedVersion),
-    /// The events after a revision: unset means the newest revision of the source when the request
-    /// arrives, zero that of the cache.
+    /// The events after a revision: `Unset` means the newest revision of the source when the request
+    /// arrives, `Zero` means the watermark of the cache.
     After(RequestedVersion),
 }
 
@@ -255,7 +255,8 @@ impl RequestedVersion {
     /// Parses a resource version.
     ///
     /// # Errors
-    /// 400 if the text is not a decimal number (WC-235).
+    /// [`RequestError::BadRequest`] if the text is not a decimal number in the range of `u64`
+    /// (WC-235).
     pub(crate) fn parse(text: &str) -> Result<Self, RequestError> {
         if text.is_empty() {
             return Ok(Self::Unset);
@@ -263,19 +264,19 @@ impl RequestedVersion {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         match text.parse::<u64>() {
             Ok(0) if digits => Ok(Self::Zero),
-            // A number beyond the range of revisions is in the future, whatever its value.
+            // A number above the range of revisions is a future revision.
             Ok(number) if digits => Ok(Self::At(Revision(
                 i64::try_from(number).unwrap_or(i64::MAX),
             ))),
             _ => {
-                let why = if digits {
+                let reason = if digits {
                     "value out of range"
                 } else {
                     "invalid syntax"
                 };
                 Err(RequestError::BadRequest(format!(
                     "invalid resource version: resourceVersion: Invalid value: \"{text}\": \
-                     strconv.ParseUint: parsing \"{text}\": {why}"
+                     strconv.ParseUint: parsing \"{text}\": {reason}"
                 )))
             }
         }
@@ -284,10 +285,10 @@ impl RequestedVersion {
 
 const MATCH: &str = "resourceVersionMatch";
 
-fn forbidden(field: &'static str, why: &str) -> StatusCause {
+fn forbidden(field: &'static str, message: &str) -> StatusCause {
     StatusCause {
         reason: "FieldValueForbidden",
-        message: format!("Forbidden: {why}"),
+        message: format!("Forbidden: {message}"),
         field,
     }
 }
@@ -300,7 +301,8 @@ fn unsupported(value: &str, supported: &str) -> StatusCause {
     }
 }
 
-fn refuse(causes: Vec<StatusCause>) -> Result<(), RequestError> {
+/// Fails with [`RequestError::Invalid`] if there is a cause.
+fn check_causes(causes: Vec<StatusCause>) -> Result<(), RequestError> {
     if causes.is_empty() {
         Ok(())
     } else {
@@ -318,9 +320,9 @@ impl ListOptions {
                     "specifying resource version is not allowed when using continue".into(),
                 ));
             }
-            let ContinueToken { at, start } = ContinueToken::decode(&self.continue_token)?;
+            let ContinueToken { revision, start } = ContinueToken::decode(&self.continue_token)?;
             let start = Some(start);
-            return Ok(match at {
+            return Ok(match revision {
                 Some(at) => ListPlan::Exact { at, start },
                 None => ListPlan::Latest { start },
             });
@@ -341,28 +343,29 @@ impl ListOptions {
     fn validate(&self) -> Result<(), RequestError> {
         let mut causes = Vec::new();
         if self.send_initial_events.is_some() {
-            let why = "sendInitialEvents is forbidden for list";
-            causes.push(forbidden("sendInitialEvents", why));
+            let reason = "sendInitialEvents is forbidden for list";
+            causes.push(forbidden("sendInitialEvents", reason));
         }
         let matching = self.resource_version_match.as_str();
         if !matching.is_empty() {
             if self.resource_version.is_empty() {
-                let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-                causes.push(forbidden(MATCH, why));
+                let reason = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+                causes.push(forbidden(MATCH, reason));
             }
             if !self.continue_token.is_empty() {
-                let why = "resourceVersionMatch is forbidden when continue is provided";
-                causes.push(forbidden(MATCH, why));
+                let reason = "resourceVersionMatch is forbidden when continue is provided";
+                causes.push(forbidden(MATCH, reason));
             }
             if !matches!(matching, "Exact" | "NotOlderThan") {
                 causes.push(unsupported(matching, "\"Exact\", \"NotOlderThan\", \"\""));
             }
             if matching == "Exact" && self.resource_version == "0" {
-                let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-                causes.push(forbidden(MATCH, why));
+                let reason =
+                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+                causes.push(forbidden(MATCH, reason));
             }
         }
-        refuse(causes)
+        check_causes(causes)
     }
 
     /// Returns the limit for the plan, or `None` if there is none (WC-221, WC-224).
@@ -381,7 +384,7 @@ impl WatchOptions {
         let version = RequestedVersion::parse(&self.resource_version)?;
         let initial = match self.send_initial_events {
             Some(send) => send,
-            // WC-310: the default from before `sendInitialEvents` existed.
+            // WC-310: the default is the behaviour from before `sendInitialEvents` existed.
             None => matches!(version, RequestedVersion::Unset | RequestedVersion::Zero),
         };
         Ok(if initial {
@@ -395,23 +398,23 @@ impl WatchOptions {
         let mut causes = Vec::new();
         let matching = self.resource_version_match.as_str();
         if self.send_initial_events.is_some() && matching != "NotOlderThan" {
-            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            causes.push(forbidden(MATCH, why));
+            let reason = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            causes.push(forbidden(MATCH, reason));
         }
         if !matching.is_empty() {
             if self.send_initial_events.is_none() {
-                let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents \
+                let reason = "resourceVersionMatch is forbidden for watch unless sendInitialEvents \
                            is provided";
-                causes.push(forbidden(MATCH, why));
+                causes.push(forbidden(MATCH, reason));
             }
             if matching != "NotOlderThan" {
                 causes.push(unsupported(matching, "\"NotOlderThan\""));
             }
             if !self.continue_token.is_empty() {
-                let why = "resourceVersionMatch is forbidden when continue is provided";
-                causes.push(forbidden(MATCH, why));
+                let reason = "resourceVersionMatch is forbidden when continue is provided";
+                causes.push(forbidden(MATCH, reason));
             }
         }
-        refuse(causes)
+        check_causes(causes)
     }
 }

@@ -1,4 +1,4 @@
-//! The handle on one resource of a cache: get, list, watch.
+//! The handle on one resource of a cache: get, list and watch. Corresponds to Kubernetes' `Cacher`.
 
 use std::sync::Arc;
 
@@ -21,7 +21,6 @@ use crate::cache::readiness::Readiness;
 use crate::cache::resource::{Resource, WatchStart};
 use crate::encode;
 use crate::encode::kind::encoded_with;
-
 use crate::encode::object::{Object, ObjectDecoder};
 use crate::metrics::ResourceMetrics;
 use crate::source::SourceError;
@@ -29,8 +28,8 @@ use crate::source::raw_store::RawStore;
 
 /// A handle on one resource of a cache: get, list and watch. Clones are handles on the same resource.
 ///
-/// Gets and lists read immutable snapshots. Watches read from one shared window of recent events. The
-/// meaning of each option is documented at [`GetOptions`], [`ListOptions`] and [`WatchOptions`].
+/// Gets and lists read immutable snapshots. Watchers read from one shared window of recent events.
+/// The meaning of each option is documented at [`GetOptions`], [`ListOptions`] and [`WatchOptions`].
 /// Corresponds to Kubernetes' `Cacher`.
 #[derive(Clone, Debug)]
 pub struct ResourceCache {
@@ -56,22 +55,23 @@ impl ResourceCache {
     /// Waits until requests can be answered from the cache.
     ///
     /// # Errors
-    /// 429 if the cache is stopped.
+    /// [`RequestError::Stopped`] if the cache is stopped.
     pub async fn wait_until_ready(&self) -> Result<(), RequestError> {
         self.resource.ready.wait().await
     }
 
-    /// Waits until the cache is complete up to `revision`.
+    /// Waits until the watermark of the cache has reached `revision`. Corresponds to Kubernetes'
+    /// `waitUntilFreshAndBlock`.
     ///
     /// # Errors
-    /// 504 if the cache does not reach the revision within
+    /// [`RequestError::TooLarge`] if the cache does not reach the revision within
     /// [`freshness_wait`](crate::cache::WatchCacheBuilder::freshness_wait).
     // WC-131, WC-232.
     pub async fn wait_until_fresh(&self, revision: Revision) -> Result<(), RequestError> {
         self.resource.wait_until_fresh(revision).await
     }
 
-    /// Returns a snapshot of the metrics of the resource. Costs O(w log w) for w open watches.
+    /// Returns a snapshot of the metrics of the resource. Costs O(w log w) for w watchers.
     pub fn metrics(&self) -> ResourceMetrics {
         self.resource.metrics()
     }
@@ -95,8 +95,8 @@ impl ResourceCache {
         bytes
     }
 
-    /// Returns the cached version of an object, which may be stale: the first assumption of a write
-    /// (WC-105).
+    /// Returns the cached version of an object, which may be stale. A write first assumes that it is
+    /// current (WC-105).
     pub(crate) fn cached(&self, object: &ObjectRef) -> Option<Object> {
         if self.readiness() != Readiness::Ready {
             return None;
@@ -105,12 +105,14 @@ impl ResourceCache {
         self.resource.get(&key).map(Object::new)
     }
 
-    /// Returns one object, or `None` if it does not exist. Reads from the source if no resource version
-    /// is given, or while the cache is not ready.
+    /// Returns one object, or `None` if it does not exist. Reads from the source if no resource
+    /// version is given, or while the cache is not ready.
     ///
     /// # Errors
-    /// 400 for an invalid name or resource version, 504 if the cache does not reach the revision in
-    /// time, 429 if the cache is stopped, 500 if the object cannot be decoded or the source fails.
+    /// - [`RequestError::BadRequest`] for an invalid name or resource version.
+    /// - [`RequestError::TooLarge`] if the cache does not reach the revision in time.
+    /// - [`RequestError::Stopped`] if the cache is stopped.
+    /// - [`RequestError::Internal`] if the object cannot be decoded or the source fails.
     // WC-210.
     pub async fn get(
         &self,
@@ -121,7 +123,8 @@ impl ResourceCache {
         let version = RequestedVersion::parse(&options.resource_version)?;
         match self.readiness() {
             Readiness::Stopped => return Err(RequestError::Stopped),
-            // B.1: the source answers gets while the cache loads or is inconsistent.
+            // The source answers gets while the cache loads or is inconsistent (docs/watch-cache.md,
+            // B.1, and WC-135).
             Readiness::Pending { .. } | Readiness::Inconsistent => {
                 return self.raw.get_object(object, options).await;
             }
@@ -144,10 +147,14 @@ impl ResourceCache {
     /// options reads.
     ///
     /// # Errors
-    /// 422 and 400 for invalid options, 410 if the requested revision is compacted, 504 if the cache
-    /// does not reach a revision in time, 429 while the cache loads or after it is stopped, 500 if the
-    /// source fails or an object of a page cannot be decoded. A list without a limit reports an
-    /// undecodable object as an item of its [`ListItems`](crate::api::ListItems).
+    /// - [`RequestError::Invalid`] or [`RequestError::BadRequest`] for invalid options.
+    /// - [`RequestError::Expired`] if the requested revision is compacted.
+    /// - [`RequestError::TooLarge`] if the cache does not reach a revision in time.
+    /// - [`RequestError::NotReady`] while the cache loads, and [`RequestError::Stopped`] after it is
+    ///   stopped.
+    /// - [`RequestError::Internal`] if the source fails, or if an object of a page cannot be
+    ///   decoded. A list without a limit reports an undecodable object as an item of its
+    ///   [`ListItems`](crate::api::ListItems).
     // WC-220, WC-230 to WC-235.
     pub async fn list(
         &self,
@@ -162,7 +169,8 @@ impl ResourceCache {
         let target = Target::new(&decoder, scope, &options.selector, narrow)?;
         let delegated = match self.readiness() {
             Readiness::Ready | Readiness::Stopped => false,
-            // B.1: the source answers pages without a selector while the cache loads.
+            // The source answers pages without a selector while the cache loads (docs/watch-cache.md,
+            // B.1).
             Readiness::Pending { .. } => limit.is_some() && options.selector.is_empty(),
             // WC-135: the source answers all lists while the cache is inconsistent.
             Readiness::Inconsistent => true,
@@ -204,8 +212,8 @@ impl ResourceCache {
         }
     }
 
-    /// Lists the objects at an exact revision (WC-133): by undoing the events in the window if it
-    /// contains them, otherwise from the source, whose values are then decoded again.
+    /// Lists the objects at an exact revision (WC-133). If the window contains the events since then,
+    /// they are undone; otherwise the objects are read from the source and decoded again.
     async fn list_exact(
         &self,
         decoder: &ObjectDecoder,
@@ -215,7 +223,7 @@ impl ResourceCache {
         limit: Option<usize>,
     ) -> Result<ObjectList, RequestError> {
         let shared = &self.resource.shared;
-        // Whether the revision is compacted, or in the future, is decided by the source (WC-110).
+        // The source decides whether the revision is compacted or in the future (WC-110).
         ObjectList::check_readable(&*shared.source, &target, at, start).await?;
         if self.resource.wait_until_fresh(at).await.is_ok()
             && let Some(snapshot) = self.resource.snapshot_at(at, limit)
@@ -285,8 +293,12 @@ impl ResourceCache {
     /// starts.
     ///
     /// # Errors
-    /// 422 and 400 for invalid options, 429 while the cache loads or after it is stopped. All other
-    /// errors, such as 410 for a start before the window, are the only event of the returned watch.
+    /// - [`RequestError::Invalid`] or [`RequestError::BadRequest`] for invalid options.
+    /// - [`RequestError::NotReady`] while the cache loads or is inconsistent, and
+    ///   [`RequestError::Stopped`] after it is stopped.
+    ///
+    /// All other errors, such as [`Expired::Window`] for a start before the window, are the only
+    /// event of the returned watcher.
     // WC-305, WC-310.
     pub async fn watch(
         &self,
@@ -317,7 +329,7 @@ impl ResourceCache {
             }
             WatchPlan::After(RequestedVersion::Zero) => Ok(WatchStart::After(None)),
             WatchPlan::After(RequestedVersion::At(at)) => self
-                .check_not_replaced(at)
+                .check_start(at)
                 .await
                 .map(|()| WatchStart::After(Some(at))),
             WatchPlan::After(RequestedVersion::Unset) => shared
@@ -342,9 +354,10 @@ impl ResourceCache {
         })
     }
 
-    /// Fails with 410 if only a previous, replaced store can have had the revision `at`. A watch that
-    /// waited until the current store reaches that revision would miss all events before it.
-    async fn check_not_replaced(&self, at: Revision) -> Result<(), RequestError> {
+    /// Fails with [`Expired::Replaced`] if only a previous, replaced store can have had the revision
+    /// `at`. If a watcher waited until the current store reaches that revision, it would miss all
+    /// events before it.
+    async fn check_start(&self, at: Revision) -> Result<(), RequestError> {
         let Some(known) = self.resource.replaced_at(at) else {
             return Ok(());
         };
@@ -359,12 +372,13 @@ impl ResourceCache {
     /// Compares the keys and revisions of the cache with those of its source at one revision, as the
     /// feeder does periodically
     /// ([`consistency_interval`](crate::cache::WatchCacheBuilder::consistency_interval)). Reads all
-    /// keys of the resource. If they differ, the source answers requests until the cache is loaded
-    /// again.
+    /// keys of the resource. If they differ, the source answers gets and lists, and watches fail with
+    /// [`RequestError::NotReady`], until the cache is loaded again.
     ///
     /// # Errors
-    /// 410 if the revision was compacted during the check, 429 if the cache is not ready, 500 if the
-    /// source fails.
+    /// - [`Expired::List`] if the revision was compacted during the check.
+    /// - [`RequestError::NotReady`] or [`RequestError::Stopped`] if the cache is not ready.
+    /// - [`RequestError::Internal`] if the source fails.
     // WC-135.
     pub async fn check_consistency(&self) -> Result<ConsistencyReport, RequestError> {
         self.resource.check_ready()?;

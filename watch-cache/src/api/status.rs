@@ -1,5 +1,5 @@
-//! Errors of requests, and the Kubernetes `Status` that clients get for them, with kube-apiserver's
-//! codes, reasons and texts.
+//! Errors of requests, and the Kubernetes `Status` that clients receive for them, with the codes,
+//! reasons and texts of kube-apiserver.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// 422: options are missing, not supported or exclude each other.
+    /// 422: options are missing, are not supported, or exclude each other.
     // WC-230.
     #[error("{}", invalid_message(.0))]
     Invalid(Vec<StatusCause>),
@@ -35,14 +35,14 @@ pub enum RequestError {
         name: String,
     },
     /// 409: the object was changed meanwhile, or a precondition does not hold.
-    #[error("Operation cannot be fulfilled on {resource} \"{name}\": {why}")]
+    #[error("Operation cannot be fulfilled on {resource} \"{name}\": {reason}")]
     Conflict {
         /// The resource of the object.
         resource: ResourceName,
         /// The name of the object.
         name: String,
-        /// What differs. Boxed to keep `Result`s of requests small.
-        why: Box<Conflict>,
+        /// The reason of the conflict. Boxed, so that the `Result`s of requests are small.
+        reason: Box<Conflict>,
     },
     /// 410: the requested history is no longer available.
     #[error("{0}")]
@@ -57,7 +57,7 @@ pub enum RequestError {
         current: Revision,
     },
     /// 429: the cache is loading.
-    // B.1.
+    // docs/watch-cache.md, B.1.
     #[error("storage is (re)initializing{}", cause_suffix(.cause.as_deref()))]
     NotReady {
         /// The error of the last attempt to load, if one failed.
@@ -129,27 +129,28 @@ pub enum Expired {
         /// A token that continues at the latest revision, which makes the list inconsistent.
         token: Option<String>,
     },
-    /// The window does not contain all events after the start of a watch.
+    /// The window does not contain all events after the position of a watch.
     Window {
-        /// The revision that the watch should start after.
+        /// The revision after which the events were requested: the start of the watch, or the last
+        /// delivered revision.
         requested: Revision,
-        /// The oldest revision that a watch can start after.
+        /// The oldest revision after which a watch can start.
         oldest: Revision,
     },
     /// The start of a watch of the raw store is compacted.
     Watch,
     /// The store was replaced: it was restored from a backup or started empty.
     Replaced {
-        /// The newest revision of the previous store that was known.
+        /// The newest known revision of the previous store.
         known: Revision,
         /// The newest revision of the current store.
         found: Revision,
     },
     /// The start of a watch is a future revision that was not reached within the grace period.
     Future {
-        /// The revision that the watch should start after.
+        /// The revision after which the watch starts.
         requested: Revision,
-        /// The revision of the cache.
+        /// The watermark of the cache.
         current: Revision,
     },
 }
@@ -232,7 +233,7 @@ pub struct StatusCause {
     pub field: &'static str,
 }
 
-/// A Kubernetes `Status` object: the answer to a failed request.
+/// A Kubernetes `Status` object: the response to a failed request.
 // WC-230 to WC-236.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -242,9 +243,9 @@ pub struct Status {
     pub reason: &'static str,
     /// The human-readable message. Old clients parse it as well.
     pub message: String,
-    /// The object or the options that the error is about.
+    /// The object or the options that caused the error.
     pub details: StatusDetails,
-    /// The token to continue an expired list with: `metadata.continue`.
+    /// The token that continues an expired list: `metadata.continue`.
     // WC-234.
     pub continue_token: Option<String>,
 }
@@ -349,7 +350,7 @@ impl RequestError {
                 details.kind.clone_from(&resource.plural);
             }
             Self::TooLarge { .. } => {
-                // WC-232: old clients match the message, newer clients match this cause.
+                // WC-232: old clients match the message, new clients match this cause.
                 details.causes = vec![StatusCause {
                     reason: "ResourceVersionTooLarge",
                     message: "Too large resource version".into(),
@@ -372,9 +373,6 @@ impl RequestError {
 impl Status {
     /// Returns the JSON object on one line.
     ///
-    /// # Panics
-    /// Never: the serialization of strings and numbers does not fail.
-    ///
     /// ```
     /// use revstore_watch_cache::RequestError;
     /// let status = RequestError::BadRequest("no".into()).status();
@@ -383,6 +381,10 @@ impl Status {
     ///     r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no","reason":"BadRequest","code":400}"#,
     /// );
     /// ```
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "the serialization of strings and numbers does not fail"
+    )]
     pub fn to_json(&self) -> String {
         #[derive(Serialize)]
         struct Metadata<'a> {

@@ -21,8 +21,8 @@ use crate::encode::object::Object;
 /// A stream of watch events of any [`Storage`].
 pub type EventStream = Pin<Box<dyn Stream<Item = WatchEvent> + Send>>;
 
-/// Conditions on the current version of an object, without which a write fails with 409. Unset
-/// conditions are not checked.
+/// Conditions on the current version of an object. If one of them does not hold, a write fails with
+/// [`RequestError::Conflict`]. Unset conditions are not checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Preconditions {
@@ -80,7 +80,8 @@ impl Update {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UpdateOptions {
-    /// Whether to create the object if it does not exist. The update function then gets `None`.
+    /// Whether to create the object if it does not exist. The update function is then called with
+    /// `None`.
     pub create_if_missing: bool,
     /// The preconditions on the current version.
     pub preconditions: Preconditions,
@@ -102,13 +103,14 @@ impl UpdateOptions {
     }
 }
 
-/// A function that computes the new version of an object from the current one, or refuses the update.
-/// It is called again when the version it got turns out to be stale, so it must have no side effects.
+/// A function that computes the new version of an object from the current one, or rejects the update
+/// with an error. It is called again if the current version was stale, so it must have no side
+/// effects.
 // WC-105.
 pub type UpdateFn<'a> = Box<dyn FnMut(Option<&Object>) -> Result<Update, RequestError> + Send + 'a>;
 
-/// A function that accepts or refuses the deletion of an object. It may be called more than once, like
-/// an [`UpdateFn`].
+/// A function that accepts the deletion of an object, or rejects it with an error. It may be called
+/// more than once, like an [`UpdateFn`].
 pub type ValidateFn<'a> = Box<dyn FnMut(&Object) -> Result<(), RequestError> + Send + 'a>;
 
 /// The number and the size of the objects of a resource in a store.
@@ -124,9 +126,9 @@ pub struct StoreStats {
 
 /// A store of the objects of one resource.
 ///
-/// Implemented by [`RawStore`](crate::source::RawStore), which reads from its source for every request,
-/// and by [`ResourceCache`]. Both behave the same for clients, except where the documentation of
-/// `RawStore` names a difference. Writes of both go to the source.
+/// Implemented by [`RawStore`](crate::source::RawStore), which reads from its source for every
+/// request, and by [`ResourceCache`]. Both behave in the same way for clients, except for the
+/// differences that the documentation of `RawStore` lists. Both send writes to the source.
 pub trait Storage: fmt::Debug + Send + Sync {
     /// Returns one object, or `None` if it does not exist.
     fn get<'a>(
@@ -149,7 +151,7 @@ pub trait Storage: fmt::Debug + Send + Sync {
         options: &'a WatchOptions,
     ) -> BoxFuture<'a, Result<EventStream, RequestError>>;
 
-    /// Creates an object. Fails with 409 if it exists.
+    /// Creates an object. Fails with [`RequestError::AlreadyExists`] if it exists.
     fn create<'a>(
         &'a self,
         object: &'a ObjectRef,
@@ -157,9 +159,10 @@ pub trait Storage: fmt::Debug + Send + Sync {
         time_to_live: Option<Duration>,
     ) -> BoxFuture<'a, Result<Object, RequestError>>;
 
-    /// Replaces an object by the version that `update` returns. Repeats the call of `update` with the
-    /// new current version when another write changed the object meanwhile, up to 128 times, then
-    /// fails with 409. Corresponds to Kubernetes' `GuaranteedUpdate`.
+    /// Replaces an object with the version that `update` returns. If another write has changed the
+    /// object meanwhile, `update` is called again with the new current version, up to 128 times;
+    /// then the update fails with [`RequestError::Conflict`]. Corresponds to Kubernetes'
+    /// `GuaranteedUpdate`.
     fn guaranteed_update<'a>(
         &'a self,
         object: &'a ObjectRef,
@@ -220,7 +223,7 @@ impl Storage for ResourceCache {
         value: Bytes,
         time_to_live: Option<Duration>,
     ) -> BoxFuture<'a, Result<Object, RequestError>> {
-        // WC-105: writes go to the source.
+        // WC-105: writes are sent to the source.
         Box::pin(self.raw().create_object(object, value, time_to_live))
     }
 

@@ -16,15 +16,15 @@ pub(crate) struct Target {
     pub(crate) filter: ObjectFilter,
     /// The keys to examine. They include the keys of all objects that match the filter.
     pub(crate) scan: KeySpan,
-    /// The key prefix that continue tokens are relative to.
+    /// The key prefix to which continue tokens are relative.
     pub(crate) prefix: Bytes,
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
 }
 
 impl Target {
-    /// Resolves a scope and a selector. If `narrow`, a name or a namespace that the selector requires
-    /// reduces the keys to examine (WC-227).
+    /// Resolves a scope and a selector. If `narrow` is set, a name or a namespace that the selector
+    /// requires reduces the keys to examine (WC-227).
     pub(crate) fn new(
         decoder: &ObjectDecoder,
         scope: &Scope,
@@ -64,8 +64,8 @@ impl Target {
         })
     }
 
-    /// Returns the keys to examine, from the start key of a continue token on. A token never adds keys
-    /// (WC-229).
+    /// Returns the keys to examine, from the start key of a continue token on. A token never adds
+    /// keys to those of the scope (WC-229).
     pub(crate) fn scan_from(&self, start: Option<&str>) -> KeySpan {
         match start {
             None => self.scan.clone(),
@@ -77,15 +77,15 @@ impl Target {
     }
 
     /// Returns the continue token of the page after the key `last`.
-    pub(crate) fn token(&self, last: &[u8], at: Option<Revision>) -> Result<String, RequestError> {
+    pub(crate) fn token(&self, last: &[u8], revision: Revision) -> Result<String, RequestError> {
         let start = keys::after(last);
         let relative = start.strip_prefix(&*self.prefix);
         let start = relative.and_then(|start| std::str::from_utf8(start).ok());
         let start = start.ok_or_else(|| {
-            RequestError::Internal("a key cannot be written into a continue token".into())
+            RequestError::Internal("a key is not UTF-8 and cannot be in a continue token".into())
         })?;
         Ok(ContinueToken {
-            at,
+            revision: Some(revision),
             start: start.to_owned(),
         }
         .encode())

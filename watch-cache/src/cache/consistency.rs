@@ -12,15 +12,15 @@ use crate::cache::watch_cache::ResourceRegistry;
 use crate::source::{ListRequest, SourceError};
 use crate::{api::keys, wake};
 
-/// The number of keys that are digested before the check yields to other tasks, and the page size of
-/// its reads from the source.
+/// The maximum number of keys that are hashed before a check yields to other tasks, and the page size
+/// of its reads from the source.
 const PAGE_KEYS: usize = 1000;
 
 /// The result of a comparison of the cache with its source.
 // WC-135.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsistencyReport {
-    /// The revision at which both were read.
+    /// The revision at which cache and source were read.
     pub revision: Revision,
     /// The digest of the keys and mod revisions in the cache.
     pub cache: u64,
@@ -52,8 +52,8 @@ impl Digest {
     }
 }
 
-/// Checks every ready resource, again and again. The pause is the configured interval times a random
-/// factor from 1 to 1.5. Never completes.
+/// Checks every ready resource periodically. The pause between two rounds is the configured interval
+/// times a random factor from 1 to 1.5. Never completes.
 pub(crate) async fn check_periodically(
     shared: &CacheShared,
     registry: &ResourceRegistry,
@@ -63,21 +63,21 @@ pub(crate) async fn check_periodically(
         return pending().await;
     };
     loop {
-        // The random factor prevents that all caches of one source check at the same time.
+        // The random factor keeps the caches of one source from checking at the same time.
         let pause = interval.saturating_add(interval.mul_f64(rng.f64() / 2.0));
         let due = shared.timers.now().saturating_add(pause);
         shared.timers.sleep_until(due).await;
         for resource in registry.all() {
             if resource.ready.state() == Readiness::Ready {
-                // `check` counts the result and requests a load where the digests differ.
+                // `check` counts the result, and requests a load if the digests differ.
                 let _ = check(&resource).await;
             }
         }
     }
 }
 
-/// Compares a resource with its source. If they differ, requests are answered by the source until
-/// the feeder has loaded the resource again.
+/// Compares a resource with its source. If they differ, marks the resource as inconsistent and
+/// requests that the feeder load it again.
 pub(crate) async fn check(resource: &Arc<Resource>) -> Result<ConsistencyReport, SourceError> {
     let counters = &resource.counters;
     let report = compare(resource).await;
@@ -97,9 +97,9 @@ async fn compare(resource: &Resource) -> Result<ConsistencyReport, SourceError> 
     let span = resource.config.layout.span();
     let snapshot = resource.snapshot();
     let (mut cache, mut source) = (Digest::new(), Digest::new());
-    for (at, object) in snapshot.objects.iter_from(&span.start).enumerate() {
+    for (index, object) in snapshot.objects.iter_from(&span.start).enumerate() {
         cache.add(object.key(), object.mod_revision());
-        if at % PAGE_KEYS == PAGE_KEYS - 1 {
+        if index % PAGE_KEYS == PAGE_KEYS - 1 {
             wake::yield_now().await;
         }
     }

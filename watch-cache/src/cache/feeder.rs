@@ -21,29 +21,34 @@ use crate::encode::object::ObjectDecoder;
 use crate::source::{
     Batch, BatchStream, Change, ListRequest, SourceError, StoredKeyValue, WatchRequest,
 };
-use crate::wake::subscriber::Subscriber;
+use crate::wake::Waiter;
 
-/// The pause after a failure of the source (B.1).
+/// The pause after a failure of the source (docs/watch-cache.md, B.1).
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The page size, in keys, of the reads that load a resource.
 const LOAD_PAGE_KEYS: usize = 10_000;
-/// The number of attempts to load the oldest revision that fail because it is compacted meanwhile.
-/// Further attempts load the current revision.
-const COMPACTED_LOADS_MAX: usize = 3;
-/// The number of batches that are applied before the feeder yields to other tasks.
+/// The number of loads at the oldest revision that may fail with [`SourceError::Compacted`] before
+/// the current revision is loaded instead.
+const COMPACTED_LOADS_AT_OLDEST_MAX: usize = 3;
+/// The number of loads that may fail with [`SourceError::Compacted`], at any revision, before the
+/// feeder reports the error.
+const COMPACTED_LOADS_MAX: usize = 2 * COMPACTED_LOADS_AT_OLDEST_MAX;
+/// The maximum number of batches that are applied before the feeder yields to other tasks.
 const POLL_BATCHES_MAX: usize = 64;
 
 /// The task that keeps a cache up to date: the only writer of all its resources.
 ///
 /// The feeder follows the source with one watch for all resources. It applies the changes of a
-/// revision to the resources that they belong to, then raises the revision of the cache, then wakes
-/// the watchers that the changes may match. It also compares the resources with the source from time
-/// to time. The cache makes progress only while the feeder is polled: spawn [`Feeder::run`] on an
-/// executor, or start a thread with [`Feeder::spawn`].
+/// revision to their resources, then raises the watermark
+/// ([`WatchCache::revision`](crate::WatchCache::revision)), then wakes the watchers that the changes
+/// may match. It also compares the resources with the source periodically
+/// ([`consistency_interval`](crate::cache::WatchCacheBuilder::consistency_interval)). The cache
+/// makes progress only while the feeder is polled: spawn [`Feeder::run`] on an executor, or start a
+/// thread with [`Feeder::spawn`].
 ///
-/// Dropping the feeder stops the cache: its watches end and requests are refused. This also happens
-/// when its task is aborted, or when a [`Kind`](crate::encode::Kind) panics while it decodes an
-/// object.
+/// Dropping the feeder stops the cache: its watchers end and requests fail with
+/// [`RequestError::Stopped`](crate::RequestError::Stopped). This also happens when the task of the
+/// feeder is aborted, or when a [`Kind`](crate::encode::Kind) panics while it decodes an object.
 // WC-107, WC-113, WC-135.
 #[derive(Debug)]
 #[must_use = "without a running feeder the cache stays empty"]
@@ -64,7 +69,7 @@ impl Drop for FeederThread {
     fn drop(&mut self) {
         self.shared.stop();
         if let Some(thread) = self.thread.take() {
-            // The panic hook of that thread has reported a panic of the feeder.
+            // If the feeder has panicked, the panic hook has already reported it.
             let _ = thread.join();
         }
     }
@@ -80,13 +85,16 @@ impl Drop for Feeder {
 }
 
 /// An input of the feeder.
-enum FeedEvent {
+enum FeederInput {
+    /// The next changes of the source.
     Batch(Batch),
     /// A resource was added, or must be loaded again.
     LoadRequested,
-    /// A request found the source at a revision below the watermark.
+    /// A request detected that the revision of the source is below the watermark.
     Regressed,
+    /// The watch of the source failed.
     Failed(SourceError),
+    /// The cache was stopped.
     Stopped,
 }
 
@@ -128,23 +136,23 @@ impl Feeder {
             replacements: 0,
             is_first: true,
             loading: Vec::new(),
-            woken: Vec::new(),
+            to_wake: Vec::new(),
             applied: 0,
         };
-        // Loaded resources are kept after a lost connection. They are loaded again after a compaction,
-        // and after the store was replaced.
-        let mut keep = false;
+        // Loaded resources are kept after a lost connection. They are loaded again after a
+        // compaction, and after the store was replaced.
+        let mut keep_loaded = false;
         while !self.shared.is_stopped() {
-            match feed.session(keep).await {
+            match feed.follow_source(keep_loaded).await {
                 Ok(()) => break,
-                Err(SourceError::Compacted) => keep = false,
+                Err(SourceError::Compacted) => keep_loaded = false,
                 Err(SourceError::Replaced { known, found }) => {
                     feed.discard_replaced(known, found);
-                    keep = false;
+                    keep_loaded = false;
                 }
                 Err(error) => {
                     feed.record_failure(&error);
-                    keep = true;
+                    keep_loaded = true;
                     feed.pause().await;
                 }
             }
@@ -154,13 +162,13 @@ impl Feeder {
     /// Runs the feeder on a new thread.
     ///
     /// # Panics
-    /// If the system cannot start a thread.
+    /// If the operating system cannot create a thread.
     pub fn spawn(self) -> FeederThread {
         let shared = self.shared.clone();
         let thread = std::thread::Builder::new()
             .name("revstore-feeder".into())
             .spawn(move || block_on(self.run()))
-            .expect("a thread for the feeder can be started");
+            .expect("the operating system creates a thread");
         FeederThread {
             shared,
             thread: Some(thread),
@@ -168,7 +176,7 @@ impl Feeder {
     }
 }
 
-/// The state of a running feeder.
+/// The state of a feeder while it runs.
 struct FeedLoop {
     shared: Arc<CacheShared>,
     registry: Arc<ResourceRegistry>,
@@ -176,22 +184,22 @@ struct FeedLoop {
     ///
     /// [`Source::replacements`]: crate::source::Source::replacements
     replacements: u64,
-    /// Whether nothing was published yet. The first load reads the oldest revision of the source, so
-    /// that the windows also contain earlier events (WC-144).
+    /// Whether no revision was published yet. The first load reads the oldest revision of the source,
+    /// so that the windows also contain earlier events (WC-144).
     is_first: bool,
     /// Loaded resources, with the revision that the watermark must reach before they are ready.
     loading: Vec<(Arc<Resource>, Revision)>,
-    /// The subscribers to wake after the next publication. Kept to reuse its memory.
-    woken: Vec<Arc<Subscriber>>,
+    /// The watchers to wake after the next publication. A field, so that its memory is reused.
+    to_wake: Vec<Arc<Waiter>>,
     /// The number of batches applied since the feeder last yielded.
     applied: usize,
 }
 
 impl FeedLoop {
-    /// Loads the resources that are not ready, then follows the source until it fails or the cache is
-    /// stopped. Unless `keep`, all resources are loaded.
-    async fn session(&mut self, keep: bool) -> Result<(), SourceError> {
-        if !keep {
+    /// Loads the resources that are not ready, or all resources unless `keep_loaded` is set. Then
+    /// applies the changes of the source until the source fails or the cache is stopped.
+    async fn follow_source(&mut self, keep_loaded: bool) -> Result<(), SourceError> {
+        if !keep_loaded {
             self.set_pending(None);
             self.replacements = self.shared.source.replacements();
         }
@@ -199,7 +207,7 @@ impl FeedLoop {
         let mut after: Option<Revision> = None;
         self.loading.clear();
         for resource in self.registry.all() {
-            // A resource that is still ready has all changes up to the watermark.
+            // A resource that is still ready contains all changes up to the watermark.
             let complete_to = match resource.ready.state() {
                 Readiness::Ready => watermark,
                 _ => self.load(&resource, self.is_first).await?,
@@ -211,24 +219,29 @@ impl FeedLoop {
             None => self.shared.source.current_revision().await?.max(watermark),
         };
         let mut batches = self.watch(after).await?;
-        // Checked after the watch was opened: a store that replaces this one later ends the watch.
-        self.check_lineage(after).await?;
+        // Checked after the watch is opened: if the store is replaced after this check, the watch
+        // ends.
+        self.check_not_replaced(after).await?;
         // All changes up to `after` are loaded or were applied before.
         self.publish(after);
         self.is_first = false;
         loop {
-            match self.next(&mut batches).await {
-                FeedEvent::Batch(batch) => self.apply(batch),
-                FeedEvent::LoadRequested => self.load_requested().await?,
-                FeedEvent::Regressed => self.check_lineage(self.shared.watermark.load()).await?,
-                FeedEvent::Failed(error) => return Err(error),
-                FeedEvent::Stopped => return Ok(()),
+            match self.next_input(&mut batches).await {
+                FeederInput::Batch(batch) => self.apply(batch),
+                FeederInput::LoadRequested => self.load_requested().await?,
+                FeederInput::Regressed => {
+                    self.check_not_replaced(self.shared.watermark.load())
+                        .await?;
+                }
+                FeederInput::Failed(error) => return Err(error),
+                FeederInput::Stopped => return Ok(()),
             }
         }
     }
 
-    /// Fails with [`SourceError::Replaced`] if the source is not the store that had reached `known`.
-    async fn check_lineage(&self, known: Revision) -> Result<(), SourceError> {
+    /// Fails with [`SourceError::Replaced`] if the revision of the source is below `known` or below
+    /// the watermark, or if the source has counted a replacement since the cache was loaded.
+    async fn check_not_replaced(&self, known: Revision) -> Result<(), SourceError> {
         let known = known.max(self.shared.watermark.load());
         let found = self.shared.source.current_revision().await?;
         if found < known || self.shared.source.replacements() != self.replacements {
@@ -241,8 +254,8 @@ impl FeedLoop {
     /// the new store from a revision of the previous one, so the windows will not contain events from
     /// before the load.
     fn discard_replaced(&mut self, known: Revision, found: Revision) {
-        let why = SourceError::Replaced { known, found };
-        self.set_pending(Some(&why.to_string()));
+        let error = SourceError::Replaced { known, found };
+        self.set_pending(Some(&error.to_string()));
         self.shared.watermark.reset();
         for resource in self.registry.all() {
             resource.mark_replaced(known, found);
@@ -250,6 +263,7 @@ impl FeedLoop {
         self.is_first = false;
     }
 
+    /// Marks all resources as loading.
     fn set_pending(&self, cause: Option<&str>) {
         for resource in self.registry.all() {
             resource.ready.set(Readiness::Pending {
@@ -270,17 +284,17 @@ impl FeedLoop {
     }
 
     /// Waits for the next input. Yields to other tasks after every [`POLL_BATCHES_MAX`] batches.
-    async fn next(&mut self, batches: &mut BatchStream) -> FeedEvent {
+    async fn next_input(&mut self, batches: &mut BatchStream) -> FeederInput {
         poll_fn(|context| {
             self.shared.feeder.waker.register(context.waker());
             if self.shared.is_stopped() {
-                return Poll::Ready(FeedEvent::Stopped);
+                return Poll::Ready(FeederInput::Stopped);
             }
             if self.shared.take_regressed() {
-                return Poll::Ready(FeedEvent::Regressed);
+                return Poll::Ready(FeederInput::Regressed);
             }
             if self.shared.take_load_request() {
-                return Poll::Ready(FeedEvent::LoadRequested);
+                return Poll::Ready(FeederInput::LoadRequested);
             }
             if self.applied >= POLL_BATCHES_MAX {
                 self.applied = 0;
@@ -290,12 +304,12 @@ impl FeedLoop {
             match Pin::new(&mut *batches).poll_next(context) {
                 Poll::Ready(Some(Ok(batch))) => {
                     self.applied += 1;
-                    Poll::Ready(FeedEvent::Batch(batch))
+                    Poll::Ready(FeederInput::Batch(batch))
                 }
-                Poll::Ready(Some(Err(error))) => Poll::Ready(FeedEvent::Failed(error)),
+                Poll::Ready(Some(Err(error))) => Poll::Ready(FeederInput::Failed(error)),
                 Poll::Ready(None) => {
                     let ended = "the source ended its watch".into();
-                    Poll::Ready(FeedEvent::Failed(SourceError::Unavailable(ended)))
+                    Poll::Ready(FeederInput::Failed(SourceError::Unavailable(ended)))
                 }
                 Poll::Pending => {
                     self.applied = 0;
@@ -323,27 +337,29 @@ impl FeedLoop {
             }
         }
         for (resource, changes) in parts {
-            resource.apply(changes, arrived, &mut self.woken);
+            resource.apply(changes, arrived, &mut self.to_wake);
         }
         self.publish(batch.through);
     }
 
-    /// Raises the watermark to `through`, then wakes the subscribers that wait for it.
+    /// Raises the watermark to `through`, which wakes the requests that wait for it. Then marks the
+    /// loaded resources as ready, and wakes the watchers in `to_wake`.
     fn publish(&mut self, through: Revision) {
         self.shared.watermark.publish(through);
-        self.loading.retain(|(resource, at)| {
-            let loaded = through >= *at;
+        self.loading.retain(|(resource, ready_at)| {
+            let loaded = through >= *ready_at;
             if loaded {
                 resource.ready.set(Readiness::Ready);
             }
             !loaded
         });
-        for subscriber in self.woken.drain(..) {
-            subscriber.waker.wake();
+        for waiter in self.to_wake.drain(..) {
+            waiter.waker.wake();
         }
     }
 
-    /// Loads the resources that were added or declared inconsistent.
+    /// Loads the resources that were added since, or that a consistency check found to differ from
+    /// the source.
     async fn load_requested(&mut self) -> Result<(), SourceError> {
         for resource in self.registry.all() {
             let known = self
@@ -359,8 +375,9 @@ impl FeedLoop {
         Ok(())
     }
 
-    /// Loads a resource and returns the loaded revision. If `from_oldest`, that is the oldest revision
-    /// of the source, and the events since then fill the window (WC-144); otherwise the current one.
+    /// Loads a resource and returns the loaded revision. Loads the oldest revision of the source if
+    /// `from_oldest` is set, so that the window also contains earlier events (WC-144); otherwise
+    /// loads the current revision.
     async fn load(
         &mut self,
         resource: &Arc<Resource>,
@@ -371,8 +388,8 @@ impl FeedLoop {
         let mut attempt = 0;
         loop {
             let oldest = self.shared.source.oldest_revision().filter(|_| from_oldest);
-            let at = oldest.filter(|_| attempt < COMPACTED_LOADS_MAX);
-            match self.read(resource, at).await {
+            let at = oldest.filter(|_| attempt < COMPACTED_LOADS_AT_OLDEST_MAX);
+            match self.read_all(resource, at).await {
                 Ok((revision, items)) => {
                     let decoder: ObjectDecoder = resource.decoder();
                     let objects = items.into_iter().map(|stored| decoder.decode(stored));
@@ -383,28 +400,28 @@ impl FeedLoop {
                     self.loading.push((resource.clone(), ready_at));
                     return Ok(revision);
                 }
-                Err(SourceError::Compacted) if attempt < 2 * COMPACTED_LOADS_MAX => attempt += 1,
+                Err(SourceError::Compacted) if attempt < COMPACTED_LOADS_MAX => attempt += 1,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Reads all keys of a resource at one revision, in pages.
-    async fn read(
+    /// Reads all keys of a resource at one revision, in pages: at `at`, or at the current revision.
+    async fn read_all(
         &self,
         resource: &Resource,
         at: Option<Revision>,
     ) -> Result<(Revision, Vec<StoredKeyValue>), SourceError> {
         let span = resource.config.layout.span();
-        let (mut all, mut at, mut start) = (Vec::new(), at, span.start.clone());
+        let (mut all, mut revision, mut start) = (Vec::new(), at, span.start.clone());
         loop {
             let request = ListRequest {
                 range: span.from(start).range(),
-                at,
+                at: revision,
                 limit: Some(LOAD_PAGE_KEYS),
             };
             let page = self.shared.source.list(request).await?;
-            at = Some(page.revision);
+            revision = Some(page.revision);
             all.extend(page.items);
             match all.last() {
                 Some(last) if page.more => start = crate::api::keys::after(&last.key),

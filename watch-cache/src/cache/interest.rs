@@ -1,5 +1,5 @@
-//! Interests: which watchers an event may match (WC-121, WC-146). Corresponds to the
-//! `indexedWatchers` and trigger functions of Kubernetes' Cacher.
+//! Interests: the properties by which the watchers of an event are found (WC-121, WC-146).
+//! Corresponds to the `indexedWatchers` and trigger functions of Kubernetes' Cacher.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::cache::objects::index::ResolvedIndex;
 use crate::encode::object::StoredObject;
 use crate::selector::ObjectFilter;
-use crate::wake::subscriber::Subscriber;
+use crate::wake::Waiter;
 
 /// A property of objects by which watchers are found. Every watcher is registered under the narrowest
 /// one that covers its filter.
@@ -22,11 +22,11 @@ pub(crate) enum Interest<'a> {
     Index(usize, &'a str),
 }
 
-/// The number of kinds of [`Interest`]. Kinds without watchers are not looked up.
-const KINDS: usize = 5;
+/// The number of variants of [`Interest`]. Variants without watchers are not looked up.
+const VARIANTS: usize = 5;
 
 impl Interest<'_> {
-    fn kind(&self) -> usize {
+    fn variant(&self) -> usize {
         match self {
             Self::All => 0,
             Self::Namespace(_) => 1,
@@ -39,70 +39,69 @@ impl Interest<'_> {
 
 /// The watchers of a resource, by interest.
 ///
-/// Interests are stored as hashes. Watchers whose interests have the same hash are woken for each
-/// other's events, and their filters drop these events.
+/// Interests are stored as hashes. If two interests have the same hash, the watchers of both are
+/// woken for the events of each, and their filters drop the events that do not match.
 #[derive(Debug, Default)]
 pub(crate) struct Interests {
     hasher: RandomState,
     /// The watchers by the hash of their interest; each vector is sorted by id.
-    by_hash: HashMap<u64, Vec<Arc<Subscriber>>>,
-    /// The number of watchers per kind of interest.
-    counts: [usize; KINDS],
+    by_hash: HashMap<u64, Vec<Arc<Waiter>>>,
+    /// The number of watchers per variant of [`Interest`].
+    counts: [usize; VARIANTS],
 }
 
-/// The place of a watcher in [`Interests`], needed to remove it.
+/// The key under which [`Interests`] contains a watcher. It is needed to remove the watcher.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InterestKey {
     hash: u64,
-    kind: usize,
+    variant: usize,
 }
 
 impl Interests {
-    pub(crate) fn add(
-        &mut self,
-        interest: &Interest<'_>,
-        subscriber: Arc<Subscriber>,
-    ) -> InterestKey {
+    /// Registers a watcher.
+    pub(crate) fn add(&mut self, interest: &Interest<'_>, waiter: Arc<Waiter>) -> InterestKey {
         let key = InterestKey {
             hash: self.hasher.hash_one(interest),
-            kind: interest.kind(),
+            variant: interest.variant(),
         };
         let watchers = self
             .by_hash
             .entry(key.hash)
             .or_insert_with(|| Vec::with_capacity(1));
-        let at = watchers.partition_point(|known| known.id < subscriber.id);
-        watchers.insert(at, subscriber);
-        self.counts[key.kind] += 1;
+        let position = watchers.partition_point(|known| known.id < waiter.id);
+        watchers.insert(position, waiter);
+        self.counts[key.variant] += 1;
         key
     }
 
+    /// Unregisters the watcher with this id.
     pub(crate) fn remove(&mut self, key: InterestKey, id: u64) {
         let Some(watchers) = self.by_hash.get_mut(&key.hash) else {
             return;
         };
-        if let Ok(at) = watchers.binary_search_by_key(&id, |subscriber| subscriber.id) {
-            watchers.remove(at);
-            self.counts[key.kind] -= 1;
+        if let Ok(position) = watchers.binary_search_by_key(&id, |waiter| waiter.id) {
+            watchers.remove(position);
+            self.counts[key.variant] -= 1;
         }
         if watchers.is_empty() {
             self.by_hash.remove(&key.hash);
         }
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Subscriber>> {
+    /// Returns all registered watchers.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Waiter>> {
         self.by_hash.values().flatten()
     }
 
-    /// Marks event number `event` as pending for every watcher that it may match, and appends those
-    /// that must be woken to `woken`. `versions` are the object before and after the event. Costs a
-    /// fixed number of hash lookups, and time linear in the number of interested watchers.
+    /// Marks event number `event` as pending for every watcher that it may match, and appends the
+    /// watchers that must be woken to `to_wake`. `versions` are the object before and after the
+    /// event. Costs a fixed number of hash lookups, and time linear in the number of these watchers.
     pub(crate) fn mark_pending(
         &self,
         event: u64,
         versions: [Option<&StoredObject>; 2],
         indexes: &[ResolvedIndex],
-        woken: &mut Vec<Arc<Subscriber>>,
+        to_wake: &mut Vec<Arc<Waiter>>,
     ) {
         // Name and namespace come from the key, which is the same in both versions.
         let Some(object) = versions[1].or(versions[0]) else {
@@ -111,43 +110,43 @@ impl Interests {
         if versions
             .iter()
             .flatten()
-            .any(|object| object.fault().is_some())
+            .any(|object| object.decode_error().is_some())
         {
             // The indexed values of an undecodable object are unknown, so all watchers must examine
             // the event (T-34).
-            for subscriber in self.all() {
-                if subscriber.mark_pending(event) {
-                    woken.push(subscriber.clone());
+            for waiter in self.all() {
+                if waiter.mark_pending(event) {
+                    to_wake.push(waiter.clone());
                 }
             }
             return;
         }
-        self.mark_interest(event, &Interest::All, woken);
-        self.mark_interest(event, &Interest::Namespace(object.namespace()), woken);
-        self.mark_interest(event, &Interest::Name(object.name()), woken);
+        self.mark_interest(event, &Interest::All, to_wake);
+        self.mark_interest(event, &Interest::Namespace(object.namespace()), to_wake);
+        self.mark_interest(event, &Interest::Name(object.name()), to_wake);
         self.mark_interest(
             event,
             &Interest::Object(object.namespace(), object.name()),
-            woken,
+            to_wake,
         );
-        for (at, index) in indexes.iter().enumerate() {
+        for (number, index) in indexes.iter().enumerate() {
             // Both versions count: a watcher also needs the event with which an object leaves its
             // selector (WC-350).
             let [old, new] = versions.map(|version| version.map(|object| value_of(index, object)));
             for value in [old, new.filter(|_| new != old)].into_iter().flatten() {
-                self.mark_interest(event, &Interest::Index(at, value), woken);
+                self.mark_interest(event, &Interest::Index(number, value), to_wake);
             }
         }
     }
 
-    fn mark_interest(&self, event: u64, interest: &Interest<'_>, woken: &mut Vec<Arc<Subscriber>>) {
-        if self.counts[interest.kind()] == 0 {
+    fn mark_interest(&self, event: u64, interest: &Interest<'_>, to_wake: &mut Vec<Arc<Waiter>>) {
+        if self.counts[interest.variant()] == 0 {
             return;
         }
         let watchers = self.by_hash.get(&self.hasher.hash_one(interest));
-        for subscriber in watchers.into_iter().flatten() {
-            if subscriber.mark_pending(event) {
-                woken.push(subscriber.clone());
+        for waiter in watchers.into_iter().flatten() {
+            if waiter.mark_pending(event) {
+                to_wake.push(waiter.clone());
             }
         }
     }
@@ -171,10 +170,10 @@ pub(crate) fn interest_of<'a>(
         (None, Some(name)) => return Interest::Name(name),
         _ => {}
     }
-    let by_index = indexes.iter().enumerate().find_map(|(at, index)| {
+    let by_index = indexes.iter().enumerate().find_map(|(number, index)| {
         index
             .required_value(filter)
-            .map(|value| Interest::Index(at, value))
+            .map(|value| Interest::Index(number, value))
     });
     by_index.unwrap_or(namespace.map_or(Interest::All, Interest::Namespace))
 }

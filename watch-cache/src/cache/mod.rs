@@ -1,6 +1,6 @@
-//! The cache itself: the feeder that applies the changes of the source, the current objects and the
-//! window of recent events of each resource, and the watermark, which is the revision up to which all
-//! resources are complete. Requests are in [`api`](crate::api), the data comes from
+//! The cache itself: the feeder, which applies the changes of the source; the current objects and the
+//! window of recent events of each resource; and the watermark, which is the revision up to which all
+//! resources are complete. Requests are in [`api`](crate::api), and the data comes from
 //! [`source`](crate::source).
 
 pub(crate) mod config;

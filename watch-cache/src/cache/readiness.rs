@@ -15,7 +15,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::api::status::RequestError;
-use crate::wake::subscriber::Subscriber;
+use crate::wake::Waiter;
 
 /// The state of the cache of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ pub enum Readiness {
     },
     /// The cache is loaded and answers requests.
     Ready,
-    /// A consistency check found a difference from the source. Until the cache is loaded again, gets
-    /// and lists are answered by the source, and watches are refused.
+    /// A consistency check found a difference between cache and source. Until the cache is loaded
+    /// again, the source answers gets and lists, and watches fail with 429.
     // WC-135.
     Inconsistent,
     /// The cache was stopped. This state is final.
@@ -40,17 +40,17 @@ pub enum Readiness {
 /// The current [`Readiness`] of a resource, and the tasks that wait for it to change.
 #[derive(Debug)]
 pub(crate) struct ReadinessGate {
-    /// Held for one lookup or change; no task is woken under it.
+    /// The lock is held for one lookup or change; no task is woken under it.
     inner: Mutex<GateState>,
 }
 
 #[derive(Debug)]
 struct GateState {
     state: Readiness,
-    waiting: Vec<Arc<Subscriber>>,
+    waiting: Vec<Arc<Waiter>>,
 }
 
-/// The maximum `retryAfterSeconds` that clients of a loading cache get.
+/// The maximum `retryAfterSeconds` in the error that a loading cache returns.
 const RETRY_AFTER_MAX_SECONDS: f64 = 30.0;
 
 impl ReadinessGate {
@@ -88,12 +88,13 @@ impl ReadinessGate {
             inner.state = next;
             std::mem::take(&mut inner.waiting)
         };
-        for subscriber in waiting {
-            subscriber.waker.wake();
+        for waiter in waiting {
+            waiter.waker.wake();
         }
     }
 
-    /// Returns an error with code 429 unless the state is `Ready`.
+    /// Fails with [`RequestError::NotReady`] or [`RequestError::Stopped`] unless the state is
+    /// `Ready`.
     pub(crate) fn check(&self, now: Duration) -> Result<(), RequestError> {
         match self.state() {
             Readiness::Ready => Ok(()),
@@ -109,21 +110,21 @@ impl ReadinessGate {
         }
     }
 
-    /// Waits until the state is `Ready`. Fails if it is `Stopped`.
+    /// Waits until the state is `Ready`. Fails with [`RequestError::Stopped`] if it is `Stopped`.
     pub(crate) async fn wait(&self) -> Result<(), RequestError> {
-        let subscriber = Arc::new(Subscriber::new());
+        let waiter = Arc::new(Waiter::new());
         poll_fn(|context| {
-            subscriber.waker.register(context.waker());
+            waiter.waker.register(context.waker());
             let mut inner = self.inner.lock();
             match inner.state {
                 Readiness::Ready => return Poll::Ready(Ok(())),
                 Readiness::Stopped => return Poll::Ready(Err(RequestError::Stopped)),
                 Readiness::Pending { .. } | Readiness::Inconsistent => {}
             }
-            if inner.waiting.iter().all(|known| known.id != subscriber.id) {
-                // Removes tasks that no longer wait: only this list still refers to them.
+            if inner.waiting.iter().all(|known| known.id != waiter.id) {
+                // Removes waiters whose task no longer waits: only this list still refers to them.
                 inner.waiting.retain(|known| Arc::strong_count(known) > 1);
-                inner.waiting.push(subscriber.clone());
+                inner.waiting.push(waiter.clone());
             }
             Poll::Pending
         })
@@ -131,7 +132,8 @@ impl ReadinessGate {
     }
 }
 
-/// B.1: `e^(0.06 * seconds of downtime)`, between 1 and 30.
+/// Returns the number of seconds after which a client of a loading cache should try again:
+/// `e^(0.06 * seconds of downtime)`, between 1 and 30 (docs/watch-cache.md, B.1).
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn t_47_setting_is_idempotent_waiters_race_and_stopping_is_final() {
+    fn t_47_readiness_is_idempotent_wakes_all_waiters_and_is_final_when_stopped() {
         let ready = Arc::new(ReadinessGate::new(Duration::ZERO));
         let waiters: Vec<_> = (0..4)
             .map(|_| {

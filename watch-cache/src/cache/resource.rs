@@ -22,7 +22,7 @@ use crate::encode::object::{ObjectDecoder, StoredObject};
 use crate::metrics::{ResourceCounters, ResourceMetrics};
 use crate::selector::ResolvedField;
 use crate::source::Change;
-use crate::wake::subscriber::Subscriber;
+use crate::wake::Waiter;
 
 /// The cache of one resource. The feeder is the only writer; requests and watchers read.
 ///
@@ -36,13 +36,13 @@ pub(crate) struct Resource {
     pub(crate) shared: Arc<CacheShared>,
     pub(crate) ready: ReadinessGate,
     pub(crate) counters: ResourceCounters,
-    /// The counter of the window for encoded events, reachable without the lock.
+    /// The size of the encoded events in the window, which watchers change without the lock.
     encoded_bytes: Arc<AtomicI64>,
-    /// Guards the objects and the window. Requests hold it to clone a tree, watchers to copy a bounded
-    /// number of events, and the feeder to apply one batch.
+    /// Guards the objects and the window. Requests hold the lock to clone a tree, watchers to copy a
+    /// bounded number of events, and the feeder to apply one batch.
     state: RwLock<ResourceState>,
-    /// Guards the registered watchers. Held for one lookup or change; the feeder holds it while it
-    /// applies one batch.
+    /// Guards the registered watchers. The lock is held for one lookup or change; the feeder holds it
+    /// while it applies one batch.
     interests: Mutex<Interests>,
 }
 
@@ -58,8 +58,9 @@ struct ResourceState {
     window: Window,
     /// The number of loads. Watchers that were registered before the latest load end (WC-115).
     generation: u64,
-    /// The first generation loaded from the current store and, if that store replaced another one, the
-    /// newest known revision of the previous store and the revision at which the current one was found.
+    /// The first generation that was loaded from the current store. If that store has replaced
+    /// another one, also the newest known revision of the previous store, and the revision of the
+    /// current store when the replacement was detected.
     replaced: (u64, Option<(Revision, Revision)>),
     /// The loaded revision. Changes up to it are already in `objects`.
     loaded: Revision,
@@ -76,13 +77,13 @@ pub(crate) enum WatchStart {
     After(Option<Revision>),
 }
 
-/// The result of a registration: what a new watcher starts with.
+/// The result of a registration: the state with which a new watcher starts.
 #[derive(Debug)]
 pub(crate) struct Registration {
-    pub(crate) subscriber: Arc<Subscriber>,
+    pub(crate) waiter: Arc<Waiter>,
     pub(crate) interest_key: InterestKey,
     pub(crate) generation: u64,
-    /// The watcher gets events after this revision. The initial objects are complete up to it.
+    /// The watcher delivers events after this revision. The initial objects are complete up to it.
     pub(crate) after: Revision,
     pub(crate) initial: Option<TreeIter<Arc<StoredObject>>>,
 }
@@ -92,9 +93,9 @@ pub(crate) struct Registration {
 pub(crate) enum Refill {
     /// Events of whole revisions, and the revision up to which they are complete.
     Events(Vec<Arc<WindowEvent>>, Revision),
-    /// No events match; the watcher is complete up to this revision.
+    /// No event is pending; the watcher is complete up to this revision.
     Idle(Revision),
-    /// As `Idle`, and the cache was stopped.
+    /// As `Idle`, and the cache is stopped.
     Stopping(Revision),
     /// The next event of the watcher was evicted from the window. The oldest possible start is after
     /// this revision.
@@ -105,11 +106,12 @@ pub(crate) enum Refill {
     Replaced(Revision, Revision),
 }
 
-/// The number of events that a list at an older revision may always undo, however few objects it
-/// reads.
+/// The number of events that a list at an older revision may undo in any case, also if it reads few
+/// objects.
 const UNDO_EVENTS_MIN: usize = 1000;
-/// The number of events that a watcher copies from the window at once, rounded up to whole revisions.
-const COPY_EVENTS: usize = 128;
+/// The maximum number of events that a watcher copies from the window at once, rounded up to whole
+/// revisions.
+const COPY_EVENTS_MAX: usize = 128;
 
 impl Resource {
     pub(crate) fn new(
@@ -156,8 +158,8 @@ impl Resource {
         self.config.decoder()
     }
 
-    /// Waits until the cache is complete up to `revision`. Fails with 504 if that takes longer than
-    /// the configured freshness wait (WC-131).
+    /// Waits until the watermark has reached `revision`. Fails with [`RequestError::TooLarge`] if
+    /// that takes longer than the configured freshness wait (WC-131).
     pub(crate) async fn wait_until_fresh(&self, revision: Revision) -> Result<(), RequestError> {
         let shared = &self.shared;
         let began = shared.timers.now();
@@ -179,7 +181,8 @@ impl Resource {
         })
     }
 
-    /// Returns an error with code 429 unless requests can be answered from the cache.
+    /// Fails with [`RequestError::NotReady`] or [`RequestError::Stopped`] unless requests can be
+    /// answered from the cache.
     pub(crate) fn check_ready(&self) -> Result<(), RequestError> {
         self.ready.check(self.shared.timers.now())
     }
@@ -244,8 +247,8 @@ impl Resource {
         self.state.read().objects.get(key).cloned()
     }
 
-    /// Replaces all objects with those of a load at `revision`. Watchers registered before end without
-    /// an error event (WC-115).
+    /// Replaces all objects with those of a load at `revision`. The watchers that were registered
+    /// before the load end without an error event (WC-115).
     pub(crate) fn replace(&self, revision: Revision, loaded: Vec<Arc<StoredObject>>) {
         let mut objects = PersistentTree::default();
         let mut by_index: Vec<PersistentTree<IndexItem>> = self
@@ -256,11 +259,11 @@ impl Resource {
         let (mut object_bytes, mut undecodable) = (0, 0);
         for object in loaded {
             object_bytes += object.stored_bytes();
-            undecodable += usize::from(object.fault().is_some());
+            undecodable += usize::from(object.decode_error().is_some());
             update_indexes(&self.indexes, &mut by_index, None, Some(&object));
             objects.insert(object);
         }
-        let (woken, old) = {
+        let (to_wake, old) = {
             let mut state = self.state.write();
             let old = std::mem::replace(&mut state.objects, objects);
             let old = (old, std::mem::replace(&mut state.by_index, by_index));
@@ -270,48 +273,48 @@ impl Resource {
             state.generation += 1;
             state.loaded = revision;
             state.last = revision;
-            let woken: Vec<_> = self.interests.lock().all().cloned().collect();
-            (woken, old)
+            let to_wake: Vec<_> = self.interests.lock().all().cloned().collect();
+            (to_wake, old)
         };
         drop(old);
         self.counters.initializations.add(1);
-        for subscriber in woken {
-            subscriber.waker.wake();
+        for waiter in to_wake {
+            waiter.waker.wake();
         }
     }
 
-    /// Records that the store was replaced. The watchers end with error 410, because the objects they
-    /// have received may not be in the history of the new store.
+    /// Records that the store was replaced. The watchers end with [`Expired::Replaced`], because the
+    /// objects that they have delivered may not be in the history of the new store.
     pub(crate) fn mark_replaced(&self, known: Revision, found: Revision) {
-        let woken: Vec<_> = {
+        let to_wake: Vec<_> = {
             let mut state = self.state.write();
             state.generation += 1;
             state.replaced = (state.generation, Some((known, found)));
             self.interests.lock().all().cloned().collect()
         };
         self.counters.replacements.add(1);
-        for subscriber in woken {
-            subscriber.waker.wake();
+        for waiter in to_wake {
+            waiter.waker.wake();
         }
     }
 
-    /// If the store was replaced, and if `revision` can only be a revision of the previous store,
-    /// returns the newest known revision of the previous store. That is the case if `revision` is not
-    /// above that revision, and above all revisions that the cache has of the current store.
+    /// Returns the newest known revision of the previous store if the store was replaced and only
+    /// the previous store can have had `revision`: the previous store had reached it, and the cache
+    /// has no such revision of the current store yet.
     pub(crate) fn replaced_at(&self, revision: Revision) -> Option<Revision> {
         let state = self.state.read();
         let (known, _) = state.replaced.1?;
         (revision <= known && revision > self.newest(&state)).then_some(known)
     }
 
-    /// Applies changes that arrived at the time `arrived`, and appends to `woken` the watchers to wake
-    /// after the revision is published (WC-113). Objects are decoded before the lock is taken, and
-    /// evicted events are freed after it is released.
+    /// Applies changes that arrived at the time `arrived`, and appends to `to_wake` the watchers to
+    /// wake after the revision is published (WC-113). Objects are decoded before the lock is taken,
+    /// and evicted events are freed after it is released.
     pub(crate) fn apply(
         &self,
         changes: Vec<Change>,
         arrived: Duration,
-        woken: &mut Vec<Arc<Subscriber>>,
+        to_wake: &mut Vec<Arc<Waiter>>,
     ) {
         let decoder = self.decoder();
         let decode = |change: Change| {
@@ -321,7 +324,7 @@ impl Resource {
         let changes: Vec<_> = changes.into_iter().map(decode).collect();
         self.counters.events_received.add(changes.len() as u64);
         let now = self.shared.timers.now();
-        let woken_before = woken.len();
+        let to_wake_before = to_wake.len();
         let mut dispatched = 0;
         let mut capacity = (0, 0);
         let evicted = {
@@ -356,19 +359,19 @@ impl Resource {
                     object.as_ref().map_or(0, |object| object.stored_bytes())
                 };
                 state.object_bytes = state.object_bytes + bytes(&new) - bytes(&old);
-                let faults = |object: &Option<Arc<StoredObject>>| {
+                let undecodable = |object: &Option<Arc<StoredObject>>| {
                     usize::from(
                         object
                             .as_ref()
-                            .is_some_and(|object| object.fault().is_some()),
+                            .is_some_and(|object| object.decode_error().is_some()),
                     )
                 };
-                state.undecodable = state.undecodable + faults(&new) - faults(&old);
-                let at = state.window.end();
-                let before = woken.len();
+                state.undecodable = state.undecodable + undecodable(&new) - undecodable(&old);
+                let number = state.window.end();
+                let before = to_wake.len();
                 let versions = [old.as_deref(), new.as_deref()];
-                interests.mark_pending(at, versions, &self.indexes, woken);
-                dispatched += u64::from(woken.len() > before);
+                interests.mark_pending(number, versions, &self.indexes, to_wake);
+                dispatched += u64::from(to_wake.len() > before);
                 let event = WindowEvent::new(revision, arrived, new, old);
                 state.window.append(event.applied(now));
             }
@@ -390,14 +393,14 @@ impl Resource {
         self.counters.events_dispatched.add(dispatched);
         self.counters
             .watchers_woken
-            .add((woken.len() - woken_before) as u64);
+            .add((to_wake.len() - to_wake_before) as u64);
     }
 
     /// Registers a watcher between two batches of the feeder (WC-120).
     pub(crate) fn register(
         &self,
         target: &Target,
-        begin: WatchStart,
+        start: WatchStart,
     ) -> Result<Registration, RequestError> {
         let interest = interest_of(
             &target.filter,
@@ -405,13 +408,13 @@ impl Resource {
             target.name.as_deref(),
             &self.indexes,
         );
-        let subscriber = Arc::new(Subscriber::new());
+        let waiter = Arc::new(Waiter::new());
         let state = self.state.read();
         // Checked under the lock: the readiness changes before the state is replaced, so no watcher
-        // starts with objects that are about to be discarded.
+        // starts with objects that will be discarded.
         self.check_ready()?;
         let newest = self.newest(&state);
-        let (after, initial) = match begin {
+        let (after, initial) = match start {
             WatchStart::CurrentObjects => {
                 (newest, Some(state.objects.iter_from(&target.scan.start)))
             }
@@ -426,12 +429,12 @@ impl Resource {
             }));
         }
         let first = state.window.after(after);
-        subscriber.set_pending(Some(first).filter(|first| *first < state.window.end()));
-        // Still under the state lock, so that the feeder cannot apply a batch between the start of the
-        // watcher and its registration.
-        let interest_key = self.interests.lock().add(&interest, subscriber.clone());
+        waiter.set_pending(Some(first).filter(|first| *first < state.window.end()));
+        // Still under the state lock, so that the feeder cannot apply a batch between the start of
+        // the watcher and its registration.
+        let interest_key = self.interests.lock().add(&interest, waiter.clone());
         Ok(Registration {
-            subscriber,
+            waiter,
             interest_key,
             generation: state.generation,
             after,
@@ -439,30 +442,29 @@ impl Resource {
         })
     }
 
+    /// Unregisters the watcher with this id.
     pub(crate) fn unregister(&self, interest_key: InterestKey, id: u64) {
         self.interests.lock().remove(interest_key, id);
     }
 
-    /// Returns the next events for a watcher that was registered in `generation` and gets events after
-    /// `after`.
-    pub(crate) fn refill(
-        &self,
-        subscriber: &Subscriber,
-        generation: u64,
-        after: Revision,
-    ) -> Refill {
-        // Loaded before the lock is taken, so that events applied before the stop are still delivered.
+    /// Returns the next events for a watcher that was registered in `generation` and delivers the
+    /// events after `after`.
+    pub(crate) fn refill(&self, waiter: &Waiter, generation: u64, after: Revision) -> Refill {
+        // Loaded before the lock is taken, so that events applied before the stop are still
+        // delivered.
         let stopped = self.shared.is_stopped();
         let state = self.state.read();
         let watermark = self.shared.watermark.load();
         if state.generation != generation {
-            let (since, why) = &state.replaced;
-            return match why {
-                Some((known, found)) if generation < *since => Refill::Replaced(*known, *found),
+            let (first_generation, replacement) = &state.replaced;
+            return match replacement {
+                Some((known, found)) if generation < *first_generation => {
+                    Refill::Replaced(*known, *found)
+                }
                 _ => Refill::Reloaded,
             };
         }
-        let Some(from) = subscriber.pending() else {
+        let Some(from) = waiter.pending() else {
             return if stopped {
                 Refill::Stopping(watermark)
             } else {
@@ -470,15 +472,16 @@ impl Resource {
             };
         };
         let oldest = state.window.oldest_start();
-        // If `after` is in the future, evicted events up to it were not for this watcher (WC-315).
+        // If `after` is a future revision, the watcher does not need the evicted events up to it
+        // (WC-315).
         if from < state.window.first() && after < oldest {
             return Refill::Evicted(oldest);
         }
         let from = from.max(state.window.first());
-        let events = state.window.copy(from, COPY_EVENTS);
+        let events = state.window.copy(from, COPY_EVENTS_MAX);
         let next = from + events.len() as u64;
         let at_end = next >= state.window.end();
-        subscriber.set_pending((!at_end).then_some(next));
+        waiter.set_pending((!at_end).then_some(next));
         let last = events.last().map_or(watermark, |event| event.revision);
         let through = if at_end { last.max(watermark) } else { last };
         Refill::Events(events, through)
@@ -492,9 +495,9 @@ impl Resource {
     /// (WC-145).
     pub(crate) fn stop(&self) {
         self.ready.set(Readiness::Stopped);
-        let woken: Vec<_> = self.interests.lock().all().cloned().collect();
-        for subscriber in woken {
-            subscriber.waker.wake();
+        let to_wake: Vec<_> = self.interests.lock().all().cloned().collect();
+        for waiter in to_wake {
+            waiter.waker.wake();
         }
     }
 
@@ -505,13 +508,14 @@ impl Resource {
         let end = state.window.end();
         let mut lags: Vec<u64> = {
             let interests = self.interests.lock();
-            let lag = |subscriber: &Arc<Subscriber>| subscriber.pending().map_or(0, |at| end - at);
+            let lag = |waiter: &Arc<Waiter>| waiter.pending().map_or(0, |event| end - event);
             interests.all().map(lag).collect()
         };
         lags.sort_unstable();
         let watchers = lags.len();
-        let lag = |at: usize| lags.get(at).copied().unwrap_or_default();
-        let age = state.window.oldest_time().map(|at| now.saturating_sub(at));
+        let lag = |position: usize| lags.get(position).copied().unwrap_or_default();
+        let oldest = state.window.oldest_time();
+        let age = oldest.map(|arrived| now.saturating_sub(arrived));
         ResourceMetrics {
             resource_version: number(self.newest(&state)),
             window_capacity: state.window.capacity() as u64,
@@ -521,8 +525,8 @@ impl Resource {
             oldest_event_age_ms: age
                 .map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
             watchers: watchers as u64,
-            cursor_lag_max: lag(watchers.saturating_sub(1)),
-            cursor_lag_p99: lag((watchers * 99 / 100).min(watchers.saturating_sub(1))),
+            watcher_lag_max: lag(watchers.saturating_sub(1)),
+            watcher_lag_p99: lag((watchers * 99 / 100).min(watchers.saturating_sub(1))),
             objects: state.objects.len() as u64,
             object_bytes: state.object_bytes,
             ..self.counters.read()
@@ -530,7 +534,7 @@ impl Resource {
     }
 }
 
-/// Replaces the old version of an object in the index trees by the new one.
+/// Replaces the old version of an object in the index trees with the new one.
 fn update_indexes(
     indexes: &[ResolvedIndex],
     trees: &mut [PersistentTree<IndexItem>],
@@ -581,18 +585,18 @@ mod tests {
         pods.replace(Revision(7), Vec::new());
         pods.ready.set(Readiness::Ready);
         assert!(pods.register(&target, WatchStart::CurrentObjects).is_ok());
-        // A request of another thread may have checked the readiness just before the replacement of
+        // A request on another thread may have checked the readiness just before the replacement of
         // the store was detected.
         pods.ready.set(Readiness::Pending {
             since: Duration::ZERO,
             cause: None,
         });
-        for begin in [
+        for start in [
             WatchStart::CurrentObjects,
             WatchStart::After(Some(Revision(7))),
         ] {
-            let refused = pods.register(&target, begin).unwrap_err();
-            assert_eq!(refused.code(), 429);
+            let error = pods.register(&target, start).unwrap_err();
+            assert_eq!(error.code(), 429);
         }
     }
 }

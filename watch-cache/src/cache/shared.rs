@@ -9,7 +9,7 @@ use revstore_engine::{Clock, Revision};
 use crate::api::status::RequestError;
 use crate::cache::watermark::Watermark;
 use crate::source::{Source, SourceError};
-use crate::wake::subscriber::Subscriber;
+use crate::wake::Waiter;
 use crate::wake::timer_queue::TimerQueue;
 
 /// The source, clock, watermark and flags of one cache, shared by the feeder and all resources.
@@ -20,11 +20,11 @@ pub(crate) struct CacheShared {
     pub(crate) watermark: Watermark,
     pub(crate) settings: CacheSettings,
     stopped: AtomicBool,
-    /// The feeder as a waiting task; only its waker is used.
-    pub(crate) feeder: Subscriber,
-    /// Set while a resource waits for the feeder to load it.
+    /// The feeder's task. Only the waker is used.
+    pub(crate) feeder: Waiter,
+    /// Set when a resource must be loaded. The feeder clears it before it loads.
     load_requested: AtomicBool,
-    /// Set when a request found the source at a revision below the watermark.
+    /// Set when a request has detected that the revision of the source is below the watermark.
     regressed: AtomicBool,
 }
 
@@ -50,34 +50,36 @@ impl CacheShared {
             watermark: Watermark::new(),
             settings,
             stopped: AtomicBool::new(false),
-            feeder: Subscriber::new(),
+            feeder: Waiter::new(),
             load_requested: AtomicBool::new(false),
             regressed: AtomicBool::new(false),
         }
     }
 
-    /// Asks the feeder to load every resource that is not ready.
+    /// Requests that the feeder load every resource that is not ready.
     pub(crate) fn request_load(&self) {
-        // Release: pairs with the Acquire in `take_load_request`. With Relaxed the feeder could see
-        // the request and not the new resource.
+        // Release: pairs with the Acquire in `take_load_request`. With Relaxed the feeder could read
+        // the request and miss the new resource.
         self.load_requested.store(true, Ordering::Release);
         self.feeder.waker.wake();
     }
 
+    /// Clears the request, and returns whether there was one.
     pub(crate) fn take_load_request(&self) -> bool {
         // Acquire: pairs with the Release in `request_load`.
         self.load_requested.swap(false, Ordering::Acquire)
     }
 
+    /// Clears the flag, and returns whether it was set.
     pub(crate) fn take_regressed(&self) -> bool {
         // Relaxed: the flag carries no data; the feeder reads the revision of the source itself.
         self.regressed.swap(false, Ordering::Relaxed)
     }
 
-    /// Returns the newest revision of the source, which a consistent read waits for (WC-132).
+    /// Returns the newest revision of the source, for which a consistent read waits (WC-132).
     ///
-    /// A source at a revision below the watermark was replaced by another store, so the cached objects
-    /// are not its state. The feeder is notified, and the request fails with 429.
+    /// If that revision is below the watermark, the store was replaced, and the cached objects are
+    /// not its state. The feeder is notified, and the request fails with [`RequestError::NotReady`].
     pub(crate) async fn current_revision(&self) -> Result<Revision, RequestError> {
         // Loaded before the source is read: if a replacement is detected during the read, the
         // watermark moves back, and the comparison would not see it.
@@ -96,8 +98,8 @@ impl CacheShared {
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        // Acquire: pairs with the Release in `stop`. With Relaxed a watcher could end before it has
-        // seen events that were applied before the stop.
+        // Acquire: pairs with the Release in `stop`. With Relaxed a watcher could end before it
+        // delivers events that were applied before the stop.
         self.stopped.load(Ordering::Acquire)
     }
 

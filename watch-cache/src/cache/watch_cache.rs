@@ -20,7 +20,7 @@ use crate::source::Source;
 /// The resources of a cache by the prefix of their keys.
 #[derive(Debug, Default)]
 pub(crate) struct ResourceRegistry {
-    /// Held for one lookup or insertion.
+    /// The lock is held for one lookup or insertion.
     resources: RwLock<BTreeMap<Bytes, Arc<Resource>>>,
 }
 
@@ -29,8 +29,8 @@ impl ResourceRegistry {
         self.resources.read().values().cloned().collect()
     }
 
-    /// Returns the resource that a key belongs to. No prefix is a prefix of another one, so only the
-    /// last prefix at or before the key can match.
+    /// Returns the resource of a key. No prefix is a prefix of another one, so only the last prefix
+    /// at or before the key can match.
     pub(crate) fn of_key(&self, key: &[u8]) -> Option<Arc<Resource>> {
         let resources = self.resources.read();
         let (prefix, resource) = resources
@@ -55,9 +55,8 @@ impl ResourceRegistry {
     }
 }
 
-/// A watch cache: any number of resources over one source, which share one revision. Corresponds to
-/// the Cachers of kube-apiserver, of which there is one per resource. Clones are handles on the same
-/// cache.
+/// A watch cache: any number of resources over one source, with one watermark. Corresponds to the
+/// `Cacher`s of kube-apiserver, which has one per resource. Clones are handles on the same cache.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -108,7 +107,7 @@ pub struct WatchCacheBuilder {
 }
 
 impl WatchCacheBuilder {
-    /// Sets the clock, which all timeouts and periods are measured with.
+    /// Sets the clock that measures all timeouts and periods.
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         Self {
             clock: Some(clock),
@@ -125,13 +124,13 @@ impl WatchCacheBuilder {
     }
 
     /// Sets the time for which a request waits until the cache has reached a revision, before the
-    /// request fails with 504. Raise it if the link to the source is slow.
+    /// request fails with [`RequestError::TooLarge`]. Raise it if the link to the source is slow.
     pub fn freshness_wait(mut self, wait: Duration) -> Self {
         self.settings.freshness_wait = wait;
         self
     }
 
-    /// Sets the period of bookmarks on a watch. It must be shorter than
+    /// Sets the interval between the bookmarks of a watcher. It must be shorter than
     /// [`WindowLimits::age`](crate::cache::WindowLimits::age); otherwise a client that resumes from
     /// its last bookmark gets error 410.
     pub fn bookmark_period(mut self, period: Duration) -> Self {
@@ -139,16 +138,17 @@ impl WatchCacheBuilder {
         self
     }
 
-    /// Sets the time for which a watch that starts at a future revision waits for that revision before
-    /// it ends with 410. With `None` it waits without a limit, as in kube-apiserver.
+    /// Sets the time for which a watcher that starts at a future revision waits for that revision
+    /// before it ends with [`Expired::Future`](crate::api::Expired::Future). With `None` it waits
+    /// without a limit, as in kube-apiserver.
     // WC-315, WC-316.
     pub fn future_grace(mut self, grace: Option<Duration>) -> Self {
         self.settings.future_grace = grace;
         self
     }
 
-    /// Sets whether lists at resource version 0 honor their limit. kube-apiserver ignores it. With
-    /// `true`, reflectors of client-go list in pages.
+    /// Sets whether lists at resource version 0 honor their limit. kube-apiserver ignores that limit.
+    /// With `true`, reflectors of client-go list in pages.
     pub fn honor_limit_at_rv0(mut self, honor: bool) -> Self {
         self.settings.honor_limit_at_rv0 = honor;
         self
@@ -196,28 +196,28 @@ impl WatchCache {
     /// resource that is added to a stopped cache is stopped.
     ///
     /// # Errors
-    /// If its key prefix overlaps with that of another resource (500), or if an index names a field
-    /// that the kind does not have (400).
+    /// - [`RequestError::Internal`] if the key prefix overlaps with that of another resource.
+    /// - [`RequestError::BadRequest`] if an index names a field that the kind does not have.
     // WC-144, WC-402.
     pub fn add(&self, config: ResourceConfig) -> Result<ResourceCache, RequestError> {
         let resource = Arc::new(Resource::new(config, self.shared.clone())?);
         self.registry.add(resource.clone())?;
         if self.shared.is_stopped() {
-            // `stop` only stops the resources that it finds in the registry.
+            // `stop` stops only the resources that are in the registry when it is called.
             resource.stop();
         }
         self.shared.request_load();
         Ok(ResourceCache::new(resource))
     }
 
-    /// Returns the revision up to which all resources are complete.
+    /// Returns the watermark: the revision up to which all resources are complete.
     // WC-107.
     pub fn revision(&self) -> Revision {
         self.shared.watermark.load()
     }
 
-    /// Stops the cache for good. Watches deliver their remaining events and a last bookmark, then end;
-    /// requests are refused.
+    /// Stops the cache for good. Watchers deliver their remaining events and a last bookmark, then
+    /// end. Requests fail with [`RequestError::Stopped`].
     // WC-104, WC-145.
     pub fn stop(&self) {
         self.shared.stop();

@@ -10,17 +10,20 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use revstore_engine::Revision;
 
-use crate::wake::subscriber::Subscriber;
+use crate::wake::Waiter;
 use crate::wake::timer_queue::TimerQueue;
 
-/// The revision up to which every resource of the cache has all changes, and the requests that wait
-/// for a later one. Waiting corresponds to Kubernetes' `waitUntilFresh` of the `watchCache`.
+/// The watermark: the revision up to which every resource of the cache has all changes, and the
+/// requests that wait for a later one.
+///
+/// It corresponds to the field `resourceVersion` of Kubernetes' `watchCache`, which has one per
+/// resource, and waiting for it to `waitUntilFreshAndBlock`.
 #[derive(Debug)]
 pub(crate) struct Watermark {
     revision: AtomicI64,
-    /// Guards the waiting requests: revision and id of the subscriber. Held for one lookup or change;
-    /// no task is woken under it.
-    waiting: Mutex<BTreeMap<(Revision, u64), Arc<Subscriber>>>,
+    /// The waiting requests, by revision and id of the waiter. The lock is held for one lookup or
+    /// change; no task is woken under it.
+    waiting: Mutex<BTreeMap<(Revision, u64), Arc<Waiter>>>,
 }
 
 impl Watermark {
@@ -38,7 +41,7 @@ impl Watermark {
     }
 
     /// Sets the watermark to 0, because the store was replaced and its revisions are unrelated to
-    /// those of the previous store. Requests that wait continue to wait.
+    /// those of the previous store. Waiting requests continue to wait.
     pub(crate) fn reset(&self) {
         // Release: pairs with the Acquire in `load`, as in `publish`.
         self.revision.store(0, Ordering::Release);
@@ -57,13 +60,13 @@ impl Watermark {
             let later = waiting.split_off(&(revision, u64::MAX));
             std::mem::replace(&mut *waiting, later)
         };
-        for subscriber in reached.into_values() {
-            subscriber.waker.wake();
+        for waiter in reached.into_values() {
+            waiter.waker.wake();
         }
     }
 
     /// Waits until the watermark has reached `revision`. Returns `false` if that takes longer than
-    /// `limit` (WC-131). While it waits, it calls `request_progress` at once and then at every
+    /// `limit` (WC-131). A wait calls `request_progress` at its start, and then once per
     /// [`PROGRESS_REQUEST_INTERVAL`].
     pub(crate) async fn wait_until_reached(
         &self,
@@ -79,16 +82,16 @@ impl Watermark {
         let mut wait = WatermarkWait {
             watermark: self,
             revision,
-            subscriber: Arc::new(Subscriber::new()),
+            waiter: Arc::new(Waiter::new()),
             timers,
             armed: None,
         };
         poll_fn(|context| {
             // Registered before the watermark is read, so that a later `publish` wakes this task.
-            wait.subscriber.waker.register(context.waker());
+            wait.waiter.waker.register(context.waker());
             self.waiting
                 .lock()
-                .insert((revision, wait.subscriber.id), wait.subscriber.clone());
+                .insert((revision, wait.waiter.id), wait.waiter.clone());
             if self.load() >= revision {
                 return Poll::Ready(true);
             }
@@ -99,7 +102,7 @@ impl Watermark {
             if wait.armed.is_none_or(|due| now >= due) {
                 request_progress();
                 let due = deadline.min(now + PROGRESS_REQUEST_INTERVAL);
-                timers.set(due, &wait.subscriber);
+                timers.set(due, &wait.waiter);
                 wait.armed = Some(due);
             }
             Poll::Pending
@@ -108,25 +111,25 @@ impl Watermark {
     }
 }
 
-/// The interval at which a waiting request asks the source for progress. It is that of
-/// kube-apiserver's progress requester.
+/// The interval at which a waiting request requests progress from the source. kube-apiserver's
+/// progress requester has the same interval.
 const PROGRESS_REQUEST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A waiting request. It is removed from the watermark when its future is dropped.
 struct WatermarkWait<'a> {
     watermark: &'a Watermark,
     revision: Revision,
-    subscriber: Arc<Subscriber>,
+    waiter: Arc<Waiter>,
     timers: &'a TimerQueue,
     armed: Option<Duration>,
 }
 
 impl Drop for WatermarkWait<'_> {
     fn drop(&mut self) {
-        let entry = (self.revision, self.subscriber.id);
+        let entry = (self.revision, self.waiter.id);
         self.watermark.waiting.lock().remove(&entry);
         if let Some(due) = self.armed {
-            self.timers.clear(due, &self.subscriber);
+            self.timers.clear(due, &self.waiter);
         }
     }
 }

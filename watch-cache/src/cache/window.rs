@@ -13,11 +13,11 @@ use revstore_engine::Revision;
 use crate::api::event::EventType;
 use crate::encode::object::StoredObject;
 
-/// The limits of the window of recent events that a resource keeps for its watchers.
+/// The limits of the window, which contains the recent events of a resource for its watchers.
 ///
 /// The oldest events are evicted when one of the limits is exceeded, always with all events of their
 /// revision. A full window never delays writes. A watcher that needs an evicted event ends with
-/// error 410.
+/// [`Expired::Window`](crate::api::Expired::Window).
 ///
 /// ```
 /// use std::time::Duration;
@@ -79,11 +79,11 @@ impl Default for WindowLimits {
     }
 }
 
-/// The memory of an event without the two versions of the object that it refers to.
+/// The memory of an event in bytes, without the two versions of the object.
 const EVENT_OVERHEAD_BYTES: usize = size_of::<WindowEvent>() + 2 * size_of::<usize>();
 
-/// One change of one object, as the window keeps it. Immutable, except that its encoded forms are
-/// added when a watcher first needs them. Corresponds to Kubernetes' `watchCacheEvent`.
+/// A change of one object in the window. Immutable, except that each encoded form is added when a
+/// watcher first needs it. Corresponds to Kubernetes' `watchCacheEvent`.
 #[derive(Debug)]
 pub(crate) struct WindowEvent {
     pub(crate) revision: Revision,
@@ -101,11 +101,12 @@ pub(crate) struct WindowEvent {
 #[derive(Debug, Default)]
 struct EncodedForms {
     forms: [OnceLock<Bytes>; 3],
-    /// The total size of the forms. The bit [`EVICTED`] is set when the event leaves the window.
+    /// The total size of the forms in bytes. The bit [`EVICTED`] is set when the event is evicted.
     bytes: AtomicU64,
 }
 
-/// Marks an evicted event: the size of forms encoded after the eviction is not accounted for.
+/// The bit of [`EncodedForms::bytes`] that marks an evicted event. The size of a form that is encoded
+/// after the eviction is not accounted for.
 const EVICTED: u64 = 1 << 63;
 
 impl WindowEvent {
@@ -169,8 +170,9 @@ impl WindowEvent {
         sum.fetch_sub(signed(bytes), Ordering::Relaxed);
     }
 
-    /// Returns the memory that the event is charged for: its new version of the object, or the old one
-    /// of a deletion. The old version of an update is charged to the event that wrote it.
+    /// Returns the memory that is accounted to the event: that of the new version of the object, or
+    /// of the old one if the event is a deletion. The old version of an update is accounted to the
+    /// event that wrote it.
     fn size_bytes(&self) -> usize {
         let version = self.new.as_ref().or(self.old.as_ref());
         EVENT_OVERHEAD_BYTES + version.map_or(0, |object| object.size_bytes())
@@ -181,7 +183,7 @@ fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// The minimum capacity of the window, that of Kubernetes' cyclic buffer.
+/// The minimum capacity of the window in events. Kubernetes' cyclic buffer has the same minimum.
 const CAPACITY_MIN: usize = 100;
 
 /// The recent events of a resource, oldest first, numbered without gaps.
@@ -192,9 +194,9 @@ pub(crate) struct Window {
     /// The number of the oldest event.
     first: u64,
     bytes: usize,
-    /// The total size of the encoded forms. Behind a pointer of its own because watchers add to it
-    /// without the lock that guards the window. May be negative for a moment, when an event is encoded
-    /// and evicted at the same time.
+    /// The total size of the encoded forms in bytes. Shared, because watchers add to it without the
+    /// lock that guards the window. May be negative for a moment, when an event is encoded and
+    /// evicted at the same time.
     encoded_bytes: Arc<AtomicI64>,
     /// The oldest revision that a watch may start after (WC-114).
     oldest_start: Revision,
@@ -213,7 +215,7 @@ impl Window {
         }
     }
 
-    /// Removes all events. The numbering continues, so that an old number never names a new event.
+    /// Removes all events. The numbering continues, so that no number is used for two events.
     pub(crate) fn reset(&mut self, loaded: Revision) {
         self.first = self.end();
         for event in self.events.drain(..) {
@@ -236,7 +238,7 @@ impl Window {
         self.events.len()
     }
 
-    /// Returns the number of events that fit without a reallocation.
+    /// Returns the number of events that the window can contain without a reallocation.
     pub(crate) fn capacity(&self) -> usize {
         self.events.capacity()
     }
@@ -247,6 +249,7 @@ impl Window {
         self.bytes + usize::try_from(encoded).unwrap_or_default()
     }
 
+    /// Returns the counter of the size of the encoded forms.
     pub(crate) fn encoded_bytes(&self) -> &Arc<AtomicI64> {
         &self.encoded_bytes
     }
@@ -256,6 +259,7 @@ impl Window {
         self.oldest_start
     }
 
+    /// Returns the time at which the oldest event arrived.
     pub(crate) fn oldest_time(&self) -> Option<Duration> {
         self.events.front().map(|event| event.arrived_at)
     }
@@ -266,17 +270,17 @@ impl Window {
         self.events.push_back(Arc::new(event));
     }
 
-    /// Evicts the oldest revisions until the limits hold, and returns their events, which the caller
-    /// frees after it has released its locks. The newest revision always stays.
+    /// Evicts the oldest revisions until the limits hold, and returns their events. The caller frees
+    /// them after it has released its locks. The newest revision is never evicted.
     pub(crate) fn evict(&mut self, now: Duration) -> Vec<Arc<WindowEvent>> {
         let mut evicted = Vec::new();
         let newest = self.events.back().map(|event| event.revision);
         while let Some(oldest) = self.events.front() {
-            let over = oldest.arrived_at.saturating_add(self.limits.age) < now
+            let exceeded = oldest.arrived_at.saturating_add(self.limits.age) < now
                 || self.bytes() > self.limits.bytes_max
                 || self.events.len() > self.limits.events_max;
             let revision = oldest.revision;
-            if !over || Some(revision) == newest {
+            if !exceeded || Some(revision) == newest {
                 break;
             }
             // WC-343: all events of a revision are evicted together.
@@ -293,7 +297,7 @@ impl Window {
             }
             self.oldest_start = revision;
         }
-        // Frees memory that only a past burst of events needed.
+        // Frees memory after a burst of events.
         let capacity = self.events.capacity();
         if capacity > CAPACITY_MIN && self.events.len() < capacity / 4 {
             self.events.shrink_to((capacity / 2).max(CAPACITY_MIN));
@@ -309,7 +313,8 @@ impl Window {
                 .partition_point(|event| event.revision <= revision) as u64
     }
 
-    /// Returns the events from number `from` on: at most `count`, rounded up to whole revisions.
+    /// Returns the events from number `from` on: at most `count` events, rounded up to whole
+    /// revisions.
     pub(crate) fn copy(&self, from: u64, count: usize) -> Vec<Arc<WindowEvent>> {
         let start = usize::try_from(from.saturating_sub(self.first)).unwrap_or(usize::MAX);
         let start = start.min(self.events.len());
@@ -331,8 +336,9 @@ mod tests {
 
     fn window(limits: WindowLimits, revisions: &[(i64, u64)]) -> Window {
         let mut window = Window::new(limits, Revision(1));
-        for (revision, at) in revisions {
-            let event = WindowEvent::new(Revision(*revision), Duration::from_secs(*at), None, None);
+        for (revision, second) in revisions {
+            let arrived = Duration::from_secs(*second);
+            let event = WindowEvent::new(Revision(*revision), arrived, None, None);
             window.append(event);
         }
         window
@@ -369,7 +375,7 @@ mod tests {
         assert_eq!(
             window.evict(Duration::from_secs(1000)).len(),
             1,
-            "the newest revision stays"
+            "the newest revision is not evicted"
         );
     }
 

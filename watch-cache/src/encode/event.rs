@@ -1,5 +1,5 @@
-//! Encoding of watch events. The encoded form of an event in the window is made once and shared by all
-//! watchers, as by Kubernetes' `cachingObject`.
+//! Encoding of watch events. An event of the window is encoded once, and all watchers share the
+//! bytes, as with Kubernetes' `cachingObject`.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use crate::api::event::WatchEvent;
 use crate::cache::resource::Resource;
 use crate::encode::kind::{ControlEvent, encoded_with};
 
-/// Encodes an event for clients, or returns the form that was encoded for another watcher.
+/// Encodes an event for clients, or returns the bytes that were encoded for another watcher.
 pub(crate) fn encode(resource: &Resource, event: &WatchEvent) -> Bytes {
     let kind = &*resource.config.kind;
     let bytes = match event {

@@ -78,8 +78,9 @@ fn offset(whole: &[u8], part: &str) -> usize {
     part.as_ptr() as usize - whole.as_ptr() as usize
 }
 
-/// Returns the byte range of `value` to replace by the resource version. `metadata` is the text of the
-/// metadata object, a slice of `value`, and `stored` that of a stored resource version.
+/// Returns the byte range of `value` to replace with the resource version. `metadata` is the text of
+/// the metadata object, and `stored` the text of a stored resource version; both are slices of
+/// `value`.
 fn resource_version_span(
     value: &[u8],
     metadata: &str,
@@ -102,7 +103,7 @@ fn resource_version_span(
     span(brace, brace, !is_empty)
 }
 
-/// Returns the text of the scalar at `path` below `value`, or `None` if there is no scalar.
+/// Returns the text of the scalar at `path` below `value`, or `None` if there is none.
 fn scalar(mut value: &serde_json::Value, path: &str) -> Option<Box<str>> {
     for segment in path.split('.').filter(|segment| !segment.is_empty()) {
         value = value.get(segment)?;
@@ -265,7 +266,7 @@ mod tests {
 
     // Shows WC-331: one line.
     #[test]
-    fn wc_202_the_resource_version_is_inserted() {
+    fn wc_202_the_resource_version_is_inserted_or_replaced() {
         check(
             r#"{"metadata":{"name":"a"}}"#,
             r#"{"metadata":{"resourceVersion":"9","name":"a"}}"#,
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_that_is_not_an_object_is_refused() {
+    fn metadata_that_is_not_an_object_is_rejected() {
         let kind = JsonKind::new("v1", "Pod");
         for metadata in ["[]", r#"["uid",{},1]"#, "null", "1", r#""name""#] {
             let value = format!("{{\"metadata\": {metadata} }}");

@@ -1,4 +1,4 @@
-//! The trait of a kind of objects: what the cache needs to know about their bytes.
+//! The trait [`Kind`], which reads and writes the bytes of one kind of objects.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::encode::object::StoredObject;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// The uid, which distinguishes objects of the same name that were created one after the other.
-    /// Empty if objects of this kind have none.
+    /// Empty if objects of this kind have no uid.
     // WC-352.
     pub uid: Box<str>,
     /// The labels, which label selectors match.
@@ -27,14 +27,14 @@ pub struct Attributes {
 }
 
 /// The byte range of a stored value that is replaced by the resource version when the object is
-/// written. Stored values contain no resource version of their own.
+/// written. The resource version is not stored.
 // WC-202.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceVersionSpan {
     /// The offset of the first byte to replace.
     pub start: u32,
-    /// The offset after the last byte to replace. Equal to `start` if the resource version is inserted
-    /// and replaces nothing.
+    /// The offset after the last byte to replace. Equal to `start` if the resource version is
+    /// inserted and replaces nothing.
     pub end: u32,
     /// Whether a comma must follow the inserted field.
     pub needs_comma: bool,
@@ -45,11 +45,11 @@ pub struct ResourceVersionSpan {
 #[error("unable to decode an object: {0}")]
 pub struct DecodeError(pub String);
 
-/// A watch event that is not about an object.
+/// A watch event without an object: a bookmark or an error.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum ControlEvent<'a> {
-    /// All events up to a revision were sent.
+    /// All events up to a revision were delivered.
     // WC-321, WC-325.
     Bookmark {
         /// The revision.
@@ -102,15 +102,15 @@ pub trait Kind: fmt::Debug + Send + Sync + 'static {
     /// Extracts the attributes of a stored value.
     ///
     /// # Errors
-    /// If the value is not an object of this kind. The cache keeps such a value, and requests that
-    /// would have to read or match it fail with 500.
+    /// [`DecodeError`] if the value is not an object of this kind. The cache keeps such a value, and
+    /// requests that must read or match it fail with [`RequestError::Internal`].
     // T-34.
     fn extract(&self, value: &[u8]) -> Result<Attributes, DecodeError>;
 
     /// Writes an object with the given resource version.
     fn write_object(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>);
 
-    /// Writes a complete watch event about an object. The result is kept and sent to all watchers, so
+    /// Writes a complete watch event of an object. The result is kept and sent to all watchers, so
     /// it must depend on the arguments only.
     // WC-142.
     fn write_event(
@@ -125,7 +125,7 @@ pub trait Kind: fmt::Debug + Send + Sync + 'static {
     fn write_control_event(&self, event: ControlEvent<'_>, out: &mut Vec<u8>);
 }
 
-/// Returns what `write` writes into a new buffer.
+/// Returns the bytes that `write` writes into a new buffer.
 pub(crate) fn encoded_with(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = Vec::new();
     write(&mut out);

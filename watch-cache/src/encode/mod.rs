@@ -1,6 +1,6 @@
-//! Objects and their forms: stored bytes with the attributes that selectors use, the trait [`Kind`]
-//! that reads and writes one kind of objects, its implementation for JSON, and the encoding of watch
-//! events, which all watchers share.
+//! Objects and their encoding: stored bytes with the attributes that selectors use, the trait
+//! [`Kind`], which reads and writes one kind of objects, its implementation for JSON, and the
+//! encoding of watch events, which all watchers share.
 
 pub(crate) mod event;
 pub(crate) mod json;

@@ -13,12 +13,12 @@ use crate::encode::kind::{Attributes, DecodeError, Kind};
 use crate::selector::ResolvedField;
 use crate::source::StoredKeyValue;
 
-/// The approximate memory of an object besides its key and value: the struct, its labels and fields,
-/// and its items in the trees.
+/// The approximate memory of an object in bytes without its key and value: the struct, its labels and
+/// fields, and its items in the trees.
 pub(crate) const OBJECT_OVERHEAD_BYTES: usize = 320;
 
-/// One version of an object: its key, its stored bytes and its attributes. Immutable and shared behind
-/// an `Arc`. Corresponds to Kubernetes' `storeElement`.
+/// One version of an object: its key, its stored bytes and its attributes. Immutable and shared
+/// behind an `Arc`. Corresponds to Kubernetes' `storeElement`.
 ///
 /// It keeps the stored bytes instead of a decoded object. With an in-process source it shares them
 /// with the engine.
@@ -97,7 +97,7 @@ impl StoredObject {
     }
 
     /// Returns the error if the bytes could not be decoded.
-    pub fn fault(&self) -> Option<&DecodeError> {
+    pub fn decode_error(&self) -> Option<&DecodeError> {
         self.attributes.as_ref().err()
     }
 
@@ -109,26 +109,28 @@ impl StoredObject {
     /// Returns the value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
         let labels = &self.attributes()?.labels;
-        let at = labels
+        let position = labels
             .binary_search_by(|(known, _)| (**known).cmp(key))
             .ok()?;
-        Some(&labels[at].1)
+        Some(&labels[position].1)
     }
 
     pub(crate) fn field(&self, field: ResolvedField) -> Option<&str> {
         match field {
             ResolvedField::Name => Some(self.name()),
             ResolvedField::Namespace => Some(self.namespace()),
-            ResolvedField::Selectable(at) => self.attributes()?.fields.get(at)?.as_deref(),
+            ResolvedField::Selectable(position) => {
+                self.attributes()?.fields.get(position)?.as_deref()
+            }
         }
     }
 
-    /// Returns the size of key and value.
+    /// Returns the size of key and value in bytes.
     pub(crate) fn stored_bytes(&self) -> u64 {
         (self.kv.key.len() + self.kv.value.len()) as u64
     }
 
-    /// Returns the approximate memory of the object.
+    /// Returns the approximate memory of the object in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.kv.key.len() + self.kv.value.len() + OBJECT_OVERHEAD_BYTES
     }
@@ -153,7 +155,7 @@ impl fmt::Debug for StoredObject {
     }
 }
 
-/// An object as a client sees it: a version of the object, and the resource version to show.
+/// An object in a response to a client: a version of the object, and the resource version to show.
 ///
 /// The shown resource version is the mod revision, except in a `DELETED` event, whose object is the
 /// last version with the revision of the deletion.

@@ -19,8 +19,8 @@ use super::{
 
 /// A [`Source`] over an [`Engine`] in the same process.
 ///
-/// All futures of this source are ready at once; only the next event of a watch is waited for. Keys and
-/// values are shared with the engine, not copied.
+/// All futures of this source are ready at once, except that a watch waits for its next event. Keys
+/// and values are shared with the engine, not copied.
 #[derive(Clone, Debug)]
 pub struct EngineSource {
     engine: Engine,
@@ -53,10 +53,7 @@ impl EngineSource {
     fn watch_now(&self, request: &WatchRequest) -> Result<BatchStream, SourceError> {
         let mut options = WatchOptions::of(request.range.clone()).from(request.after.next());
         options.prev_kv = request.previous;
-        let watcher = self
-            .engine
-            .watch(options)
-            .map_err(|error| SourceError::Unavailable(error.to_string()))?;
+        let watcher = self.engine.watch(options).map_err(unavailable)?;
         Ok(Box::pin(Batches { watcher }))
     }
 
@@ -68,7 +65,7 @@ impl EngineSource {
             } => Some(
                 self.engine
                     .grant(None, seconds(*lifetime))
-                    .map_err(refused)?
+                    .map_err(unavailable)?
                     .id,
             ),
             _ => None,
@@ -77,8 +74,8 @@ impl EngineSource {
         if let Some(lease) = lease
             && !matches!(outcome, Ok(WriteOutcome::Done(_)))
         {
-            // No key is attached to the lease, which may last long. It may have expired already, so
-            // an error is ignored.
+            // The lease has no keys and may have a long time to live, so it is revoked. It may have
+            // expired already, so an error is ignored.
             let _ = self.engine.revoke(lease);
         }
         outcome
@@ -112,7 +109,7 @@ impl EngineSource {
                     .and_then([success])
                     .or_else([Op::Range(Range::of(KeyRange::one(write.key.clone())))]),
             )
-            .map_err(refused)?;
+            .map_err(unavailable)?;
         if result.succeeded {
             return Ok(WriteOutcome::Done(result.revision));
         }
@@ -130,7 +127,7 @@ pub(super) fn seconds(lifetime: Duration) -> i64 {
     i64::try_from(rounded).unwrap_or(i64::MAX)
 }
 
-fn refused(error: impl std::fmt::Display) -> SourceError {
+fn unavailable(error: impl std::fmt::Display) -> SourceError {
     SourceError::Unavailable(error.to_string())
 }
 
@@ -157,7 +154,7 @@ impl Source for EngineSource {
 
     fn oldest_revision(&self) -> Option<Revision> {
         let compacted = self.engine.compacted_revision();
-        Some(compacted.map_or(Revision::FIRST, |mark| mark.max(Revision::FIRST)))
+        Some(compacted.map_or(Revision::FIRST, |revision| revision.max(Revision::FIRST)))
     }
 
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {
@@ -193,8 +190,8 @@ impl Stream for Batches {
 }
 
 fn batch_of(batch: &WatchBatch) -> Batch {
-    // WA-32: a batch with events carries the current revision of the engine, which may be above that
-    // of its events.
+    // WA-32: the revision of a batch with events is the current revision of the engine, which may be
+    // above the revisions of its events.
     let through = batch
         .events
         .last()

@@ -23,25 +23,25 @@ use crate::wake::timer_queue::TimerQueue;
 
 /// The page size, in keys, of reads from etcd.
 const PAGE_KEYS: i64 = 1000;
-/// The maximum size of a message from etcd. The default of gRPC, 4 MiB, is less than a page of large
-/// objects, or a watch response with one large revision, can have. etcd limits neither.
+/// The maximum size in bytes of a message from etcd. The default of gRPC is 4 MiB. A page of large
+/// objects, or a watch response with one large revision, can be larger: etcd limits neither.
 const MESSAGE_BYTES_MAX: usize = usize::MAX;
-/// The interval at which an idle watch requests progress. Until then the cache does not know of
-/// revisions that changed no key in the range of the watch.
+/// The interval at which an idle watch requests progress. Without progress the watch does not report
+/// revisions that changed no key in its range.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A [`Source`] over an etcd cluster, through a client of the crate `etcd-client`. The caller connects
-/// the client, so the type of that crate is part of this interface on purpose.
+/// A [`Source`] over an etcd cluster, through a client of the crate `etcd-client`. The caller
+/// connects the client, so the type of that crate is part of this interface on purpose.
 ///
 /// The futures of this source need the tokio runtime on which the client was connected. Spawn the
-/// feeder there with [`Feeder::run`](crate::Feeder::run), not on a thread of its own.
+/// feeder on that runtime with [`Feeder::run`](crate::Feeder::run), not on a separate thread.
 ///
 /// - A list is read in pages of 1000 keys at one revision.
 /// - A watch requests previous versions only if they are needed. It requests progress every 500 ms
-///   while it is idle, and at once when a request waits for a revision.
-/// - A replacement of the cluster, by one that was restored from a backup or started empty, is detected
-///   by its cluster id, raft term and revision, which never decrease in one cluster. They are
-///   compared whenever the current revision is read.
+///   while no events arrive, and at once when a request waits for a revision.
+/// - A replacement of the cluster, by one that was restored from a backup or started empty, is
+///   detected by its cluster id, raft term and revision, which never decrease in one cluster. They
+///   are compared whenever the current revision is read.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -69,7 +69,7 @@ pub struct EtcdSource {
     timers: Arc<TimerQueue>,
     /// Notifies the watches that a request waits for progress.
     progress_requests: watch::Sender<()>,
-    /// Held for one lookup or change.
+    /// The lock is held for one lookup or change.
     known: Arc<Mutex<KnownCluster>>,
 }
 
@@ -113,8 +113,8 @@ impl fmt::Debug for EtcdSource {
 }
 
 impl EtcdSource {
-    /// Returns a source over the cluster that `client` is connected to. Periodic progress requests use
-    /// `clock`.
+    /// Returns a source over the cluster that `client` is connected to. Periodic progress requests
+    /// use `clock`.
     pub fn new(client: Client, clock: Arc<dyn Clock>) -> Self {
         Self {
             client,
@@ -129,21 +129,23 @@ impl EtcdSource {
         client.max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
+    /// Reads the current revision, and counts a replacement of the cluster.
     async fn current(&self) -> Result<Revision, SourceError> {
-        // Loaded before the read: a concurrent read may be answered first, with a later state.
+        // Loaded before the read: a concurrent read may return first, with a later state.
         let before = self.known.lock().newest;
-        // A linearizable read of an absent key: all acknowledged writes are at or below the revision
-        // in its header.
+        // A linearizable read of an absent key: all acknowledged writes have the revision in its
+        // header or an earlier one.
         let options = GetOptions::new().with_count_only();
         let mut kv = self.kv();
-        let answer = kv.get("\0", Some(options)).await.map_err(failed)?;
-        let current = ClusterState::of(answer.header());
+        let response = kv.get("\0", Some(options)).await.map_err(failed)?;
+        let current = ClusterState::of(response.header());
         let mut known = self.known.lock();
         let is_later = known
             .newest
             .is_none_or(|newest| newest.may_precede(&current));
         if is_later {
-            // If the cluster was replaced since `before`, a concurrent read has counted that.
+            // If the cluster was replaced since `before`, a concurrent read has counted the
+            // replacement.
             known.newest = Some(current);
         } else if before.is_some_and(|before| !before.may_precede(&current)) {
             known.newest = Some(current);
@@ -169,12 +171,12 @@ impl EtcdSource {
                 options = options.with_revision(at.0);
             }
             let mut kv = self.kv();
-            let answer = kv.get(start.clone(), Some(options)).await;
-            let mut answer = answer.map_err(|error| read_failed(&error, at))?;
-            let revision = *at.get_or_insert(ClusterState::of(answer.header()).revision);
-            count.get_or_insert(answer.count());
-            let more = answer.more();
-            items.extend(answer.take_kvs().into_iter().map(stored));
+            let response = kv.get(start.clone(), Some(options)).await;
+            let mut response = response.map_err(|error| read_failed(&error, at))?;
+            let revision = *at.get_or_insert(ClusterState::of(response.header()).revision);
+            count.get_or_insert(response.count());
+            let more = response.more();
+            items.extend(response.take_kvs().into_iter().map(stored));
             let enough = i64::try_from(items.len()).unwrap_or(i64::MAX) >= limit;
             match items.last() {
                 Some(last) if more && !enough => {
@@ -193,7 +195,7 @@ impl EtcdSource {
         }
     }
 
-    async fn follow(&self, request: WatchRequest) -> Result<BatchStream, SourceError> {
+    async fn open_watch(&self, request: WatchRequest) -> Result<BatchStream, SourceError> {
         let (start, end) = bounds(&request.range);
         let mut options = WatchOptions::new()
             .with_start_revision(request.after.next().0)
@@ -226,7 +228,7 @@ impl EtcdSource {
         )))
     }
 
-    async fn change(&self, write: ConditionalWrite) -> Result<WriteOutcome, SourceError> {
+    async fn write_key(&self, write: ConditionalWrite) -> Result<WriteOutcome, SourceError> {
         let mut leases = self.client.lease_client();
         let lease = match &write.action {
             WriteAction::Put {
@@ -238,19 +240,19 @@ impl EtcdSource {
             }
             _ => None,
         };
-        let outcome = self.change_with(write, lease).await;
+        let outcome = self.write_with(write, lease).await;
         if let Some(lease) = lease
             && matches!(outcome, Ok(WriteOutcome::Differs(_)))
         {
-            // No key is attached to the lease, which may last long. If this fails, the lease expires
-            // by itself. If the outcome of the write is unknown, a key may be attached, so the lease
-            // is kept.
+            // The lease has no keys and may have a long time to live, so it is revoked. If that
+            // fails, the lease expires later. If the outcome of the write is unknown, the lease may
+            // have a key and is not revoked.
             let _ = leases.revoke(lease).await;
         }
         outcome
     }
 
-    async fn change_with(
+    async fn write_with(
         &self,
         write: ConditionalWrite,
         lease: Option<i64>,
@@ -273,12 +275,12 @@ impl EtcdSource {
             .and_then([success])
             .or_else([TxnOp::get(key, None)]);
         let mut kv = self.kv();
-        let answer = kv.txn(txn).await.map_err(failed)?;
-        if answer.succeeded() {
-            let revision = ClusterState::of(answer.header()).revision;
+        let response = kv.txn(txn).await.map_err(failed)?;
+        if response.succeeded() {
+            let revision = ClusterState::of(response.header()).revision;
             return Ok(WriteOutcome::Done(revision));
         }
-        let found = answer
+        let found = response
             .op_responses()
             .into_iter()
             .find_map(|response| match response {
@@ -293,7 +295,7 @@ impl EtcdSource {
 struct EtcdWatch {
     stream: etcd_client::WatchStream,
     progress_requests: watch::Receiver<()>,
-    /// Has the clock, and keeps the sender of `progress_requests` alive.
+    /// Contains the clock and the sender of `progress_requests`.
     source: EtcdSource,
     through: Revision,
 }
@@ -302,44 +304,46 @@ impl EtcdWatch {
     async fn next(&mut self) -> Result<Option<Batch>, SourceError> {
         loop {
             let timers = &self.source.timers;
-            let idle = timers.now() + PROGRESS_INTERVAL;
-            let answer = {
+            let due = timers.now() + PROGRESS_INTERVAL;
+            let response = {
                 let message = pin!(self.stream.message());
                 let requested = pin!(self.progress_requests.changed());
-                let idle = pin!(timers.sleep_until(idle));
-                match select(message, select(requested, idle)).await {
-                    Either::Left((answer, _)) => Some(answer.map_err(failed)?),
+                let elapsed = pin!(timers.sleep_until(due));
+                match select(message, select(requested, elapsed)).await {
+                    Either::Left((response, _)) => Some(response.map_err(failed)?),
                     Either::Right(_) => None,
                 }
             };
-            let Some(answer) = answer else {
+            let Some(response) = response else {
                 self.stream.request_progress().await.map_err(failed)?;
                 continue;
             };
-            let Some(answer) = answer else {
+            let Some(response) = response else {
                 return Ok(None);
             };
-            if let Some(batch) = self.batch(&answer)? {
+            if let Some(batch) = self.batch(&response)? {
                 return Ok(Some(batch));
             }
         }
     }
 
-    fn batch(&mut self, answer: &WatchResponse) -> Result<Option<Batch>, SourceError> {
-        if answer.compact_revision() > 0 {
+    fn batch(&mut self, response: &WatchResponse) -> Result<Option<Batch>, SourceError> {
+        if response.compact_revision() > 0 {
             return Err(SourceError::Compacted);
         }
-        if answer.canceled() {
-            return Err(SourceError::Unavailable(answer.cancel_reason().to_owned()));
+        if response.canceled() {
+            return Err(SourceError::Unavailable(
+                response.cancel_reason().to_owned(),
+            ));
         }
-        if answer.created() {
+        if response.created() {
             return Ok(None);
         }
-        let changes: Vec<Change> = answer.events().iter().filter_map(change).collect();
+        let changes: Vec<Change> = response.events().iter().filter_map(change).collect();
         let through = match changes.last() {
             Some(last) => last.revision,
             // A progress notification: the header has the revision.
-            None => ClusterState::of(answer.header()).revision,
+            None => ClusterState::of(response.header()).revision,
         };
         if changes.is_empty() && through <= self.through {
             return Ok(None);
@@ -395,7 +399,8 @@ fn failed(error: Error) -> SourceError {
     SourceError::Unavailable(error.to_string())
 }
 
-/// Distinguishes the errors of a read by their text, because etcd uses one status code for both.
+/// Converts the error of a read. The errors are distinguished by their text, because etcd uses one
+/// status code for both.
 fn read_failed(error: &Error, at: Option<Revision>) -> SourceError {
     let text = error.to_string();
     if text.contains("required revision has been compacted") {
@@ -432,11 +437,11 @@ impl Source for EtcdSource {
     }
 
     fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<BatchStream, SourceError>> {
-        Box::pin(self.follow(request))
+        Box::pin(self.open_watch(request))
     }
 
     fn write(&self, write: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
-        Box::pin(self.change(write))
+        Box::pin(self.write_key(write))
     }
 
     fn replacements(&self) -> u64 {

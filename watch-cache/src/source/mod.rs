@@ -48,7 +48,7 @@ pub struct ListRequest {
     pub limit: Option<usize>,
 }
 
-/// The answer to a [`ListRequest`].
+/// The response to a [`ListRequest`].
 #[derive(Clone, Debug)]
 pub struct ListPage {
     /// The revision that was read.
@@ -88,13 +88,13 @@ pub struct Change {
 /// The changes of one or more whole revisions, in order. A batch without changes reports progress.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// The revision up to which all changes have been delivered, with those in this batch.
+    /// The revision up to which all changes have been delivered, including the changes of this batch.
     pub through: Revision,
     /// The changes.
     pub changes: Vec<Change>,
 }
 
-/// A write of one key, on the condition that the key has an expected version.
+/// A write of one key, which is executed only if the key has an expected version.
 #[derive(Clone, Debug)]
 pub struct ConditionalWrite {
     /// The key.
@@ -112,7 +112,7 @@ pub enum WriteAction {
     Put {
         /// The value.
         value: Bytes,
-        /// The time after which the key is deleted, by a lease of its own; `None` to keep it.
+        /// The time after which the key is deleted, by a separate lease; `None` to keep it.
         time_to_live: Option<Duration>,
     },
     /// Delete the key.
@@ -148,12 +148,12 @@ pub enum SourceError {
     /// unrelated to those known before.
     #[error("the store was replaced: it was at revision {known} and is at {found}")]
     Replaced {
-        /// The newest revision of the previous store that was known.
+        /// The newest known revision of the previous store.
         known: Revision,
         /// The newest revision of the current store.
         found: Revision,
     },
-    /// The source cannot be reached or refuses the request.
+    /// The source cannot be reached, or the request failed.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -165,25 +165,27 @@ pub type BatchStream = Pin<Box<dyn Stream<Item = Result<Batch, SourceError>> + S
 ///
 /// # Contract
 /// - A list at a revision contains all changes up to that revision and none of a later one.
-/// - A watch delivers every change in its range after its start, once, in order, with all changes of a
-///   revision in one batch; or it ends with [`SourceError::Compacted`].
+/// - A watch delivers every change in its range after its start, once, in order, with all changes of
+///   a revision in one batch; or it ends with [`SourceError::Compacted`].
 /// - All changes up to [`Batch::through`] have been delivered.
 /// - A write compares and changes atomically.
 pub trait Source: fmt::Debug + Send + Sync + 'static {
-    /// Returns the newest revision. Writes that were acknowledged before the call are at or below it.
+    /// Returns the newest revision. Writes that were acknowledged before the call have this or an
+    /// earlier revision.
     fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>>;
 
-    /// Returns the oldest readable revision, if the source knows it. A cache that starts loads this
-    /// revision and applies the changes since then, so that its windows contain events from before its
-    /// start.
+    /// Returns the oldest readable revision, or `None` if that is unknown. A new cache loads this
+    /// revision and applies the changes since then, so that its windows contain events from before
+    /// its start.
     // WC-144.
     fn oldest_revision(&self) -> Option<Revision> {
         None
     }
 
-    /// Returns the number of replacements of the store that the source has detected by other means than
-    /// a lower revision. A cache compares it after it has read the current revision; if the number has
-    /// changed since the cache was loaded, the cache discards all objects and loads them again.
+    /// Returns the number of replacements of the store that the source has detected by other means
+    /// than a lower revision. A cache reads this number after each read of the current revision; if
+    /// the number has changed since the cache was loaded, the cache discards all objects and loads
+    /// them again.
     fn replacements(&self) -> u64 {
         0
     }

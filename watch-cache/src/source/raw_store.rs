@@ -28,10 +28,9 @@ use crate::wake::timer_queue::TimerQueue;
 
 /// A store of the objects of one resource that reads from its source for every request.
 ///
-/// It answers requests like [`ResourceCache`](crate::ResourceCache); the same tests run on both. The
-/// differences are:
-/// - A request for any state, with resource version 0, reads the most recent state, and its limit is
-///   honored.
+/// It answers requests as [`ResourceCache`](crate::ResourceCache) does; the same tests run on both.
+/// The differences are:
+/// - A request at resource version 0 reads the most recent state, and its limit is honored.
 /// - A request for a future revision fails at once.
 /// - A watch that starts below the compacted revision fails with
 ///   [`Expired::Watch`](crate::api::Expired::Watch).
@@ -67,8 +66,8 @@ use crate::wake::timer_queue::TimerQueue;
 ///
 /// // With a precondition the write fails instead.
 /// let unchanged = Preconditions::default().resource_version(made.revision().to_string());
-/// let refused = pods.delete(&pod, &unchanged, Box::new(|_| Ok(()))).await;
-/// assert_eq!(refused.unwrap_err().code(), 409);
+/// let rejected = pods.delete(&pod, &unchanged, Box::new(|_| Ok(()))).await;
+/// assert_eq!(rejected.unwrap_err().code(), 409);
 /// let found = pods.get(&pod, &GetOptions::default()).await?;
 /// assert_eq!(found.unwrap().label("app"), Some("web"));
 /// # Ok::<(), revstore_watch_cache::RequestError>(())
@@ -87,7 +86,8 @@ pub(crate) fn internal(error: &SourceError) -> RequestError {
 }
 
 impl RawStore {
-    /// Returns a store of the objects of a resource in `source`. The timeouts of watches use `clock`.
+    /// Returns a store of the objects of a resource in `source`. `clock` measures the timeouts of
+    /// watches.
     pub fn new(source: Arc<dyn Source>, config: ResourceConfig, clock: Arc<dyn Clock>) -> Self {
         Self::with_timers(source, config, TimerQueue::new(clock))
     }
@@ -111,7 +111,7 @@ impl RawStore {
             .map_err(|error| internal(&error))
     }
 
-    /// Fails with 504 unless the source has reached the revision `requested`.
+    /// Fails with [`RequestError::TooLarge`] unless the source has reached the revision `requested`.
     async fn check_reached(&self, requested: Revision) -> Result<(), RequestError> {
         let current = self.source_revision().await?;
         if requested > current {

@@ -28,8 +28,8 @@ pub(crate) fn watch_failed(error: SourceError) -> RequestError {
     }
 }
 
-/// The number of batches without a matching event that one poll examines before it yields to other
-/// tasks.
+/// The maximum number of batches without a matching event that one poll examines before it yields to
+/// other tasks.
 const POLL_BATCHES_MAX: usize = 64;
 
 /// A watch of the raw store.
@@ -38,7 +38,7 @@ pub(crate) struct RawWatch {
     pub(crate) target: Target,
     pub(crate) initial: Option<ListItems>,
     pub(crate) batches: Option<BatchStream>,
-    /// The matching events of one batch.
+    /// The matching events of the last batch that are not delivered yet.
     pub(crate) ready: VecDeque<WatchEvent>,
     pub(crate) bookmarks: bool,
     pub(crate) timeout: Option<BoxFuture<'static, ()>>,

@@ -1,5 +1,5 @@
-//! Writes: create, update and delete with a compare on the mod revision, repeated when the assumed
-//! version of an object is stale. Corresponds to Kubernetes' `GuaranteedUpdate`.
+//! Writes: create, update and delete with a compare on the mod revision. A write is repeated if the
+//! version on which it is based is stale. Corresponds to Kubernetes' `GuaranteedUpdate`.
 
 use std::time::Duration;
 
@@ -13,21 +13,22 @@ use crate::encode::object::Object;
 use crate::source::raw_store::{RawStore, internal};
 use crate::source::{ConditionalWrite, ListRequest, StoredKeyValue, WriteAction, WriteOutcome};
 
-/// The number of attempts of a write before it fails with a conflict.
+/// The maximum number of attempts of a write before it fails with [`Conflict::Modified`].
 const ATTEMPTS_MAX: usize = 128;
 
-/// The version of an object that a write is based on.
+/// The version of an object on which a write is based.
 struct BaseVersion {
     object: Option<Object>,
     /// Whether the version was read from the source for this write. A cached version may be stale, so
-    /// a refusal is only final for a fresh one (WC-105).
+    /// an error is final only for a fresh version (WC-105).
     fresh: bool,
 }
 
-/// The result of the decision about a write.
+/// The decision about a write.
 enum Decision {
     /// The object stays unchanged.
     Keep(Object),
+    /// The object is replaced or deleted.
     Write(WriteAction),
 }
 
@@ -93,9 +94,9 @@ impl RawStore {
         .await
     }
 
-    /// Writes what `decide` returns for the current version of an object, and repeats both when another
-    /// write changed the object meanwhile. If `decide` refuses, or keeps the object, that is final
-    /// for a fresh version only (WC-105).
+    /// Calls `decide` with the current version of an object and writes the result. Repeats both if
+    /// another write has changed the object meanwhile. An error, and a decision not to write, are
+    /// final only for a fresh version (WC-105).
     async fn write_decided(
         &self,
         object: &ObjectRef,
@@ -195,8 +196,8 @@ impl RawStore {
         Object::new(self.config.decoder().decode(stored))
     }
 
-    /// Fails if the object does not exist, unless it may be missing, or if a precondition does not
-    /// hold.
+    /// Fails if the object does not exist and `may_be_missing` is not set, or if a precondition does
+    /// not hold.
     fn check(
         &self,
         object: &ObjectRef,
@@ -214,11 +215,11 @@ impl RawStore {
         if let Some(requested) = &preconditions.uid
             && requested != current.uid()
         {
-            let why = Conflict::Uid {
+            let reason = Conflict::Uid {
                 requested: requested.clone(),
                 found: current.uid().to_owned(),
             };
-            return Err(self.conflict(object, why));
+            return Err(self.conflict(object, reason));
         }
         let found = current.revision().to_string();
         match &preconditions.resource_version {
@@ -237,11 +238,11 @@ impl RawStore {
         }
     }
 
-    fn conflict(&self, object: &ObjectRef, why: Conflict) -> RequestError {
+    fn conflict(&self, object: &ObjectRef, reason: Conflict) -> RequestError {
         RequestError::Conflict {
             resource: self.config.name.clone(),
             name: object.name.clone(),
-            why: Box::new(why),
+            reason: Box::new(reason),
         }
     }
 }

@@ -1,9 +1,11 @@
-//! Wake-ups of waiting tasks: [`subscriber::Subscriber`] is what the feeder knows of one waiting
-//! task, [`timer_queue::TimerQueue`] wakes subscribers at a time of the clock, and [`yield_now`] gives
-//! other tasks of an executor a turn in long loops.
+//! Wake-ups of waiting tasks: a [`Waiter`] represents one waiting task, a
+//! [`TimerQueue`](timer_queue::TimerQueue) wakes waiters at a time of the clock, and [`yield_now`]
+//! lets the executor run other tasks during a long loop.
 
-pub(crate) mod subscriber;
+mod subscriber;
 pub(crate) mod timer_queue;
+
+pub(crate) use subscriber::Waiter;
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -1,4 +1,4 @@
-//! A waiting task as the feeder sees it: a waker and the first event that the task has not examined.
+//! A waiting task: its waker, and the first event of the window that it has not examined.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,9 +9,9 @@ const NO_EVENT: u64 = u64::MAX;
 
 /// A waiting task: a watcher, a request that waits for a revision or for readiness, or the feeder.
 ///
-/// Everybody who wakes the task holds a reference to this instead of to the task's own state.
+/// The code that wakes the task holds a reference to its waiter, and none to the state of the task.
 #[derive(Debug)]
-pub(crate) struct Subscriber {
+pub(crate) struct Waiter {
     /// Unique within the process.
     pub(crate) id: u64,
     /// The number in the window of the first event that may match the watcher and that it has not
@@ -20,7 +20,7 @@ pub(crate) struct Subscriber {
     pub(crate) waker: AtomicWaker,
 }
 
-impl Subscriber {
+impl Waiter {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
@@ -32,10 +32,11 @@ impl Subscriber {
     }
 
     // Relaxed, in all three functions: the feeder changes `pending` only under the write lock of the
-    // resource's state, and the watcher only under its read lock. That lock orders the two sides.
+    // resource's state, and the watcher only under its read lock. That lock orders the accesses.
     // The field is atomic because watchers share the read lock, and because it is also read without
     // the lock, as an estimate.
 
+    /// Returns the number of the first pending event, or `None` if no event is pending.
     pub(crate) fn pending(&self) -> Option<u64> {
         Some(self.pending.load(Ordering::Relaxed)).filter(|event| *event != NO_EVENT)
     }

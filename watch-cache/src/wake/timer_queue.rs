@@ -1,4 +1,4 @@
-//! Timers: wakes subscribers at times of an injected clock (I10).
+//! Timers: wake-ups at times of an injected clock (I10).
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -9,15 +9,15 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use revstore_engine::{Clock, Timed};
 
-use crate::wake::subscriber::Subscriber;
+use crate::wake::Waiter;
 
 /// The timers of a cache, driven by its clock. `set` and `clear` cost O(log timers).
 #[derive(Debug)]
 pub(crate) struct TimerQueue {
     clock: Arc<dyn Clock>,
-    /// Guards the timers: due time and id of the subscriber. Held for one lookup or change; no task
-    /// is woken under it.
-    waiting: Mutex<BTreeMap<(Duration, u64), Arc<Subscriber>>>,
+    /// The waiters by due time and id. The lock is held for one lookup or change; no task is woken
+    /// under it.
+    waiting: Mutex<BTreeMap<(Duration, u64), Arc<Waiter>>>,
 }
 
 impl TimerQueue {
@@ -35,20 +35,21 @@ impl TimerQueue {
         self.clock.now()
     }
 
-    /// Wakes `subscriber` at `due`. Its other timers stay set.
-    pub(crate) fn set(&self, due: Duration, subscriber: &Arc<Subscriber>) {
+    /// Wakes `waiter` at `due`. Its other timers stay set.
+    pub(crate) fn set(&self, due: Duration, waiter: &Arc<Waiter>) {
         let earliest = {
             let mut waiting = self.waiting.lock();
-            waiting.insert((due, subscriber.id), subscriber.clone());
+            waiting.insert((due, waiter.id), waiter.clone());
             waiting.first_key_value().map(|(first, _)| *first)
         };
-        if earliest == Some((due, subscriber.id)) {
+        if earliest == Some((due, waiter.id)) {
             self.clock.recheck();
         }
     }
 
-    pub(crate) fn clear(&self, due: Duration, subscriber: &Subscriber) {
-        self.waiting.lock().remove(&(due, subscriber.id));
+    /// Removes the timer of `waiter` at `due`, if it is set.
+    pub(crate) fn clear(&self, due: Duration, waiter: &Waiter) {
+        self.waiting.lock().remove(&(due, waiter.id));
     }
 
     /// Completes when the clock has reached `due`.
@@ -56,14 +57,14 @@ impl TimerQueue {
         let timer = ArmedTimer {
             queue: self,
             due,
-            subscriber: Arc::new(Subscriber::new()),
+            waiter: Arc::new(Waiter::new()),
         };
         let mut armed = false;
         poll_fn(|context| {
-            timer.subscriber.waker.register(context.waker());
+            timer.waiter.waker.register(context.waker());
             if !armed {
                 armed = true;
-                timer.queue.set(due, &timer.subscriber);
+                timer.queue.set(due, &timer.waiter);
             }
             if timer.queue.now() >= due {
                 Poll::Ready(())
@@ -79,12 +80,12 @@ impl TimerQueue {
 struct ArmedTimer<'a> {
     queue: &'a TimerQueue,
     due: Duration,
-    subscriber: Arc<Subscriber>,
+    waiter: Arc<Waiter>,
 }
 
 impl Drop for ArmedTimer<'_> {
     fn drop(&mut self) {
-        self.queue.clear(self.due, &self.subscriber);
+        self.queue.clear(self.due, &self.waiter);
     }
 }
 
@@ -101,8 +102,8 @@ impl Timed for TimerQueue {
             let later = waiting.split_off(&(now, u64::MAX));
             std::mem::replace(&mut *waiting, later)
         };
-        for subscriber in due.into_values() {
-            subscriber.waker.wake();
+        for waiter in due.into_values() {
+            waiter.waker.wake();
         }
     }
 }

@@ -37,7 +37,7 @@ fn check(error: &RequestError, expected: &[(&str, &str, &str)]) {
 
 // Shows WC-230.
 #[test]
-fn t_57_list_options() {
+fn t_57_invalid_list_options_return_422_with_their_causes() {
     const MATCH: &str = "resourceVersionMatch";
     const FORBIDDEN: &str = "FieldValueForbidden";
     on_both(|fixture, store, _| {
@@ -98,7 +98,7 @@ fn t_57_list_options() {
 
 // Shows WC-230.
 #[test]
-fn t_57_watch_options() {
+fn t_57_invalid_watch_options_return_422_with_their_causes() {
     on_both(|fixture, store, _| {
         let watch = |wanted: &str, token: &str, initial| {
             let options = WatchOptions::default()
@@ -136,7 +136,7 @@ fn t_57_watch_options() {
 }
 
 #[test]
-fn t_58_bodies_of_write_errors() {
+fn t_58_write_errors_have_the_status_bodies_of_kubernetes() {
     use revstore_watch_cache::api::{Conflict, ResourceName};
     let resource = ResourceName::new("", "pods");
     let name = || "p1".to_owned();
@@ -159,7 +159,7 @@ fn t_58_bodies_of_write_errors() {
         body(RequestError::Conflict {
             resource,
             name: name(),
-            why: Box::new(Conflict::Modified)
+            reason: Box::new(Conflict::Modified)
         }),
         r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Operation cannot be fulfilled on pods \"p1\": the object has been modified; please apply your changes to the latest version and try again","reason":"Conflict","details":{"name":"p1","kind":"pods"},"code":409}"#
     );

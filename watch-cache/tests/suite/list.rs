@@ -30,7 +30,7 @@ fn fill(fixture: &Fixture) -> Vec<i64> {
         fixture.put("ns1/a", pod("ns1/a", "db", "n1")),
         fixture.delete("ns3/x"),
     ];
-    fixture.settle();
+    fixture.wait_until_fresh();
     revisions
 }
 
@@ -44,16 +44,16 @@ fn not_older(version: impl ToString) -> ListOptions {
 
 // Shows WC-103, WC-220, WC-221 and WC-235 (lists).
 #[test]
-fn t_08_rows_of_the_list_table() {
+fn t_08_each_row_of_the_list_table_returns_its_state_and_version() {
     on_both(|fixture, store, side| {
         let made = fill(fixture);
         let (current, mid) = (*made.last().unwrap(), made[3]);
-        let now = [
+        let new = [
             format!("ns1/a@{}", made[4]),
             format!("ns1/b@{}", made[1]),
             format!("ns2/a@{}", made[2]),
         ];
-        let then = [
+        let old = [
             format!("ns1/a@{}", made[0]),
             format!("ns1/b@{}", made[1]),
             format!("ns2/a@{}", made[2]),
@@ -66,38 +66,32 @@ fn t_08_rows_of_the_list_table() {
             assert_eq!(page.token.is_some(), more, "{row}");
             assert_eq!(page.remaining.is_some(), more, "{row}: no selector");
         };
-        check("L1", at(""), &now, current, false);
-        check("L1 limit", with_limit(2, at("")), &now[..2], current, true);
-        check("L4", at("0"), &now, current, false);
+        check("L1", at(""), &new, current, false);
+        check("L1 limit", with_limit(2, at("")), &new[..2], current, true);
+        check("L4", at("0"), &new, current, false);
         let ignored = side == Side::Cached;
-        let l5 = if ignored { &now[..] } else { &now[..2] };
+        let l5 = if ignored { &new[..] } else { &new[..2] };
         check("L5", with_limit(2, at("0")), l5, current, !ignored);
-        check("L7", at(mid), &now, current, false);
-        check("L8", with_limit(2, at(mid)), &then[..2], mid, true);
+        check("L7", at(mid), &new, current, false);
+        check("L8", with_limit(2, at(mid)), &old[..2], mid, true);
         check(
             "L8 current",
             with_limit(3, at(current)),
-            &now,
+            &new,
             current,
             false,
         );
-        check("L10", not_older(mid), &now, current, false);
+        check("L10", not_older(mid), &new, current, false);
         check(
             "L10 limit",
             with_limit(1, not_older(mid)),
-            &now[..1],
+            &new[..1],
             current,
             true,
         );
-        check("L11", not_older("0"), &now, current, false);
-        check("L12", exact(mid), &then, mid, false);
-        check(
-            "L12 limit",
-            with_limit(3, exact(mid)),
-            &then[..3],
-            mid,
-            true,
-        );
+        check("L11", not_older("0"), &new, current, false);
+        check("L12", exact(mid), &old, mid, false);
+        check("L12 limit", with_limit(3, exact(mid)), &old[..3], mid, true);
 
         let first = fixture
             .list(store, &Scope::All, &with_limit(1, exact(mid)))
@@ -105,15 +99,15 @@ fn t_08_rows_of_the_list_table() {
         assert_eq!(first.remaining, Some(3));
         let token = first.token.unwrap();
         let next = |version: &str, limit| at(version).continue_token(token.clone()).limit(limit);
-        check("L2", next("", 0), &then[1..], mid, false);
-        check("L2 limit", next("", 2), &then[1..3], mid, true);
-        check("L6", next("0", 0), &then[1..], mid, false);
+        check("L2", next("", 0), &old[1..], mid, false);
+        check("L2 limit", next("", 2), &old[1..3], mid, true);
+        check("L6", next("0", 0), &old[1..], mid, false);
         let inconsistent = ContinueToken {
-            at: None,
+            revision: None,
             start: "ns1/a\0".into(),
         };
         let l3 = with_limit(1, at("")).continue_token(inconsistent.encode());
-        check("L3", l3.clone(), &now[1..2], current, true);
+        check("L3", l3.clone(), &new[1..2], current, true);
         let pinned = fixture
             .list(store, &Scope::All, &l3)
             .unwrap()
@@ -122,7 +116,7 @@ fn t_08_rows_of_the_list_table() {
         assert_eq!(
             ContinueToken::decode(&pinned).unwrap(),
             ContinueToken {
-                at: Some(Revision(current)),
+                revision: Some(Revision(current)),
                 start: "ns1/b\0".into()
             }
         );
@@ -136,10 +130,10 @@ fn t_08_rows_of_the_list_table() {
                 "specifying resource version is not allowed when using continue"
             )
         );
-        for bad in ["abc", "-1", "99999999999999999999"] {
-            let l18 = fixture.list(store, &Scope::All, &at(bad)).unwrap_err();
+        for invalid in ["abc", "-1", "99999999999999999999"] {
+            let l18 = fixture.list(store, &Scope::All, &at(invalid)).unwrap_err();
             let start =
-                format!("invalid resource version: resourceVersion: Invalid value: \"{bad}\"");
+                format!("invalid resource version: resourceVersion: Invalid value: \"{invalid}\"");
             assert!(
                 l18.code() == 400 && l18.to_string().starts_with(&start),
                 "{l18}"
@@ -150,7 +144,7 @@ fn t_08_rows_of_the_list_table() {
 
 // Shows WC-354.
 #[test]
-fn t_08_selectors_and_scopes() {
+fn t_08_lists_contain_the_objects_of_the_scope_that_match_the_selector() {
     on_both(|fixture, store, _| {
         fill(fixture);
         let keys = |scope: &Scope, labels: &str, fields: &str| {
@@ -174,7 +168,7 @@ fn t_08_selectors_and_scopes() {
 
 // Shows WC-134: the raw store lists in key order.
 #[test]
-fn t_09_and_t_10_exact_lists_at_each_revision() {
+fn t_09_and_t_10_exact_lists_return_the_state_at_each_revision() {
     on_both(|fixture, store, _| {
         let first = fixture.put_pod("ns/a");
         fixture.put_pod("ns/b");
@@ -228,7 +222,7 @@ fn t_11_exact_lists_of_the_future_are_504() {
 fn t_11_not_older_than_the_future_is_504_after_three_seconds() {
     let fixture = Fixture::new();
     let current = fixture.put_pod("ns/a");
-    fixture.settle();
+    fixture.wait_until_fresh();
     let (scope, options) = (Scope::All, at(current + 1));
     let mut list = Box::pin(fixture.pods.list(&scope, &options));
     assert!(crate::support::poll_once(&mut list).is_pending());
@@ -262,9 +256,14 @@ fn t_12_and_t_21_exact_lists_below_the_compacted_revision_are_410() {
                 "The resourceVersion for the provided list is too old."
             )
         );
-        let at_mark = fixture.list(store, &Scope::All, &exact(made[3])).unwrap();
-        assert_eq!(at_mark.items.len(), 4, "the mark itself can be read");
-        // WC-110: the window still contains the revision, but lists are refused like by the source.
+        let at_compacted = fixture.list(store, &Scope::All, &exact(made[3])).unwrap();
+        assert_eq!(
+            at_compacted.items.len(),
+            4,
+            "the compacted revision itself can be read"
+        );
+        // WC-110: the window still contains the revision, but exact lists fail as those of the
+        // source do.
         assert!(
             fixture.list(store, &Scope::All, &at(made[0])).is_ok(),
             "not older than"
@@ -273,23 +272,23 @@ fn t_12_and_t_21_exact_lists_below_the_compacted_revision_are_410() {
 }
 
 #[test]
-fn t_13_bad_tokens_are_400() {
+fn t_13_invalid_tokens_return_400() {
     on_both(|fixture, store, _| {
         fill(fixture);
-        let token = |at: Option<i64>, start: &str| {
+        let token = |revision: Option<i64>, start: &str| {
             let token = ContinueToken {
-                at: at.map(Revision),
+                revision: revision.map(Revision),
                 start: start.into(),
             };
             token.encode()
         };
-        for bad in [
+        for invalid in [
             "!".into(),
             token(Some(0), "a"),
             token(None, "../secrets/s"),
             token(None, ""),
         ] {
-            let options = ListOptions::default().continue_token(bad);
+            let options = ListOptions::default().continue_token(invalid);
             let error = fixture.list(store, &Scope::All, &options).unwrap_err();
             assert_eq!(error.code(), 400);
             assert!(
@@ -313,7 +312,7 @@ fn t_13_bad_tokens_are_400() {
                 .items
                 .is_empty()
         );
-        // WC-229: a token with a start key in another namespace returns nothing from there.
+        // WC-229: a token with a start key in another namespace returns no objects of that namespace.
         let wide = ListOptions::default().continue_token(token(None, "\0"));
         let page = fixture.list(store, &namespace("ns2"), &wide).unwrap();
         assert_eq!(page.items.len(), 1);
@@ -391,14 +390,14 @@ fn t_15_a_compaction_between_pages_offers_an_inconsistent_token() {
         assert_eq!(
             decoded,
             ContinueToken {
-                at: None,
+                revision: None,
                 start: "ns/b\0".into()
             }
         );
         let second = fixture.list(store, &Scope::All, &next(token)).unwrap();
         assert_eq!(second.revision, newest);
         let pinned = ContinueToken::decode(&second.token.clone().unwrap()).unwrap();
-        assert_eq!(pinned.at, Some(Revision(newest)));
+        assert_eq!(pinned.revision, Some(Revision(newest)));
         let third = fixture
             .list(store, &Scope::All, &next(second.token.unwrap()))
             .unwrap();
@@ -441,12 +440,12 @@ fn t_16_pages_with_a_selector_contain_matches_and_the_last_page_may_be_empty() {
 
 /// A source that records the limit of each list.
 #[derive(Debug)]
-struct Noted {
+struct LimitRecorder {
     inner: Arc<dyn Source>,
     limits: Mutex<Vec<Option<usize>>>,
 }
 
-impl Source for Noted {
+impl Source for LimitRecorder {
     fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>> {
         self.inner.current_revision()
     }
@@ -470,7 +469,7 @@ fn t_16_a_page_with_one_rare_match_reads_few_pages_and_few_unneeded_keys() {
         let app = if number == 600 { "rare" } else { "" };
         fixture.put(&key, pod(&key, app, ""));
     }
-    let source = Arc::new(Noted {
+    let source = Arc::new(LimitRecorder {
         inner: fixture.source.clone(),
         limits: Mutex::default(),
     });
@@ -485,7 +484,7 @@ fn t_16_a_page_with_one_rare_match_reads_few_pages_and_few_unneeded_keys() {
     let read: Option<usize> = limits.into_iter().sum();
     assert!(
         read.unwrap() <= 2 * 601,
-        "{read:?} keys read for the 601 to examine"
+        "{read:?} keys were read to examine 601 keys"
     );
 }
 
@@ -498,12 +497,15 @@ fn t_17_a_consistent_list_reaches_writes_of_other_resources() {
         let latest = fixture.list(store, &Scope::All, &at("")).unwrap();
         assert!(latest.revision >= elsewhere);
         let any = fixture.list(store, &Scope::All, &at("0")).unwrap();
-        assert!(any.revision >= latest.revision, "never back in time");
+        assert!(
+            any.revision >= latest.revision,
+            "the revision must not decrease"
+        );
     });
 }
 
 #[test]
-fn t_18_lists_of_one_object() {
+fn t_18_a_list_of_one_object_has_one_item_or_none() {
     on_both(|fixture, store, _| {
         let made = fill(fixture);
         let one = |key: &str, options: &ListOptions| {
@@ -512,7 +514,10 @@ fn t_18_lists_of_one_object() {
         };
         for options in [at(""), at("0"), at(made[0]), exact(made[5])] {
             assert_eq!(one("ns1/a", &options), [format!("ns1/a@{}", made[4])]);
-            assert!(one("ns1/zz", &options).is_empty(), "no 404 (WC-227)");
+            assert!(
+                one("ns1/zz", &options).is_empty(),
+                "a missing object is not an error (WC-227)"
+            );
         }
         assert_eq!(
             one("ns1/a", &exact(made[1])),
@@ -537,7 +542,7 @@ fn t_19_namespaces_are_path_segments() {
 }
 
 #[test]
-fn t_20_answers_are_the_same_with_and_without_an_index() {
+fn t_20_lists_are_the_same_with_and_without_an_index() {
     let plain = Fixture::with(
         ResourceConfig::namespaced("", "pods", crate::support::PODS).kind(
             revstore_watch_cache::JsonKind::new("v1", "Pod")
@@ -551,7 +556,7 @@ fn t_20_answers_are_the_same_with_and_without_an_index() {
         fixture.put("ns2/c", pod("ns2/c", "", "n1"));
         fixture.put("ns2/d", pod("ns2/d", "", "n1"));
         fixture.put("ns2/d", pod("ns2/d", "", "n2"));
-        fixture.settle();
+        fixture.wait_until_fresh();
     }
     let scopes = [
         Scope::All,
@@ -576,11 +581,11 @@ fn t_20_answers_are_the_same_with_and_without_an_index() {
             for options in [at(""), at("0"), with_limit(1, at(""))] {
                 let options = options.selector(selector("", fields));
                 let whole = plain.list(&plain.pods, scope, &options).unwrap();
-                let answer = indexed.list(&indexed.pods, scope, &options).unwrap();
-                assert_eq!(answer, whole, "{scope:?} {fields} {options:?}");
+                let page = indexed.list(&indexed.pods, scope, &options).unwrap();
+                assert_eq!(page, whole, "{scope:?} {fields} {options:?}");
                 if options.limit == 0 {
                     let raw = plain.list(&plain.raw, scope, &options).unwrap();
-                    assert_eq!(answer.items, raw.items, "{scope:?} {fields}");
+                    assert_eq!(page.items, raw.items, "{scope:?} {fields}");
                 }
             }
         }
@@ -681,21 +686,27 @@ fn wc_227_required_names_and_namespaces_narrow_the_first_page_only() {
 
 /// A kind that counts decoded objects.
 #[derive(Debug)]
-struct Counted {
+struct CountingKind {
     inner: revstore_watch_cache::JsonKind,
-    read: Arc<AtomicU64>,
+    decoded: Arc<AtomicU64>,
 }
 
-impl Kind for Counted {
+impl Kind for CountingKind {
     fn extract(&self, value: &[u8]) -> Result<Attributes, DecodeError> {
-        self.read.fetch_add(1, Ordering::Relaxed);
+        self.decoded.fetch_add(1, Ordering::Relaxed);
         self.inner.extract(value)
     }
-    fn write_object(&self, entry: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
-        self.inner.write_object(entry, revision, out);
+    fn write_object(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
+        self.inner.write_object(object, revision, out);
     }
-    fn write_event(&self, event: EventType, entry: &StoredObject, at: Revision, out: &mut Vec<u8>) {
-        self.inner.write_event(event, entry, at, out);
+    fn write_event(
+        &self,
+        event: EventType,
+        object: &StoredObject,
+        at: Revision,
+        out: &mut Vec<u8>,
+    ) {
+        self.inner.write_event(event, object, at, out);
     }
     fn write_control_event(&self, event: ControlEvent<'_>, out: &mut Vec<u8>) {
         self.inner.write_control_event(event, out);
@@ -705,10 +716,10 @@ impl Kind for Counted {
 // Shows WC-141.
 #[test]
 fn t_09_exact_lists_within_the_window_decode_nothing() {
-    let read = Arc::new(AtomicU64::new(0));
-    let kind = Counted {
+    let decoded = Arc::new(AtomicU64::new(0));
+    let kind = CountingKind {
         inner: revstore_watch_cache::JsonKind::new("v1", "Pod"),
-        read: read.clone(),
+        decoded: decoded.clone(),
     };
     let config = ResourceConfig::namespaced("", "pods", crate::support::PODS)
         .kind(kind)
@@ -725,24 +736,24 @@ fn t_09_exact_lists_within_the_window_decode_nothing() {
             _ => fixture.put_pod(&key),
         };
     }
-    fixture.settle();
+    fixture.wait_until_fresh();
     let last = fixture.current();
     let (mut from_window, mut from_source) = (0, 0);
     for revision in first..=last {
         for limit in [0, 3] {
             let options = with_limit(limit, exact(revision));
             let expected = fixture.list(&fixture.raw, &Scope::All, &options).unwrap();
-            let (before, left) = (
-                read.load(Ordering::Relaxed),
+            let (decoded_before, from_source_before) = (
+                decoded.load(Ordering::Relaxed),
                 fixture.pods.metrics().lists_from_source,
             );
             let page = fixture.list(&fixture.pods, &Scope::All, &options).unwrap();
             assert_eq!(page, expected, "at {revision}");
-            let is_left = fixture.pods.metrics().lists_from_source > left;
-            let was_read = read.load(Ordering::Relaxed) > before;
-            assert_eq!(is_left, revision < last - 40, "at {revision}");
-            assert!(is_left || !was_read, "at {revision}");
-            if is_left {
+            let is_from_source = fixture.pods.metrics().lists_from_source > from_source_before;
+            let has_decoded = decoded.load(Ordering::Relaxed) > decoded_before;
+            assert_eq!(is_from_source, revision < last - 40, "at {revision}");
+            assert!(is_from_source || !has_decoded, "at {revision}");
+            if is_from_source {
                 from_source += 1;
             } else {
                 from_window += 1;

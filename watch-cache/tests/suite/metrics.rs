@@ -1,4 +1,4 @@
-//! Section H: the metrics of the cache.
+//! Metrics of the cache (docs/watch-cache.md, section H).
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use revstore_watch_cache::{ListOptions, Scope, WatchOptions};
 use crate::support::{Fixture, at, from, namespace, pod, selector};
 
 #[test]
-fn wc_701_lists_count_examined_and_returned_objects() {
+fn wc_701_list_metrics_count_fetched_and_returned_objects() {
     let fixture = Fixture::new();
     for number in 0..10 {
         let node = format!("n{}", number % 5);
         let key = format!("ns{}/p{number}", number % 2);
         fixture.put(&key, pod(&key, "web", &node));
     }
-    fixture.settle();
+    fixture.wait_until_fresh();
     let counted = |scope: &Scope, options: &ListOptions| {
         let before = fixture.pods.metrics();
         fixture.list(&fixture.pods, scope, options).unwrap();
@@ -41,27 +41,27 @@ fn wc_701_lists_count_examined_and_returned_objects() {
 }
 
 #[test]
-fn wc_701_and_wc_702_the_delivery_of_an_event_is_measured() {
+fn wc_701_and_wc_702_metrics_report_delivered_events_their_sizes_and_delays_and_lagging_watchers() {
     let fixture = Fixture::new();
     let start = fixture.put_pod("ns/a");
-    fixture.settle();
+    fixture.wait_until_fresh();
     let open = |options: &WatchOptions| block_on(fixture.pods.watch(&Scope::All, options)).unwrap();
-    let (mut reads, _idle) = (open(&from(start)), open(&from(start)));
+    let (mut reader, _idle) = (open(&from(start)), open(&from(start)));
     for _ in 0..3 {
         fixture.put_pod("ns/a");
     }
-    fixture.settle();
+    fixture.wait_until_fresh();
     let lagging = fixture.pods.metrics();
     assert_eq!(lagging.watchers, 2);
-    assert_eq!((lagging.cursor_lag_max, lagging.cursor_lag_p99), (3, 3));
+    assert_eq!((lagging.watcher_lag_max, lagging.watcher_lag_p99), (3, 3));
     fixture.clock.advance(Duration::from_millis(2));
     let mut sizes = 0;
     for _ in 0..3 {
-        let event = reads.try_next().unwrap();
-        sizes += reads.encode(&event).len() as u64;
+        let event = reader.try_next().unwrap();
+        sizes += reader.encode(&event).len() as u64;
     }
-    let mut initial = open(&from("0").allow_bookmarks(true));
-    assert!(initial.try_next().is_some() && initial.try_next().is_some());
+    let mut watch_list = open(&from("0").allow_bookmarks(true));
+    assert!(watch_list.try_next().is_some() && watch_list.try_next().is_some());
     let metrics = fixture.pods.metrics();
     assert_eq!((metrics.events_received, metrics.events_sent), (4, 3));
     assert_eq!(
@@ -73,7 +73,7 @@ fn wc_701_and_wc_702_the_delivery_of_an_event_is_measured() {
         (3, f64::from(u32::try_from(sizes).unwrap()))
     );
     assert_eq!(metrics.bytes_written, sizes);
-    assert_eq!(metrics.cursor_lag_max, 3, "the idle watcher has not read");
+    assert_eq!(metrics.watcher_lag_max, 3, "the idle watcher has not read");
     // The watcher copied all events at once, 2 ms after their arrival.
     for stage in [
         metrics.cache_to_watcher_seconds,

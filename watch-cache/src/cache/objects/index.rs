@@ -8,7 +8,7 @@ use crate::cache::objects::tree::Item;
 use crate::encode::object::StoredObject;
 use crate::selector::{ObjectFilter, ResolvedField};
 
-/// An attribute by which a resource is indexed, besides namespace and name.
+/// An attribute of objects by which a resource is indexed, in addition to namespace and name.
 // WC-126.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ObjectIndex {
@@ -26,7 +26,7 @@ pub(crate) enum ResolvedIndex {
 }
 
 impl ResolvedIndex {
-    /// Returns the value under which the index has `object`.
+    /// Returns the indexed value of `object`.
     pub(crate) fn value<'a>(&self, object: &'a StoredObject) -> Option<&'a str> {
         match self {
             Self::Field(field) => object.field(*field),

@@ -15,15 +15,15 @@ use crate::encode::object::StoredObject;
 pub(crate) struct Snapshot {
     pub(crate) revision: Revision,
     pub(crate) objects: PersistentTree<Arc<StoredObject>>,
-    /// The index trees. Empty in a snapshot of an older revision, and if some object cannot be
-    /// decoded: its indexed values are unknown, and a list whose keys include that object must fail
-    /// (WC-126, T-34).
+    /// The index trees. Empty in a snapshot of an older revision, and if an object cannot be decoded:
+    /// its indexed values are unknown, and a list must fail if its range contains the key of that
+    /// object (WC-126, T-34).
     pub(crate) by_index: Vec<PersistentTree<IndexItem>>,
 }
 
 impl Snapshot {
-    /// Returns the index tree for a value that the target requires, with the prefix of the index keys
-    /// that have this value.
+    /// Returns an index tree if the target requires one value of the indexed attribute, with the
+    /// prefix of the index keys of this value.
     pub(crate) fn index_for(
         &self,
         indexes: &[ResolvedIndex],

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The maximum number of items in a leaf and of children of an inner node. A tree of 100,000 items
-/// has four levels, and a copy of one node stays cheap.
+/// The maximum number of items in a leaf, and of children of an inner node. A tree of 100,000 items
+/// has four levels, and a copy of one node is cheap.
 const WIDTH: usize = 32;
-/// A node with fewer items or children than this is merged with its neighbour if both fit into one.
+/// The number of items or children below which a node is merged with its neighbour, if both fit into
+/// one node.
 const NARROW: usize = WIDTH / 4;
 
 /// An item of a [`PersistentTree`], which is ordered by key. Cloning must be cheap.
@@ -130,7 +131,7 @@ impl<T: Item> PersistentTree<T> {
     }
 
     /// Returns an iterator over the items from `key` on, in ascending order. The iterator reads the
-    /// tree as it is at this call, holds no lock, and keeps one path of nodes alive at a time.
+    /// state of the tree at this call, holds no lock, and keeps one path of nodes alive at a time.
     pub(crate) fn iter_from(&self, key: &[u8]) -> TreeIter<T> {
         let mut path = Vec::new();
         let mut node = self.root.clone();
@@ -152,7 +153,7 @@ impl<T: Item> PersistentTree<T> {
     }
 }
 
-/// Returns the position of the child that has `key`, or would have it.
+/// Returns the position of the child whose range contains `key`.
 fn child_of<T: Item>(children: &[Child<T>], key: &[u8]) -> usize {
     children
         .partition_point(|child| child.first.key() <= key)
@@ -203,7 +204,7 @@ impl<T: Item> TreeNode<T> {
         if self.width() <= WIDTH {
             return None;
         }
-        // Keys are often inserted in ascending order; the left node stays nearly full then.
+        // Keys are often inserted in ascending order. The left node is then nearly full.
         let at = self.width() - WIDTH / 2;
         Some(Arc::new(match self {
             Self::Leaf(items) => Self::Leaf(items.split_off(at)),
