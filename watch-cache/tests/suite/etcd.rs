@@ -20,7 +20,7 @@ use crate::support::{PODS, at, config, describe, from, pod};
 struct Proxy {
     url: String,
     target: Arc<Mutex<Option<SocketAddr>>>,
-    /// Notified when the server is replaced: connections to the previous one end.
+    /// Notified when the server is replaced. Connections to the previous server then end.
     moved: watch::Sender<()>,
 }
 
@@ -94,8 +94,8 @@ async fn wc_107_an_idle_watch_requests_progress_periodically_and_when_a_request_
     let mut progress = async |request: &dyn Fn()| -> Revision {
         let made = server.engine().put("elsewhere", "x").unwrap().revision;
         // No batch arrives before progress is requested.
-        let silence = futures_util::poll!(batches.next());
-        assert!(silence.is_pending());
+        let next = futures_util::poll!(batches.next());
+        assert!(next.is_pending());
         request();
         let Batch { through, changes } = batches.next().await.unwrap().unwrap();
         assert!(changes.is_empty());
@@ -138,7 +138,7 @@ async fn check_replacement(first: Server, second: Server) {
     drop(first);
 
     let Some(WatchEvent::Error(error)) = open.next().await else {
-        panic!("the watch must end with an error");
+        panic!("expected the watch to end with an error");
     };
     assert_eq!(
         (error.code(), error.to_string()),
@@ -154,7 +154,7 @@ async fn check_replacement(first: Server, second: Server) {
     assert_eq!(cache.revision(), found);
     let mut old = pods.watch(&Scope::All, &from(known)).await.unwrap();
     let Some(WatchEvent::Error(error)) = old.next().await else {
-        panic!("a version of the previous server must be refused");
+        panic!("expected an error for a version of the previous server");
     };
     assert_eq!(error.code(), 410);
     let metrics = pods.metrics();
@@ -219,12 +219,12 @@ async fn wc_316_a_replacement_that_concurrent_reads_detect_is_counted_once() {
     let source = EtcdSource::new(client, Arc::new(SystemClock::new()));
     assert_eq!(source.current_revision().await.unwrap().0, 1000);
     proxy.move_to(&second);
-    // All reads start with the state of the first server. Reads whose connection ends get no answer.
-    let mut answered = 0;
-    while answered == 0 {
+    // All reads start with the state of the first server. Reads fail if their connection ends.
+    let mut succeeded = 0;
+    while succeeded == 0 {
         let reads = (0..8).map(|_| source.current_revision());
-        let answers = futures_util::future::join_all(reads).await;
-        answered = answers.iter().filter(|answer| answer.is_ok()).count();
+        let results = futures_util::future::join_all(reads).await;
+        succeeded = results.iter().filter(|result| result.is_ok()).count();
     }
-    assert_eq!(source.replacements(), 1, "{answered} reads were answered");
+    assert_eq!(source.replacements(), 1, "{succeeded} reads succeeded");
 }

@@ -14,11 +14,11 @@ fn version(text: impl ToString) -> GetOptions {
 
 // Shows WC-210.
 #[test]
-fn t_02_get_by_version() {
+fn t_02_a_get_returns_the_object_at_every_version_that_is_reached() {
     on_both(|fixture, store, _| {
         let first = fixture.put_pod("ns/a");
         let second = fixture.put("ns/a", pod("ns/a", "web", ""));
-        fixture.settle();
+        fixture.wait_until_fresh();
         for requested in [
             String::new(),
             "0".into(),
@@ -34,10 +34,10 @@ fn t_02_get_by_version() {
                 .unwrap();
             assert!(missing.is_none());
         }
-        let bad = fixture
+        let invalid = fixture
             .wait(store.get(&object("ns/a"), &version("x")))
             .unwrap_err();
-        assert_eq!(bad.code(), 400);
+        assert_eq!(invalid.code(), 400);
     });
 }
 
@@ -47,12 +47,12 @@ fn t_02_get_of_a_future_version_is_504() {
     on_both(|fixture, store, _| {
         let (key, future) = (object("ns/a"), version(1000));
         let get = store.get(&key, &future);
-        let answer = if fixture.is_in_process() {
+        let response = if fixture.is_in_process() {
             after(&fixture.clock, Duration::from_secs(3), get)
         } else {
             fixture.wait(get)
         };
-        let error = answer.unwrap_err();
+        let error = response.unwrap_err();
         let current = fixture.current();
         assert_eq!(
             error.to_string(),
@@ -66,34 +66,36 @@ fn t_02_get_of_a_future_version_is_504() {
 }
 
 #[test]
-fn t_22_bad_names_are_refused_by_every_operation() {
+fn t_22_invalid_names_are_rejected_by_every_operation() {
     on_both(|fixture, store, _| {
-        let is_bad = |error: RequestError| assert_eq!(error.code(), 400);
+        let is_bad_request = |error: RequestError| assert_eq!(error.code(), 400);
         for name in ["", "/", ".", "..", "a/../b"] {
-            let (bad, none) = (ObjectRef::namespaced("ns", name), Preconditions::default());
-            is_bad(
+            let (invalid, none) = (ObjectRef::namespaced("ns", name), Preconditions::default());
+            is_bad_request(
                 fixture
-                    .wait(store.get(&bad, &GetOptions::default()))
+                    .wait(store.get(&invalid, &GetOptions::default()))
                     .unwrap_err(),
             );
-            is_bad(
+            is_bad_request(
                 fixture
-                    .wait(store.create(&bad, Bytes::new(), None))
+                    .wait(store.create(&invalid, Bytes::new(), None))
                     .unwrap_err(),
             );
-            is_bad(
+            is_bad_request(
                 fixture
-                    .wait(store.delete(&bad, &none, Box::new(|_| Ok(()))))
+                    .wait(store.delete(&invalid, &none, Box::new(|_| Ok(()))))
                     .unwrap_err(),
             );
             let create = UpdateOptions::default().create_if_missing(true);
-            let never = Box::new(|_: Option<&Object>| panic!("called for an invalid name"));
-            let update = store.guaranteed_update(&bad, &create, never);
-            is_bad(fixture.wait(update).unwrap_err());
+            let never = Box::new(|_: Option<&Object>| {
+                panic!("the update function is called for an invalid name")
+            });
+            let update = store.guaranteed_update(&invalid, &create, never);
+            is_bad_request(fixture.wait(update).unwrap_err());
             let scope = Scope::Namespace(name.into());
-            is_bad(fixture.list(store, &scope, &at("")).unwrap_err());
+            is_bad_request(fixture.list(store, &scope, &at("")).unwrap_err());
             let watch = fixture.wait(store.watch(&scope, &Default::default()));
-            is_bad(watch.err().unwrap());
+            is_bad_request(watch.err().unwrap());
         }
     });
 }

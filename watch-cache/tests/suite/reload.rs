@@ -22,7 +22,8 @@ use revstore_watch_cache::{
 };
 
 use crate::support::{
-    FaultySource, Fixture, PODS, at, config, describe, exact, from, pod, poll_once, short_window,
+    Fixture, InterruptibleSource, PODS, at, config, describe, exact, from, pod, poll_once,
+    short_window,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -94,14 +95,14 @@ fn ready_events(watch: &mut CacheWatcher) -> Vec<String> {
 }
 
 #[test]
-fn wc_115_the_feed_resumes_after_a_disconnect_and_loads_again_after_a_compaction() {
+fn wc_115_the_feeder_resumes_after_a_disconnect_and_loads_again_after_a_compaction() {
     let engine = engine_at(10, &["a"]);
-    let source = FaultySource::new(engine.clone());
+    let source = InterruptibleSource::new(engine.clone());
     let mut polled = PolledCache::over(source.clone());
     polled.step();
     let mut open = polled.watch(&from(10));
 
-    source.cut(&SourceError::Unavailable("no route".into()));
+    source.interrupt(&SourceError::Unavailable("no route".into()));
     polled.step();
     put(&engine, "b");
     assert_eq!(
@@ -114,15 +115,15 @@ fn wc_115_the_feed_resumes_after_a_disconnect_and_loads_again_after_a_compaction
     assert_eq!(
         ready_events(&mut open),
         ["ADDED ns/b@11"],
-        "nothing was missed"
+        "the watch delivers all events"
     );
     assert_eq!(polled.pods.metrics().initializations, 1);
 
     put(&engine, "c");
-    source.cut(&SourceError::Compacted);
+    source.interrupt(&SourceError::Compacted);
     polled.step();
     assert_eq!(polled.pods.metrics().initializations, 2);
-    assert_eq!(ready_events(&mut open), ["end"], "without an error");
+    assert_eq!(ready_events(&mut open), ["end"], "there is no error event");
     assert_eq!(polled.keys(&at("")).unwrap(), ["a", "b", "c"]);
     // The window is empty after the load.
     assert_eq!(
@@ -134,7 +135,7 @@ fn wc_115_the_feed_resumes_after_a_disconnect_and_loads_again_after_a_compaction
 
 #[test]
 fn wc_316_a_store_at_a_lower_revision_is_loaded_and_old_versions_are_410() {
-    let source = FaultySource::new(engine_at(1000, &["a", "b"]));
+    let source = InterruptibleSource::new(engine_at(1000, &["a", "b"]));
     let mut polled = PolledCache::over(source.clone());
     polled.step();
     let bookmarks = from(1000).allow_bookmarks(true);
@@ -143,7 +144,7 @@ fn wc_316_a_store_at_a_lower_revision_is_loaded_and_old_versions_are_410() {
     // The store is replaced by one that was restored from a backup.
     let restored = engine_at(500, &["a", "z"]);
     source.replace(restored.clone(), false);
-    // A request for the most recent state is refused before the feeder has noticed the replacement.
+    // A request for the most recent state fails before the feeder has detected the replacement.
     let error = polled.keys(&at("")).unwrap_err();
     let text = "storage is (re)initializing: the store was replaced: it was at revision 1000 and is \
                 at 500";
@@ -165,7 +166,7 @@ fn wc_316_a_store_at_a_lower_revision_is_loaded_and_old_versions_are_410() {
         list.revision.0, 500,
         "the list has the lower revision of the new store"
     );
-    for (requested, answer) in [
+    for (requested, expected) in [
         (400, "ERROR 410 too old resource version: 400 (500)"),
         (
             999,
@@ -174,7 +175,7 @@ fn wc_316_a_store_at_a_lower_revision_is_loaded_and_old_versions_are_410() {
     ] {
         assert_eq!(
             ready_events(&mut polled.watch(&from(requested))),
-            [answer, "end"]
+            [expected, "end"]
         );
     }
     // A revision above the known ones may still be reached (WC-315).
@@ -190,7 +191,7 @@ fn wc_316_a_store_at_a_lower_revision_is_loaded_and_old_versions_are_410() {
 
 #[test]
 fn wc_316_a_replaced_store_at_a_higher_revision_is_loaded_too() {
-    let source = FaultySource::new(engine_at(100, &["a"]));
+    let source = InterruptibleSource::new(engine_at(100, &["a"]));
     let mut polled = PolledCache::over(source.clone());
     polled.step();
     let mut open = polled.watch(&from(100));
@@ -212,14 +213,14 @@ fn wc_316_a_replaced_store_at_a_higher_revision_is_loaded_too() {
     );
 }
 
-/// A source that hides changes of one key from watches while a flag is set.
+/// A source whose watches do not deliver changes of one key while a flag is set.
 #[derive(Debug)]
-struct Forgetful {
+struct LossySource {
     inner: EngineSource,
-    forgets: Arc<AtomicBool>,
+    loses_changes: Arc<AtomicBool>,
 }
 
-impl Source for Forgetful {
+impl Source for LossySource {
     fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>> {
         self.inner.current_revision()
     }
@@ -230,17 +231,17 @@ impl Source for Forgetful {
         Box::pin(async move {
             use futures_util::StreamExt as _;
             let batches = self.inner.watch(request).await?;
-            let forgets = self.forgets.clone();
-            let forget = move |batch: Result<Batch, SourceError>| {
+            let loses_changes = self.loses_changes.clone();
+            let filter = move |batch: Result<Batch, SourceError>| {
                 let mut batch = batch?;
-                if forgets.load(Ordering::Relaxed) {
+                if loses_changes.load(Ordering::Relaxed) {
                     batch
                         .changes
                         .retain(|change| !change.key.ends_with(b"/lost"));
                 }
                 Ok(batch)
             };
-            Ok(Box::pin(batches.map(forget)) as BatchStream)
+            Ok(Box::pin(batches.map(filter)) as BatchStream)
         })
     }
     fn write(&self, write: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
@@ -251,10 +252,10 @@ impl Source for Forgetful {
 #[test]
 fn t_51_an_inconsistent_cache_answers_from_its_source_until_it_is_loaded_again() {
     let engine = engine_at(10, &["a"]);
-    let forgets = Arc::new(AtomicBool::new(true));
-    let mut polled = PolledCache::over(Arc::new(Forgetful {
+    let loses_changes = Arc::new(AtomicBool::new(true));
+    let mut polled = PolledCache::over(Arc::new(LossySource {
         inner: EngineSource::new(engine.clone()),
-        forgets: forgets.clone(),
+        loses_changes: loses_changes.clone(),
     }));
     polled.step();
     let check = |polled: &PolledCache| block_on(polled.pods.check_consistency()).unwrap();
@@ -292,10 +293,10 @@ fn t_51_an_inconsistent_cache_answers_from_its_source_until_it_is_loaded_again()
     assert_eq!(polled.pods.readiness(), Readiness::Ready);
     assert_eq!(polled.keys(&at("0")).unwrap(), ["a", "b", "lost"]);
     assert_eq!(ready_events(&mut open), ["end"], "WC-115");
-    forgets.store(false, Ordering::Relaxed);
+    loses_changes.store(false, Ordering::Relaxed);
     put(&engine, "c");
     polled.step();
-    assert!(check(&polled).is_consistent(), "and back");
+    assert!(check(&polled).is_consistent());
     let metrics = polled.pods.metrics();
     assert_eq!(
         (
@@ -315,25 +316,25 @@ fn t_51_the_feeder_checks_every_five_minutes_or_a_little_later() {
     for number in 0..2500 {
         put(&engine, &format!("p{number}"));
     }
-    let forgets = Arc::new(AtomicBool::new(false));
-    let mut polled = PolledCache::over(Arc::new(Forgetful {
+    let loses_changes = Arc::new(AtomicBool::new(false));
+    let mut polled = PolledCache::over(Arc::new(LossySource {
         inner: EngineSource::new(engine.clone()),
-        forgets: forgets.clone(),
+        loses_changes: loses_changes.clone(),
     }));
-    let settle = |polled: &mut PolledCache| (0..100).for_each(|_| polled.step());
-    settle(&mut polled);
+    let run_feeder = |polled: &mut PolledCache| (0..100).for_each(|_| polled.step());
+    run_feeder(&mut polled);
     polled.clock.advance(299 * SECOND);
-    settle(&mut polled);
+    run_feeder(&mut polled);
     assert_eq!(polled.pods.metrics().consistency_checks_passed, 0);
     polled.clock.advance(152 * SECOND);
-    settle(&mut polled);
+    run_feeder(&mut polled);
     assert_eq!(polled.pods.metrics().consistency_checks_passed, 1);
-    forgets.store(true, Ordering::Relaxed);
+    loses_changes.store(true, Ordering::Relaxed);
     put(&engine, "lost");
     put(&engine, "b");
-    settle(&mut polled);
+    run_feeder(&mut polled);
     polled.clock.advance(451 * SECOND);
-    settle(&mut polled);
+    run_feeder(&mut polled);
     assert_eq!(polled.pods.metrics().consistency_checks_failed, 1);
     assert_eq!(
         polled.keys(&at("0")).unwrap().len(),
@@ -345,9 +346,9 @@ fn t_51_the_feeder_checks_every_five_minutes_or_a_little_later() {
 
 // Shows INV-1 and WC-341.
 #[test]
-fn t_45_reloads_during_reads_lose_no_event_and_never_go_back() {
+fn t_45_reloads_during_reads_lose_no_event_and_revisions_never_decrease() {
     let engine = engine_at(10, &["a"]);
-    let source = FaultySource::new(engine.clone());
+    let source = InterruptibleSource::new(engine.clone());
     let (cache, feeder) = WatchCache::builder(source.clone()).build();
     let pods = cache.add(config()).unwrap();
     let running = feeder.spawn();
@@ -367,7 +368,7 @@ fn t_45_reloads_during_reads_lose_no_event_and_never_go_back() {
                             std::thread::yield_now();
                             continue;
                         };
-                        let over = loop {
+                        let error = loop {
                             match watch.next_blocking() {
                                 None => break None,
                                 Some(event) => match event.revision() {
@@ -379,14 +380,14 @@ fn t_45_reloads_during_reads_lose_no_event_and_never_go_back() {
                                 },
                             }
                         };
-                        closed += u64::from(over.is_none());
-                        if over.is_some() {
+                        closed += u64::from(error.is_none());
+                        if error.is_some() {
                             expired += 1;
                             // The client lists again.
                             let Ok(list) = block_on(pods.list(&Scope::All, &at(known))) else {
                                 continue;
                             };
-                            assert!(list.revision.0 >= known, "never back in time");
+                            assert!(list.revision.0 >= known, "the revision must not decrease");
                             known = list.revision.0;
                             assert_eq!(list.items.count() as i64, known - 9);
                         }
@@ -400,7 +401,7 @@ fn t_45_reloads_during_reads_lose_no_event_and_never_go_back() {
                 put(&engine, &format!("p{round}-{number}"));
             }
             let loads = pods.metrics().initializations;
-            source.cut(&SourceError::Compacted);
+            source.interrupt(&SourceError::Compacted);
             while pods.metrics().initializations == loads {
                 std::thread::yield_now();
             }
@@ -414,7 +415,7 @@ fn t_45_reloads_during_reads_lose_no_event_and_never_go_back() {
     });
     assert!(
         closed >= 3,
-        "{closed} watches were closed, {expired} started before the window"
+        "{closed} watches ended without an error, {expired} with one"
     );
     assert_eq!(pods.metrics().initializations, 51);
 }
@@ -428,17 +429,17 @@ fn t_43_a_watch_that_reads_too_slowly_ends_after_a_gapless_prefix() {
     for _ in 0..1000 {
         fixture.put_pod("ns/a");
     }
-    fixture.settle();
-    // The watch copies a chunk of events, and half of them are read.
+    fixture.wait_until_fresh();
+    // The watcher copies a chunk of 128 events, and 60 of them are read.
     let revision = |watch: &mut CacheWatcher| watch.try_next().unwrap().revision();
     for expected in 1..=60 {
         assert_eq!(revision(&mut watch).unwrap().0, start + expected);
     }
-    // Copied events are still delivered, the others are evicted.
+    // The watcher still delivers the copied events; the others are evicted.
     for _ in 0..1000 {
         fixture.put_pod("ns/a");
     }
-    fixture.settle();
+    fixture.wait_until_fresh();
     let mut next = start + 61;
     let error = loop {
         match watch.try_next().unwrap() {
@@ -482,7 +483,7 @@ fn t_42_the_window_grows_and_shrinks_while_watchers_read() {
             put(&engine, "a");
         }
     });
-    fixture.settle();
+    fixture.wait_until_fresh();
     let grown = fixture.pods.metrics();
     assert!(
         grown.window_capacity >= 4000 && grown.capacity_increases >= 1,
@@ -495,7 +496,7 @@ fn t_42_the_window_grows_and_shrinks_while_watchers_read() {
     fixture.clock.advance(301 * SECOND);
     for _ in 0..10 {
         put(&engine, "a");
-        fixture.settle();
+        fixture.wait_until_fresh();
     }
     let shrunk = fixture.pods.metrics();
     assert!(

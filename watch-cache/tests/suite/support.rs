@@ -1,4 +1,5 @@
-//! A fixture (one resource over the engine or a server, raw and cached) and helpers of the tests.
+//! The fixture of the tests (one resource over the engine or a server, raw and cached) and their
+//! helpers.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -51,7 +52,7 @@ pub(crate) struct Fixture {
     _feeder: Option<FeederThread>,
     #[cfg(feature = "etcd")]
     server: Option<etcd::Server>,
-    /// The last field: its tasks refer to the others, which are dropped first.
+    /// The last field, because the other fields must be dropped before it.
     runtime: Option<Runtime>,
 }
 
@@ -122,7 +123,9 @@ impl Fixture {
         let source: Arc<dyn Source> = Arc::new(EngineSource::new(engine.clone()));
         let builder = WatchCache::builder(source.clone()).clock(Arc::new(clock.clone()));
         let (cache, feeder) = set_up(builder).build();
-        let pods = cache.add(config.clone()).expect("the only resource");
+        let pods = cache
+            .add(config.clone())
+            .expect("the resource does not overlap with another one");
         let raw = RawStore::new(source.clone(), config, Arc::new(clock.clone()));
         let feeder = feeder.spawn();
         block_on(pods.wait_until_ready()).expect("the cache is not stopped");
@@ -154,11 +157,11 @@ impl Fixture {
     }
 
     pub(crate) fn engine(&self) -> &Engine {
-        self.engine.as_ref().expect("the test is about the engine")
+        self.engine.as_ref().expect("the fixture has an engine")
     }
 
-    /// Runs a future to completion, and fails after [`poll::LIMIT`], so that a test that waits in vain
-    /// fails instead of hanging.
+    /// Runs a future to completion. Panics after [`poll::LIMIT`], so that a test fails instead of
+    /// blocking forever.
     pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         let output = match &self.runtime {
             None => within(poll::LIMIT, future),
@@ -168,16 +171,16 @@ impl Fixture {
                 output.ok()
             }),
             #[cfg(not(feature = "etcd"))]
-            Some(never) => match *never {},
+            Some(runtime) => match *runtime {},
         };
         output.expect("the future completes within the limit")
     }
 
     /// Waits until the cache has all writes. Over a network, one wait of the cache ends after 3 s of
     /// real time (WC-131), which a busy machine may exceed; the helper repeats it 20 times.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn wait_until_fresh(&self) {
         let current = self.wait(self.source.current_revision());
-        let current = current.expect("a source that answers");
+        let current = current.expect("the source is available");
         let is_fresh = |_| self.wait(self.pods.wait_until_fresh(current)).is_ok();
         assert!((0..20).any(is_fresh), "the cache does not reach {current}");
     }
@@ -190,11 +193,11 @@ impl Fixture {
         let written = self
             .raw
             .guaranteed_update(&object, &options, Box::new(update));
-        self.wait(written).expect("a write").revision().0
+        self.wait(written).expect("the write succeeds").revision().0
     }
 
-    /// Writes a pod with a value that differs from all previous ones, because an unchanged value would
-    /// create no revision (WC-204).
+    /// Writes a pod with a value that differs from all previous ones, because an unchanged value
+    /// would create no revision (WC-204).
     pub(crate) fn put_pod(&self, key: &str) -> i64 {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -212,7 +215,7 @@ impl Fixture {
         };
         engine
             .put(format!("{PODS}/{key}"), Bytes::from(value.to_owned()))
-            .expect("a put");
+            .expect("the put succeeds");
         true
     }
 
@@ -221,7 +224,10 @@ impl Fixture {
         let deleted = self
             .raw
             .delete(&object, &preconditions, Box::new(|_| Ok(())));
-        self.wait(deleted).expect("a deletion").revision().0
+        self.wait(deleted)
+            .expect("the deletion succeeds")
+            .revision()
+            .0
     }
 
     /// Writes an object of another resource.
@@ -232,14 +238,14 @@ impl Fixture {
         let object = ObjectRef::namespaced("ns", format!("s{}", self.current()));
         let value = Bytes::from_static(b"{\"metadata\":{}}");
         self.wait(store.create(&object, value, None))
-            .expect("a new object")
+            .expect("the object is created")
             .revision()
             .0
     }
 
     pub(crate) fn current(&self) -> i64 {
         self.wait(self.source.current_revision())
-            .expect("a source that answers")
+            .expect("the source is available")
             .0
     }
 
@@ -247,7 +253,7 @@ impl Fixture {
         match &self.engine {
             Some(engine) => {
                 let compaction = engine.compact(Revision(revision));
-                compaction.expect("a revision that can be compacted").run();
+                compaction.expect("the revision can be compacted").run();
             }
             #[cfg(feature = "etcd")]
             None => self
@@ -282,7 +288,7 @@ impl Fixture {
             fixture: self,
             stream: self
                 .wait(store.watch(scope, options))
-                .expect("options of a watch"),
+                .expect("the options are valid"),
         }
     }
 }
@@ -310,6 +316,7 @@ impl Page {
     }
 }
 
+/// Returns `ns/name@revision`.
 fn word(object: &Object) -> String {
     format!("{}@{}", object.store_key(), object.revision())
 }
@@ -399,17 +406,19 @@ pub(crate) fn after<F: Future>(clock: &ManualClock, time: Duration, future: F) -
     clock.advance(time);
     match future.as_mut().poll(&mut context) {
         Poll::Ready(output) => output,
-        Poll::Pending => panic!("still waiting after {time:?}"),
+        Poll::Pending => panic!("the future is still pending after {time:?}"),
     }
 }
 
 /// Parses `ns/name`.
 pub(crate) fn object(key: &str) -> ObjectRef {
-    let (namespace, name) = key.split_once('/').expect("a namespace and a name");
+    let (namespace, name) = key
+        .split_once('/')
+        .expect("the key has a namespace and a name");
     ObjectRef::namespaced(namespace, name)
 }
 
-/// Returns a pod, with a label `app` and a node if they are not empty.
+/// Returns the JSON of a pod, with a label `app` and a node unless they are empty.
 pub(crate) fn pod(key: &str, app: &str, node: &str) -> String {
     let name = object(key).name;
     let labels = if app.is_empty() {
@@ -429,7 +438,7 @@ pub(crate) fn pod(key: &str, app: &str, node: &str) -> String {
 }
 
 pub(crate) fn selector(labels: &str, fields: &str) -> Selector {
-    Selector::parse(labels, fields).expect("a selector")
+    Selector::parse(labels, fields).expect("the selector is valid")
 }
 
 pub(crate) fn namespace(name: &str) -> Scope {
@@ -453,30 +462,30 @@ pub(crate) fn short_window(events_max: usize) -> WindowLimits {
     WindowLimits::default().events_max(events_max)
 }
 
-/// A source over an engine, whose watches a test can end and whose engine a test can replace.
+/// A source over an engine. A test can end its watches and replace its engine.
 #[derive(Debug)]
-pub(crate) struct FaultySource {
-    state: Mutex<FaultyState>,
+pub(crate) struct InterruptibleSource {
+    state: Mutex<CurrentEngine>,
 }
 
 #[derive(Debug)]
-struct FaultyState {
+struct CurrentEngine {
     source: EngineSource,
     watches: Vec<Arc<OpenWatch>>,
     replacements: u64,
 }
 
-/// An open watch of a [`FaultySource`].
+/// An open watch of a [`InterruptibleSource`].
 #[derive(Debug, Default)]
 struct OpenWatch {
     end: Mutex<Option<SourceError>>,
     waker: AtomicWaker,
 }
 
-impl FaultySource {
+impl InterruptibleSource {
     pub(crate) fn new(engine: Engine) -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(FaultyState {
+            state: Mutex::new(CurrentEngine {
                 source: EngineSource::new(engine),
                 watches: Vec::new(),
                 replacements: 0,
@@ -484,42 +493,48 @@ impl FaultySource {
         })
     }
 
-    /// Ends all open watches.
-    pub(crate) fn cut(&self, why: &SourceError) {
+    /// Ends all open watches with an error.
+    pub(crate) fn interrupt(&self, error: &SourceError) {
         let watches = std::mem::take(
             &mut self
                 .state
                 .lock()
-                .expect("no test panicked under it")
+                .expect("no thread panicked while it held the lock")
                 .watches,
         );
         for watch in watches {
-            *watch.end.lock().expect("no test panicked under it") = Some(why.clone());
+            *watch
+                .end
+                .lock()
+                .expect("no thread panicked while it held the lock") = Some(error.clone());
             watch.waker.wake();
         }
     }
 
-    /// Replaces the engine, as a restart of a server does: all watches end. The source counts the
-    /// replacement if `reports`; otherwise only its revision shows it.
-    pub(crate) fn replace(&self, engine: Engine, reports: bool) {
+    /// Replaces the engine and ends all watches, as a restart of a server does. The source counts the
+    /// replacement if `is_reported` is set; otherwise only the revision of the new engine shows it.
+    pub(crate) fn replace(&self, engine: Engine, is_reported: bool) {
         {
-            let mut state = self.state.lock().expect("no test panicked under it");
+            let mut state = self
+                .state
+                .lock()
+                .expect("no thread panicked while it held the lock");
             state.source = EngineSource::new(engine);
-            state.replacements += u64::from(reports);
+            state.replacements += u64::from(is_reported);
         }
-        self.cut(&SourceError::Unavailable("the connection is lost".into()));
+        self.interrupt(&SourceError::Unavailable("the connection is lost".into()));
     }
 
     fn source(&self) -> EngineSource {
         self.state
             .lock()
-            .expect("no test panicked under it")
+            .expect("no thread panicked while it held the lock")
             .source
             .clone()
     }
 }
 
-impl Source for FaultySource {
+impl Source for InterruptibleSource {
     fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>> {
         Box::pin(async move { self.source().current_revision().await })
     }
@@ -529,7 +544,7 @@ impl Source for FaultySource {
     fn replacements(&self) -> u64 {
         self.state
             .lock()
-            .expect("no test panicked under it")
+            .expect("no thread panicked while it held the lock")
             .replacements
     }
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {
@@ -539,7 +554,10 @@ impl Source for FaultySource {
         Box::pin(async move {
             let watch = Arc::new(OpenWatch::default());
             let source = {
-                let mut state = self.state.lock().expect("no test panicked under it");
+                let mut state = self
+                    .state
+                    .lock()
+                    .expect("no thread panicked while it held the lock");
                 // Removes watches that have been dropped.
                 state.watches.retain(|watch| Arc::strong_count(watch) > 1);
                 state.watches.push(watch.clone());
@@ -548,8 +566,13 @@ impl Source for FaultySource {
             let mut batches = source.watch(request).await?;
             let next = move |context: &mut Context<'_>| {
                 watch.waker.register(context.waker());
-                match watch.end.lock().expect("no test panicked under it").clone() {
-                    Some(why) => Poll::Ready(Some(Err(why))),
+                match watch
+                    .end
+                    .lock()
+                    .expect("no thread panicked while it held the lock")
+                    .clone()
+                {
+                    Some(error) => Poll::Ready(Some(Err(error))),
                     None => batches.as_mut().poll_next(context),
                 }
             };
@@ -590,14 +613,14 @@ mod etcd {
     }
 
     /// Returns whether a real etcd is available; prints a message once if not.
-    fn is_there() -> bool {
+    fn is_available() -> bool {
         static FOUND: OnceLock<bool> = OnceLock::new();
         *FOUND.get_or_init(|| tools::available("the watch cache over etcd", &[Tool::Etcd]))
     }
 
     impl Server {
         fn of_etcd(runtime: &super::Runtime) -> Option<Self> {
-            if !is_there() {
+            if !is_available() {
                 return None;
             }
             let etcd = Etcd::start(&Options::default()).expect("etcd starts");
@@ -616,14 +639,14 @@ mod etcd {
             let client = runtime.block_on(Client::connect([url], None));
             Self {
                 process,
-                client: client.expect("a client of a server that answers"),
+                client: client.expect("the client connects"),
             }
         }
 
         pub(super) fn compact(&self, runtime: &super::Runtime, revision: i64) {
             let mut kv = self.client.kv_client();
             let compacted = runtime.block_on(kv.compact(revision, None));
-            compacted.expect("a revision that can be compacted");
+            compacted.expect("the revision can be compacted");
         }
     }
 
@@ -634,7 +657,7 @@ mod etcd {
                 .worker_threads(1)
                 .enable_all()
                 .build()
-                .expect("a runtime");
+                .expect("the runtime starts");
             let clock = ManualClock::new();
             let server = match over {
                 Over::Etcd => Server::of_etcd(&runtime)?,
@@ -647,7 +670,9 @@ mod etcd {
             let (cache, feeder) = WatchCache::builder(source.clone())
                 .clock(time.clone())
                 .build();
-            let pods = cache.add(config()).expect("the only resource");
+            let pods = cache
+                .add(config())
+                .expect("the resource does not overlap with another one");
             let raw = RawStore::new(source.clone(), config(), time);
             runtime.spawn(feeder.run());
             let ready = runtime.block_on(pods.wait_until_ready());

@@ -1,4 +1,4 @@
-//! T-37 to T-41, T-44, T-46, T-48, T-50: bookmarks, timeouts, readiness, and caches that lag.
+//! T-37 to T-41, T-44, T-46, T-48, T-50: bookmarks, timeouts, readiness, and lagging caches.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -41,8 +41,7 @@ fn events_by_second(
     let mut received = Vec::new();
     for second in 1..=seconds {
         // The first poll sets the timers; the clock advances before the next one.
-        let silent = events.is_silent();
-        assert!(silent, "an event before its time");
+        assert!(events.is_silent(), "an event arrived before its time");
         fixture.clock.advance(SECOND);
         loop {
             let stream = &mut events.stream;
@@ -69,7 +68,7 @@ fn events_by_second(
 fn t_37_and_t_39_bookmarks_come_every_minute_and_two_seconds_before_the_deadline() {
     let fixture = Fixture::new();
     let current = fixture.put_pod("ns/a");
-    fixture.settle();
+    fixture.wait_until_fresh();
     let bookmark = format!("BOOKMARK@{current}");
     let watch = |timeout, bookmarks, seconds| {
         let options = bookmarked(from(current), timeout).allow_bookmarks(bookmarks);
@@ -95,10 +94,10 @@ fn t_37_and_t_39_bookmarks_come_every_minute_and_two_seconds_before_the_deadline
 }
 
 #[test]
-fn t_38_and_t_40_bookmarks_move_forward_without_events_and_never_back() {
+fn t_38_and_t_40_revisions_of_bookmarks_rise_without_matching_events() {
     let fixture = Fixture::new();
     let start = fixture.put_pod("ns/a");
-    fixture.settle();
+    fixture.wait_until_fresh();
     let options = bookmarked(from(start), None).selector(selector("app=none", ""));
     let mut filtered = fixture.watch(&fixture.pods, &Scope::All, &options);
     let mut last = start;
@@ -107,7 +106,7 @@ fn t_38_and_t_40_bookmarks_move_forward_without_events_and_never_back() {
             fixture.put_pod(&format!("ns/p{round}{number}"));
         }
         let newest = fixture.put_elsewhere();
-        fixture.settle();
+        fixture.wait_until_fresh();
         assert!(filtered.is_silent());
         fixture.clock.advance(60 * SECOND);
         assert_eq!(
@@ -131,14 +130,17 @@ fn t_38_a_bookmark_follows_all_events_up_to_its_revision() {
         }
         fixture.clock.advance(10 * SECOND);
     }
-    fixture.settle();
+    fixture.wait_until_fresh();
     let (mut last, mut bookmarks) = (0, 0);
     let mut count = 0;
     while count < 200 {
         let event = events.next().unwrap();
         let revision = event.revision().unwrap().0;
         if event.object().is_some() {
-            assert!(revision > last, "an event at or below a bookmark");
+            assert!(
+                revision > last,
+                "an event follows a bookmark of its revision or a later one"
+            );
             count += 1;
         } else {
             assert!(revision >= last);
@@ -146,11 +148,14 @@ fn t_38_a_bookmark_follows_all_events_up_to_its_revision() {
         }
         last = revision;
     }
-    assert!(bookmarks >= 1, "regardless of traffic (WC-322)");
+    assert!(
+        bookmarks >= 1,
+        "bookmarks are sent between events too (WC-322)"
+    );
 }
 
 #[test]
-fn t_41_a_stop_while_events_and_bookmarks_are_due() {
+fn t_41_watches_can_be_dropped_while_events_and_bookmarks_are_due() {
     let fixture = Fixture::new();
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -221,7 +226,7 @@ impl PolledCache {
         let (scope, options) = (Scope::All, from(self.cache.revision()));
         match poll_once(self.pods.watch(&scope, &options)) {
             Poll::Ready(Ok(watch)) => watch,
-            other => panic!("a ready cache starts a watch at once: {other:?}"),
+            other => panic!("expected a started watch, got {other:?}"),
         }
     }
 }
@@ -254,26 +259,26 @@ fn t_44_waits_end_at_once_later_or_after_three_seconds() {
     assert!(poll_once(&mut get).is_pending());
     polled.step();
     let std::task::Poll::Ready(found) = poll_once(&mut get) else {
-        panic!("the cache has reached the revision")
+        panic!("expected the get to complete, because the cache has reached the revision")
     };
     assert_eq!(found.unwrap().unwrap().revision().0, second);
 }
 
 // Shows WC-104 and WC-236.
 #[test]
-fn t_46_and_t_48_not_ready_then_ready_then_stopped() {
+fn t_46_and_t_48_requests_depend_on_the_readiness_of_the_cache() {
     let mut polled = PolledCache::over(engine);
     let written = polled.put("ns/a");
-    let wait = crate::support::poll_once::<BoxFuture<'_, Result<_, _>>>;
+    let poll = crate::support::poll_once::<BoxFuture<'_, Result<_, _>>>;
     let list = |pods: &ResourceCache, options: ListOptions| {
         let pods = pods.clone();
-        match wait(Box::pin(async move {
+        match poll(Box::pin(async move {
             pods.list(&Scope::All, &options)
                 .await
                 .map(|list| list.revision.0)
         })) {
-            std::task::Poll::Ready(answer) => answer,
-            std::task::Poll::Pending => panic!("a loading cache must answer at once"),
+            std::task::Poll::Ready(result) => result,
+            std::task::Poll::Pending => panic!("expected the list to complete at once"),
         }
     };
     let limited = || ListOptions::default().limit(5);
@@ -302,7 +307,7 @@ fn t_46_and_t_48_not_ready_then_ready_then_stopped() {
     let (scope, options) = (Scope::All, WatchOptions::default());
     let watch = poll_once(polled.pods.watch(&scope, &options));
     let std::task::Poll::Ready(Err(error)) = watch else {
-        panic!("a loading cache refuses watches")
+        panic!("expected an error, because the cache is loading")
     };
     assert_eq!(error.code(), 429);
     polled.step();
@@ -313,7 +318,7 @@ fn t_46_and_t_48_not_ready_then_ready_then_stopped() {
     let options = bookmarked(from(written), None);
     let std::task::Poll::Ready(Ok(mut open)) = poll_once(polled.pods.watch(&scope, &options))
     else {
-        panic!("ready")
+        panic!("expected the watch to start at once, because the cache is ready")
     };
     let second = polled.put("ns/b");
     polled.step();
@@ -356,18 +361,18 @@ fn t_50_a_consistent_list_of_a_lagging_cache_comes_from_the_source() {
 fn wc_315_and_wc_316_a_watch_from_a_future_revision_waits_ten_seconds() {
     let fixture = Fixture::new();
     let current = fixture.put_pod("ns/a");
-    fixture.settle();
-    let mut comes = fixture.watch(&fixture.pods, &Scope::All, &from(current + 2));
+    fixture.wait_until_fresh();
+    let mut reached = fixture.watch(&fixture.pods, &Scope::All, &from(current + 2));
     let mut never = fixture.watch(&fixture.pods, &Scope::All, &from(current + 1000));
-    assert!(comes.is_silent() && never.is_silent());
+    assert!(reached.is_silent() && never.is_silent());
     for _ in 0..3 {
         fixture.put_pod("ns/b");
     }
-    fixture.settle();
+    fixture.wait_until_fresh();
     assert_eq!(
-        comes.word(),
+        reached.word(),
         format!("MODIFIED ns/b@{}", current + 3),
-        "exclusive"
+        "the start is exclusive"
     );
     assert!(never.is_silent());
     fixture.clock.advance(10 * SECOND);
@@ -382,7 +387,7 @@ fn wc_315_and_wc_316_a_watch_from_a_future_revision_waits_ten_seconds() {
             "end".into()
         ]
     );
-    assert!(comes.is_silent());
+    assert!(reached.is_silent());
 }
 
 #[test]
@@ -394,7 +399,7 @@ fn t_45_a_feeder_whose_events_are_compacted_loads_again_and_ends_its_watches() {
     let (scope, options) = (Scope::All, from("0"));
     let std::task::Poll::Ready(Ok(mut open)) = poll_once(polled.pods.watch(&scope, &options))
     else {
-        panic!("ready")
+        panic!("expected the watch to start at once, because the cache is ready")
     };
     assert!(open.try_next().is_some());
     // More events than the engine queues for a watcher, so that the feeder must read the history.
@@ -412,13 +417,13 @@ fn t_45_a_feeder_whose_events_are_compacted_loads_again_and_ends_its_watches() {
     assert_eq!(polled.cache.revision().0, newest);
     let list = match poll_once(polled.pods.list(&namespace("ns"), &at(""))) {
         std::task::Poll::Ready(list) => list.unwrap().into_objects().unwrap(),
-        std::task::Poll::Pending => panic!("the cache is fresh"),
+        std::task::Poll::Pending => panic!("expected the list to complete at once"),
     };
     assert_eq!(list.len(), 3);
     if polled.pods.metrics().initializations > 1 {
         assert!(
             open.try_next().is_none(),
-            "WC-115: it ends without an error"
+            "the watch ends without an error (WC-115)"
         );
     }
 }
@@ -440,7 +445,7 @@ fn t_48_a_cache_whose_feeder_was_dropped_is_stopped() {
     polled.step();
     let mut open = polled.watch_from_now();
     assert!(open.try_next().is_none());
-    // As when the task of the feeder is aborted, or a kind panics.
+    // The same happens when the task of the feeder is aborted, or when a kind panics.
     polled.feeder = Box::pin(std::future::pending());
     assert_eq!(polled.pods.readiness(), Readiness::Stopped);
     let next = poll_once(std::future::poll_fn(|context| {
@@ -448,7 +453,7 @@ fn t_48_a_cache_whose_feeder_was_dropped_is_stopped() {
     }));
     assert!(
         matches!(next, Poll::Ready(None)),
-        "the watch has not ended: {next:?}"
+        "expected the end of the watch, got {next:?}"
     );
 }
 
@@ -482,11 +487,11 @@ fn t_48_stopping_a_cache_that_cannot_load_ends_the_waits_for_it() {
     assert!(poll_once(&mut wait).is_pending());
     let scope = Scope::All;
     let options = WatchOptions::default();
-    let Poll::Ready(Err(refused)) = poll_once(pods.watch(&scope, &options)) else {
-        panic!("a watch must not wait")
+    let Poll::Ready(Err(error)) = poll_once(pods.watch(&scope, &options)) else {
+        panic!("expected the watch to fail at once")
     };
     assert_eq!(
-        (refused.code(), refused.to_string().as_str()),
+        (error.code(), error.to_string().as_str()),
         (429, "storage is (re)initializing: no route")
     );
     polled.cache.stop();
@@ -501,17 +506,17 @@ fn t_48_stopping_a_cache_that_cannot_load_ends_the_waits_for_it() {
 fn wc_315_a_watch_from_a_future_revision_survives_the_eviction_of_earlier_events() {
     let fixture = Fixture::with(config().window(short_window(3)), |builder| builder);
     let current = fixture.put_pod("ns/a");
-    fixture.settle();
-    let mut comes = fixture.watch(&fixture.pods, &Scope::All, &from(current + 8));
-    assert!(comes.is_silent());
+    fixture.wait_until_fresh();
+    let mut reached = fixture.watch(&fixture.pods, &Scope::All, &from(current + 8));
+    assert!(reached.is_silent());
     // More events than the window keeps, all of them before the start of the watch.
     for _ in 0..8 {
         fixture.put_pod("ns/a");
     }
-    fixture.settle();
-    assert!(comes.is_silent());
+    fixture.wait_until_fresh();
+    assert!(reached.is_silent());
     let wanted = fixture.put_pod("ns/a");
-    assert_eq!(comes.word(), format!("MODIFIED ns/a@{wanted}"));
+    assert_eq!(reached.word(), format!("MODIFIED ns/a@{wanted}"));
 }
 
 #[test]
@@ -527,7 +532,7 @@ fn maximal_durations_never_elapse() {
     });
     fixture.clock.advance(SECOND);
     let current = fixture.put_pod("ns/a");
-    fixture.settle();
+    fixture.wait_until_fresh();
     let future = Revision(current + 1);
     let mut fresh = Box::pin(fixture.pods.wait_until_fresh(future));
     assert!(poll_once(&mut fresh).is_pending());

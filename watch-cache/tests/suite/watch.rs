@@ -24,12 +24,12 @@ fn select(options: WatchOptions, labels: &str, fields: &str) -> WatchOptions {
 }
 
 #[test]
-fn t_24_selector_transitions() {
+fn t_24_an_object_that_enters_a_selector_is_added_and_one_that_leaves_is_deleted() {
     on_both(|fixture, store, _| {
         fixture.put_elsewhere();
         for scope in [namespace("ns"), Scope::Object(object("ns/a"))] {
-            // The cache must have reached the start: it waits for a future revision for 10 s only.
-            fixture.settle();
+            // The start must not be a future revision, for which the cache waits 10 s only.
+            fixture.wait_until_fresh();
             let start = fixture.current();
             let mut events = fixture.watch(store, &scope, &select(from(start), "app=web", ""));
             let write = |app: &str| fixture.put("ns/a", pod("ns/a", app, ""));
@@ -65,11 +65,11 @@ fn t_24_selector_transitions() {
 fn t_24_an_object_that_leaves_the_selector_is_sent_with_its_previous_content() {
     on_both(|fixture, store, _| {
         let start = fixture.put("ns/a", pod("ns/a", "web", "n1"));
-        fixture.settle();
+        fixture.wait_until_fresh();
         let mut events = fixture.watch(store, &Scope::All, &select(from(start), "app=web", ""));
         let out = fixture.put("ns/a", pod("ns/a", "db", "n2"));
         let Some(WatchEvent::Object { event, object, .. }) = events.next() else {
-            panic!()
+            panic!("expected an event of an object")
         };
         assert_eq!((event, object.revision().0), (EventType::Deleted, out));
         assert_eq!(
@@ -91,7 +91,7 @@ fn t_24_an_object_that_leaves_the_selector_is_sent_with_its_previous_content() {
 }
 
 #[test]
-fn t_25_cluster_scoped_watches() {
+fn t_25_watches_of_cluster_scoped_resources_select_by_name() {
     use bytes::Bytes;
     use revstore_watch_cache::api::{Storage, Update, UpdateOptions};
     use revstore_watch_cache::source::RawStore;
@@ -148,7 +148,7 @@ fn t_25_cluster_scoped_watches() {
 fn t_26_every_combination_of_scope_and_selectors_gets_its_events() {
     on_both(|fixture, store, side| {
         let start = fixture.put_elsewhere();
-        fixture.settle();
+        fixture.wait_until_fresh();
         let scopes = [Scope::All, namespace("ns1"), Scope::Object(object("ns1/a"))];
         let fields = [
             "",
@@ -192,17 +192,17 @@ fn t_26_every_combination_of_scope_and_selectors_gets_its_events() {
                         "metadata.namespace=ns2" => key.starts_with("ns2/"),
                         "spec.nodeName=n1" => *node == "n1",
                         "spec.nodeName!=n1" => *node != "n1",
-                        other => panic!("{other}"),
+                        other => panic!("unknown term {other:?}"),
                     })
             });
             let expected: Vec<_> = wanted
                 .map(|(key, _, revision)| format!("ADDED {key}@{revision}"))
                 .collect();
             assert_eq!(watch.words(expected.len()), expected, "{scope:?} {fields}");
-            fixture.settle();
-            // Over a network, events may still be in transit, so silence proves nothing.
-            let is_known = side == Side::Cached || fixture.is_in_process();
-            assert!(!is_known || watch.is_silent(), "{scope:?} {fields}");
+            fixture.wait_until_fresh();
+            // Over a network, more events may still arrive after this poll.
+            let is_complete = side == Side::Cached || fixture.is_in_process();
+            assert!(!is_complete || watch.is_silent(), "{scope:?} {fields}");
         }
     });
 }
@@ -212,7 +212,7 @@ fn t_26_every_combination_of_scope_and_selectors_gets_its_events() {
 fn t_27_a_pod_that_moves_is_deleted_for_one_node_and_added_for_the_other() {
     on_both(|fixture, store, _| {
         let start = fixture.put("ns/a", pod("ns/a", "", "n1"));
-        fixture.settle();
+        fixture.wait_until_fresh();
         let on = |node: &str| {
             let fields = format!("spec.nodeName={node}");
             fixture.watch(store, &Scope::All, &select(from(start), "", &fields))
@@ -226,11 +226,11 @@ fn t_27_a_pod_that_moves_is_deleted_for_one_node_and_added_for_the_other() {
 
 // Shows WC-305.
 #[test]
-fn t_28_watches_from_0_and_from_a_compacted_revision() {
+fn t_28_after_a_compaction_a_watch_from_0_starts_and_one_from_before_needs_the_window() {
     on_both(|fixture, store, side| {
         let a = fixture.put_pod("ns/a");
         let b = fixture.put_pod("ns/b");
-        fixture.settle();
+        fixture.wait_until_fresh();
         let from_zero = || fixture.watch(store, &Scope::All, &from("0")).words(2);
         let expected = [format!("ADDED ns/a@{a}"), format!("ADDED ns/b@{b}")];
         assert_eq!(from_zero(), expected);
@@ -248,8 +248,8 @@ fn t_28_watches_from_0_and_from_a_compacted_revision() {
             );
         } else {
             // WC-314: the window still contains the events.
-            let mut kept = fixture.watch(store, &Scope::All, &from(a));
-            assert_eq!(kept.word(), format!("ADDED ns/b@{b}"));
+            let mut resumed = fixture.watch(store, &Scope::All, &from(a));
+            assert_eq!(resumed.word(), format!("ADDED ns/b@{b}"));
         }
     });
 }
@@ -265,7 +265,7 @@ fn t_28_and_t_54_a_start_before_the_window_is_410_with_both_revisions() {
     for _ in 0..10 {
         fixture.put_pod("ns/a");
     }
-    fixture.settle();
+    fixture.wait_until_fresh();
     let oldest = fixture.current() - 3;
     let too_old =
         |requested: i64| format!("ERROR 410 too old resource version: {requested} ({oldest})");
@@ -278,7 +278,7 @@ fn t_28_and_t_54_a_start_before_the_window_is_410_with_both_revisions() {
         format!("MODIFIED ns/a@{}", oldest + 1),
         "WC-313"
     );
-    // No event that matches the other watch was evicted, so it continues.
+    // No event that matches the other watch was evicted, so that watch continues.
     let made = fixture.put_pod("other/x");
     assert_eq!(elsewhere.word(), format!("ADDED other/x@{made}"));
     let metrics = fixture.pods.metrics();
@@ -295,7 +295,7 @@ fn t_29_starts_are_exclusive() {
         let first = fixture.put_pod("ns/a");
         let elsewhere = fixture.put_elsewhere();
         let third = fixture.put_pod("ns/a");
-        fixture.settle();
+        fixture.wait_until_fresh();
         for (start, expected) in [
             (
                 first - 1,
@@ -320,18 +320,18 @@ fn t_29_starts_are_exclusive() {
 fn t_30_deletions_show_the_last_content_at_the_revision_of_the_deletion() {
     on_both(|fixture, store, _| {
         let start = fixture.put("ns/a", pod("ns/a", "web", ""));
-        fixture.settle();
+        fixture.wait_until_fresh();
         let mut events = fixture.watch(store, &Scope::All, &from(start));
-        let marked =
+        let terminating =
             pod("ns/a", "web", "").replace("\"labels\"", "\"deletionTimestamp\":\"t\",\"labels\"");
-        let modified = fixture.put("ns/a", marked.clone());
+        let modified = fixture.put("ns/a", terminating.clone());
         let deleted = fixture.delete("ns/a");
         assert_eq!(events.word(), format!("MODIFIED ns/a@{modified}"));
         let Some(WatchEvent::Object { event, object, .. }) = events.next() else {
-            panic!()
+            panic!("expected an event of an object")
         };
         assert_eq!((event, object.revision().0), (EventType::Deleted, deleted));
-        assert_eq!(object.value(), marked.as_bytes());
+        assert_eq!(object.value(), terminating.as_bytes());
     });
 }
 
@@ -340,7 +340,7 @@ fn t_30_deletions_show_the_last_content_at_the_revision_of_the_deletion() {
 fn t_31_and_t_33_delayed_readers_get_a_gapless_prefix_and_can_stop_at_any_event() {
     on_both(|fixture, store, _| {
         let start = fixture.put_elsewhere();
-        fixture.settle();
+        fixture.wait_until_fresh();
         drop(fixture.watch(store, &Scope::All, &from(start)));
         drop(fixture.watch(store, &Scope::All, &from("0")));
         let mut events = fixture.watch(store, &Scope::All, &from(start));
@@ -356,7 +356,7 @@ fn t_31_and_t_33_delayed_readers_get_a_gapless_prefix_and_can_stop_at_any_event(
         assert_eq!(events.words(12), expected);
         drop(events);
         fixture.put_pod("ns/after");
-        fixture.settle();
+        fixture.wait_until_fresh();
         assert_eq!(
             fixture.pods.metrics().watchers,
             0,
@@ -372,7 +372,7 @@ fn t_33_a_watch_can_be_dropped_at_any_time() {
     for name in ["a", "b", "c"] {
         fixture.put_pod(&format!("ns/{name}"));
     }
-    fixture.settle();
+    fixture.wait_until_fresh();
     let current = fixture.current();
     let watchers = || fixture.pods.metrics().watchers;
     // Before it starts: the request waits for a future state.
@@ -390,25 +390,25 @@ fn t_33_a_watch_can_be_dropped_at_any_time() {
         assert_eq!(watchers(), 1);
         fixture.put_pod("ns/a");
         fixture.put_pod("ns/b");
-        fixture.settle();
+        fixture.wait_until_fresh();
         assert!(events.words(read).iter().all(|word| word != "end"));
         drop(events);
         assert_eq!(watchers(), 0);
     }
-    // The feeder has no watcher left to wake.
+    // The feeder wakes no dropped watcher.
     let woken = fixture.pods.metrics().watchers_woken;
     fixture.put_pod("ns/c");
-    fixture.settle();
+    fixture.wait_until_fresh();
     assert_eq!(fixture.pods.metrics().watchers_woken, woken);
 }
 
 /// A source whose watch delivers a thousand changes of one pod at once.
 #[derive(Debug)]
-struct Busy {
+struct BusySource {
     inner: Arc<dyn Source>,
 }
 
-impl Source for Busy {
+impl Source for BusySource {
     fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>> {
         self.inner.current_revision()
     }
@@ -447,26 +447,26 @@ impl Source for Busy {
 #[test]
 fn a_raw_watch_without_matches_yields_to_other_tasks() {
     let fixture = Fixture::new();
-    let source = Arc::new(Busy {
+    let source = Arc::new(BusySource {
         inner: fixture.source.clone(),
     });
     let raw = RawStore::new(source, config(), Arc::new(fixture.clock.clone()));
     let options = select(from(1), "app=none", "");
     let mut watch = fixture.watch(&raw, &Scope::All, &options);
-    let counter = Arc::new(Wakes::default());
-    let waker = std::task::Waker::from(counter.clone());
+    let wake_ups = Arc::new(CountingWaker::default());
+    let waker = std::task::Waker::from(wake_ups.clone());
     let mut context = std::task::Context::from_waker(&waker);
-    let mut turns = 0;
+    let mut yields = 0;
     loop {
         assert!(watch.stream.as_mut().poll_next(&mut context).is_pending());
-        let asked_for = counter.0.load(Ordering::Relaxed);
-        assert!(asked_for <= turns + 1);
-        if asked_for == turns {
+        let woken = wake_ups.0.load(Ordering::Relaxed);
+        assert!(woken <= yields + 1);
+        if woken == yields {
             break;
         }
-        turns = asked_for;
+        yields = woken;
     }
-    assert!(turns >= 10, "{turns} turns for a thousand batches");
+    assert!(yields >= 10, "yielded {yields} times for 1000 batches");
 }
 
 #[test]
@@ -477,32 +477,35 @@ fn a_watch_without_matching_initial_objects_yields_to_other_tasks() {
         let key = format!("{PODS}/ns/p{number:04}");
         engine.put(key, "{\"metadata\":{}}").unwrap();
     }
-    fixture.settle();
+    fixture.wait_until_fresh();
     let options = select(from("0"), "app=none", "").allow_bookmarks(true);
     let mut watch = fixture.watch(&fixture.pods, &Scope::All, &options);
-    let counter = Arc::new(Wakes::default());
-    let waker = std::task::Waker::from(counter.clone());
+    let wake_ups = Arc::new(CountingWaker::default());
+    let waker = std::task::Waker::from(wake_ups.clone());
     let mut context = std::task::Context::from_waker(&waker);
-    let mut turns = 0;
+    let mut yields = 0;
     let event = loop {
         match watch.stream.as_mut().poll_next(&mut context) {
             std::task::Poll::Ready(event) => break event.unwrap(),
-            std::task::Poll::Pending => turns += 1,
+            std::task::Poll::Pending => yields += 1,
         }
-        assert_eq!(counter.0.load(Ordering::Relaxed), turns);
+        assert_eq!(wake_ups.0.load(Ordering::Relaxed), yields);
     };
-    assert!(turns >= 4, "{turns} turns for five thousand objects");
+    assert!(yields >= 4, "yielded {yields} times for 5000 objects");
     let end = format!("BOOKMARK@{} end", fixture.current());
     assert_eq!(crate::support::describe(&event), end);
     let mut watch = block_on(fixture.pods.watch(&Scope::All, &options)).unwrap();
-    assert!(watch.try_next().is_some(), "there is one now");
+    assert!(
+        watch.try_next().is_some(),
+        "`try_next` continues until an event is ready"
+    );
 }
 
 /// A waker that counts its wake-ups.
 #[derive(Default)]
-struct Wakes(AtomicU64);
+struct CountingWaker(AtomicU64);
 
-impl Wake for Wakes {
+impl Wake for CountingWaker {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -536,7 +539,7 @@ fn t_32_watchers_that_never_read_do_not_slow_others() {
 fn t_34_an_undecodable_object_ends_the_watches_that_match_its_key_and_no_others() {
     on_both(|fixture, store, _| {
         let start = fixture.put_elsewhere();
-        fixture.settle();
+        fixture.wait_until_fresh();
         let mut watches: Vec<_> = (0..10)
             .map(|_| fixture.watch(store, &Scope::All, &from(start)))
             .collect();
@@ -546,8 +549,8 @@ fn t_34_an_undecodable_object_ends_the_watches_that_match_its_key_and_no_others(
         fixture.put_pod("ns/c");
         for watch in &mut watches {
             assert_eq!(watch.word(), format!("ADDED ns/a@{good}"));
-            assert!(watch.word().starts_with("ERROR 500 "), "then the error");
-            assert_eq!(watch.word(), "end", "and nothing after it");
+            assert!(watch.word().starts_with("ERROR 500 "));
+            assert_eq!(watch.word(), "end", "nothing follows the error");
         }
         let other = fixture.put_pod("other/a");
         assert_eq!(elsewhere.word(), format!("ADDED other/a@{other}"));
@@ -563,15 +566,16 @@ fn t_34_an_undecodable_object_ends_the_watches_that_match_its_key_and_no_others(
 
 #[test]
 fn t_34_an_index_hides_no_undecodable_object() {
-    // WC-126: an index must not change an answer, and the node of such an object is unknown.
+    // WC-126: an index must not change the result of a list, and the node of such an object is
+    // unknown.
     on_both(|fixture, store, _| {
         let start = fixture.put("ns/a", pod("ns/a", "", "n1"));
-        fixture.settle();
+        fixture.wait_until_fresh();
         let on = |node: &str| select(from(start), "", &format!("spec.nodeName={node}"));
         let mut one = fixture.watch(store, &Scope::All, &on("n1"));
         let mut two = fixture.watch(store, &Scope::All, &on("n2"));
         fixture.put("ns/b", "no JSON".into());
-        fixture.settle();
+        fixture.wait_until_fresh();
         let list = ListOptions::default().selector(selector("", "spec.nodeName=n1"));
         let listed = || fixture.list(store, &Scope::All, &list);
         assert_eq!(listed().unwrap_err().code(), 500);
@@ -580,7 +584,7 @@ fn t_34_an_index_hides_no_undecodable_object() {
         }
         // All objects can be decoded again, so the index is used again.
         fixture.put("ns/b", pod("ns/b", "", "n2"));
-        fixture.settle();
+        fixture.wait_until_fresh();
         assert_eq!(listed().unwrap().items, [format!("ns/a@{start}")]);
         let by_index = fixture.pods.metrics().lists_by_index;
         let cached = fixture.list(&fixture.pods, &Scope::All, &list);
@@ -591,7 +595,7 @@ fn t_34_an_index_hides_no_undecodable_object() {
 
 // Shows WC-301, WC-310, WC-312 and WC-326.
 #[test]
-fn t_35_and_t_36_rows_of_the_watch_table() {
+fn t_35_and_t_36_each_row_of_the_watch_table_starts_with_its_state() {
     on_both(|fixture, store, _| {
         for bookmarks in [false, true] {
             for (version, initial) in [
@@ -614,7 +618,7 @@ fn t_35_and_t_36_rows_of_the_watch_table() {
                 let before = fixture.current();
                 let (a, b) = (fixture.put_pod(&key_a), fixture.put_pod(&key_b));
                 let current = fixture.put_elsewhere();
-                fixture.settle();
+                fixture.wait_until_fresh();
                 let version = match version {
                     "before" => before.to_string(),
                     "current" => current.to_string(),
@@ -647,7 +651,10 @@ fn t_35_and_t_36_rows_of_the_watch_table() {
                 let next = fixture.put_pod(&key_a);
                 let mut word = events.word();
                 while word.starts_with("BOOKMARK") {
-                    assert!(!word.ends_with("end"), "exactly once (WC-325)");
+                    assert!(
+                        !word.ends_with("end"),
+                        "there is one such bookmark (WC-325)"
+                    );
                     word = events.word();
                 }
                 assert_eq!(word, format!("MODIFIED {key_a}@{next}"), "{row}");
@@ -662,7 +669,7 @@ fn t_36_named_watch_lists_end_with_the_global_revision() {
         let a = fixture.put_pod("ns/a");
         fixture.put_pod("ns/b");
         let elsewhere = fixture.put_elsewhere();
-        fixture.settle();
+        fixture.wait_until_fresh();
         let options = select(WatchOptions::default(), "", "metadata.name=a")
             .resource_version_match("NotOlderThan")
             .send_initial_events(true)
@@ -702,11 +709,11 @@ fn t_45_watchers_that_start_during_writes_get_each_event_once() {
         watches.push((watch, (round % 3 != 0).then_some(start)));
     }
     writer.join().unwrap();
-    fixture.settle();
+    fixture.wait_until_fresh();
     let end = fixture.current();
     for (mut watch, start) in watches {
         let mut seen: Vec<i64> = Vec::new();
-        // Initial objects come in key order; the changes continue after the newest of them.
+        // Initial objects are in key order. The changes continue after the newest of them.
         let mut state = 0;
         while let Some(event) = watch.try_next() {
             let revision = event.revision().unwrap().0;
@@ -718,7 +725,10 @@ fn t_45_watchers_that_start_during_writes_get_each_event_once() {
         }
         // Each write created one revision, so the revisions are consecutive.
         if let Some(first) = start.map(|start| start + 1).or(seen.first().copied()) {
-            assert!(first > state, "never back in time (WC-341)");
+            assert!(
+                first > state,
+                "no event is older than the initial state (WC-341)"
+            );
             assert_eq!(
                 seen,
                 (first..=end).collect::<Vec<_>>(),
@@ -769,15 +779,15 @@ fn t_53_an_event_is_encoded_once_and_a_deletion_changes_no_shared_bytes() {
 }
 
 #[test]
-fn t_55_changes_of_one_revision_stay_together() {
+fn t_55_changes_of_one_revision_are_delivered_together() {
     use revstore_engine::{Op, Put, Txn};
     on_both(|fixture, store, _| {
-        // The cache itself writes no transactions and no shared leases, so only the engine is tested.
+        // A `Storage` writes neither transactions nor shared leases, so this needs the engine.
         if fixture.engine.is_none() {
             return;
         }
         let engine = fixture.engine();
-        fixture.settle();
+        fixture.wait_until_fresh();
         let options = from(1).allow_bookmarks(true);
         let mut events = fixture.watch(store, &Scope::All, &options);
         let put = |name: &str| {
@@ -789,7 +799,7 @@ fn t_55_changes_of_one_revision_stay_together() {
         let expected = ["b", "a", "c"].map(|name| format!("ADDED ns/{name}@{made}"));
         assert_eq!(events.words(3), expected, "in the order of the transaction");
         // A resume after the revision skips all of its events.
-        fixture.settle();
+        fixture.wait_until_fresh();
         let mut later = fixture.watch(store, &Scope::All, &from(made));
         // The expiry of a lease deletes many objects in one revision.
         let lease = engine.grant(None, 5).unwrap().id;
@@ -823,7 +833,7 @@ fn wc_110_the_byte_limit_evicts_events() {
     for _ in 0..100 {
         fixture.put_pod("ns/a");
     }
-    fixture.settle();
+    fixture.wait_until_fresh();
     let metrics = fixture.pods.metrics();
     assert!(metrics.window_bytes <= 10_000, "{metrics:?}");
     assert!(metrics.window_events > 3, "{metrics:?}");

@@ -15,7 +15,7 @@ fn update<'a>(value: impl Into<Bytes>) -> UpdateFn<'a> {
     Box::new(move |_| Ok(Update::new(value.clone())))
 }
 
-/// The pod `ns/a` with a label.
+/// Returns the pod `ns/a` with a label.
 fn pod_of(app: &str) -> String {
     pod("ns/a", app, "")
 }
@@ -25,7 +25,7 @@ fn none() -> Preconditions {
 }
 
 #[test]
-fn t_01_create_with_and_without_a_time_to_live_and_twice() {
+fn t_01_create_honors_the_time_to_live_and_fails_if_the_object_exists() {
     on_both(|fixture, store, _| {
         let (key, value) = (object("ns/a"), Bytes::from(pod("ns/a", "", "")));
         let made = fixture
@@ -62,10 +62,10 @@ fn t_01_create_with_and_without_a_time_to_live_and_twice() {
 }
 
 #[test]
-fn t_03_delete_with_preconditions() {
+fn t_03_delete_checks_its_preconditions() {
     on_both(|fixture, store, _| {
         let written = fixture.put_pod("ns/a");
-        fixture.settle();
+        fixture.wait_until_fresh();
         let delete = |preconditions: Preconditions| {
             fixture.wait(store.delete(&object("ns/a"), &preconditions, Box::new(|_| Ok(()))))
         };
@@ -96,7 +96,7 @@ fn t_03_delete_with_preconditions() {
 }
 
 /// Returns a fixture with a second cache, whose feeder runs only when a test polls it.
-fn stale() -> (Fixture, Stopped) {
+fn stale() -> (Fixture, StaleCache) {
     let fixture = Fixture::new();
     let source = fixture.source.clone();
     let (cache, feeder) = revstore_watch_cache::WatchCache::builder(source)
@@ -105,19 +105,20 @@ fn stale() -> (Fixture, Stopped) {
     let pods = cache.add(crate::support::config()).unwrap();
     (
         fixture,
-        Stopped {
+        StaleCache {
             pods,
             feeder: Box::pin(feeder.run()),
         },
     )
 }
 
-struct Stopped {
+/// A cache that lags until a test polls its feeder.
+struct StaleCache {
     pods: revstore_watch_cache::ResourceCache,
     feeder: std::pin::Pin<Box<dyn std::future::Future<Output = ()>>>,
 }
 
-impl Stopped {
+impl StaleCache {
     fn poll_feeder(&mut self) {
         assert!(crate::support::poll_once(&mut self.feeder).is_pending());
     }
@@ -145,7 +146,7 @@ fn t_04_and_t_05_the_fresh_version_decides_over_a_stale_one() {
     let app_is = |wanted: &'static str| {
         move |pod: &Object| match pod.label("app") {
             Some(app) if app == wanted => Ok(()),
-            _ => Err(RequestError::Internal("refused".into())),
+            _ => Err(RequestError::Internal("rejected".into())),
         }
     };
     let delete = |key: &str, preconditions: &Preconditions, wanted| {
@@ -156,8 +157,12 @@ fn t_04_and_t_05_the_fresh_version_decides_over_a_stale_one() {
                 .delete(&key, preconditions, Box::new(app_is(wanted))),
         )
     };
-    let refused = delete("ns/a", &none(), "old").unwrap_err();
-    assert_eq!(refused.code(), 500, "it passed on the stale state only");
+    let rejected = delete("ns/a", &none(), "old").unwrap_err();
+    assert_eq!(
+        rejected.code(),
+        500,
+        "validation succeeds for the stale version only"
+    );
     assert_eq!(delete("ns/gone", &none(), "new").unwrap_err().code(), 404);
     let version = none().resource_version(second.to_string());
     let deleted = delete("ns/a", &version, "new").unwrap();
@@ -169,7 +174,7 @@ fn t_04_and_t_05_the_fresh_version_decides_over_a_stale_one() {
 }
 
 #[test]
-fn t_06_guaranteed_update() {
+fn t_06_guaranteed_update_writes_only_changes_and_retries_after_a_concurrent_write() {
     on_both(|fixture, store, _| {
         let key = object("ns/a");
         let plain = UpdateOptions::default();
@@ -179,7 +184,7 @@ fn t_06_guaranteed_update() {
         let one = pod("ns/a", "1", "");
         let made = fixture.wait(store.guaranteed_update(&key, &create, update(one.clone())));
         let made = made.unwrap().revision().0;
-        fixture.settle();
+        fixture.wait_until_fresh();
 
         // An unchanged value creates no revision (WC-204).
         let same = fixture.wait(store.guaranteed_update(&key, &plain, update(one.clone())));
@@ -237,7 +242,7 @@ fn t_05_a_deletion_validates_the_new_version_after_a_concurrent_write() {
         }
         for (wants_version, code) in [(false, None), (true, Some(409))] {
             let written = fixture.put_pod("ns/a");
-            fixture.settle();
+            fixture.wait_until_fresh();
             let preconditions = if wants_version {
                 none().resource_version(written.to_string())
             } else {
@@ -266,7 +271,7 @@ fn t_05_a_deletion_validates_the_new_version_after_a_concurrent_write() {
                     assert_eq!(error.code(), code);
                     assert_eq!(*seen.lock().unwrap(), [written], "no second attempt");
                 }
-                (outcome, _) => panic!("{outcome:?}"),
+                (outcome, _) => panic!("expected {code:?}, got {outcome:?}"),
             }
         }
     });
@@ -287,8 +292,12 @@ fn t_06_a_stale_version_does_not_decide_an_update() {
     fixture.put("ns/a", pod_of("new"));
     let same = write(update(pod_of("new"))).unwrap();
     assert_eq!(same.revision().0, second + 2);
-    assert_eq!(fixture.current(), second + 2, "no revision");
-    // The function refuses the stale version only.
+    assert_eq!(
+        fixture.current(),
+        second + 2,
+        "an unchanged value creates no revision"
+    );
+    // The function rejects the stale version only.
     let wants_new = |seen: Option<&Object>| match seen.and_then(|pod| pod.label("app")) {
         Some("new") => Ok(Update::new(pod_of("newer"))),
         _ => Err(RequestError::BadRequest("no".into())),
@@ -306,13 +315,13 @@ fn t_06_an_update_can_set_and_remove_the_time_to_live() {
         let (key, plain) = (object("ns/a"), UpdateOptions::default());
         fixture.put_pod("ns/a");
         let write = |app: &str, seconds: Option<u64>| {
-            fixture.settle();
+            fixture.wait_until_fresh();
             let wanted = Update::new(pod_of(app)).time_to_live(seconds.map(Duration::from_secs));
             let update: UpdateFn<'_> = Box::new(move |_| Ok(wanted.clone()));
             let written = store.guaranteed_update(&key, &plain, update);
             fixture.wait(written).unwrap();
         };
-        let is_there = || {
+        let exists = || {
             let found = fixture.wait(store.get(&key, &GetOptions::default()));
             found.unwrap().is_some()
         };
@@ -320,10 +329,10 @@ fn t_06_an_update_can_set_and_remove_the_time_to_live() {
         fixture.clock.advance(Duration::from_secs(4));
         write("endless", None);
         fixture.clock.advance(Duration::from_secs(60));
-        assert!(is_there());
+        assert!(exists());
         write("short", Some(5));
         fixture.clock.advance(Duration::from_secs(5));
-        assert!(!is_there());
+        assert!(!exists());
     });
 }
 
@@ -347,7 +356,7 @@ fn t_07_an_object_stored_in_another_form_is_rewritten_once() {
     on_both(|fixture, store, _| {
         let canonical = pod("ns/a", "", "");
         fixture.put("ns/a", canonical.replace(':', ": "));
-        fixture.settle();
+        fixture.wait_until_fresh();
         let plain = UpdateOptions::default();
         let write = || {
             let key = object("ns/a");
@@ -356,7 +365,7 @@ fn t_07_an_object_stored_in_another_form_is_rewritten_once() {
         };
         let before = fixture.current();
         assert_eq!(write(), before + 1);
-        fixture.settle();
+        fixture.wait_until_fresh();
         assert_eq!(write(), before + 1);
     });
 }
@@ -365,7 +374,7 @@ fn t_07_an_object_stored_in_another_form_is_rewritten_once() {
 fn t_23_stats_follow_writes() {
     on_both(|fixture, store, side| {
         let count = || {
-            fixture.settle();
+            fixture.wait_until_fresh();
             fixture.wait(store.stats()).unwrap().objects
         };
         assert_eq!(count(), 0);
