@@ -1,8 +1,8 @@
 //! T-65: the cost of watchers, lists and loads.
 //!
-//! `cargo bench -p revstore-watch-cache` first prints numbers that criterion cannot measure: bytes per
-//! idle watcher and per list, the time from a commit to the delivery, and the number of watchers that
-//! an event wakes. Then it prints criterion's tables. With `-- none` it prints only the former.
+//! `cargo bench -p revstore-watch-cache` first prints numbers that criterion cannot measure: bytes
+//! per idle watcher and per list, the time from a commit to the delivery, and the number of watchers
+//! that an event wakes. Then it prints criterion's tables; with `-- none` it does not print them.
 //! `README.md` has the results.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -80,7 +80,7 @@ impl Bench {
         for name in 0..objects {
             let (namespace, node) = (name % 100, format!("node-{}", name % 1000));
             let key = format!("/registry/pods/ns{namespace:02}/pod-{name:06}");
-            engine.put(key, pod(name, &node)).expect("a key");
+            engine.put(key, pod(name, &node)).expect("the put succeeds");
         }
         Self::over(engine)
     }
@@ -92,7 +92,7 @@ impl Bench {
         let config = ResourceConfig::namespaced("", "pods", "/registry/pods")
             .kind(JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"]))
             .index(ObjectIndex::Field("spec.nodeName".into()));
-        let pods = cache.add(config).expect("a resource");
+        let pods = cache.add(config).expect("the resource is valid");
         let mut bench = Self {
             engine,
             pods,
@@ -124,11 +124,11 @@ impl Bench {
         let key = format!("/registry/pods/hot/pod-{:06}", self.next % 64);
         self.engine
             .put(key, pod(self.next, "hot-node"))
-            .expect("a key");
+            .expect("the put succeeds");
     }
 
-    /// Returns pending watches: `matching` of the node that is written, and `others` of idle nodes.
-    fn watches(&self, matching: usize, others: usize, waker: &Waker) -> Vec<CacheWatcher> {
+    /// Returns pending watchers: `matching` of the node that is written, and `others` of idle nodes.
+    fn watchers(&self, matching: usize, others: usize, waker: &Waker) -> Vec<CacheWatcher> {
         let node = |number: usize| {
             if number < matching {
                 "hot-node".to_owned()
@@ -136,40 +136,41 @@ impl Bench {
                 format!("quiet-{number}")
             }
         };
-        let mut watches: Vec<CacheWatcher> = (0..matching + others)
+        let mut watchers: Vec<CacheWatcher> = (0..matching + others)
             .map(|number| self.watch(&format!("spec.nodeName={}", node(number))))
             .collect();
-        for watch in &mut watches {
+        for watcher in &mut watchers {
             assert!(
-                Pin::new(watch)
+                Pin::new(watcher)
                     .poll_next(&mut Context::from_waker(waker))
                     .is_pending()
             );
         }
-        watches
+        watchers
     }
 
     fn watch(&self, fields: &str) -> CacheWatcher {
         let options = WatchOptions::default()
             .resource_version(self.engine.current_revision().to_string())
             .allow_bookmarks(true)
-            .selector(Selector::parse("", fields).expect("a selector"));
+            .selector(Selector::parse("", fields).expect("the selector is valid"));
         block_on(self.pods.watch(&Scope::All, &options)).expect("the cache is ready")
     }
 }
 
-/// Encodes all ready events of a watch, and leaves it pending. Returns their size.
-fn drain(watch: &mut CacheWatcher, waker: &Waker) -> usize {
+/// Encodes all ready events of a watcher, until it is pending. Returns their size in bytes.
+fn drain(watcher: &mut CacheWatcher, waker: &Waker) -> usize {
     let mut bytes = 0;
     let mut context = Context::from_waker(waker);
-    while let std::task::Poll::Ready(Some(event)) = Pin::new(&mut *watch).poll_next(&mut context) {
-        bytes += watch.encode(&event).len();
+    while let std::task::Poll::Ready(Some(event)) = Pin::new(&mut *watcher).poll_next(&mut context)
+    {
+        bytes += watcher.encode(&event).len();
     }
     bytes
 }
 
 fn print_line(line: &str) {
-    writeln!(std::io::stderr(), "{line}").expect("stderr");
+    writeln!(std::io::stderr(), "{line}").expect("stderr can be written");
 }
 
 /// Prints the numbers that criterion cannot measure: bytes, percentiles and wake-ups.
@@ -185,7 +186,7 @@ fn memory_of_watchers() {
     let bench = Bench::new(0);
     let waker = Waker::from(Arc::new(CountingWaker::default()));
     let before = IN_USE.load(Ordering::Relaxed);
-    let idle = bench.watches(0, 10_000, &waker);
+    let idle = bench.watchers(0, 10_000, &waker);
     let each = (IN_USE.load(Ordering::Relaxed) - before) / idle.len();
     print_line(&format!(
         "bytes per idle watcher (10,000, one interest each): {each}"
@@ -196,14 +197,14 @@ fn memory_of_watchers() {
 fn delivery_of_events(matching: usize, others: usize) {
     let mut bench = Bench::new(0);
     let waker = Waker::from(Arc::new(CountingWaker::default()));
-    let mut watches = bench.watches(matching, others, &waker);
+    let mut watchers = bench.watchers(matching, others, &waker);
     let writes = if matching > 1_000 { 200 } else { 20_000 };
     let mut deliver = || {
         let began = Instant::now();
         bench.write();
         bench.feed();
-        for watch in &mut watches[..matching] {
-            assert!(black_box(drain(watch, &waker)) > 0);
+        for watcher in &mut watchers[..matching] {
+            assert!(black_box(drain(watcher, &waker)) > 0);
         }
         began.elapsed()
     };
@@ -250,16 +251,19 @@ fn loads_and_lists() {
         let before = IN_USE.load(Ordering::Relaxed);
         PEAK.store(before, Ordering::Relaxed);
         let began = Instant::now();
-        let listed = block_on(bench.pods.list(&Scope::All, &options)).expect("ready");
+        let listed = block_on(bench.pods.list(&Scope::All, &options)).expect("the cache is ready");
         let (mut count, mut bytes) = (0, 0);
         for pod in listed.items {
             count += 1;
-            bytes += bench.pods.encode_object(&pod.expect("readable")).len();
+            bytes += bench
+                .pods
+                .encode_object(&pod.expect("the pod can be decoded"))
+                .len();
         }
         let (took, extra) = (began.elapsed(), PEAK.load(Ordering::Relaxed) - before);
         print_line(&format!(
             "list of {count} objects at {name}: {bytes} bytes written in {took:?}, {extra} bytes \
-             of extra memory"
+             of additional memory"
         ));
     }
 }
@@ -278,14 +282,14 @@ fn writes(criterion: &mut Criterion) {
     ] {
         let mut bench = Bench::new(0);
         let waker = Waker::from(Arc::new(CountingWaker::default()));
-        let mut watches = bench.watches(matching, others, &waker);
+        let mut watchers = bench.watchers(matching, others, &waker);
         group.bench_function(BenchmarkId::new("deliver", name), |bencher| {
             bencher.iter(|| {
                 bench.write();
                 bench.feed();
-                watches[..matching]
+                watchers[..matching]
                     .iter_mut()
-                    .map(|watch| drain(watch, &waker))
+                    .map(|watcher| drain(watcher, &waker))
                     .sum::<usize>()
             });
         });
@@ -298,7 +302,7 @@ fn lists(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("watch-cache/list-100k");
     group.sample_size(10);
     let current = bench.engine.current_revision().to_string();
-    let node = Selector::parse("", "spec.nodeName=node-7").expect("a selector");
+    let node = Selector::parse("", "spec.nodeName=node-7").expect("the selector is valid");
     let namespace = Scope::Namespace("ns07".into());
     let exact = list(&current).resource_version_match("Exact");
     for (name, scope, options) in [
@@ -316,10 +320,11 @@ fn lists(criterion: &mut Criterion) {
     ] {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                let listed = block_on(bench.pods.list(scope, &options)).expect("ready");
+                let listed =
+                    block_on(bench.pods.list(scope, &options)).expect("the cache is ready");
                 listed
                     .items
-                    .map(|pod| pod.expect("readable").value().len())
+                    .map(|pod| pod.expect("the pod can be decoded").value().len())
                     .sum::<usize>()
             });
         });

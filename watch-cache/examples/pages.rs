@@ -31,7 +31,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let first = list(&pods, &ListOptions::default().limit(4))?;
     let revision = first.revision;
     let remaining = first.remaining_item_count.unwrap_or_default();
-    let token = first.continue_token.clone().ok_or("there are more pages")?;
+    let token = first
+        .continue_token
+        .clone()
+        .ok_or("the first page has no continue token")?;
     let count = first.into_objects()?.len();
     writeln!(out, "{count} pods at {revision}, {remaining} more")?;
     engine.put(
@@ -45,10 +48,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let token = second
         .continue_token
         .clone()
-        .ok_or("there is a third page")?;
+        .ok_or("the second page has no continue token")?;
     writeln!(out, "{} pods at {}", second.items.count(), revision)?;
 
-    // The store compacts the revision of the pages: the token has expired. The error contains a token
+    // The store compacts the revision of the pages, so the token expires. The error contains a token
     // that continues at the latest revision.
     let newest = engine.put("/pods/default/pod-0", r#"{"metadata":{"name":"pod-0"}}"#)?;
     engine.compact(newest.revision)?.run();
@@ -59,14 +62,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         Err(error @ RequestError::Expired(Expired::Continue { .. })) => {
             let status = error.status();
             writeln!(out, "{} {}", status.code, status.reason)?;
-            let token = status.continue_token.ok_or("the status has a token")?;
+            let token = status
+                .continue_token
+                .ok_or("the status has no continue token")?;
             let rest = list(
                 &pods,
                 &ListOptions::default().limit(4).continue_token(token),
             )?;
             writeln!(out, "{} pods at {}", rest.items.count(), newest.revision)?;
         }
-        other => return Err(format!("unexpected answer: {other:?}").into()),
+        other => return Err(format!("expected an expired token, got {other:?}").into()),
     }
     drop(running);
     Ok(())

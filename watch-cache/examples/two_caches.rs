@@ -1,4 +1,4 @@
-//! Two resources in one cache over one engine, and a watch that resumes from a bookmark after a
+//! Two resources in one cache over one engine, and a watch that continues from a bookmark after a
 //! compaction.
 //!
 //! `cargo run -p revstore-watch-cache --example two_caches`
@@ -51,31 +51,32 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(block_on(pods.watch(&Scope::All, &options))?)
     };
     pod("mine", "node-1")?;
-    let mut watch = on_node_1("1".into())?;
-    show(&mut out, watch.next_blocking().as_ref())?;
+    let mut watcher = on_node_1("1".into())?;
+    show(&mut out, watcher.next_blocking().as_ref())?;
 
-    // Many changes of other objects; the bookmark still moves forward.
+    // Many changes of other objects. The next bookmark has a newer revision, although no event
+    // matches.
     for number in 0..1000 {
         pod(&format!("other-{number}"), "node-2")?;
         secret(&format!("secret-{number}"))?;
     }
     block_on(pods.wait_until_fresh(engine.current_revision()))?;
-    assert!(watch.try_next().is_none(), "no event matches node-1");
+    assert!(watcher.try_next().is_none(), "no event matches node-1");
     clock.advance(Duration::from_secs(60));
-    let bookmark = watch.next_blocking();
+    let bookmark = watcher.next_blocking();
     show(&mut out, bookmark.as_ref())?;
     let resume = bookmark
         .and_then(|event| event.revision())
-        .ok_or("a bookmark has a revision")?;
+        .ok_or("the watcher returned no bookmark")?;
 
     // The client disconnects, the store compacts its history, and the pod moves to another node.
-    drop(watch);
+    drop(watcher);
     engine.compact(resume)?.run();
     pod("mine", "node-2")?;
 
     // The watch resumes from the bookmark without a list and without a lost event.
-    let mut watch = on_node_1(resume.to_string())?;
-    show(&mut out, watch.next_blocking().as_ref())?;
+    let mut watcher = on_node_1(resume.to_string())?;
+    show(&mut out, watcher.next_blocking().as_ref())?;
 
     // Lists of both resources include the newest write of the store.
     let newest = secret("last")?.revision;
@@ -101,6 +102,6 @@ fn show(out: &mut impl std::io::Write, event: Option<&WatchEvent>) -> std::io::R
         }
         Some(WatchEvent::Bookmark { revision, .. }) => writeln!(out, "BOOKMARK at {revision}"),
         Some(WatchEvent::Error(error)) => writeln!(out, "ERROR {error}"),
-        None => writeln!(out, "the watch has ended"),
+        None => writeln!(out, "the watcher has ended"),
     }
 }

@@ -42,7 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             .try_for_each(|thread| thread.join().expect("the thread did not panic"))
     })?;
 
-    let counter = block_on(counters.get(&name, &GetOptions::default()))?.ok_or("it exists")?;
+    let counter = block_on(counters.get(&name, &GetOptions::default()))?
+        .ok_or("the counter does not exist")?;
     let mut out = std::io::stdout();
     writeln!(out, "count {} at {}", count(&counter), counter.revision())?;
     assert_eq!(count(&counter), THREADS * INCREMENTS);
