@@ -1,14 +1,15 @@
-//! The pause after a failed request: client-go's `wait.Backoff` with the numbers of its Reflector.
+//! The pause after a failed request. Corresponds to client-go's `wait.Backoff`, with the parameters
+//! of its `Reflector`.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// The pause after the first failure.
+/// The pause after the first failure, before jitter.
 const INITIAL: Duration = Duration::from_millis(800);
-/// The pause stops doubling here.
+/// The maximum pause, before jitter.
 const MAX: Duration = Duration::from_secs(30);
-/// A failure later than this after the previous one starts again with [`INITIAL`].
+/// The time without a failure after which the next pause is [`INITIAL`] again.
 const RESET_AFTER: Duration = Duration::from_secs(120);
 
 /// An exponential backoff with jitter (WC-507).
@@ -32,7 +33,7 @@ impl Backoff {
         }
     }
 
-    /// Returns how long to wait after a failure at `now`.
+    /// Returns the pause after a failure at `now`.
     pub(crate) fn next(&mut self, now: Duration) -> Duration {
         let is_reset = |last| now.saturating_sub(last) > RESET_AFTER;
         if self.last_failure.is_some_and(is_reset) {
@@ -56,7 +57,7 @@ mod tests {
 
     // Shows WC-507.
     #[test]
-    fn t_59_backoff_doubles_to_30_seconds_and_resets_after_2_minutes_without_failure() {
+    fn t_59_backoff_doubles_to_30_seconds_and_restarts_after_2_minutes_without_failure() {
         let mut backoff = Backoff::new(Rng::with_seed(3));
         let mut now = Duration::ZERO;
         for base in [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0] {

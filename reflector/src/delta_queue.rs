@@ -12,8 +12,8 @@ use revstore_watch_cache::Object;
 pub enum FinalState {
     /// The content at the deletion.
     Known(Object),
-    /// The deletion itself was missed: a list no longer contains the object. This is the last content
-    /// that was received; later changes before the deletion may have been missed too.
+    /// The deletion was missed: a list no longer contains the object. This is the last received
+    /// content; later changes before the deletion may also have been missed.
     Unknown(Object),
 }
 
@@ -39,7 +39,7 @@ pub enum Delta {
     Updated(Object),
     /// The object was deleted.
     Deleted(FinalState),
-    /// The object is part of a new state of the collection.
+    /// The object is part of a state that replaces all known objects.
     Replaced(Object),
     /// The object is unchanged and delivered again by a resync.
     Sync(Object),
@@ -57,12 +57,12 @@ impl Delta {
     }
 }
 
-/// A queue of deltas by key. Keys come out in the order in which their first delta was queued, each
+/// A queue of deltas by key. Keys are popped in the order in which their first delta was queued, each
 /// with all its deltas.
 ///
-/// The number of keys is at most the number of objects, known and new. The number of deltas of one key
-/// is not limited, except that two deletions in a row become one; an [`Informer`](crate::Informer)
-/// empties the queue after each event.
+/// The number of keys is at most the number of known and new objects. The number of deltas of one
+/// key is not limited, except that two deletions in a row become one. An
+/// [`Informer`](crate::Informer) empties the queue after each event.
 ///
 /// ```
 /// use revstore_reflector::delta_queue::DeltaQueue;
@@ -76,9 +76,9 @@ impl Delta {
 pub struct DeltaQueue {
     deltas: HashMap<String, Vec<Delta>>,
     order: VecDeque<String>,
-    /// The keys of the first state that were not popped yet; `None` before the first state.
+    /// The keys of the first state that are not popped yet; `None` before the first state.
     initial: Option<HashSet<String>>,
-    /// Whether a delta or a state was ever queued.
+    /// Whether a delta or a state was queued before.
     populated: bool,
 }
 
@@ -90,7 +90,8 @@ impl DeltaQueue {
 
     /// Queues a delta.
     ///
-    /// Of two deletions of a key in a row the queue keeps one, preferably one with a known final state.
+    /// Two deletions of a key in a row become one: the last one with a known final state, or the
+    /// last one if neither has a known final state.
     pub fn push(&mut self, delta: Delta) {
         self.populated = true;
         let key = delta.object().store_key();
@@ -112,8 +113,8 @@ impl DeltaQueue {
 
     /// Queues a new state of the collection.
     ///
-    /// Each object in `listed` is queued as `Replaced`. Each object that is in `known` or in the queue,
-    /// but not in `listed`, is queued as `Deleted` with an unknown final state.
+    /// Each object in `listed` is queued as `Replaced`. Each object that is in `known` or in the
+    /// queue, but not in `listed`, is queued as `Deleted` with an unknown final state.
     pub fn replace(&mut self, listed: Vec<Object>, known: &[Object]) {
         // WC-512.
         let keys: HashSet<String> = listed.iter().map(Object::store_key).collect();
@@ -170,7 +171,7 @@ impl DeltaQueue {
         Some((key, deltas))
     }
 
-    /// Returns whether a first state was queued with [`DeltaQueue::replace`] and all its keys were
+    /// Returns whether all keys of the first state that was queued with [`DeltaQueue::replace`] are
     /// popped.
     pub fn has_synced(&self) -> bool {
         // WC-514.

@@ -23,22 +23,24 @@ use crate::store::{IndexFn, ObjectStore};
 use crate::subscription::{Notification, NotificationQueue, Subscription};
 use crate::timer::Timer;
 
-/// The shortest interval between two resyncs (WC-508).
+/// The minimum interval between two resyncs (WC-508).
 const RESYNC_MIN: Duration = Duration::from_secs(1);
 
-/// Changes an object before it is stored (WC-518).
+/// A function that changes an object before it is stored (WC-518).
 type TransformFn = Box<dyn FnMut(Object) -> Object + Send>;
+/// A function that is called with each failure of the reflector.
 type ErrorFn = Box<dyn FnMut(&RequestError) + Send>;
 
 /// Keeps an [`ObjectStore`] equal to a collection, and notifies subscriptions of changes.
 ///
 /// Each event of the reflector passes through a [`DeltaQueue`] into the store and then to the
-/// subscriptions. A subscriber that receives a notification finds the change, or a later one, in the
-/// store and in its indexes.
+/// subscriptions. When a subscription delivers a notification, the store and its indexes already
+/// contain the change, or a later one.
 ///
-/// An informer runs while the future of [`Informer::run`] is polled; [`Informer::spawn`] gives it a
-/// thread. It ends when it is stopped or dropped, which includes an aborted task and a panic in one of
-/// its functions. Its subscriptions then deliver what is queued and end too.
+/// An informer runs while the future of [`Informer::run`] is polled; [`Informer::spawn`] runs it on
+/// a new thread. It ends when it is stopped or dropped. It is also dropped when its task is aborted,
+/// or when one of its functions panics. Its subscriptions then deliver the queued notifications and
+/// end.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -68,24 +70,24 @@ type ErrorFn = Box<dyn FnMut(&RequestError) + Send>;
 pub struct Informer {
     reflector: Reflector,
     queue: DeltaQueue,
-    /// The objects of an initial state that is not complete yet.
+    /// The objects received so far of an initial state that is not complete yet.
     incoming: Vec<Object>,
     shared: Arc<SharedInformer>,
     transform: Option<TransformFn>,
     on_error: Option<ErrorFn>,
     resync: Option<Duration>,
     next_resync: Option<Duration>,
-    /// Of the next resync. The reflector has a timer of its own.
+    /// The timer of the next resync. The reflector has a separate timer.
     timer: Arc<Timer>,
 }
 
 /// The part of an informer that its handles share.
 struct SharedInformer {
     store: ObjectStore,
-    /// Guards the subscriptions. Held while one change is stored and queued for all of them, so that a
-    /// new subscription receives each change exactly once: with the store's contents or as a
+    /// The subscriptions. The lock is held while one change is stored and queued for all of them, so
+    /// that a new subscription receives each change exactly once: with the existing objects or as a
     /// notification. No user code runs under it, and no task is woken.
-    subscribers: Mutex<Subscribers>,
+    subscriptions: Mutex<Subscriptions>,
     synced: AtomicBool,
     stopped: AtomicBool,
     /// Wakes the task that runs the informer.
@@ -94,23 +96,23 @@ struct SharedInformer {
 }
 
 #[derive(Default)]
-struct Subscribers {
-    /// Whether the informer has ended; a new subscription then ends after the store's contents.
+struct Subscriptions {
+    /// Whether the informer has ended. A new subscription then ends after the objects of the store.
     ended: bool,
     queues: Vec<Weak<NotificationQueue>>,
     /// The tasks that wait in [`InformerHandle::synced`].
     sync_waiters: Vec<Arc<AtomicWaker>>,
 }
 
-/// A handle to an informer: its store, its subscriptions, its end. Clones are handles to the same
-/// informer.
+/// A handle to an informer: reads its store, creates subscriptions and stops it. Clones are handles
+/// to the same informer.
 #[derive(Clone)]
 pub struct InformerHandle {
     shared: Arc<SharedInformer>,
 }
 
-/// An informer on a thread of its own, created by [`Informer::spawn`]. Dropping it stops the informer
-/// and waits for the thread to end.
+/// A handle on the thread of an informer, created by [`Informer::spawn`]. Dropping it stops the
+/// informer and joins the thread.
 #[derive(Debug)]
 #[must_use = "dropping it stops the informer"]
 pub struct InformerThread {
@@ -161,14 +163,14 @@ impl InformerBuilder {
         self
     }
 
-    /// Sets a function that changes each object before it is stored, usually to keep less of it. The key
-    /// and the revisions of the object stay.
+    /// Sets a function that changes each object before it is stored, usually to save memory. The key
+    /// and the revisions of the object stay the same.
     ///
     /// ```
     /// use revstore_reflector::informer::InformerBuilder;
     /// use revstore_watch_cache::{JsonKind, Object};
     ///
-    /// /// Removes the managed fields, which often are half of an object.
+    /// /// Removes the managed fields, which are often half of an object.
     /// fn without_managed_fields(builder: InformerBuilder, kind: JsonKind) -> InformerBuilder {
     ///     builder.transform(move |object: Object| {
     ///         let Ok(mut value) = serde_json::from_slice::<serde_json::Value>(object.value()) else {
@@ -186,14 +188,14 @@ impl InformerBuilder {
         self
     }
 
-    /// Sets a function that is called with each failure of the reflector, which retries by itself.
+    /// Sets a function that is called with each failure of the reflector. The reflector then retries.
     pub fn on_error(mut self, handler: impl FnMut(&RequestError) + Send + 'static) -> Self {
         self.on_error = Some(Box::new(handler));
         self
     }
 
     /// Sets the interval at which all objects of the store are delivered again as updates, without a
-    /// request to the server. The default is never; an interval below 1 s is raised to 1 s.
+    /// request to the server. By default there is no resync. An interval below 1 s is raised to 1 s.
     pub fn resync(mut self, interval: Duration) -> Self {
         self.resync = Some(interval.max(RESYNC_MIN));
         self
@@ -210,7 +212,7 @@ impl InformerBuilder {
             incoming: Vec::new(),
             shared: Arc::new(SharedInformer {
                 store: ObjectStore::new(self.indexes),
-                subscribers: Mutex::default(),
+                subscriptions: Mutex::default(),
                 synced: AtomicBool::new(false),
                 stopped: AtomicBool::new(false),
                 runner: AtomicWaker::new(),
@@ -226,18 +228,21 @@ impl InformerBuilder {
     }
 }
 
-/// The reason for which a waiting informer continues.
-enum Wakeup {
+/// An input of the informer.
+enum InformerInput {
+    /// The next event of the reflector.
     Event(ReflectorEvent),
+    /// A resync is due.
     Resync,
+    /// The informer was stopped.
     Stopped,
 }
 
 impl Informer {
-    /// Configures an informer over `reflector`.
+    /// Returns the builder of an informer over `reflector`.
     ///
-    /// The store of a new informer is empty, so the informer begins with an initial state, even if the
-    /// reflector is configured to resume or has delivered one already.
+    /// The store of a new informer is empty, so the informer begins with an initial state, even if
+    /// the reflector is configured to resume or has already delivered an initial state.
     pub fn builder(mut reflector: Reflector) -> InformerBuilder {
         reflector.start_over();
         InformerBuilder {
@@ -256,23 +261,23 @@ impl Informer {
         }
     }
 
-    /// Runs until [`InformerHandle::stop`] is called.
+    /// Runs the informer until [`InformerHandle::stop`] is called.
     pub async fn run(mut self) {
         loop {
-            match self.next().await {
-                Wakeup::Event(event) => self.apply(event),
-                Wakeup::Resync => {
+            match self.next_input().await {
+                InformerInput::Event(event) => self.apply(event),
+                InformerInput::Resync => {
                     let now = self.timer.now();
                     self.next_resync = self.resync.map(|interval| now.saturating_add(interval));
                     self.queue.resync(self.shared.store.list());
                     self.apply_deltas(None);
                 }
-                Wakeup::Stopped => break,
+                InformerInput::Stopped => break,
             }
         }
     }
 
-    /// Runs on a new thread.
+    /// Runs the informer on a new thread.
     ///
     /// # Panics
     /// If the operating system cannot create a thread.
@@ -288,21 +293,21 @@ impl Informer {
         }
     }
 
-    async fn next(&mut self) -> Wakeup {
+    async fn next_input(&mut self) -> InformerInput {
         let (timer, shared, next_resync) = (&self.timer, &self.shared, self.next_resync);
         let mut event = pin!(self.reflector.next());
         poll_fn(|context| {
             shared.runner.register(context.waker());
             // Acquire: pairs with the Release in `stop`.
             if shared.stopped.load(Ordering::Acquire) {
-                return Poll::Ready(Wakeup::Stopped);
+                return Poll::Ready(InformerInput::Stopped);
             }
             if let Some(due) = next_resync
                 && timer.poll_until(due, context).is_ready()
             {
-                return Poll::Ready(Wakeup::Resync);
+                return Poll::Ready(InformerInput::Resync);
             }
-            event.as_mut().poll(context).map(Wakeup::Event)
+            event.as_mut().poll(context).map(InformerInput::Event)
         })
         .await
     }
@@ -349,8 +354,8 @@ impl Informer {
         }
     }
 
-    /// Applies a complete initial state. Readers of the store see it in one step (WC-511 in its newer
-    /// form), subscriptions receive its changes one by one (WC-512).
+    /// Applies a complete initial state. Readers of the store see it in one step (WC-510 and WC-511),
+    /// subscriptions receive its changes one by one (WC-512).
     fn replace_state(&mut self, revision: Revision) {
         let previous = self.shared.store.list();
         let known: BTreeMap<String, Object> = previous
@@ -361,7 +366,7 @@ impl Informer {
         let indexed = |object: &Object| self.shared.store.indexed(object.clone());
         let state: Vec<_> = listed.iter().map(indexed).collect();
         self.queue.replace(listed, &previous);
-        // Relaxed: only this task writes it.
+        // Relaxed: only this task writes the flag.
         let initial = !self.shared.synced.load(Ordering::Relaxed);
         let mut changes = Vec::new();
         while let Some((key, deltas)) = self.queue.pop() {
@@ -372,19 +377,20 @@ impl Informer {
             }
         }
         let (queues, sync_waiters) = {
-            let mut subscribers = self.shared.subscribers.lock();
+            let mut subscriptions = self.shared.subscriptions.lock();
             self.shared.store.replace(state, revision);
-            let queues = subscribers.open_queues();
+            let queues = subscriptions.open_queues();
             for queue in &queues {
                 for (notification, old) in &changes {
                     queue.push(notification.clone(), old.clone());
                 }
                 queue.end_initial();
             }
-            // Release: pairs with the Acquire in `has_synced`; a reader of `true` sees the store.
+            // Release: pairs with the Acquire in `has_synced`. With Relaxed a thread that reads
+            // `true` could miss the objects of the store.
             let has_synced = self.queue.has_synced();
             self.shared.synced.store(has_synced, Ordering::Release);
-            (queues, std::mem::take(&mut subscribers.sync_waiters))
+            (queues, std::mem::take(&mut subscriptions.sync_waiters))
         };
         for queue in queues {
             queue.wake();
@@ -407,7 +413,7 @@ impl Informer {
                     | Delta::Sync(object) => Some(self.shared.store.indexed(object.clone())),
                 };
                 let queues = {
-                    let mut subscribers = self.shared.subscribers.lock();
+                    let mut subscriptions = self.shared.subscriptions.lock();
                     let old = match new {
                         None => self.shared.store.remove(&key),
                         Some(new) => self.shared.store.insert(new),
@@ -418,7 +424,7 @@ impl Informer {
                     let Some(notification) = notification(delta, old.clone(), false) else {
                         continue;
                     };
-                    let queues = subscribers.open_queues();
+                    let queues = subscriptions.open_queues();
                     for queue in &queues {
                         queue.push(notification.clone(), old.clone());
                     }
@@ -433,14 +439,14 @@ impl Informer {
 }
 
 impl Drop for Informer {
-    /// Ends all subscriptions and all waits for the first state, however the informer ends.
+    /// Ends all subscriptions and all waits for the first state.
     fn drop(&mut self) {
         let (queues, sync_waiters) = {
-            let mut subscribers = self.shared.subscribers.lock();
-            subscribers.ended = true;
-            let queues = subscribers.open_queues();
-            subscribers.queues.clear();
-            (queues, std::mem::take(&mut subscribers.sync_waiters))
+            let mut subscriptions = self.shared.subscriptions.lock();
+            subscriptions.ended = true;
+            let queues = subscriptions.open_queues();
+            subscriptions.queues.clear();
+            (queues, std::mem::take(&mut subscriptions.sync_waiters))
         };
         for queue in queues {
             queue.close();
@@ -451,8 +457,8 @@ impl Drop for Informer {
     }
 }
 
-/// Returns the notification of a delta for an object that was `old` before; `None` for the deletion of
-/// an unknown object.
+/// Returns the notification of a delta, or `None` for the deletion of an unknown object. `old` is the
+/// object before the delta.
 fn notification(delta: Delta, old: Option<Object>, initial: bool) -> Option<Notification> {
     Some(match (delta, old) {
         (Delta::Deleted(_), None) => return None,
@@ -471,7 +477,7 @@ fn notification(delta: Delta, old: Option<Object>, initial: bool) -> Option<Noti
     })
 }
 
-impl Subscribers {
+impl Subscriptions {
     /// Removes the queues of dropped subscriptions, and returns the others.
     fn open_queues(&mut self) -> Vec<Arc<NotificationQueue>> {
         self.queues.retain(|queue| queue.strong_count() > 0);
@@ -503,11 +509,11 @@ impl InformerHandle {
         let waker = Arc::new(AtomicWaker::new());
         poll_fn(|context| {
             waker.register(context.waker());
-            let mut subscribers = self.shared.subscribers.lock();
-            if self.has_synced() || subscribers.ended {
+            let mut subscriptions = self.shared.subscriptions.lock();
+            if self.has_synced() || subscriptions.ended {
                 return Poll::Ready(self.has_synced());
             }
-            let waiters = &mut subscribers.sync_waiters;
+            let waiters = &mut subscriptions.sync_waiters;
             if !waiters.iter().any(|waiter| Arc::ptr_eq(waiter, &waker)) {
                 // Removes the waiters whose future was dropped.
                 waiters.retain(|waiter| Arc::strong_count(waiter) > 1);
@@ -518,12 +524,12 @@ impl InformerHandle {
         .await
     }
 
-    /// Creates a subscription. It begins with the present objects of the store; if the informer has
+    /// Creates a subscription. It begins with the existing objects of the store. If the informer has
     /// ended, the subscription ends after them.
     // WC-516.
     pub fn subscribe(&self) -> Subscription {
         let queue = Arc::new(NotificationQueue::default());
-        let mut subscribers = self.shared.subscribers.lock();
+        let mut subscriptions = self.shared.subscriptions.lock();
         for object in self.shared.store.list() {
             let initial = true;
             queue.push(Notification::Added { object, initial }, None);
@@ -531,18 +537,18 @@ impl InformerHandle {
         if self.has_synced() {
             queue.end_initial();
         }
-        let ended = subscribers.ended;
+        let ended = subscriptions.ended;
         if !ended {
-            subscribers.queues.push(Arc::downgrade(&queue));
+            subscriptions.queues.push(Arc::downgrade(&queue));
         }
-        drop(subscribers);
+        drop(subscriptions);
         if ended {
             queue.close();
         }
         Subscription { queue }
     }
 
-    /// Ends the informer. The store keeps its contents.
+    /// Stops the informer. The store keeps its contents.
     pub fn stop(&self) {
         // Release: pairs with the Acquire in `Informer::next`.
         self.shared.stopped.store(true, Ordering::Release);
@@ -554,7 +560,7 @@ impl Drop for InformerThread {
     fn drop(&mut self) {
         self.handle.stop();
         if let Some(thread) = self.thread.take() {
-            // The thread has reported its panic, if any.
+            // If the informer has panicked, the panic hook has already reported it.
             let _ = thread.join();
         }
     }

@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 //!
-//! # Names of client-go and kube-rs
+//! # Names in client-go and kube-rs
 //!
-//! | client-go | kube-rs | here |
+//! | client-go | kube-rs | This crate |
 //! |---|---|---|
 //! | `ListerWatcher` | | [`ListWatch`] |
 //! | `ListWatch` | `Api` with `watcher::Config` | [`StorageListWatch`] |
@@ -20,8 +20,9 @@
 //! # Source files
 //!
 //! An event passes through these files in this order: `list_watch.rs` (the source),
-//! `list_and_watch.rs` (the state machine; `backoff.rs` and `timer.rs` pause it), `reflector.rs` (its
-//! public face), `informer.rs`, `delta_queue.rs`, `store.rs`, `subscription.rs`. `metrics.rs` counts.
+//! `list_and_watch.rs` (the state machine, with the pauses of `backoff.rs` and `timer.rs`),
+//! `reflector.rs` (the public type), `informer.rs`, `delta_queue.rs`, `store.rs`, `subscription.rs`.
+//! `metrics.rs` has the metrics of a reflector.
 
 mod backoff;
 pub mod delta_queue;

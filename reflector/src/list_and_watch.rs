@@ -1,8 +1,8 @@
 //! The list-and-watch state machine: its phases, the requests it sends, and its transitions.
 //!
-//! Corresponds to `Reflector.ListAndWatch` of client-go (section F.1 of the specification).
-//! [`ListAndWatch::receive`] sends the request of the present phase or reads the open watch;
-//! [`ListAndWatch::advance`] decides, without waiting, what the answer means.
+//! Corresponds to `Reflector.ListAndWatch` of client-go (docs/watch-cache.md, F.1).
+//! [`ListAndWatch::receive`] sends the request of the current phase or reads the open watch;
+//! [`ListAndWatch::advance`] then changes the phase, without waiting.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -20,22 +20,23 @@ use crate::metrics::{ReflectorCounters, observe_since};
 use crate::reflector::ReflectorEvent;
 use crate::timer::Timer;
 
-/// Number of objects per page of a list (WC-503).
+/// The maximum number of objects per page of a list (WC-503).
 const PAGE_LIMIT: i64 = 500;
-/// A watch that ends within this time without an event counts as a failure (WC-505).
-const SHORT_WATCH: Duration = Duration::from_secs(1);
-/// The smallest timeout requested for a watch; the largest is twice this (WC-504).
+/// The duration below which a watch that ends without an event counts as a failure (WC-505).
+const SHORT_WATCH_MAX: Duration = Duration::from_secs(1);
+/// The minimum timeout requested for a watch. The maximum is twice as long (WC-504).
 const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(300);
-/// A watch that is still open this long after its timeout is abandoned.
+/// The time after its timeout at which a watch that is still open is abandoned.
 const WATCH_TIMEOUT_GRACE: Duration = Duration::from_secs(5);
 /// The interval of reports that the initial events of a watch-list have not ended (WC-502).
 const BOOKMARK_OVERDUE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The phases of the state machine. Each names its request and its transitions.
+/// The phases of the state machine, each with its request and its transitions.
 enum Phase {
-    /// No state is known, or the known one must be replaced. Requests a list or a watch-list.
+    /// An initial state is needed. Requests a list or a watch-list.
     ///
-    /// - Watch-list started: `InitialEvents`. Watch-list refused: `Unlisted`, from then on with lists.
+    /// - Watch-list started: `InitialEvents`. Watch-list not supported: `Unlisted`, from then on with
+    ///   lists.
     /// - First page of a list: `ReadingPage`.
     /// - Any other failure: `Unlisted`.
     Unlisted,
@@ -49,14 +50,14 @@ enum Phase {
     /// - Bookmark with the annotation `k8s.io/initial-events-end`: `Watching` on the same stream.
     /// - End of the stream, or failure: `Unlisted`.
     InitialEvents(OpenWatch),
-    /// All changes up to the last revision are known. Requests a watch after it.
+    /// All changes up to the last revision were emitted. Requests a watch after that revision.
     ///
     /// - Watch started: `Watching`.
     /// - Server not ready: `Listed`. Any other failure: `Unlisted`.
     Listed,
     /// Reads the events of a watch.
     ///
-    /// - End of the stream: `Listed`; if the watch was too short to be useful: `Unlisted`.
+    /// - End of the stream: `Listed`, or `Unlisted` after a very short watch.
     /// - Server not ready: `Listed`. Any other failure: `Unlisted`.
     Watching(OpenWatch),
 }
@@ -85,33 +86,33 @@ struct OpenWatch {
     started: Duration,
     /// The time at which the watch is abandoned.
     deadline: Duration,
-    /// The time of the next report that the initial events have not ended, while they last.
+    /// The time of the next report that the initial events have not ended; `None` after their end.
     report_overdue: Option<Duration>,
-    /// Number of events received.
+    /// The number of received events.
     events: u64,
 }
 
-/// What [`ListAndWatch::receive`] received.
+/// An input of the state machine, returned by [`ListAndWatch::receive`].
 enum Input {
-    /// The answer to the first request of a list.
+    /// The response to the first request of a list.
     FirstPage(FirstPageRequest, Result<ObjectList, RequestError>),
     /// The next object of a page.
     Item(Result<Object, RequestError>),
-    /// The last page has no further objects; the list is of this revision.
+    /// The last page has no further objects. Contains the revision of the list.
     EndOfList(Revision),
-    /// The answer to the request of a further page.
+    /// The response to the request of a further page.
     NextPage(Result<ObjectList, RequestError>),
-    /// The answer to the request of a watch-list with a timeout.
+    /// The response to the request of a watch-list, with the requested timeout.
     WatchListStarted(Duration, Result<EventStream, RequestError>),
-    /// Received from a watch-list whose initial events have not ended.
+    /// Received from a watch-list before the end of its initial events.
     InitialEvent(Received),
-    /// The answer to the request of a watch with a timeout.
+    /// The response to the request of a watch, with the requested timeout.
     WatchStarted(Duration, Result<EventStream, RequestError>),
     /// Received from a watch.
     Event(Received),
 }
 
-/// The resource version that the first request of a list asked for.
+/// The resource version in the first request of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FirstPageRequest {
     /// "0": any state that the server has.
@@ -122,10 +123,11 @@ enum FirstPageRequest {
     NotOlderThan,
 }
 
-/// What the stream of a watch delivered.
+/// An input from the stream of a watch.
 enum Received {
+    /// The next event.
     Event(WatchEvent),
-    /// The initial events have not ended; the watch is this old.
+    /// The initial events have not ended. Contains the age of the watch.
     BookmarkOverdue(Duration),
     /// The stream ended, or delivered nothing until the deadline of the watch.
     End,
@@ -141,7 +143,7 @@ struct InitialState {
 /// The state machine of one reflector.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each corresponds to one flag of client-go's Reflector (F.1)"
+    reason = "each corresponds to one flag of client-go's Reflector"
 )]
 pub(crate) struct ListAndWatch {
     source: Arc<dyn ListWatch>,
@@ -153,21 +155,25 @@ pub(crate) struct ListAndWatch {
     pause_until: Option<Duration>,
     /// All changes up to this revision were emitted (client-go: `lastSyncResourceVersion`).
     last_revision: Option<Revision>,
-    /// Whether the server was found to be unable to answer at the last revision: the next list asks for
-    /// the most recent state (client-go: `isLastSyncResourceVersionUnavailable`).
+    /// Whether a request at the last revision has failed because that revision is unavailable. The
+    /// next list then requests the most recent state (client-go:
+    /// `isLastSyncResourceVersionUnavailable`).
     last_revision_unavailable: bool,
-    /// Whether the initial state is requested as a watch-list. Cleared once the server refuses it.
+    /// Whether the initial state is requested as a watch-list. Cleared if the server does not support
+    /// watch-lists.
     uses_watch_list: bool,
-    /// Whether a list at resource version 0 was answered in pages (WC-503; client-go:
+    /// Whether the response to a list at resource version 0 was a page (WC-503; client-go:
     /// `paginatedResult`).
     paginated: bool,
-    /// Whether the next list is requested without a limit, because a page of the last one expired.
+    /// Whether the next list is requested without a limit, because the token of the last list
+    /// expired.
     next_list_unpaged: bool,
     initial_state: InitialState,
 }
 
 impl ListAndWatch {
-    /// Creates a machine that starts with an initial state, or after the revision `resume_after`.
+    /// Creates a state machine that starts with an initial state, or after the revision
+    /// `resume_after`.
     pub(crate) fn new(
         source: Arc<dyn ListWatch>,
         timer: Arc<Timer>,
@@ -207,8 +213,8 @@ impl ListAndWatch {
         &self.timer
     }
 
-    /// Ends the open watch, if there is one. The next event is the beginning of an initial state that is
-    /// not older than the last revision.
+    /// Ends the open watch, if there is one. The next event begins an initial state that is not
+    /// older than the last revision.
     pub(crate) fn start_over(&mut self) {
         self.observe_watch_duration();
         self.phase = Phase::Unlisted;
@@ -228,9 +234,9 @@ impl ListAndWatch {
         }
     }
 
-    /// Sends the request of the present phase, or reads the page or watch that is open.
+    /// Sends the request of the current phase, or reads the open page or watch.
     ///
-    /// Changes no state before its last await, so a dropped future loses nothing.
+    /// Changes no state before its last await, so that dropping the future loses nothing.
     async fn receive(&mut self) -> Input {
         match &mut self.phase {
             Phase::Unlisted if self.uses_watch_list => {
@@ -275,8 +281,8 @@ impl ListAndWatch {
         }
     }
 
-    /// Returns the resource version to request an initial state at; `first` if there was none before
-    /// (WC-502, WC-503).
+    /// Returns the resource version for the request of an initial state; `first` if there was no
+    /// initial state before (WC-502, WC-503).
     fn list_version(&self, first: &str) -> String {
         match self.last_revision {
             _ if self.last_revision_unavailable => String::new(),
@@ -292,8 +298,8 @@ impl ListAndWatch {
             "" => FirstPageRequest::MostRecent,
             _ => FirstPageRequest::NotOlderThan,
         };
-        // WC-503: the server's cache answers a list at a revision as a whole; pages of it would be read
-        // from the store.
+        // WC-503: without a limit, the server answers a list at a revision from its cache; with a
+        // limit, it reads pages from the store.
         let in_pages = request != FirstPageRequest::NotOlderThan || self.paginated;
         let options = ListOptions::default()
             .limit(if in_pages && !self.next_list_unpaged {
@@ -322,13 +328,14 @@ impl ListAndWatch {
                 self.phase = Phase::ReadingPage(PendingPage::new(list));
                 return None;
             }
-            // WC-503: the list cannot be continued. It is requested again at once, without a limit.
+            // WC-503: the list cannot be continued, so it is requested again at once, without a
+            // limit.
             Input::NextPage(Err(error)) if error.is_expired() => {
                 self.next_list_unpaged = true;
                 self.phase = Phase::Unlisted;
                 self.failed(error)
             }
-            // Without this object or page the initial state would be incomplete.
+            // The initial state would be incomplete without this object or page.
             Input::Item(Err(error)) | Input::NextPage(Err(error)) => {
                 self.retry(Phase::Unlisted, error)
             }
@@ -374,8 +381,8 @@ impl ListAndWatch {
         ReflectorEvent::InitDone(revision)
     }
 
-    /// WC-503: if the server cannot answer at the requested version, the most recent state is requested
-    /// at once. All other failures, including a failure of that request, are retried after a pause.
+    /// WC-503: if the requested version is unavailable, the most recent state is requested at once.
+    /// All other failures, including a failure of that request, are retried after a pause.
     fn first_page_failed(
         &mut self,
         request: FirstPageRequest,
@@ -403,7 +410,7 @@ impl ListAndWatch {
         }
     }
 
-    /// WC-502: handles a watch-list that was refused, or ended with an error.
+    /// WC-502: handles the error of a watch-list, before or after its start.
     fn watch_list_failed(&mut self, error: RequestError) -> ReflectorEvent {
         self.observe_watch_duration();
         self.phase = Phase::Unlisted;
@@ -434,7 +441,7 @@ impl ListAndWatch {
                 initial_events_end: true,
             }) => {
                 let next = match std::mem::replace(&mut self.phase, Phase::Listed) {
-                    // The same stream goes on with the changes.
+                    // The same stream continues with the changes.
                     Phase::InitialEvents(mut watch) => {
                         watch.report_overdue = None;
                         Phase::Watching(watch)
@@ -476,12 +483,12 @@ impl ListAndWatch {
         })
     }
 
-    /// WC-505: a watch that ended is started again at the last revision without a list, unless it ended
-    /// at once: a server that closes each watch at once must not be asked without pauses.
+    /// WC-505: a watch that ended is started again at the last revision without a list. After a very
+    /// short watch there is a pause, because the server may close each watch at once.
     fn watch_ended(&mut self) -> Option<ReflectorEvent> {
         self.observe_watch_duration();
         let is_short = |watch: &OpenWatch| {
-            watch.events == 0 && self.timer.now().saturating_sub(watch.started) < SHORT_WATCH
+            watch.events == 0 && self.timer.now().saturating_sub(watch.started) < SHORT_WATCH_MAX
         };
         if !matches!(&self.phase, Phase::Watching(watch) if is_short(watch)) {
             self.phase = Phase::Listed;
@@ -492,14 +499,14 @@ impl ListAndWatch {
         Some(self.retry(Phase::Unlisted, RequestError::Internal(message.into())))
     }
 
-    /// WC-506: handles a watch that was refused, or ended with an error.
+    /// WC-506: handles the error of a watch, before or after its start.
     fn watch_failed(&mut self, error: RequestError) -> ReflectorEvent {
         self.observe_watch_duration();
         let next = match &error {
-            // The server is overloaded or starts: the same watch is requested again.
+            // The server is overloaded or not ready yet: the same watch is requested again.
             RequestError::NotReady { .. } | RequestError::Stopped => Phase::Listed,
-            // The list asks for a state not older than the last revision, which the server's cache can
-            // answer. The most recent state would cost the store a quorum read.
+            // The list requests a state not older than the last revision, which the server reads
+            // from its cache. The most recent state would need a quorum read of the store.
             _ => Phase::Unlisted,
         };
         self.retry(next, error)
@@ -532,7 +539,7 @@ impl ListAndWatch {
         self.set_last_revision(last.map_or(revision, |last| last.max(revision)));
     }
 
-    /// Records the duration of the open watch, which is about to be dropped.
+    /// Records the duration of the open watch. Called before the watch is dropped.
     fn observe_watch_duration(&self) {
         if let Phase::InitialEvents(watch) | Phase::Watching(watch) = &self.phase {
             let counters = &self.counters;

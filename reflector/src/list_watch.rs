@@ -1,6 +1,7 @@
 //! The source of a reflector: the trait [`ListWatch`], and its implementation over a [`Storage`].
 //!
-//! client-go calls this trait `ListerWatcher` and its implementation `ListWatch`.
+//! [`ListWatch`] corresponds to client-go's `ListerWatcher`, and [`StorageListWatch`] to its
+//! `ListWatch`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,14 +12,14 @@ use revstore_watch_cache::{ListOptions, RequestError, Scope, Selector, WatchOpti
 
 /// A collection of objects that can be listed and watched.
 ///
-/// An implementation answers as kube-apiserver does: a watch from the resource version of a list
-/// delivers all changes after that list, in order. A request or a watch that fails with
-/// [`RequestError::Expired`] makes the reflector list again.
+/// An implementation behaves as kube-apiserver: a watch from the resource version of a list delivers
+/// all changes after that list, in order. After a request or a watch fails with
+/// [`RequestError::Expired`], the reflector lists again.
 pub trait ListWatch: fmt::Debug + Send + Sync + 'static {
     /// Returns one page of the collection, or all of it if `options` has no limit.
     ///
     /// # Errors
-    /// Any error that the API server answers with. The reflector reports it and tries again.
+    /// Any [`RequestError`] of the API server. The reflector reports it and retries.
     fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<ObjectList, RequestError>>;
 
     /// Starts a watch of the collection.

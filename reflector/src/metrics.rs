@@ -18,30 +18,30 @@ const ITEM_BOUNDS: [f64; 10] = [
 
 /// A snapshot of the metrics of a reflector. The fields are read one after the other, not atomically.
 ///
-/// The documentation of a field names the metric of client-go that it corresponds to. The length of a
-/// subscription's queue is [`Subscription::len`](crate::Subscription::len), the size of the store is
-/// [`ObjectStore::len`](crate::ObjectStore::len).
+/// The documentation of a field names the metric of client-go to which it corresponds. The length of
+/// a subscription's queue is [`Subscription::len`](crate::Subscription::len), and the size of the
+/// store is [`ObjectStore::len`](crate::ObjectStore::len).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ReflectorMetrics {
-    /// `reflector_lists_total`: initial states begun, by a list or by a watch-list.
+    /// `reflector_lists_total`: number of started initial states, by a list or by a watch-list.
     pub lists: u64,
-    /// `reflector_list_duration_seconds`: time from the beginning of an initial state to its end.
+    /// `reflector_list_duration_seconds`: time from the start of an initial state to its end.
     pub list_seconds: HistogramSnapshot,
-    /// `reflector_items_per_list`: objects per initial state.
+    /// `reflector_items_per_list`: number of objects per initial state.
     pub items_per_list: HistogramSnapshot,
-    /// `reflector_watches_total`: watches that were started.
+    /// `reflector_watches_total`: number of started watches.
     pub watches: u64,
-    /// `reflector_short_watches_total`: watches that ended within 1 s without an event.
+    /// `reflector_short_watches_total`: number of watches that ended within 1 s without an event.
     pub short_watches: u64,
     /// `reflector_watch_duration_seconds`: duration of the watches that have ended.
     pub watch_seconds: HistogramSnapshot,
-    /// `reflector_last_resource_version`: all changes up to this revision were delivered; 0 before the
-    /// first initial state.
+    /// `reflector_last_resource_version`: all changes up to this revision were delivered; 0 before
+    /// the first initial state.
     pub last_revision: u64,
-    /// Requests and watches that failed.
+    /// The number of failed requests and watches.
     pub failures: u64,
-    /// Reports that the initial events of a watch-list have not ended yet
+    /// The number of reports that the initial events of a watch-list have not ended yet
     /// ([`ReflectorEvent::BookmarkOverdue`](crate::ReflectorEvent::BookmarkOverdue)).
     pub bookmarks_overdue: u64,
 }
@@ -50,11 +50,11 @@ pub struct ReflectorMetrics {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct HistogramSnapshot {
-    /// Number of observed values.
+    /// The number of observed values.
     pub count: u64,
-    /// Sum of the observed values.
+    /// The sum of the observed values.
     pub sum: f64,
-    /// Upper bound of each bucket, ascending, with the number of values that are not above it.
+    /// The upper bound of each bucket, ascending, with the number of values at or below it.
     pub buckets: Vec<(f64, u64)>,
 }
 
@@ -74,7 +74,8 @@ impl HistogramSnapshot {
 
 /// The metrics that a reflector updates.
 ///
-/// prometheus updates them with Relaxed atomics, which is enough: no other data depends on them.
+/// prometheus updates them with Relaxed atomics. That is sufficient, because no other data depends
+/// on them.
 #[derive(Debug)]
 pub(crate) struct ReflectorCounters {
     pub(crate) lists: IntCounter,
@@ -120,19 +121,19 @@ impl ReflectorCounters {
     }
 }
 
-// The metrics are in no registry, so the name serves as the help text too.
+// The metrics are not registered, so the name is also used as the help text.
 
 fn counter(name: &str) -> IntCounter {
-    IntCounter::new(name, name).expect("a valid name")
+    IntCounter::new(name, name).expect("the name is valid")
 }
 
 fn gauge(name: &str) -> IntGauge {
-    IntGauge::new(name, name).expect("a valid name")
+    IntGauge::new(name, name).expect("the name is valid")
 }
 
 fn histogram(name: &str, bounds: &[f64]) -> Histogram {
     let options = HistogramOpts::new(name, name).buckets(bounds.to_vec());
-    Histogram::with_opts(options).expect("a valid name and ascending bounds")
+    Histogram::with_opts(options).expect("the name is valid and the bounds ascend")
 }
 
 /// Records the time between `started` and `now`.

@@ -1,6 +1,7 @@
 //! The reflector: an endless stream of the changes of a collection.
 //!
-//! Corresponds to `Reflector` of client-go and to `watcher` of kube-rs, whose names of events it uses.
+//! Corresponds to `Reflector` of client-go and to `watcher` of kube-rs. The events have the names of
+//! kube-rs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,9 +20,9 @@ use crate::timer::Timer;
 
 /// An event of a [`Reflector`].
 ///
-/// The objects of an initial state come between `Init` and `InitDone`, each as an `InitApply`. An object
-/// known from before that is not among them no longer exists. An `Init` before the `InitDone` of the
-/// previous one discards the objects received so far.
+/// The objects of an initial state are delivered between `Init` and `InitDone`, each as an
+/// `InitApply`. A previously delivered object that is not among them no longer exists. A second
+/// `Init` before `InitDone` discards the objects received so far.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ReflectorEvent {
@@ -29,7 +30,7 @@ pub enum ReflectorEvent {
     Init,
     /// An object of the initial state.
     InitApply(Object),
-    /// The initial state is complete and of this revision.
+    /// The initial state is complete; this is its revision.
     InitDone(Revision),
     /// An object was created or changed.
     Apply(Object),
@@ -37,23 +38,23 @@ pub enum ReflectorEvent {
     Delete(Object),
     /// All changes up to this revision were delivered.
     Bookmark(Revision),
-    /// The initial events of a watch-list have not ended, although the watch is this old. Reported
-    /// every 10 s; a server that does not support watch-lists may ignore the option and never end
-    /// them.
+    /// The initial events of a watch-list have not ended; this is the age of the watch. Reported
+    /// every 10 s. A server that does not support watch-lists may ignore the option and never end
+    /// the initial events.
     BookmarkOverdue(Duration),
-    /// A request or a watch failed. The reflector retries by itself.
+    /// A request or a watch failed. The reflector retries after a pause.
     Failed(RequestError),
 }
 
-/// How a [`Reflector`] requests the initial state.
+/// The request with which a [`Reflector`] reads the initial state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReflectorMode {
     /// A list in pages of 500 objects, then a watch.
     #[default]
     ListWatch,
-    /// One watch that begins with the present objects (`sendInitialEvents`). If the server refuses it
-    /// with an error other than 410, 429 or "resource version too large", the reflector lists from then
+    /// One watch that begins with the existing objects (`sendInitialEvents`). If it fails with an
+    /// error other than 410, 429 or "resource version too large", the reflector uses lists from then
     /// on.
     WatchList,
 }
@@ -61,10 +62,10 @@ pub enum ReflectorMode {
 /// Lists a collection, watches it, and lists it again whenever the watch cannot be continued.
 ///
 /// A reflector sends requests only while the future of [`Reflector::next`] is polled. It never ends:
-/// a failure is an event, after which it retries. The pause before a retry starts at 0.8 s to 1.6 s and
-/// doubles up to 30 s to 60 s; after 2 minutes without a failure it starts again.
+/// it reports a failure as an event, and retries. The pause before a retry starts at 0.8 s to 1.6 s
+/// and doubles up to 30 s to 60 s; after 2 minutes without a failure it starts again.
 ///
-/// | Situation | What the reflector requests |
+/// | Situation | Next request |
 /// |---|---|
 /// | start | a list at resource version "0": any state that the server has |
 /// | end of a watch | a watch after the last revision |
@@ -113,7 +114,7 @@ pub struct ReflectorBuilder {
 }
 
 impl ReflectorBuilder {
-    /// Sets the source of time. The default is a [`SystemClock`] of the reflector's own.
+    /// Sets the clock. The default is a separate [`SystemClock`].
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         Self {
             clock: Some(clock),
@@ -129,16 +130,16 @@ impl ReflectorBuilder {
         }
     }
 
-    /// Sets how the initial state is requested. The default is [`ReflectorMode::ListWatch`].
+    /// Sets the request for the initial state. The default is [`ReflectorMode::ListWatch`].
     pub fn mode(self, mode: ReflectorMode) -> Self {
         Self { mode, ..self }
     }
 
     /// Starts with a watch after `revision` instead of an initial state.
     ///
-    /// The caller knows the state of the collection at `revision`, for example from
+    /// The caller has the state of the collection at `revision`, for example the
     /// [`Reflector::last_revision`] of a previous reflector. If the server no longer has the changes
-    /// after it, the reflector delivers an initial state.
+    /// after that revision, the reflector delivers an initial state.
     pub fn resume_after(self, revision: Revision) -> Self {
         Self {
             resume_after: Some(revision),
@@ -174,7 +175,7 @@ impl fmt::Debug for Reflector {
 }
 
 impl Reflector {
-    /// Configures a reflector of `source`.
+    /// Returns the builder of a reflector of `source`.
     pub fn builder(source: Arc<dyn ListWatch>) -> ReflectorBuilder {
         ReflectorBuilder {
             source,
@@ -200,10 +201,11 @@ impl Reflector {
         })
     }
 
-    /// Returns the revision of the last event, if there was one with a revision.
+    /// Returns the revision of the last event, or `None` before the first event with a revision.
     ///
-    /// All changes of earlier revisions were delivered. If this revision changed several objects, some
-    /// of its changes may not have been delivered yet, until the first event of a later revision.
+    /// All changes of earlier revisions were delivered. If this revision changed several objects,
+    /// some of its changes may not be delivered yet. They are delivered before the first event of a
+    /// later revision.
     pub fn last_revision(&self) -> Option<Revision> {
         self.machine.last_revision()
     }
@@ -221,7 +223,7 @@ impl Reflector {
         self.machine.timer().clock()
     }
 
-    /// Makes an initial state the next thing that is delivered, not older than the last revision.
+    /// Requests an initial state that is not older than the last revision. It is delivered next.
     pub(crate) fn start_over(&mut self) {
         self.machine.start_over();
     }

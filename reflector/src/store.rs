@@ -1,6 +1,7 @@
-//! The object store: the objects that an informer knows, with named indexes.
+//! The object store: the objects of an informer, with named indexes.
 //!
-//! Corresponds to `Indexer` of client-go (its `Store` and `ThreadSafeStore`), read-only for users.
+//! Corresponds to `Indexer` of client-go (with `Store` and `ThreadSafeStore`). Users can only read
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,14 +13,14 @@ use revstore_watch_cache::{Object, Revision};
 /// A function that returns the values of an object in an index.
 pub type IndexFn = Arc<dyn Fn(&Object) -> Vec<String> + Send + Sync>;
 
-/// The objects that an informer knows, by key and by the values of its indexes. Clones are handles to
-/// the same store.
+/// The objects of an informer, by key and by the values of its indexes. Clones are handles to the
+/// same store.
 ///
 /// The key of an object is `namespace/name`, or `name` if it has no namespace.
 ///
 /// Only the informer changes the store. Readers see each change, and each replacement of the whole
-/// state, either completely or not at all. A reader holds a read lock while it copies handles of
-/// objects; index functions run outside the lock.
+/// state, either completely or not at all. A reader holds a read lock while it copies references to
+/// objects; index functions run without the lock.
 ///
 /// ```
 /// use revstore_reflector::{ObjectStore, informer::InformerBuilder};
@@ -42,15 +43,15 @@ pub struct ObjectStore {
 
 struct SharedObjects {
     functions: BTreeMap<String, IndexFn>,
-    /// Guards the objects and their indexes. Held to copy handles or to make one change; no user code
-    /// runs under it. Readers may be many, so it is an `RwLock`.
+    /// The objects and their indexes. The lock is held to copy references or to make one change; no
+    /// user code runs under it. It is an `RwLock`, because there may be many readers.
     objects: RwLock<IndexedObjects>,
 }
 
 #[derive(Default)]
 struct IndexedObjects {
     by_key: BTreeMap<String, IndexedObject>,
-    /// Name of an index, value, keys.
+    /// The keys by name of the index and by value.
     indexes: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
     revision: Option<Revision>,
 }
@@ -58,7 +59,7 @@ struct IndexedObjects {
 /// An object with its values in each index.
 pub(crate) struct IndexedObject {
     object: Object,
-    /// Name of an index, values.
+    /// The name of each index, with the values of the object.
     values: Vec<(String, Vec<String>)>,
 }
 
@@ -149,18 +150,18 @@ impl ObjectStore {
         self.len() == 0
     }
 
-    /// Returns the revision of the newest change or bookmark that the store has received; `None` before
-    /// the first complete state.
+    /// Returns the revision of the newest applied change or bookmark, or `None` before the first
+    /// complete state.
     ///
-    /// The store has all changes of earlier revisions. The changes of one revision to several objects
-    /// are applied one by one, so some of this revision may be missing yet.
+    /// The store contains all changes of earlier revisions. If this revision changed several
+    /// objects, some of its changes may not be applied yet.
     // WC-519.
     pub fn revision(&self) -> Option<Revision> {
         self.shared.objects.read().revision
     }
 
     /// Returns the objects with a value in an index, ascending by key.
-    // WC-517, with the next two.
+    // WC-517, as the next two functions.
     pub fn by_index(&self, index: &str, value: &str) -> Vec<Object> {
         let objects = self.shared.objects.read();
         let keys = objects.index_keys(index, value);
@@ -186,8 +187,8 @@ impl ObjectStore {
             .collect()
     }
 
-    /// Runs the index functions for an object. Called before a lock is taken, because the functions are
-    /// the user's (I8).
+    /// Runs the index functions for an object. Called before a lock is taken, because the functions
+    /// are user code (I8).
     pub(crate) fn indexed(&self, object: Object) -> IndexedObject {
         let functions = self.shared.functions.iter();
         let values = functions.map(|(name, function)| (name.clone(), function(&object)));
@@ -197,11 +198,12 @@ impl ObjectStore {
         }
     }
 
-    /// Inserts an object, and returns the one that it replaces. Only the informer writes.
+    /// Inserts an object, and returns the previous object with the same key.
     pub(crate) fn insert(&self, new: IndexedObject) -> Option<Object> {
         self.shared.objects.write().insert(new)
     }
 
+    /// Removes an object, and returns it.
     pub(crate) fn remove(&self, key: &str) -> Option<Object> {
         self.shared.objects.write().remove(key)
     }
@@ -220,7 +222,7 @@ impl ObjectStore {
         drop(previous);
     }
 
-    /// Raises the revision; a lower one changes nothing.
+    /// Raises the revision. A lower revision has no effect.
     pub(crate) fn raise_revision(&self, revision: Revision) {
         let mut objects = self.shared.objects.write();
         objects.revision = objects.revision.max(Some(revision));

@@ -1,4 +1,4 @@
-//! Subscriptions of an informer: what changed, queued and merged for one handler.
+//! Subscriptions of an informer: a queue of notifications per handler, merged per object.
 //!
 //! [`EventHandler`] corresponds to `ResourceEventHandler` of client-go, and the queue of a
 //! [`Subscription`] to its `processorListener`.
@@ -23,14 +23,15 @@ pub enum Notification {
     Added {
         /// The object.
         object: Object,
-        /// Whether the object existed before the subscription or the informer began.
+        /// Whether the object already existed when the subscription was created, or is part of the
+        /// informer's first state.
         initial: bool,
     },
     /// The object was changed, or is delivered again by a resync.
     Updated {
-        /// The object as the subscription knows it.
+        /// The object in the last delivered notification.
         old: Object,
-        /// The object as it is.
+        /// The current object.
         new: Object,
     },
     /// The object was deleted, or no longer matches the selector.
@@ -50,9 +51,10 @@ impl Notification {
         matches!(self, Self::Added { initial: true, .. })
     }
 
-    /// Merges two successive notifications for a subscription that took neither of them and knows the
-    /// object as `known`. Returns `None` if the object was created and deleted in between.
-    fn merge(self, next: Self, known: Option<&Object>) -> Option<Self> {
+    /// Merges two successive notifications of one object that are both not delivered yet.
+    /// `delivered` is the object in the last delivered notification. Returns `None` if the object
+    /// was created and deleted since.
+    fn merge(self, next: Self, delivered: Option<&Object>) -> Option<Self> {
         Some(match (self, next) {
             (Self::Added { initial, .. }, Self::Updated { new, .. }) => Self::Added {
                 object: new,
@@ -62,7 +64,7 @@ impl Notification {
             (Self::Added { .. }, Self::Deleted(_)) => return None,
             // WC-515: a deletion and a creation may appear as one update, in which the uid differs.
             (Self::Deleted(state), Self::Added { object, .. }) => Self::Updated {
-                old: known.unwrap_or(state.object()).clone(),
+                old: delivered.unwrap_or(state.object()).clone(),
                 new: object,
             },
             (_, next) => next,
@@ -70,7 +72,7 @@ impl Notification {
     }
 }
 
-/// A receiver of the notifications of a [`Subscription`]. The default methods do nothing.
+/// A handler of the notifications of a [`Subscription`]. The default methods do nothing.
 ///
 /// ```
 /// use std::sync::mpsc::{Sender, channel};
@@ -120,7 +122,8 @@ pub trait EventHandler: Send {
 /// The queue between the informer and one subscription.
 #[derive(Debug, Default)]
 pub(crate) struct NotificationQueue {
-    /// Guards the pending notifications. Held to add or to remove one; no task is woken under it.
+    /// The pending notifications. The lock is held to add or to remove one; no task is woken under
+    /// it.
     pending: Mutex<PendingNotifications>,
     waker: AtomicWaker,
 }
@@ -128,26 +131,30 @@ pub(crate) struct NotificationQueue {
 /// Pending notifications, at most one per key, in the order in which their keys were queued.
 #[derive(Debug, Default)]
 struct PendingNotifications {
+    /// The number of the next key that is queued.
     next_number: u64,
     by_number: BTreeMap<u64, PendingNotification>,
+    /// The number of each key in the queue.
     numbers: HashMap<String, u64>,
-    /// Number of initial objects that were not taken yet; `None` before all of them are queued.
+    /// The number of initial objects that were not delivered yet; `None` before all of them are
+    /// queued.
     initial_remaining: Option<usize>,
-    /// Number of initial objects in the queue.
+    /// The number of initial objects in the queue.
     initial_queued: usize,
+    /// Whether the informer has ended.
     closed: bool,
 }
 
 #[derive(Debug)]
 struct PendingNotification {
     notification: Notification,
-    /// The object as the subscription knows it.
-    known: Option<Object>,
+    /// The object in the last delivered notification.
+    delivered: Option<Object>,
 }
 
 impl PendingNotifications {
-    /// Queues a notification about an object that was `previous` before, or merges it into the pending
-    /// one of the same key.
+    /// Queues a notification of an object, or merges it with the pending notification of the same
+    /// key. `previous` is the object before the change.
     fn push(&mut self, notification: Notification, previous: Option<Object>) {
         let key = notification.key();
         let pending = self.numbers.get(&key);
@@ -157,27 +164,27 @@ impl PendingNotifications {
                 self.initial_queued += usize::from(notification.is_initial());
                 Some(PendingNotification {
                     notification,
-                    known: previous,
+                    delivered: previous,
                 })
             }
             Some(PendingNotification {
                 notification: pending,
-                known,
+                delivered,
             }) => {
                 let was_initial = pending.is_initial();
-                let merged = pending.merge(notification, known.as_ref());
+                let merged = pending.merge(notification, delivered.as_ref());
                 if was_initial && !merged.as_ref().is_some_and(Notification::is_initial) {
-                    self.initial_left_queue();
+                    self.record_initial_removed();
                 }
                 merged.map(|notification| PendingNotification {
                     notification,
-                    known,
+                    delivered,
                 })
             }
         };
         match merged {
             Some(merged) => {
-                // A key keeps its position: only the order per object is promised.
+                // A key keeps its position, because the order of different objects is unspecified.
                 let number = *self.numbers.entry(key).or_insert(self.next_number);
                 self.next_number += u64::from(number == self.next_number);
                 self.by_number.insert(number, merged);
@@ -188,16 +195,18 @@ impl PendingNotifications {
         }
     }
 
+    /// Removes the notification of the key that was queued first.
     fn pop(&mut self) -> Option<Notification> {
         let (_, PendingNotification { notification, .. }) = self.by_number.pop_first()?;
         self.numbers.remove(&notification.key());
         if notification.is_initial() {
-            self.initial_left_queue();
+            self.record_initial_removed();
         }
         Some(notification)
     }
 
-    fn initial_left_queue(&mut self) {
+    /// Records that the notification of an initial object was removed from the queue.
+    fn record_initial_removed(&mut self) {
         self.initial_queued = self.initial_queued.saturating_sub(1);
         if let Some(remaining) = &mut self.initial_remaining {
             *remaining = remaining.saturating_sub(1);
@@ -206,8 +215,8 @@ impl PendingNotifications {
 }
 
 impl NotificationQueue {
-    /// Queues a notification about an object that was `previous` before. The caller then calls
-    /// [`NotificationQueue::wake`], when it holds no lock (I8).
+    /// Queues a notification of an object. `previous` is the object before the change. The caller
+    /// then calls [`NotificationQueue::wake`] after it has released its locks (I8).
     pub(crate) fn push(&self, notification: Notification, previous: Option<Object>) {
         self.pending.lock().push(notification, previous);
     }
@@ -235,11 +244,12 @@ impl NotificationQueue {
 /// A stream of the changes of an informer's store, created by
 /// [`InformerHandle::subscribe`](crate::InformerHandle::subscribe).
 ///
-/// - It begins with the present objects, as initial additions.
-/// - Notifications of one object are in order. Between different objects the order is not promised.
-/// - Notifications that were not taken yet are merged per object: an addition and an update become an
-///   addition, two updates become one, an addition and a deletion cancel out, a deletion and an
-///   addition become an update. The queue therefore holds at most one notification per object.
+/// - It begins with the existing objects, as initial additions.
+/// - Notifications of one object are in order. The order of different objects is unspecified.
+/// - Notifications that were not delivered yet are merged per object: an addition and an update
+///   become an addition, two updates become one, an addition and a deletion cancel out, a deletion
+///   and an addition become an update. The queue therefore contains at most one notification per
+///   object.
 /// - A panic of one handler ends the task of its subscription and affects no other subscription.
 ///
 /// The subscription ends with the informer. Dropping it unsubscribes.
@@ -260,19 +270,19 @@ impl Subscription {
         self.len() == 0
     }
 
-    /// Returns whether all initial objects were taken from the queue.
+    /// Returns whether all initial objects were delivered.
     // WC-514.
     pub fn has_synced(&self) -> bool {
         self.queue.pending.lock().initial_remaining == Some(0)
     }
 
-    /// Takes the next notification, if there is one.
+    /// Returns the next notification, or `None` if the queue is empty.
     pub fn try_next(&mut self) -> Option<Notification> {
         self.queue.pending.lock().pop()
     }
 
-    /// Takes the next notification. Blocks the thread until there is one; returns `None` when the
-    /// informer has ended.
+    /// Returns the next notification. Blocks the thread until there is one; returns `None` if the
+    /// informer has ended and the queue is empty.
     pub fn next_blocking(&mut self) -> Option<Notification> {
         pollster::block_on(self.next())
     }
@@ -293,7 +303,8 @@ impl Stream for Subscription {
     type Item = Notification;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Notification>> {
-        // Registered before the queue is read: a notification that is queued afterwards wakes the task.
+        // Registered before the queue is read, so that a notification that is queued later wakes the
+        // task.
         self.queue.waker.register(context.waker());
         let mut pending = self.queue.pending.lock();
         match pending.pop() {

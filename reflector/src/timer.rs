@@ -10,12 +10,12 @@ use revstore_watch_cache::clock::{Clock, Timed};
 
 /// A timer for one waiting task, driven by a [`Clock`] (I10).
 ///
-/// It holds one due time at most: each call of [`Timer::poll_until`] replaces the previous one. A due
-/// time whose future was dropped stays set and costs one spurious wake-up.
+/// It has at most one due time: each call of [`Timer::poll_until`] replaces the previous one. If the
+/// waiting future is dropped, its due time stays set and causes one spurious wake-up.
 #[derive(Debug)]
 pub(crate) struct Timer {
     clock: Arc<dyn Clock>,
-    /// Guards the due time. Held for one read or write; no task is woken under it.
+    /// The due time. The lock is held for one read or write; no task is woken under it.
     due: Mutex<Option<Duration>>,
     waker: AtomicWaker,
 }
@@ -38,14 +38,16 @@ impl Timer {
         &self.clock
     }
 
-    /// Returns the present time of the clock.
+    /// Returns the current time of the clock.
     pub(crate) fn now(&self) -> Duration {
         self.clock.now()
     }
 
-    /// Returns `Ready` if the clock has reached `due`; otherwise wakes the task when it does.
+    /// Returns `Ready` if the clock has reached `due`. Otherwise the task is woken when the clock
+    /// reaches `due`.
     pub(crate) fn poll_until(&self, due: Duration, context: &Context<'_>) -> Poll<()> {
-        // Registered before the clock is read: if the clock reaches `due` in between, `run_due` wakes.
+        // Registered before the clock is read, so that `run_due` wakes the task if the clock reaches
+        // `due` in between.
         self.waker.register(context.waker());
         let previous = self.due.lock().replace(due);
         if previous != Some(due) {
