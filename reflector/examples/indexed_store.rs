@@ -1,5 +1,5 @@
-//! A store with indexes and a reconcile loop: for each node whose pods changed, the loop reads
-//! the node's pods from the store instead of asking the server.
+//! A store with indexes and a reconcile loop: for each node with changed pods, the loop reads the
+//! pods of the node from the store, without a request to the server.
 //!
 //! `cargo run -p revstore-reflector --example indexed_store`
 
@@ -18,13 +18,13 @@ use revstore_watch_cache::{
     EngineSource, JsonKind, Object, ResourceConfig, Scope, Selector, WatchCache,
 };
 
-/// Returns the name of a pod's node. The kind of the resource reads it from `spec.nodeName`.
+/// Returns the name of a pod's node: the first selectable field of the kind, `spec.nodeName`.
 fn node_of(pod: &Object) -> Option<String> {
     let fields = &pod.attributes()?.fields;
     Some(fields.first()?.as_deref()?.to_owned())
 }
 
-/// Sends the name of each node whose pods changed.
+/// A handler that sends the name of each node with changed pods.
 struct ChangedNodes(Sender<String>);
 
 impl ChangedNodes {
@@ -49,8 +49,8 @@ impl EventHandler for ChangedNodes {
     }
 }
 
-/// Acts on the present pods of a node. The notification says only which node changed; the store has the
-/// pods.
+/// Acts on the current pods of a node. The channel contains only the name of the node; the pods are
+/// in the store.
 fn reconcile(informer: &InformerHandle, node: &str) -> Result<(), Box<dyn Error>> {
     let pods = informer.store().index_keys("node", node);
     writeln!(std::io::stdout(), "{node}: {pods:?}")?;
@@ -77,7 +77,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let source = StorageListWatch::new(Arc::new(pods), Scope::All, Selector::default());
     let informer = Informer::builder(Reflector::builder(Arc::new(source)).build())
         .index("node", |pod: &Object| node_of(pod).into_iter().collect())
-        // Each pod is reconciled again every 10 minutes, in case an action was lost.
+        // Each pod is reconciled again every 10 minutes, in case an action has failed.
         .resync(Duration::from_secs(600))
         .build();
     let handle = informer.handle();
@@ -95,7 +95,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             break;
         }
     }
-    // Ends the informer, and with it the subscription and its thread.
+    // Ends the informer, then the subscription and its thread.
     drop(informer);
     handler.join().map_err(|_| "the handler panicked")?;
     Ok(())

@@ -1,4 +1,4 @@
-//! An informer over an embedded watch cache: it prints each change of the pods with a label.
+//! An informer over an embedded watch cache, which prints each change of the pods with a label.
 //!
 //! `cargo run -p revstore-reflector --example informer`
 
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     put("a", "web")?;
     put("b", "db")?;
 
-    // The informer: one watch that begins with the present pods.
+    // The informer: one watch that begins with the existing pods.
     let source = StorageListWatch::new(Arc::new(pods), Scope::All, Selector::parse("app=web", "")?);
     let reflector = Reflector::builder(Arc::new(source))
         .mode(ReflectorMode::WatchList)
@@ -42,8 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let _informer = informer.spawn();
     assert!(block_on(handle.synced()), "the informer is running");
 
-    // A subscription merges changes that were not taken yet: `b` may appear as added and deleted, or not
-    // at all. A program that runs on would not stop at a certain pod.
+    // A subscription merges changes that were not delivered yet: `b` may be added and then deleted,
+    // or not appear at all. The loop ends at the pod `last` only because this is an example.
     put("b", "web")?;
     put("a", "db")?;
     engine.delete(&KeyRange::one("/registry/pods/default/b"));
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     while let Some(change) = changes.next_blocking() {
         match change {
             Notification::Added { object, initial } => {
-                let kind = if initial { "present" } else { "added" };
+                let kind = if initial { "existing" } else { "added" };
                 writeln!(out, "{kind} {}", object.store_key())?;
                 if object.name() == "last" {
                     break;

@@ -1,5 +1,6 @@
-//! A reflector that continues after the last revision of a previous one, as a client does that keeps
-//! its state over a restart; and what it delivers if that revision is compacted.
+//! A reflector that continues after the last revision of a previous one, such as in a client that
+//! keeps its state over a restart. If that revision is compacted, the reflector delivers an initial
+//! state.
 //!
 //! `cargo run -p revstore-reflector --example resumed_reflector`
 

@@ -6,13 +6,13 @@ use revstore_watch_cache::{ListOptions, Object, Scope};
 
 use crate::support::Fixture;
 
-/// Returns objects with these names, ascending.
+/// Returns objects with these names, in ascending order.
 fn objects(names: &[&str]) -> Vec<Object> {
     let fixture = Fixture::new();
     for name in names {
         fixture.put_pod(&format!("ns/{name}"));
     }
-    fixture.settle();
+    fixture.wait_until_fresh();
     let list = fixture.wait(fixture.pods.list(&Scope::All, &ListOptions::default()));
     list.unwrap().into_objects().unwrap()
 }
@@ -39,7 +39,9 @@ fn drain(queue: &mut DeltaQueue) -> Vec<String> {
 #[test]
 fn t_61_keys_are_popped_in_the_order_of_their_first_delta() {
     let all = objects(&["a", "b"]);
-    let [a, b] = &all[..] else { panic!() };
+    let [a, b] = &all[..] else {
+        panic!("expected two objects, got {}", all.len())
+    };
     let mut queue = DeltaQueue::new();
     queue.push(Delta::Added(b.clone()));
     queue.push(Delta::Added(a.clone()));
@@ -58,7 +60,9 @@ fn t_61_keys_are_popped_in_the_order_of_their_first_delta() {
 #[test]
 fn t_61_replace_deletes_known_and_queued_objects_that_are_not_listed() {
     let all = objects(&["a", "b", "c"]);
-    let [a, b, c] = &all[..] else { panic!() };
+    let [a, b, c] = &all[..] else {
+        panic!("expected three objects, got {}", all.len())
+    };
     let mut queue = DeltaQueue::new();
     queue.push(Delta::Added(c.clone()));
     queue.replace(vec![a.clone()], &[a.clone(), b.clone()]);
@@ -79,7 +83,7 @@ fn t_61_resync_skips_keys_with_queued_deltas() {
 
 // Shows WC-514.
 #[test]
-fn t_61_has_synced_when_all_keys_of_the_first_state_were_popped() {
+fn t_61_a_queue_has_synced_when_all_keys_of_the_first_state_were_popped() {
     let all = objects(&["a", "b"]);
     let mut empty = DeltaQueue::new();
     assert!(!empty.has_synced());

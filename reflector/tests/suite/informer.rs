@@ -61,7 +61,7 @@ fn next(subscription: &mut Subscription) -> String {
 fn t_62_subscriptions_can_begin_and_end_at_any_time() {
     let fixture = Fixture::new();
     fixture.put_pod("ns/a");
-    fixture.settle();
+    fixture.wait_until_fresh();
     let informer = informer(&fixture, fixture.clock.clone()).build();
     let handle = informer.handle();
     let (mut one, two) = (handle.subscribe(), handle.subscribe());
@@ -134,18 +134,18 @@ fn t_62_a_missed_deletion_has_an_unknown_final_state() {
     let handle = informer.handle();
     let mut subscription = handle.subscribe();
     let mut run = Box::pin(informer.run());
-    fixture.settle();
+    fixture.wait_until_fresh();
     assert!(poll_once(&mut run).is_pending());
     assert_eq!(
         [next(&mut subscription), next(&mut subscription)],
         ["initial a", "initial gone"]
     );
-    // While the informer is not polled, the deletion leaves the window of the cache.
+    // While the informer is not polled, the window of the cache evicts the deletion.
     fixture.delete("ns/gone");
     for _ in 0..5 {
         fixture.put_pod("ns/a");
     }
-    fixture.settle();
+    fixture.wait_until_fresh();
     while *failures.lock().unwrap() == 0 {
         assert!(poll_once(&mut run).is_pending());
     }
@@ -162,7 +162,7 @@ fn t_62_a_missed_deletion_has_an_unknown_final_state() {
 fn t_62_resync_delivers_all_objects_again() {
     let fixture = Fixture::new();
     fixture.put_pod("ns/a");
-    fixture.settle();
+    fixture.wait_until_fresh();
     let informer = informer(&fixture, fixture.clock.clone())
         .resync(Duration::ZERO)
         .build();
@@ -173,7 +173,7 @@ fn t_62_resync_delivers_all_objects_again() {
     for _ in 0..3 {
         fixture.clock.advance(Duration::from_millis(999));
         assert!(poll_once(&mut run).is_pending());
-        assert!(subscription.is_empty(), "not more often than every second");
+        assert!(subscription.is_empty(), "the interval is at least 1 s");
         fixture.clock.advance(Duration::from_millis(1));
         assert!(poll_once(&mut run).is_pending());
         assert_eq!(next(&mut subscription), "updated a 0");
@@ -213,30 +213,30 @@ fn t_62_queued_notifications_are_merged_per_object() {
 // Shows WC-516.
 #[test]
 fn t_62_a_panic_of_one_handler_does_not_affect_another_subscription() {
-    struct Panics;
-    impl EventHandler for Panics {
+    struct PanickingHandler;
+    impl EventHandler for PanickingHandler {
         fn on_add(&mut self, _: &Object, _: bool) {
-            panic!("on purpose");
+            panic!("a panic of the handler, which the test expects");
         }
     }
     let fixture = Fixture::new();
     let informer = informer(&fixture, fixture.clock.clone()).build();
     let handle = informer.handle();
-    let (bad, mut good) = (handle.subscribe(), handle.subscribe());
+    let (panicking, mut other) = (handle.subscribe(), handle.subscribe());
     let _running = informer.spawn();
-    let bad = std::thread::spawn(move || block_on(bad.run(Panics)));
+    let panicking = std::thread::spawn(move || block_on(panicking.run(PanickingHandler)));
     fixture.put_pod("ns/a");
-    assert!(next(&mut good).ends_with(" a"));
-    assert!(bad.join().is_err());
+    assert!(next(&mut other).ends_with(" a"));
+    assert!(panicking.join().is_err());
     fixture.put_pod("ns/b");
-    assert!(next(&mut good).ends_with(" b"));
+    assert!(next(&mut other).ends_with(" b"));
 }
 
 #[test]
 fn t_62_a_subscription_after_the_end_of_the_informer_ends_too() {
     let fixture = Fixture::new();
     fixture.put_pod("ns/a");
-    fixture.settle();
+    fixture.wait_until_fresh();
     let builder = || informer(&fixture, fixture.clock.clone());
     let end = |subscription: &mut Subscription| {
         poll_once(std::future::poll_fn(|context| {
@@ -286,7 +286,7 @@ fn t_62_a_subscription_after_the_end_of_the_informer_ends_too() {
 fn t_62_an_informer_begins_with_an_initial_state_for_any_reflector() {
     let fixture = Fixture::new();
     let known = fixture.put_pod("ns/a");
-    fixture.settle();
+    fixture.wait_until_fresh();
     let source = || {
         let storage = Arc::new(fixture.pods.clone());
         Arc::new(StorageListWatch::new(
@@ -317,7 +317,7 @@ fn t_62_an_informer_begins_with_an_initial_state_for_any_reflector() {
 }
 
 #[test]
-fn t_59_stopping_is_safe_beside_events_subscriptions_and_other_stops() {
+fn t_59_an_informer_can_be_stopped_during_events_subscriptions_and_other_stops() {
     let fixture = Fixture::new();
     for round in 0..50 {
         let informer = informer(&fixture, fixture.clock.clone()).build();
@@ -361,7 +361,7 @@ fn wc_508_a_resync_interval_may_be_the_longest_duration() {
 fn wc_518_transform_changes_objects_before_they_are_stored() {
     let fixture = Fixture::new();
     let created = fixture.put("ns/a", pod("ns/a", "web", "n1"));
-    fixture.settle();
+    fixture.wait_until_fresh();
     let kind = JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"]);
     let informer = informer(&fixture, fixture.clock.clone())
         .transform(move |object| {
@@ -373,16 +373,16 @@ fn wc_518_transform_changes_objects_before_they_are_stored() {
     let mut subscription = handle.subscribe();
     let _running = informer.spawn();
     assert!(block_on(handle.synced()));
-    let kept = handle.store().get("ns/a").unwrap();
-    assert_eq!(kept.value(), pod("ns/a", "all", "n1").as_bytes());
-    assert_eq!((kept.label("app"), kept.uid()), (Some("all"), "uid-a"));
-    assert_eq!((kept.name(), kept.namespace()), ("a", "ns"));
-    assert_eq!(kept.revision().0, created);
+    let stored = handle.store().get("ns/a").unwrap();
+    assert_eq!(stored.value(), pod("ns/a", "all", "n1").as_bytes());
+    assert_eq!((stored.label("app"), stored.uid()), (Some("all"), "uid-a"));
+    assert_eq!((stored.name(), stored.namespace()), ("a", "ns"));
+    assert_eq!(stored.revision().0, created);
     assert_eq!(handle.store().index_keys("node", "n1"), ["ns/a"]);
     assert_eq!(next(&mut subscription), "initial a");
     fixture.delete("ns/a");
     let Some(Notification::Deleted(state)) = subscription.next_blocking() else {
-        panic!("the pod is deleted")
+        panic!("expected a deletion")
     };
     assert_eq!(state.object().label("app"), Some("all"));
 }

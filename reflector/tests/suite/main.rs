@@ -1,12 +1,12 @@
-//! Tests of the client side (sections F and G of the specification), each named by its clause.
+//! Tests of the client side (docs/watch-cache.md, sections F and G), each named by its clause.
 //!
-//! The reflector runs against a scripted server; reflector and informer also run over the engine,
-//! through the raw store and through the watch cache.
+//! The reflector runs against a server with scripted responses. Reflector and informer also run over
+//! the engine, through the raw store and through the watch cache.
 
 #![expect(
     clippy::unwrap_used,
     clippy::items_after_statements,
-    reason = "helpers of tests are test code too"
+    reason = "the helpers of tests are test code"
 )]
 
 mod delta_queue;

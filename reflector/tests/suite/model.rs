@@ -2,10 +2,10 @@
 //!
 //! Writers are random; some informers lose their connections or are slow; the store compacts, loses
 //! connections, or is replaced. At each revision an informer's store must equal the engine's state at
-//! that revision, and at the end all of them must equal the newest state.
+//! that revision, and at the end the stores of all informers must equal the newest state.
 //!
-//! The first test runs on one thread, in an order that the seed determines, so a failing seed fails
-//! again. The second test runs the same parts on several threads.
+//! The first test runs on one thread, in an order that the seed determines, so that a failure can be
+//! repeated. The second test runs the same parts on several threads.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -33,7 +33,7 @@ use revstore_watch_cache::{
 
 use crate::support::{Fixture, InterruptibleSource, PODS, config, pod, poll_once, short_window};
 
-/// Situations, each with the number of times it occurred. A situation that never occurred is untested.
+/// The number of times that each situation occurred. A situation that never occurred is untested.
 type Coverage = BTreeMap<&'static str, u64>;
 
 /// The situations that must occur in the runs of all seeds together.
@@ -46,7 +46,7 @@ const REQUIRED: [&str; 21] = [
     "compaction",
     "closed connection",
     "refused request",
-    "watch overtaken by the window",
+    "watch position evicted from the window",
     "watch from a revision before the window",
     "watch from a compacted revision",
     "feed interrupted",
@@ -114,14 +114,16 @@ impl Replica {
     }
 }
 
-/// A connection that can be closed. Events that are already queued are still delivered: the events of
-/// one revision are written in one flush (WC-343), so a closed connection never splits a revision.
+/// A connection that a test can close. Events that are already queued are still delivered, because
+/// the events of one revision are written in one flush (WC-343), and a closed connection never
+/// splits a revision.
 #[derive(Debug)]
 struct Connection {
     inner: StorageListWatch,
-    /// Number of times the connection was closed; a watch that began before the last time ends.
+    /// The number of times the connection was closed. A watch that was started before the last time
+    /// ends.
     closes: Arc<AtomicU64>,
-    /// Whether the next request is refused.
+    /// Whether the next request fails.
     refuses: Arc<AtomicBool>,
 }
 
@@ -174,7 +176,7 @@ struct Client {
     failures: Failures,
     /// Whether the informer is polled rarely.
     is_slow: bool,
-    /// Number of initial states that were received before the store was replaced.
+    /// The number of initial states that were received before the store was replaced.
     states_before: u64,
 }
 
@@ -219,13 +221,13 @@ impl Client {
         self.handle.metrics().list_seconds.count
     }
 
-    /// Returns the revision of the informer's store, if its contents come from the present engine.
+    /// Returns the revision of the informer's store, if its objects are from the current engine.
     fn revision(&self) -> Option<Revision> {
-        let is_from_present_engine = self.states_received() > self.states_before;
+        let is_from_current_engine = self.states_received() > self.states_before;
         self.handle
             .store()
             .revision()
-            .filter(|_| is_from_present_engine)
+            .filter(|_| is_from_current_engine)
     }
 
     fn poll(&mut self) {
@@ -241,7 +243,7 @@ impl Client {
     }
 }
 
-/// A state of the store that it may be restored to: revision, keys and values.
+/// A state to which the store may be restored: revision, keys and values.
 type Backup = (Revision, Vec<(Vec<u8>, Vec<u8>)>);
 
 /// The state of the single-threaded model test.
@@ -365,12 +367,12 @@ impl Simulation {
         );
     }
 
-    /// Replaces the engine by one with the contents of the last backup, either at the revision of the
-    /// backup or 500 revisions ahead of the present one.
+    /// Replaces the engine with one that has the contents of the last backup, either at the revision
+    /// of the backup or 500 revisions ahead of the current revision.
     ///
-    /// Before the replacement all informers have an open watch: a client without a connection that later
-    /// resumes from a revision that the new store has reached too cannot be distinguished from a client
-    /// of the new store (WC-316).
+    /// Before the replacement all informers have an open watch. Otherwise a client without a
+    /// connection could later resume from a revision that the new store has also reached, and could
+    /// not be distinguished from a client of the new store (WC-316).
     fn replace(&mut self, is_ahead: bool) {
         self.converge();
         let (revision, pairs) = self.backup.clone();
@@ -401,7 +403,7 @@ impl Simulation {
             self.advance(Duration::from_secs(1));
             self.poll_feeder();
         }
-        // All watches are open, so all of them end before any other step.
+        // All watches are open, and all of them end before any other step.
         for client in &mut self.clients {
             client.states_before = client.states_received();
             client.poll();
@@ -494,21 +496,21 @@ impl Simulation {
         }
     }
 
-    /// Runs `steps` random steps. Returns the situations that occurred, and a digest of all states of the
-    /// replicas.
+    /// Runs `steps` random steps. Returns the situations that occurred, and a digest of all states
+    /// of the replicas.
     fn run(mut self, steps: usize) -> (Coverage, u64) {
         for _ in 0..steps {
             self.step();
         }
         self.converge();
-        // INV-2: the cache equals the engine, and its own check confirms it.
+        // INV-2: the cache equals the engine.
         let report = block_on(self.pods.check_consistency()).unwrap();
         assert!(report.is_consistent());
         let metrics = self.pods.metrics();
         assert_eq!(metrics.consistency_checks_failed, 0);
         let terminated = metrics.terminated_watchers;
         for (situation, count) in [
-            ("watch overtaken by the window", terminated),
+            ("watch position evicted from the window", terminated),
             (
                 "watch from a revision before the window",
                 metrics.expired_window - terminated,
@@ -570,7 +572,7 @@ fn t_64_informers_equal_the_engine_at_each_revision_and_at_the_end() {
     for situation in REQUIRED {
         assert!(
             all.get(situation).is_some_and(|count| *count > 0),
-            "never occurred: {situation}"
+            "the situation never occurred: {situation}"
         );
     }
     assert!(all["state compared"] > 1000, "{all:?}");
@@ -582,7 +584,7 @@ fn t_64_on_threads_informers_equal_the_engine_at_the_end() {
         let fixture = Fixture::with(config().window(short_window(60)));
         let engine = fixture.engine().clone();
         let mut clients = Vec::new();
-        // Every second subscription takes no notification before all writes are done.
+        // Every second subscription delivers no notification before all writes are done.
         let written = Arc::new(Barrier::new(4));
         for number in 0..6_u64 {
             let storage: Arc<dyn Storage> = if number % 3 == 2 {

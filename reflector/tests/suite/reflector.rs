@@ -1,4 +1,4 @@
-//! T-59, T-60: the reflector against a server with scripted answers.
+//! T-59, T-60: the reflector against a server with scripted responses.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -17,8 +17,8 @@ use revstore_watch_cache::{
 
 use crate::support::{Fixture, poll_once};
 
-/// An answer of the server.
-enum ScriptedAnswer {
+/// A response of the server.
+enum ScriptedResponse {
     /// A page with these objects, its revision, and whether there is a next page.
     List(Vec<Object>, i64, bool),
     /// A watch with these events, and whether it stays open after them.
@@ -28,12 +28,12 @@ enum ScriptedAnswer {
 
 #[derive(Default)]
 struct ServerScript {
-    answers: VecDeque<ScriptedAnswer>,
-    /// The requests received, as text.
+    responses: VecDeque<ScriptedResponse>,
+    /// The received requests, as text.
     requests: Vec<String>,
 }
 
-/// A server with scripted answers.
+/// A server with scripted responses.
 #[derive(Clone, Default)]
 struct ScriptedServer(Arc<Mutex<ServerScript>>);
 
@@ -44,17 +44,18 @@ impl std::fmt::Debug for ScriptedServer {
 }
 
 impl ScriptedServer {
-    fn answer(&self, request: String) -> ScriptedAnswer {
+    fn respond(&self, request: String) -> ScriptedResponse {
         let mut script = self.0.lock().unwrap();
-        let answer = script.answers.pop_front();
-        let answer = answer.unwrap_or_else(|| panic!("no answer left for {request}"));
+        let response = script.responses.pop_front();
+        let response =
+            response.unwrap_or_else(|| panic!("the script has no response to {request}"));
         script.requests.push(request);
-        answer
+        response
     }
 
-    /// Adds answers to the script.
-    fn then(&self, answers: impl IntoIterator<Item = ScriptedAnswer>) {
-        self.0.lock().unwrap().answers.extend(answers);
+    /// Adds responses to the script.
+    fn then(&self, responses: impl IntoIterator<Item = ScriptedResponse>) {
+        self.0.lock().unwrap().responses.extend(responses);
     }
 
     /// Returns the requests since the last call.
@@ -71,12 +72,14 @@ impl ListWatch for ScriptedServer {
         } else {
             " continue"
         };
-        let answer = match self.answer(format!("list {version:?} {limit}{token}")) {
-            ScriptedAnswer::List(objects, revision, more) => Ok(page(&objects, revision, more)),
-            ScriptedAnswer::Error(error) => Err(error),
-            ScriptedAnswer::Watch(..) => panic!("the request is a list"),
+        let response = match self.respond(format!("list {version:?} {limit}{token}")) {
+            ScriptedResponse::List(objects, revision, more) => Ok(page(&objects, revision, more)),
+            ScriptedResponse::Error(error) => Err(error),
+            ScriptedResponse::Watch(..) => {
+                panic!("the script has a watch as the response to a list")
+            }
         };
-        Box::pin(futures_util::future::ready(answer))
+        Box::pin(futures_util::future::ready(response))
     }
 
     fn watch(&self, options: WatchOptions) -> BoxFuture<'_, Result<EventStream, RequestError>> {
@@ -88,8 +91,8 @@ impl ListWatch for ScriptedServer {
             ""
         };
         let request = format!("watch {:?}{initial}", options.resource_version);
-        let answer = match self.answer(request) {
-            ScriptedAnswer::Watch(events, open) => {
+        let response = match self.respond(request) {
+            ScriptedResponse::Watch(events, open) => {
                 let events = stream::iter(events);
                 use futures_util::StreamExt as _;
                 Ok(if open {
@@ -98,10 +101,12 @@ impl ListWatch for ScriptedServer {
                     Box::pin(events) as EventStream
                 })
             }
-            ScriptedAnswer::Error(error) => Err(error),
-            ScriptedAnswer::List(..) => panic!("the request is a watch"),
+            ScriptedResponse::Error(error) => Err(error),
+            ScriptedResponse::List(..) => {
+                panic!("the script has a list as the response to a watch")
+            }
         };
-        Box::pin(futures_util::future::ready(answer))
+        Box::pin(futures_util::future::ready(response))
     }
 }
 
@@ -184,7 +189,7 @@ impl Setup {
                 ReflectorEvent::Bookmark(revision) => format!("bookmark {revision}"),
                 ReflectorEvent::BookmarkOverdue(age) => format!("overdue {}", age.as_secs()),
                 ReflectorEvent::Failed(error) => format!("failed {}", error.code()),
-                _ => unreachable!("a new event"),
+                other => unreachable!("unknown event {other:?}"),
             });
         }
         events
@@ -201,9 +206,9 @@ fn t_59_a_watch_that_ended_is_started_again_without_a_second_list() {
     let pods = objects(&["a", "b"]);
     let mut setup = Setup::new(ReflectorMode::ListWatch, None);
     setup.server.then([
-        ScriptedAnswer::List(pods[..1].to_vec(), 5, false),
-        ScriptedAnswer::Watch(vec![added(&pods[1]), bookmark(70, false)], false),
-        ScriptedAnswer::Watch(vec![], true),
+        ScriptedResponse::List(pods[..1].to_vec(), 5, false),
+        ScriptedResponse::Watch(vec![added(&pods[1]), bookmark(70, false)], false),
+        ScriptedResponse::Watch(vec![], true),
     ]);
     assert_eq!(
         setup.events(),
@@ -221,15 +226,15 @@ fn t_59_a_watch_that_ended_is_started_again_without_a_second_list() {
 fn t_59_after_410_the_list_is_at_the_last_revision_then_at_the_most_recent() {
     let mut setup = Setup::new(ReflectorMode::ListWatch, None);
     setup.server.then([
-        ScriptedAnswer::List(vec![], 5, false),
-        ScriptedAnswer::Watch(vec![WatchEvent::Error(gone())], false),
+        ScriptedResponse::List(vec![], 5, false),
+        ScriptedResponse::Watch(vec![WatchEvent::Error(gone())], false),
     ]);
     assert_eq!(setup.events(), ["init", "done 5", "failed 410"]);
     setup.server.requests();
     setup.server.then([
-        ScriptedAnswer::Error(too_large()),
-        ScriptedAnswer::List(vec![], 3, false),
-        ScriptedAnswer::Watch(vec![], true),
+        ScriptedResponse::Error(too_large()),
+        ScriptedResponse::List(vec![], 3, false),
+        ScriptedResponse::Watch(vec![], true),
     ]);
     assert!(setup.events().is_empty(), "a pause precedes the list");
     setup.advance(2);
@@ -249,14 +254,14 @@ fn t_59_after_429_the_watch_is_requested_again_and_after_410_a_list() {
         retry_after_seconds: 1,
     };
     let mut setup = Setup::new(ReflectorMode::ListWatch, Some(8));
-    setup.server.then([ScriptedAnswer::Error(not_ready())]);
+    setup.server.then([ScriptedResponse::Error(not_ready())]);
     assert_eq!(setup.events(), ["failed 429"]);
-    setup.server.then([ScriptedAnswer::Error(gone())]);
+    setup.server.then([ScriptedResponse::Error(gone())]);
     setup.advance(2);
     assert_eq!(setup.events(), ["failed 410"]);
     setup.server.then([
-        ScriptedAnswer::List(vec![], 9, false),
-        ScriptedAnswer::Watch(vec![], true),
+        ScriptedResponse::List(vec![], 9, false),
+        ScriptedResponse::Watch(vec![], true),
     ]);
     setup.advance(4);
     assert_eq!(setup.events(), ["init", "done 9"]);
@@ -271,14 +276,14 @@ fn t_59_after_429_the_watch_is_requested_again_and_after_410_a_list() {
 fn t_59_a_very_short_watch_is_a_failure() {
     let mut setup = Setup::new(ReflectorMode::ListWatch, None);
     setup.server.then([
-        ScriptedAnswer::List(vec![], 5, false),
-        ScriptedAnswer::Watch(vec![], false),
+        ScriptedResponse::List(vec![], 5, false),
+        ScriptedResponse::Watch(vec![], false),
     ]);
     assert_eq!(setup.events(), ["init", "done 5", "failed 500"]);
     assert_eq!(setup.reflector.metrics().short_watches, 1);
     setup.server.then([
-        ScriptedAnswer::List(vec![], 6, false),
-        ScriptedAnswer::Watch(vec![], true),
+        ScriptedResponse::List(vec![], 6, false),
+        ScriptedResponse::Watch(vec![], true),
     ]);
     setup.advance(2);
     assert_eq!(setup.events(), ["init", "done 6"]);
@@ -291,10 +296,10 @@ fn t_59_after_an_expired_page_the_list_is_requested_without_a_limit() {
     let pods = objects(&["a", "b"]);
     let mut setup = Setup::new(ReflectorMode::ListWatch, None);
     setup.server.then([
-        ScriptedAnswer::List(pods[..1].to_vec(), 5, true),
-        ScriptedAnswer::Error(gone()),
-        ScriptedAnswer::List(pods.clone(), 7, false),
-        ScriptedAnswer::Watch(vec![WatchEvent::Error(gone())], false),
+        ScriptedResponse::List(pods[..1].to_vec(), 5, true),
+        ScriptedResponse::Error(gone()),
+        ScriptedResponse::List(pods.clone(), 7, false),
+        ScriptedResponse::Watch(vec![WatchEvent::Error(gone())], false),
     ]);
     assert_eq!(
         setup.events(),
@@ -318,10 +323,10 @@ fn t_59_after_an_expired_page_the_list_is_requested_without_a_limit() {
             "watch \"7\""
         ]
     );
-    // The server answered in pages at version 0, so all later lists are in pages too.
+    // The list at version 0 was returned in pages, so all later lists are requested in pages.
     setup.server.then([
-        ScriptedAnswer::List(vec![], 8, false),
-        ScriptedAnswer::Watch(vec![], true),
+        ScriptedResponse::List(vec![], 8, false),
+        ScriptedResponse::Watch(vec![], true),
     ]);
     setup.advance(2);
     setup.events();
@@ -332,8 +337,8 @@ fn t_59_after_an_expired_page_the_list_is_requested_without_a_limit() {
 fn t_59_a_watch_without_events_is_abandoned_after_its_deadline() {
     let mut setup = Setup::new(ReflectorMode::ListWatch, Some(5));
     setup.server.then([
-        ScriptedAnswer::Watch(vec![], true),
-        ScriptedAnswer::Watch(vec![], true),
+        ScriptedResponse::Watch(vec![], true),
+        ScriptedResponse::Watch(vec![], true),
     ]);
     assert!(setup.events().is_empty());
     setup.advance(606);
@@ -346,7 +351,7 @@ fn t_59_a_watch_without_events_is_abandoned_after_its_deadline() {
 fn t_60_one_watch_list_delivers_the_initial_state_and_the_changes() {
     let pods = objects(&["a", "b"]);
     let mut setup = Setup::new(ReflectorMode::WatchList, None);
-    setup.server.then([ScriptedAnswer::Watch(
+    setup.server.then([ScriptedResponse::Watch(
         vec![
             added(&pods[0]),
             bookmark(5, true),
@@ -372,11 +377,11 @@ fn t_60_a_watch_list_that_ends_before_its_bookmark_is_requested_again() {
     let mut setup = Setup::new(ReflectorMode::WatchList, None);
     setup
         .server
-        .then([ScriptedAnswer::Watch(vec![added(&pods[0])], false)]);
+        .then([ScriptedResponse::Watch(vec![added(&pods[0])], false)]);
     assert_eq!(setup.events(), ["init", "init a", "failed 500"]);
     setup.server.then([
-        ScriptedAnswer::Error(too_large()),
-        ScriptedAnswer::Watch(vec![bookmark(6, true)], true),
+        ScriptedResponse::Error(too_large()),
+        ScriptedResponse::Watch(vec![bookmark(6, true)], true),
     ]);
     setup.advance(2);
     assert_eq!(setup.events(), ["failed 504", "init", "done 6"]);
@@ -386,16 +391,16 @@ fn t_60_a_watch_list_that_ends_before_its_bookmark_is_requested_again() {
 fn t_60_a_watch_list_at_an_unavailable_revision_is_requested_at_the_most_recent() {
     for (error, code) in [(gone(), 410), (too_large(), 504)] {
         let mut setup = Setup::new(ReflectorMode::WatchList, None);
-        setup.server.then([ScriptedAnswer::Watch(
+        setup.server.then([ScriptedResponse::Watch(
             vec![bookmark(5, true), WatchEvent::Error(gone())],
             false,
         )]);
         assert_eq!(setup.events(), ["init", "done 5", "failed 410"]);
-        // The first request is not older than the last revision. If that revision is compacted, or in the
-        // future, the second one asks for the most recent state.
+        // The first request is for a state not older than the last revision. If that revision is
+        // compacted or a future revision, the second request is for the most recent state.
         setup.server.then([
-            ScriptedAnswer::Watch(vec![WatchEvent::Error(error)], false),
-            ScriptedAnswer::Watch(vec![bookmark(9, true)], true),
+            ScriptedResponse::Watch(vec![WatchEvent::Error(error)], false),
+            ScriptedResponse::Watch(vec![bookmark(9, true)], true),
         ]);
         setup.advance(2);
         let failed = format!("failed {code}");
@@ -417,7 +422,7 @@ fn t_60_initial_events_that_do_not_end_are_reported_every_10_seconds() {
     let mut setup = Setup::new(ReflectorMode::WatchList, None);
     setup
         .server
-        .then([ScriptedAnswer::Watch(vec![added(&pods[0])], true)]);
+        .then([ScriptedResponse::Watch(vec![added(&pods[0])], true)]);
     assert_eq!(setup.events(), ["init", "init a"]);
     setup.advance(9);
     assert!(setup.events().is_empty());
@@ -433,9 +438,9 @@ fn wc_703_lists_watches_and_failures_are_counted() {
     let pods = objects(&["a", "b"]);
     let mut setup = Setup::new(ReflectorMode::ListWatch, None);
     setup.server.then([
-        ScriptedAnswer::List(pods.clone(), 5, false),
-        ScriptedAnswer::Watch(vec![bookmark(70, false)], false),
-        ScriptedAnswer::Watch(vec![WatchEvent::Error(gone())], false),
+        ScriptedResponse::List(pods.clone(), 5, false),
+        ScriptedResponse::Watch(vec![bookmark(70, false)], false),
+        ScriptedResponse::Watch(vec![WatchEvent::Error(gone())], false),
     ]);
     setup.events();
     let metrics = setup.reflector.metrics();
@@ -455,12 +460,12 @@ fn wc_703_lists_watches_and_failures_are_counted() {
 }
 
 #[test]
-fn t_60_a_server_that_refuses_watch_lists_is_listed() {
+fn t_60_a_reflector_uses_lists_if_the_server_does_not_support_watch_lists() {
     let mut setup = Setup::new(ReflectorMode::WatchList, None);
     setup.server.then([
-        ScriptedAnswer::Error(RequestError::Invalid(Vec::new())),
-        ScriptedAnswer::List(vec![], 5, false),
-        ScriptedAnswer::Watch(vec![], true),
+        ScriptedResponse::Error(RequestError::Invalid(Vec::new())),
+        ScriptedResponse::List(vec![], 5, false),
+        ScriptedResponse::Watch(vec![], true),
     ]);
     assert_eq!(setup.events(), ["failed 422", "init", "done 5"]);
     assert_eq!(setup.server.requests()[1], "list \"0\" 500");
@@ -472,7 +477,7 @@ fn t_59_and_t_60_both_modes_work_over_the_raw_store_and_the_cache() {
         for mode in [ReflectorMode::ListWatch, ReflectorMode::WatchList] {
             let fixture = Fixture::new();
             fixture.put_pod("ns/a");
-            fixture.settle();
+            fixture.wait_until_fresh();
             let storage: Arc<dyn Storage> = if is_cached {
                 Arc::new(fixture.pods.clone())
             } else {
@@ -498,7 +503,7 @@ fn t_59_and_t_60_both_modes_work_over_the_raw_store_and_the_cache() {
                     assert_eq!(object.store_key(), "ns/b");
                     break;
                 }
-                fixture.settle();
+                fixture.wait_until_fresh();
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A fixture (one resource over the engine, raw and cached) and helpers that the tests share.
+//! The fixture of the tests (one resource over the engine, raw and cached) and their helpers.
 
 use std::future::Future;
 use std::pin::pin;
@@ -22,7 +22,7 @@ use revstore_watch_cache::{
     EngineSource, JsonKind, ResourceCache, ResourceConfig, Revision, WatchCache,
 };
 
-/// The longest wait of a test before it fails; reached only when something is broken.
+/// The time after which a waiting test fails.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) const PODS: &str = "/registry/pods";
@@ -56,10 +56,12 @@ impl Fixture {
         let (cache, feeder) = WatchCache::builder(source.clone())
             .clock(Arc::new(clock.clone()))
             .build();
-        let pods = cache.add(config.clone()).expect("the only resource");
+        let pods = cache
+            .add(config.clone())
+            .expect("the resource does not overlap with another one");
         let raw = RawStore::new(source, config, Arc::new(clock.clone()));
         let feeder = feeder.spawn();
-        block_on(pods.wait_until_ready()).expect("a running cache");
+        block_on(pods.wait_until_ready()).expect("the cache is not stopped");
         Self {
             engine,
             clock,
@@ -73,15 +75,15 @@ impl Fixture {
         &self.engine
     }
 
-    /// Runs a future to its end, which must come within [`LIMIT`]: a wait in vain fails the test
-    /// instead of blocking it.
-    #[expect(clippy::unused_self, reason = "reads better at the calls")]
+    /// Runs a future to completion. Panics after [`LIMIT`], so that a test fails instead of blocking
+    /// forever.
+    #[expect(clippy::unused_self, reason = "all helpers are methods of the fixture")]
     pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         within(LIMIT, future).expect("the future completes within the limit")
     }
 
     /// Waits until the cache has all changes that were written.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn wait_until_fresh(&self) {
         let current = self.engine.current_revision();
         let is_fresh = |_| self.wait(self.pods.wait_until_fresh(current)).is_ok();
         assert!((0..20).any(is_fresh), "the cache does not reach {current}");
@@ -90,7 +92,7 @@ impl Fixture {
     /// Writes an object and returns the revision.
     pub(crate) fn put(&self, key: &str, value: String) -> i64 {
         let put = self.engine.put(format!("{PODS}/{key}"), value);
-        put.expect("a put").revision.0
+        put.expect("the put succeeds").revision.0
     }
 
     /// Writes a pod without labels whose content differs from all previous ones.
@@ -139,10 +141,12 @@ pub(crate) fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Returns the JSON of a pod with a label `app` and a node, each left out if empty. `key` is
+/// Returns the JSON of a pod, with a label `app` and a node unless they are empty. `key` is
 /// `namespace/name`.
 pub(crate) fn pod(key: &str, app: &str, node: &str) -> String {
-    let (_, name) = key.split_once('/').expect("a namespace and a name");
+    let (_, name) = key
+        .split_once('/')
+        .expect("the key has a namespace and a name");
     let labels = if app.is_empty() {
         String::new()
     } else {
@@ -159,28 +163,28 @@ pub(crate) fn pod(key: &str, app: &str, node: &str) -> String {
     )
 }
 
-/// The limits of a window of at most `events_max` events.
+/// Returns the limits of a window with at most `events_max` events.
 pub(crate) fn short_window(events_max: usize) -> WindowLimits {
     WindowLimits::default().events_max(events_max)
 }
 
-/// A source over an engine whose watches a test can end, and whose engine it can replace.
+/// A source over an engine. A test can end its watches and replace its engine.
 #[derive(Debug)]
 pub(crate) struct InterruptibleSource {
-    /// Guards the engine and its watches. Held for one read or change.
-    present: Mutex<PresentEngine>,
+    /// The lock is held for one read or change.
+    current: Mutex<CurrentEngine>,
 }
 
 #[derive(Debug)]
-struct PresentEngine {
+struct CurrentEngine {
     source: EngineSource,
-    watches: Vec<Arc<Interrupt>>,
+    watches: Vec<Arc<OpenWatch>>,
     replacements: u64,
 }
 
-/// The way to end one watch of a [`InterruptibleSource`] source.
+/// An open watch of an [`InterruptibleSource`].
 #[derive(Debug, Default)]
-struct Interrupt {
+struct OpenWatch {
     error: Mutex<Option<SourceError>>,
     waker: AtomicWaker,
 }
@@ -188,7 +192,7 @@ struct Interrupt {
 impl InterruptibleSource {
     pub(crate) fn new(engine: Engine) -> Arc<Self> {
         Arc::new(Self {
-            present: Mutex::new(PresentEngine {
+            current: Mutex::new(CurrentEngine {
                 source: EngineSource::new(engine),
                 watches: Vec::new(),
                 replacements: 0,
@@ -198,26 +202,27 @@ impl InterruptibleSource {
 
     /// Ends all open watches with an error.
     pub(crate) fn interrupt(&self, error: &SourceError) {
-        let watches = std::mem::take(&mut self.present.lock().unwrap().watches);
+        let watches = std::mem::take(&mut self.current.lock().unwrap().watches);
         for watch in watches {
             *watch.error.lock().unwrap() = Some(error.clone());
             watch.waker.wake();
         }
     }
 
-    /// Replaces the engine and ends all watches, as a restart of the store does. With `is_reported`
-    /// the source counts the replacement; otherwise only the revision of the new engine shows it.
+    /// Replaces the engine and ends all watches, as a restart of the store does. The source
+    /// counts the replacement if `is_reported` is set; otherwise only the revision of the new engine
+    /// shows it.
     pub(crate) fn replace(&self, engine: Engine, is_reported: bool) {
         {
-            let mut present = self.present.lock().unwrap();
-            present.source = EngineSource::new(engine);
-            present.replacements += u64::from(is_reported);
+            let mut current = self.current.lock().unwrap();
+            current.source = EngineSource::new(engine);
+            current.replacements += u64::from(is_reported);
         }
         self.interrupt(&SourceError::Unavailable("the connection is lost".into()));
     }
 
     fn source(&self) -> EngineSource {
-        self.present.lock().unwrap().source.clone()
+        self.current.lock().unwrap().source.clone()
     }
 }
 
@@ -229,25 +234,25 @@ impl Source for InterruptibleSource {
         self.source().oldest_revision()
     }
     fn replacements(&self) -> u64 {
-        self.present.lock().unwrap().replacements
+        self.current.lock().unwrap().replacements
     }
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {
         Box::pin(async move { self.source().list(request).await })
     }
     fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<BatchStream, SourceError>> {
         Box::pin(async move {
-            let interrupt = Arc::new(Interrupt::default());
+            let open_watch = Arc::new(OpenWatch::default());
             let source = {
-                let mut present = self.present.lock().unwrap();
-                // The stream of an ended watch has dropped its handle.
-                present.watches.retain(|watch| Arc::strong_count(watch) > 1);
-                present.watches.push(interrupt.clone());
-                present.source.clone()
+                let mut current = self.current.lock().unwrap();
+                // Removes watches that have been dropped.
+                current.watches.retain(|watch| Arc::strong_count(watch) > 1);
+                current.watches.push(open_watch.clone());
+                current.source.clone()
             };
             let mut batches = source.watch(request).await?;
             let next = move |context: &mut Context<'_>| {
-                interrupt.waker.register(context.waker());
-                match interrupt.error.lock().unwrap().clone() {
+                open_watch.waker.register(context.waker());
+                match open_watch.error.lock().unwrap().clone() {
                     Some(error) => Poll::Ready(Some(Err(error))),
                     None => batches.as_mut().poll_next(context),
                 }
