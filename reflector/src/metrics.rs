@@ -7,11 +7,11 @@ use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge};
 
 // WC-703 lists the metrics.
 
-/// Upper bounds of the duration buckets, in seconds: 5 ms to 10 minutes.
+/// The upper bounds of the duration buckets, in seconds: 5 ms to 10 minutes.
 const DURATION_BOUNDS: [f64; 12] = [
     0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0,
 ];
-/// Upper bounds of the buckets for the number of items of a list.
+/// The upper bounds of the buckets for the number of items of a list.
 const ITEM_BOUNDS: [f64; 10] = [
     1.0, 10.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 5_000.0, 10_000.0, 100_000.0,
 ];

@@ -6,17 +6,17 @@ use std::time::Duration;
 /// The maximum number of buckets of a histogram.
 const BUCKETS_MAX: usize = 12;
 
-/// Bucket bounds in microseconds for waits until a revision is cached: 5 ms to 3 s, the default
-/// maximum.
+/// The bucket bounds in microseconds for waits until a revision is cached: 5 ms to 3 s, which is the
+/// default of [`freshness_wait`](crate::cache::WatchCacheBuilder::freshness_wait).
 const WAIT_US: Bounds = Bounds::microseconds(&[
     5_000, 25_000, 50_000, 100_000, 200_000, 400_000, 600_000, 800_000, 1_000_000, 1_500_000,
     2_000_000, 3_000_000,
 ]);
-/// Bucket bounds in microseconds for the stages of the delivery of an event: 0.1 ms to 5 s.
+/// The bucket bounds in microseconds for the stages of the delivery of an event: 0.1 ms to 5 s.
 const STAGE_US: Bounds = Bounds::microseconds(&[
     100, 250, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
 ]);
-/// Bucket bounds in microseconds for loads and lists: 5 ms to 10 minutes.
+/// The bucket bounds in microseconds for loads and lists: 5 ms to 10 minutes.
 const LOAD_US: Bounds = Bounds::microseconds(&[
     5_000,
     25_000,
@@ -31,7 +31,7 @@ const LOAD_US: Bounds = Bounds::microseconds(&[
     60_000_000,
     600_000_000,
 ]);
-/// Bucket bounds in bytes for the sizes of encoded events: 1 KiB to 8 MiB.
+/// The bucket bounds in bytes for the sizes of encoded events: 1 KiB to 8 MiB.
 const EVENT_BYTES: Bounds = Bounds {
     values: &[
         1 << 10,

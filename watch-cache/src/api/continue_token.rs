@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::status::RequestError;
 
+/// The value of `v`: the version of the encoding.
 const VERSION: &str = "meta.k8s.io/v1";
 /// The value of `rv` that means "at the latest revision".
 const LATEST: i64 = -1;

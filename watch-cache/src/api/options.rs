@@ -283,6 +283,7 @@ impl RequestedVersion {
     }
 }
 
+/// The option that most of the errors name.
 const MATCH: &str = "resourceVersionMatch";
 
 fn forbidden(field: &'static str, message: &str) -> StatusCause {

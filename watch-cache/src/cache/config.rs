@@ -67,7 +67,7 @@ impl ResourceConfig {
     }
 
     /// Adds an index by a field or a label. Lists without a limit that require one value of it read
-    /// only the objects with that value, and watches that require one value of it are woken only for
+    /// only the objects with that value, and watchers that require one value of it are woken only for
     /// events of such objects. Use it where most clients select by one value, such as the
     /// `spec.nodeName` of a pod. Each index costs one more tree item per object.
     // WC-126.

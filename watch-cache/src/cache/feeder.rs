@@ -30,8 +30,8 @@ const LOAD_PAGE_KEYS: usize = 10_000;
 /// The number of loads at the oldest revision that may fail with [`SourceError::Compacted`] before
 /// the current revision is loaded instead.
 const COMPACTED_LOADS_AT_OLDEST_MAX: usize = 3;
-/// The number of loads that may fail with [`SourceError::Compacted`], at any revision, before the
-/// feeder reports the error.
+/// The number of loads of a resource that may fail with [`SourceError::Compacted`], at any revision,
+/// before the feeder starts again with all resources.
 const COMPACTED_LOADS_MAX: usize = 2 * COMPACTED_LOADS_AT_OLDEST_MAX;
 /// The maximum number of batches that are applied before the feeder yields to other tasks.
 const POLL_BATCHES_MAX: usize = 64;
@@ -218,7 +218,7 @@ impl FeedLoop {
             Some(after) => after,
             None => self.shared.source.current_revision().await?.max(watermark),
         };
-        let mut batches = self.watch(after).await?;
+        let mut batches = self.open_watch(after).await?;
         // Checked after the watch is opened: if the store is replaced after this check, the watch
         // ends.
         self.check_not_replaced(after).await?;
@@ -273,7 +273,8 @@ impl FeedLoop {
         }
     }
 
-    async fn watch(&self, after: Revision) -> Result<BatchStream, SourceError> {
+    /// Opens the watch of the source.
+    async fn open_watch(&self, after: Revision) -> Result<BatchStream, SourceError> {
         // All keys, not only those of the resources: the watermark follows every commit (WC-107).
         let request = WatchRequest {
             range: KeyRange::all(),

@@ -198,7 +198,7 @@ pub(crate) struct Window {
     /// lock that guards the window. May be negative for a moment, when an event is encoded and
     /// evicted at the same time.
     encoded_bytes: Arc<AtomicI64>,
-    /// The oldest revision that a watch may start after (WC-114).
+    /// The oldest revision after which a watcher may start (WC-114).
     oldest_start: Revision,
 }
 
@@ -254,7 +254,7 @@ impl Window {
         &self.encoded_bytes
     }
 
-    /// Returns the oldest revision that a watch may start after (WC-313).
+    /// Returns the oldest revision after which a watcher may start (WC-313).
     pub(crate) fn oldest_start(&self) -> Revision {
         self.oldest_start
     }

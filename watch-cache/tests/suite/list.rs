@@ -205,7 +205,7 @@ fn t_09_and_t_10_exact_lists_return_the_state_at_each_revision() {
 }
 
 #[test]
-fn t_11_exact_lists_of_the_future_are_504() {
+fn t_11_exact_lists_at_future_revisions_are_504() {
     on_both(|fixture, store, _| {
         let current = fixture.put_pod("ns/a");
         for ahead in [1, 1000] {
@@ -219,7 +219,7 @@ fn t_11_exact_lists_of_the_future_are_504() {
 }
 
 #[test]
-fn t_11_not_older_than_the_future_is_504_after_three_seconds() {
+fn t_11_a_list_not_older_than_a_future_revision_is_504_after_3_seconds() {
     let fixture = Fixture::new();
     let current = fixture.put_pod("ns/a");
     fixture.wait_until_fresh();
@@ -490,7 +490,7 @@ fn t_16_a_page_with_one_rare_match_reads_few_pages_and_few_unneeded_keys() {
 
 // Shows WC-132 and WC-201.
 #[test]
-fn t_17_a_consistent_list_reaches_writes_of_other_resources() {
+fn t_17_a_consistent_list_has_the_revision_of_earlier_writes_of_other_resources() {
     on_both(|fixture, store, _| {
         fixture.put_pod("ns/a");
         let elsewhere = fixture.put_elsewhere();

@@ -310,7 +310,7 @@ fn t_51_an_inconsistent_cache_answers_from_its_source_until_it_is_loaded_again()
 }
 
 #[test]
-fn t_51_the_feeder_checks_every_five_minutes_or_a_little_later() {
+fn t_51_the_feeder_checks_consistency_every_5_to_7_and_a_half_minutes() {
     let engine = engine_at(10, &["a"]);
     // More keys than one page of the check.
     for number in 0..2500 {

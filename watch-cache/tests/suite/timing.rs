@@ -458,7 +458,7 @@ fn t_48_a_cache_whose_feeder_was_dropped_is_stopped() {
 }
 
 #[test]
-fn t_48_stopping_a_cache_that_cannot_load_ends_the_waits_for_it() {
+fn t_48_stopping_a_cache_that_cannot_load_ends_waits_for_readiness() {
     #[derive(Debug)]
     struct Unreachable;
     fn unreachable<T: Send + 'static>() -> BoxFuture<'static, Result<T, SourceError>> {

@@ -513,7 +513,7 @@ impl Wake for CountingWaker {
 
 // Shows WC-123 and WC-146.
 #[test]
-fn t_32_watchers_that_never_read_do_not_slow_others() {
+fn t_32_watchers_that_are_never_read_do_not_delay_others() {
     let fixture = Fixture::new();
     let idle: Vec<_> = (0..50)
         .map(|_| fixture.watch(&fixture.pods, &Scope::All, &from(1)))

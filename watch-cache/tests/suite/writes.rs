@@ -126,7 +126,7 @@ impl StaleCache {
 
 // Shows WC-105.
 #[test]
-fn t_04_and_t_05_the_fresh_version_decides_over_a_stale_one() {
+fn t_04_and_t_05_a_deletion_is_validated_again_with_the_fresh_version() {
     let (fixture, mut stale) = stale();
     let first = fixture.put("ns/a", pod("ns/a", "old", ""));
     fixture.put_pod("ns/gone");
@@ -278,7 +278,7 @@ fn t_05_a_deletion_validates_the_new_version_after_a_concurrent_write() {
 }
 
 #[test]
-fn t_06_a_stale_version_does_not_decide_an_update() {
+fn t_06_an_update_is_decided_again_with_the_fresh_version() {
     let (fixture, mut stale) = stale();
     fixture.put("ns/a", pod_of("old"));
     stale.poll_feeder();

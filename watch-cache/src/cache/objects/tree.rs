@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 /// The maximum number of items in a leaf, and of children of an inner node. A tree of 100,000 items
 /// has four levels, and a copy of one node is cheap.
-const WIDTH: usize = 32;
+const NODE_WIDTH_MAX: usize = 32;
 /// The number of items or children below which a node is merged with its neighbour, if both fit into
 /// one node.
-const NARROW: usize = WIDTH / 4;
+const NODE_WIDTH_MIN: usize = NODE_WIDTH_MAX / 4;
 
 /// An item of a [`PersistentTree`], which is ordered by key. Cloning must be cheap.
 pub(crate) trait Item: Clone {
@@ -199,13 +199,13 @@ impl<T: Item> TreeNode<T> {
         }
     }
 
-    /// Removes and returns the right half if the node has more than [`WIDTH`] items or children.
+    /// Removes and returns the right half if the node has more than [`NODE_WIDTH_MAX`] items or children.
     fn split(&mut self) -> Option<Arc<Self>> {
-        if self.width() <= WIDTH {
+        if self.width() <= NODE_WIDTH_MAX {
             return None;
         }
         // Keys are often inserted in ascending order. The left node is then nearly full.
-        let at = self.width() - WIDTH / 2;
+        let at = self.width() - NODE_WIDTH_MAX / 2;
         Some(Arc::new(match self {
             Self::Leaf(items) => Self::Leaf(items.split_off(at)),
             Self::Inner(children) => Self::Inner(children.split_off(at)),
@@ -251,7 +251,7 @@ impl<T: Item> TreeNode<T> {
                 let width = child.node.width();
                 if width == 0 {
                     children.remove(at);
-                } else if width < NARROW {
+                } else if width < NODE_WIDTH_MIN {
                     merge(children, at);
                 }
                 Some(removed)
@@ -270,7 +270,7 @@ fn merge<T: Item>(children: &mut Vec<Child<T>>, at: usize) {
     let Some([a, b]) = children.get(left..left + 2) else {
         return;
     };
-    if a.node.width() + b.node.width() > WIDTH {
+    if a.node.width() + b.node.width() > NODE_WIDTH_MAX {
         return;
     }
     let right = children.remove(left + 1);
