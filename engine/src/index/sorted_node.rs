@@ -116,7 +116,8 @@ impl<T: Keyed> Sorted<T> {
     /// Sets the prefix to all bytes that the keys share.
     fn widen_prefix(&mut self) {
         if let (Some(first), Some(last)) = (self.items.first(), self.items.last()) {
-            // The keys between the first and the last one share what these two share.
+            // All keys between the first and the last one start with the common prefix of these
+            // two.
             self.set_prefix(common(first.key(), last.key()));
         }
     }

@@ -112,8 +112,8 @@ impl Hub {
         }
     }
 
-    /// Delivers all published events that are not dispatched yet to the synced watches that they
-    /// match; etcd's `notify`.
+    /// Delivers all published events since the last dispatch to the synced watches that they match;
+    /// etcd's `notify`.
     pub(crate) fn dispatch(&self, store: &Store) {
         let mut wake = Vec::new();
         {
@@ -328,7 +328,7 @@ impl Registry {
             previous_matches,
             ..
         } = self;
-        for (at, record) in records.iter().enumerate() {
+        for (record_index, record) in records.iter().enumerate() {
             interest.visit(record.key(), |index| {
                 let Some(watch) = watches[index].as_mut() else {
                     return;
@@ -337,7 +337,7 @@ impl Registry {
                     if watch.matches.is_empty() {
                         matched.push(index);
                     }
-                    watch.matches.push(at);
+                    watch.matches.push(record_index);
                 }
             });
         }
@@ -351,7 +351,7 @@ impl Registry {
                 Some(events) if *previous_matches == watch.matches => events.clone(),
                 _ => {
                     previous_matches.clone_from(&watch.matches);
-                    let matching = previous_matches.iter().map(|at| records[*at].clone());
+                    let matching = previous_matches.iter().map(|index| records[*index].clone());
                     shared.insert(Events::of(matching)).clone()
                 }
             };

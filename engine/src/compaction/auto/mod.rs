@@ -59,8 +59,8 @@ pub enum AutoCompaction {
     /// Keeps the history within `bytes_max`, measured as [`Stats::history_bytes`](crate::Stats).
     /// etcd has no such mode.
     ///
-    /// The newest version of a live key is never dropped. If these alone take more than
-    /// `bytes_max`, only they are kept.
+    /// The newest versions of live keys are never dropped. If they take more than `bytes_max`, only
+    /// they are kept.
     Size {
         /// The number of bytes to keep at most.
         bytes_max: u64,
