@@ -1,4 +1,4 @@
-//! An HTTP server on a free port, one request to it, and a graceful shutdown.
+//! Starts an HTTP server on a free port, sends one request to it, and shuts it down gracefully.
 //!
 //! ```sh
 //! cargo run -p revstore-host --example hello
@@ -30,7 +30,7 @@ async fn hello(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infa
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // `hello` is the name of this program, and so the target of its events.
+    // `hello` is the name of this program and therefore the target of its events.
     let log = Log::open(&LogOptions::new().targets(["hello", "revstore"]))?;
     let _guard = log.install();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();

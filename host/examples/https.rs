@@ -1,4 +1,4 @@
-//! An HTTPS server with a self-signed certificate, until Ctrl-C.
+//! Runs an HTTPS server with a self-signed certificate until Ctrl-C.
 //!
 //! ```sh
 //! cargo run -p revstore-host --example https
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         })
     };
     let shutdown = || async {
-        // An error means that the signal cannot be received: then the server stops at once.
+        // If the signal cannot be received, the server stops immediately.
         let _ = tokio::signal::ctrl_c().await;
     };
     listener

@@ -1,4 +1,4 @@
-//! A page of metrics: a counter with a label, and the metrics of this process.
+//! Prints a page of metrics: a counter with a label, and the metrics of this process.
 //!
 //! ```sh
 //! cargo run -p revstore-host --example metrics

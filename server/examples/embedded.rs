@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let request = WatchRequest {
         request_union: Some(RequestUnion::CreateRequest(create)),
     };
-    // The stream of requests stays open: its end would cancel the watch.
+    // The request stream stays open during the watch.
     let requests = tokio_stream::StreamExt::chain(
         tokio_stream::once(request),
         tokio_stream::pending::<WatchRequest>(),

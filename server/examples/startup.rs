@@ -1,4 +1,4 @@
-//! Measures the time from the start of a server process to its first answered Put.
+//! Measures the time from the start of a server process to the response to its first Put.
 //!
 //! ```sh
 //! cargo build --release -p revstore
@@ -7,9 +7,9 @@
 //! cargo run --release -p revstore --example startup -- /usr/bin/etcd --election-timeout=50 --heartbeat-interval=10
 //! ```
 //!
-//! Each start is a new process on a free port with an empty data directory. A start is complete when a
-//! client has connected to that port and has received the response to one Put. The process is then
-//! killed; stopping is not measured.
+//! Each start is a new process on a free port with an empty data directory. A start is complete when a client
+//! has connected to that port and has received the response to one Put. The process is then killed. Stopping
+//! is not measured.
 
 #![expect(clippy::print_stdout, reason = "an example shows its result")]
 
@@ -31,7 +31,7 @@ use tonic::transport::Endpoint;
 
 /// The number of measured starts.
 const STARTS: usize = 20;
-/// The time after which a start counts as failed.
+/// The time limit of a start.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// The delay between two attempts to connect: shorter than a start, longer than an attempt.
 const POLL_INTERVAL: Duration = Duration::from_micros(100);
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args_os().skip(1);
     let program = arguments
         .next()
-        .map_or_else(built_beside, |it| Ok(it.into()))?;
+        .map_or_else(server_of_this_build, |it| Ok(it.into()))?;
     let flags: Vec<OsString> = arguments.collect();
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (min, max) = (times[0], times[STARTS - 1]);
     let median = (times[STARTS / 2 - 1] + times[STARTS / 2]) / 2;
     println!(
-        "{}: exec to first answered Put, {STARTS} starts: min {min:.1?}, median {median:.1?}, \
+        "{}: exec to first Put response, {STARTS} starts: min {min:.1?}, median {median:.1?}, \
          max {max:.1?}",
         program.display()
     );
@@ -63,10 +63,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Returns the path of the server from the same build.
-fn built_beside() -> Result<PathBuf, Box<dyn Error>> {
+fn server_of_this_build() -> Result<PathBuf, Box<dyn Error>> {
     let example = env::current_exe()?;
     let directory = example.parent().and_then(Path::parent);
-    let program = directory.ok_or("no directory of builds")?.join("revstore");
+    let program = directory
+        .ok_or_else(|| format!("{} is not in a build directory", example.display()))?
+        .join("revstore");
     if program.exists() {
         Ok(program)
     } else {
@@ -97,10 +99,10 @@ fn start(
     let mut server = KillOnDrop(child);
     while TcpStream::connect(address).is_err() {
         if let Some(status) = server.0.try_wait()? {
-            return Err(format!("the server ended with {status}").into());
+            return Err(format!("the server exited with {status}").into());
         }
         if begin.elapsed() > DEADLINE {
-            return Err("the server does not accept connections".into());
+            return Err(format!("{address} accepts no connection within {DEADLINE:?}").into());
         }
         thread::sleep(POLL_INTERVAL);
     }
@@ -121,7 +123,7 @@ async fn put(address: SocketAddr) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns an address whose port was free when it was tried.
+/// Returns a loopback address with a port that is free at the time of the call.
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }

@@ -4,8 +4,8 @@
 //! cargo run -p revstore --example tls
 //! ```
 //!
-//! The example creates an authority and issues both certificates. With auth enabled, the common name
-//! of the client's certificate would be its user.
+//! The example creates an authority and issues both certificates. If auth were enabled, the common name in
+//! the client's certificate would be its user name.
 
 #![expect(clippy::print_stdout, reason = "an example shows its result")]
 

@@ -1,7 +1,7 @@
 //! Member and cluster ids, derived from the configuration as in etcd.
 //!
-//! The same peer URLs and token give the same ids on every machine and at every start, so that clients
-//! recognize a server after a restart.
+//! The same peer URLs and token give the same ids on every machine and at every start. So a server has the
+//! same ids after a restart.
 
 use sha1::{Digest, Sha1};
 
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn dm_11_default_peer_url_and_token() {
+    fn dm_11_the_default_ids_are_those_of_etcd() {
         check(
             "http://localhost:2380",
             "etcd-cluster",
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn dm_11_the_order_does_not_matter() {
+    fn dm_11_ids_do_not_depend_on_the_order_of_urls_and_members() {
         let url = |text| EndpointUrl::parse(text).unwrap();
         let (a, b) = (url("http://a:2380"), url("http://b:2380"));
         assert_eq!(

@@ -1,12 +1,12 @@
 #![doc = include_str!("../README.md")]
 //!
-//! # Where things are
-//! [`Server`] is a server inside a program. [`parse`] turns arguments and environment into an
-//! [`Invocation`] with a [`Config`], and [`run`](fn@run) serves a configuration until a signal arrives:
-//! together they are the binary.
+//! # Items
+//! [`Server`] is a server inside a program. The binary uses [`parse`], which converts arguments and
+//! environment to an [`Invocation`] with a [`Config`], and [`run`](fn@run), which runs a server with a
+//! configuration until a signal arrives.
 
-// Both ways to serve, `run` and `server`, build a `node`: an engine with its services on sockets. `http`
-// receives the requests, `config` declares the flags.
+// `run` (the binary) and `server` (the embedded server) both build a `node`: an engine with its services on
+// sockets. `http` receives the requests, `config` declares the flags.
 mod config;
 mod http;
 pub mod identity;

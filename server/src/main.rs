@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     let result: Result<(), Box<dyn Error>> = match invocation {
         Invocation::Print(text) => print(&text).map_err(Into::into),
         Invocation::Serve { config, warnings } => match revstore::run(&config, &warnings) {
-            Ok(signal) => signal.die(),
+            Ok(signal) => signal.exit_by_signal(),
             Err(error) => Err(error.into()),
         },
     };
@@ -45,8 +45,8 @@ fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Writes an error to standard error, which is used before the log is open. A failure to write is
-/// ignored, because it cannot be reported.
+/// Writes an error to standard error, because the log may not be open. A failure to write is ignored, because
+/// it cannot be reported.
 fn report(error: &dyn std::fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{error}");
 }

@@ -1,7 +1,7 @@
 //! A node: an engine with its services on bound sockets.
 //!
-//! [`Sockets::bind`] does everything that can fail, and [`Node::new`] builds the services. Between the
-//! two, the addresses that the system chose are known.
+//! [`Sockets::bind`] executes all steps that can fail. After it, the addresses that the system chose are
+//! known. [`Node::new`] then builds the services.
 
 use std::{fs::DirBuilder, io, path::Path, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
     version::ETCD_VERSION,
 };
 
-/// The bound sockets of a server. The system queues connections; nothing accepts them yet.
+/// The bound sockets of a server. The system queues connections, which are not accepted yet.
 #[derive(Debug)]
 pub(crate) struct Sockets {
     clients: Vec<Listener>,
@@ -27,12 +27,12 @@ pub(crate) struct Sockets {
     metrics: Vec<Listener>,
     peers: Vec<Listener>,
     tls: Option<TlsAcceptor>,
-    /// Not a socket, but checked at the same time because it can be refused too.
+    /// The options of authentication. They are checked with the sockets, because they may be invalid.
     auth: AuthOptions,
 }
 
 impl Sockets {
-    /// Creates the data directory and binds every URL; those for peers first, as etcd does.
+    /// Creates the data directory and binds every URL. Peer URLs are bound first, as in etcd.
     pub(crate) fn bind(config: &Config) -> Result<Self, StartError> {
         if let Some(path) = &config.data_dir {
             create_data_dir(path).map_err(|source| StartError::DataDir {
@@ -69,7 +69,7 @@ pub(crate) struct Node {
     shutdown: Shutdown,
 }
 
-/// A listener with the requests that it accepts.
+/// A listener with the service of its connections.
 #[derive(Debug)]
 struct Port {
     listener: Listener,
@@ -79,7 +79,7 @@ struct Port {
 }
 
 impl Node {
-    /// Builds the services. Must run inside the runtime that is to serve.
+    /// Builds the services. Must run in the runtime that serves the node.
     pub(crate) fn new(config: &Config, sockets: Sockets, engine: Engine) -> Self {
         let shutdown = Shutdown::new();
         let identity = identity(config);
@@ -112,9 +112,9 @@ impl Node {
         self.shutdown.clone()
     }
 
-    /// Serves until the signal is given and the last connection has ended, or
-    /// [`GRACE_PERIOD`](revstore_host::net::GRACE_PERIOD) has passed. Each port drops a clone of
-    /// `open` when it is closed.
+    /// Serves until the shutdown signal. After it, waits until the last connection has ended or
+    /// [`GRACE_PERIOD`](revstore_host::net::GRACE_PERIOD) has passed. Each port drops a clone of `open` when
+    /// it is closed.
     pub(crate) async fn serve<T: Clone + Send + 'static>(self, open: T) {
         let mut serving = JoinSet::new();
         for port in self.ports {
@@ -128,8 +128,8 @@ impl Node {
             ));
         }
         drop(open);
-        // FL-13: test harnesses wait for this line. Connections have been queued since the sockets
-        // were bound, and are served from now on.
+        // FL-13: test harnesses wait for this line. Connections are queued from the binding of the sockets
+        // on, and are served from this line on.
         info!("ready to serve client requests");
         while let Some(served) = serving.join_next().await {
             match served {
@@ -141,8 +141,7 @@ impl Node {
     }
 }
 
-/// Logs the bound addresses (FL-10): the only place where an operator finds a port that the system
-/// chose.
+/// Logs the bound addresses (FL-10). An operator finds a port that the system chose only in the log.
 fn log_addresses(sockets: &Sockets) {
     let Sockets {
         clients,
@@ -161,16 +160,16 @@ fn log_addresses(sockets: &Sockets) {
     for (listeners, kind) in kinds {
         for listener in listeners {
             let security = if listener.is_tls() {
-                "under TLS"
+                "with TLS"
             } else {
-                "in the clear"
+                "without TLS"
             };
             info!(address = %listener.address(), "serving {kind} traffic {security}");
         }
     }
 }
 
-/// Assigns to each listener the requests that it accepts.
+/// Returns each listener with the service of its connections.
 fn ports(
     config: &Config,
     sockets: Sockets,
@@ -205,8 +204,8 @@ fn ports(
             ports.push(Port {
                 listener,
                 options,
-                // `Config` promises that there is a certificate if a client or metrics URL demands
-                // TLS. A peer URL may demand it without one: its connections are closed.
+                // `Config` guarantees a certificate if a client or metrics URL requires TLS. A peer URL may
+                // require TLS without a certificate. Its connections are then closed.
                 tls: sockets.tls.clone(),
                 dispatch: dispatch.clone(),
             });
@@ -227,8 +226,8 @@ pub(crate) fn configure(engine: EngineBuilder, config: &Config) -> EngineBuilder
     }
 }
 
-/// Creates the data directory and its parents, unless it exists. Only its owner can read it, as with
-/// etcd, for programs that check the directory after a test.
+/// Creates the data directory and its parents if they do not exist. As in etcd, only the owner can read the
+/// directory. Some programs check the directory after a test.
 fn create_data_dir(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -264,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fl_20_the_data_directory_is_created_with_its_parents_and_kept_afterwards() {
+    fn fl_20_the_data_directory_is_created_with_its_parents_and_not_removed() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a/b");
         create_data_dir(&path).unwrap();

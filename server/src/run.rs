@@ -1,4 +1,4 @@
-//! The life of the `revstore` process: from its configuration to the signal that stops it.
+//! The lifecycle of the `revstore` process: logging, start, signals, shutdown.
 
 use std::{io, process};
 
@@ -21,15 +21,14 @@ use crate::{
     version::{ETCD_VERSION, REVSTORE_VERSION},
 };
 
-/// Runs a server until SIGTERM or SIGINT arrives, and returns the signal. `warnings` are the first
-/// lines of the log.
+/// Runs a server until SIGTERM or SIGINT arrives, and returns the signal. `warnings` are logged at start.
 ///
-/// On a signal, open streams end at once, and requests in flight have a second to complete. The
-/// default actions of both signals are replaced for the whole process. To serve inside another
+/// After a signal, open streams end immediately, and requests in flight have 1 second to complete. The
+/// default actions of both signals are replaced for the whole process. To run a server inside another
 /// program, use [`Server`](crate::Server).
 ///
 /// # Errors
-/// The system refused a resource that the server needs: a port, a file, threads.
+/// A resource that the server needs is not available: a port, a file, threads.
 pub fn run(config: &Config, warnings: &[String]) -> Result<StopSignal, StartError> {
     let log = Log::open(&config.log)?;
     let _guard = log.install();
@@ -50,7 +49,7 @@ pub fn run(config: &Config, warnings: &[String]) -> Result<StopSignal, StartErro
         .build()
         .map_err(StartError::Runtime)?;
     let stopped = runtime.block_on(serve(config));
-    // The process does not wait for a compaction that still runs.
+    // The process does not wait for a running compaction.
     runtime.shutdown_background();
     let stopped = stopped?;
     info!("stopped");
@@ -58,14 +57,14 @@ pub fn run(config: &Config, warnings: &[String]) -> Result<StopSignal, StartErro
 }
 
 async fn serve(config: &Config) -> Result<StopSignal, StartError> {
-    let mut signals = Signals::listen().map_err(StartError::Signals)?;
+    let mut signals = Signals::install().map_err(StartError::Signals)?;
     let sockets = Sockets::bind(config)?;
     let engine = node::configure(Engine::builder(), config).build();
     let node = Node::new(config, sockets, engine);
     let shutdown = node.shutdown();
     let mut serving = std::pin::pin!(node.serve(()));
     let signal = tokio::select! {
-        // Serving ends without a signal only if every port failed.
+        // Serving ends without a signal only if every port has failed. The process then waits for a signal.
         () = &mut serving => return Ok(signals.next().await),
         signal = signals.next() => signal,
     };
@@ -77,7 +76,7 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
 
 /// The signal that stopped a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "the parent process expects to see which signal ended this one"]
+#[must_use = "the process should exit by this signal, so that its parent sees it"]
 pub enum StopSignal {
     /// SIGTERM.
     Terminate,
@@ -86,23 +85,23 @@ pub enum StopSignal {
 }
 
 impl StopSignal {
-    /// Ends the process by this signal, so that its parent sees the reason: a shell shows status 143
-    /// or 130. Process 1 of a container cannot end itself by a signal, and exits with status 0.
-    pub fn die(self) -> ! {
+    /// Ends the process with this signal, so that its parent sees the signal: a shell reports status 143 or
+    /// 130. Process 1 of a container cannot end itself with a signal, and exits with status 0.
+    pub fn exit_by_signal(self) -> ! {
         // FL-14.
         if process::id() != 1 {
             let number = match self {
                 Self::Terminate => SIGTERM,
                 Self::Interrupt => SIGINT,
             };
-            // It returns only if it failed; then the process exits below.
+            // Returns only if it has failed. The process then exits below.
             let _ = emulate_default_handler(number);
         }
         process::exit(0)
     }
 }
 
-/// A receiver of the signals that stop a server. Other signals keep their default actions.
+/// The handlers of the signals that stop a server. Other signals have their default actions.
 #[derive(Debug)]
 struct Signals {
     terminate: Signal,
@@ -111,7 +110,7 @@ struct Signals {
 
 impl Signals {
     /// Replaces the default actions of the signals. Must run inside a runtime.
-    fn listen() -> io::Result<Self> {
+    fn install() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,

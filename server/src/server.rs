@@ -1,4 +1,4 @@
-//! An embedded server: a server inside another program.
+//! An embedded server, which runs inside another program.
 
 use std::{
     io,
@@ -22,19 +22,19 @@ use crate::{
     start_error::StartError,
 };
 
-/// The most worker threads of an embedded server. A test has few clients, and many tests with a server
-/// each may run at the same time.
+/// The maximum number of worker threads of an embedded server. A test has few clients, and many tests with
+/// one server each may run at the same time.
 const WORKERS_MAX: usize = 2;
 
 /// A server inside this process, on a free port of the loopback interface.
 ///
-/// A server has its own threads. It can be started and used from any code: a plain test, a tokio test
-/// of any flavor, or a program without async code. Servers are independent of each other.
+/// A server has its own threads. It can be started and used in a test without a runtime, in a tokio test of
+/// any flavor, and in a program without async code. Servers are independent of each other.
 ///
 /// - When [`start`](ServerBuilder::start) returns, clients can connect.
 /// - Clients and [`engine`](Self::engine) use the same store.
 /// - Dropping a server closes its ports before `drop` returns and ends all open streams, without
-///   waiting for clients. [`stop`](Self::stop) waits until the requests in flight are answered.
+///   waiting for clients. [`stop`](Self::stop) waits until the requests in flight have completed.
 ///
 /// # Costs
 /// A start takes about a millisecond and creates three or four threads.
@@ -57,7 +57,7 @@ const WORKERS_MAX: usize = 2;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// With a manual clock a test controls the time:
+/// With a manual clock, a test controls the time:
 /// ```
 /// use std::time::Duration;
 /// use revstore::{Server, engine::{ManualClock, Put}};
@@ -80,14 +80,14 @@ pub struct Server {
     running: Option<Running>,
 }
 
-/// The means to stop a running server.
+/// The handles to stop a running server and to wait for its end.
 #[derive(Debug)]
 struct Running {
     shutdown: Shutdown,
-    /// Disconnects when the last port is closed; nothing is ever sent. The lock makes the server
-    /// `Sync`, so that tests can share one; only `drop` takes it.
+    /// Disconnects when the last port is closed. No message is sent. The lock makes the server `Sync`, so
+    /// that tests can share it. Only `drop` locks it.
     ports_open: Mutex<mpsc::Receiver<()>>,
-    /// Disconnects when the last connection has ended; nothing is ever sent.
+    /// Disconnects when the last connection has ended. No message is sent.
     serving: oneshot::Receiver<()>,
     thread: JoinHandle<()>,
 }
@@ -160,24 +160,24 @@ impl Server {
         &self.engine
     }
 
-    /// Stops the server and waits until it has stopped: open streams end at once with `UNAVAILABLE`,
-    /// and requests in flight have a second to complete.
+    /// Stops the server and waits until it has stopped. Open streams end immediately with `UNAVAILABLE`, and
+    /// requests in flight have 1 second to complete.
     ///
     /// Blocks the thread. Use [`stop_async`](Self::stop_async) if clients run on the same thread, as in
     /// a tokio test: while the thread is blocked, they cannot read their responses.
     pub fn stop(mut self) {
         if let Some(running) = self.running.take() {
             running.shutdown.begin();
-            // A thread that has panicked is stopped too, and its message has been printed.
+            // An error means that the thread has panicked. Its message has been printed.
             let _ = running.thread.join();
         }
     }
 
-    /// Stops the server as [`stop`](Self::stop) does. The future runs on any executor.
+    /// Stops the server like [`stop`](Self::stop). The future runs on any executor.
     pub async fn stop_async(mut self) {
         if let Some(running) = self.running.take() {
             running.shutdown.begin();
-            // Returns an error when the sender is dropped; nothing is ever sent.
+            // Returns an error when the sender is dropped. No message is sent.
             let _ = running.serving.await;
         }
     }
@@ -187,8 +187,8 @@ impl Drop for Server {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
             running.shutdown.begin();
-            // Returns an error when the senders are dropped; nothing is ever sent. The threads of the
-            // server end its connections.
+            // Returns an error when the senders are dropped. No message is sent. The threads of the server
+            // end its connections.
             if let Ok(ports_open) = running.ports_open.into_inner() {
                 let _ = ports_open.recv();
             }
@@ -204,21 +204,21 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the revision of the empty store. The first write gets the next revision; earlier revisions
-    /// count as compacted.
+    /// Sets the revision of the empty store. The first write has the next revision. Earlier revisions count
+    /// as compacted.
     pub fn start_revision(mut self, revision: i64) -> Self {
         self.config.start_revision = revision;
         self
     }
 
-    /// Sets the shortest time to live of a lease. Shorter requests get this one.
+    /// Sets the minimum time to live of a lease. A shorter requested time is raised to it.
     pub fn min_lease_ttl(mut self, ttl: Duration) -> Self {
         self.min_lease_ttl = Some(ttl);
         self
     }
 
-    /// Sets the interval of progress notifications, for watchers that request them and receive no
-    /// events; at least 100 ms.
+    /// Sets the interval of progress notifications for watchers that request them and receive no events. The
+    /// minimum is 100 ms.
     pub fn progress_interval(mut self, interval: Duration) -> Self {
         self.config.watch_progress_notify_interval = interval;
         self
@@ -230,19 +230,19 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the most operations in each list of a transaction.
+    /// Sets the maximum number of operations in each list of a transaction.
     pub fn max_txn_ops(mut self, operations: usize) -> Self {
         self.config.limits.txn_ops_max = operations;
         self
     }
 
-    /// Sets the most bytes of one write.
+    /// Sets the maximum size of a write, in bytes.
     pub fn max_request_bytes(mut self, bytes: usize) -> Self {
         self.config.limits.request_bytes_max = bytes;
         self
     }
 
-    /// Sets the size of the history in bytes from which writes are refused; `None` for no limit.
+    /// Sets the size of the history in bytes above which writes fail; `None` for no limit.
     pub fn quota_bytes(mut self, bytes: Option<u64>) -> Self {
         self.config.limits.quota_bytes = bytes;
         self
@@ -256,15 +256,15 @@ impl ServerBuilder {
         self
     }
 
-    /// Logs as the binary does. By default the server emits `tracing` events to the global subscriber
-    /// of the program, if there is one.
+    /// Sets the log, in the format of the binary. By default, the server emits `tracing` events to the global
+    /// subscriber of the program, if it has one.
     pub fn log(mut self, log: LogOptions) -> Self {
         self.log = Some(log);
         self
     }
 
-    /// Sets everything that flags can set. Replaces earlier settings except the clock and the log; the
-    /// server then binds the URLs of the configuration, peer URLs included.
+    /// Sets all options that have flags. Replaces earlier settings except the clock and the log. The server
+    /// then binds the URLs of the configuration, including peer URLs.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self.min_lease_ttl = None;
@@ -272,11 +272,11 @@ impl ServerBuilder {
         self
     }
 
-    /// Starts the server. Blocks until its ports are bound, which takes no longer than the system calls,
-    /// so that async code may call it too.
+    /// Starts the server. Blocks until its ports are bound. This takes only the time of the system calls, so
+    /// async code may call it too.
     ///
     /// # Errors
-    /// The system refused a resource that the server needs: a port, a file, threads.
+    /// A resource that the server needs is not available: a port, a file, threads.
     pub fn start(self) -> Result<Server, StartError> {
         let Self {
             mut config,
@@ -296,7 +296,7 @@ impl ServerBuilder {
         let endpoints: Vec<String> = sockets.clients().iter().map(Listener::endpoint).collect();
         if advertises_bound {
             let urls = endpoints.iter().map(|it| EndpointUrl::parse(it));
-            // A URL that does not parse, such as one with an odd socket path, is not reported.
+            // A URL that cannot be parsed, for example with a blank in its socket path, is not advertised.
             config.advertise_client_urls = urls.filter_map(Result::ok).collect();
         }
         let mut engine = node::configure(engine, &config);
@@ -311,8 +311,8 @@ impl ServerBuilder {
         let (failure_sender, failure) = mpsc::channel();
         let (open, ports_open) = mpsc::channel();
         let (until_stopped, serving) = oneshot::channel();
-        // The runtime is created and dropped in a thread of its own: the server may be dropped inside
-        // another runtime, where dropping a runtime panics.
+        // The runtime is created and dropped in a separate thread: the server may be dropped inside another
+        // runtime, and dropping a runtime there panics.
         let thread = thread::Builder::new()
             .name("revstore-server".to_owned())
             .spawn(move || {

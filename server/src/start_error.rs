@@ -1,4 +1,4 @@
-//! Errors that keep a server with a valid configuration from starting.
+//! Errors of the start of a server.
 
 use std::{io, path::PathBuf};
 
@@ -7,7 +7,7 @@ use revstore_host::{
     net::{BindError, TlsError},
 };
 
-/// The server could not start, although its configuration is valid.
+/// An error of the start of a server with a valid configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -16,7 +16,7 @@ pub enum StartError {
     DataDir {
         /// The directory.
         path: PathBuf,
-        /// The error of the system.
+        /// The I/O error.
         source: io::Error,
     },
     /// A file of `--log-outputs` cannot be opened.
@@ -31,10 +31,10 @@ pub enum StartError {
     /// `--auth-token=jwt,...` is set, but JWT tokens are not supported.
     #[error("auth: JWT tokens are not supported, only --auth-token=simple")]
     Jwt,
-    /// The system refused the threads of the runtime, or its event queue.
+    /// The threads or the event queue of the runtime cannot be created.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
     /// The handlers of the signals cannot be installed.
-    #[error("cannot listen for signals: {0}")]
+    #[error("cannot install the signal handlers: {0}")]
     Signals(io::Error),
 }

@@ -1,13 +1,12 @@
-//! The versions that this server reports.
+//! The versions in the responses of the server.
 
 /// The etcd release whose behavior this server has.
 ///
-/// Clients parse it as a semantic version and enable features by it. It must be at least 3.5.13,
+/// Clients parse it as a semantic version and enable features depending on it. It must be at least 3.5.13,
 /// because kube-apiserver requests progress notifications from that version on.
 pub const ETCD_VERSION: &str = "3.5.30";
 
-/// The cluster version that `/version` and the metrics report: the minor release of
-/// [`ETCD_VERSION`].
+/// The cluster version in `/version` and the metrics: the minor release of [`ETCD_VERSION`].
 pub const ETCD_CLUSTER_VERSION: &str = "3.5.0";
 
 /// The version of revstore itself.
@@ -39,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn mt_2_the_version_enables_the_features_of_clients() {
+    fn mt_2_the_version_is_at_least_3_5_13() {
         assert!(numbers(ETCD_VERSION) >= vec![3, 5, 13]);
         assert_eq!(
             numbers(ETCD_VERSION)[..2],

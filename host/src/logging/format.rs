@@ -85,7 +85,7 @@ fn json(text: &str) -> serde_json::Value {
     text.into()
 }
 
-/// Returns a time in UTC with microseconds; an empty text for a year that RFC 3339 cannot express.
+/// Returns a time in UTC with microseconds, or an empty text if RFC 3339 cannot express the year.
 fn timestamp(time: SystemTime) -> String {
     let time = UtcDateTime::from(time);
     time.format(&Iso8601::<TIMESTAMP>).unwrap_or_default()

@@ -1,7 +1,7 @@
-//! Logs: `tracing` events as JSON lines, in the shape of the Go library zap.
+//! Logs: `tracing` events as JSON lines, in the format of the Go library zap.
 //!
-//! Code logs with the macros of `tracing`. A [`Log`] writes the events of the threads that it is
-//! installed on; see [`Log::install`]. Several servers in one process can have a log each.
+//! Code logs with the macros of `tracing`. A [`Log`] writes the events of the threads on which it is
+//! installed; see [`Log::install`]. Each server of a process can have a separate log.
 
 mod format;
 mod options;
@@ -60,13 +60,13 @@ impl Log {
             LogLevel::Info => LevelFilter::INFO,
             LogLevel::Warn => LevelFilter::WARN,
             LogLevel::Error => LevelFilter::ERROR,
-            // Nothing logs at these levels.
+            // No event has these levels.
             LogLevel::Panic | LogLevel::Fatal => LevelFilter::OFF,
         };
         let lines = tracing_subscriber::fmt::layer()
             .event_format(format::JsonLine)
             .with_writer(Arc::new(outputs))
-            // An output that fails has nowhere to report it.
+            // The failure of an output cannot be reported in the log.
             .log_internal_errors(false);
         let targets = options.targets.iter().map(|target| (target, level));
         let filter = Targets::new().with_targets(targets);
@@ -82,10 +82,10 @@ impl Log {
         dispatcher::set_default(&self.dispatch)
     }
 
-    /// Writes the events of a runtime's threads to this log. The thread that calls `block_on` is not
-    /// one of them.
+    /// Writes the events of a runtime's threads to this log. The thread that calls `block_on` is not a thread
+    /// of the runtime.
     ///
-    /// A request costs nothing more: the log is looked up when an event is written.
+    /// The log is looked up when an event is written. Code without events has no cost.
     pub fn install_on_runtime(&self, runtime: &mut tokio::runtime::Builder) {
         thread_local! {
             static GUARD: RefCell<Option<DefaultGuard>> = const { RefCell::new(None) };
@@ -97,13 +97,13 @@ impl Log {
     }
 }
 
-/// The outputs of a log. Each write is one line.
+/// The outputs of a log. Each write contains one line.
 struct Outputs(Vec<Output>);
 
 enum Output {
     Stderr,
     Stdout,
-    /// Opened for appending: the system puts each line at the end as a whole, without a lock here.
+    /// The file is open for appending: the system appends each line as a whole, so no lock is needed.
     File(File),
 }
 
@@ -126,7 +126,7 @@ impl Output {
 impl Write for &Outputs {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         for output in &self.0 {
-            // A failure, such as a closed pipe, must not keep the line from the other outputs.
+            // After a failure, such as a closed pipe, the line is still written to the other outputs.
             let _ = match output {
                 Output::Stderr => io::stderr().lock().write_all(line),
                 Output::Stdout => io::stdout().lock().write_all(line),
@@ -190,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn fl_12_lines_below_the_level_are_left_out() {
+    fn fl_12_lines_below_the_level_are_omitted() {
         let text = written(LogLevel::Warn, |_| {
-            tracing::info!("left out");
+            tracing::info!("omitted");
             tracing::warn!("written");
-            tracing::error!(target: "hyper", "left out");
+            tracing::error!(target: "hyper", "omitted");
         });
-        assert!(!text.contains("left out"), "{text}");
+        assert!(!text.contains("omitted"), "{text}");
         assert!(text.ends_with("\"msg\":\"written\"}\n"), "{text}");
     }
 }

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 pub struct LogOptions {
     /// The lowest level that is written. Default info.
     pub level: LogLevel,
-    /// The outputs; each line goes to all of them. Default standard error.
+    /// The outputs. Each line is written to all of them. Default standard error.
     pub outputs: Vec<LogOutput>,
-    /// Prefixes of the targets (module paths) whose events are written. Default `revstore`, which
-    /// leaves out the events of libraries such as hyper.
+    /// Prefixes of targets (module paths). Only events of these targets are written. Default `revstore`,
+    /// which excludes the events of libraries such as hyper.
     pub targets: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl LogOptions {
         self
     }
 
-    /// Sets the prefixes of the targets whose events are written.
+    /// Sets the prefixes of targets. Only events of these targets are written.
     #[must_use]
     pub fn targets(mut self, targets: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.targets = targets.into_iter().map(Into::into).collect();
@@ -56,7 +56,7 @@ impl Default for LogOptions {
 /// The importance of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// Details for finding faults in the server.
+    /// Details for debugging the server.
     Debug,
     /// Normal events.
     Info,
@@ -77,6 +77,6 @@ pub enum LogOutput {
     Stderr,
     /// Standard output.
     Stdout,
-    /// A file, to which lines are appended; created if it does not exist.
+    /// A file. Lines are appended to it. It is created if it does not exist.
     File(PathBuf),
 }

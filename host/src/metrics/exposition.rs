@@ -36,7 +36,7 @@ impl Exposition {
         self.families.extend(metrics.collect());
     }
 
-    /// Adds a gauge without labels. A value beyond `i64::MAX` is written as `i64::MAX`.
+    /// Adds a gauge without labels. A value above `i64::MAX` is written as `i64::MAX`.
     ///
     /// # Errors
     /// `name` is not a valid name.
@@ -58,7 +58,7 @@ impl Exposition {
         Ok(())
     }
 
-    /// Adds an information metric: a gauge that is always 1 and carries its text as a label.
+    /// Adds an information metric: a gauge that is always 1 and has its text as a label.
     ///
     /// # Errors
     /// `name` or `label` is not a valid name.
@@ -69,10 +69,9 @@ impl Exposition {
         Ok(())
     }
 
-    /// Adds the metrics of this process that the Prometheus client libraries agree on:
-    /// `process_cpu_seconds_total`, `process_open_fds`, `process_max_fds`,
-    /// `process_virtual_memory_bytes`, `process_resident_memory_bytes` and
-    /// `process_start_time_seconds`. On other systems than Linux they are left out.
+    /// Adds the standard process metrics of the Prometheus client libraries: `process_cpu_seconds_total`,
+    /// `process_open_fds`, `process_max_fds`, `process_virtual_memory_bytes`, `process_resident_memory_bytes`
+    /// and `process_start_time_seconds`. On systems other than Linux they are omitted.
     ///
     /// # Errors
     /// None in practice: the names are valid.

@@ -1,8 +1,7 @@
 //! Metrics in the text format of Prometheus.
 //!
-//! An [`Exposition`] is one page of metrics. A program fills it when the page is requested, from
-//! counters that it keeps itself, so that counting costs no more than an atomic addition.
-//! [`Exposition::process`] adds what the operating system knows about the process.
+//! An [`Exposition`] is one page of metrics. A program creates it for each request from its own counters, so
+//! counting costs only an atomic addition. [`Exposition::process`] adds the metrics of the process.
 
 mod exposition;
 mod process;

@@ -1,11 +1,11 @@
-//! Resources that this process uses, from `/proc`.
+//! The resources of this process, from `/proc`.
 //!
-//! Read without a library: six numbers from four files and a directory, for which the `procfs` crate
-//! would bring four dependencies. On other systems all values are `None`.
+//! Six numbers are read from four files and a directory. The `procfs` crate would add four dependencies for
+//! them. On systems other than Linux all values are `None`.
 
 use std::{fs, time::Duration};
 
-/// Resources of the process; `None` where the system does not report them.
+/// The resources of the process. A value is `None` if the system does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Process {
     pub(super) cpu_seconds: Option<f64>,
@@ -17,8 +17,8 @@ pub(super) struct Process {
     pub(super) open_files_max: Option<u64>,
 }
 
-/// Clock ticks per second in `/proc`: 100 on every Linux that Rust supports, independent of the
-/// kernel's timer frequency.
+/// The number of clock ticks per second in `/proc`: 100 on every Linux that Rust supports, independent of the
+/// timer frequency of the kernel.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 impl Process {
@@ -47,8 +47,8 @@ impl Process {
     }
 }
 
-// Fields of `/proc/self/stat`, counted from 0 after the name of the process. The name may contain
-// any character; it ends at the last parenthesis.
+// Indexes of fields of `/proc/self/stat`, counted from 0 after the name of the process. The name may contain
+// any character and ends at the last parenthesis.
 const USER_TIME: usize = 11;
 const SYSTEM_TIME: usize = 12;
 const START_TIME: usize = 19;

@@ -32,19 +32,19 @@ const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 /// The last year that the dates of a certificate can express.
 const LAST_CERTIFICATE_YEAR: i32 = 9999;
 
-/// A certificate and its key in PEM files. They are read again when they change, because certificates
+/// A certificate and its key in PEM files. The files are read again when they change, because certificates
 /// are renewed in place.
 #[derive(Debug)]
 pub(super) struct CertificateFiles {
     cert_file: PathBuf,
     key_file: PathBuf,
     provider: Arc<CryptoProvider>,
-    /// The pair in use, and the modification times with which it was read. A leaf lock, held to copy
-    /// or to replace the pair; no await happens under it.
+    /// The pair in use, and the modification times of its files. A leaf lock, held to copy or to replace the
+    /// pair, never across an await.
     current: Mutex<(ModificationTimes, Arc<CertifiedKey>)>,
 }
 
-/// When the two files were last modified; `None` for a file whose time cannot be read.
+/// The modification times of the two files; `None` for a file without a readable time.
 type ModificationTimes = [Option<SystemTime>; 2];
 
 impl CertificateFiles {
@@ -54,7 +54,7 @@ impl CertificateFiles {
         key_file: &Path,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, TlsError> {
-        // Before the files are read, so that a change in between is noticed later.
+        // The times are read before the files, so that a change between the two is detected later.
         let modified = modification_times(cert_file, key_file);
         let pair = read_pair(cert_file, key_file, provider)?;
         Ok(Self {
@@ -73,7 +73,8 @@ impl ResolvesServerCert for CertificateFiles {
         if modified == known {
             return Some(pair);
         }
-        // While only one of the files is renewed, they do not match: the old pair stays in use.
+        // While only one of the files is renewed, the certificate and the key do not match. The old pair then
+        // stays in use.
         let Ok(renewed) = read_pair(&self.cert_file, &self.key_file, &self.provider) else {
             return Some(pair);
         };
@@ -103,7 +104,7 @@ fn read_pair(
     })
 }
 
-/// Reads all certificates of a PEM file; at least one is required.
+/// Reads all certificates of a PEM file. The file must contain at least one.
 pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let file_error = |source| TlsError::File {
         path: path.to_owned(),
@@ -142,7 +143,7 @@ pub(super) fn self_signed(
         .min(LAST_CERTIFICATE_YEAR);
     let mut params = CertificateParams::new(hosts)?;
     params.not_before = rcgen::date_time_ymd(today.year(), month, day);
-    // Not every year has a 29 February.
+    // 29 February does not exist in every year.
     params.not_after = rcgen::date_time_ymd(last_year, month, day.min(28));
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![
@@ -160,10 +161,10 @@ pub(super) fn self_signed(
         })
 }
 
-/// Returns the common name of a certificate's subject: the last one if there are several, as in Go.
-/// Returns `None` if there is none, or if it is not UTF-8.
+/// Returns the common name of a certificate's subject, or `None` if the subject has no common name in UTF-8.
+/// If there are several, returns the last one, as in Go.
 pub(super) fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
-    // The handshake has verified the certificate: `Raw` does not check it again.
+    // `Raw` does not validate the certificate, because the handshake has verified it.
     let certificate = CertificateInner::<Raw>::from_der(certificate).ok()?;
     let attributes = certificate.tbs_certificate().subject().iter();
     let names = attributes.filter(|attribute| attribute.oid == COMMON_NAME);

@@ -1,14 +1,13 @@
-//! One connection: the TLS handshake, HTTP/1.1 or HTTP/2, and graceful shutdown.
+//! A connection: the TLS handshake, HTTP/1.1 or HTTP/2, and graceful shutdown.
 //!
 //! [`Serving::http`] sets all limits and buffer sizes of a connection.
 //!
-//! # How requests run
-//! An HTTP server usually spawns a task for each request of an HTTP/2 connection. That costs an
-//! allocation, an entry in the task lists of the runtime and, most of all, a system call whenever
-//! another thread is woken to help. Requests that take a microsecond or two run faster where they
-//! were read. A [`ConnectionDriver`] therefore works in rounds: it reads the bytes that have arrived,
-//! runs the requests in them, and writes all their responses with one system call. A request that
-//! has to wait is moved into a task of its own.
+//! # Execution of requests
+//! An HTTP server usually spawns a task for each request of an HTTP/2 connection. This costs an allocation,
+//! an entry in the task lists of the runtime and, as the largest part, a system call if another thread is
+//! woken. Requests that take 1 or 2 µs run faster in the task that reads them. So a [`ConnectionDriver`]
+//! works in rounds: it reads the bytes that have arrived, runs the requests in them, and writes all their
+//! responses with one system call. A request that has to wait is moved to a separate task.
 
 use std::{
     fmt,
@@ -40,34 +39,35 @@ use crate::net::{
     transport::{Transport, WriteBuffer},
 };
 
-/// The HTTP/2 window of a stream: the bytes that a client may send before the server has read any
-/// of them. Larger than most requests, so that they never wait for a window update.
+/// The HTTP/2 window of a stream: the number of bytes that a client may send before the server reads them. It
+/// is larger than most requests, so that they do not wait for a window update.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 
 /// The HTTP/2 window of a connection, for all its streams together.
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 
-/// Streams that a client may open and reset before the server has accepted them. A client that
-/// cancels many watches at once is no attacker; hyper's default of 20 would close its connection.
+/// The maximum number of streams that a client may open and reset before the server has accepted them. A
+/// client may legitimately cancel many watches at the same time. hyper's default of 20 would close its
+/// connection.
 const PENDING_RESET_STREAMS_MAX: usize = 1_024;
 
-/// How long a TLS handshake may take.
+/// The time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The first byte of every TLS connection: the record type `handshake`.
 const TLS_RECORD_HANDSHAKE: u8 = 22;
 
-/// Rounds that a connection takes before it yields to other tasks.
+/// The maximum number of rounds of a connection before it yields to other tasks.
 const ROUNDS_MAX: usize = 16;
 
-/// The security of a connection: how it starts, before HTTP.
+/// The security of a connection, which is established before HTTP.
 #[derive(Clone, Debug)]
 pub(crate) enum Security {
     /// Without TLS.
     Plain,
     /// With a TLS handshake.
     Tls(TlsAcceptor),
-    /// Not at all: TLS is required, the server has no certificate, and the connection is closed.
+    /// The connection is closed, because TLS is required and the server has no certificate.
     Closed,
 }
 
@@ -84,13 +84,13 @@ pub struct ClientIdentity {
 /// Creates the HTTP service of each connection. Implemented by functions that return a
 /// [`hyper::service::Service`].
 ///
-/// All types are known at compile time: a request passes no dynamic call on its way to the service.
+/// All types are known at compile time, so the service is called without dynamic dispatch.
 pub trait MakeService: Send + Sync + 'static {
     /// The body of responses.
     type Body: Body<Data: Send, Error: Into<BoxError>> + Send + 'static;
     /// The future of a response.
     type Future: Future<Output = Result<Response<Self::Body>, Self::Error>> + Send + 'static;
-    /// A failure that ends the connection.
+    /// An error that ends the connection.
     type Error: Into<BoxError>;
     /// The service of one connection.
     type Service: Service<
@@ -158,8 +158,8 @@ impl<M> Serving<M> {
     }
 }
 
-/// Serves a connection until the client closes it or, after `shutdown` completes, until the requests
-/// in flight are answered. Dropping the future closes the connection.
+/// Serves a connection until the client closes it or, after `shutdown` completes, until the requests in
+/// flight have completed. Dropping the future closes the connection.
 ///
 /// # Errors
 /// The handshake or the connection failed. No other connection is affected.
@@ -213,10 +213,10 @@ async fn handshake(
         if let Transport::Tcp(tcp) = &transport {
             let mut first = [0];
             let peeked = tcp.peek(&mut first).await;
-            // A connection that was closed is left to the acceptor, which reports it.
+            // If the connection was closed, the acceptor returns the error.
             if peeked.map_err(ConnectionError::Handshake)? == 1 && first != [TLS_RECORD_HANDSHAKE] {
-                // HT-3: no reply, not even an alert. The bytes that arrived are read, because closing
-                // a socket with unread bytes resets the connection.
+                // HT-3: the server sends neither a response nor an alert. The bytes that have arrived are
+                // read, because closing a socket with unread bytes resets the connection.
                 let _ = tcp.try_read(&mut [0; 4_096]);
                 return Err(ConnectionError::NotTls);
             }
@@ -234,28 +234,28 @@ async fn handshake(
     }
 }
 
-/// A request that is being answered.
+/// A running request.
 type RequestFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Collects the requests that hyper reads from a connection. The [`ConnectionDriver`] of the
 /// connection runs them.
 #[derive(Clone, Default)]
 struct RequestExecutor {
-    /// Requests that have not been polled yet. A leaf lock that only the task of the connection
-    /// takes; it exists because the handles are shared. The list is bounded by the requests in 128
-    /// reads from the socket, after which the runtime makes a task yield.
+    /// The requests that have not been polled yet. A leaf lock that only the task of the connection locks. It
+    /// is needed because the handles are shared. The list is bounded by the requests in 128 reads from the
+    /// socket, because the runtime then makes the task yield.
     queued: Arc<Mutex<Vec<RequestFuture>>>,
 }
 
 impl RequestExecutor {
-    /// Polls each queued request once, and spawns those that have to wait. Returns whether there
-    /// were any.
+    /// Polls each queued request once, and spawns those that have to wait. Returns whether the queue
+    /// contained requests.
     fn run(&self, context: &mut Context<'_>) -> bool {
         let queued = mem::take(&mut *self.queued.lock());
         let any = !queued.is_empty();
         for mut request in queued {
-            // A panic ends one request only, as it would in a task of its own: the future is dropped,
-            // which resets its stream, and nothing else looks at its state.
+            // A panic ends only one request, as in a separate task: the future is dropped, which resets its
+            // stream, and no other code accesses its state.
             let polled = catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(context)));
             if let Ok(Poll::Pending) = polled {
                 // The new task polls again and registers its own waker.
@@ -278,7 +278,7 @@ impl fmt::Debug for RequestExecutor {
     }
 }
 
-/// A connection, the requests on it and its write buffer, as one future.
+/// A future that drives a connection, its requests and its write buffer.
 #[derive(Debug)]
 struct ConnectionDriver<'a, C> {
     connection: Pin<&'a mut C>,
@@ -321,12 +321,12 @@ impl<C: Future> Future for ConnectionDriver<'_, C> {
         for _ in 0..ROUNDS_MAX {
             driver.task.start_round();
             if let Poll::Ready(end) = driver.connection.as_mut().poll(&mut context) {
-                // The last bytes, if the connection has not closed the transport itself.
+                // Writes the last bytes if the connection has not closed the transport.
                 driver.write_buffer.flush(&mut context);
                 return Poll::Ready(end);
             }
             if driver.executor.run(&mut context) {
-                // The next round encodes their responses.
+                // The next round encodes the responses.
                 continue;
             }
             driver.write_buffer.flush(&mut context);
@@ -340,8 +340,8 @@ impl<C: Future> Future for ConnectionDriver<'_, C> {
     }
 }
 
-/// Wakes the task of a connection, unless it is running: most wake-ups come from requests that the
-/// task itself runs, and only start another round.
+/// Wakes the task of a connection unless it is running. Most wake-ups come from requests that the task itself
+/// runs. These only start another round.
 #[derive(Debug, Default)]
 struct TaskWaker {
     state: AtomicU8,
@@ -349,11 +349,11 @@ struct TaskWaker {
     task: Mutex<Option<Waker>>,
 }
 
-/// The task sleeps, or the runtime is about to poll it.
+/// The task sleeps, or the runtime will poll it next.
 const SLEEPING: u8 = 0;
-/// The task runs, and nothing has woken it in this round.
+/// The task runs and was not woken in this round.
 const RUNNING: u8 = 1;
-/// The task was woken while it ran, and has to take another round.
+/// The task was woken while it ran and must run another round.
 const WOKEN: u8 = 2;
 
 impl TaskWaker {
@@ -364,18 +364,18 @@ impl TaskWaker {
         }
     }
 
-    /// Starts a round. Earlier wake-ups are forgotten, because the round sees everything that was done
-    /// before them.
+    /// Starts a round. Discards earlier wake-ups, because the round processes everything that happened before
+    /// them.
     fn start_round(&self) {
-        // Acquire: pairs with the Release in `wake_by_ref`. The round sees everything that was done
-        // before a wake-up that is forgotten here.
+        // Acquire: pairs with the Release in `wake_by_ref`, so that everything before a discarded wake-up is
+        // visible in the round.
         self.state.swap(RUNNING, Ordering::Acquire);
     }
 
     /// Lets the task sleep and returns true, unless it was woken during this round.
     fn sleep(&self) -> bool {
-        // Release: pairs with the Acquire in `wake_by_ref`, which then finds the waker. After a
-        // failure, `start_round` comes next and acquires.
+        // Release: pairs with the Acquire in `wake_by_ref`, so that the waker is visible there. After a
+        // failure, `start_round` follows, which acquires.
         self.state
             .compare_exchange(RUNNING, SLEEPING, Ordering::Release, Ordering::Relaxed)
             .is_ok()
@@ -429,8 +429,8 @@ mod tests {
         WriteBuffer::new(PingLimit::new(transport, Duration::ZERO))
     }
 
-    /// Polls the driver of a connection once. The connection queues `requests` at its first poll;
-    /// the check is how often the connection is polled.
+    /// Polls the driver of a connection once, and checks the number of polls of the connection. The
+    /// connection queues `requests` at its first poll.
     fn check_polls(requests: Vec<RequestFuture>, expected: usize) {
         let executor = RequestExecutor::default();
         let polls = AtomicUsize::new(0);
@@ -458,7 +458,7 @@ mod tests {
     async fn a_connection_is_polled_again_after_its_requests() {
         check_polls(Vec::new(), 1);
         check_polls(vec![Box::pin(ready(())), Box::pin(ready(()))], 2);
-        // The second runs although the first panics.
+        // The second request runs although the first one panics.
         let (done, seen) = oneshot::channel();
         let second = async move { done.send(()).unwrap() };
         check_polls(
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_waits_continues_in_a_task_of_its_own() {
+    async fn a_request_that_waits_continues_in_a_separate_task() {
         let (start, started) = oneshot::channel::<()>();
         let (done, seen) = oneshot::channel();
         let waits = async move {

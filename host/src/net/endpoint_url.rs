@@ -1,15 +1,15 @@
 //! URLs of endpoints: a scheme, a host and a port.
 //!
-//! The `url` crate follows the WHATWG rules, which drop a default port and add a slash. The text of
-//! an endpoint must stay as it is given: clients see it, and etcd hashes it into member ids.
+//! The `url` crate follows the WHATWG rules, which remove a default port and add a slash. The text of an
+//! endpoint must not change, because it is sent to clients and is part of the hash of member ids.
 
 use std::fmt;
 
 const SCHEMES: [&str; 4] = ["http", "https", "unix", "unixs"];
 
-/// The reason why a text is not the URL of an endpoint, or why a URL cannot be used.
+/// The error of a text that is not the URL of an endpoint, or of a URL that cannot be used.
 ///
-/// The messages are etcd's.
+/// The messages are those of etcd.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UrlError(pub(super) String);
@@ -25,13 +25,13 @@ pub struct EndpointUrl {
 }
 
 impl EndpointUrl {
-    /// `http://localhost:port`.
+    /// Returns `http://localhost:port`.
     pub fn localhost(port: u16) -> Self {
         let (text, scheme) = (format!("http://localhost:{port}"), "http");
         Self { text, scheme }
     }
 
-    /// The same URL with TLS.
+    /// Returns the same URL with TLS.
     #[must_use]
     pub fn under_tls(&self) -> Self {
         let scheme = if self.is_unix() { "unixs" } else { "https" };
@@ -39,7 +39,7 @@ impl EndpointUrl {
         Self { text, scheme }
     }
 
-    /// Parses a URL; blanks around it are dropped.
+    /// Parses a URL. Blanks around it are ignored.
     ///
     /// # Errors
     /// The text is not a URL as described for this type.
@@ -78,7 +78,7 @@ impl EndpointUrl {
     /// Parses a comma-separated list, sorts it and removes duplicates.
     ///
     /// # Errors
-    /// Those of [`EndpointUrl::parse`], for the first URL that has one. An empty list is an error.
+    /// The error of [`EndpointUrl::parse`] for the first invalid URL. An empty list is an error.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, UrlError> {
         let urls: Result<Vec<_>, _> = text.split(',').map(Self::parse).collect();
         let mut urls = urls?;
@@ -87,27 +87,27 @@ impl EndpointUrl {
         Ok(urls)
     }
 
-    /// The scheme: `http`, `https`, `unix` or `unixs`.
+    /// Returns the scheme: `http`, `https`, `unix` or `unixs`.
     pub fn scheme(&self) -> &'static str {
         self.scheme
     }
 
-    /// Whether connections use TLS: the scheme is `https` or `unixs`.
+    /// Returns whether connections use TLS: the scheme is `https` or `unixs`.
     pub fn is_tls(&self) -> bool {
         self.scheme.ends_with('s')
     }
 
-    /// Whether the URL names a socket file: the scheme is `unix` or `unixs`.
+    /// Returns whether the URL names a socket file: the scheme is `unix` or `unixs`.
     pub fn is_unix(&self) -> bool {
         self.scheme.starts_with("unix")
     }
 
-    /// The URL as text, with its scheme in lower case and otherwise as given.
+    /// Returns the URL as text, with its scheme in lower case and otherwise as given.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Host and port, the host without the brackets of an IPv6 address.
+    /// Returns the host and the port. The host has no brackets around an IPv6 address.
     ///
     /// # Errors
     /// The URL has no port, which is possible only for Unix sockets.
@@ -133,13 +133,13 @@ impl EndpointUrl {
         }
     }
 
-    /// The name of a Unix socket's file: the host and the path together.
+    /// Returns the name of the file of a Unix socket: the host followed by the path.
     pub fn socket_path(&self) -> String {
         let (authority, path) = self.authority_and_path();
         format!("{authority}{path}")
     }
 
-    /// The part with host and port, and the path. Both are empty without two slashes, as in Go.
+    /// Returns the part with host and port, and the path. Both are empty without two slashes, as in Go.
     fn authority_and_path(&self) -> (&str, &str) {
         let rest = &self.text[self.scheme.len() + 1..];
         let rest = rest.strip_prefix("//").unwrap_or_default();
@@ -149,8 +149,8 @@ impl EndpointUrl {
     }
 }
 
-/// The text after the colon that follows the host; `None` without such a colon. A bracketed IPv6
-/// address contains colons itself.
+/// Returns the text after the colon that follows the host, or `None` without such a colon. Colons in a
+/// bracketed IPv6 address do not count.
 fn port_of(authority: &str) -> Option<&str> {
     let host_end = match authority.strip_prefix('[') {
         Some(rest) => rest.find(']')? + 2,
@@ -166,7 +166,7 @@ impl fmt::Display for EndpointUrl {
     }
 }
 
-/// Joins URLs by commas, as flags take them.
+/// Joins URLs with commas, as in the values of flags.
 pub fn join_urls(urls: &[EndpointUrl]) -> String {
     let texts: Vec<&str> = urls.iter().map(EndpointUrl::as_str).collect();
     texts.join(",")
@@ -176,7 +176,7 @@ pub fn join_urls(urls: &[EndpointUrl]) -> String {
 mod tests {
     use super::*;
 
-    /// The text a URL is shown as, with its host and port if it has them.
+    /// The text of a URL, with its host and port if it has them.
     type Shown<'a> = (&'a str, Option<(&'a str, &'a str)>);
 
     fn check(text: &str, expected: Result<Shown<'_>, &str>) {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_read_like_etcds() {
+    fn errors_have_the_texts_of_etcd() {
         check("", Err("URL scheme must be http, https, unix, or unixs: "));
         check(
             "localhost:2379",
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn localhost_is_what_would_have_been_parsed() {
+    fn localhost_equals_the_parsed_url() {
         let (made, parsed) = (
             EndpointUrl::localhost(2379),
             EndpointUrl::parse("http://localhost:2379").unwrap(),

@@ -13,8 +13,8 @@ use super::{EndpointUrl, UrlError};
 pub enum ListenAddress {
     /// A TCP address. With port 0 the system chooses a port.
     Tcp(SocketAddr),
-    /// A socket file, relative to the working directory unless the URL has an absolute path. The
-    /// listener removes it before it binds and when it closes.
+    /// A socket file. Its path is relative to the working directory unless the URL has an absolute path. The
+    /// listener removes the file before it binds and when it is closed.
     Unix(PathBuf),
 }
 
@@ -26,7 +26,7 @@ pub struct ListenUrl {
 }
 
 impl ListenUrl {
-    /// `http://localhost:port`; with port 0 the system chooses a port.
+    /// Returns `http://localhost:port`. With port 0 the system chooses a port.
     pub fn localhost(port: u16) -> Self {
         Self {
             url: EndpointUrl::localhost(port),
@@ -34,7 +34,7 @@ impl ListenUrl {
         }
     }
 
-    /// The same address with TLS.
+    /// Returns the same address with TLS.
     #[must_use]
     pub fn under_tls(&self) -> Self {
         Self {
@@ -43,17 +43,17 @@ impl ListenUrl {
         }
     }
 
-    /// The URL as given.
+    /// Returns the URL as given.
     pub fn url(&self) -> &EndpointUrl {
         &self.url
     }
 
-    /// The address to bind.
+    /// Returns the address to bind.
     pub fn address(&self) -> &ListenAddress {
         &self.address
     }
 
-    /// Whether connections use TLS.
+    /// Returns whether connections use TLS.
     pub fn is_tls(&self) -> bool {
         self.url.is_tls()
     }
@@ -62,9 +62,8 @@ impl ListenUrl {
 impl TryFrom<EndpointUrl> for ListenUrl {
     type Error = UrlError;
 
-    /// Fails if the host is neither an IP address nor `localhost` (another name could resolve to
-    /// several addresses or to another machine), if the port is above 65535, or if a Unix socket has
-    /// no name.
+    /// Returns an error if the host is neither an IP address nor `localhost` (another name could resolve to
+    /// several addresses or to another machine), if the port is above 65535, or if a Unix socket has no name.
     fn try_from(url: EndpointUrl) -> Result<Self, UrlError> {
         let address = address_of(&url)?;
         Ok(Self { url, address })
@@ -82,7 +81,7 @@ fn address_of(url: &EndpointUrl) -> Result<ListenAddress, UrlError> {
         };
     }
     let (host, port) = url.host_and_port()?;
-    // Where a name has addresses of both families, Go listens on the IPv4 address.
+    // If a name has IPv4 and IPv6 addresses, Go listens on the IPv4 address.
     let host = if host == "localhost" {
         "127.0.0.1"
     } else {
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn fl_10_addresses_and_localhost_only() {
+    fn fl_10_only_addresses_and_localhost_are_accepted() {
         check("http://127.0.0.1:2379", Ok("127.0.0.1:2379"));
         check("https://0.0.0.0:0", Ok("0.0.0.0:0"));
         check("http://[::]:2379", Ok("[::]:2379"));
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn localhost_is_what_would_have_been_parsed() {
+    fn localhost_equals_the_parsed_url() {
         let url = EndpointUrl::parse("http://localhost:0").unwrap();
         assert_eq!(ListenUrl::try_from(url).unwrap(), ListenUrl::localhost(0));
     }

@@ -1,7 +1,7 @@
 //! Listening sockets: binding them, accepting connections, and draining them on shutdown.
 //!
-//! Binding is synchronous and separate from serving, so that a program reports the first address it
-//! cannot bind before it starts anything else.
+//! Binding is synchronous and separate from serving, so that a program can report an address that cannot be
+//! bound before it starts other parts.
 
 use std::{
     fmt, fs, io,
@@ -25,11 +25,10 @@ use crate::net::{
     transport::Transport,
 };
 
-/// How long a stopping [`Listener`] waits for requests in flight before it drops their connections.
+/// The time for which a stopping [`Listener`] waits for requests in flight before it drops their connections.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(1);
 
-/// The delay before the next `accept` after one that failed, for example because the process has no
-/// file descriptors left.
+/// The delay after a failed `accept`, for example because the process has no free file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The address that a [`Listener`] is bound to, with the port that the system chose.
@@ -41,10 +40,10 @@ pub enum BoundAddress {
     Unix(PathBuf),
 }
 
-/// An address could not be bound.
+/// The error of an address that cannot be bound.
 ///
-/// The text is the one that Go programs print, because users search for it:
-/// `listen tcp 127.0.0.1:2379: bind: address already in use`.
+/// The text is that of Go programs, because users search for it: `listen tcp 127.0.0.1:2379: bind: address
+/// already in use`.
 #[derive(Debug, thiserror::Error)]
 #[error("listen {address}: bind: {}", go_reason(source))]
 pub struct BindError {
@@ -52,8 +51,7 @@ pub struct BindError {
     source: io::Error,
 }
 
-/// A bound socket. The system queues connections from the moment it is bound; they are accepted
-/// when [`serve`](Self::serve) runs.
+/// A bound socket. The system queues connections from the binding on. [`serve`](Self::serve) accepts them.
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
@@ -73,10 +71,10 @@ enum Socket {
 struct SocketFile(PathBuf);
 
 impl Listener {
-    /// Binds the address of a URL. A socket file that an earlier process left behind is replaced.
+    /// Binds the address of a URL. Replaces a socket file of an earlier process.
     ///
     /// # Errors
-    /// The system refuses the address.
+    /// The address cannot be bound.
     pub fn bind(url: &ListenUrl) -> Result<Self, BindError> {
         Self::try_bind(url).map_err(|source| BindError {
             address: GoAddress(url.address().clone()),
@@ -117,8 +115,8 @@ impl Listener {
         self.url.is_tls()
     }
 
-    /// Returns the URL that clients connect to. With TLS it has the host of the configured URL, which
-    /// is the one in the certificate; otherwise it has the bound address.
+    /// Returns the URL that clients connect to. With TLS it has the host of the configured URL, because the
+    /// certificate contains it. Without TLS it has the bound address.
     pub fn endpoint(&self) -> String {
         let scheme = self.url.url().scheme();
         match &self.address {
@@ -132,14 +130,13 @@ impl Listener {
         }
     }
 
-    /// Accepts connections and serves each in a task of its own, until `shutdown` completes.
+    /// Accepts connections and serves each in a separate task, until `shutdown` completes.
     ///
-    /// Then the socket is closed, `on_closed` is called, idle connections are closed, and the
-    /// future completes when the requests in flight are answered, or drops their connections after
-    /// [`GRACE_PERIOD`].
+    /// After that, closes the socket, calls `on_closed`, closes idle connections, and waits for the requests
+    /// in flight. Connections that remain after [`GRACE_PERIOD`] are dropped.
     ///
-    /// If the URL demands TLS, connections are handed to `tls`; without an acceptor they are closed at
-    /// once.
+    /// If the URL requires TLS, `tls` performs the handshakes. Without an acceptor, connections are closed
+    /// immediately.
     ///
     /// `shutdown` is called once for the listener and once for each connection, and returns a
     /// future that completes when the program shuts down.
@@ -200,7 +197,7 @@ impl Listener {
         if time::timeout(GRACE_PERIOD, drained).await.is_err() {
             // The connections end when the set is dropped.
             let count = connections.len();
-            warn!(%address, count, "cutting connections off");
+            warn!(%address, count, "dropping connections after the grace period");
         }
         Ok(())
     }
@@ -231,8 +228,8 @@ impl AsyncSocket {
         match self {
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
-                // Small responses must leave without delay. If the option cannot be set, they are
-                // only slower.
+                // Small responses must be sent without delay. If the option cannot be set, they are only
+                // slower.
                 let _ = stream.set_nodelay(true);
                 Ok(Transport::Tcp(stream))
             }
@@ -244,8 +241,8 @@ impl AsyncSocket {
     }
 }
 
-/// Removes a socket file that a killed process left behind. A file of another kind is kept, and
-/// binding then fails.
+/// Removes the socket file of a killed process. A file of another kind is not removed, and binding then
+/// fails.
 fn remove_stale_socket(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_socket() => fs::remove_file(path),
@@ -269,7 +266,7 @@ impl fmt::Display for BoundAddress {
     }
 }
 
-/// An address with the name of its network in front, as in Go's errors.
+/// An address after the name of its network, as in Go's errors.
 #[derive(Debug)]
 struct GoAddress(ListenAddress);
 
@@ -282,7 +279,7 @@ impl fmt::Display for GoAddress {
     }
 }
 
-/// Returns the system's text for the common errors, without the error number that Rust adds.
+/// Returns the system's text for common errors, without the error number that Rust adds.
 fn go_reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => "address already in use".to_owned(),
@@ -306,13 +303,13 @@ mod tests {
     fn fl_10_port_0_is_replaced_by_the_port_of_the_system() {
         let listener = Listener::bind(&url("http://127.0.0.1:0")).unwrap();
         let BoundAddress::Tcp(address) = listener.address() else {
-            panic!("{listener:?}");
+            panic!("expected a TCP address, got {listener:?}");
         };
         assert_ne!(address.port(), 0);
     }
 
     #[test]
-    fn fl_9_a_port_in_use_is_reported_as_by_go() {
+    fn fl_9_a_port_in_use_is_reported_with_the_text_of_go() {
         let first = Listener::bind(&url("http://127.0.0.1:0")).unwrap();
         let second = Listener::bind(&url(&format!("http://{}", first.address()))).unwrap_err();
         assert_eq!(
@@ -336,11 +333,8 @@ mod tests {
         assert!(!path.exists());
 
         fs::write(&path, "data").unwrap();
-        let refused = Listener::bind(&url).unwrap_err().to_string();
-        assert!(
-            refused.ends_with("bind: address already in use"),
-            "{refused}"
-        );
+        let error = Listener::bind(&url).unwrap_err().to_string();
+        assert!(error.ends_with("bind: address already in use"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "data");
     }
 }

@@ -1,10 +1,10 @@
 //! The network side of a server: listening sockets, TLS, and HTTP connections.
 //!
-//! A [`Listener`] is bound to an address, accepts connections, and serves each of them with a service
-//! that a [`MakeService`] creates. A request passes `listener` (accept), `connection` (handshake, HTTP,
-//! the loop that runs requests) and `transport` (bytes in and out); `ping_limit` observes its frames.
+//! A [`Listener`] is bound to an address, accepts connections, and serves each of them with a service that a
+//! [`MakeService`] creates. `listener` accepts connections, `connection` performs the handshake and runs the
+//! requests, `transport` reads and writes bytes, and `ping_limit` inspects the HTTP/2 frames.
 //!
-//! `endpoint_url`, `listen_url`, `options` and `tls_options` contain the settings, which a program makes in
+//! `endpoint_url`, `listen_url`, `options` and `tls_options` contain the settings, which a program creates in
 //! code or from its flags.
 
 mod certificate;

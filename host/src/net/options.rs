@@ -16,16 +16,16 @@ pub struct HttpOptions {
     pub(super) http2_only: bool,
 }
 
-/// HTTP/2 keepalive: the pings of the server, and how often a client may ping.
+/// HTTP/2 keepalive: the pings of the server, and the limit for pings of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Keepalive {
-    /// The least time between two pings of a client. The connection of a client that pings more
-    /// often is closed with the GOAWAY code `ENHANCE_YOUR_CALM`. Default 5 s.
+    /// The minimum time between two pings of a client. If a client pings more often, its connection is closed
+    /// with the GOAWAY code `ENHANCE_YOUR_CALM`. Default 5 s.
     pub min_time: Duration,
     /// The time without activity after which the server pings. Default 2 h.
     pub interval: Duration,
-    /// The time that a client has to answer a ping before its connection is closed. Default 20 s.
+    /// The time limit for the acknowledgement of a ping, after which the connection is closed. Default 20 s.
     pub timeout: Duration,
 }
 
@@ -35,8 +35,8 @@ impl HttpOptions {
         Self::default()
     }
 
-    /// Sets how many streams an HTTP/2 connection may have open at a time; `None` for no limit. A
-    /// client waits with further ones.
+    /// Sets the maximum number of open streams of an HTTP/2 connection; `None` for no limit. Clients wait
+    /// before they open further streams.
     #[must_use]
     pub fn max_concurrent_streams(self, streams: Option<u32>) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl HttpOptions {
         Self { keepalive, ..self }
     }
 
-    /// Accepts HTTP/2 only.
+    /// Accepts only HTTP/2.
     #[must_use]
     pub fn http2_only(self) -> Self {
         Self {

@@ -1,15 +1,12 @@
-//! Limits how often clients may send HTTP/2 pings (LI-5, LI-6): the keepalive enforcement policy of
-//! grpc-go.
+//! A limit for HTTP/2 pings of clients (LI-5, LI-6): the keepalive enforcement policy of grpc-go.
 //!
-//! A connection with too many pings is closed with a GOAWAY frame: code `ENHANCE_YOUR_CALM`, debug
-//! data `too_many_pings`. The HTTP/2 library answers pings itself and does not report them, so this
-//! layer reads the frame headers that pass between the socket and the library. It neither changes nor
-//! copies their bytes.
+//! A connection with too many pings is closed with a GOAWAY frame: code `ENHANCE_YOUR_CALM`, debug data
+//! `too_many_pings`. The HTTP/2 library acknowledges pings and does not report them. So this layer inspects
+//! the frame headers between the socket and the library. It neither changes nor copies the bytes.
 //!
-//! The rules are grpc-go's. A ping that follows the previous one within the minimum time is a strike;
-//! while no stream is open, the minimum is two hours. The first ping after the server has sent headers
-//! or data is always accepted and resets the strikes, because clients use such pings to estimate the
-//! bandwidth.
+//! The rules are those of grpc-go. A ping within the minimum time after the previous one is a strike. While
+//! no stream is open, the minimum time is 2 hours. The first ping after the server has sent headers or data
+//! is always accepted and resets the strikes, because clients use such pings to estimate the bandwidth.
 
 use std::{
     collections::HashSet,
@@ -24,13 +21,13 @@ use tokio::{
     time::Instant,
 };
 
-/// The number of strikes that does not close the connection yet.
+/// The maximum number of strikes. The next strike closes the connection.
 const STRIKES_MAX: u32 = 2;
 
-/// The least time between two pings of a client without an open stream.
+/// The minimum time between two pings of a client without an open stream.
 const IDLE_MIN_TIME: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// The first bytes of an HTTP/2 client.
+/// The first bytes that an HTTP/2 client sends.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The length of a frame header.
@@ -46,7 +43,7 @@ const GOAWAY: u8 = 7;
 /// The flag on the last frame that one side sends on a stream.
 const END_STREAM: u8 = 1;
 
-/// The flag on the response to a ping.
+/// The flag of the acknowledgement of a ping.
 const ACK: u8 = 1;
 
 /// The error code and the debug data of the GOAWAY frame, which clients recognize.
@@ -64,15 +61,14 @@ pub(crate) struct PingLimit<T> {
     received: FrameParser,
     sent: FrameParser,
     pings: PingCounter,
-    /// The bytes of the GOAWAY frame that are still to be written. `None` while the client keeps the
-    /// limit.
+    /// The bytes of the GOAWAY frame that are not written yet; `None` while the limit is not exceeded.
     goaway: Option<Vec<u8>>,
 }
 
-/// The protocol that the client speaks.
+/// The protocol of the client.
 #[derive(Debug)]
 enum Protocol {
-    /// HTTP/2 if these last bytes of the preface follow.
+    /// HTTP/2, if the given remaining bytes of the preface follow.
     Unknown(&'static [u8]),
     Http2,
     /// A protocol without pings.
@@ -123,8 +119,7 @@ impl<T> PingLimit<T> {
 }
 
 impl<T: AsyncWrite + Unpin> PingLimit<T> {
-    /// Writes the GOAWAY frame and closes the transport. The error that it returns ends the
-    /// connection.
+    /// Writes the GOAWAY frame and closes the transport. The returned error ends the connection.
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let transport = &mut self.transport;
         while let Some(rest) = self.goaway.as_mut().filter(|rest| !rest.is_empty()) {
@@ -210,13 +205,13 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for PingLimit<T> {
     }
 }
 
-/// The position of one direction of a connection in its sequence of frames.
+/// A parser of the sequence of frames in one direction of a connection.
 #[derive(Debug, Default)]
 struct FrameParser {
     header: [u8; HEADER_BYTES],
-    /// Bytes of `header` that have arrived.
+    /// The number of bytes of `header` that have arrived.
     header_length: usize,
-    /// Bytes of the current frame's payload that are still to come.
+    /// The number of bytes of the current frame's payload that have not arrived.
     payload: usize,
 }
 
@@ -229,7 +224,7 @@ struct FrameHeader {
 }
 
 impl FrameParser {
-    /// Advances over `bytes` and calls `on_header` with each frame header that they complete.
+    /// Advances over `bytes` and calls `on_header` for each completed frame header.
     fn parse(&mut self, mut bytes: &[u8], mut on_header: impl FnMut(FrameHeader)) {
         while !bytes.is_empty() {
             let skipped = self.payload.min(bytes.len());
@@ -255,7 +250,7 @@ impl FrameParser {
         }
     }
 
-    /// Returns the number of bytes, as far as it is known, until the next frame begins.
+    /// Returns the number of bytes to the end of the frame header or the payload.
     fn rest(&self) -> usize {
         match self.header_length {
             0 => self.payload,
@@ -264,16 +259,16 @@ impl FrameParser {
     }
 }
 
-/// Counts the pings of a client that came too soon.
+/// A counter of the pings of a client that are too early.
 #[derive(Debug)]
 struct PingCounter {
     min_time: Duration,
-    /// When the last ping was received.
+    /// The time of the last ping.
     last: Option<Instant>,
     strikes: u32,
     /// Whether the server has sent headers or data since the last ping.
     responded: bool,
-    /// The open streams: neither side has ended them.
+    /// The open streams, which the server has not ended and neither side has reset.
     streams: HashSet<u32>,
     last_stream: u32,
 }
@@ -315,7 +310,7 @@ impl PingCounter {
         }
     }
 
-    /// Records a ping. Returns true if there were too many.
+    /// Records a ping. Returns true if there were too many pings.
     fn received_ping(&mut self, now: Instant) -> bool {
         let previous = self.last.replace(now);
         if std::mem::take(&mut self.responded) {
@@ -327,8 +322,8 @@ impl PingCounter {
         } else {
             self.min_time
         };
-        let too_soon = previous.is_some_and(|previous| now.duration_since(previous) < min_time);
-        self.strikes += u32::from(too_soon);
+        let too_early = previous.is_some_and(|previous| now.duration_since(previous) < min_time);
+        self.strikes += u32::from(too_early);
         self.strikes > STRIKES_MAX
     }
 
@@ -447,8 +442,8 @@ mod tests {
         client.write_all(&ping.repeat(4)).await.unwrap();
         server.read_exact(&mut read[PREFACE.len()..]).await.unwrap();
         let more = [&data[11..], &data].concat();
-        let refused = server.write_all(&more).await.unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::ConnectionAborted);
+        let error = server.write_all(&more).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
         let mut written = Vec::new();
         client.read_to_end(&mut written).await.unwrap();
         let goaway = PingCounter::new(SECOND).goaway();

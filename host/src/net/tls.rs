@@ -1,6 +1,6 @@
 //! TLS on listeners: handshakes, and the verification of client certificates.
 //!
-//! Based on rustls with ring, which needs Rust and a C compiler only.
+//! Uses rustls with ring, which need only Rust and a C compiler.
 
 use std::{
     fmt, fs, io,
@@ -39,12 +39,12 @@ const ALPN_H2: &[u8] = b"h2";
 pub struct TlsAcceptor {
     /// For clients that offer HTTP/2.
     with_h2: Arc<ServerConfig>,
-    /// For all other clients: ALPN selects no protocol, and HTTP/1.1 is spoken (HT-2).
+    /// For all other clients: ALPN selects no protocol, and the protocol is HTTP/1.1 (HT-2).
     without_alpn: Arc<ServerConfig>,
     names_users: bool,
 }
 
-/// TLS settings that cannot be used.
+/// An error of TLS settings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -134,7 +134,7 @@ impl TlsAcceptor {
         let certificate = certificates.and_then(<[_]>::first);
         let certificate = certificate.filter(|_| self.names_users);
         ClientIdentity {
-            // A certificate without a name still counts as one: it names an unknown user.
+            // A certificate without a name is a certificate of an unknown user.
             common_name: certificate.map(|it| common_name(it).unwrap_or_default()),
         }
     }
@@ -213,8 +213,8 @@ fn client_verifier(
     let mut builder =
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
     if let Some(crl_file) = &auth.crl_file {
-        // As in etcd, only the client's own certificate is looked up in the list, and a list of
-        // another authority is accepted.
+        // As in etcd, only the client's certificate is searched in the list, not the certificates of
+        // authorities, and a list of another authority is accepted.
         builder = builder
             .with_crls([read_crl(crl_file)?])
             .only_check_end_entity_revocation()
@@ -249,7 +249,7 @@ fn read_crl(path: &Path) -> Result<CertificateRevocationListDer<'static>, TlsErr
         })
 }
 
-/// A verifier that additionally requires a certificate to be valid for one of some host names.
+/// A verifier that also requires that a certificate is valid for one of `names`.
 #[derive(Debug)]
 struct HostnameVerifier {
     verifier: Arc<dyn ClientCertVerifier>,
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn tl_1_cipher_suites_have_iana_names_or_those_of_go() {
+    fn tl_1_cipher_suites_have_the_names_of_iana_or_of_go() {
         assert!(suites(&[]).unwrap().len() > 2);
         assert_eq!(
             suites(&[
@@ -334,15 +334,15 @@ mod tests {
             suites(&["TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305"]),
             Ok(vec!["TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"])
         );
-        let refused = suites(&["TLS_NONE"]).unwrap_err();
+        let error = suites(&["TLS_NONE"]).unwrap_err();
         assert!(
-            refused.starts_with("unexpected TLS cipher suite [\"TLS_NONE\"]"),
-            "{refused}"
+            error.starts_with("unexpected TLS cipher suite [\"TLS_NONE\"]"),
+            "{error}"
         );
     }
 
     #[test]
-    fn tl_1_versions() {
+    fn tl_1_versions_are_between_minimum_and_maximum() {
         use TlsVersion::{V1_2, V1_3};
         assert_eq!(versions(V1_2, V1_3), [&TLS12, &TLS13]);
         assert_eq!(versions(V1_3, V1_3), [&TLS13]);

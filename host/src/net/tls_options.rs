@@ -20,7 +20,7 @@ pub struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// Options with this certificate and the defaults of the fields.
+    /// Returns options with this certificate and the defaults of the fields.
     pub fn new(certificate: Certificate) -> Self {
         Self {
             certificate,
@@ -57,8 +57,8 @@ impl TlsOptions {
 /// The source of a server's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Certificate {
-    /// PEM files. A changed file takes effect with the next connection, so that a certificate can
-    /// be renewed in place.
+    /// PEM files. A changed file takes effect at the next connection, so that a certificate can be renewed in
+    /// place.
     Files {
         /// The certificate chain.
         cert_file: PathBuf,
@@ -80,7 +80,7 @@ pub struct ClientAuth {
     pub trusted_ca_file: Option<PathBuf>,
     /// A list of revoked certificates.
     pub crl_file: Option<PathBuf>,
-    /// Names of which a certificate must contain one; empty for any name.
+    /// The allowed names. A certificate must contain at least one of them. Empty for any name.
     pub allowed_hostnames: Vec<String>,
     /// Whether the common name of a certificate authenticates its client as the user of that name.
     pub names_users: bool,
@@ -95,7 +95,7 @@ impl ClientAuth {
         }
     }
 
-    /// Refuses the certificates in a list of revoked certificates, in PEM or DER.
+    /// Rejects the certificates in a list of revoked certificates, in PEM or DER.
     #[must_use]
     pub fn crl_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.crl_file = Some(path.into());

@@ -1,10 +1,10 @@
-//! The byte stream under HTTP, and the buffer that gathers writes to it.
+//! The byte stream of an HTTP connection, and the buffer for writes to it.
 //!
-//! The HTTP/2 library writes each frame of more than a few hundred bytes as soon as it is encoded,
-//! with a system call. Most of the cost of a write is the same for a small frame and for a hundred of
-//! them. A [`WriteBuffer`] copies small frames together and writes them when the connection has
-//! nothing more to encode. Large frames, of which a page of a large response has many, are written at
-//! once and without a copy.
+//! The HTTP/2 library writes each frame of more than a few hundred bytes with a system call as soon as it is
+//! encoded. The cost of a system call is nearly the same for one small frame and for 100 of them. So a
+//! [`WriteBuffer`] copies small frames into one buffer and writes it when the connection has no more data to
+//! encode. Large frames, which most frames of a large response are, are written immediately and without a
+//! copy.
 
 use std::{
     fmt,
@@ -22,23 +22,24 @@ use tokio::{
 
 use crate::net::ping_limit::PingLimit;
 
-/// Bytes that a write buffer holds before it is written in the middle of a round.
+/// The maximum number of bytes in a write buffer. A larger buffer is written before the end of the round.
 const BUFFERED_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes from which a write is not copied: a frame that is nearly full. A copy of so many bytes costs
-/// more than another system call.
+/// The minimum number of bytes of a write that is not copied: a frame that is nearly full. A copy of so many
+/// bytes costs more than another system call.
 const DIRECT_BYTES_MIN: usize = 12 * 1024;
 
-/// Slices of one direct write: the buffered bytes, and usually the header and payload of one frame.
+/// The maximum number of slices in one direct write: the buffered bytes, and usually the header and payload
+/// of one frame.
 const DIRECT_SLICES_MAX: usize = 8;
 
-/// The capacity that an empty write buffer keeps, unless the last write was larger.
+/// The maximum capacity of an empty write buffer, unless the last write was larger.
 const IDLE_CAPACITY_MAX: usize = 16 * 1024;
 
 /// Both directions of a connection.
 ///
-/// One type for all kinds, so that HTTP is compiled once. Plain TCP, which benchmarks measure, costs
-/// a branch; Unix sockets and TLS cost a dynamic call.
+/// All kinds of connections have this type, so that HTTP is compiled once. TCP without TLS, which benchmarks
+/// measure, costs a branch. Unix sockets and TLS cost a dynamic call.
 #[derive(Debug)]
 pub(crate) enum Transport {
     Tcp(TcpStream),
@@ -116,7 +117,7 @@ pub(crate) struct BufferedTransport(WriteBuffer);
 /// [`BufferedTransport`].
 #[derive(Clone, Debug)]
 pub(crate) struct WriteBuffer {
-    /// A leaf lock that only the task of the connection takes, so it is never contended.
+    /// A leaf lock that only the task of the connection locks, so it is never contended.
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -124,16 +125,16 @@ pub(crate) struct WriteBuffer {
 struct Inner {
     transport: PingLimit<Transport>,
     buffered: Vec<u8>,
-    /// Bytes at the front of `buffered` that are written already.
+    /// The number of bytes at the start of `buffered` that are written already.
     written: usize,
-    /// Whether the transport itself may hold bytes that it has not passed on, as TLS does.
+    /// Whether the transport may have buffered bytes itself, as TLS does.
     needs_flush: bool,
-    /// The failure of a flush, until a read or write reports it.
+    /// The error of a flush, until a read or write returns it.
     failure: Option<io::Error>,
 }
 
 impl WriteBuffer {
-    /// Creates a write buffer in front of a transport.
+    /// Creates a write buffer for a transport.
     pub(crate) fn new(transport: PingLimit<Transport>) -> Self {
         let inner = Inner {
             transport,
@@ -152,8 +153,8 @@ impl WriteBuffer {
         BufferedTransport(self.clone())
     }
 
-    /// Writes the buffered bytes as far as the transport takes them; the task is woken to write the
-    /// rest. After a failure the task is woken, and the next read or write returns the error.
+    /// Writes as many buffered bytes as the transport accepts. The task is woken to write the rest. After an
+    /// error, the task is woken, and the next read or write returns the error.
     pub(crate) fn flush(&self, context: &mut Context<'_>) {
         let mut inner = self.inner.lock();
         if let Poll::Ready(Err(failure)) = inner.poll_flush(context) {
@@ -200,8 +201,8 @@ impl Inner {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes the buffered bytes and then the slices, without copying them. Returns how many bytes of
-    /// the slices were written.
+    /// Writes the buffered bytes and then the slices, without copying them. Returns the number of written
+    /// bytes of the slices.
     fn poll_write_direct(
         &mut self,
         context: &mut Context<'_>,
@@ -281,7 +282,7 @@ impl AsyncWrite for BufferedTransport {
         self.0.inner.lock().poll_write(context, slices)
     }
 
-    /// Lets the HTTP library pass its slices as they are, which avoids a copy.
+    /// Returns true, so that the HTTP library passes its slices without copying them.
     fn is_write_vectored(&self) -> bool {
         true
     }
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn buffered_writes_leave_together() {
+    async fn buffered_writes_are_sent_together() {
         let (buffer, mut transport, mut client) = pair(1024);
         transport.write_all(b"one ").await.unwrap();
         transport.flush().await.unwrap();
@@ -359,8 +360,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_transport_with_a_buffer_of_its_own_is_flushed() {
-        // As TLS does, this transport accepts more bytes than the client has room for.
+    async fn a_transport_that_buffers_bytes_is_flushed() {
+        // Like TLS, this transport accepts more bytes than the client.
         let (server, mut client) = tokio::io::duplex(1000);
         let server = tokio::io::BufWriter::with_capacity(BUFFERED_BYTES_MAX, server);
         let buffer = WriteBuffer::new(PingLimit::new(

@@ -1,7 +1,7 @@
 //! Counters of gRPC calls (HT-10), for the metrics `grpc_server_*` and `etcd_network_client_grpc_*`.
 //!
 //! A call costs one look-up in a table of fixed size and a few relaxed additions, without a lock or an
-//! allocation. Metric names and labels are built when `/metrics` is requested.
+//! allocation. Metric names and labels are created for each request of `/metrics`.
 
 use std::{
     pin::Pin,
@@ -41,7 +41,7 @@ pub(crate) const CODES: [&str; 17] = [
 const CANCELED: usize = 1;
 const UNKNOWN: usize = 2;
 
-/// The counters of all methods. Clones share them.
+/// The counters of all methods. Clones share the counters.
 #[derive(Clone, Debug)]
 pub(crate) struct CallCounters {
     table: Arc<Table>,
@@ -56,7 +56,7 @@ struct Table {
     unknown: Arc<MethodCounters>,
 }
 
-/// The counters of one method. All accesses are relaxed: counts order no other memory.
+/// The counters of one method. All accesses are relaxed: they do not order other memory accesses.
 #[derive(Debug)]
 pub(crate) struct MethodCounters {
     /// `None` for the counters of unknown methods.
@@ -67,7 +67,7 @@ pub(crate) struct MethodCounters {
     sent: Traffic,
 }
 
-/// The messages and bytes of one direction.
+/// The numbers of messages and bytes of one direction.
 #[derive(Debug, Default)]
 struct Traffic {
     messages: AtomicU64,
@@ -78,7 +78,7 @@ struct Traffic {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) started: u64,
-    /// Completed calls by status code, in the order of [`CODES`].
+    /// The numbers of completed calls by status code, in the order of [`CODES`].
     pub(crate) handled: [u64; CODES.len()],
     pub(crate) messages_received: u64,
     pub(crate) messages_sent: u64,
@@ -122,7 +122,7 @@ impl CallCounters {
         method.map(|method| method.counts()).unwrap_or_default()
     }
 
-    /// Returns the bytes of all messages, received and sent.
+    /// Returns the number of bytes of all messages, received and sent.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         let methods = self.table.methods.iter().chain([&self.table.unknown]);
         methods.fold((0, 0), |(received, sent), method| {
@@ -293,21 +293,21 @@ fn code(headers: &http::HeaderMap) -> Option<usize> {
     Some(code.filter(|code| *code < CODES.len()).unwrap_or(UNKNOWN))
 }
 
-/// The length of the prefix of a gRPC message: one byte for the compression, four for the length.
+/// The length of the prefix of a gRPC message: 1 byte for the compression, 4 bytes for the length.
 const PREFIX_BYTES: usize = 5;
 
 /// The position in a sequence of gRPC messages.
 #[derive(Debug, Default)]
 struct MessageParser {
     prefix: [u8; PREFIX_BYTES],
-    /// Bytes of `prefix` that have arrived.
+    /// The number of bytes of `prefix` that have arrived.
     prefix_length: usize,
-    /// Bytes of the current message that are still to come.
+    /// The number of bytes of the current message that have not arrived.
     left: usize,
 }
 
 impl MessageParser {
-    /// Advances over `data` and returns how many message prefixes it completes.
+    /// Advances over `data` and returns the number of message prefixes that it completes.
     fn parse(&mut self, mut data: &[u8]) -> u64 {
         let mut messages = 0;
         loop {
@@ -349,7 +349,7 @@ mod tests {
                         (false, false) => "unary",
                         (false, true) => "server_stream",
                         (true, true) => "bidi_stream",
-                        (true, false) => panic!("no such method yet"),
+                        (true, false) => panic!("unexpected client stream {}", method.name()),
                     };
                     let path = format!("{}.{}/{}", file.package(), service.name(), method.name());
                     described.push((path, call_type));

@@ -1,4 +1,4 @@
-//! The endpoints `/debug/` of a Go program, as far as they apply to this one (HT-11).
+//! The endpoints `/debug/` of Go programs that apply to this server (HT-11).
 
 use std::{env, sync::Arc};
 
@@ -24,7 +24,7 @@ async fn vars() -> Response {
     json_response(format!("{{\n\"cmdline\": {command_line}\n}}\n"))
 }
 
-/// `/debug/pprof/`: the profiles of Go's runtime do not exist here, only the command line.
+/// `/debug/pprof/`: lists only the command line. The profiles of Go's runtime do not exist.
 async fn pprof_index() -> Response {
     text("profiles of this process:\ncmdline\n")
 }

@@ -19,8 +19,8 @@ use tower_service::Service;
 
 use super::calls::{Call, CallCounters, CountedRequest, CountedResponse};
 
-/// The HTTP service of a connection: sends gRPC calls to the services and other requests to the
-/// HTTP endpoints. Created once for each kind of port and cloned for each connection.
+/// The HTTP service of a connection: sends gRPC calls to the services and other requests to the HTTP
+/// endpoints. It is created once for each kind of port and cloned for each connection.
 #[derive(Clone)]
 pub(crate) struct Dispatch {
     grpc: Option<CountedServices>,
@@ -29,7 +29,7 @@ pub(crate) struct Dispatch {
     user: Option<CertifiedName>,
 }
 
-/// The gRPC services and the counters of their calls. The gateway calls them too.
+/// The gRPC services with the counters of their calls. Connections and the gateway use them.
 #[derive(Clone, Debug)]
 pub(crate) struct CountedServices {
     pub(crate) services: Services,
@@ -71,7 +71,7 @@ impl Dispatch {
         }
     }
 
-    /// Returns whether requests other than gRPC calls are refused (HT-13).
+    /// Returns whether requests other than gRPC calls are rejected (HT-13).
     pub(crate) fn is_only_grpc(&self) -> bool {
         self.http.is_none()
     }
@@ -89,7 +89,7 @@ impl hyper::service::Service<Request<Incoming>> for Dispatch {
         match (&self.grpc, &self.http) {
             (Some(grpc), _) if is_grpc(&request) => {
                 let call = grpc.calls.start(request.uri().path());
-                // The same as `CountedServices::call`, without its box.
+                // The same as `CountedServices::call`, without boxing the future.
                 let request: Request<CountedRequest<_>> =
                     request.map(|body| call.count_request(body));
                 DispatchFuture::Grpc {
@@ -122,7 +122,7 @@ pub(crate) enum DispatchFuture {
         call: Option<Call>,
     },
     Http(BoxFuture<axum::body::Body>),
-    /// HT-13: the port accepts gRPC calls only.
+    /// HT-13: the request is not a gRPC call, and the port accepts only gRPC calls.
     NotGrpc,
 }
 
@@ -135,7 +135,7 @@ impl Future for DispatchFuture {
                 let response = ready!(Pin::new(response).poll(context))?;
                 Ok(match call.take() {
                     Some(call) => call.count_response(response).map(DispatchBody::Grpc),
-                    // Only if the future is polled after it has completed.
+                    // The future was polled after it had completed.
                     None => not_grpc(),
                 })
             }
@@ -155,7 +155,7 @@ fn not_grpc() -> Response<DispatchBody> {
     response
 }
 
-/// The body of a response of the services or the endpoints, without a box around it.
+/// The body of a response of the services or the endpoints, without boxing.
 #[derive(Debug)]
 pub(crate) enum DispatchBody {
     Grpc(CountedResponse<tonic::body::Body>),

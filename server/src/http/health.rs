@@ -18,9 +18,9 @@ use super::{NodeInfo, error, not_found, text};
 pub(super) enum Check {
     /// The CORRUPT alarm is not raised.
     DataCorruption,
-    /// The server answers serializable reads.
+    /// The server responds to serializable reads.
     SerializableRead,
-    /// The server answers linearizable reads.
+    /// The server responds to linearizable reads.
     LinearizableRead,
     /// The server is a voting member.
     NonLearner,
@@ -56,8 +56,7 @@ impl Check {
                 .is_raised(AlarmKind::Corrupt)
                 .then(|| format!("alarm activated: {}", AlarmKind::Corrupt)),
             Self::SerializableRead | Self::LinearizableRead => {
-                // With one member, a read needs no agreement, and a read of the current revision
-                // cannot fail: reaching this line is the proof.
+                // With one member, a read needs no agreement. A read of the current revision cannot fail.
                 let _ = info.engine.current_revision();
                 None
             }
@@ -75,7 +74,7 @@ pub(super) fn routes() -> Router<Arc<NodeInfo>> {
         .route("/readyz/{check}", any(readyz_check))
 }
 
-/// `/health` (HT-5, HT-6). `serializable` makes no difference on one node.
+/// `/health` (HT-5, HT-6). `serializable` has no effect with one member.
 async fn health(State(info): State<Arc<NodeInfo>>, RawQuery(query): RawQuery) -> Response {
     let query = Query::new(query.as_deref());
     let alarms = info.services.alarms().list(None);
@@ -129,8 +128,8 @@ async fn report_check(
     }
 }
 
-/// Returns `ok`, after the list of checks if `verbose` is set; or the list of checks with the reasons
-/// for failures (HT-8).
+/// Returns `ok` if all checks pass, preceded by the list of checks if `verbose` is set. Otherwise returns the
+/// list of checks with the reasons for failures (HT-8).
 fn report(checks: &[Check], info: &NodeInfo, query: &Query<'_>) -> Response {
     let mut lines = String::new();
     let mut all_pass = true;
@@ -186,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ht_8_queries() {
+    fn ht_8_queries_select_verbose_output_and_exclude_checks() {
         let query = Query::new(Some("verbose&exclude=a&exclude=b"));
         assert!(query.is_verbose() && query.excludes("a") && query.excludes("b"));
         assert!(!query.excludes("c") && !query.excludes(""));

@@ -1,8 +1,8 @@
-//! `/metrics` (HT-10): metrics under the names that etcd's dashboards and alerts use.
+//! `/metrics` (HT-10): metrics with the names that etcd's dashboards and alerts use.
 //!
-//! All values are collected when the page is requested. Metrics of etcd's disk and Raft log have the
-//! values of a node that never waits for them. The help texts are our own, and state where the meaning
-//! differs from etcd's.
+//! All values are collected when the page is requested. Metrics of etcd's disk and Raft log have the values
+//! of a node that never waits for them. The help texts are not those of etcd. They state how the meaning
+//! differs from that in etcd.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ fn server(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
     )?;
     page.info(
         "etcd_server_version",
-        "Version of etcd whose behavior this server has.",
+        "Version of etcd that this server behaves like.",
         "server_version",
         ETCD_VERSION,
     )?;
@@ -83,7 +83,7 @@ fn server(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
         "Leader changes: the election at the start.",
         1,
     )?;
-    // etcd declares these as gauges, in spite of their names.
+    // etcd declares these as gauges, although their names end in `_total`.
     page.gauge(
         "etcd_server_proposals_committed_total",
         "Index of the last proposal.",
@@ -96,7 +96,7 @@ fn server(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
     )?;
     page.gauge(
         "etcd_server_proposals_pending",
-        "Pending proposals: always 0, they are applied at once.",
+        "Pending proposals: always 0, they are applied immediately.",
         0,
     )?;
     page.counter(
@@ -111,7 +111,7 @@ fn server(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
     )?;
     page.gauge(
         "etcd_server_quota_backend_bytes",
-        "Bytes of data at which writes are refused; 0 without a limit.",
+        "Bytes of data above which writes fail; 0 without a limit.",
         info.quota_bytes.unwrap_or(0),
     )?;
     page.counter(
@@ -153,7 +153,7 @@ fn store(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
     let ops = info.services.op_counters();
     let calls = &info.calls;
 
-    let help = "Bytes of all key-value versions that are kept.";
+    let help = "Bytes of all stored key-value versions.";
     let bytes = stats.history_bytes;
     page.gauge("etcd_mvcc_db_total_size_in_bytes", help, bytes)?;
     page.gauge("etcd_mvcc_db_total_size_in_use_in_bytes", help, bytes)?;
@@ -176,7 +176,7 @@ fn store(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
     }
     page.counter(
         "etcd_mvcc_txn_total",
-        "Transactions with more than one operation; others count as their operation.",
+        "Transactions with more than one operation. Other transactions count as their operation.",
         ops.txns,
     )?;
     let watch = calls.counts("/etcdserverpb.Watch/Watch");
@@ -192,7 +192,7 @@ fn store(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
     )?;
     page.gauge(
         "etcd_debugging_mvcc_pending_events_total",
-        "Events queued for slow watchers: always 0, these read the history again.",
+        "Events queued for slow watchers: always 0, because slow watchers read the history.",
         0,
     )?;
     page.gauge(
@@ -224,7 +224,7 @@ fn store(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
         "etcd_disk_wal_fsync_duration_seconds",
         "etcd_disk_backend_commit_duration_seconds",
     ] {
-        let help = "Time spent writing to disk: no samples, nothing is written.";
+        let help = "Time of writes to disk: no samples, because the server does not write to disk.";
         page.add(&Histogram::with_opts(HistogramOpts::new(name, help))?);
     }
     leases(page, stats.lease_counts)
@@ -263,10 +263,10 @@ fn key_count(engine: &Engine) -> u64 {
 fn calls(page: &mut Exposition, calls: &CallCounters) -> prometheus::Result<()> {
     const LABELS: [&str; 3] = ["grpc_type", "grpc_service", "grpc_method"];
     const WITH_CODE: [&str; 4] = ["grpc_type", "grpc_service", "grpc_method", "grpc_code"];
-    let family = |name, help| IntCounterVec::new(Opts::new(name, help), &LABELS);
-    let started = family("grpc_server_started_total", "Calls started.")?;
-    let received = family("grpc_server_msg_received_total", "Messages received.")?;
-    let sent = family("grpc_server_msg_sent_total", "Messages sent.")?;
+    let counter = |name, help| IntCounterVec::new(Opts::new(name, help), &LABELS);
+    let started = counter("grpc_server_started_total", "Calls started.")?;
+    let received = counter("grpc_server_msg_received_total", "Messages received.")?;
+    let sent = counter("grpc_server_msg_sent_total", "Messages sent.")?;
     let handled = IntCounterVec::new(
         Opts::new(
             "grpc_server_handled_total",
@@ -278,12 +278,12 @@ fn calls(page: &mut Exposition, calls: &CallCounters) -> prometheus::Result<()> 
         let counts = counters.counts();
         let labels = [method.kind().as_str(), method.service(), method.name()];
         let [call_type, service, name] = labels;
-        for (family, count) in [
+        for (counter, count) in [
             (&started, counts.started),
             (&received, counts.messages_received),
             (&sent, counts.messages_sent),
         ] {
-            family.get_metric_with_label_values(&labels)?.inc_by(count);
+            counter.get_metric_with_label_values(&labels)?.inc_by(count);
         }
         for (code, count) in CODES.iter().zip(counts.handled) {
             handled
@@ -291,8 +291,8 @@ fn calls(page: &mut Exposition, calls: &CallCounters) -> prometheus::Result<()> 
                 .inc_by(count);
         }
     }
-    for family in [&started, &received, &sent, &handled] {
-        page.add(family);
+    for counter in [&started, &received, &sent, &handled] {
+        page.add(counter);
     }
     let (received, sent) = calls.bytes();
     page.counter(

@@ -1,7 +1,7 @@
 //! The requests of a port: gRPC calls and the HTTP endpoints (HT-5 to HT-14).
 //!
-//! `dispatch` separates the two, and `calls` counts the gRPC calls. This file holds the routes of each
-//! kind of port; `health`, `metrics` and `debug` have the larger endpoints.
+//! `dispatch` separates gRPC calls from other requests, and `calls` counts the gRPC calls. This file contains
+//! the routes of each kind of port. `health`, `metrics` and `debug` contain the larger endpoints.
 
 mod calls;
 mod debug;
@@ -38,7 +38,7 @@ use crate::version::{ETCD_CLUSTER_VERSION, ETCD_VERSION};
 pub(crate) use calls::CallCounters;
 pub(crate) use dispatch::{CountedServices, Dispatch};
 
-/// The parts of a node that the endpoints report on.
+/// The parts of a node that the endpoints use.
 #[derive(Debug)]
 pub(crate) struct NodeInfo {
     pub(crate) engine: Engine,
@@ -64,7 +64,7 @@ impl HealthCounters {
         } else {
             &self.failures
         };
-        // Relaxed: a count orders no other memory.
+        // Relaxed: the count does not order other memory accesses.
         counter.fetch_add(1, Relaxed);
     }
 
@@ -75,7 +75,7 @@ impl HealthCounters {
     }
 }
 
-/// Returns the routes of client ports; `gateway` translates JSON requests into gRPC calls.
+/// Returns the routes of client ports. `gateway` converts JSON requests to gRPC calls.
 pub(crate) fn client_routes(info: &Arc<NodeInfo>, gateway: &Gateway<CountedServices>) -> Router {
     monitoring_routes()
         .merge(gateway_routes(info, gateway))
@@ -101,14 +101,14 @@ pub(crate) fn peer_routes(info: &Arc<NodeInfo>) -> Router {
         .with_state(info.clone())
 }
 
-/// Returns the routes of health and metrics, which client and metrics ports share.
+/// Returns the routes of health checks and metrics, which client and metrics ports share.
 fn monitoring_routes() -> Router<Arc<NodeInfo>> {
     Router::new()
         .merge(health::routes().route_layer(middleware::from_fn(only_get)))
         .route("/metrics", any(metrics::show))
 }
 
-/// Returns the routes of the JSON gateway (HT-20). The gateway knows the paths below the prefixes.
+/// Returns the routes of the JSON gateway (HT-20). The gateway routes the paths below the prefixes.
 fn gateway_routes(
     info: &Arc<NodeInfo>,
     gateway: &Gateway<CountedServices>,
@@ -118,13 +118,13 @@ fn gateway_routes(
     let routes = paths.into_iter().fold(routes, |routes, path| {
         routes.route_service(path, gateway.clone())
     });
-    let only_tokens = middleware::from_fn_with_state(info.clone(), refuse_certified_users);
+    let only_tokens = middleware::from_fn_with_state(info.clone(), reject_certified_users);
     routes.route_layer(only_tokens)
 }
 
-/// Refuses requests to the gateway from clients whose certificate names a user (TL-2): the gateway
-/// does not authenticate by certificate.
-async fn refuse_certified_users(
+/// Rejects requests to the gateway from clients with a user name in their certificate (TL-2), because the
+/// gateway does not authenticate by certificate.
+async fn reject_certified_users(
     State(info): State<Arc<NodeInfo>>,
     request: Request,
     next: Next,
@@ -171,7 +171,7 @@ async fn members(State(info): State<Arc<NodeInfo>>) -> Response {
     response
 }
 
-/// Redirects `/v3` to the gateway, as Go's router does (HT-11).
+/// Redirects `/v3` to the gateway, like Go's router (HT-11).
 async fn redirect_to_gateway() -> Response {
     let location = [(LOCATION, HeaderValue::from_static("/v3/"))];
     (StatusCode::MOVED_PERMANENTLY, location).into_response()
@@ -181,18 +181,18 @@ async fn not_found() -> Response {
     error(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// Refuses all methods but GET, HEAD included (HT-6).
+/// Rejects all methods except GET (HT-6). HEAD is rejected too.
 async fn only_get(request: Request, next: Next) -> Response {
     if request.method() == Method::GET {
         return next.run(request).await;
     }
-    let mut refused = error(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n");
-    let headers = refused.headers_mut();
+    let mut response = error(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n");
+    let headers = response.headers_mut();
     headers.insert(ALLOW, HeaderValue::from_static("GET"));
-    refused
+    response
 }
 
-/// Allows scripts of any origin to read the responses, and answers their preflight requests (HT-11).
+/// Allows scripts of any origin to read the responses, and responds to their preflight requests (HT-11).
 async fn allow_all_origins(request: Request, next: Next) -> Response {
     let mut response = if request.method() == Method::OPTIONS {
         StatusCode::OK.into_response()
@@ -223,7 +223,7 @@ fn json_response(body: impl Into<Body>) -> Response {
     response(StatusCode::OK, "application/json", body)
 }
 
-/// Returns a plain text that browsers do not interpret as another type.
+/// Returns a plain text with a header that prevents browsers from guessing another type.
 fn error(status: StatusCode, body: impl Into<Body>) -> Response {
     let mut response = response(status, TEXT, body);
     let headers = response.headers_mut();

@@ -64,8 +64,7 @@ impl CertificateAuthority {
         self.directory.path()
     }
 
-    /// Issues a certificate for a host, with the common name `name`. `name` is also the name of its
-    /// files.
+    /// Issues a certificate for a host, with the common name `name`. Its files have the same name.
     pub(crate) fn issue(&self, name: &str, host: &str) -> TestCertificate {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([host.to_owned()]).unwrap();
@@ -134,7 +133,7 @@ pub(crate) fn any_issuer_client(alpn: &[&str]) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// A verifier that checks the host name and the handshake signature, and not the issuer.
+/// A verifier that checks the host name and the handshake signature, but not the issuer.
 #[derive(Debug)]
 struct AnyIssuerVerifier(Arc<CryptoProvider>);
 
@@ -193,7 +192,7 @@ pub(crate) async fn tls_channel(
     address: SocketAddr,
     config: Arc<ClientConfig>,
 ) -> Result<Channel, tonic::transport::Error> {
-    // The scheme is `http`, because the connector does the TLS handshake.
+    // The scheme is `http`, because the connector performs the TLS handshake.
     Endpoint::from_shared(format!("http://{address}"))?
         .connect_with_connector(Connector { address, config })
         .await

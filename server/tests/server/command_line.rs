@@ -1,4 +1,4 @@
-//! The command line: output and exit codes of the binary.
+//! Tests of the command line: output and exit codes of the binary.
 
 use std::{
     path::Path,

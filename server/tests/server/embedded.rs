@@ -1,4 +1,4 @@
-//! A server embedded in a program.
+//! Tests of a server embedded in a program.
 
 use std::{net::TcpStream, time::Duration};
 
@@ -156,7 +156,7 @@ async fn fl_20_tokens_expire_according_to_the_options_and_the_clock() {
 }
 
 #[test]
-fn options_apply_to_the_engine() {
+fn options_of_the_builder_apply_to_the_engine() {
     let clock = ManualClock::new();
     let server = Server::builder()
         .clock(clock.clone())
@@ -172,13 +172,13 @@ fn options_apply_to_the_engine() {
     engine.put("a", "2").unwrap();
     clock.advance(Duration::from_secs(60));
     assert_eq!(engine.compacted_revision(), Some(Revision(101)));
-    // LE-1: etcd's default.
+    // LE-1: the minimum is that of etcd's default options.
     let granted = engine.grant(None, 1).unwrap();
     assert_eq!(granted.ttl, Duration::from_secs(2));
 }
 
 #[tokio::test]
-async fn options_apply_to_the_services() {
+async fn options_of_the_builder_apply_to_the_services() {
     let server = Server::builder()
         .max_txn_ops(1)
         .max_request_bytes(100)

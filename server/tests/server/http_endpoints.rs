@@ -1,4 +1,4 @@
-//! The HTTP endpoints: section H. The expected bodies are those of etcd.
+//! Tests of the HTTP endpoints: section H. The expected bodies are those of etcd.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! The protocols of the ports: HTTP/1.1 and HTTP/2, without TLS, with TLS, and over Unix sockets.
+//! Tests of the protocols of the ports: HTTP/1.1 and HTTP/2, without TLS, with TLS, and over Unix sockets.
 
 use std::{
     future::poll_fn,
@@ -108,7 +108,7 @@ fn li_4_a_stream_above_the_limit_waits_until_another_ends() {
             watches.push(watch(channel.clone(), "a").await);
         }
         let waiting = tokio::spawn(put(channel, "b"));
-        // Requests on other connections are served meanwhile, and so are the open streams.
+        // The server continues to serve open streams and other connections.
         assert_eq!(put(connect(address).await, "a").await.unwrap(), 2);
         for open in &mut watches {
             let response = open.responses.message().await.unwrap().unwrap();
@@ -443,7 +443,7 @@ fn tl_1_auto_tls_creates_a_certificate() {
         "--auto-tls",
     ]);
     let address = process.address_of("client");
-    // A client that trusts another authority rejects the generated certificate.
+    // A client that trusts only another authority rejects the generated certificate.
     let error = tls(address, CertificateAuthority::new().client(None, &[])).unwrap_err();
     assert!(error.to_string().contains("certificate"), "{error}");
     let mut stream = tls(address, any_issuer_client(&[])).unwrap();

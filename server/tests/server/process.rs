@@ -1,4 +1,4 @@
-//! The lifecycle of the process: start, readiness, signals, end.
+//! Tests of the lifecycle of the process: start, readiness, signals, end.
 
 use std::{
     net::TcpListener,
@@ -98,7 +98,7 @@ fn fl_13_the_ready_line_is_json_on_standard_error() {
 #[test]
 fn fl_12_log_level_and_log_outputs_apply_to_the_ready_line() {
     let directory = tempfile::tempdir().unwrap();
-    // Without log output the test waits for the file of a Unix socket.
+    // The log may be empty, so the test waits for a Unix socket.
     let log_of = |flag: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_revstore"));
         command.current_dir(directory.path()).args([
@@ -196,7 +196,7 @@ fn fl_14_a_shell_reports_exit_code_143_after_sigterm() {
 }
 
 #[test]
-fn fl_15_open_streams_end_at_once_and_do_not_delay_the_shutdown() {
+fn fl_15_open_streams_end_immediately_and_do_not_delay_the_shutdown() {
     let mut process = ServerProcess::start(ANY_PORT);
     let address = process.address_of("client");
     process.wait_for_line("ready to serve client requests");
@@ -214,12 +214,12 @@ fn fl_15_open_streams_end_at_once_and_do_not_delay_the_shutdown() {
         assert_eq!(ended.code(), Code::Unavailable, "{ended:?}");
         let ended = watch.responses.message().await.unwrap_err();
         assert_eq!(ended.code(), Code::Unavailable, "{ended:?}");
-        // The client keeps reading while the process ends, like a real client.
+        // The client continues to read while the process ends, like a real client.
         let ended = tokio::task::spawn_blocking(|| process.wait()).await;
         let (status, log) = ended.unwrap();
         assert_eq!(status.signal(), Some(SIGTERM));
         // The shutdown did not wait for the end of the grace period.
-        let forced = log.iter().any(|line| line.contains("cutting connections"));
+        let forced = log.iter().any(|line| line.contains("dropping connections"));
         assert!(!forced, "{log:#?}");
     });
 }
@@ -244,7 +244,7 @@ async fn keep_alive(
     (sender, responses)
 }
 
-/// The steps of envtest: search the help for a flag, start, poll the health, stop.
+/// Executes the steps of envtest: search the help for a flag, start, poll the health, stop.
 #[test]
 fn the_steps_of_envtest_succeed() {
     let help = Command::new(env!("CARGO_BIN_EXE_revstore"))

@@ -1,4 +1,4 @@
-//! Shared code of the server tests: a server process and a minimal HTTP client.
+//! Helpers of the server tests: a server process and a minimal HTTP client.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -16,10 +16,10 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Status, Streaming, transport::Channel};
 
-/// The longest time that a test waits. A test that passes never waits that long.
+/// The time limit of a wait, after which the test fails.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running `revstore`, killed when it is dropped.
+/// A running `revstore` process. Dropping the value kills it.
 #[derive(Debug)]
 pub(crate) struct ServerProcess {
     child: Child,
@@ -28,7 +28,7 @@ pub(crate) struct ServerProcess {
     pub(crate) log: Vec<String>,
 }
 
-/// Flags with which the system chooses all ports.
+/// Flags of a server for which the system chooses all ports.
 pub(crate) const ANY_PORT: [&str; 3] = [
     "--listen-client-urls=http://127.0.0.1:0",
     "--advertise-client-urls=http://127.0.0.1:0",
@@ -64,14 +64,14 @@ impl ServerProcess {
         }
     }
 
-    /// Returns the first log line that contains `text`. Waits for it if necessary.
+    /// Waits for a log line that contains `text` and returns the first one.
     pub(crate) fn wait_for_line(&mut self, text: &str) -> String {
         if let Some(line) = self.log.iter().find(|line| line.contains(text)) {
             return line.clone();
         }
         loop {
             let Ok(line) = self.lines.recv_timeout(WAIT_TIMEOUT) else {
-                panic!("no line with {text:?} in {:#?}", self.log);
+                panic!("expected a line with {text:?}, got {:#?}", self.log);
             };
             self.log.push(line.clone());
             if line.contains(text) {
@@ -80,7 +80,7 @@ impl ServerProcess {
         }
     }
 
-    /// Returns the address from the log line about the listener for `traffic`.
+    /// Returns the address in the log line of the listener for `traffic`.
     pub(crate) fn address_of(&mut self, traffic: &str) -> SocketAddr {
         let line = self.wait_for_line(&format!("serving {traffic} traffic"));
         let (_, rest) = line.split_once(r#""address":""#).expect("an address");
@@ -102,7 +102,7 @@ impl ServerProcess {
         self.child.id()
     }
 
-    /// Sends the signal with a name.
+    /// Sends the signal with the given name.
     pub(crate) fn signal(&self, name: &str) {
         let id = self.id().to_string();
         let status = Command::new("kill")
@@ -120,7 +120,10 @@ impl ServerProcess {
                 Ok(line) => self.log.push(line),
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
                 Err(mpsc::RecvTimeoutError::Timeout) => {
-                    panic!("the process does not end: {:#?}", self.log)
+                    panic!(
+                        "the process did not end within {WAIT_TIMEOUT:?}: {:#?}",
+                        self.log
+                    )
                 }
             }
         }
@@ -131,7 +134,7 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // Both fail if the process has already ended.
+        // Both calls fail if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
