@@ -7,7 +7,7 @@ use std::{env, fs};
 /// The root of imports, relative to this crate.
 const PROTO_DIR: &str = "proto";
 
-/// All files: no Rust code is generated for files that are imported only.
+/// All files. No Rust code is generated for a file that is only imported.
 const PROTO_FILES: [&str; 12] = [
     "mvccpb.proto",
     "authpb.proto",
@@ -30,7 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     compiler.include_imports(true);
     compiler.open_files(PROTO_FILES)?;
 
-    // The embedded descriptor set has no comments and positions, which nothing needs at run time.
+    // The embedded descriptor set has no comments and positions, because they are not used at run
+    // time.
     compiler.include_source_info(false);
     let out_dir = env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?;
     let descriptor_set = Path::new(&out_dir).join("revstore_descriptor.bin");
@@ -45,7 +46,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     compiler.include_source_info(true);
     tonic_prost_build::configure()
         .bytes(".")
-        // Clients work over any channel; with tonic's transport they could also connect.
+        // Clients work over any channel. Only the functions to connect would need tonic's
+        // transport.
         .build_transport(false)
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())

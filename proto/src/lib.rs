@@ -12,14 +12,14 @@
 //! | [`v3electionpb`] | `v3electionpb` | elections |
 //! | [`health`] | `grpc.health.v1` | gRPC's health check |
 //!
-//! For a service such as `KV` there are a trait and a server in `kv_server`, and a client in
-//! `kv_client`. There are no features to leave them out: neither depends on a transport, so a feature
-//! would save little compile time. A client works over any tonic channel.
+//! For a service such as `KV`, the trait and the server are in `kv_server`, and the client is in `kv_client`.
+//! No feature excludes them: neither depends on a transport, so a feature would save little compile time. A
+//! client works over any tonic channel.
 //!
 //! # Copies
 //!
-//! Every `bytes` field is a [`bytes::Bytes`]. Decoding from a `Bytes` makes it a slice of that buffer,
-//! not a copy. A field therefore keeps the whole buffer in memory.
+//! Every `bytes` field is a [`bytes::Bytes`]. A field that is decoded from a `Bytes` is a slice of that
+//! buffer, not a copy. So a field keeps the whole buffer in memory.
 //!
 //! # Names
 //!
@@ -54,7 +54,7 @@ struct Readme;
 /// The descriptors of all messages, enums and services, as an encoded
 /// `google.protobuf.FileDescriptorSet`.
 ///
-/// Reflection and JSON gateways use it. It has no comments and no source positions.
+/// Reflection and JSON gateways use it. It contains no comments and no source positions.
 pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("revstore_descriptor");
 
 // One parent module for all packages: generated code refers to other packages as `super::<package>`.
@@ -63,7 +63,7 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("revs
     unreachable_pub,
     clippy::all,
     clippy::pedantic,
-    reason = "generated code; which lints it trips changes with the generator"
+    reason = "generated code; its lints change with the generator"
 )]
 mod generated {
     /// Key-value pairs and events.

@@ -25,7 +25,7 @@ fn check<M: Message + Default + PartialEq + Debug>(message: &M, wire: &[u8]) {
 }
 
 #[test]
-fn key_value_with_every_field() {
+fn key_value_encodes_every_field() {
     check(
         &KeyValue {
             key: "k".into(),
@@ -140,7 +140,7 @@ fn events_of_a_watch_response_are_field_11() {
 }
 
 #[test]
-fn health_check_response_serving() {
+fn health_check_response_encodes_its_status() {
     check(
         &HealthCheckResponse {
             status: ServingStatus::Serving.into(),

@@ -1,4 +1,4 @@
-//! Compares the compiled descriptors with etcd's names and numbers, which `wire_facts.txt` lists.
+//! Compares the compiled descriptors with etcd's names and numbers in `wire_facts.txt`.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use prost_types::{
 };
 
 #[test]
-fn descriptors_and_list_have_the_same_facts() {
+fn descriptors_have_the_listed_names_and_numbers() {
     let listed = listed_facts();
     let compiled = compiled_facts();
 
@@ -23,7 +23,7 @@ fn descriptors_and_list_have_the_same_facts() {
 }
 
 #[test]
-fn no_fact_is_listed_twice() {
+fn no_name_or_number_is_listed_twice() {
     let lines = listed_lines().count();
     assert_eq!(lines, listed_facts().len());
 }
