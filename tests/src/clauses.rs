@@ -1,7 +1,7 @@
 //! The clauses of the specifications in `docs/`, and where the repository cites them.
 //!
 //! A clause is a list item such as ``- **RG-6** (must, recorded) An empty key is invalid``. The first word in
-//! the parentheses is its force: whether revstore must satisfy it; [`FORCES`] lists the values. `(not tested:
+//! the parentheses is its force: whether revstore must satisfy it; `FORCES` lists the values. `(not tested:
 //! ...)` at the end states why no test can cite it. A citation is the id in any comment, string or name:
 //! `RG-6`, `TXN-7/8`, `RG-11..13`, `RG-11 to RG-13`, or `rg_11_to_13` at the beginning of the name of a
 //! function.
@@ -10,7 +10,7 @@
 //! - Rust: files in a directory `tests`, files named `tests.rs`, and all lines after `#[cfg(test)] mod` in
 //!   other files. Module documentation (`//!`) and the library of this crate (`tests/src`) are not test code.
 //! - `tests/clients`: all sources.
-//! - `tests/scenarios`: the first line of each scenario, except in [`NOT_REPLAYED`].
+//! - `tests/scenarios`: the first line of each scenario, except in `NOT_REPLAYED`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -43,7 +43,7 @@ const FORCES: [&str; 6] = ["must", "should", "may", "ours", "planned", "note"];
 pub struct Clause {
     /// Its id, such as `RG-6`.
     pub id: String,
-    /// Whether revstore must satisfy it: one of [`FORCES`].
+    /// Whether revstore must satisfy it: one of `FORCES`.
     pub force: String,
     /// The rule, on one line.
     pub text: String,

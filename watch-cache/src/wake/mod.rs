@@ -2,10 +2,10 @@
 //! [`TimerQueue`](timer_queue::TimerQueue) wakes waiters at a time of the clock, and [`yield_now`]
 //! lets the executor run other tasks during a long loop.
 
-mod subscriber;
 pub(crate) mod timer_queue;
+mod waiter;
 
-pub(crate) use subscriber::Waiter;
+pub(crate) use waiter::Waiter;
 
 use std::future::poll_fn;
 use std::task::Poll;
