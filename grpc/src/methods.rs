@@ -49,7 +49,7 @@ use crate::status::{self, EtcdError};
 /// ```
 #[derive(Debug)]
 pub struct RpcMethod {
-    pub(crate) server: Server,
+    pub(crate) service_id: ServiceId,
     service: &'static str,
     name: &'static str,
     path: &'static str,
@@ -207,12 +207,12 @@ macro_rules! methods {
     })*) => {
         /// The generated server of a method, one for each service.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Server {
+        pub(crate) enum ServiceId {
             $($server,)*
         }
 
         const METHODS: &[RpcMethod] = &[$($(RpcMethod {
-            server: Server::$server,
+            service_id: ServiceId::$server,
             service: $service,
             name: stringify!($name),
             path: concat!("/", $service, "/", stringify!($name)),

@@ -23,7 +23,7 @@ use crate::auth::{Auth, AuthOptions};
 use crate::encode::range_body::LargeRange;
 use crate::encode::response::Headers;
 use crate::generated::{KvServer, WatchServer};
-use crate::methods::{self, RpcMethod, Server};
+use crate::methods::{self, RpcMethod, ServiceId};
 use crate::node::Node;
 use crate::node::admission::{Alarms, Limits, RaftIndex};
 use crate::node::counters::{AtomicCounters, OpCounters};
@@ -69,11 +69,11 @@ const VERSION: &str = "3.5.30";
 /// ```
 #[derive(Clone, Debug)]
 pub struct Services {
-    inner: Arc<Inner>,
+    inner: Arc<ServicesInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct ServicesInner {
     node: Arc<Node>,
     kv: KvServer<KvService>,
     watch: WatchServer<WatchService>,
@@ -187,7 +187,7 @@ impl ServicesBuilder {
         });
         // `LimitedBody` rejects larger messages first. Without these calls, tonic's default limit would apply
         // to smaller messages.
-        let inner = Inner {
+        let inner = ServicesInner {
             kv: KvServer::new(KvService::new(node.clone())).max_decoding_message_size(bytes_max),
             watch: WatchServer::new(WatchService::new(node.clone()))
                 .max_decoding_message_size(bytes_max),
@@ -235,16 +235,16 @@ where
         };
         let bytes_max = inner.node.limits.message_bytes_max();
         let request = request.map(|body| LimitedBody::new(body, bytes_max));
-        ResponseFuture(match method.server {
-            Server::Kv => inner.kv.clone().call(request),
-            Server::Watch => inner.watch.clone().call(request),
-            Server::Lease => inner.lease.clone().call(request),
-            Server::Maintenance => inner.maintenance.clone().call(request),
-            Server::Cluster => inner.cluster.clone().call(request),
-            Server::Auth => inner.auth.clone().call(request),
-            Server::Lock => inner.lock.clone().call(request),
-            Server::Election => inner.election.clone().call(request),
-            Server::Health => inner.health.clone().call(request),
+        ResponseFuture(match method.service_id {
+            ServiceId::Kv => inner.kv.clone().call(request),
+            ServiceId::Watch => inner.watch.clone().call(request),
+            ServiceId::Lease => inner.lease.clone().call(request),
+            ServiceId::Maintenance => inner.maintenance.clone().call(request),
+            ServiceId::Cluster => inner.cluster.clone().call(request),
+            ServiceId::Auth => inner.auth.clone().call(request),
+            ServiceId::Lock => inner.lock.clone().call(request),
+            ServiceId::Election => inner.election.clone().call(request),
+            ServiceId::Health => inner.health.clone().call(request),
         })
     }
 }

@@ -15,7 +15,7 @@ use hyper::{
     service::service_fn,
 };
 use revstore_host::{
-    logging::{Log, LogOptions},
+    logging::{LogOptions, Logger},
     net::{BoundAddress, HttpOptions, ListenUrl, Listener},
 };
 use tokio::{
@@ -31,7 +31,7 @@ async fn hello(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infa
 
 fn main() -> Result<(), Box<dyn Error>> {
     // `hello` is the name of this program and therefore the target of its events.
-    let log = Log::open(&LogOptions::new().targets(["hello", "revstore"]))?;
+    let log = Logger::open(&LogOptions::new().targets(["hello", "revstore"]))?;
     let _guard = log.install();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     log.install_on_runtime(&mut runtime);

@@ -1,7 +1,7 @@
 //! A node: an engine with its services on bound sockets.
 //!
 //! [`Sockets::bind`] executes all steps that can fail. After it, the addresses that the system chose are
-//! known. [`Node::new`] then builds the services.
+//! known. [`ServingNode::new`] then builds the services.
 
 use std::{fs::DirBuilder, io, path::Path, sync::Arc};
 
@@ -64,7 +64,7 @@ fn bind_all(urls: &[ListenUrl]) -> Result<Vec<Listener>, BindError> {
 
 /// An engine with its services on bound sockets.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct ServingNode {
     ports: Vec<Port>,
     shutdown: Shutdown,
 }
@@ -78,7 +78,7 @@ struct Port {
     dispatch: Dispatch,
 }
 
-impl Node {
+impl ServingNode {
     /// Builds the services. Must run in the runtime that serves the node.
     pub(crate) fn new(config: &Config, sockets: Sockets, engine: Engine) -> Self {
         let shutdown = Shutdown::new();

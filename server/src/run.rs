@@ -3,7 +3,7 @@
 use std::{io, process};
 
 use revstore_engine::Engine;
-use revstore_host::logging::Log;
+use revstore_host::logging::Logger;
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     low_level::emulate_default_handler,
@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use crate::{
     config::Config,
-    node::{self, Node, Sockets},
+    node::{self, ServingNode, Sockets},
     start_error::StartError,
     version::{ETCD_VERSION, REVSTORE_VERSION},
 };
@@ -30,7 +30,7 @@ use crate::{
 /// # Errors
 /// A resource that the server needs is not available: a port, a file, threads.
 pub fn run(config: &Config, warnings: &[String]) -> Result<StopSignal, StartError> {
-    let log = Log::open(&config.log)?;
+    let log = Logger::open(&config.log)?;
     let _guard = log.install();
     info!(
         version = REVSTORE_VERSION,
@@ -60,7 +60,7 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     let mut signals = Signals::install().map_err(StartError::Signals)?;
     let sockets = Sockets::bind(config)?;
     let engine = node::configure(Engine::builder(), config).build();
-    let node = Node::new(config, sockets, engine);
+    let node = ServingNode::new(config, sockets, engine);
     let shutdown = node.shutdown();
     let mut serving = std::pin::pin!(node.serve(()));
     let signal = tokio::select! {

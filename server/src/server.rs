@@ -11,14 +11,14 @@ use std::{
 use revstore_engine::{AutoCompaction, Clock, Engine, EngineBuilder};
 use revstore_grpc::Shutdown;
 use revstore_host::{
-    logging::{Log, LogOptions},
+    logging::{LogOptions, Logger},
     net::{BoundAddress, EndpointUrl, ListenUrl, Listener, TlsOptions},
 };
 use tokio::{runtime, sync::oneshot};
 
 use crate::{
     config::Config,
-    node::{self, Node, Sockets},
+    node::{self, ServingNode, Sockets},
     start_error::StartError,
 };
 
@@ -285,8 +285,8 @@ impl ServerBuilder {
             log,
             advertises_bound,
         } = self;
-        let log = log.as_ref().map(Log::open).transpose()?;
-        let guard = log.as_ref().map(Log::install);
+        let log = log.as_ref().map(Logger::open).transpose()?;
+        let guard = log.as_ref().map(Logger::install);
         let sockets = Sockets::bind(&config)?;
         let addresses: Vec<BoundAddress> = sockets
             .clients()
@@ -305,7 +305,7 @@ impl ServerBuilder {
         }
         let engine = engine.build();
 
-        let node = Node::new(&config, sockets, engine.clone());
+        let node = ServingNode::new(&config, sockets, engine.clone());
         drop(guard);
         let shutdown = node.shutdown();
         let (failure_sender, failure) = mpsc::channel();
@@ -316,7 +316,7 @@ impl ServerBuilder {
         let thread = thread::Builder::new()
             .name("revstore-server".to_owned())
             .spawn(move || {
-                let _guard = log.as_ref().map(Log::install);
+                let _guard = log.as_ref().map(Logger::install);
                 let runtime = match embedded_runtime(log.as_ref()) {
                     Ok(runtime) => runtime,
                     Err(error) => return drop(failure_sender.send(error)),
@@ -345,7 +345,7 @@ impl ServerBuilder {
     }
 }
 
-fn embedded_runtime(log: Option<&Log>) -> io::Result<runtime::Runtime> {
+fn embedded_runtime(log: Option<&Logger>) -> io::Result<runtime::Runtime> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let mut runtime = runtime::Builder::new_multi_thread();
     if let Some(log) = log {

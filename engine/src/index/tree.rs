@@ -26,14 +26,14 @@ const FILL_MIN: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Tree {
-    root: Node,
+    root: TreeNode,
     len: usize,
 }
 
 #[derive(Debug)]
-enum Node {
+enum TreeNode {
     Leaf(Box<Leaf>),
-    Inner(Box<Inner>),
+    Inner(Box<InnerNode>),
 }
 
 #[derive(Debug)]
@@ -44,10 +44,10 @@ struct Leaf {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct InnerNode {
     /// Separator i is above every key of child i and not above any of child i + 1.
     separators: Sorted<Entry>,
-    children: Vec<Node>,
+    children: Vec<TreeNode>,
     /// The number of live keys below each child.
     live: Vec<usize>,
 }
@@ -55,13 +55,13 @@ struct Inner {
 /// The result of a split: the new right neighbour and a lower bound of its keys.
 struct Split {
     separator: Entry,
-    right: Node,
+    right: TreeNode,
 }
 
 impl Tree {
     pub(crate) fn new() -> Self {
         Self {
-            root: Node::empty(),
+            root: TreeNode::empty(),
             len: 0,
         }
     }
@@ -83,14 +83,14 @@ impl Tree {
     pub(crate) fn insert(&mut self, entry: Entry) {
         self.len += 1;
         if let Some(Split { separator, right }) = self.root.insert(entry) {
-            let left = std::mem::replace(&mut self.root, Node::empty());
+            let left = std::mem::replace(&mut self.root, TreeNode::empty());
             let live = vec![left.live(), right.live()];
-            let root = Inner {
+            let root = InnerNode {
                 separators: Sorted::one(separator),
                 children: vec![left, right],
                 live,
             };
-            self.root = Node::Inner(Box::new(root));
+            self.root = TreeNode::Inner(Box::new(root));
         }
     }
 
@@ -100,10 +100,10 @@ impl Tree {
             self.len -= 1;
         }
         // A root with one child only adds height.
-        while let Node::Inner(inner) = &mut self.root
+        while let TreeNode::Inner(inner) = &mut self.root
             && inner.children.len() <= 1
         {
-            self.root = inner.children.pop().unwrap_or_else(Node::empty);
+            self.root = inner.children.pop().unwrap_or_else(TreeNode::empty);
         }
     }
 
@@ -123,12 +123,12 @@ impl Tree {
         let mut node = &self.root;
         loop {
             match node {
-                Node::Inner(inner) => {
+                TreeNode::Inner(inner) => {
                     let child = inner.child_of(key);
                     below += inner.live[..child].iter().sum::<usize>();
                     node = &inner.children[child];
                 }
-                Node::Leaf(leaf) => {
+                TreeNode::Leaf(leaf) => {
                     let (Ok(at) | Err(at)) = leaf.entries.find(key);
                     return below + (leaf.live & low_bits(at)).count_ones() as usize;
                 }
@@ -150,7 +150,7 @@ impl Tree {
     }
 }
 
-impl Node {
+impl TreeNode {
     fn empty() -> Self {
         Self::Leaf(Box::new(Leaf {
             entries: Sorted::new(),
@@ -162,45 +162,45 @@ impl Node {
         let mut node = self;
         loop {
             match node {
-                Node::Leaf(leaf) => return leaf,
-                Node::Inner(inner) => node = &inner.children[inner.child_of(key)],
+                TreeNode::Leaf(leaf) => return leaf,
+                TreeNode::Inner(inner) => node = &inner.children[inner.child_of(key)],
             }
         }
     }
 
     fn live(&self) -> usize {
         match self {
-            Node::Leaf(leaf) => leaf.live.count_ones() as usize,
-            Node::Inner(inner) => inner.live.iter().sum(),
+            TreeNode::Leaf(leaf) => leaf.live.count_ones() as usize,
+            TreeNode::Inner(inner) => inner.live.iter().sum(),
         }
     }
 
     fn fill(&self) -> usize {
         match self {
-            Node::Leaf(leaf) => leaf.entries.len(),
-            Node::Inner(inner) => inner.children.len(),
+            TreeNode::Leaf(leaf) => leaf.entries.len(),
+            TreeNode::Inner(inner) => inner.children.len(),
         }
     }
 
     fn insert(&mut self, entry: Entry) -> Option<Split> {
         match self {
-            Node::Leaf(leaf) => leaf.insert(entry),
-            Node::Inner(inner) => inner.insert(entry),
+            TreeNode::Leaf(leaf) => leaf.insert(entry),
+            TreeNode::Inner(inner) => inner.insert(entry),
         }
     }
 
     fn remove(&mut self, key: &[u8]) -> bool {
         match self {
-            Node::Leaf(leaf) => leaf.remove(key),
-            Node::Inner(inner) => inner.remove(key),
+            TreeNode::Leaf(leaf) => leaf.remove(key),
+            TreeNode::Inner(inner) => inner.remove(key),
         }
     }
 
     /// Returns the change of the number of live keys: -1, 0 or 1.
     fn set_live(&mut self, key: &[u8], live: bool) -> isize {
         match self {
-            Node::Leaf(leaf) => leaf.set_live(key, live),
-            Node::Inner(inner) => {
+            TreeNode::Leaf(leaf) => leaf.set_live(key, live),
+            TreeNode::Inner(inner) => {
                 let child = inner.child_of(key);
                 let change = inner.children[child].set_live(key, live);
                 inner.live[child] = inner.live[child].saturating_add_signed(change);
@@ -215,11 +215,11 @@ impl Node {
         visit: &mut impl FnMut(&[Entry]) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         match self {
-            Node::Leaf(leaf) => {
+            TreeNode::Leaf(leaf) => {
                 let (Ok(first) | Err(first)) = leaf.entries.find(start);
                 visit(&leaf.entries.as_slice()[first..])
             }
-            Node::Inner(inner) => {
+            TreeNode::Inner(inner) => {
                 let first = inner.child_of(start);
                 inner.children[first].visit_from(start, visit)?;
                 for child in &inner.children[first + 1..] {
@@ -232,8 +232,8 @@ impl Node {
 
     fn visit_all<B>(&self, visit: &mut impl FnMut(&[Entry]) -> ControlFlow<B>) -> ControlFlow<B> {
         match self {
-            Node::Leaf(leaf) => visit(leaf.entries.as_slice()),
-            Node::Inner(inner) => inner
+            TreeNode::Leaf(leaf) => visit(leaf.entries.as_slice()),
+            TreeNode::Inner(inner) => inner
                 .children
                 .iter()
                 .try_for_each(|child| child.visit_all(visit)),
@@ -241,13 +241,13 @@ impl Node {
     }
 
     /// Appends the content of the right neighbour, whose lower bound is `separator`.
-    fn join(&mut self, separator: Entry, right: Node) {
+    fn join(&mut self, separator: Entry, right: TreeNode) {
         match (self, right) {
-            (Node::Leaf(left), Node::Leaf(right)) => {
+            (TreeNode::Leaf(left), TreeNode::Leaf(right)) => {
                 left.live |= right.live << left.entries.len();
                 left.entries.append(right.entries);
             }
-            (Node::Inner(left), Node::Inner(mut right)) => {
+            (TreeNode::Inner(left), TreeNode::Inner(mut right)) => {
                 left.separators.insert(left.separators.len(), separator);
                 left.separators.append(right.separators);
                 left.children.append(&mut right.children);
@@ -288,7 +288,7 @@ impl Leaf {
         let separator = right.entries.as_slice()[0].clone();
         Some(Split {
             separator,
-            right: Node::Leaf(Box::new(right)),
+            right: TreeNode::Leaf(Box::new(right)),
         })
     }
 
@@ -327,7 +327,7 @@ impl Leaf {
     }
 }
 
-impl Inner {
+impl InnerNode {
     fn child_of(&self, key: &[u8]) -> usize {
         match self.separators.find(key) {
             Ok(at) => at + 1,
@@ -350,14 +350,14 @@ impl Inner {
         let separators = self.separators.split_off(middle);
         // The separator between the halves moves up.
         let separator = self.separators.pop()?;
-        let right = Inner {
+        let right = InnerNode {
             separators,
             children: self.children.split_off(middle),
             live: self.live.split_off(middle),
         };
         Some(Split {
             separator,
-            right: Node::Inner(Box::new(right)),
+            right: TreeNode::Inner(Box::new(right)),
         })
     }
 
@@ -411,7 +411,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::ops::ControlFlow;
 
-    use super::{Node, Tree};
+    use super::{Tree, TreeNode};
     use crate::history::Entry;
     use proptest::prelude::*;
 
@@ -436,9 +436,14 @@ mod tests {
     }
 
     /// Checks all invariants that the types do not enforce.
-    fn check_shape(node: &Node, low: Option<&Entry>, high: Option<&Entry>, root: bool) -> usize {
+    fn check_shape(
+        node: &TreeNode,
+        low: Option<&Entry>,
+        high: Option<&Entry>,
+        root: bool,
+    ) -> usize {
         match node {
-            Node::Leaf(leaf) => {
+            TreeNode::Leaf(leaf) => {
                 let entries = leaf.entries.as_slice();
                 assert!(root || !entries.is_empty());
                 assert!(entries.is_sorted_by(|a, b| a < b));
@@ -448,7 +453,7 @@ mod tests {
                 }
                 1
             }
-            Node::Inner(inner) => {
+            TreeNode::Inner(inner) => {
                 assert_eq!(inner.separators.len() + 1, inner.children.len());
                 assert!(!inner.children.is_empty());
                 let mut heights = Vec::new();

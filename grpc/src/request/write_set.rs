@@ -73,17 +73,17 @@ impl<'a> WriteSet<'a> {
 /// A set of keys as disjoint ranges: a map from the start of each range to its end.
 #[derive(Debug, Default)]
 struct KeySet<'a> {
-    ranges: BTreeMap<&'a [u8], RangeEnd<'a>>,
+    ranges: BTreeMap<&'a [u8], WriteEnd<'a>>,
 }
 
 /// The end of a range. It is inclusive for a range of one key, and exclusive for all other ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RangeEnd<'a> {
+enum WriteEnd<'a> {
     Inclusive(&'a [u8]),
     Exclusive(&'a [u8]),
 }
 
-impl<'a> RangeEnd<'a> {
+impl<'a> WriteEnd<'a> {
     /// Returns whether the range contains a key that is not before its start.
     fn includes(self, key: &[u8]) -> bool {
         match self {
@@ -112,12 +112,12 @@ impl<'a> RangeEnd<'a> {
 impl<'a> KeySet<'a> {
     fn add(&mut self, key: &'a [u8], range_end: &'a [u8]) {
         match range_end {
-            [] => self.insert(key, RangeEnd::Inclusive(key)),
+            [] => self.insert(key, WriteEnd::Inclusive(key)),
             // TXN-7: such a delete is ignored.
             FROM_KEY_END => {}
             // RG-5: the range is empty.
             _ if range_end <= key => {}
-            _ => self.insert(key, RangeEnd::Exclusive(range_end)),
+            _ => self.insert(key, WriteEnd::Exclusive(range_end)),
         }
     }
 
@@ -133,7 +133,7 @@ impl<'a> KeySet<'a> {
     }
 
     /// Inserts a range and merges it with all ranges that overlap it. Each range is merged at most once.
-    fn insert(&mut self, mut start: &'a [u8], mut end: RangeEnd<'a>) {
+    fn insert(&mut self, mut start: &'a [u8], mut end: WriteEnd<'a>) {
         while let Some((other_start, other_end)) = self.last_from(end.bound()) {
             // A range overlaps if its start is inside the new range, or its end reaches the start of the new
             // range. The ranges are disjoint, so below the first range that does not overlap, no range
@@ -151,7 +151,7 @@ impl<'a> KeySet<'a> {
     }
 
     /// Returns the last range that starts within `bound`.
-    fn last_from(&self, bound: Bound<&[u8]>) -> Option<(&'a [u8], RangeEnd<'a>)> {
+    fn last_from(&self, bound: Bound<&[u8]>) -> Option<(&'a [u8], WriteEnd<'a>)> {
         let range = self.ranges.range::<[u8], _>((Bound::Unbounded, bound));
         range.last().map(|(start, end)| (*start, *end))
     }

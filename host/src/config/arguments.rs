@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::{ConfigError, FlagSet, Kind, Values, set::HELP};
+use super::{ConfigError, FlagSet, ValueKind, Values, set::HELP};
 
 /// Reads the arguments, without the program's name, into `values`, up to a request for help.
 ///
@@ -45,7 +45,7 @@ pub(super) fn read<C>(
         let Some(flag) = flags.flags().find(|flag| flag.has_name(name)) else {
             return usage(format!("flag provided but not defined: -{name}"));
         };
-        let is_bool = flag.kind == Kind::Bool;
+        let is_bool = flag.kind == ValueKind::Bool;
         let value = match value {
             Some(value) => value.to_owned(),
             None if is_bool => "true".to_owned(),

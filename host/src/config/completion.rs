@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 
-use super::{ConfigError, Declaration, FlagSet, Kind};
+use super::{ConfigError, Declaration, FlagSet, ValueKind};
 
 /// The first argument that asks for a script. The second is the name of a shell.
 pub(super) const COMMAND: &str = "completion";
@@ -57,8 +57,8 @@ fn fish<C>(flags: &FlagSet<C>) -> String {
     let program = flags.program;
     join_names(flags, |flag, name| {
         let value = match flag.kind {
-            Kind::Bool => String::new(),
-            Kind::Path => " -r -F".to_owned(),
+            ValueKind::Bool => String::new(),
+            ValueKind::Path => " -r -F".to_owned(),
             _ => format!(" -x -a '{}'", flag.suggestions.join(" ")),
         };
         let help = flag.help.replace('\\', "\\\\").replace('\'', "\\'");
@@ -70,11 +70,15 @@ fn zsh<C>(flags: &FlagSet<C>) -> String {
     let program = flags.program;
     let arguments = join_names(flags, |flag, name| {
         let value = match flag.kind {
-            Kind::Bool => String::new(),
-            Kind::Path => ":file:_files".to_owned(),
+            ValueKind::Bool => String::new(),
+            ValueKind::Path => ":file:_files".to_owned(),
             _ => format!(":value:({})", flag.suggestions.join(" ")),
         };
-        let equals = if flag.kind == Kind::Bool { "" } else { "=" };
+        let equals = if flag.kind == ValueKind::Bool {
+            ""
+        } else {
+            "="
+        };
         let help = flag.help.replace('\\', "\\\\").replace('\'', "'\\''");
         let help = help.replace('[', "\\[").replace(']', "\\]");
         format!(" \\\n        '--{name}{equals}[{help}]{value}'")

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 
-use super::{ConfigError, Declaration, FlagSet, Kind, Values};
+use super::{ConfigError, Declaration, FlagSet, ValueKind, Values};
 
 /// Reads a configuration file into `values`. Keys inside the mapping of `flags` take precedence.
 pub(super) fn read<C>(
@@ -58,7 +58,7 @@ fn set(
         return Ok(());
     };
     // etcd accepts durations in files only as nanoseconds; both forms are accepted here.
-    if flag.kind == Kind::Duration && text.parse::<i64>().is_ok() {
+    if flag.kind == ValueKind::Duration && text.parse::<i64>().is_ok() {
         text.push_str("ns");
     }
     let set = values.set(flag, &text);

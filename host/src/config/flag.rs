@@ -23,7 +23,7 @@ pub struct Declaration {
     /// A key instead of the name in the [mapping](super::FlagSet::file_mapping) of a file.
     pub file_key: Option<&'static str>,
     /// The form of the values.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Checks that a text is a value.
     pub check: fn(&Self, &str) -> Result<(), ConfigError>,
     /// The default, as a user would write it.
@@ -36,7 +36,7 @@ pub struct Declaration {
 
 /// The form of the values of a flag, where a source of values or a shell completion depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A boolean. Only these flags take no separate argument.
     Bool,
     /// A duration in Go's syntax; in a file also a number of nanoseconds.
@@ -61,7 +61,7 @@ pub struct Section {
 /// A type that the values of flags have.
 pub trait FlagValue: Sized {
     /// The form of the values.
-    const KIND: Kind;
+    const KIND: ValueKind;
 
     /// Parses a value.
     ///
@@ -124,7 +124,7 @@ impl Declaration {
 macro_rules! flag_value {
     ($($type:ty, $kind:ident, $parse:expr;)*) => {$(
         impl FlagValue for $type {
-            const KIND: Kind = Kind::$kind;
+            const KIND: ValueKind = ValueKind::$kind;
 
             fn parse(text: &str) -> Result<Self, ConfigError> {
                 $parse(text)

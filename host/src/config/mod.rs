@@ -27,6 +27,6 @@ mod value;
 
 pub use duration::GoDuration;
 pub use error::ConfigError;
-pub use flag::{Declaration, Flag, FlagValue, Kind, Section};
+pub use flag::{Declaration, Flag, FlagValue, Section, ValueKind};
 pub use set::{FlagSet, Invocation, Values};
 pub use value::{parse_byte_size, parts};

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
 use super::{
-    ConfigError, Declaration, Flag, FlagValue, Kind, Section, arguments, completion, environment,
-    file, help,
+    ConfigError, Declaration, Flag, FlagValue, Section, ValueKind, arguments, completion,
+    environment, file, help,
 };
 
 /// The flags of a program with configuration `C`, which declares this as a constant.
@@ -156,7 +156,7 @@ impl Values {
             .texts
             .entry(flag.name)
             .or_insert_with(|| flag.default.to_owned());
-        if flag.kind != Kind::Urls || !text.is_empty() {
+        if flag.kind != ValueKind::Urls || !text.is_empty() {
             text.clone_into(stored);
         }
         Ok(())

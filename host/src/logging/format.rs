@@ -44,7 +44,7 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut fields = Fields::default();
+        let mut fields = LogFields::default();
         event.record(&mut fields);
         writeln!(
             writer,
@@ -59,13 +59,13 @@ where
 
 /// The fields of an event.
 #[derive(Default)]
-struct Fields {
+struct LogFields {
     message: String,
     /// The other fields in JSON, with a comma before each.
     others: String,
 }
 
-impl Visit for Fields {
+impl Visit for LogFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.record_str(field, &format!("{value:?}"));
     }

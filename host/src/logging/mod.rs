@@ -1,7 +1,7 @@
 //! Logs: `tracing` events as JSON lines, in the format of the Go library zap.
 //!
-//! Code logs with the macros of `tracing`. A [`Log`] writes the events of the threads on which it is
-//! installed; see [`Log::install`]. Each server of a process can have a separate log.
+//! Code logs with the macros of `tracing`. A [`Logger`] writes the events of the threads on which it is
+//! installed; see [`Logger::install`]. Each server of a process can have a separate log.
 
 mod format;
 mod options;
@@ -26,16 +26,16 @@ pub use options::{LogLevel, LogOptions, LogOutput};
 /// A log that is open for writing. Clones write to the same outputs.
 ///
 /// ```
-/// use revstore_host::logging::{Log, LogOptions};
+/// use revstore_host::logging::{Logger, LogOptions};
 ///
-/// let log = Log::open(&LogOptions::new())?;
+/// let log = Logger::open(&LogOptions::new())?;
 /// let _guard = log.install();
 /// // {"level":"info","ts":"2026-01-31T12:00:00.000000Z","msg":"listening","port":"2379"}
 /// tracing::info!(target: "revstore", port = 2379, "listening");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Log {
+pub struct Logger {
     dispatch: Dispatch,
 }
 
@@ -47,7 +47,7 @@ pub struct LogOpenError {
     source: io::Error,
 }
 
-impl Log {
+impl Logger {
     /// Opens the outputs.
     ///
     /// # Errors
@@ -146,13 +146,13 @@ mod tests {
     use super::*;
 
     /// Returns the lines that `events` writes at a level.
-    fn written(level: LogLevel, events: impl FnOnce(&Log)) -> String {
+    fn written(level: LogLevel, events: impl FnOnce(&Logger)) -> String {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let options = LogOptions::new()
             .level(level)
             .outputs([LogOutput::File(path.clone())]);
-        let log = Log::open(&options).unwrap();
+        let log = Logger::open(&options).unwrap();
         let guard = log.install();
         events(&log);
         drop(guard);

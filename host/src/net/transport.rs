@@ -118,11 +118,11 @@ pub(crate) struct BufferedTransport(WriteBuffer);
 #[derive(Clone, Debug)]
 pub(crate) struct WriteBuffer {
     /// A leaf lock that only the task of the connection locks, so it is never contended.
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<WriteState>>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct WriteState {
     transport: PingLimit<Transport>,
     buffered: Vec<u8>,
     /// The number of bytes at the start of `buffered` that are written already.
@@ -136,7 +136,7 @@ struct Inner {
 impl WriteBuffer {
     /// Creates a write buffer for a transport.
     pub(crate) fn new(transport: PingLimit<Transport>) -> Self {
-        let inner = Inner {
+        let inner = WriteState {
             transport,
             buffered: Vec::new(),
             written: 0,
@@ -164,7 +164,7 @@ impl WriteBuffer {
     }
 }
 
-impl Inner {
+impl WriteState {
     fn check_failure(&mut self) -> io::Result<()> {
         self.failure.take().map_or(Ok(()), Err)
     }

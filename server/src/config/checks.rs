@@ -18,7 +18,7 @@ use revstore_host::{
     },
 };
 
-use super::{Auth, Cluster, Config, auto_compaction, flags};
+use super::{AuthConfig, Cluster, Config, auto_compaction, flags};
 
 /// The limit that `--quota-backend-bytes=0` means.
 const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
@@ -257,7 +257,7 @@ fn progress_interval(values: &mut Values) -> Duration {
     interval.max(MIN_PROGRESS_INTERVAL)
 }
 
-fn auth(values: &mut Values) -> Result<Auth> {
+fn auth(values: &mut Values) -> Result<AuthConfig> {
     let mut cost = values.get(&flags::BCRYPT_COST);
     if !(4..=31).contains(&cost) {
         let default = Values::default().get(&flags::BCRYPT_COST);
@@ -270,7 +270,7 @@ fn auth(values: &mut Values) -> Result<Auth> {
         0 => Values::default().get(&flags::AUTH_TOKEN_TTL),
         seconds => seconds,
     };
-    Ok(Auth {
+    Ok(AuthConfig {
         token: values.get(&flags::AUTH_TOKEN).parse()?,
         token_ttl: Duration::from_secs(token_ttl),
         bcrypt_cost: u32::try_from(cost).unwrap_or(u32::MAX),

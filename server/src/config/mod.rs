@@ -110,7 +110,7 @@ pub struct Config {
     /// least 100 ms.
     pub watch_progress_notify_interval: Duration,
     /// The options of authentication.
-    pub auth: Auth,
+    pub auth: AuthConfig,
     /// The options of the log. Above level info, the line that reports the server ready is missing.
     pub log: LogOptions,
     /// Whether profiles are served under `/debug/pprof/`.
@@ -136,7 +136,7 @@ pub struct Cluster {
 /// Options of authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Auth {
+pub struct AuthConfig {
     /// The kind of token.
     pub token: AuthToken,
     /// The time after which an unused simple token expires.

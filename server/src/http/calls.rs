@@ -97,12 +97,12 @@ impl CallCounters {
     }
 
     /// Counts the start of a call of the method with this path.
-    pub(crate) fn start(&self, path: &str) -> Call {
+    pub(crate) fn start(&self, path: &str) -> CountedCall {
         let table = &*self.table;
         let known = RpcMethod::position(path).and_then(|position| table.methods.get(position));
         let method = known.unwrap_or(&table.unknown);
         method.started.fetch_add(1, Relaxed);
-        Call(method.clone())
+        CountedCall(method.clone())
     }
 
     /// Returns all methods with their counters, sorted by path.
@@ -158,9 +158,9 @@ impl MethodCounters {
 
 /// A call that has started. It ends with the body of its response.
 #[derive(Debug)]
-pub(crate) struct Call(Arc<MethodCounters>);
+pub(crate) struct CountedCall(Arc<MethodCounters>);
 
-impl Call {
+impl CountedCall {
     /// Returns a request body that counts its messages.
     pub(crate) fn count_request<B>(&self, body: B) -> CountedRequest<B> {
         CountedRequest {

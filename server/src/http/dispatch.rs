@@ -17,7 +17,7 @@ use revstore_grpc::{CertifiedName, ResponseFuture, Services};
 use revstore_host::net::{BoxError, ClientIdentity};
 use tower_service::Service;
 
-use super::calls::{Call, CallCounters, CountedRequest, CountedResponse};
+use super::calls::{CallCounters, CountedCall, CountedRequest, CountedResponse};
 
 /// The HTTP service of a connection: sends gRPC calls to the services and other requests to the HTTP
 /// endpoints. It is created once for each kind of port and cloned for each connection.
@@ -119,7 +119,7 @@ pub(crate) enum DispatchFuture {
     Grpc {
         response: ResponseFuture,
         /// Taken when the response is ready.
-        call: Option<Call>,
+        call: Option<CountedCall>,
     },
     Http(BoxFuture<axum::body::Body>),
     /// HT-13: the request is not a gRPC call, and the port accepts only gRPC calls.

@@ -15,7 +15,7 @@ use super::{NodeInfo, error, not_found, text};
 
 /// A condition for a server to be live or ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Check {
+pub(super) enum HealthCheck {
     /// The CORRUPT alarm is not raised.
     DataCorruption,
     /// The server responds to serializable reads.
@@ -27,17 +27,17 @@ pub(super) enum Check {
 }
 
 /// The checks of `/livez`.
-pub(super) const LIVEZ: &[Check] = &[Check::SerializableRead];
+pub(super) const LIVEZ: &[HealthCheck] = &[HealthCheck::SerializableRead];
 
 /// The checks of `/readyz`. They do not include the NOSPACE alarm: a full store is ready.
-pub(super) const READYZ: &[Check] = &[
-    Check::DataCorruption,
-    Check::SerializableRead,
-    Check::LinearizableRead,
-    Check::NonLearner,
+pub(super) const READYZ: &[HealthCheck] = &[
+    HealthCheck::DataCorruption,
+    HealthCheck::SerializableRead,
+    HealthCheck::LinearizableRead,
+    HealthCheck::NonLearner,
 ];
 
-impl Check {
+impl HealthCheck {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::DataCorruption => "data_corruption",
@@ -117,7 +117,7 @@ async fn readyz_check(
 }
 
 async fn report_check(
-    checks: &[Check],
+    checks: &[HealthCheck],
     name: &str,
     info: &NodeInfo,
     query: Option<&str>,
@@ -130,7 +130,7 @@ async fn report_check(
 
 /// Returns `ok` if all checks pass, preceded by the list of checks if `verbose` is set. Otherwise returns the
 /// list of checks with the reasons for failures (HT-8).
-fn report(checks: &[Check], info: &NodeInfo, query: &Query<'_>) -> Response {
+fn report(checks: &[HealthCheck], info: &NodeInfo, query: &Query<'_>) -> Response {
     let mut lines = String::new();
     let mut all_pass = true;
     for check in checks {
