@@ -141,7 +141,7 @@ impl ServingNode {
     }
 }
 
-/// Logs the bound addresses (FL-10). An operator finds a port that the system chose only in the log.
+/// Logs the bound addresses (FL-10). A port that the system chose is reported only in the log.
 fn log_addresses(sockets: &Sockets) {
     let Sockets {
         clients,

@@ -116,7 +116,7 @@ impl Tokens {
 /// Returns random letters from the system's secure random generator.
 fn secret() -> Result<String, EtcdError> {
     // The largest multiple of 52 in the range of a byte. Bytes at or above it are skipped, because
-    // they would make some letters more likely than others.
+    // some letters would then be more likely than others.
     const UNIFORM_END: u8 = 4 * 52;
     let mut secret = String::with_capacity(SECRET_LETTERS);
     let mut bytes = [0; 2 * SECRET_LETTERS];

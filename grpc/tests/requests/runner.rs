@@ -272,7 +272,7 @@ impl Runner {
         }
     }
 
-    /// Reads what is ready of the response to an open call. Removes the call if it has ended.
+    /// Reads the ready part of the response to an open call. Removes the call if it has ended.
     async fn poll_open(&mut self, call: usize) {
         let ended = poll_some(&mut self.open[call]).await;
         if ended.is_some() {

@@ -32,8 +32,8 @@ async fn revoke(node: &TestNode, id: i64) -> Result<i64, Status> {
 
 async fn time_to_live(node: &TestNode, id: i64, keys: bool) -> LeaseTimeToLiveResponse {
     let request = LeaseTimeToLiveRequest { id, keys };
-    let reply = node.lease().lease_time_to_live(request).await;
-    reply.unwrap().into_inner()
+    let response = node.lease().lease_time_to_live(request).await;
+    response.unwrap().into_inner()
 }
 
 async fn attach(node: &TestNode, key: &'static str, lease: i64) {
@@ -127,13 +127,13 @@ async fn le_10_the_remaining_ttl_is_reported_in_whole_seconds() {
     node.clock.advance(Duration::from_millis(9500));
     assert_eq!(time_to_live(&node, 7, false).await.ttl, 0);
     for unknown in [0, 8, -8] {
-        let reply = LeaseTimeToLiveResponse {
+        let response = LeaseTimeToLiveResponse {
             header: header(3),
             id: unknown,
             ttl: -1,
             ..LeaseTimeToLiveResponse::default()
         };
-        assert_eq!(time_to_live(&node, unknown, true).await, reply);
+        assert_eq!(time_to_live(&node, unknown, true).await, response);
     }
 }
 
@@ -152,7 +152,7 @@ async fn le_11_leases_are_listed_by_remaining_ttl() {
 /// An open call of the `LeaseKeepAlive` method.
 struct KeepAliveCall {
     requests: Option<UnboundedSender<LeaseKeepAliveRequest>>,
-    replies: Streaming<LeaseKeepAliveResponse>,
+    responses: Streaming<LeaseKeepAliveResponse>,
 }
 
 impl KeepAliveCall {
@@ -162,7 +162,7 @@ impl KeepAliveCall {
         let stream = node.lease().lease_keep_alive(requests_stream).await;
         Self {
             requests: Some(requests),
-            replies: stream.unwrap().into_inner(),
+            responses: stream.unwrap().into_inner(),
         }
     }
 
@@ -184,13 +184,16 @@ async fn le_8_responses_to_keep_alives_of_known_and_unknown_leases_are_in_order(
         keep_alive.send(id);
     }
     for (id, ttl) in expected {
-        let reply = keep_alive.replies.next().await.unwrap().unwrap();
-        assert_eq!((reply.id, reply.ttl, reply.header), (id, ttl, header(2)));
+        let response = keep_alive.responses.next().await.unwrap().unwrap();
+        assert_eq!(
+            (response.id, response.ttl, response.header),
+            (id, ttl, header(2))
+        );
     }
-    assert!(keep_alive.replies.next().now_or_never().is_none());
+    assert!(keep_alive.responses.next().now_or_never().is_none());
     keep_alive.requests = None;
     assert!(
-        keep_alive.replies.next().await.is_none(),
+        keep_alive.responses.next().await.is_none(),
         "a half-close ends the stream"
     );
 }
@@ -202,8 +205,8 @@ async fn le_8_le_9_keep_alive_renews_a_lease_that_has_not_expired() {
     let mut keep_alive = KeepAliveCall::open(&node).await;
     for (ttl, seconds_after) in [(10, 9), (10, 10), (0, 0)] {
         keep_alive.send(7);
-        let reply = keep_alive.replies.next().await.unwrap().unwrap();
-        assert_eq!(reply.ttl, ttl);
+        let response = keep_alive.responses.next().await.unwrap().unwrap();
+        assert_eq!(response.ttl, ttl);
         node.clock.advance(Duration::from_secs(seconds_after));
     }
     assert!(node.engine.lease(LeaseId::new(7).unwrap(), false).is_err());
@@ -213,8 +216,8 @@ async fn le_8_le_9_keep_alive_renews_a_lease_that_has_not_expired() {
 async fn fl_15_a_shutdown_ends_keep_alive_streams_immediately() {
     let node = TestNode::new();
     let mut keep_alive = KeepAliveCall::open(&node).await;
-    assert!(keep_alive.replies.next().now_or_never().is_none());
-    let waiting = tokio::spawn(async move { keep_alive.replies.next().await });
+    assert!(keep_alive.responses.next().now_or_never().is_none());
+    let waiting = tokio::spawn(async move { keep_alive.responses.next().await });
     tokio::task::yield_now().await;
     node.shutdown.begin();
     assert_error(waiting.await.unwrap().unwrap(), STOPPED);

@@ -34,15 +34,15 @@ async fn alarm(
         member_id,
         alarm: kind.into(),
     };
-    let reply = node
+    let response = node
         .maintenance()
         .alarm(request)
         .await
         .unwrap()
         .into_inner();
-    assert_eq!(reply.header, header(node.revision()), "DM-25");
+    assert_eq!(response.header, header(node.revision()), "DM-25");
     let pair = |alarm: &AlarmMember| (alarm.member_id, alarm.alarm());
-    reply.alarms.iter().map(pair).collect()
+    response.alarms.iter().map(pair).collect()
 }
 
 #[tokio::test]
@@ -162,8 +162,8 @@ async fn unknown_alarms_and_actions_do_nothing() {
             member_id: 5,
             alarm: kind,
         };
-        let reply = node.maintenance().alarm(request).await.unwrap();
-        assert!(reply.into_inner().alarms.is_empty());
+        let response = node.maintenance().alarm(request).await.unwrap();
+        assert!(response.into_inner().alarms.is_empty());
     }
     assert!(node.services.alarms().list(None).is_empty());
 }
@@ -316,8 +316,8 @@ async fn mt_4_hash_changes_only_with_the_store() {
     let node = TestNode::new();
     node.fill(["a"]);
     let hash = async || {
-        let reply = node.maintenance().hash(HashRequest {}).await.unwrap();
-        reply.into_inner()
+        let response = node.maintenance().hash(HashRequest {}).await.unwrap();
+        response.into_inner()
     };
     let first = hash().await;
     assert_eq!(first.header, header(2));
@@ -363,8 +363,8 @@ async fn mt_13_downgrade_validates_versions_and_cannot_be_enabled() {
             .map(Response::into_inner)
     };
     let validate = DowngradeAction::Validate.into();
-    let reply = downgrade(validate, "3.4").await.unwrap();
-    assert_eq!((&*reply.version, reply.header), ("3.5.0", header(1)));
+    let response = downgrade(validate, "3.4").await.unwrap();
+    assert_eq!((&*response.version, response.header), ("3.5.0", header(1)));
     for (action, version, error) in [
         (
             validate,

@@ -103,17 +103,17 @@ func checkServes(t *testing.T, etcd *envtest.Etcd) {
 		Server string `json:"etcdserver"`
 	}
 	for path, into := range map[string]any{"/health": &struct{}{}, "/version": &version} {
-		answer, err := http.Get(etcd.URL.JoinPath(path).String())
+		response, err := http.Get(etcd.URL.JoinPath(path).String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if answer.StatusCode != http.StatusOK {
-			t.Errorf("%s: %s", path, answer.Status)
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", path, response.Status)
 		}
-		if err := json.NewDecoder(answer.Body).Decode(into); err != nil {
+		if err := json.NewDecoder(response.Body).Decode(into); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
-		_ = answer.Body.Close()
+		_ = response.Body.Close()
 	}
 	if version.Server < "3.5" {
 		t.Errorf("version %q", version.Server)

@@ -33,7 +33,7 @@ func TestMutexIsExclusive(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				// If two workers held the mutex at once, one increment would be lost.
+				// If two workers held the mutex at the same time, one increment would be lost.
 				before := count
 				if _, err := s.Client().Get(ctx, mutex.Key()); err != nil {
 					t.Error(err)

@@ -13,7 +13,7 @@ type proxy struct {
 	target   string
 
 	mu sync.Mutex
-	// Guarded by mu. While closed is set, new connections are closed at once.
+	// Guarded by mu. While closed is set, new connections are closed immediately.
 	closed bool
 	conns  []net.Conn
 }

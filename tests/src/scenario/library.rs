@@ -17,7 +17,7 @@ pub fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios")
 }
 
-/// Returns the path of the file with a name. The file need not exist.
+/// Returns the path of the file with the given name. The file may be absent.
 pub fn path(name: &str) -> PathBuf {
     directory().join(name).with_extension(EXTENSION)
 }

@@ -114,7 +114,7 @@ impl WaiterKey {
     }
 }
 
-/// The reason why a waiter stopped waiting.
+/// The error of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitError {
     /// The key no longer exists: its lease has ended, or a client deleted it.

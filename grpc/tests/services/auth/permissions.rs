@@ -206,17 +206,17 @@ async fn au_7_each_keep_alive_of_a_stream_is_authorized() {
             .map(|id| LeaseKeepAliveRequest { id: *id })
             .collect();
         let requests = with_token(token, tokio_stream::iter(requests));
-        let replies = node.lease().lease_keep_alive(requests).await.unwrap();
-        let replies = replies.into_inner().collect::<Vec<_>>().await;
-        let ttls = replies.into_iter().map(|reply| Ok(reply?.ttl));
+        let responses = node.lease().lease_keep_alive(requests).await.unwrap();
+        let responses = responses.into_inner().collect::<Vec<_>>().await;
+        let ttls = responses.into_iter().map(|response| Ok(response?.ttl));
         ttls.collect::<Vec<Result<i64, Status>>>()
     };
-    let mut replies = renew(&user, &[7, 99, 8, 7]).await.into_iter();
-    assert_eq!(replies.next().unwrap().unwrap(), 60);
-    assert_eq!(replies.next().unwrap().unwrap(), 0);
-    assert_error(replies.next().unwrap(), DENIED);
+    let mut responses = renew(&user, &[7, 99, 8, 7]).await.into_iter();
+    assert_eq!(responses.next().unwrap().unwrap(), 60);
+    assert_eq!(responses.next().unwrap().unwrap(), 0);
+    assert_error(responses.next().unwrap(), DENIED);
     assert!(
-        replies.next().is_none(),
+        responses.next().is_none(),
         "a denied keep-alive ends the stream"
     );
     for (token, expected) in [(NO_TOKEN, USER_EMPTY), ("x.1", INVALID_TOKEN)] {

@@ -58,16 +58,16 @@ class MaintenanceTest {
     void alarms() throws Exception {
         var maintenance = client.getMaintenanceClient();
         var large = bytes("v".repeat(150_000));
-        var refused = client.getKVClient().put(bytes("k0"), large);
+        var put = client.getKVClient().put(bytes("k0"), large);
         for (int i = 1; i < 10; i++) {
             try {
-                done(refused);
+                done(put);
             } catch (ExecutionException quotaExceeded) {
                 break;
             }
-            refused = client.getKVClient().put(bytes("k" + i), large);
+            put = client.getKVClient().put(bytes("k" + i), large);
         }
-        fails(Status.Code.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", refused);
+        fails(Status.Code.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", put);
         var alarms = done(maintenance.listAlarms()).getAlarms();
         assertEquals(1, alarms.size());
         done(maintenance.defragmentMember(server.endpoint()));
