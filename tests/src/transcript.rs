@@ -14,6 +14,9 @@
 //! # a comment
 //! ```
 //!
+//! Further output of a command that is killed is an error only if it arrives before that, so a session does
+//! not show that there is none.
+//!
 //! Indentation common to all lines is removed. An empty line is an empty line of output. Arguments are
 //! separated by blanks. Single or double quotes preserve blanks.
 //!
