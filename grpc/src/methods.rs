@@ -2,7 +2,7 @@
 //!
 //! Every call has the same steps: validate the request, authorize the client, admit the proposal, convert the
 //! request, call the engine, encode the response. [`Node::accept`] executes the first two steps for a row,
-//! the service the others. If etcd has another order, the documentation of the row describes it.
+//! and the service executes the others. If etcd has another order, the documentation of the row describes it.
 //!
 //! A row is
 //!

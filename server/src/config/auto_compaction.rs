@@ -45,8 +45,8 @@ pub(super) fn policy(values: &mut Values) -> Result<Option<AutoCompaction>, Conf
     Ok(policy)
 }
 
-/// AC-2: a plain number counts hours. etcd accepts a negative period, with which it never compacts,
-/// and lets numbers of hours overflow.
+/// Parses a period (AC-2); a plain number is a number of hours. A negative period and an overflow
+/// are errors. etcd accepts both, and never compacts with a negative period.
 fn period(retention: &str) -> Result<Duration, ConfigError> {
     let Some(hours) = whole_number(retention) else {
         let GoDuration(nanoseconds) = GoDuration::parse(retention)?;
@@ -58,15 +58,16 @@ fn period(retention: &str) -> Result<Duration, ConfigError> {
     let seconds = hours.checked_mul(3_600);
     let seconds = seconds.filter(|&seconds| seconds <= i64::MAX.unsigned_abs() / 1_000_000_000);
     let period = seconds.map(Duration::from_secs);
-    period.ok_or_else(|| ConfigError::new(format!("{retention:?} hours are too long")))
+    period.ok_or_else(|| ConfigError::new(format!("the period of {retention:?} hours is too long")))
 }
 
-/// AC-3: etcd takes a duration for its number of nanoseconds, with which it never compacts.
+/// Parses a number of revisions. A duration is an error (AC-3); etcd uses its number of nanoseconds,
+/// with which it never compacts.
 fn revisions(retention: &str) -> Result<u64, ConfigError> {
     if let Some(revisions) = whole_number(retention) {
         return Ok(revisions);
     }
-    // A text that is not a duration either has etcd's error.
+    // If the text is not a duration either, the error is etcd's.
     GoDuration::parse(retention)?;
     Err(ConfigError::new(format!(
         "{retention:?} is a duration, but --auto-compaction-mode=revision takes a number of \
@@ -74,7 +75,7 @@ fn revisions(retention: &str) -> Result<u64, ConfigError> {
     )))
 }
 
-/// A non-negative decimal number, with Go's optional plus sign.
+/// Parses a non-negative decimal number, with Go's optional plus sign.
 fn whole_number(text: &str) -> Option<u64> {
     u64::try_from(text.parse::<i64>().ok()?).ok()
 }

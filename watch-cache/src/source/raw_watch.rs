@@ -78,7 +78,7 @@ impl RawWatch {
         if change.new.is_none() && change.previous.is_none() {
             let key = String::from_utf8_lossy(&change.key).into_owned();
             return Err(RequestError::Internal(format!(
-                "the last content of {key:?} is compacted"
+                "the version of {key:?} before its deletion is compacted"
             )));
         }
         let old = change.previous.map(|stored| self.decoder.decode(stored));

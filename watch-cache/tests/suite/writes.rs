@@ -278,7 +278,7 @@ fn t_05_a_deletion_validates_the_new_version_after_a_concurrent_write() {
 }
 
 #[test]
-fn t_06_an_update_is_decided_again_with_the_fresh_version() {
+fn t_06_the_update_function_runs_again_with_the_fresh_version() {
     let (fixture, mut stale) = stale();
     fixture.put("ns/a", pod_of("old"));
     stale.poll_feeder();

@@ -86,7 +86,9 @@ fn periods_that_overflow_in_etcd_are_errors() {
     check(
         "periodic",
         "9223372036854775807",
-        Err("error parsing CompactionRetention: \"9223372036854775807\" hours are too long"),
+        Err(
+            "error parsing CompactionRetention: the period of \"9223372036854775807\" hours is too long",
+        ),
     );
 }
 
