@@ -258,7 +258,8 @@ impl Engine {
     /// # Errors
     /// [`LeaseError::NotFound`] if the lease does not exist or has expired.
     pub fn keep_alive(&self, lease: LeaseId) -> Result<Duration, LeaseError> {
-        self.store.lessor.keep_alive(lease, self.store.clock.now())
+        let (store, now) = (&self.store, self.store.clock.now());
+        store.lessor.keep_alive(store.faults, lease, now)
     }
 
     /// Returns the remaining time of a lease, and its keys if `with_keys` is set.

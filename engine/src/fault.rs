@@ -35,6 +35,11 @@ pub enum Fault {
     RegisterWakerLast,
     /// The sequencer is released between taking the keys of a lease and deleting them (LE-7).
     RevokeOutsideSequencer,
+    /// A lease that was seen expired is deleted without a second look (LE-9).
+    ExpireUnchecked,
+    /// A keep-alive renews a lease at the time that it read from the clock, even if the lease was
+    /// seen expired at a later time (LE-9).
+    RenewInThePast,
     /// Queued events of a cancelled watch are delivered (WA-20).
     DeliverCancelled,
     /// Removal starts before published events are dispatched (I5).

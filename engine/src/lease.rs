@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::error::LeaseError;
-use crate::fault::on_fault;
+use crate::fault::{Fault, Faults, on_fault};
 use crate::history::Entry;
 use crate::history::LeaseId;
 use crate::key::KeyRange;
@@ -52,6 +52,10 @@ pub(crate) struct Lessor {
 struct Leases {
     by_id: HashMap<LeaseId, Lease>,
     by_expiry: BTreeSet<(Duration, LeaseId)>,
+    /// The latest time of any operation. Callers read the clock before they take the lock, so an
+    /// operation that waited for the lock may bring an earlier time than the one before it. It then
+    /// takes place at this time: a lease that was seen expired is not renewed any more.
+    latest: Duration,
     /// The number of ids generated so far, from which the next one is derived.
     generated_ids: u64,
     counts: LeaseCounts,
@@ -96,6 +100,7 @@ impl Lessor {
         // LE-1
         let ttl = requested.max(self.ttl_min);
         let mut leases = self.leases.lock();
+        let now = leases.latest(now);
         let id = match id {
             Some(id) if leases.by_id.contains_key(&id) => return Err(LeaseError::AlreadyExists),
             Some(id) => id,
@@ -116,8 +121,19 @@ impl Lessor {
     }
 
     /// Restarts the time to live, and returns it. An expired lease stays expired (LE-9).
-    pub(crate) fn keep_alive(&self, id: LeaseId, now: Duration) -> Result<Duration, LeaseError> {
+    pub(crate) fn keep_alive(
+        &self,
+        faults: Faults,
+        id: LeaseId,
+        now: Duration,
+    ) -> Result<Duration, LeaseError> {
         let mut leases = self.leases.lock();
+        let latest = leases.latest(now);
+        let now = if faults.has(Fault::RenewInThePast) {
+            now
+        } else {
+            latest
+        };
         let Leases {
             by_id,
             by_expiry,
@@ -141,7 +157,8 @@ impl Lessor {
         with_keys: bool,
         now: Duration,
     ) -> Result<LeaseStatus, LeaseError> {
-        let leases = self.leases.lock();
+        let mut leases = self.leases.lock();
+        let now = leases.latest(now);
         let lease = leases.by_id.get(&id).ok_or(LeaseError::NotFound)?;
         let keys = if with_keys {
             lease
@@ -184,12 +201,15 @@ impl Lessor {
 
     /// Removes a lease and returns its keys in order. The caller must hold the sequencer, and must
     /// delete the keys.
-    pub(crate) fn remove(&self, id: LeaseId) -> Result<BTreeSet<Entry>, LeaseError> {
+    fn remove(&self, id: LeaseId) -> Result<BTreeSet<Entry>, LeaseError> {
+        self.leases.lock().remove(id).ok_or(LeaseError::NotFound)
+    }
+
+    /// As [`remove`](Self::remove), for the lease that expires first, if it has expired.
+    fn remove_expired(&self, now: Duration) -> Option<BTreeSet<Entry>> {
         let mut leases = self.leases.lock();
-        let lease = leases.by_id.remove(&id).ok_or(LeaseError::NotFound)?;
-        leases.by_expiry.remove(&(lease.expiry, id));
-        leases.counts.ended += 1;
-        Ok(lease.keys)
+        let id = leases.first_expired(now)?;
+        leases.remove(id)
     }
 
     /// Moves a key from one lease to another. The caller must hold the sequencer.
@@ -213,13 +233,8 @@ impl Lessor {
     }
 
     /// Returns the lease with the earliest expiry, if it has expired.
-    pub(crate) fn expired(&self, now: Duration) -> Option<LeaseId> {
-        let leases = self.leases.lock();
-        leases
-            .by_expiry
-            .first()
-            .filter(|(expiry, _)| *expiry <= now)
-            .map(|(_, id)| *id)
+    fn first_expired(&self, now: Duration) -> Option<LeaseId> {
+        self.leases.lock().first_expired(now)
     }
 }
 
@@ -234,13 +249,60 @@ pub(crate) fn revoke(store: &Store, lease: LeaseId) -> Result<Revision, LeaseErr
         drop(writer);
         writer = Writer::begin(store);
     });
+    Ok(delete_keys(writer, keys))
+}
+
+/// Ends the lease that expires first, if it has expired (LE-5). Returns whether there was one.
+pub(crate) fn expire_first(store: &Store, now: Duration) -> bool {
+    // Without the sequencer, which most calls do not need.
+    let Some(expired) = store.lessor.first_expired(now) else {
+        return false;
+    };
+    on_fault!(
+        store.faults,
+        ExpireUnchecked,
+        return revoke(store, expired).is_ok()
+    );
+    let writer = Writer::begin(store);
+    // Decided again: since the first look the lease may have been renewed, or revoked and its id
+    // granted again.
+    if let Some(keys) = store.lessor.remove_expired(now) {
+        delete_keys(writer, keys);
+    }
+    true
+}
+
+fn delete_keys(mut writer: Writer<'_>, keys: BTreeSet<Entry>) -> Revision {
     for key in keys {
         writer.delete(&KeyRange::One(Bytes::copy_from_slice(key.key())));
     }
-    Ok(writer.commit())
+    writer.commit()
 }
 
 impl Leases {
+    /// Returns the time at which an operation takes place that read `now` from the clock.
+    fn latest(&mut self, now: Duration) -> Duration {
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+
+    fn first_expired(&mut self, now: Duration) -> Option<LeaseId> {
+        let now = self.latest(now);
+        let (_, id) = self
+            .by_expiry
+            .first()
+            .filter(|(expiry, _)| *expiry <= now)?;
+        Some(*id)
+    }
+
+    /// Removes a lease and returns its keys.
+    fn remove(&mut self, id: LeaseId) -> Option<BTreeSet<Entry>> {
+        let lease = self.by_id.remove(&id)?;
+        self.by_expiry.remove(&(lease.expiry, id));
+        self.counts.ended += 1;
+        Some(lease.keys)
+    }
+
     /// Returns a random positive id that is not in use (LE-3).
     fn generate_id(&mut self) -> LeaseId {
         loop {

@@ -24,10 +24,7 @@ impl Timed for Store {
 
     fn run_due(self: Arc<Self>) {
         let now = self.clock.now();
-        while let Some(lease) = self.lessor.expired(now) {
-            // An error means that the lease was revoked in the meantime.
-            let _ = lease::revoke(&self, lease);
-        }
+        while lease::expire_first(&self, now) {}
         self.hub.notify_progress(&self, now);
         let revision = self.compactor.check_if_due(&self, now);
         compact_at(&self, revision);

@@ -90,15 +90,24 @@ pub fn run_broken(fault: Fault, model: impl Fn(&Engine) + Sync + Send + 'static)
 }
 
 fn run(fault: Option<Fault>, model: impl Fn(&Engine) + Sync + Send + 'static) {
+    run_with_clock(fault, move |engine, _| model(engine));
+}
+
+/// As [`run_model`] or, with a fault, [`run_broken`], for a model that advances the time.
+pub fn run_with_clock(
+    fault: Option<Fault>,
+    model: impl Fn(&Engine, &ManualClock) + Sync + Send + 'static,
+) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 100_000;
     builder.check(move || {
-        let engine = Engine::builder().clock(ManualClock::new());
+        let clock = ManualClock::new();
+        let engine = Engine::builder().clock(clock.clone());
         let engine = match fault {
             Some(fault) => engine.fault(fault),
             None => engine,
         };
-        model(&engine.build());
+        model(&engine.build(), &clock);
     });
 }
 
