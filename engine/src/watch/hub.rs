@@ -16,6 +16,8 @@ use crate::sync::{Arc, AtomicWaker, Mutex, Rank};
 
 /// The number of records that one dispatch step copies from the log, rounded up to whole revisions.
 const DISPATCH_STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 256 };
+/// The maximum number of watches that are unregistered at a time.
+const REMOVE_STEP_WATCHES: usize = if cfg!(loom) { 2 } else { 64 };
 /// The maximum capacity of [`RegisteredWatch::matches`] between two revisions.
 const MATCHES_CAPACITY_MAX: usize = 8;
 /// The maximum number of events in a queue. Further events are read from the log later.
@@ -180,10 +182,15 @@ impl Hub {
         true
     }
 
+    /// Unregisters watches. Releases the lock between steps, so that the end of a stream with many
+    /// watches does not delay writers.
     pub(super) fn remove(&self, indexes: impl IntoIterator<Item = WatchIndex>) {
-        let mut registry = self.registry.lock();
-        for index in indexes {
-            registry.remove(index);
+        let mut indexes = indexes.into_iter().peekable();
+        while indexes.peek().is_some() {
+            let mut registry = self.registry.lock();
+            for index in indexes.by_ref().take(REMOVE_STEP_WATCHES) {
+                registry.remove(index);
+            }
         }
     }
 
@@ -279,7 +286,7 @@ impl Registry {
         let Some(watch) = self.watches[index].take() else {
             return;
         };
-        self.interest.remove(&watch.range, index);
+        self.interest.remove(index);
         self.free.push(index);
         self.progress_watches -= usize::from(watch.progress_notify);
         if self.progress_watches == 0 {

@@ -1,11 +1,10 @@
-//! The interest index: finds the watches whose range contains a key. etcd's counterpart is the
-//! interval tree of a `watcherGroup`.
+//! The interest index: finds the watches whose range contains a key. etcd's `watcherGroup`.
 
-use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use bytes::Bytes;
 
+use super::interval_tree::{GroupId, IntervalTree, RangeEnd};
 use crate::key::KeyRange;
 
 /// The index of a watch in the hub.
@@ -13,47 +12,32 @@ pub(super) type WatchIndex = usize;
 
 /// The ranges of all watches.
 ///
-/// Ranges of one key are in a hash map. The others are in a treap ordered by start, in which every
-/// node stores the largest end below it, so a search takes O(log n + results) time. Watches with
-/// the same range share a node.
+/// Watches with the same range form a group. The groups of single keys are found in a hash map, the
+/// others in an interval tree. Adding a watch takes O(log n) time in the number of different
+/// ranges, and so does removing one, whatever the number of watches in its group.
 #[derive(Debug, Default)]
 pub(super) struct InterestIndex {
-    keys: HashMap<Bytes, Vec<WatchIndex>>,
-    root: Link,
-    /// The state of the generator of priorities. Any sequence is sufficient that does not follow
-    /// the order of the keys.
-    priority: u64,
+    keys: HashMap<Bytes, GroupId>,
+    ranges: IntervalTree,
+    groups: Vec<Group>,
+    /// Indexes of free slots in `groups`.
+    free: Vec<GroupId>,
+    /// The membership of each watch, by its index in the hub.
+    memberships: Vec<Membership>,
 }
 
-type Link = Option<Box<IntervalNode>>;
-
+/// The watches with one range.
 #[derive(Debug)]
-struct IntervalNode {
-    start: Bytes,
-    end: RangeEnd,
-    indexes: Vec<WatchIndex>,
-    /// The largest end in this subtree.
-    max_end: RangeEnd,
-    priority: u64,
-    left: Link,
-    right: Link,
+struct Group {
+    range: KeyRange,
+    watches: Vec<WatchIndex>,
 }
 
-/// The exclusive end of a range.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum RangeEnd {
-    Before(Bytes),
-    Never,
-}
-
-impl RangeEnd {
-    /// Returns whether the end lies after `key`.
-    fn is_after(&self, key: &[u8]) -> bool {
-        match self {
-            Self::Before(end) => *key < **end,
-            Self::Never => true,
-        }
-    }
+/// The group of a watch, and its index there. Unused for a watch that was removed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Membership {
+    group: GroupId,
+    index: usize,
 }
 
 /// Returns the start and the end of a range, or its key if it is a range of one key.
@@ -66,180 +50,80 @@ fn bounds(range: &KeyRange) -> Result<(&Bytes, RangeEnd), &Bytes> {
 }
 
 impl InterestIndex {
-    pub(super) fn insert(&mut self, range: &KeyRange, index: WatchIndex) {
-        match bounds(range) {
-            Err(key) => self.keys.entry(key.clone()).or_default().push(index),
-            Ok((start, end)) => {
-                let priority = self.next_priority();
-                insert(&mut self.root, start, end, index, priority);
-            }
+    /// Adds a watch that is not in the index.
+    pub(super) fn insert(&mut self, range: &KeyRange, watch: WatchIndex) {
+        let unused = self.unused_group();
+        let id = match bounds(range) {
+            Err(key) => *self.keys.entry(key.clone()).or_insert(unused),
+            Ok((start, end)) => self.ranges.insert(start, &end, unused),
+        };
+        if id == unused {
+            self.fill_group(id, range);
         }
+        let group = &mut self.groups[id as usize];
+        if self.memberships.len() <= watch {
+            self.memberships.resize(watch + 1, Membership::default());
+        }
+        self.memberships[watch] = Membership {
+            group: id,
+            index: group.watches.len(),
+        };
+        group.watches.push(watch);
     }
 
-    pub(super) fn remove(&mut self, range: &KeyRange, index: WatchIndex) {
-        match bounds(range) {
-            Err(key) => {
-                if let Some(indexes) = self.keys.get_mut(key) {
-                    remove_from(indexes, index);
-                    if indexes.is_empty() {
-                        self.keys.remove(key);
-                    }
-                }
+    /// Removes a watch that is in the index.
+    pub(super) fn remove(&mut self, watch: WatchIndex) {
+        let Membership { group: id, index } = self.memberships[watch];
+        let group = &mut self.groups[id as usize];
+        group.watches.swap_remove(index);
+        if let Some(moved) = group.watches.get(index) {
+            self.memberships[*moved].index = index;
+        }
+        if group.watches.is_empty() {
+            match bounds(&group.range) {
+                Err(key) => drop(self.keys.remove(key)),
+                Ok((start, end)) => self.ranges.remove(start, &end),
             }
-            Ok((start, end)) => remove(&mut self.root, start, &end, index),
+            // The slot keeps neither the range nor the memory of the list.
+            *group = Group {
+                range: KeyRange::One(Bytes::new()),
+                watches: Vec::new(),
+            };
+            self.free.push(id);
         }
     }
 
     /// Calls `visit` with each watch whose range contains `key`.
     pub(super) fn visit(&self, key: &[u8], mut visit: impl FnMut(WatchIndex)) {
-        if !self.keys.is_empty()
-            && let Some(indexes) = self.keys.get(key)
-        {
-            indexes.iter().copied().for_each(&mut visit);
-        }
-        visit_containing(&self.root, key, &mut visit);
-    }
-
-    fn next_priority(&mut self) -> u64 {
-        // A Weyl sequence with a mixing step: fast, and the same in every run.
-        self.priority = self.priority.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.priority ^ (self.priority >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        mixed ^ (mixed >> 32)
-    }
-}
-
-fn remove_from(indexes: &mut Vec<WatchIndex>, index: WatchIndex) {
-    if let Some(at) = indexes.iter().position(|other| *other == index) {
-        indexes.swap_remove(at);
-    }
-}
-
-fn visit_containing(link: &Link, key: &[u8], visit: &mut impl FnMut(WatchIndex)) {
-    let Some(node) = link else { return };
-    if !node.max_end.is_after(key) {
-        return;
-    }
-    visit_containing(&node.left, key, visit);
-    if *node.start <= *key {
-        if node.end.is_after(key) {
-            node.indexes.iter().copied().for_each(&mut *visit);
-        }
-        visit_containing(&node.right, key, visit);
-    }
-}
-
-fn insert(link: &mut Link, start: &Bytes, end: RangeEnd, index: WatchIndex, priority: u64) {
-    let Some(node) = link else {
-        let (max_end, start) = (end.clone(), start.clone());
-        let indexes = vec![index];
-        let node = IntervalNode {
-            start,
-            end,
-            indexes,
-            max_end,
-            priority,
-            left: None,
-            right: None,
+        let mut visit_group = |id: GroupId| {
+            let watches = self.groups[id as usize].watches.iter();
+            watches.copied().for_each(&mut visit);
         };
-        *link = Some(Box::new(node));
-        return;
-    };
-    match start.cmp(&node.start).then_with(|| end.cmp(&node.end)) {
-        Ordering::Equal => node.indexes.push(index),
-        Ordering::Less => {
-            insert(&mut node.left, start, end, index, priority);
-            if node
-                .left
-                .as_ref()
-                .is_some_and(|left| left.priority > node.priority)
-            {
-                rotate_right(link);
-            }
+        if !self.keys.is_empty()
+            && let Some(id) = self.keys.get(key)
+        {
+            visit_group(*id);
         }
-        Ordering::Greater => {
-            insert(&mut node.right, start, end, index, priority);
-            if node
-                .right
-                .as_ref()
-                .is_some_and(|right| right.priority > node.priority)
-            {
-                rotate_left(link);
-            }
-        }
+        self.ranges.visit(key, visit_group);
     }
-    refresh(link);
-}
 
-fn remove(link: &mut Link, start: &Bytes, end: &RangeEnd, index: WatchIndex) {
-    let Some(node) = link else { return };
-    match start.cmp(&node.start).then_with(|| end.cmp(&node.end)) {
-        Ordering::Less => remove(&mut node.left, start, end, index),
-        Ordering::Greater => remove(&mut node.right, start, end, index),
-        Ordering::Equal => {
-            remove_from(&mut node.indexes, index);
-            if node.indexes.is_empty() {
-                let (left, right) = (node.left.take(), node.right.take());
-                *link = join(left, right);
-            }
-        }
+    /// Returns the slot that the next new group takes.
+    fn unused_group(&self) -> GroupId {
+        let unused = self.free.last().copied();
+        unused.unwrap_or_else(|| {
+            GroupId::try_from(self.groups.len()).expect("fewer than 2^32 ranges fit in memory")
+        })
     }
-    refresh(link);
-}
 
-/// Joins two trees. Every start in `left` is at or below every start in `right`.
-fn join(left: Link, right: Link) -> Link {
-    match (left, right) {
-        (None, only) | (only, None) => only,
-        (Some(mut left), Some(mut right)) => {
-            let mut root = if left.priority > right.priority {
-                left.right = join(left.right.take(), Some(right));
-                Some(left)
-            } else {
-                right.left = join(Some(left), right.left.take());
-                Some(right)
-            };
-            refresh(&mut root);
-            root
-        }
-    }
-}
-
-fn rotate_right(link: &mut Link) {
-    if let Some(mut node) = link.take() {
-        let mut above = node.left.take();
-        if let Some(above) = &mut above {
-            node.left = above.right.take();
-            let mut node = Some(node);
-            refresh(&mut node);
-            above.right = node;
-        }
-        *link = above;
-    }
-}
-
-fn rotate_left(link: &mut Link) {
-    if let Some(mut node) = link.take() {
-        let mut above = node.right.take();
-        if let Some(above) = &mut above {
-            node.right = above.left.take();
-            let mut node = Some(node);
-            refresh(&mut node);
-            above.left = node;
-        }
-        *link = above;
-    }
-}
-
-/// Recomputes the largest end below a node from its children.
-fn refresh(link: &mut Link) {
-    if let Some(node) = link {
-        let children = [&node.left, &node.right].into_iter().flatten();
-        let largest = children
-            .map(|child| &child.max_end)
-            .chain([&node.end])
-            .max();
-        if let Some(largest) = largest.filter(|largest| **largest != node.max_end).cloned() {
-            node.max_end = largest;
+    fn fill_group(&mut self, id: GroupId, range: &KeyRange) {
+        let group = Group {
+            range: range.clone(),
+            watches: Vec::new(),
+        };
+        if self.free.pop().is_some() {
+            self.groups[id as usize] = group;
+        } else {
+            self.groups.push(group);
         }
     }
 }
@@ -248,7 +132,7 @@ fn refresh(link: &mut Link) {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{InterestIndex, Link, WatchIndex};
+    use super::{InterestIndex, WatchIndex};
     use crate::key::KeyRange;
 
     fn range() -> impl Strategy<Value = KeyRange> {
@@ -261,14 +145,6 @@ mod tests {
         ]
     }
 
-    fn check_heap(link: &Link) -> usize {
-        let Some(node) = link else { return 0 };
-        for child in [&node.left, &node.right].into_iter().flatten() {
-            assert!(child.priority <= node.priority && child.max_end <= node.max_end);
-        }
-        1 + check_heap(&node.left).max(check_heap(&node.right))
-    }
-
     proptest! {
         #[test]
         fn visit_finds_exactly_the_ranges_that_contain_the_key(
@@ -276,15 +152,19 @@ mod tests {
         ) {
             let mut ranges = InterestIndex::default();
             let mut model: Vec<(WatchIndex, KeyRange)> = Vec::new();
-            for (index, (range, add)) in steps.into_iter().enumerate() {
+            let mut unused: Vec<WatchIndex> = Vec::new();
+            for (number, (range, add)) in steps.into_iter().enumerate() {
                 if add || model.is_empty() {
+                    // The hub uses the index of a removed watch again.
+                    let index = unused.pop().unwrap_or(number);
                     ranges.insert(&range, index);
                     model.push((index, range));
                 } else {
-                    let (index, range) = model.swap_remove(index % model.len());
-                    ranges.remove(&range, index);
+                    let (index, _) = model.swap_remove(number % model.len());
+                    ranges.remove(index);
+                    unused.push(index);
                 }
-                check_heap(&ranges.root);
+                ranges.ranges.check();
             }
             for key in [&[0][..], &[1], &[1, 0], &[1, 3], &[2, 2], &[3, 3], &[9]] {
                 let mut found = Vec::new();
@@ -295,19 +175,60 @@ mod tests {
                 expected.sort_unstable();
                 prop_assert_eq!(found, expected);
             }
+            for (index, _) in model {
+                ranges.remove(index);
+            }
+            prop_assert_eq!(ranges.ranges.check(), 0);
+            prop_assert!(ranges.keys.is_empty());
+            prop_assert_eq!(ranges.free.len(), ranges.groups.len());
+        }
+    }
+
+    /// An order of 7,000 ranges chosen by a client once overflowed a stack of 2 MiB.
+    #[test]
+    fn the_height_of_the_tree_does_not_depend_on_the_order_of_the_ranges() {
+        let orders: [fn(u32) -> u32; 4] = [
+            |number| number,
+            |number| 16_384 - number,
+            |number| number.reverse_bits() >> 18,
+            |number| {
+                if number % 2 == 0 {
+                    number
+                } else {
+                    16_384 - number
+                }
+            },
+        ];
+        for order in orders {
+            let mut ranges = InterestIndex::default();
+            for number in 0..16_384 {
+                let start = order(number);
+                let (start, end) = (start.to_be_bytes(), (100_000 - start).to_be_bytes());
+                let range = KeyRange::within(start.to_vec(), end.to_vec());
+                ranges.insert(&range, number as WatchIndex);
+            }
+            assert!(ranges.ranges.check() <= 20);
+            for number in (0..16_384).step_by(3) {
+                ranges.remove(number);
+            }
+            assert!(ranges.ranges.check() <= 20);
         }
     }
 
     #[test]
-    fn nested_ranges_in_order_do_not_make_a_deep_tree() {
+    fn a_watch_is_removed_from_a_large_group_without_a_search() {
         let mut ranges = InterestIndex::default();
-        for index in 0..4096_u32 {
-            let (start, end) = (index.to_be_bytes(), (100_000 - index).to_be_bytes());
-            ranges.insert(
-                &KeyRange::within(start.to_vec(), end.to_vec()),
-                index as WatchIndex,
-            );
+        let all = KeyRange::prefix("a");
+        for index in 0..10_000 {
+            ranges.insert(&all, index);
         }
-        assert!(check_heap(&ranges.root) < 64);
+        // With a search for each watch these would be 50 million comparisons.
+        for index in 0..9_999 {
+            ranges.remove(index);
+            assert_eq!(ranges.groups.len(), 1);
+        }
+        let mut found = Vec::new();
+        ranges.visit(b"ab", |index| found.push(index));
+        assert_eq!(found, [9_999]);
     }
 }

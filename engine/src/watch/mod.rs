@@ -19,6 +19,7 @@
 mod events;
 mod hub;
 mod interest;
+mod interval_tree;
 mod options;
 mod stream;
 mod watcher;
