@@ -431,3 +431,19 @@ fn blocked_threads_are_woken_and_get_every_event_once() {
         thread.join().unwrap();
     }
 }
+
+/// Two consumers with encodings of their own once got each other's bytes.
+#[test]
+fn an_encoding_is_returned_only_to_callers_that_name_it() {
+    struct Json;
+    struct Binary;
+    let engine = Engine::builder().build();
+    let mut one = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
+    let mut other = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
+    engine.put("k", "v").unwrap();
+    let one = one.try_next().unwrap().unwrap().events;
+    let other = other.try_next().unwrap().unwrap().events;
+    assert_eq!(one.encoded::<Json>(|_| "{}".into()).unwrap(), "{}");
+    assert_eq!(other.encoded::<Binary>(|_| "\0".into()), None);
+    assert_eq!(other.encoded::<Json>(|_| unreachable!()).unwrap(), "{}");
+}

@@ -1,5 +1,6 @@
 //! Events: lists that all watches with the same events share.
 
+use std::any::TypeId;
 use std::fmt;
 use std::ops::Deref;
 
@@ -31,11 +32,13 @@ pub struct Event {
 /// engine.put("a", "1")?;
 /// let events = first.try_next().unwrap()?.events;
 /// assert_eq!(events[0].kv.value(), b"1");
-/// let encoded = events.encoded(|events| format!("{} event", events.len()).into());
+/// /// Names the encoding.
+/// struct Count;
+/// let encoded = events.encoded::<Count>(|events| format!("{} event", events.len()).into());
 /// assert_eq!(encoded.unwrap(), "1 event");
 /// // The second watch has the same list, which is encoded already.
 /// let events = second.try_next().unwrap()?.events;
-/// assert_eq!(events.encoded(|_| unreachable!()).unwrap(), "1 event");
+/// assert_eq!(events.encoded::<Count>(|_| unreachable!()).unwrap(), "1 event");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -44,7 +47,8 @@ pub struct Events(Arc<EventList>);
 struct EventList {
     events: Vec<Event>,
     size_bytes: u64,
-    encoded: OnceLock<Bytes>,
+    /// The first encoding, with the type that names it.
+    encoded: OnceLock<(TypeId, Bytes)>,
     with_previous: OnceLock<Events>,
 }
 
@@ -74,18 +78,23 @@ impl Events {
         self.0.size_bytes
     }
 
-    /// Returns the encoding of the list: the result of `encode`, or of an earlier call for the same
-    /// list. All callers must use the same encoding. Returns `None` if the list is not encoded and
-    /// no other handle could use the encoding.
+    /// Returns the encoding of the list that the type `E` names: the result of `encode`, or of an
+    /// earlier call with `E` for the same list.
+    ///
+    /// Returns `None` if the list has another encoding, because a list keeps only its first one, or
+    /// if the list is not encoded and has no other handle, which could use the encoding. The caller
+    /// then encodes the events for itself.
     ///
     /// The encoding is kept as long as the list. If several threads call this at the same time,
     /// each may call `encode`, and one of the results is kept.
-    pub fn encoded(&self, encode: impl FnOnce(&[Event]) -> Bytes) -> Option<&Bytes> {
+    pub fn encoded<E: 'static>(&self, encode: impl FnOnce(&[Event]) -> Bytes) -> Option<&Bytes> {
         let is_shared = Arc::strong_count(&self.0) > 1;
-        match self.0.encoded.get() {
-            None if is_shared => Some(get_or_set(&self.0.encoded, || encode(self))),
-            encoded => encoded,
-        }
+        let encoding = TypeId::of::<E>();
+        let kept = match self.0.encoded.get() {
+            None if is_shared => get_or_set(&self.0.encoded, || (encoding, encode(self))),
+            kept => kept?,
+        };
+        (kept.0 == encoding).then_some(&kept.1)
     }
 
     /// Returns the same events with previous versions, which are looked up once for all watches

@@ -140,7 +140,7 @@ impl WatchEvents {
         let is_sharable =
             self.range.len() == self.events.len() && self.events.size_bytes() <= SHARED_BYTES_MAX;
         is_sharable
-            .then(|| self.events.encoded(encode_events))
+            .then(|| self.events.encoded::<WatchEvents>(encode_events))
             .flatten()
     }
 }
