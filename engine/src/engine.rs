@@ -124,7 +124,8 @@ impl Engine {
     ///
     /// `measure` is called while the version is in the processor's cache, which makes this much
     /// faster than a loop over a large result. It is meant for servers that need the length of a
-    /// response before they encode it.
+    /// response before they encode it. No lock is held during a call, so `measure` may use the
+    /// engine.
     ///
     /// ```
     /// # use revstore_engine::{Engine, KeyRange, Range};

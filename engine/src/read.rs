@@ -346,8 +346,11 @@ impl Store {
         let mut kvs = Vec::new();
         let mut measured = 0;
         let mut stopped = false;
-        if !request.keys.is_empty() {
-            self.index.scan(&request.keys, |found| {
+        let mut last_visited = None;
+        while !request.keys.is_empty() {
+            let step_start = kvs.len();
+            let keys = &request.keys;
+            last_visited = self.index.scan_step(keys, last_visited.as_ref(), |found| {
                 let Some(kv) = found.read(at) else {
                     return ControlFlow::Continue(());
                 };
@@ -356,10 +359,6 @@ impl Store {
                 }
                 // One key more than `enough` shows that there are more.
                 stopped = kvs.len() == enough;
-                if !stopped {
-                    // Here, because the version is in the cache now.
-                    measured += measure(&kv);
-                }
                 kvs.push(kv);
                 if stopped {
                     ControlFlow::Break(())
@@ -367,6 +366,16 @@ impl Store {
                     ControlFlow::Continue(())
                 }
             });
+            // I8: `measure` is code of the caller, so it runs after the step has released the lock.
+            // The versions of one step are still in the processor's cache.
+            let step_end = kvs.len() - usize::from(stopped);
+            measured += kvs[step_start..step_end]
+                .iter()
+                .map(&measure)
+                .sum::<usize>();
+            if last_visited.is_none() {
+                break;
+            }
         }
         let count = if stopped || !unfiltered {
             self.count_at(&request.keys, at)

@@ -140,6 +140,17 @@ mod held {
         }
     }
 
+    /// Panics if this thread holds a lock.
+    pub(super) fn assert_none() {
+        HELD.with(|held| {
+            let held = held.borrow();
+            assert!(
+                held.is_empty(),
+                "I8: code of a user is called while {held:?} is held (ARCHITECTURE.md)"
+            );
+        });
+    }
+
     impl Drop for Held {
         fn drop(&mut self) {
             HELD.with(|held| {
@@ -150,6 +161,20 @@ mod held {
             });
         }
     }
+}
+
+/// Calls code of a user, such as a waker, that must not affect the caller: a panic ends only the
+/// call. Builds with debug assertions check that this thread holds no lock (I8).
+#[inline]
+pub(crate) fn call_user(call: impl FnOnce()) {
+    #[cfg(debug_assertions)]
+    held::assert_none();
+    // Loom ends a model by a panic, which must reach it.
+    #[cfg(loom)]
+    call();
+    // The panic hook has reported the panic.
+    #[cfg(not(loom))]
+    drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)));
 }
 
 /// A mutex with a rank.

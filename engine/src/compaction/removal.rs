@@ -82,9 +82,11 @@ impl Compaction {
     /// reads history that the compaction removes, the call waits for it.
     pub fn run(self) {
         let store = &*self.store;
-        let _one_at_a_time = store.compaction.lock();
-        // I5: the dispatch reads published events from the log, so their records are still needed.
+        // I5: the dispatch reads published events from the log, so it comes before the removal. All
+        // revisions to remove were published when the compaction was announced. I8: it wakes tasks,
+        // so no lock is held.
         unless_fault!(store.faults, RemoveUndispatched, store.hub.dispatch(store));
+        let _one_at_a_time = store.compaction.lock();
         unless_fault!(
             store.faults,
             IgnorePins,

@@ -193,43 +193,45 @@ impl Index {
         range: &KeyRange,
         mut visit: impl FnMut(&Found<'_>) -> ControlFlow<()>,
     ) {
-        enum Step {
-            Done,
-            ContinueAfter(Entry),
+        let mut last_visited = None;
+        while let Some(entry) = self.scan_step(range, last_visited.as_ref(), &mut visit) {
+            last_visited = Some(entry);
         }
-        let mut last_visited: Option<Entry> = None;
-        loop {
-            let mut left = SCAN_STEP_ENTRIES;
-            let start = last_visited.as_ref().map_or(range.start(), Entry::key);
-            let step = self.keys.read().tree.visit_from(start, |entries| {
-                let entries = match (entries, &last_visited) {
-                    ([first, rest @ ..], Some(visited)) if first == visited => rest,
-                    _ => entries,
-                };
-                let entries = &entries[..entries.len().min(left)];
-                for group in entries.chunks(PREFETCHED_ENTRIES) {
-                    group.iter().for_each(Entry::touch);
-                    let inside = part_within(group, range);
-                    let mut found = inside.iter().map(Found);
-                    found.clone().for_each(|found| found.touch_newest());
-                    let done = found.try_for_each(|found| visit(&found)).is_break();
-                    if done || inside.len() < group.len() {
-                        return ControlFlow::Break(Step::Done);
-                    }
+    }
+
+    /// As [`scan`](Self::scan), for one step after the entry `last_visited`. Returns the last entry
+    /// that the step visited, or `None` at the end of the scan.
+    pub(crate) fn scan_step(
+        &self,
+        range: &KeyRange,
+        last_visited: Option<&Entry>,
+        mut visit: impl FnMut(&Found<'_>) -> ControlFlow<()>,
+    ) -> Option<Entry> {
+        let mut left = SCAN_STEP_ENTRIES;
+        let start = last_visited.map_or(range.start(), Entry::key);
+        let step = self.keys.read().tree.visit_from(start, |entries| {
+            let entries = match (entries, last_visited) {
+                ([first, rest @ ..], Some(visited)) if first == visited => rest,
+                _ => entries,
+            };
+            let entries = &entries[..entries.len().min(left)];
+            for group in entries.chunks(PREFETCHED_ENTRIES) {
+                group.iter().for_each(Entry::touch);
+                let inside = part_within(group, range);
+                let mut found = inside.iter().map(Found);
+                found.clone().for_each(|found| found.touch_newest());
+                let done = found.try_for_each(|found| visit(&found)).is_break();
+                if done || inside.len() < group.len() {
+                    return ControlFlow::Break(None);
                 }
-                left -= entries.len();
-                match entries.last() {
-                    Some(last) if left == 0 => {
-                        ControlFlow::Break(Step::ContinueAfter(last.clone()))
-                    }
-                    _ => ControlFlow::Continue(()),
-                }
-            });
-            match step {
-                Some(Step::ContinueAfter(entry)) => last_visited = Some(entry),
-                Some(Step::Done) | None => return,
             }
-        }
+            left -= entries.len();
+            match entries.last() {
+                Some(last) if left == 0 => ControlFlow::Break(Some(last.clone())),
+                _ => ControlFlow::Continue(()),
+            }
+        });
+        step.flatten()
     }
 }
 

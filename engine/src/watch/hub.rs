@@ -12,7 +12,7 @@ use crate::history::KeyValue;
 use crate::key::KeyRange;
 use crate::revision::Revision;
 use crate::store::Store;
-use crate::sync::{Arc, AtomicWaker, Mutex, Rank};
+use crate::sync::{self, Arc, AtomicWaker, Mutex, Rank};
 
 /// The number of records that one dispatch step copies from the log, rounded up to whole revisions.
 const DISPATCH_STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 256 };
@@ -400,7 +400,7 @@ impl RegisteredWatch {
 /// Wakes readers. Called with no lock held (I8).
 fn wake_all(channels: &[Arc<Channel>]) {
     for channel in channels {
-        channel.waker.wake();
+        sync::call_user(|| channel.waker.wake());
     }
 }
 

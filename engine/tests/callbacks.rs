@@ -1,0 +1,71 @@
+//! Code of the caller that runs inside a call of the engine: measures, wakers, encoders.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use revstore_engine::{Engine, KeyRange, Range, WatchOptions, WatchStream};
+
+/// A closure that wrote a key once waited for a lock that its own scan held.
+#[test]
+fn a_measure_may_use_the_engine() {
+    let engine = Engine::builder().build();
+    for number in 0..200 {
+        engine.put(format!("a/{number:03}"), "1").unwrap();
+    }
+    let found = Range::of(KeyRange::prefix("a/"));
+    let write = |kv: &revstore_engine::KeyValue| {
+        let key = String::from_utf8_lossy(kv.key()).replace("a/", "b/");
+        engine.put(key, "2").unwrap();
+        1
+    };
+    let (result, measured) = engine.range_measured(&found, write).unwrap();
+    assert_eq!((result.kvs.len(), measured), (200, 200));
+    let written = engine.range(&Range::of(KeyRange::prefix("b/"))).unwrap();
+    assert_eq!(written.kvs.len(), 200);
+}
+
+/// A waker that counts its calls, and panics.
+struct Panicking(AtomicUsize);
+
+impl Wake for Panicking {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        panic!("a waker of the test");
+    }
+}
+
+struct Counting(AtomicUsize);
+
+impl Wake for Counting {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn waiting_stream(engine: &Engine, waker: &Waker) -> WatchStream {
+    let mut stream = engine.watch_stream();
+    stream.watch(WatchOptions::of(KeyRange::all())).unwrap();
+    let polled = stream.poll_response(&mut Context::from_waker(waker));
+    assert!(matches!(polled, Poll::Pending));
+    stream
+}
+
+/// The streams after it were once not woken, and the put seemed to fail.
+#[test]
+fn a_waker_that_panics_affects_neither_the_writer_nor_other_streams() {
+    let engine = Engine::builder().build();
+    let panicking = Arc::new(Panicking(AtomicUsize::new(0)));
+    let counting = Arc::new(Counting(AtomicUsize::new(0)));
+    let first = waiting_stream(&engine, &counting.clone().into());
+    let second = waiting_stream(&engine, &panicking.clone().into());
+    let third = waiting_stream(&engine, &counting.clone().into());
+    engine.put("k", "v").unwrap();
+    assert_eq!(panicking.0.load(Ordering::Relaxed), 1);
+    assert_eq!(counting.0.load(Ordering::Relaxed), 2);
+    for mut stream in [first, second, third] {
+        assert!(stream.try_next().is_some());
+    }
+}
