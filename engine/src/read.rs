@@ -440,38 +440,23 @@ impl Store {
         to: Position,
         records_max: usize,
     ) -> Option<isize> {
-        /// The number of records visited before the lock is released, so that writers can append.
-        const STEP_RECORDS: usize = 512;
         let mut change = 0;
-        let mut walked = 0;
-        let mut next = Position {
-            revision: from.revision,
-            sub: from.sub.saturating_add(1),
-        };
-        loop {
-            let mut left = STEP_RECORDS;
-            let stopped_at = self.log.visit(next, to, |record| {
-                if left == 0 {
-                    return ControlFlow::Break(record.position());
-                }
-                left -= 1;
-                // `next` equals `from` if that is the end of its revision, where no record is.
-                if record.position() > from && keys.contains(record.key()) {
-                    if record.is_tombstone() {
-                        change -= 1;
-                    } else if record.version() == 1 {
-                        change += 1;
-                    }
-                }
-                ControlFlow::Continue(())
-            });
-            walked += STEP_RECORDS - left;
-            match stopped_at {
-                None => return Some(change),
-                Some(_) if walked > records_max => return None,
-                Some(position) => next = position,
+        let mut left = records_max;
+        let stopped = self.log.visit(from.next(), to, |record| {
+            if left == 0 {
+                return ControlFlow::Break(());
             }
-        }
+            left -= 1;
+            if keys.contains(record.key()) {
+                if record.is_tombstone() {
+                    change -= 1;
+                } else if record.version() == 1 {
+                    change += 1;
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        stopped.is_none().then_some(change)
     }
 }
 

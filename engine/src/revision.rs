@@ -72,6 +72,16 @@ pub struct Position {
     pub sub: u32,
 }
 
+impl Position {
+    /// Returns the position after this one.
+    pub(crate) fn next(self) -> Self {
+        match self.sub.checked_add(1) {
+            Some(sub) => Self { sub, ..self },
+            None => self.revision.next().start(),
+        }
+    }
+}
+
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.revision, self.sub)

@@ -122,7 +122,7 @@ impl Compaction {
                 }
             });
             let Some(last) = step.last() else { break };
-            next.sub = last.position().sub + 1;
+            next = last.position().next();
             self.cut(&step);
         }
     }

@@ -13,6 +13,10 @@ use crate::sync::{Rank, RwLock};
 /// so that models use more than one segment.
 const SEGMENT_RECORDS: usize = if cfg!(loom) { 2 } else { 255 };
 
+/// The number of records that a visit passes before it releases the lock. It is small under loom,
+/// so that models use more than one step.
+const STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 64 };
+
 /// The kept changes, oldest first.
 ///
 /// - Positions strictly increase; records are appended under the sequencer.
@@ -47,26 +51,48 @@ impl Log {
     /// Calls `visit` with the records from `from` to `through`, both inclusive, oldest first, until
     /// it breaks; returns the value that it breaks with.
     ///
-    /// The lock is held during the call, so `visit` must be fast and limit the number of records.
+    /// The lock is released after every [`STEP_RECORDS`] records, also within a revision, so that
+    /// writers can append. A compaction may then remove records that were not visited yet. `visit`
+    /// runs under the lock.
     pub(crate) fn visit<B>(
         &self,
-        from: Position,
+        mut from: Position,
         through: Position,
         mut visit: impl FnMut(&KeyValue) -> ControlFlow<B>,
     ) -> Option<B> {
+        loop {
+            match self.visit_step(from, through, &mut visit) {
+                ControlFlow::Break(broken) => return broken,
+                ControlFlow::Continue(last) => from = last.next(),
+            }
+        }
+    }
+
+    /// As [`visit`](Self::visit), for one step. Continues with the position of the last record.
+    fn visit_step<B>(
+        &self,
+        from: Position,
+        through: Position,
+        visit: &mut impl FnMut(&KeyValue) -> ControlFlow<B>,
+    ) -> ControlFlow<Option<B>, Position> {
+        let mut left = STEP_RECORDS;
         let segments = self.segments.read();
         let first = segments.partition_point(|segment| ends_below(segment, from));
         for segment in segments.range(first..) {
             for record in segment.iter_from(from) {
                 if record.position() > through {
-                    return None;
+                    return ControlFlow::Break(None);
                 }
                 if let ControlFlow::Break(value) = visit(record) {
-                    return Some(value);
+                    return ControlFlow::Break(Some(value));
+                }
+                left -= 1;
+                if left == 0 {
+                    return ControlFlow::Continue(record.position());
                 }
             }
         }
-        None
+        ControlFlow::Break(None)
     }
 
     /// Takes out up to `limit` of the oldest records below `revision`.
@@ -93,7 +119,7 @@ fn ends_below(segment: &Sequence, from: Position) -> bool {
 mod tests {
     use std::ops::ControlFlow;
 
-    use super::Log;
+    use super::{Log, STEP_RECORDS};
     use crate::history::{Entry, KeyValue};
     use crate::revision::{Position, Revision};
 
@@ -129,6 +155,39 @@ mod tests {
         let expected: Vec<i64> = (from.0..=through.0).collect();
         assert_eq!(read(&log, from.start(), through.end()), expected);
         assert!(read(&log, Revision(last + 1).start(), Revision(last + 9).end()).is_empty());
+    }
+
+    /// A reader of one large revision once held the lock for all of it.
+    #[test]
+    fn a_step_of_a_visit_is_bounded_within_a_revision() {
+        let log = Log::new();
+        let position = |sub| Position {
+            revision: Revision(2),
+            sub,
+        };
+        let subs = 0..3 * u32::try_from(STEP_RECORDS).unwrap();
+        for sub in subs.clone() {
+            log.append(KeyValue::tombstone(Entry::new(b"k"), position(sub)));
+        }
+        let mut seen = Vec::new();
+        let mut visit = |record: &KeyValue| -> ControlFlow<()> {
+            seen.push(record.position().sub);
+            ControlFlow::Continue(())
+        };
+        let step = log.visit_step(position(0), Revision(2).end(), &mut visit);
+        let last = u32::try_from(STEP_RECORDS - 1).unwrap();
+        assert_eq!(step, ControlFlow::Continue(position(last)));
+        assert_eq!(seen.len(), STEP_RECORDS);
+        seen.clear();
+        let all = log.visit(
+            position(0),
+            Revision(2).end(),
+            |record| -> ControlFlow<()> {
+                seen.push(record.position().sub);
+                ControlFlow::Continue(())
+            },
+        );
+        assert!(all.is_none() && seen.into_iter().eq(subs));
     }
 
     #[test]
