@@ -9,6 +9,8 @@
 //! | [`Writer::commit`] | released | publishes and notifies |
 //! | `finish` | free | reads the ranges, each at the position of its operation |
 
+use std::ops::ControlFlow;
+
 use bytes::Bytes;
 
 use super::commit::Writer;
@@ -191,13 +193,28 @@ fn decide<'a>(store: &Store, txn: PreparedTxn<'a>, before: Position) -> DecidedT
     }
 }
 
+/// Evaluates a compare. For a range it must hold for every key, or for the absence of all keys; the
+/// scan ends at the first key for which it does not, and keeps no version.
 fn holds(compare: &Compare, store: &Store, at: Position) -> bool {
-    let range = Range::of(compare.keys.clone());
-    let found = store.range_at(&range, at, at.revision);
-    if found.kvs.is_empty() {
-        return holds_for(compare, None);
+    if let KeyRange::One(key) = &compare.keys {
+        return holds_for(compare, store.index.read(key, at).as_ref());
     }
-    found.kvs.iter().all(|kv| holds_for(compare, Some(kv)))
+    let (mut any, mut all) = (false, true);
+    if !compare.keys.is_empty() {
+        store.index.scan(&compare.keys, |found| {
+            let Some(kv) = found.read(at) else {
+                return ControlFlow::Continue(());
+            };
+            any = true;
+            all = holds_for(compare, Some(&kv));
+            if all {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
+    }
+    if any { all } else { holds_for(compare, None) }
 }
 
 fn holds_for(compare: &Compare, kv: Option<&KeyValue>) -> bool {
