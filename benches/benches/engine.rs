@@ -98,7 +98,9 @@ fn create_and_delete(engine: &Engine, keys: u64, revisions: u64) {
     for number in 0..revisions / 2 {
         let key = key(keys + number);
         engine.put(key.clone(), value()).expect("a valid put");
-        engine.delete(&KeyRange::one(key));
+        engine
+            .delete(&KeyRange::one(key))
+            .expect("a store that accepts writes");
     }
 }
 
@@ -185,7 +187,11 @@ fn txn(c: &mut Criterion) {
                     engine.put(key(number), value()).expect("a valid put");
                 });
             },
-            |()| engine.delete(&KeyRange::within(key(KEYS), key(KEYS + 100))),
+            |()| {
+                engine
+                    .delete(&KeyRange::within(key(KEYS), key(KEYS + 100)))
+                    .expect("a store that accepts writes")
+            },
             BatchSize::PerIteration,
         );
     });

@@ -94,7 +94,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The follower does not read for a while. The history since then is kept.
     engine.put("job/2", "queued")?;
     engine.put("job/1", "done")?;
-    engine.delete(&KeyRange::one("job/2"));
+    engine.delete(&KeyRange::one("job/2"))?;
     let how = follower.catch_up()?;
     writeln!(
         out,

@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     engine.put("/deploy/api", "v1")?;
     let initial = engine.put("/deploy/web", "v1")?.revision;
     let upgrade = engine.put("/deploy/api", "v2")?.revision;
-    engine.delete(&KeyRange::one("/deploy/web"));
+    engine.delete(&KeyRange::one("/deploy/web"))?;
 
     // The state at each revision, from the first write to the current one.
     let services = KeyRange::prefix("/deploy/");

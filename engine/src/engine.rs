@@ -5,7 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::compaction::Compaction;
-use crate::error::{CompactError, LeaseError, PutError, ReadError, TxnError, WatchError};
+use crate::error::{
+    CompactError, LeaseError, PutError, ReadError, TxnError, WatchError, WriteError,
+};
 use crate::history::{KeyValue, LeaseId};
 use crate::key::KeyRange;
 use crate::lease::{self, LeaseCounts, LeaseGrant, LeaseStatus};
@@ -173,7 +175,10 @@ impl Engine {
     }
 
     /// Deletes all live keys of a range, at one revision.
-    pub fn delete(&self, keys: &KeyRange) -> DeleteResult {
+    ///
+    /// # Errors
+    /// If the engine refuses writes.
+    pub fn delete(&self, keys: &KeyRange) -> Result<DeleteResult, WriteError> {
         txn::delete(&self.store, keys)
     }
 

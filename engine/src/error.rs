@@ -26,6 +26,26 @@ pub enum ReadError {
     },
 }
 
+/// The reason for which an engine refuses all writes. Reads, watches and compactions continue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum WriteError {
+    /// An earlier write panicked after its first change. Its changes are not visible, and would
+    /// become visible with the next revision, so there is none.
+    #[error("an earlier write failed in the middle of its changes; the store refuses writes")]
+    Damaged,
+    /// The current revision is the last one that a store can have, [`Revision::LAST`].
+    #[error("the store has reached its last revision")]
+    RevisionsExhausted,
+}
+
+/// The error of a start revision above [`Revision::START_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the start revision {requested} is above {}", Revision::START_MAX)]
+pub struct StartRevisionError {
+    /// The requested revision.
+    pub requested: Revision,
+}
+
 /// The error of a put, which has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PutError {
@@ -44,6 +64,9 @@ pub enum PutError {
         /// The requested lease.
         lease: LeaseId,
     },
+    /// The engine refuses all writes.
+    #[error(transparent)]
+    Refused(#[from] WriteError),
 }
 
 /// The error of a transaction, which has changed nothing.
@@ -55,6 +78,9 @@ pub enum TxnError {
     /// A range of the transaction failed.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// The engine refuses all writes.
+    #[error(transparent)]
+    Refused(#[from] WriteError),
 }
 
 /// The error of a compaction.
@@ -90,6 +116,9 @@ pub enum LeaseError {
     /// The time to live is above [`LEASE_TTL_MAX_SECONDS`](crate::LEASE_TTL_MAX_SECONDS).
     #[error("the time to live is too large")]
     TtlTooLarge,
+    /// The engine refuses all writes, so no keys can be deleted.
+    #[error(transparent)]
+    Refused(#[from] WriteError),
 }
 
 /// The error of creating a watch.

@@ -56,6 +56,8 @@ struct Leases {
     /// operation that waited for the lock may bring an earlier time than the one before it. It then
     /// takes place at this time: a lease that was seen expired is not renewed any more.
     latest: Duration,
+    /// Whether leases no longer expire, because the store refuses writes.
+    is_expiry_stopped: bool,
     /// The number of ids generated so far, from which the next one is derived.
     generated_ids: u64,
     counts: LeaseCounts,
@@ -225,11 +227,15 @@ impl Lessor {
 
     /// Returns the time at which the next lease expires.
     pub(crate) fn next_expiry(&self) -> Option<Duration> {
-        self.leases
-            .lock()
-            .by_expiry
-            .first()
-            .map(|(expiry, _)| *expiry)
+        let leases = self.leases.lock();
+        if leases.is_expiry_stopped {
+            return None;
+        }
+        leases.by_expiry.first().map(|(expiry, _)| *expiry)
+    }
+
+    fn stop_expiry(&self) {
+        self.leases.lock().is_expiry_stopped = true;
     }
 
     /// Returns the lease with the earliest expiry, if it has expired.
@@ -241,13 +247,13 @@ impl Lessor {
 /// Ends a lease: deletes its keys, in key order and at one revision (LE-5, LE-6). Returns the
 /// revision afterwards.
 pub(crate) fn revoke(store: &Store, lease: LeaseId) -> Result<Revision, LeaseError> {
-    let mut writer = Writer::begin(store);
+    let mut writer = Writer::begin(store)?;
     // LE-7: under the sequencer, so that a put that moves a key to another lease comes either
     // before or after both steps.
     let keys = store.lessor.remove(lease)?;
     on_fault!(store.faults, RevokeOutsideSequencer, {
         drop(writer);
-        writer = Writer::begin(store);
+        writer = Writer::begin(store)?;
     });
     Ok(delete_keys(writer, keys))
 }
@@ -263,7 +269,11 @@ pub(crate) fn expire_first(store: &Store, now: Duration) -> bool {
         ExpireUnchecked,
         return revoke(store, expired).is_ok()
     );
-    let writer = Writer::begin(store);
+    let Ok(writer) = Writer::begin(store) else {
+        // A store that refuses writes deletes no keys, so its leases do not end.
+        store.lessor.stop_expiry();
+        return false;
+    };
     // Decided again: since the first look the lease may have been renewed, or revoked and its id
     // granted again.
     if let Some(keys) = store.lessor.remove_expired(now) {
@@ -287,6 +297,9 @@ impl Leases {
     }
 
     fn first_expired(&mut self, now: Duration) -> Option<LeaseId> {
+        if self.is_expiry_stopped {
+            return None;
+        }
         let now = self.latest(now);
         let (_, id) = self
             .by_expiry

@@ -69,7 +69,10 @@ pub use clock::SystemClock;
 pub use clock::{Clock, ManualClock, Timed};
 pub use compaction::{AutoCompaction, Compaction};
 pub use engine::{Engine, History, Stats};
-pub use error::{CompactError, LeaseError, PutError, ReadError, TxnError, WatchError};
+pub use error::{
+    CompactError, LeaseError, PutError, ReadError, StartRevisionError, TxnError, WatchError,
+    WriteError,
+};
 #[cfg(loom)]
 pub use fault::Fault;
 pub use history::{KeyValue, LeaseId, PUT_BYTES_MAX, RECORD_OVERHEAD_BYTES};

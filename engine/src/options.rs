@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::compaction::AutoCompaction;
 use crate::engine::Engine;
+use crate::error::StartRevisionError;
 use crate::fault::Faults;
 use crate::revision::Revision;
 use crate::store::Store;
@@ -77,9 +78,18 @@ impl EngineBuilder {
     /// of that store. A client that continues a watch is then notified that the history is
     /// compacted. Otherwise its watch waits for a revision of the old store, or misses changes
     /// without notice.
-    pub fn start_revision(mut self, revision: Revision) -> Self {
+    ///
+    /// # Errors
+    /// If the revision is above [`Revision::START_MAX`], so that the store could run out of
+    /// revisions.
+    pub fn start_revision(mut self, revision: Revision) -> Result<Self, StartRevisionError> {
+        if revision > Revision::START_MAX {
+            return Err(StartRevisionError {
+                requested: revision,
+            });
+        }
         self.options.start_revision = revision.max(Revision::FIRST);
-        self
+        Ok(self)
     }
 
     /// Sets the minimum time to live of leases. Requests below it get the minimum.
@@ -119,5 +129,22 @@ impl EngineBuilder {
         let timed: Arc<dyn crate::clock::Timed> = store.clone();
         clock.follow(Arc::downgrade(&timed));
         Engine::new(store)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::{Engine, Revision, StartRevisionError};
+
+    /// Three puts once got one revision, and a watch lost two of them.
+    #[test]
+    fn a_store_does_not_start_near_its_last_revision() {
+        let requested = Revision(i64::MAX - 1);
+        let refused = Engine::builder().start_revision(requested).unwrap_err();
+        assert_eq!(refused, StartRevisionError { requested });
+        let highest = Engine::builder().start_revision(Revision::START_MAX);
+        let engine = highest.expect("the highest start revision").build();
+        let put = engine.put("k", "v").expect("a valid put");
+        assert_eq!(put.revision, Revision::START_MAX.next());
     }
 }

@@ -26,6 +26,12 @@ impl Revision {
     /// The current revision of a new store.
     pub const FIRST: Self = Self(1);
 
+    /// The highest revision at which a store can start.
+    pub const START_MAX: Self = Self(i64::MAX / 2);
+
+    /// The highest revision that a store can have. At this revision it refuses writes.
+    pub const LAST: Self = Self(i64::MAX - 1);
+
     /// Returns the revision after this one.
     #[must_use]
     pub fn next(self) -> Self {

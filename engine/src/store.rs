@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::compaction::{Compactor, Pins};
+use crate::error::WriteError;
 use crate::fault::{Faults, on_fault};
 use crate::history::Log;
 use crate::index::Index;
@@ -21,7 +22,7 @@ pub(crate) struct Store {
     /// Rank `Sequencer`. Guards the right to change the store: to number, store and publish. Held
     /// for the compares and writes of one transaction, never while a value is copied or a range
     /// for a client is read.
-    pub(crate) sequencer: Mutex<()>,
+    pub(crate) sequencer: Mutex<Sequencer>,
     pub(crate) pins: Pins,
     /// Rank `Compaction`. Guards the right to remove history.
     pub(crate) compaction: Mutex<()>,
@@ -41,7 +42,7 @@ impl Store {
             compacted: CompactedRevision::of_empty_store(options.start_revision),
             index: Index::new(options.faults),
             log: Log::new(),
-            sequencer: Mutex::new(Rank::Sequencer, ()),
+            sequencer: Mutex::new(Rank::Sequencer, Sequencer::default()),
             pins: Pins::new(),
             compaction: Mutex::new(Rank::Compaction, ()),
             lessor: Lessor::new(options.lease_ttl_min),
@@ -54,8 +55,13 @@ impl Store {
     }
 
     /// Locks the sequencer; returns the current revision, which the holder continues from.
-    pub(crate) fn lock_sequencer(&self) -> (MutexGuard<'_, ()>, Revision) {
+    pub(crate) fn lock_sequencer(
+        &self,
+    ) -> Result<(MutexGuard<'_, Sequencer>, Revision), WriteError> {
         let mut sequencer = self.sequencer.lock();
+        if sequencer.is_damaged {
+            return Err(WriteError::Damaged);
+        }
         // I1: read under the lock, so that no two writers continue from the same revision.
         let current = self.current.load();
         on_fault!(self.faults, NumberOutsideSequencer, {
@@ -67,8 +73,19 @@ impl Store {
             PublishFirst,
             self.current.publish(current.next())
         );
-        (sequencer, current)
+        if current >= Revision::LAST {
+            return Err(WriteError::RevisionsExhausted);
+        }
+        Ok((sequencer, current))
     }
+}
+
+/// The state that the sequencer guards besides the right to change the store.
+#[derive(Debug, Default)]
+pub(crate) struct Sequencer {
+    /// Whether a writer ended between its first change and publishing. The records of that writer
+    /// are stored under the next revision, which must therefore never be published.
+    pub(crate) is_damaged: bool,
 }
 
 /// A number of bytes that many threads add to and subtract from.

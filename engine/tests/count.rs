@@ -18,14 +18,18 @@ fn store() -> (Engine, Revision) {
     }
     let filled = engine.current_revision();
     for number in (0..KEYS).step_by(3) {
-        engine.delete(&KeyRange::one(key(number)));
+        engine
+            .delete(&KeyRange::one(key(number)))
+            .expect("a store that accepts writes");
     }
     for number in (0..KEYS).step_by(6) {
         engine.put(key(number), "").expect("a valid put");
     }
     while engine.current_revision().0 < filled.0 + 8000 {
         engine.put("z", "").expect("a valid put");
-        engine.delete(&KeyRange::one("z"));
+        engine
+            .delete(&KeyRange::one("z"))
+            .expect("a store that accepts writes");
     }
     (engine, filled)
 }

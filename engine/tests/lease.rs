@@ -122,7 +122,7 @@ fn le_7_a_key_is_attached_to_the_lease_of_its_last_put() {
         "PUT-5: the put keeps the lease"
     );
     engine.put("a", "detached").unwrap();
-    engine.delete(&KeyRange::one("b"));
+    engine.delete(&KeyRange::one("b")).unwrap();
     assert!(keys_of(&engine, one).is_empty() && keys_of(&engine, two).is_empty());
     engine.revoke(two).unwrap();
     assert_eq!(engine.get("a").unwrap().value(), b"detached");

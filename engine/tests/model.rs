@@ -322,7 +322,7 @@ impl Run {
             .into_values()
             .filter(|state| keys.contains(&state.key))
             .collect();
-        let done = self.engine.delete(keys);
+        let done = self.engine.delete(keys).unwrap();
         assert_eq!(
             done.deleted.iter().map(state_of).collect::<Vec<_>>(),
             deleted,

@@ -30,7 +30,9 @@ fn apply(engine: &Engine, change: &Change) {
     match change {
         Change::Put(key, len) => drop(engine.put(vec![b'a' + key], vec![0; *len]).unwrap()),
         Change::Delete(from, to) => {
-            engine.delete(&KeyRange::within(vec![b'a' + from], vec![b'a' + to]));
+            engine
+                .delete(&KeyRange::within(vec![b'a' + from], vec![b'a' + to]))
+                .unwrap();
         }
         Change::Replace(key, len) => {
             let key = vec![b'a' + key];

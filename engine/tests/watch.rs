@@ -86,7 +86,7 @@ fn wa_31_a_revision_is_never_split() {
     let txn = Txn::new().and_then(puts);
     let mut live = engine.watch(WatchOptions::of(KeyRange::all())).unwrap();
     engine.txn(&txn).unwrap();
-    engine.delete(&KeyRange::all());
+    engine.delete(&KeyRange::all()).unwrap();
     let past = WatchOptions::of(KeyRange::all()).from(Revision(2));
     let mut caught_up = engine.watch(past).unwrap();
     for watcher in [&mut live, &mut caught_up] {
@@ -232,7 +232,10 @@ fn wa_40_to_42_a_watch_below_the_compacted_revision_ends_and_keeps_its_id() {
 
 #[test]
 fn fl_17_a_watch_from_below_the_start_revision_ends() {
-    let engine = Engine::builder().start_revision(Revision(1000)).build();
+    let engine = Engine::builder()
+        .start_revision(Revision(1000))
+        .unwrap()
+        .build();
     assert_eq!(engine.compacted_revision(), Some(Revision(1000)));
     let past = |start| WatchOptions::of(KeyRange::all()).from(Revision(start));
     let mut before = engine.watch(past(999)).unwrap();

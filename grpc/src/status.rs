@@ -5,7 +5,9 @@
 
 use std::fmt;
 
-use revstore_engine::{CompactError, LeaseError, PutError, ReadError, TxnError, WatchError};
+use revstore_engine::{
+    CompactError, LeaseError, PutError, ReadError, TxnError, WatchError, WriteError,
+};
 use tonic::{Code, Status};
 
 /// Declares the errors with their codes and texts. The clause ids of a row are in `//` comments.
@@ -286,6 +288,16 @@ impl From<ReadError> for EtcdError {
     }
 }
 
+impl From<WriteError> for EtcdError {
+    /// etcd has no such errors: it ends the process if a write panics.
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Damaged => Self::Corrupt,
+            WriteError::RevisionsExhausted => Self::NoSpace,
+        }
+    }
+}
+
 impl From<PutError> for EtcdError {
     fn from(error: PutError) -> Self {
         match error {
@@ -293,6 +305,7 @@ impl From<PutError> for EtcdError {
             PutError::TooLarge => Self::RequestTooLarge,
             PutError::KeyNotFound => Self::KeyNotFound,
             PutError::LeaseNotFound { .. } => Self::LeaseNotFound,
+            PutError::Refused(error) => error.into(),
         }
     }
 }
@@ -302,6 +315,7 @@ impl From<TxnError> for EtcdError {
         match error {
             TxnError::Put(error) => error.into(),
             TxnError::Read(error) => error.into(),
+            TxnError::Refused(error) => error.into(),
         }
     }
 }
@@ -321,6 +335,7 @@ impl From<LeaseError> for EtcdError {
             LeaseError::NotFound => Self::LeaseNotFound,
             LeaseError::AlreadyExists => Self::LeaseExists,
             LeaseError::TtlTooLarge => Self::LeaseTtlTooLarge,
+            LeaseError::Refused(error) => error.into(),
         }
     }
 }

@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // or not appear at all. The loop ends at the pod `last` only because this is an example.
     put("b", "web")?;
     put("a", "db")?;
-    engine.delete(&KeyRange::one("/registry/pods/default/b"));
+    engine.delete(&KeyRange::one("/registry/pods/default/b"))?;
     put("last", "web")?;
     let mut out = std::io::stdout();
     while let Some(change) = changes.next_blocking() {

@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Changes while no reflector runs.
     put("node-1")?;
-    let deleted = engine.delete(&KeyRange::one("/registry/leases/kube-system/scheduler"));
+    let deleted = engine.delete(&KeyRange::one("/registry/leases/kube-system/scheduler"))?;
 
     writeln!(out, "second run: only the changes after {last}")?;
     let mut reflector = Reflector::builder(leases.clone())

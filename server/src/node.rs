@@ -6,7 +6,7 @@
 use std::{fs::DirBuilder, io, path::Path, sync::Arc};
 
 use axum::Router;
-use revstore_engine::{Engine, EngineBuilder, Revision};
+use revstore_engine::{Engine, EngineBuilder, Revision, StartRevisionError};
 use revstore_grpc::{AuthOptions, AuthTokens, Gateway, Identity, Services, Shutdown};
 use revstore_host::net::{BindError, EndpointUrl, HttpOptions, ListenUrl, Listener, TlsAcceptor};
 use tokio::task::JoinSet;
@@ -215,15 +215,18 @@ fn ports(
 }
 
 /// Adds the settings of a configuration to those of an engine builder.
-pub(crate) fn configure(engine: EngineBuilder, config: &Config) -> EngineBuilder {
+pub(crate) fn configure(
+    engine: EngineBuilder,
+    config: &Config,
+) -> Result<EngineBuilder, StartRevisionError> {
     let engine = engine
-        .start_revision(Revision(config.start_revision))
+        .start_revision(Revision(config.start_revision))?
         .lease_ttl_min(config.min_lease_ttl())
         .progress_interval(config.watch_progress_notify_interval);
-    match config.auto_compaction {
+    Ok(match config.auto_compaction {
         Some(policy) => engine.auto_compaction(policy),
         None => engine,
-    }
+    })
 }
 
 /// Creates the data directory and its parents if they do not exist. As in etcd, only the owner can read the

@@ -59,7 +59,7 @@ pub fn run(config: &Config, warnings: &[String]) -> Result<StopSignal, StartErro
 async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     let mut signals = Signals::install().map_err(StartError::Signals)?;
     let sockets = Sockets::bind(config)?;
-    let engine = node::configure(Engine::builder(), config).build();
+    let engine = node::configure(Engine::builder(), config)?.build();
     let node = ServingNode::new(config, sockets, engine);
     let shutdown = node.shutdown();
     let mut serving = std::pin::pin!(node.serve(()));

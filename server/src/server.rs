@@ -299,7 +299,7 @@ impl ServerBuilder {
             // A URL that cannot be parsed, for example with a blank in its socket path, is not advertised.
             config.advertise_client_urls = urls.filter_map(Result::ok).collect();
         }
-        let mut engine = node::configure(engine, &config);
+        let mut engine = node::configure(engine, &config)?;
         if let Some(ttl) = min_lease_ttl {
             engine = engine.lease_ttl_min(ttl);
         }

@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf};
 
+use revstore_engine::StartRevisionError;
 use revstore_host::{
     logging::LogOpenError,
     net::{BindError, TlsError},
@@ -31,6 +32,9 @@ pub enum StartError {
     /// `--auth-token=jwt,...` is set, but JWT tokens are not supported.
     #[error("auth: JWT tokens are not supported, only --auth-token=simple")]
     Jwt,
+    /// The start revision is too high.
+    #[error(transparent)]
+    StartRevision(#[from] StartRevisionError),
     /// The threads or the event queue of the runtime cannot be created.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),

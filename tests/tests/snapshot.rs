@@ -91,7 +91,9 @@ fn fill(engine: &Engine) -> i64 {
             .expect("a valid put");
     }
     for n in 0..200 {
-        engine.delete(&KeyRange::one(format!("key/{n:03}")));
+        engine
+            .delete(&KeyRange::one(format!("key/{n:03}")))
+            .expect("a store that accepts writes");
     }
     engine
         .put("large", vec![b'x'; 300_000])

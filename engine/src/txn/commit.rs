@@ -8,20 +8,22 @@
 
 use std::ops::ControlFlow;
 
+use crate::error::WriteError;
 use crate::history::{Entry, KeyValue, LeaseId, PendingRecord};
 use crate::key::KeyRange;
 use crate::revision::{Position, Revision};
-use crate::store::Store;
+use crate::store::{Sequencer, Store};
 use crate::sync::MutexGuard;
 
 /// The exclusive right to change the store: one transaction that holds the sequencer.
 ///
 /// A writer that is dropped without [`Writer::commit`] must not have changed anything (I1). So all
-/// checks that can fail take `&Writer`, and run before the first change.
+/// checks that can fail take `&Writer`, and run before the first change. If a panic drops a writer
+/// after its first change, the store refuses further writers.
 #[must_use = "changes are published by `commit`"]
 pub(crate) struct Writer<'a> {
     store: &'a Store,
-    sequencer: MutexGuard<'a, ()>,
+    sequencer: MutexGuard<'a, Sequencer>,
     /// The revision of the changes.
     revision: Revision,
     /// The number of changes so far, which is the `sub` of the next one.
@@ -29,16 +31,16 @@ pub(crate) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Waits for the sequencer and begins a transaction.
+    /// Waits for the sequencer and begins a transaction, unless the store refuses writes.
     #[inline]
-    pub(crate) fn begin(store: &'a Store) -> Self {
-        let (sequencer, current) = store.lock_sequencer();
-        Self {
+    pub(crate) fn begin(store: &'a Store) -> Result<Self, WriteError> {
+        let (sequencer, current) = store.lock_sequencer()?;
+        Ok(Self {
             store,
             sequencer,
             revision: current.next(),
             changes: 0,
-        }
+        })
     }
 
     /// Writes a version; returns the one that it replaces, if the key is live.
@@ -76,16 +78,18 @@ impl<'a> Writer<'a> {
     /// Publishes the changes and notifies the watches. Returns the new revision, or the current one
     /// if nothing has changed (DM-8, DM-22).
     #[inline]
-    pub(crate) fn commit(self) -> Revision {
+    pub(crate) fn commit(mut self) -> Revision {
         if self.changes == 0 {
             return self.revision.previous();
         }
+        let (store, revision) = (self.store, self.revision);
         // I3: all changes are stored, and are visible to readers from here on.
-        self.store.current.publish(self.revision);
-        drop(self.sequencer);
+        store.current.publish(revision);
+        self.changes = 0;
+        drop(self);
         // I4: after publishing, so that a reader that is woken finds its events.
-        self.store.hub.dispatch(self.store);
-        self.revision
+        store.hub.dispatch(store);
+        revision
     }
 
     pub(crate) fn store(&self) -> &'a Store {
@@ -163,5 +167,88 @@ impl<'a> Writer<'a> {
             }),
         }
         live
+    }
+}
+
+impl Drop for Writer<'_> {
+    /// Ends the transaction. After a change that is not published, the store is damaged.
+    #[inline]
+    fn drop(&mut self) {
+        if self.changes > 0 {
+            self.sequencer.is_damaged = true;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use std::time::Duration;
+
+    use super::Writer;
+    use crate::clock::Timed;
+    use crate::history::PendingRecord;
+    use crate::options::Options;
+    use crate::store::Store;
+    use crate::sync::{Arc, Weak};
+    use crate::{Clock, Compare, Engine, KeyRange, LeaseError, LeaseId, ManualClock, Op, Put};
+    use crate::{PutError, Revision, Txn, TxnError, WatchOptions, WriteError};
+
+    fn engine() -> (Engine, Arc<Store>, ManualClock) {
+        let clock = ManualClock::new();
+        let store = Arc::new(Store::new(Options::default(), Arc::new(clock.clone())));
+        let timed: Arc<dyn Timed> = store.clone();
+        let timed: Weak<dyn Timed> = Arc::downgrade(&timed);
+        clock.follow(timed);
+        (Engine::new(store.clone()), store, clock)
+    }
+
+    /// The records of a write that panicked were once published by the next one.
+    #[test]
+    fn an_engine_refuses_writes_after_a_write_that_panicked() {
+        let (engine, store, clock) = engine();
+        let lease = engine.grant(LeaseId::new(7), 60).expect("a free id").id;
+        let put = engine.put("k", "1").expect("a valid put");
+        let mut watcher = engine
+            .watch(WatchOptions::of(KeyRange::all()))
+            .expect("a valid watch");
+        let unwound = catch_unwind(AssertUnwindSafe(|| {
+            let mut writer = Writer::begin(&store).expect("the store is not damaged");
+            writer.put(PendingRecord::for_new_key(b"x", b"2", false), None);
+            panic!("a panic of the test");
+        }));
+        assert!(unwound.is_err());
+        let refused = WriteError::Damaged;
+        assert_eq!(engine.put("k", "3"), Err(PutError::Refused(refused)));
+        assert_eq!(engine.delete(&KeyRange::all()), Err(refused));
+        let txn = Txn::new()
+            .when([Compare::absent("x")])
+            .and_then([Op::Put(Put::new("x", "4"))]);
+        assert_eq!(engine.txn(&txn), Err(TxnError::Refused(refused)));
+        assert_eq!(engine.revoke(lease), Err(LeaseError::Refused(refused)));
+        // An expiry that cannot delete keys is not tried again and again.
+        clock.advance(Duration::from_secs(100));
+        assert!(
+            engine.lease(lease, false).is_ok(),
+            "the lease keeps its keys"
+        );
+        assert_eq!(engine.current_revision(), put.revision);
+        assert!(engine.get("x").is_none() && engine.get("k").is_some());
+        assert!(watcher.try_next().is_none());
+        engine.compact(put.revision).expect("a kept revision").run();
+        assert!(engine.get("k").is_some());
+    }
+
+    #[test]
+    fn a_store_refuses_writes_at_its_last_revision() {
+        let (engine, store, _) = engine();
+        store.current.publish(Revision(Revision::LAST.0 - 1));
+        let put = engine.put("k", "1").expect("a valid put");
+        assert_eq!(put.revision, Revision::LAST);
+        let refused = PutError::Refused(WriteError::RevisionsExhausted);
+        assert_eq!(engine.put("k", "2"), Err(refused));
+        assert_eq!(engine.current_revision(), Revision::LAST);
+        assert_eq!(engine.get("k").expect("a live key").value(), b"1");
     }
 }

@@ -18,7 +18,7 @@ use super::request::{
     Compare, CompareTarget, DeleteResult, Op, OpResult, Put, PutLease, PutResult, Relation, Txn,
     TxnResult,
 };
-use crate::error::{PutError, ReadError, TxnError};
+use crate::error::{PutError, ReadError, TxnError, WriteError};
 use crate::history::{KeyValue, LeaseId, PUT_BYTES_MAX, PendingRecord};
 use crate::key::KeyRange;
 use crate::read::Range;
@@ -28,7 +28,7 @@ use crate::store::Store;
 /// Writes one key.
 pub(crate) fn put(store: &Store, put: &Put) -> Result<PutResult, PutError> {
     let pending = prepare_put(store, put)?;
-    let mut writer = Writer::begin(store);
+    let mut writer = Writer::begin(store)?;
     // PUT-6 comes before PUT-4.
     check_lease(&writer, put)?;
     check_kept(&writer, put)?;
@@ -40,19 +40,19 @@ pub(crate) fn put(store: &Store, put: &Put) -> Result<PutResult, PutError> {
 }
 
 /// Deletes the live keys of a range.
-pub(crate) fn delete(store: &Store, keys: &KeyRange) -> DeleteResult {
-    let mut writer = Writer::begin(store);
+pub(crate) fn delete(store: &Store, keys: &KeyRange) -> Result<DeleteResult, WriteError> {
+    let mut writer = Writer::begin(store)?;
     let deleted = writer.delete(keys);
-    DeleteResult {
+    Ok(DeleteResult {
         revision: writer.commit(),
         deleted,
-    }
+    })
 }
 
 /// Runs a transaction.
 pub(crate) fn txn(store: &Store, txn: &Txn) -> Result<TxnResult, TxnError> {
     let prepared = prepare(store, txn)?;
-    let mut writer = Writer::begin(store);
+    let mut writer = Writer::begin(store)?;
     let decided = decide(store, prepared, writer.position());
     check(&writer, &decided)?;
     let mut oldest_deferred = None;

@@ -246,7 +246,10 @@ fn execute(engine: &Engine, request: &Request) -> Response {
             Ok(done) => Response::of_op(&OpResult::Put(done)),
             Err(error) => Response::Failed(error.into()),
         },
-        Request::Delete(keys) => Response::of_op(&OpResult::Delete(engine.delete(keys))),
+        Request::Delete(keys) => match engine.delete(keys) {
+            Ok(done) => Response::of_op(&OpResult::Delete(done)),
+            Err(error) => Response::Failed(error.into()),
+        },
         Request::Range(range) => match engine.range(range) {
             Ok(found) => Response::of_op(&OpResult::Range(found)),
             Err(error) => Response::Failed(error.into()),

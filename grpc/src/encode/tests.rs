@@ -44,7 +44,10 @@ fn bytes(len_min: usize) -> impl Strategy<Value = Vec<u8>> {
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let puts = proptest::collection::vec((bytes(0), number()), 1..4);
     (bytes(1), puts, 0..i64::MAX - 9).prop_map(|(key, puts, start)| {
-        let engine = Engine::builder().start_revision(Revision(start)).build();
+        let engine = Engine::builder()
+            .start_revision(Revision(start))
+            .unwrap()
+            .build();
         let all = WatchOptions::of(KeyRange::all()).with_prev_kv();
         let mut watch = engine.watch_stream();
         watch.watch(all).unwrap();
@@ -56,7 +59,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
             }
             engine.put_with(&put).unwrap();
         }
-        engine.delete(&KeyRange::all());
+        engine.delete(&KeyRange::all()).unwrap();
         let mut events = Vec::new();
         while let Some(EngineResponse::Events { events: batch, .. }) = watch.try_next() {
             events.extend(batch.iter().cloned());

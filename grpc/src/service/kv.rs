@@ -69,7 +69,10 @@ impl KvService {
             request_bytes: request.encoded_len(),
             growth_bytes: None,
         })?;
-        let result = self.node.engine.delete(&convert_delete_range(&mut request));
+        let result = self
+            .node
+            .engine
+            .delete(&convert_delete_range(&mut request))?;
         let header = self.node.headers.at(result.revision);
         Ok(DeleteRangeResponse::new(result, request.prev_kv, header))
     }

@@ -205,7 +205,7 @@ mod tests {
         engine.put("a", "2").unwrap();
         engine.put("b", "3").unwrap();
         engine.put("a", "4").unwrap();
-        engine.delete(&KeyRange::one("b"));
+        engine.delete(&KeyRange::one("b")).unwrap();
         engine.put("c", "6").unwrap();
         engine.put("a", "7").unwrap();
         let mut history = engine.history(None).unwrap();

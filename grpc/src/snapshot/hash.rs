@@ -92,7 +92,7 @@ mod tests {
     fn hk_1_positions_and_messages_are_hashed() {
         let engine = Engine::builder().build();
         engine.put("k", "v").unwrap();
-        engine.delete(&KeyRange::one("k"));
+        engine.delete(&KeyRange::one("k")).unwrap();
         let mut bytes = b"key".to_vec();
         bytes.extend(b"\0\0\0\0\0\0\0\x02_\0\0\0\0\0\0\0\0");
         bytes.extend(b"\x0a\x01k\x10\x02\x18\x02\x20\x01\x2a\x01v");
@@ -108,14 +108,14 @@ mod tests {
         let engine = Engine::builder().build();
         engine.put("a", "1").unwrap();
         engine.put("b", "2").unwrap();
-        engine.delete(&KeyRange::one("a"));
+        engine.delete(&KeyRange::one("a")).unwrap();
         let lease = engine.grant(LeaseId::new(7), 1000).unwrap().id;
         engine
             .put_with(&Put::new("a", "").attached_to(lease))
             .unwrap();
         let both = Txn::new().and_then([Op::Put(Put::new("b", "3")), Op::Put(Put::new("c", "4"))]);
         engine.txn(&both).unwrap();
-        engine.delete(&KeyRange::one("b"));
+        engine.delete(&KeyRange::one("b")).unwrap();
         let check = |expected: &[(i64, u32)]| {
             for (revision, expected) in expected {
                 assert_eq!(hash(&engine, Some(*revision)), *expected, "at {revision}");
@@ -143,9 +143,9 @@ mod tests {
         for key in ["\0", "a", "b", "ab", "d", "\0"] {
             engine.put(key, "").unwrap();
         }
-        engine.delete(&KeyRange::one("ab"));
-        engine.delete(&KeyRange::within("\0", "d"));
-        engine.delete(&KeyRange::one("d"));
+        engine.delete(&KeyRange::one("ab")).unwrap();
+        engine.delete(&KeyRange::within("\0", "d")).unwrap();
+        engine.delete(&KeyRange::one("d")).unwrap();
         engine.compact(Revision(9)).unwrap().run();
         assert_eq!(hash(&engine, None), 2_635_699_544);
     }
@@ -156,7 +156,7 @@ mod tests {
         for key in ["a", "b", "a"] {
             engine.put(key, "v").unwrap();
         }
-        engine.delete(&KeyRange::one("b"));
+        engine.delete(&KeyRange::one("b")).unwrap();
         engine.put("c", "v").unwrap();
         let compaction = engine.compact(Revision(5)).unwrap();
         let before = hash(&engine, None);

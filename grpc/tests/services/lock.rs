@@ -161,7 +161,7 @@ async fn el_5_a_waiter_that_loses_its_lease_or_key_fails_at_once() {
     node.engine.revoke(LeaseId::new(2).unwrap()).unwrap();
     assert_error(revoked.await, SESSION_EXPIRED);
     let deleted = wait_for_lock(&node, "l", 3);
-    node.engine.delete(&KeyRange::one("l/3"));
+    node.engine.delete(&KeyRange::one("l/3")).unwrap();
     assert_error(deleted.await, SESSION_EXPIRED);
     assert_eq!(keys(&node), ["l/1"], "the holder keeps the lock");
 }

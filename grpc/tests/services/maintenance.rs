@@ -294,7 +294,7 @@ async fn hk_2_to_hk_4_hash_kv_hashes_the_store_at_a_revision() {
     assert_eq!(empty, known);
     node.fill(["a", "b"]);
     let before = hash_kv(&node, 3).await.unwrap();
-    node.engine.delete(&KeyRange::one("a"));
+    node.engine.delete(&KeyRange::one("a")).unwrap();
     assert_eq!(hash_kv(&node, 3).await.unwrap().hash, before.hash);
     let current = hash_kv(&node, 0).await.unwrap();
     assert_eq!(

@@ -279,7 +279,7 @@ async fn wa_30_to_32_a_synced_watch_gets_one_response_per_revision() {
     ]);
     node.txn(request).await.unwrap();
     node.fill(["zz"]);
-    node.engine.delete(&KeyRange::prefix(""));
+    node.engine.delete(&KeyRange::prefix("")).unwrap();
     let first = watch.next().await;
     assert_eq!(first.header, header(2));
     assert_eq!(
@@ -366,7 +366,7 @@ async fn wa_35_filters_suppress_puts_or_deletes() {
     watch.create(without(&[no_delete, 99])).await;
     watch.create(without(&[no_put, no_delete])).await;
     node.fill(["k"]);
-    node.engine.delete(&KeyRange::one("k"));
+    node.engine.delete(&KeyRange::one("k")).unwrap();
     let first = watch.next().await;
     assert_eq!(
         (first.watch_id, events(&first)),

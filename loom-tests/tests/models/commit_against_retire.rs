@@ -5,7 +5,9 @@ use revstore_engine::{Engine, Fault, KeyRange, Revision};
 
 fn model(engine: &Engine) {
     engine.put("k", "1").expect("a valid put");
-    engine.delete(&KeyRange::one("k"));
+    engine
+        .delete(&KeyRange::one("k"))
+        .expect("a store that accepts writes");
     engine.put("other", "1").expect("a valid put");
     let compact = |engine: &Engine| {
         engine.compact(Revision(4)).expect("a kept revision").run();

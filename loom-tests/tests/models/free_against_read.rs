@@ -19,13 +19,18 @@ fn model(engine: &Engine) {
 fn model_of_a_scan(engine: &Engine) {
     engine.put("k", "1").expect("a valid put");
     let delete_and_remove = |engine: &Engine| {
-        engine.delete(&KeyRange::one("k"));
+        engine
+            .delete(&KeyRange::one("k"))
+            .expect("a store that accepts writes");
         engine.put("other", "1").expect("a valid put");
         engine.compact(Revision(4)).expect("a kept revision").run();
     };
     // A delete of a range scans it, and reads the newest version of each key without the lock of
     // its entry.
-    let delete_prefix = |engine: &Engine| engine.delete(&KeyRange::prefix("k")).deleted.len();
+    let delete_prefix = |engine: &Engine| {
+        let done = engine.delete(&KeyRange::prefix("k"));
+        done.expect("a store that accepts writes").deleted.len()
+    };
     let ((), deleted) = race(engine, delete_and_remove, delete_prefix);
     assert!(deleted <= 1, "{deleted} versions of one key were deleted");
 }

@@ -266,6 +266,7 @@ impl Simulation {
         let engine = Engine::builder()
             .clock(clock.clone())
             .start_revision(Revision(1000))
+            .unwrap()
             .build();
         let source = InterruptibleSource::new(engine.clone());
         let (cache, feeder) = WatchCache::builder(source.clone())
@@ -315,7 +316,7 @@ impl Simulation {
         let stored = format!("{PODS}/{key}");
         match self.random.u64(..12) {
             0..=2 => {
-                let deleted = self.engine.delete(&KeyRange::one(stored));
+                let deleted = self.engine.delete(&KeyRange::one(stored)).unwrap();
                 if !deleted.deleted.is_empty() {
                     self.record("deletion");
                 }
@@ -387,6 +388,7 @@ impl Simulation {
         let engine = Engine::builder()
             .clock(self.clock.clone())
             .start_revision(Revision(start.0 - written))
+            .unwrap()
             .build();
         for (key, value) in pairs {
             engine.put(key, value).unwrap();
@@ -626,7 +628,7 @@ fn t_64_on_threads_informers_equal_the_engine_at_the_end() {
                         let key = format!("ns{}/p{}", random.u64(..3), random.u64(..30));
                         let stored = format!("{PODS}/{key}");
                         match random.u64(..4) {
-                            0 => drop(engine.delete(&KeyRange::one(stored))),
+                            0 => drop(engine.delete(&KeyRange::one(stored)).unwrap()),
                             _ => drop(engine.put(stored, pod(&key, "", "")).unwrap()),
                         }
                     }

@@ -107,7 +107,10 @@ impl Fixture {
     }
 
     pub(crate) fn delete(&self, key: &str) {
-        let deleted = self.engine.delete(&KeyRange::one(format!("{PODS}/{key}")));
+        let deleted = self
+            .engine
+            .delete(&KeyRange::one(format!("{PODS}/{key}")))
+            .unwrap();
         assert_eq!(deleted.deleted.len(), 1, "{key} exists");
     }
 

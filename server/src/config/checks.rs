@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use revstore_engine::Revision;
 use revstore_grpc::Limits;
 use revstore_host::{
     config::{ConfigError, Flag, Values, parts},
@@ -24,7 +25,7 @@ use super::{AuthConfig, Cluster, Config, auto_compaction, flags};
 const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
 const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_ELECTION_MS: u64 = 50_000;
-const MAX_START_REVISION: i64 = i64::MAX / 2;
+const MAX_START_REVISION: i64 = Revision::START_MAX.0;
 // The defaults of grpc-go, which replace times that are not positive (LI-5, LI-7).
 const GRPC_GO_MIN_TIME: Duration = Duration::from_secs(300);
 const GRPC_GO_INTERVAL: Duration = Duration::from_secs(7_200);

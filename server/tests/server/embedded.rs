@@ -177,6 +177,17 @@ fn options_of_the_builder_apply_to_the_engine() {
     assert_eq!(granted.ttl, Duration::from_secs(2));
 }
 
+#[test]
+fn a_start_revision_without_room_for_writes_is_an_error() {
+    let error = Server::builder()
+        .start_revision(i64::MAX)
+        .start()
+        .unwrap_err();
+    assert!(matches!(error, StartError::StartRevision(_)), "{error:?}");
+    let expected = "the start revision 9223372036854775807 is above 4611686018427387903";
+    assert_eq!(error.to_string(), expected);
+}
+
 #[tokio::test]
 async fn options_of_the_builder_apply_to_the_services() {
     let server = Server::builder()

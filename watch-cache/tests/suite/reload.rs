@@ -73,6 +73,7 @@ fn put(engine: &Engine, name: &str) -> i64 {
 fn engine_at(revision: i64, names: &[&str]) -> Engine {
     let engine = Engine::builder()
         .start_revision(Revision(revision - names.len() as i64))
+        .unwrap()
         .build();
     for name in names {
         put(&engine, name);

@@ -50,7 +50,7 @@ impl LockService {
             request_bytes: request.key.len(),
             growth_bytes: None,
         })?;
-        let result = self.node.engine.delete(&KeyRange::One(request.key));
+        let result = self.node.engine.delete(&KeyRange::One(request.key))?;
         Ok(UnlockResponse {
             header: Some(self.node.headers.at(result.revision)),
         })
