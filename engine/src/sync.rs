@@ -105,10 +105,10 @@ pub(crate) enum Rank {
     /// The time of a clock and the objects registered with it.
     Clock,
     /// The slots of one size in the pool.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, revstore_heap)))]
     PoolClass,
     /// The mapped memory of the pool.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, revstore_heap)))]
     PoolChunks,
 }
 
@@ -205,7 +205,7 @@ impl<T> Mutex<T> {
     }
 
     /// Creates a mutex for a static.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, revstore_heap)))]
     #[cfg_attr(
         not(debug_assertions),
         expect(unused_variables, reason = "checked in debug")

@@ -1,18 +1,10 @@
-//! The replacement of the pool under loom, over the program's allocator.
+//! The replacement of the pool under loom and, with `--cfg revstore_heap`, for sanitizers: it
+//! allocates from the program's allocator, so that each allocation is tracked.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::cell::RefCell;
-use std::collections::VecDeque;
+#[cfg(not(loom))]
+use std::alloc::dealloc;
+use std::alloc::{Layout, alloc, handle_alloc_error};
 use std::ptr::NonNull;
-
-/// The maximum number of allocations that are kept after they were freed, so that a model can
-/// detect a use of them.
-const FREED_MAX: usize = 256;
-
-std::thread_local! {
-    /// Loom runs all threads of a model on one thread of the system.
-    static FREED: RefCell<VecDeque<(NonNull<u8>, Layout)>> = RefCell::default();
-}
 
 /// Allocates memory for a layout that is not empty.
 pub(crate) fn allocate(layout: Layout) -> NonNull<u8> {
@@ -25,16 +17,47 @@ pub(crate) fn allocate(layout: Layout) -> NonNull<u8> {
 ///
 /// # Safety
 /// The memory must come from [`allocate`] with the same layout, and must not be used any more.
+#[cfg(not(loom))]
 pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
-    let oldest = FREED.with(|freed| {
-        let mut freed = freed.borrow_mut();
-        freed.push_back((memory, layout));
-        (freed.len() > FREED_MAX)
-            .then(|| freed.pop_front())
-            .flatten()
-    });
-    if let Some((memory, layout)) = oldest {
-        // SAFETY: guaranteed by the caller of the `free` that has kept it.
-        unsafe { dealloc(memory.as_ptr(), layout) }
+    // SAFETY: guaranteed by the caller.
+    unsafe { dealloc(memory.as_ptr(), layout) }
+}
+
+#[cfg(loom)]
+pub(crate) use quarantine::free;
+
+/// Keeps freed memory for a while, so that a model can detect a use of it.
+#[cfg(loom)]
+mod quarantine {
+    use std::alloc::{Layout, dealloc};
+    use std::cell::RefCell;
+    use std::collections::VecDeque;
+    use std::ptr::NonNull;
+
+    /// The maximum number of allocations that are kept after they were freed.
+    const FREED_MAX: usize = 256;
+
+    std::thread_local! {
+        /// Loom runs all threads of a model on one thread of the system.
+        static FREED: RefCell<VecDeque<(NonNull<u8>, Layout)>> = RefCell::default();
+    }
+
+    /// Frees memory.
+    ///
+    /// # Safety
+    /// The memory must come from [`allocate`](super::allocate) with the same layout, and must not
+    /// be used any more.
+    pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
+        let oldest = FREED.with(|freed| {
+            let mut freed = freed.borrow_mut();
+            freed.push_back((memory, layout));
+            (freed.len() > FREED_MAX)
+                .then(|| freed.pop_front())
+                .flatten()
+        });
+        if let Some((memory, layout)) = oldest {
+            // SAFETY: guaranteed by the caller of the `free` that has kept it.
+            unsafe { dealloc(memory.as_ptr(), layout) }
+        }
     }
 }
