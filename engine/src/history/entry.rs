@@ -180,21 +180,16 @@ impl Entry {
         let Some(newest) = versions.newest() else {
             return true;
         };
-        let through = versions.older.count_through(compacted.end());
+        // One more than the maximum, in case that the last one is kept.
+        let older = &mut versions.older;
+        let through = older.count_through(compacted.end(), CUT_VERSIONS_MAX + 1);
         let superseded = if newest.mod_revision() <= compacted {
             through
         } else {
             // The last of these is the visible version at the compacted revision.
-            match through
-                .checked_sub(1)
-                .map(|last| (last, versions.older.get(last)))
-            {
-                Some((last, Some(version))) if is_kept(version) => last,
-                _ => through,
-            }
+            through - usize::from(older.at(compacted.end()).is_some_and(is_kept))
         };
-        let count = superseded.min(CUT_VERSIONS_MAX);
-        versions.older.take_front(count, &mut removed.0);
+        older.take_front(superseded.min(CUT_VERSIONS_MAX), &mut removed.0);
         if versions.older.is_empty() && !is_kept(&newest) {
             removed
                 .0

@@ -1,17 +1,12 @@
 //! The log: all kept changes in revision order, for watches, compaction and counts at old
 //! revisions.
 
-use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use super::sequence::Sequence;
 use crate::history::KeyValue;
 use crate::revision::{Position, Revision};
 use crate::sync::{Rank, RwLock};
-
-/// The number of records in one segment, which fill one slot of the pool. It is small under loom,
-/// so that models use more than one segment.
-const SEGMENT_RECORDS: usize = if cfg!(loom) { 2 } else { 255 };
 
 /// The number of records that a visit passes before it releases the lock. It is small under loom,
 /// so that models use more than one step.
@@ -22,30 +17,22 @@ const STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 64 };
 /// - Positions strictly increase; records are appended under the sequencer.
 /// - Records at or above the compacted revision are kept, so that a watch may start at the
 ///   compacted revision (WA-41). Compaction takes the others from the front.
-/// - Segments never move, so appending takes constant time.
+/// - Appending copies a bounded number of bytes ([`Sequence`]).
 #[derive(Debug)]
 pub(crate) struct Log {
     /// Rank `Log`. Readers hold it for one bounded step at a time.
-    segments: RwLock<VecDeque<Sequence>>,
+    records: RwLock<Sequence>,
 }
 
 impl Log {
     pub(crate) fn new() -> Self {
         Self {
-            segments: RwLock::new(Rank::Log, VecDeque::new()),
+            records: RwLock::new(Rank::Log, Sequence::new()),
         }
     }
 
     pub(crate) fn append(&self, record: KeyValue) {
-        let mut segments = self.segments.write();
-        match segments.back_mut() {
-            Some(last) if !last.is_full() => last.push(record),
-            _ => {
-                let mut segment = Sequence::with_capacity(SEGMENT_RECORDS);
-                segment.push(record);
-                segments.push_back(segment);
-            }
-        }
+        self.records.write().push(record);
     }
 
     /// Calls `visit` with the records from `from` to `through`, both inclusive, oldest first, until
@@ -76,20 +63,16 @@ impl Log {
         visit: &mut impl FnMut(&KeyValue) -> ControlFlow<B>,
     ) -> ControlFlow<Option<B>, Position> {
         let mut left = STEP_RECORDS;
-        let segments = self.segments.read();
-        let first = segments.partition_point(|segment| ends_below(segment, from));
-        for segment in segments.range(first..) {
-            for record in segment.iter_from(from) {
-                if record.position() > through {
-                    return ControlFlow::Break(None);
-                }
-                if let ControlFlow::Break(value) = visit(record) {
-                    return ControlFlow::Break(Some(value));
-                }
-                left -= 1;
-                if left == 0 {
-                    return ControlFlow::Continue(record.position());
-                }
+        for record in self.records.read().iter_from(from) {
+            if record.position() > through {
+                break;
+            }
+            if let ControlFlow::Break(value) = visit(record) {
+                return ControlFlow::Break(Some(value));
+            }
+            left -= 1;
+            if left == 0 {
+                return ControlFlow::Continue(record.position());
             }
         }
         ControlFlow::Break(None)
@@ -98,21 +81,11 @@ impl Log {
     /// Takes out up to `limit` of the oldest records below `revision`.
     pub(crate) fn take_below(&self, revision: Revision, limit: usize) -> Vec<KeyValue> {
         let mut taken = Vec::new();
-        let mut segments = self.segments.write();
-        while let Some(oldest) = segments.front_mut() {
-            let below = oldest.count_through(revision.previous().end());
-            oldest.take_front(below.min(limit - taken.len()), &mut taken);
-            if !oldest.is_empty() {
-                break;
-            }
-            segments.pop_front();
-        }
+        let mut records = self.records.write();
+        let below = records.count_through(revision.previous().end(), limit);
+        records.take_front(below, &mut taken);
         taken
     }
-}
-
-fn ends_below(segment: &Sequence, from: Position) -> bool {
-    segment.last().is_none_or(|last| last.position() < from)
 }
 
 #[cfg(test)]
@@ -123,8 +96,8 @@ mod tests {
     use crate::history::{Entry, KeyValue};
     use crate::revision::{Position, Revision};
 
-    #[expect(clippy::cast_possible_wrap, reason = "a small constant")]
-    const SEGMENT_RECORDS: i64 = super::SEGMENT_RECORDS as i64;
+    /// About the number of records in one leaf of a sequence.
+    const MANY_RECORDS: i64 = 255;
 
     fn log(revisions: impl Iterator<Item = i64>) -> Log {
         let log = Log::new();
@@ -148,10 +121,10 @@ mod tests {
     }
 
     #[test]
-    fn visit_returns_records_in_order_across_segments() {
-        let last = 3 * SEGMENT_RECORDS;
+    fn visit_returns_records_in_order_across_leaves() {
+        let last = 3 * MANY_RECORDS;
         let log = log(2..=last);
-        let (from, through) = (Revision(SEGMENT_RECORDS - 1), Revision(last - 1));
+        let (from, through) = (Revision(MANY_RECORDS - 1), Revision(last - 1));
         let expected: Vec<i64> = (from.0..=through.0).collect();
         assert_eq!(read(&log, from.start(), through.end()), expected);
         assert!(read(&log, Revision(last + 1).start(), Revision(last + 9).end()).is_empty());
@@ -204,13 +177,13 @@ mod tests {
 
     #[test]
     fn take_below_stops_at_the_limit_and_continues_there() {
-        let log = log(2..2 + 2 * SEGMENT_RECORDS);
-        let compacted = Revision(2 + SEGMENT_RECORDS + 1);
+        let log = log(2..2 + 2 * MANY_RECORDS);
+        let compacted = Revision(2 + MANY_RECORDS + 1);
         let mut total = 0;
         while let taken @ 1.. = log.take_below(compacted, 7).len() {
             assert!(taken <= 7);
             total += taken;
         }
-        assert_eq!(total, super::SEGMENT_RECORDS + 1);
+        assert_eq!(total, 256);
     }
 }

@@ -86,6 +86,23 @@ impl<T> List<T> {
         }
     }
 
+    /// Removes and returns the first item.
+    pub(crate) fn pop_front(&mut self) -> Option<T> {
+        let len = self.len();
+        let mut head = self.head.filter(|_| len > 0)?;
+        #[expect(clippy::cast_possible_truncation, reason = "fewer than before")]
+        let left = (len - 1) as u32;
+        // SAFETY: the first item is initialized and moved out once; the others are moved to the
+        // front, and `len` counts only these.
+        unsafe {
+            let items = Self::items(head).as_ptr();
+            let first = items.read();
+            ptr::copy(items.add(1), items, len - 1);
+            head.as_mut().len = left;
+            Some(first)
+        }
+    }
+
     /// Moves the items to an allocation with this capacity, or with their number if that is larger.
     pub(crate) fn set_capacity(&mut self, capacity: usize) {
         let capacity = capacity.max(self.len());
@@ -106,6 +123,8 @@ impl<T> List<T> {
                     capacity: counted,
                 });
                 if let Some(old) = old {
+                    #[cfg(all(test, not(loom)))]
+                    tests::COPIED_BYTES.set(tests::COPIED_BYTES.get() + len * size_of::<T>());
                     ptr::copy_nonoverlapping(
                         Self::items(old).as_ptr(),
                         Self::items(head).as_ptr(),
@@ -176,9 +195,15 @@ impl<T: fmt::Debug> fmt::Debug for List<T> {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
+pub(crate) mod tests {
     use super::List;
+    use std::cell::Cell;
     use std::sync::Arc;
+
+    thread_local! {
+        /// The number of bytes that lists of this thread have copied to grow.
+        pub(crate) static COPIED_BYTES: Cell<usize> = const { Cell::new(0) };
+    }
 
     #[test]
     fn a_list_behaves_like_a_vec() {
@@ -195,6 +220,8 @@ mod tests {
                 let count = round % 5;
                 list.remove_front(count);
                 vec.drain(..count.min(vec.len()));
+                assert_eq!(list.pop_front().is_some(), !vec.is_empty());
+                vec.drain(..1.min(vec.len()));
                 list.set_capacity(0);
                 assert_eq!(list.capacity(), list.len());
             }

@@ -3,7 +3,7 @@
 //! | file | contains | used by |
 //! |---|---|---|
 //! | `pool` | a pool of slots of one size each, over memory mapped from the system | `thin`, `list` |
-//! | `heap` | its replacement under loom, and with `--cfg revstore_heap`, for AddressSanitizer | `thin`, `list` |
+//! | `heap` | its replacement under loom, and with `--cfg revstore_heap`, for sanitizers | `thin`, `list` |
 //! | `thin` | [`Thin`], a reference-counted header with bytes; [`AtomicThin`], a cell for one | `history` |
 //! | `list` | [`List`], an array with exact growth | `history::sequence` |
 //!
@@ -47,4 +47,6 @@ mod pool;
 mod thin;
 
 pub(crate) use list::List;
+#[cfg(all(test, not(loom)))]
+pub(crate) use list::tests::COPIED_BYTES;
 pub(crate) use thin::{AtomicThin, BYTES_MAX, Thin};
