@@ -425,7 +425,7 @@ mod tests {
                 first,
                 first + 254,
                 first + 255,
-                (first + next) / 2,
+                i64::midpoint(first, next),
                 next,
             ] {
                 let records = sequence.iter_from(Revision(from).start());
