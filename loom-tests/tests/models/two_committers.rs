@@ -21,7 +21,7 @@ fn every_writer_gets_a_separate_revision() {
 }
 
 #[test]
-#[should_panic]
+#[should_panic(expected = "a revision was assigned twice")]
 fn numbering_outside_the_sequencer_is_detected() {
     run_broken(Fault::NumberOutsideSequencer, model);
 }
