@@ -43,7 +43,7 @@ fn bytes(len_min: usize) -> impl Strategy<Value = Vec<u8>> {
 /// Generates the events of one key: puts with values and leases, then a deletion.
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let puts = proptest::collection::vec((bytes(0), number()), 1..4);
-    (bytes(1), puts, 0..i64::MAX - 9).prop_map(|(key, puts, start)| {
+    (bytes(1), puts, 0..=Revision::START_MAX.0).prop_map(|(key, puts, start)| {
         let engine = Engine::builder()
             .start_revision(Revision(start))
             .unwrap()
