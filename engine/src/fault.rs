@@ -21,6 +21,8 @@ pub enum Fault {
     UseRetiredEntry,
     /// A read does not check the compacted revision again at its end (I7).
     ReadChecksOnce,
+    /// Each step of a scan reads at the revision that is current then (I3).
+    ReadAtEachStep,
     /// A watch that catches up does not check the compacted revision again (I7).
     CatchUpChecksOnce,
     /// Compaction does not wait for the deferred ranges of transactions (I7).

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::engine::History;
 use crate::error::ReadError;
-use crate::fault::unless_fault;
+use crate::fault::{on_fault, unless_fault};
 use crate::history::KeyValue;
 use crate::key::KeyRange;
 use crate::revision::{Position, Revision};
@@ -313,7 +313,7 @@ impl Store {
     fn range_measured_at(
         &self,
         request: &Range,
-        at: Position,
+        mut at: Position,
         revision: Revision,
         measure: impl Fn(&KeyValue) -> usize,
     ) -> (RangeResult, usize) {
@@ -349,6 +349,7 @@ impl Store {
         let mut last_visited = None;
         while !request.keys.is_empty() {
             let step_start = kvs.len();
+            on_fault!(self.faults, ReadAtEachStep, at = self.current.load().end());
             let keys = &request.keys;
             last_visited = self.index.scan_step(keys, last_visited.as_ref(), |found| {
                 let Some(kv) = found.read(at) else {

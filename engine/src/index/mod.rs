@@ -20,7 +20,7 @@ use tree::Tree;
 
 /// The number of entries that a scan visits before it releases the lock, so that writers can take
 /// it.
-const SCAN_STEP_ENTRIES: usize = 64;
+const SCAN_STEP_ENTRIES: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// The number of entries that a scan prefetches at the same time: about as many cache misses as a
 /// processor overlaps.

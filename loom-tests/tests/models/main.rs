@@ -13,6 +13,7 @@ mod free_against_read;
 mod leader_election;
 mod publish_against_read;
 mod registration_against_commit;
+mod scan_against_commit;
 mod synced_against_commit;
 mod two_committers;
 mod wake_up_against_sleep;
