@@ -12,7 +12,7 @@ pub(crate) use imp::{AtomicI64, AtomicPtr, AtomicU64, block_on};
 pub(crate) use std::sync::OnceLock;
 /// A reference count. Loom does not explore accesses to it: there are too many of them.
 pub(crate) use std::sync::atomic::AtomicU32 as ReferenceCount;
-pub(crate) use std::sync::atomic::{Ordering, fence};
+pub(crate) use std::sync::atomic::Ordering;
 pub(crate) use std::sync::{Arc, Weak};
 
 use std::fmt;

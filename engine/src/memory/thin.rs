@@ -17,7 +17,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 
 use crate::memory::pool;
-use crate::sync::{AtomicPtr, Ordering, ReferenceCount, fence};
+use crate::sync::{AtomicPtr, Ordering, ReferenceCount};
 
 /// The maximum number of bytes after a header.
 pub(crate) const BYTES_MAX: usize = (u32::MAX >> KIND_BITS) as usize;
@@ -188,8 +188,9 @@ impl<H> Drop for Thin<H> {
         if self.block().references.fetch_sub(1, Ordering::Release) != 1 {
             return;
         }
-        // Acquire: pairs with the Release of all other handles.
-        fence(Ordering::Acquire);
+        // Acquire: pairs with the Release of all other handles. A load instead of a fence, which
+        // ThreadSanitizer does not support.
+        self.block().references.load(Ordering::Acquire);
         #[cfg(loom)]
         self.block().freed.store(true, Ordering::Relaxed);
         let layout = Self::layout(self.block().len());
