@@ -240,13 +240,18 @@ impl Store {
                 return Ok(result);
             }
         }
-        // Make the next compaction wait for this read.
-        let (_pin, current) = {
-            let _sequencer = self.sequencer.lock();
-            let current = self.current.load();
-            (self.pins.pin(current.end()), current)
+        // Make the next compaction wait for this read. `measure` may compact, so it runs after the
+        // pin is released.
+        let result = {
+            let (_pin, current) = {
+                let _sequencer = self.sequencer.lock();
+                let current = self.current.load();
+                (self.pins.pin(current.end()), current)
+            };
+            self.range_at(request, current.end(), current)
         };
-        Ok(self.range_measured_at(request, current.end(), current, measure))
+        let measured = result.kvs.iter().map(measure).sum();
+        Ok((result, measured))
     }
 
     /// Returns all kept versions up to a revision.

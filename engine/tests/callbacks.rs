@@ -27,6 +27,24 @@ fn a_measure_may_use_the_engine() {
     assert_eq!(written.kvs.len(), 200);
 }
 
+/// Reads that compactions overtake three times are pinned, and a compaction waits for pins: one in
+/// the closure once waited for the read that it was called from.
+#[test]
+fn a_measure_may_compact() {
+    let engine = Engine::builder().build();
+    for number in 0..5 {
+        engine.put(format!("a/{number}"), "1").unwrap();
+    }
+    let compact = |_: &revstore_engine::KeyValue| {
+        let written = engine.put("b", "2").unwrap().revision;
+        engine.compact(written).unwrap().run();
+        1
+    };
+    let found = Range::of(KeyRange::prefix("a/"));
+    let (result, measured) = engine.range_measured(&found, compact).unwrap();
+    assert_eq!((result.kvs.len(), measured), (5, 5));
+}
+
 /// A waker that counts its calls, and panics.
 struct Panicking(AtomicUsize);
 
