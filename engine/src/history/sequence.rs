@@ -19,9 +19,9 @@ const GROWTH_MIN: usize = 2;
 /// Records, oldest first. An empty sequence takes two words and no allocation.
 ///
 /// A tree whose leaves contain the records. A push copies at most one leaf and one list of children,
-/// together less than 4 KiB, whatever the length. A search takes
-/// time logarithmic in the length. Taken records leave holes at the front of a leaf, which are
-/// removed when they are half of it, so taking n records takes amortized time proportional to n.
+/// together less than 4 KiB, whatever the length. A search takes time logarithmic in the length.
+/// Taken records leave holes at the front of a leaf, which are removed when they are half of it, so
+/// taking n records takes amortized time proportional to n.
 #[derive(Debug)]
 pub(crate) struct Sequence(Node);
 
@@ -49,25 +49,8 @@ impl Sequence {
     }
 
     pub(crate) fn push(&mut self, record: KeyValue) {
-        let record = match &mut self.0 {
-            // The only leaf grows step by step, because most sequences are short.
-            Node::Leaf(records) if records.len() < LEAF_RECORDS => {
-                let len = records.len();
-                if len == records.capacity() {
-                    let growth = if len == 0 {
-                        1
-                    } else {
-                        (len / 8).max(GROWTH_MIN)
-                    };
-                    records.set_capacity((len + growth).min(LEAF_RECORDS));
-                }
-                records.push(Some(record));
-                return;
-            }
-            root => match root.push(record) {
-                Ok(()) => return,
-                Err(record) => record,
-            },
+        let Err(record) = self.0.push(record) else {
+            return;
         };
         let full = std::mem::replace(&mut self.0, Node::Leaf(List::new()));
         let right = full.sibling(record);
@@ -88,7 +71,7 @@ impl Sequence {
         let mut iter = RecordIter::default();
         iter.descend(
             &self.0,
-            |children| children_before(children, from).saturating_sub(1),
+            |children| children_before(children, |position| position < from).saturating_sub(1),
             |records| records_before(records, |position| position < from),
         );
         iter
@@ -96,17 +79,6 @@ impl Sequence {
 
     pub(crate) fn first(&self) -> Option<&KeyValue> {
         self.0.first()
-    }
-
-    #[cfg(all(test, not(loom)))]
-    fn last(&self) -> Option<&KeyValue> {
-        let mut node = &self.0;
-        loop {
-            match node {
-                Node::Leaf(records) => return records.last()?.as_ref(),
-                Node::Inner(children) => node = children.last()?,
-            }
-        }
     }
 
     /// Returns the newest record at or before `at`, in logarithmic time.
@@ -119,7 +91,7 @@ impl Sequence {
                     return records[..end].last()?.as_ref();
                 }
                 Node::Inner(children) => {
-                    let end = children.partition_point(|child| child.starts_through(at));
+                    let end = children_before(children, |position| position <= at);
                     node = &children[end.checked_sub(1)?];
                 }
             }
@@ -153,30 +125,35 @@ impl Node {
     fn push(&mut self, record: KeyValue) -> Result<(), KeyValue> {
         match self {
             Self::Leaf(records) => {
-                if records.len() == LEAF_RECORDS {
+                let len = records.len();
+                if len == LEAF_RECORDS {
                     return Err(record);
                 }
-                if records.len() == records.capacity() {
-                    records.set_capacity(LEAF_RECORDS);
+                if len == records.capacity() {
+                    // Only the first leaf, because most sequences are short, and one that was taken
+                    // from: others have their full capacity from the start.
+                    let growth = if len == 0 {
+                        1
+                    } else {
+                        (len / 8).max(GROWTH_MIN)
+                    };
+                    records.set_capacity((len + growth).min(LEAF_RECORDS));
                 }
                 records.push(Some(record));
                 Ok(())
             }
             Self::Inner(children) => {
-                let record = match children.last_mut() {
-                    Some(last) => match last.push(record) {
-                        Ok(()) => return Ok(()),
-                        Err(record) => record,
-                    },
-                    None => record,
+                let is_full = children.len() == CHILDREN_MAX;
+                let Some(last) = children.last_mut() else {
+                    return Err(record);
                 };
-                if children.len() == CHILDREN_MAX {
+                let Err(record) = last.push(record) else {
+                    return Ok(());
+                };
+                if is_full {
                     return Err(record);
                 }
-                let sibling = match children.last() {
-                    Some(last) => last.sibling(record),
-                    None => Self::leaf(record),
-                };
+                let sibling = last.sibling(record);
                 if children.len() == children.capacity() {
                     children.set_capacity((2 * children.len()).min(CHILDREN_MAX));
                 }
@@ -221,11 +198,6 @@ impl Node {
         self.first().is_none()
     }
 
-    /// Returns whether the oldest record is at or before `at`.
-    fn starts_through(&self, at: Position) -> bool {
-        self.first().is_some_and(|first| first.position() <= at)
-    }
-
     /// Moves the oldest `count` records to `taken`, and subtracts their number from `count`.
     fn take_front(&mut self, count: &mut usize, taken: &mut Vec<KeyValue>) {
         match self {
@@ -256,11 +228,12 @@ impl Node {
     }
 }
 
-/// Returns the number of children that start before `position`.
-fn children_before(children: &[Node], position: Position) -> usize {
+/// Returns the number of children whose oldest record is before.
+fn children_before(children: &[Node], is_before: impl Fn(Position) -> bool) -> usize {
     children.partition_point(|child| {
-        let first = child.first();
-        first.is_some_and(|first| first.position() < position)
+        child
+            .first()
+            .is_some_and(|first| is_before(first.position()))
     })
 }
 
@@ -364,7 +337,7 @@ mod tests {
             let all: Vec<i64> = sequence.iter().map(|kv| kv.mod_revision().0).collect();
             assert_eq!(all, plain);
             assert_eq!(
-                sequence.last().map(|kv| kv.mod_revision().0),
+                sequence.iter().last().map(|kv| kv.mod_revision().0),
                 plain.last().copied()
             );
             for revision in [round - 9, round, round * 2 - 5, round * 2, round * 2 + 1] {
