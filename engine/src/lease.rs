@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::error::LeaseError;
-use crate::fault::{Fault, Faults, on_fault};
+use crate::fault::{Faults, on_fault};
 use crate::history::Entry;
 use crate::history::LeaseId;
 use crate::key::KeyRange;
@@ -130,12 +130,8 @@ impl Lessor {
         now: Duration,
     ) -> Result<Duration, LeaseError> {
         let mut leases = self.leases.lock();
-        let latest = leases.latest(now);
-        let now = if faults.has(Fault::RenewInThePast) {
-            now
-        } else {
-            latest
-        };
+        let mut latest = leases.latest(now);
+        on_fault!(faults, RenewInThePast, latest = now);
         let Leases {
             by_id,
             by_expiry,
@@ -143,11 +139,11 @@ impl Lessor {
             ..
         } = &mut *leases;
         let lease = by_id.get_mut(&id).ok_or(LeaseError::NotFound)?;
-        if lease.expiry <= now {
+        if lease.expiry <= latest {
             return Err(LeaseError::NotFound);
         }
         by_expiry.remove(&(lease.expiry, id));
-        lease.expiry = now.saturating_add(lease.ttl);
+        lease.expiry = latest.saturating_add(lease.ttl);
         by_expiry.insert((lease.expiry, id));
         counts.renewed += 1;
         Ok(lease.ttl)
