@@ -1,8 +1,6 @@
 //! A compaction: the revision is announced first, then history is removed step by step along the
 //! log.
 
-use std::ops::ControlFlow;
-
 use crate::error::CompactError;
 use crate::fault::unless_fault;
 use crate::history::{Entry, KeyValue, Removed};
@@ -112,15 +110,8 @@ impl Compaction {
     fn remove_replaced_at(&self) {
         let mut next = self.revision.start();
         loop {
-            let mut step = Vec::new();
-            self.store.log.visit(next, self.revision.end(), |record| {
-                step.push(record.clone());
-                if step.len() < STEP_RECORDS {
-                    ControlFlow::Continue(())
-                } else {
-                    ControlFlow::Break(())
-                }
-            });
+            let log = &self.store.log;
+            let step = log.copy(next, self.revision.end(), STEP_RECORDS);
             let Some(last) = step.last() else { break };
             next = last.position().next();
             self.cut(&step);

@@ -55,6 +55,20 @@ impl Log {
         }
     }
 
+    /// Returns the first records from `from` to `through`, both inclusive, at most `max`.
+    pub(crate) fn copy(&self, from: Position, through: Position, max: usize) -> Vec<KeyValue> {
+        let mut copied = Vec::new();
+        self.visit(from, through, |record| {
+            copied.push(record.clone());
+            if copied.len() < max {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
+        copied
+    }
+
     /// As [`visit`](Self::visit), for one step. Continues with the position of the last record.
     fn visit_step<B>(
         &self,

@@ -1,14 +1,12 @@
 //! The policy that keeps the history within a number of bytes. etcd has no such policy.
 
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::{Check, Policy};
-use crate::history::KeyValue;
-use crate::revision::{Position, Revision};
+use crate::revision::Revision;
 use crate::store::Store;
 
-/// The maximum number of records that are copied from the log while its lock is held.
+/// The maximum number of records that one step copies from the log.
 const STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 128 };
 
 /// Compacts at the lowest revision that brings the history down to `bytes_max`.
@@ -46,12 +44,11 @@ fn lowest_revision_that_frees(store: &Store, excess: u64, current: Revision) -> 
     let mut tombstones = 0;
     let mut next = revision.start();
     loop {
-        let step = log_step(store, next, current);
+        let step = store.log.copy(next, current.end(), STEP_RECORDS);
         let Some(last) = step.last() else {
             return current.min(revision.next());
         };
-        next = last.position();
-        next.sub += 1;
+        next = last.position().next();
         for record in &step {
             if record.mod_revision() > revision {
                 freed += std::mem::take(&mut tombstones);
@@ -77,18 +74,4 @@ fn lowest_revision_that_frees(store: &Store, excess: u64, current: Revision) -> 
             }
         }
     }
-}
-
-/// Returns up to [`STEP_RECORDS`] records of the log from `from` on.
-fn log_step(store: &Store, from: Position, current: Revision) -> Vec<KeyValue> {
-    let mut step = Vec::new();
-    store.log.visit(from, current.end(), |record| {
-        step.push(record.clone());
-        if step.len() < STEP_RECORDS {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
-        }
-    });
-    step
 }
