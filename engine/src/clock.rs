@@ -115,10 +115,10 @@ impl Clock for ManualClock {
     fn recheck(&self) {}
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use system::SystemClock;
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod system {
     use super::{Clock, Timed};
     use crate::sync::{Arc, Condvar, Mutex, Rank, Weak};

@@ -1,16 +1,16 @@
-//! Mutations of the engine's protocols, for the broken twins of the loom models. A broken twin is
-//! the same model over an engine with one mutation, under `should_panic`.
+//! Mutations of the engine's protocols, for the broken twins of the models. A broken twin is the
+//! same model over an engine with one mutation, under `should_panic`.
 //!
-//! Broken twins show that the models detect bugs. Under `--cfg loom` an engine can be built with
-//! one [`Fault`]: the step that the fault names is omitted, repeated or moved, and the model of
-//! that protocol must then fail. The engine contains one statement per fault, at the step itself.
-//! Without `--cfg loom` the compiler removes these statements.
+//! Broken twins show that the models detect bugs. Under `--cfg loom` and `--cfg shuttle` an engine
+//! can be built with one [`Fault`]: the step that the fault names is omitted, repeated or moved, and
+//! the model of that protocol must then fail. The engine contains one statement per fault, at the
+//! step itself. In other builds the compiler removes these statements.
 
 /// One mutation of one protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
-    not(loom),
-    expect(unreachable_pub, reason = "models choose one under loom")
+    not(any(loom, shuttle)),
+    expect(unreachable_pub, reason = "models choose one")
 )]
 pub enum Fault {
     /// A revision is published before its versions are stored (I3).
@@ -53,12 +53,12 @@ pub enum Fault {
 /// The fault that an engine was built with, if any.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
-    #[cfg(loom)]
+    #[cfg(any(loom, shuttle))]
     chosen: Option<Fault>,
 }
 
 impl Faults {
-    #[cfg(loom)]
+    #[cfg(any(loom, shuttle))]
     pub(crate) fn only(fault: Fault) -> Self {
         Self {
             chosen: Some(fault),
@@ -66,13 +66,13 @@ impl Faults {
     }
 
     /// Returns whether the engine was built with `fault`.
-    #[cfg(loom)]
+    #[cfg(any(loom, shuttle))]
     pub(crate) fn has(self, fault: Fault) -> bool {
         self.chosen == Some(fault)
     }
 
     /// Returns whether the engine was built with the fault: it never is without loom.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     #[expect(clippy::unused_self, reason = "the same call in both builds")]
     pub(crate) const fn has(self, _: Fault) -> bool {
         false

@@ -1,8 +1,7 @@
 //! Leases: keys that are deleted when their lease expires. etcd's `lessor`.
 
-use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasher, Hasher};
+use std::hash::Hasher;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +13,7 @@ use crate::history::LeaseId;
 use crate::key::KeyRange;
 use crate::revision::Revision;
 use crate::store::Store;
-use crate::sync::{Mutex, Rank};
+use crate::sync::{Mutex, Rank, random_hasher};
 use crate::txn::Writer;
 
 /// The largest time to live that a request may have, in seconds.
@@ -315,7 +314,7 @@ impl Leases {
     /// Returns a random positive id that is not in use (LE-3).
     fn generate_id(&mut self) -> LeaseId {
         loop {
-            let mut hasher = RandomState::new().build_hasher();
+            let mut hasher = random_hasher();
             hasher.write_u64(self.generated_ids);
             self.generated_ids += 1;
             let number = i64::try_from(hasher.finish() >> 1).unwrap_or(i64::MAX);

@@ -40,7 +40,7 @@
 //! | `lease.rs` | leases and their keys | `lease.lessor` |
 //! | `schedule.rs`, `clock.rs` | work at certain times, and the sources of time | timers and goroutines |
 //! | `memory/` | the allocations of records and entries, with nearly all unsafe code | none |
-//! | `sync.rs`, `fault.rs` | locks with ranks; the mutations that loom models detect | none |
+//! | `sync/`, `fault.rs` | locks with ranks, one file per backend; the mutations that models detect | none |
 //!
 //! Comments cite the rules of etcd's behaviour by ids such as DM-1 (`docs/etcd-behaviour.md`), and
 //! the invariants by ids such as I3 (`ARCHITECTURE.md`).
@@ -64,7 +64,7 @@ mod sync;
 mod txn;
 mod watch;
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use clock::SystemClock;
 pub use clock::{Clock, ManualClock, Timed};
 pub use compaction::{AutoCompaction, Compaction};
@@ -73,7 +73,7 @@ pub use error::{
     CompactError, LeaseError, PutError, ReadError, StartRevisionError, TxnError, WatchError,
     WriteError,
 };
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 pub use fault::Fault;
 pub use history::{KeyValue, LeaseId, PUT_BYTES_MAX, RECORD_OVERHEAD_BYTES};
 pub use key::KeyRange;

@@ -112,7 +112,7 @@ impl EngineBuilder {
     }
 
     /// Builds a mutation into the engine, to show that a model detects it.
-    #[cfg(loom)]
+    #[cfg(any(loom, shuttle))]
     pub fn fault(mut self, fault: crate::fault::Fault) -> Self {
         self.options.faults = Faults::only(fault);
         self
@@ -120,9 +120,9 @@ impl EngineBuilder {
 
     /// Creates the engine. Takes a few allocations, and one thread if no clock is set.
     pub fn build(self) -> Engine {
-        #[cfg(not(loom))]
+        #[cfg(not(any(loom, shuttle)))]
         let default = || Arc::new(crate::clock::SystemClock::new()) as Arc<dyn Clock>;
-        #[cfg(loom)]
+        #[cfg(any(loom, shuttle))]
         let default = || Arc::new(crate::clock::ManualClock::new()) as Arc<dyn Clock>;
         let clock = self.clock.unwrap_or_else(default);
         let store = Arc::new(Store::new(self.options, clock.clone()));
@@ -132,7 +132,7 @@ impl EngineBuilder {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use crate::{Engine, Revision, StartRevisionError};
 

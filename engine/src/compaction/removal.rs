@@ -9,7 +9,7 @@ use crate::store::Store;
 use crate::sync::Arc;
 
 /// The number of records that one step removes. Between two steps other threads can take the locks.
-const STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 128 };
+const STEP_RECORDS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 128 };
 
 /// An announced compaction, before it frees memory.
 ///

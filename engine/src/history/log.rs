@@ -8,9 +8,9 @@ use crate::history::KeyValue;
 use crate::revision::{Position, Revision};
 use crate::sync::{Rank, RwLock};
 
-/// The number of records that a visit passes before it releases the lock. It is small under loom,
-/// so that models use more than one step.
-const STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 64 };
+/// The number of records that a visit passes before it releases the lock. It is small in models,
+/// so that they use more than one step.
+const STEP_RECORDS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 /// The kept changes, oldest first.
 ///

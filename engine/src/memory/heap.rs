@@ -1,7 +1,7 @@
-//! The replacement of the pool under loom and, with `--cfg revstore_heap`, for sanitizers: it
+//! The replacement of the pool under loom and shuttle and, with `--cfg revstore_heap`, for sanitizers: it
 //! allocates from the program's allocator, so that each allocation is tracked.
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 use std::alloc::dealloc;
 use std::alloc::{Layout, alloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -17,17 +17,17 @@ pub(crate) fn allocate(layout: Layout) -> NonNull<u8> {
 ///
 /// # Safety
 /// The memory must come from [`allocate`] with the same layout, and must not be used any more.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     // SAFETY: guaranteed by the caller.
     unsafe { dealloc(memory.as_ptr(), layout) }
 }
 
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 pub(crate) use quarantine::free;
 
 /// Keeps freed memory for a while, so that a model can detect a use of it.
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 mod quarantine {
     use std::alloc::{Layout, dealloc};
     use std::cell::RefCell;
@@ -38,7 +38,7 @@ mod quarantine {
     const FREED_MAX: usize = 256;
 
     std::thread_local! {
-        /// Loom runs all threads of a model on one thread of the system.
+        /// Loom and shuttle run all threads of a model on one thread of the system.
         static FREED: RefCell<VecDeque<(NonNull<u8>, Layout)>> = RefCell::default();
     }
 

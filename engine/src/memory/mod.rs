@@ -3,7 +3,7 @@
 //! | file | contains | used by |
 //! |---|---|---|
 //! | `pool` | a pool of slots of one size each, over memory mapped from the system | `thin`, `list` |
-//! | `heap` | its replacement under loom, and with `--cfg revstore_heap`, for sanitizers | `thin`, `list` |
+//! | `heap` | its replacement under loom and shuttle, and with `--cfg revstore_heap`, for sanitizers | `thin`, `list` |
 //! | `thin` | [`Thin`], a reference-counted header with bytes; [`AtomicThin`], a cell for one | `history` |
 //! | `list` | [`List`], an array with exact growth | `history::sequence` |
 //!
@@ -42,7 +42,7 @@
 //! `sync::ReferenceCount`) nor the pool. The engine's stress tests cover both.
 
 mod list;
-#[cfg_attr(any(loom, revstore_heap), path = "heap.rs")]
+#[cfg_attr(any(loom, shuttle, revstore_heap), path = "heap.rs")]
 mod pool;
 mod thin;
 

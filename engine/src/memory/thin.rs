@@ -43,7 +43,7 @@ struct Block<H> {
     /// The number of bytes, and in the lowest [`KIND_BITS`] the kind.
     size: u32,
     /// Whether the allocation was freed, for models to detect a use after that.
-    #[cfg(loom)]
+    #[cfg(any(loom, shuttle))]
     freed: crate::sync::AtomicBool,
     header: H,
 }
@@ -80,7 +80,7 @@ impl<H> Thin<H> {
             block.write(Block {
                 references: ReferenceCount::new(1),
                 size,
-                #[cfg(loom)]
+                #[cfg(any(loom, shuttle))]
                 freed: crate::sync::AtomicBool::new(false),
                 header,
             });
@@ -165,7 +165,7 @@ impl<H> Clone for Thin<H> {
     fn clone(&self) -> Self {
         // Relaxed: the cloned handle keeps the allocation, so no other access depends on this one.
         let before = self.block().references.fetch_add(1, Ordering::Relaxed);
-        #[cfg(loom)]
+        #[cfg(any(loom, shuttle))]
         assert!(
             !self.block().freed.load(Ordering::Relaxed),
             "I2: a freed allocation is used"
@@ -191,7 +191,7 @@ impl<H> Drop for Thin<H> {
         // Acquire: pairs with the Release of all other handles. A load instead of a fence, which
         // ThreadSanitizer does not support.
         self.block().references.load(Ordering::Acquire);
-        #[cfg(loom)]
+        #[cfg(any(loom, shuttle))]
         self.block().freed.store(true, Ordering::Relaxed);
         let layout = Self::layout(self.block().len());
         // SAFETY: this was the last handle; the memory came from the pool with the same layout.

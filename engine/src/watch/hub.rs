@@ -15,13 +15,19 @@ use crate::store::Store;
 use crate::sync::{self, Arc, AtomicWaker, Mutex, Rank};
 
 /// The number of records that one dispatch step copies from the log, rounded up to whole revisions.
-const DISPATCH_STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 256 };
+const DISPATCH_STEP_RECORDS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 /// The maximum number of watches that are unregistered at a time.
-const REMOVE_STEP_WATCHES: usize = if cfg!(loom) { 2 } else { 64 };
+const REMOVE_STEP_WATCHES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 /// The maximum capacity of [`RegisteredWatch::matches`] between two revisions.
 const MATCHES_CAPACITY_MAX: usize = 8;
 /// The maximum number of events in a queue. Further events are read from the log later.
-const QUEUE_EVENTS_MAX: usize = if cfg!(loom) { 2 } else { 16 * 1024 };
+const QUEUE_EVENTS_MAX: usize = if cfg!(loom) {
+    2
+} else if cfg!(shuttle) {
+    8
+} else {
+    16 * 1024
+};
 /// The maximum number of bytes of keys and values in a queue.
 const QUEUE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 

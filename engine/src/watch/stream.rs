@@ -26,7 +26,7 @@ use crate::sync::{self, Arc};
 
 /// The number of records that one catch-up step visits, rounded up to whole revisions. It also
 /// limits the number of revisions in one response: etcd's clients expect at most 1000 (WA-34).
-const CATCH_UP_STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 512 };
+const CATCH_UP_STEP_RECORDS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 512 };
 /// The number of bytes of events that one catch-up step returns, rounded up to whole revisions, so
 /// that a slow reader gets large values in several responses (LI-3).
 const CATCH_UP_STEP_BYTES: u64 = 1024 * 1024;

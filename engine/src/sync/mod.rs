@@ -1,16 +1,38 @@
-//! Locks, atomics and wakers: the only file that uses `std::sync`, `parking_lot` or `loom`.
+//! Locks, atomics and wakers: the only folder that uses `std::sync`, `parking_lot`, `loom` or
+//! `shuttle`.
 //!
-//! All state that threads share is behind the types of this file, so that loom checks the engine's
-//! own code under `--cfg loom`, not a copy of it. Locks have a [`Rank`]; builds with debug
-//! assertions panic if a thread takes a lock whose rank is not above those of all locks that it
-//! holds. The table of ranks is in `ARCHITECTURE.md`.
+//! All state that threads share is behind the types of this folder, so that a model checker runs
+//! the engine's own code, not a copy of it. Each backend is a file with the same items:
+//!
+//! | file | cfg | the threads are |
+//! |---|---|---|
+//! | `real.rs` | none | those of the system |
+//! | `loom.rs` | `loom` | simulated: loom explores all their interleavings |
+//! | `shuttle.rs` | `shuttle` | simulated: shuttle chooses interleavings at random, from a seed |
+//!
+//! Locks have a [`Rank`]; builds with debug assertions panic if a thread takes a lock whose rank is
+//! not above those of all locks that it holds. The table of ranks is in `ARCHITECTURE.md`.
+
+#[cfg(all(loom, shuttle))]
+compile_error!("`--cfg loom` and `--cfg shuttle` exclude each other");
 
 #[cfg(loom)]
+#[path = "loom.rs"]
+mod imp;
+#[cfg(not(any(loom, shuttle)))]
+#[path = "real.rs"]
+mod imp;
+#[cfg(all(shuttle, not(loom)))]
+#[path = "shuttle.rs"]
+mod imp;
+
+#[cfg(any(loom, shuttle))]
 pub(crate) use imp::AtomicBool;
-pub(crate) use imp::{AtomicI64, AtomicPtr, AtomicU64, block_on};
-/// A cell that is written once. Loom does not explore accesses to it: no protocol depends on them.
+pub(crate) use imp::{AtomicI64, AtomicPtr, AtomicU64, block_on, random_hasher};
+/// A cell that is written once. No model checker explores accesses to it: no protocol depends on
+/// them.
 pub(crate) use std::sync::OnceLock;
-/// A reference count. Loom does not explore accesses to it: there are too many of them.
+/// A reference count. No model checker explores accesses to it: there are too many of them.
 pub(crate) use std::sync::atomic::AtomicU32 as ReferenceCount;
 pub(crate) use std::sync::atomic::Ordering;
 pub(crate) use std::sync::{Arc, Weak};
@@ -18,65 +40,6 @@ pub(crate) use std::sync::{Arc, Weak};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::task::Waker;
-
-#[cfg(not(loom))]
-mod imp {
-    pub(crate) use futures_util::task::AtomicWaker;
-    pub(crate) use parking_lot::{
-        Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    };
-    pub(crate) use pollster::block_on;
-    pub(crate) use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64};
-    #[cfg(debug_assertions)]
-    pub(super) use std::thread_local;
-
-    pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-        mutex.lock()
-    }
-    pub(super) fn read<T: ?Sized>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-        lock.read()
-    }
-    pub(super) fn write<T: ?Sized>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-        lock.write()
-    }
-    pub(super) fn wait<'a, T>(
-        condvar: &Condvar,
-        mut guard: MutexGuard<'a, T>,
-    ) -> MutexGuard<'a, T> {
-        condvar.wait(&mut guard);
-        guard
-    }
-}
-
-#[cfg(loom)]
-mod imp {
-    pub(crate) use loom::future::{AtomicWaker, block_on};
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64};
-    pub(crate) use loom::sync::{
-        Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    };
-    #[cfg(debug_assertions)]
-    pub(super) use loom::thread_local;
-
-    // Loom ends the model when a thread panics, so no lock is poisoned.
-    pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-        mutex
-            .lock()
-            .expect("loom ends the model at the first panic")
-    }
-    pub(super) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-        lock.read().expect("loom ends the model at the first panic")
-    }
-    pub(super) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-        lock.write()
-            .expect("loom ends the model at the first panic")
-    }
-    pub(super) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        condvar
-            .wait(guard)
-            .expect("loom ends the model at the first panic")
-    }
-}
 
 /// The rank of a lock. A thread takes locks in ascending order of their ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,10 +68,10 @@ pub(crate) enum Rank {
     /// The time of a clock and the objects registered with it.
     Clock,
     /// The slots of one size in the pool.
-    #[cfg(not(any(loom, revstore_heap)))]
+    #[cfg(not(any(loom, shuttle, revstore_heap)))]
     PoolClass,
     /// The mapped memory of the pool.
-    #[cfg(not(any(loom, revstore_heap)))]
+    #[cfg(not(any(loom, shuttle, revstore_heap)))]
     PoolChunks,
 }
 
@@ -169,12 +132,7 @@ mod held {
 pub(crate) fn call_user(call: impl FnOnce()) {
     #[cfg(debug_assertions)]
     held::assert_none();
-    // Loom ends a model by a panic, which must reach it.
-    #[cfg(loom)]
-    call();
-    // The panic hook has reported the panic.
-    #[cfg(not(loom))]
-    drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)));
+    imp::contain_panic(call);
 }
 
 /// A mutex with a rank.
@@ -205,7 +163,7 @@ impl<T> Mutex<T> {
     }
 
     /// Creates a mutex for a static.
-    #[cfg(not(any(loom, revstore_heap)))]
+    #[cfg(not(any(loom, shuttle, revstore_heap)))]
     #[cfg_attr(
         not(debug_assertions),
         expect(unused_variables, reason = "checked in debug")
@@ -338,10 +296,7 @@ impl AtomicWaker {
     }
 
     pub(crate) fn register(&self, waker: &Waker) {
-        #[cfg(not(loom))]
-        self.0.register(waker);
-        #[cfg(loom)]
-        self.0.register_by_ref(waker);
+        imp::register(&self.0, waker);
     }
 
     pub(crate) fn wake(&self) {
@@ -374,7 +329,7 @@ impl Condvar {
     }
 
     /// As [`Condvar::wait`], but for at most `limit`.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, limit: std::time::Duration) {
         self.0.wait_for(&mut guard.inner, limit);
     }
@@ -390,7 +345,7 @@ impl fmt::Debug for Condvar {
     }
 }
 
-#[cfg(all(test, not(loom), debug_assertions))]
+#[cfg(all(test, not(any(loom, shuttle)), debug_assertions))]
 mod tests {
     use super::{Mutex, Rank};
 
