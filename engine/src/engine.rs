@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::compaction::Compaction;
 use crate::error::{
-    CompactError, LeaseError, PutError, ReadError, TxnError, WatchError, WriteError,
+    CompactError, LeaseError, PutError, ReadError, SnapshotError, TxnError, WatchError, WriteError,
 };
 use crate::history::{KeyValue, LeaseId};
 use crate::key::KeyRange;
@@ -15,6 +15,7 @@ use crate::options::EngineBuilder;
 use crate::read::{Range, RangeResult};
 use crate::revision::Revision;
 use crate::schedule;
+use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::sync::Arc;
 use crate::txn::{self, DeleteResult, Put, PutResult, Txn, TxnResult};
@@ -67,6 +68,12 @@ pub struct Stats {
     pub watches: usize,
     /// The number of unsynced watches: those that still read events from the log.
     pub unsynced_watches: usize,
+    /// The number of open [snapshots](Engine::snapshot), lost ones excepted.
+    pub snapshots: usize,
+    /// The bytes of all versions that compactions have kept for snapshots, which are not part of
+    /// `history_bytes`. A version that is kept for snapshots of several revisions is counted for
+    /// each revision.
+    pub snapshot_bytes: u64,
 }
 
 /// All kept versions up to a revision, in the order in which they were written.
@@ -148,6 +155,18 @@ impl Engine {
         measure: impl Fn(&KeyValue) -> usize,
     ) -> Result<(RangeResult, usize), ReadError> {
         self.store.range_measured(range, measure)
+    }
+
+    /// Opens a snapshot at the current revision, which stays readable there through compactions
+    /// until the snapshot is dropped. Waits for the transaction that is running, if any, and copies
+    /// nothing; see [`Snapshot`] for the costs while it is open.
+    ///
+    /// # Errors
+    /// [`SnapshotError::TooMany`] if the bound on the
+    /// [number](EngineBuilder::snapshots_max) of snapshots, or on the
+    /// [bytes](EngineBuilder::snapshot_bytes_max) that they hold back, does not allow another one.
+    pub fn snapshot(&self) -> Result<Snapshot, SnapshotError> {
+        Snapshot::open(&self.store)
     }
 
     /// Writes a key, and detaches it from any lease.
@@ -292,6 +311,7 @@ impl Engine {
     /// Returns the size of the engine. Takes time proportional to the number of watches.
     pub fn stats(&self) -> Stats {
         let (watches, unsynced_watches) = self.store.hub.count();
+        let (snapshots, snapshot_bytes) = self.store.snapshots.totals();
         Stats {
             keys: self.store.index.len(),
             history_bytes: self.history_bytes(),
@@ -299,6 +319,8 @@ impl Engine {
             lease_counts: self.store.lessor.counts(),
             watches,
             unsynced_watches,
+            snapshots,
+            snapshot_bytes,
         }
     }
 }

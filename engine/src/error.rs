@@ -83,6 +83,41 @@ pub enum TxnError {
     Refused(#[from] WriteError),
 }
 
+/// The error of opening or reading a [`Snapshot`](crate::Snapshot).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SnapshotError {
+    /// Too many snapshots are open, or they hold back more than half of the bytes that they may
+    /// hold back at most. No snapshot was opened.
+    #[error(
+        "too many snapshots: {open} of at most {open_max} are open and hold back {pinned_bytes} of \
+         at most {pinned_bytes_max} bytes"
+    )]
+    TooMany {
+        /// The number of open snapshots.
+        open: usize,
+        /// The maximum number, set by
+        /// [`snapshots_max`](crate::EngineBuilder::snapshots_max).
+        open_max: usize,
+        /// The bytes that open snapshots hold back.
+        pinned_bytes: u64,
+        /// The maximum number of these bytes, set by
+        /// [`snapshot_bytes_max`](crate::EngineBuilder::snapshot_bytes_max).
+        pinned_bytes_max: u64,
+    },
+    /// The versions that compactions had kept for the snapshot were freed, because all snapshots
+    /// together held back more bytes than they may.
+    #[error(
+        "the snapshot at revision {revision} is lost: snapshots held back more than \
+         {pinned_bytes_max} bytes"
+    )]
+    Lost {
+        /// The revision of the snapshot.
+        revision: Revision,
+        /// The maximum number of bytes that snapshots hold back.
+        pinned_bytes_max: u64,
+    },
+}
+
 /// The error of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CompactError {

@@ -27,6 +27,12 @@ pub enum Fault {
     CatchUpChecksOnce,
     /// Compaction does not wait for the deferred ranges of transactions (I7).
     IgnorePins,
+    /// Compaction adds a version to the snapshots that read it only after it has removed it from its
+    /// entry (I7).
+    KeepAfterCut,
+    /// The sequencer is released between reading the current revision and opening a snapshot there
+    /// (I7).
+    OpenOutsideSequencer,
     /// The lock of the hub is released between reading the current revision and registering a watch
     /// (I5).
     RegisterOutsideHub,

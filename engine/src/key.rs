@@ -86,6 +86,25 @@ impl KeyRange {
         }
     }
 
+    /// Returns the keys of the range after `key`, which the range contains.
+    pub(crate) fn after(&self, key: &[u8]) -> Self {
+        let mut next = Vec::with_capacity(key.len() + 1);
+        next.extend_from_slice(key);
+        next.push(0);
+        let start = Bytes::from(next);
+        match self {
+            Self::One(_) => Self::Within {
+                end: start.clone(),
+                start,
+            },
+            Self::Within { end, .. } => Self::Within {
+                start,
+                end: end.clone(),
+            },
+            Self::From(_) => Self::From(start),
+        }
+    }
+
     /// Returns whether `key` lies after the whole range.
     pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
         match self {

@@ -3,7 +3,8 @@
 //! Every transaction that changes something gets the next [revision](Revision). Every version of
 //! every key stays readable until a [compaction](Engine::compact) drops it,
 //! [watches](Engine::watch) follow the changes in order from any kept revision, and
-//! [leases](Engine::grant) delete their keys when they expire.
+//! [leases](Engine::grant) delete their keys when they expire. A [snapshot](Engine::snapshot) keeps
+//! one revision readable for as long as a program needs it.
 //!
 //! ```
 //! use revstore_engine::{Engine, KeyRange, Range, WatchOptions};
@@ -33,6 +34,7 @@
 //! | `store.rs` | the state that all threads share | `mvcc.store` |
 //! | `txn/` | writes: transactions, and their commit | `etcdserver/txn`, `mvcc.watchableStoreTxnWrite` |
 //! | `read.rs` | ranges at any kept revision | `mvcc.storeTxnRead` |
+//! | `snapshot.rs` | reads at one revision that compactions do not end | none |
 //! | `history/` | records, the versions of a key, the log of all changes | `mvcc.keyIndex`, the bucket `key` |
 //! | `index/` | the ordered map from key to versions | `mvcc.treeIndex` |
 //! | `watch/` | the hub, watch streams, the index of watched ranges | `mvcc.watchableStore`, `watcherGroup`, `syncWatchers` |
@@ -59,6 +61,7 @@ mod options;
 mod read;
 mod revision;
 mod schedule;
+mod snapshot;
 mod store;
 mod sync;
 mod txn;
@@ -70,8 +73,8 @@ pub use clock::{Clock, ManualClock, Timed};
 pub use compaction::{AutoCompaction, Compaction};
 pub use engine::{Engine, History, Stats};
 pub use error::{
-    CompactError, LeaseError, PutError, ReadError, StartRevisionError, TxnError, WatchError,
-    WriteError,
+    CompactError, LeaseError, PutError, ReadError, SnapshotError, StartRevisionError, TxnError,
+    WatchError, WriteError,
 };
 #[cfg(any(loom, shuttle))]
 pub use fault::Fault;
@@ -81,6 +84,7 @@ pub use lease::{LEASE_TTL_MAX_SECONDS, LeaseCounts, LeaseGrant, LeaseStatus};
 pub use options::EngineBuilder;
 pub use read::{Filter, Range, RangeResult, SortBy, SortOrder};
 pub use revision::{Position, Revision};
+pub use snapshot::{Snapshot, SnapshotIter};
 pub use txn::{
     Compare, CompareTarget, DeleteResult, Op, OpResult, Put, PutLease, PutResult, Relation, Txn,
     TxnResult,

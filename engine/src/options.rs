@@ -15,6 +15,10 @@ use crate::sync::Arc;
 const LEASE_TTL_MIN: Duration = Duration::from_secs(2);
 /// The default interval of progress notifications, as in etcd (WA-50).
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(600);
+/// The default maximum number of open snapshots.
+const SNAPSHOTS_MAX: usize = 256;
+/// The default maximum number of bytes that snapshots hold back.
+const SNAPSHOT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// The shortest progress interval (WA-50).
 const PROGRESS_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
@@ -24,6 +28,8 @@ pub(crate) struct Options {
     pub(crate) lease_ttl_min: Duration,
     pub(crate) progress_interval: Duration,
     pub(crate) auto_compaction: Option<AutoCompaction>,
+    pub(crate) snapshots_max: usize,
+    pub(crate) snapshot_bytes_max: u64,
     pub(crate) faults: Faults,
 }
 
@@ -34,6 +40,8 @@ impl Default for Options {
             lease_ttl_min: LEASE_TTL_MIN,
             progress_interval: PROGRESS_INTERVAL,
             auto_compaction: None,
+            snapshots_max: SNAPSHOTS_MAX,
+            snapshot_bytes_max: SNAPSHOT_BYTES_MAX,
             faults: Faults::default(),
         }
     }
@@ -48,6 +56,8 @@ impl Default for Options {
 /// | [`lease_ttl_min`](Self::lease_ttl_min) | 2 s |
 /// | [`progress_interval`](Self::progress_interval) | 10 min |
 /// | [`auto_compaction`](Self::auto_compaction) | off |
+/// | [`snapshots_max`](Self::snapshots_max) | 256 |
+/// | [`snapshot_bytes_max`](Self::snapshot_bytes_max) | 256 MiB |
 #[derive(Debug, Clone)]
 #[must_use = "`build` creates the engine"]
 pub struct EngineBuilder {
@@ -108,6 +118,31 @@ impl EngineBuilder {
     /// Sets the policy of automatic compaction.
     pub fn auto_compaction(mut self, policy: AutoCompaction) -> Self {
         self.options.auto_compaction = Some(policy);
+        self
+    }
+
+    /// Sets the number of [snapshots](crate::Snapshot) that may be open at the same time. A
+    /// compaction searches each key that it changes once for each version that snapshots read, so
+    /// its time grows with this number in the worst case.
+    pub fn snapshots_max(mut self, snapshots: usize) -> Self {
+        self.options.snapshots_max = snapshots;
+        self
+    }
+
+    /// Sets the number of bytes that all [snapshots](crate::Snapshot) together may hold back: the
+    /// versions that compactions have kept for them, each counted as
+    /// [`KeyValue::size_bytes`](crate::KeyValue::size_bytes) for each revision with a snapshot that
+    /// reads it.
+    ///
+    /// While more than half of the number is held back, new snapshots are refused with
+    /// [`SnapshotError::TooMany`](crate::SnapshotError::TooMany): the other half is a reserve for
+    /// the open ones. When a compaction passes the number, it continues, and the oldest snapshots
+    /// that hold something back are lost until the rest fits: reads that need the freed versions
+    /// fail with [`SnapshotError::Lost`](crate::SnapshotError::Lost).
+    ///
+    /// Increase it if long reads of large, frequently compacted stores are lost.
+    pub fn snapshot_bytes_max(mut self, bytes: u64) -> Self {
+        self.options.snapshot_bytes_max = bytes;
         self
     }
 

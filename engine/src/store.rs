@@ -1,7 +1,7 @@
 //! The store: the state that all handles and threads of one engine share.
 
 use crate::clock::Clock;
-use crate::compaction::{Compactor, Pins};
+use crate::compaction::{Compactor, Pins, Snapshots};
 use crate::error::WriteError;
 use crate::fault::{Faults, on_fault};
 use crate::history::Log;
@@ -24,6 +24,7 @@ pub(crate) struct Store {
     /// for a client is read.
     pub(crate) sequencer: Mutex<Sequencer>,
     pub(crate) pins: Pins,
+    pub(crate) snapshots: Snapshots,
     /// Rank `Compaction`. Guards the right to remove history.
     pub(crate) compaction: Mutex<()>,
     pub(crate) lessor: Lessor,
@@ -44,6 +45,7 @@ impl Store {
             log: Log::new(),
             sequencer: Mutex::new(Rank::Sequencer, Sequencer::default()),
             pins: Pins::new(),
+            snapshots: Snapshots::new(options.snapshots_max, options.snapshot_bytes_max),
             compaction: Mutex::new(Rank::Compaction, ()),
             lessor: Lessor::new(options.lease_ttl_min),
             hub: Hub::new(options.start_revision, options.progress_interval),

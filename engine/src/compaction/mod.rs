@@ -1,14 +1,17 @@
 //! Compaction: removal of history that can no longer be read.
 //!
 //! `removal` announces a compaction and frees the history below it; `pins` makes it wait for
-//! positions that are still read. `auto` contains the policies of automatic compaction. etcd's
-//! counterparts are mvcc's `scheduleCompaction` and the package `compactor`.
+//! positions that are still read, and `snapshots` keeps the versions that open snapshots read.
+//! `auto` contains the policies of automatic compaction. etcd's counterparts are mvcc's
+//! `scheduleCompaction` and the package `compactor`.
 
 mod auto;
 mod pins;
 mod removal;
+mod snapshots;
 
 pub use auto::AutoCompaction;
 pub(crate) use auto::Compactor;
 pub(crate) use pins::Pins;
 pub use removal::Compaction;
+pub(crate) use snapshots::Snapshots;

@@ -2,7 +2,7 @@
 //! log.
 
 use crate::error::CompactError;
-use crate::fault::unless_fault;
+use crate::fault::{on_fault, unless_fault};
 use crate::history::{Entry, KeyValue, Removed};
 use crate::revision::Revision;
 use crate::store::Store;
@@ -77,7 +77,8 @@ impl Compaction {
     ///
     /// The cost is proportional to the number of versions freed, not to the size of the store. No
     /// writer waits for more than one step, which processes up to 128 keys. If a transaction still
-    /// reads history that the compaction removes, the call waits for it.
+    /// reads history that the compaction removes, the call waits for it. It does not wait for
+    /// [snapshots](crate::Snapshot): the versions that they read are kept for them.
     pub fn run(self) {
         let store = &*self.store;
         // I5: the dispatch reads published events from the log, so it comes before the removal. All
@@ -90,47 +91,86 @@ impl Compaction {
             IgnorePins,
             store.pins.wait_until_unaffected(self.revision)
         );
-        self.remove_below();
-        self.remove_replaced_at();
+        // Complete: snapshots that are opened after the announcement read no version that this
+        // compaction removes.
+        let snapshots = store.snapshots.below(self.revision);
+        self.remove_below(&snapshots);
+        self.remove_replaced_at(&snapshots);
     }
 
     /// Removes the versions that a record below the compacted revision names, and these records.
-    fn remove_below(&self) {
+    fn remove_below(&self, snapshots: &[Revision]) {
         loop {
             let step = self.store.log.take_below(self.revision, STEP_RECORDS);
             if step.is_empty() {
                 break;
             }
-            self.cut(&step);
+            self.cut(&step, snapshots);
         }
     }
 
     /// Removes older versions of the keys that were written exactly at the compacted revision. The
     /// log keeps their records.
-    fn remove_replaced_at(&self) {
+    fn remove_replaced_at(&self, snapshots: &[Revision]) {
         let mut next = self.revision.start();
         loop {
             let log = &self.store.log;
             let step = log.copy(next, self.revision.end(), STEP_RECORDS);
             let Some(last) = step.last() else { break };
             next = last.position().next();
-            self.cut(&step);
+            self.cut(&step, snapshots);
         }
     }
 
-    /// Cuts the entries of some records, and removes the entries that become empty.
-    fn cut(&self, records: &[KeyValue]) {
+    /// Cuts the entries of some records, and removes the entries that become empty. Keeps the
+    /// versions that the snapshots at some revisions read.
+    fn cut(&self, records: &[KeyValue], snapshots: &[Revision]) {
         let store = &*self.store;
         let mut removed = Removed::default();
         let mut emptied = Vec::new();
         for record in records {
-            if record.entry().cut(self.revision, &mut removed) {
-                emptied.push(record.entry().clone());
+            let entry = record.entry();
+            let read = self.read_by_snapshots(entry, snapshots);
+            // I7: before the removal, so that a snapshot finds the version in one of both places.
+            unless_fault!(store.faults, KeepAfterCut, store.snapshots.keep(&read));
+            if entry.cut(self.revision, &mut removed) {
+                emptied.push(entry.clone());
             }
+            on_fault!(store.faults, KeepAfterCut, store.snapshots.keep(&read));
         }
         store.history_bytes.subtract(removed.size_bytes());
         store.index.free(removed);
         self.retire(&emptied);
+    }
+
+    /// Returns the versions of an entry that this compaction removes although snapshots read them,
+    /// each with the revision of the snapshots.
+    fn read_by_snapshots(
+        &self,
+        entry: &Entry,
+        snapshots: &[Revision],
+    ) -> Vec<(Revision, KeyValue)> {
+        let mut read = Vec::new();
+        if snapshots.is_empty() {
+            return read;
+        }
+        // All versions before the visible one at the compacted revision are removed.
+        let Some(visible) = entry.version_before(self.revision.next().start()) else {
+            return read;
+        };
+        let mut found: Option<KeyValue> = None;
+        for revision in snapshots.iter().rev() {
+            let at = revision.end();
+            if visible.position() <= at {
+                continue;
+            }
+            // Snapshots at adjacent revisions mostly read the same version.
+            if found.as_ref().is_none_or(|found| at < found.position()) {
+                found = entry.read_locked(at);
+            }
+            read.extend(found.clone().map(|found| (*revision, found)));
+        }
+        read
     }
 
     /// Retires empty entries and takes them out of the index, except those that a writer has added

@@ -53,6 +53,8 @@ pub(crate) enum Rank {
     Sequencer,
     /// Positions that transactions still read.
     Pins,
+    /// The open snapshots and the versions kept for them.
+    Snapshots,
     /// Leases and the keys attached to them.
     Lessor,
     /// The registered watches and the dispatched revision.

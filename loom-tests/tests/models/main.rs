@@ -14,6 +14,7 @@ mod leader_election;
 mod publish_against_read;
 mod registration_against_commit;
 mod scan_against_commit;
+mod snapshot_against_compaction;
 mod synced_against_commit;
 mod two_committers;
 mod wake_up_against_sleep;
