@@ -1,15 +1,18 @@
 //! The handle of an engine.
 
+use std::ops::RangeBounds;
 use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::changes::Changes;
 use crate::compaction::Compaction;
 use crate::error::{
     CompactError, LeaseError, PutError, ReadError, SnapshotError, TxnError, WatchError, WriteError,
 };
 use crate::history::{KeyValue, LeaseId};
 use crate::key::KeyRange;
+use crate::key_history::KeyHistory;
 use crate::lease::{self, LeaseCounts, LeaseGrant, LeaseStatus};
 use crate::options::EngineBuilder;
 use crate::read::{Range, RangeResult};
@@ -55,9 +58,18 @@ pub struct Engine {
 
 /// The size of an engine. The numbers are read one after the other, not at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
+    /// The current revision.
+    pub current_revision: Revision,
+    /// The compacted revision, or `None` if the store was never compacted.
+    pub compacted_revision: Option<Revision>,
     /// The number of keys in the index, including deleted keys that are not compacted yet.
     pub keys: usize,
+    /// The number of live keys.
+    pub live_keys: usize,
+    /// The number of kept versions, including tombstones.
+    pub versions: u64,
     /// The size of all kept versions, each counted as [`KeyValue::size_bytes`].
     pub history_bytes: u64,
     /// The number of leases.
@@ -76,7 +88,8 @@ pub struct Stats {
     pub snapshot_bytes: u64,
 }
 
-/// All kept versions up to a revision, in the order in which they were written.
+/// All kept versions up to a revision, in the order in which they were written; the result of
+/// [`Engine::full_history`].
 #[derive(Clone, Debug)]
 pub struct History {
     /// The requested revision, or the current one.
@@ -107,7 +120,7 @@ impl Engine {
         self.store.compacted.load()
     }
 
-    /// Returns the newest version of a key, or `None` if the key is not live.
+    /// Returns the newest version of a key, or `None` if the key is not live. One look-up.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<KeyValue> {
         // I7: a version that is found was the newest at `current`, whatever is compacted since.
@@ -117,6 +130,94 @@ impl Engine {
             let range = Range::of(KeyRange::One(Bytes::copy_from_slice(key.as_ref())));
             self.store.range(&range).ok()?.kvs.pop()
         })
+    }
+
+    /// Returns the version of a key that was live at a revision, or `None` if the key was not live
+    /// there. One look-up, and a search among the versions of the key.
+    ///
+    /// ```
+    /// # use revstore_engine::Engine;
+    /// let engine = Engine::builder().build();
+    /// let first = engine.put("color", "red")?.revision;
+    /// engine.put("color", "blue")?;
+    /// assert_eq!(engine.get_at("color", first)?.unwrap().value(), b"red");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ReadError::Compacted`] if the revision is compacted, [`ReadError::Future`] if it is above
+    /// the current one.
+    pub fn get_at(
+        &self,
+        key: impl AsRef<[u8]>,
+        revision: Revision,
+    ) -> Result<Option<KeyValue>, ReadError> {
+        let store = &self.store;
+        store.check_readable(revision, store.current.load())?;
+        let found = store.index.read(key.as_ref(), revision.end());
+        // I7: a compaction may have run during the read.
+        store.check_kept(revision)?;
+        Ok(found)
+    }
+
+    /// Returns an iterator over the versions of a key, newest first, from the current revision back
+    /// to the oldest that is still readable. Tombstones are included, so it shows each life of the
+    /// key. It is empty if the key was never written, or if all its versions are compacted.
+    ///
+    /// The iterator reads one version at a time, each in the time of a look-up and of a search among
+    /// the versions, and holds no lock in between. Versions that are written later are not
+    /// returned. A compaction may end it earlier, but leaves no gap.
+    ///
+    /// ```
+    /// # use revstore_engine::{Engine, KeyRange};
+    /// let engine = Engine::builder().build();
+    /// engine.put("color", "red")?;
+    /// engine.delete(&KeyRange::one("color"))?;
+    /// engine.put("color", "blue")?;
+    /// let values = engine.history("color").map(|kv| (!kv.is_tombstone()).then(|| kv.value_bytes()));
+    /// assert_eq!(values.collect::<Vec<_>>(), [Some("blue".into()), None, Some("red".into())]);
+    /// // The last ten changes:
+    /// assert_eq!(engine.history("color").take(10).count(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn history(&self, key: impl Into<Bytes>) -> KeyHistory {
+        KeyHistory::new(self.store.clone(), key.into())
+    }
+
+    /// Returns an iterator over the events of some revisions, in the order of the changes. Without a
+    /// start it begins at the oldest readable revision, without an end it ends at the current one.
+    ///
+    /// The iterator reads the log in steps of at most 64 records, or 1 MiB and one record, whatever
+    /// the number of revisions, and continues after each where it stopped. It holds no lock in
+    /// between. If a compaction overtakes it, it returns [`ReadError::Compacted`] and ends; the
+    /// events up to there are complete. Events have no previous versions.
+    ///
+    /// ```
+    /// # use revstore_engine::{Engine, ReadError, Revision};
+    /// let engine = Engine::builder().build();
+    /// for key in ["a", "b", "c"] {
+    ///     engine.put(key, "")?;
+    /// }
+    /// let mut keys = Vec::new();
+    /// let mut changes = engine.changes(Revision(3)..=Revision(4))?;
+    /// for event in &mut changes {
+    ///     keys.push(event?.kv.key_bytes());
+    /// }
+    /// assert_eq!(keys, ["b", "c"]);
+    ///
+    /// // What was changed since:
+    /// let next = changes.through().next();
+    /// assert_eq!(engine.changes(next..)?.count(), 0);
+    /// engine.compact(Revision(4))?.run();
+    /// assert!(matches!(engine.changes(Revision(2)..), Err(ReadError::Compacted { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ReadError::Compacted`] if the first revision is compacted, [`ReadError::Future`] if the
+    /// last one is above the current one. A range without revisions is no error.
+    pub fn changes(&self, revisions: impl RangeBounds<Revision>) -> Result<Changes, ReadError> {
+        Changes::new(&self.store, &revisions)
     }
 
     /// Reads a range.
@@ -228,13 +329,14 @@ impl Engine {
         schedule::auto_compact(&self.store);
     }
 
-    /// Returns all kept versions up to a revision, for hashes and snapshots. Walks the whole store.
+    /// Returns all kept versions of all keys up to a revision, for hashes and backups. Walks the
+    /// whole store.
     ///
     /// # Errors
     /// [`ReadError::Compacted`] if the revision is compacted, [`ReadError::Future`] if it is above
     /// the current one.
-    pub fn history(&self, through: Option<Revision>) -> Result<History, ReadError> {
-        self.store.history(through)
+    pub fn full_history(&self, through: Option<Revision>) -> Result<History, ReadError> {
+        self.store.full_history(through)
     }
 
     /// Returns the time of the engine's clock, as the duration since the origin of that clock.
@@ -308,12 +410,29 @@ impl Engine {
         self.store.history_bytes.get()
     }
 
-    /// Returns the size of the engine. Takes time proportional to the number of watches.
+    /// Returns the size of the engine. Takes six locks, one after the other, each for a look at
+    /// numbers that are kept up to date, whatever the size of the store.
+    ///
+    /// ```
+    /// # use revstore_engine::{Engine, KeyRange};
+    /// let engine = Engine::builder().build();
+    /// engine.put("a", "1")?;
+    /// engine.put("b", "2")?;
+    /// engine.delete(&KeyRange::one("a"))?;
+    /// let stats = engine.stats();
+    /// assert_eq!((stats.keys, stats.live_keys, stats.versions), (2, 1, 3));
+    /// assert_eq!(stats.current_revision, engine.current_revision());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stats(&self) -> Stats {
         let (watches, unsynced_watches) = self.store.hub.count();
         let (snapshots, snapshot_bytes) = self.store.snapshots.totals();
         Stats {
+            current_revision: self.current_revision(),
+            compacted_revision: self.compacted_revision(),
             keys: self.store.index.len(),
+            live_keys: self.store.index.count(&KeyRange::all()).live,
+            versions: self.store.versions.get(),
             history_bytes: self.history_bytes(),
             leases: self.store.lessor.count(),
             lease_counts: self.store.lessor.counts(),

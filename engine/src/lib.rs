@@ -35,6 +35,7 @@
 //! | `txn/` | writes: transactions, and their commit | `etcdserver/txn`, `mvcc.watchableStoreTxnWrite` |
 //! | `read.rs` | ranges at any kept revision | `mvcc.storeTxnRead` |
 //! | `snapshot.rs` | reads at one revision that compactions do not end | none |
+//! | `key_history.rs`, `changes.rs` | the versions of one key, the events of several revisions | none |
 //! | `history/` | records, the versions of a key, the log of all changes | `mvcc.keyIndex`, the bucket `key` |
 //! | `index/` | the ordered map from key to versions | `mvcc.treeIndex` |
 //! | `watch/` | the hub, watch streams, the index of watched ranges | `mvcc.watchableStore`, `watcherGroup`, `syncWatchers` |
@@ -47,6 +48,7 @@
 //! Comments cite the rules of etcd's behaviour by ids such as DM-1 (`docs/etcd-behaviour.md`), and
 //! the invariants by ids such as I3 (`ARCHITECTURE.md`).
 
+mod changes;
 mod clock;
 mod compaction;
 mod engine;
@@ -55,6 +57,7 @@ mod fault;
 mod history;
 mod index;
 mod key;
+mod key_history;
 mod lease;
 mod memory;
 mod options;
@@ -67,6 +70,7 @@ mod sync;
 mod txn;
 mod watch;
 
+pub use changes::Changes;
 #[cfg(not(any(loom, shuttle)))]
 pub use clock::SystemClock;
 pub use clock::{Clock, ManualClock, Timed};
@@ -80,6 +84,7 @@ pub use error::{
 pub use fault::Fault;
 pub use history::{KeyValue, LeaseId, PUT_BYTES_MAX, RECORD_OVERHEAD_BYTES};
 pub use key::KeyRange;
+pub use key_history::KeyHistory;
 pub use lease::{LEASE_TTL_MAX_SECONDS, LeaseCounts, LeaseGrant, LeaseStatus};
 pub use options::EngineBuilder;
 pub use read::{Filter, Range, RangeResult, SortBy, SortOrder};

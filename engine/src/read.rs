@@ -255,7 +255,7 @@ impl Store {
     }
 
     /// Returns all kept versions up to a revision.
-    pub(crate) fn history(&self, through: Option<Revision>) -> Result<History, ReadError> {
+    pub(crate) fn full_history(&self, through: Option<Revision>) -> Result<History, ReadError> {
         // Under the sequencer only to pin: a compaction then waits for the walk.
         let (_pin, revision, compacted) = {
             let _sequencer = self.sequencer.lock();
@@ -293,7 +293,8 @@ impl Store {
         self.check_kept(requested)
     }
 
-    fn check_kept(&self, requested: Revision) -> Result<(), ReadError> {
+    /// Checks that `requested` is not compacted (RG-12).
+    pub(crate) fn check_kept(&self, requested: Revision) -> Result<(), ReadError> {
         if self.compacted.has_dropped(requested) {
             let compacted = self.compacted.load().unwrap_or(requested);
             return Err(ReadError::Compacted {

@@ -30,7 +30,9 @@ pub(crate) struct Store {
     pub(crate) lessor: Lessor,
     pub(crate) hub: Hub,
     pub(crate) compactor: Compactor,
-    pub(crate) history_bytes: ByteCounter,
+    pub(crate) history_bytes: Counter,
+    /// The number of kept versions.
+    pub(crate) versions: Counter,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) faults: Faults,
 }
@@ -50,7 +52,8 @@ impl Store {
             lessor: Lessor::new(options.lease_ttl_min),
             hub: Hub::new(options.start_revision, options.progress_interval),
             compactor: Compactor::new(options.auto_compaction, now),
-            history_bytes: ByteCounter::new(),
+            history_bytes: Counter::new(),
+            versions: Counter::new(),
             clock,
             faults: options.faults,
         }
@@ -90,11 +93,11 @@ pub(crate) struct Sequencer {
     pub(crate) is_damaged: bool,
 }
 
-/// A number of bytes that many threads add to and subtract from.
+/// A number that many threads add to and subtract from.
 #[derive(Debug)]
-pub(crate) struct ByteCounter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
-impl ByteCounter {
+impl Counter {
     fn new() -> Self {
         Self(AtomicU64::new(0))
     }
@@ -102,12 +105,12 @@ impl ByteCounter {
     // Relaxed in all three: no other access depends on the order of these. A thread that uses the
     // number takes a lock first.
 
-    pub(crate) fn add(&self, bytes: u64) {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
+    pub(crate) fn add(&self, number: u64) {
+        self.0.fetch_add(number, Ordering::Relaxed);
     }
 
-    pub(crate) fn subtract(&self, bytes: u64) {
-        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    pub(crate) fn subtract(&self, number: u64) {
+        self.0.fetch_sub(number, Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self) -> u64 {

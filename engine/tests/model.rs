@@ -103,6 +103,12 @@ enum Step {
     /// A compaction this many revisions below the current one, and whether it is run.
     Compact(i64, bool),
     Range(RangeShape),
+    /// A read of one key this many revisions below the current one.
+    GetAt(u8, i64),
+    /// The versions of a key, and a compaction in the middle of the iteration.
+    History(u8, Option<(usize, i64)>),
+    /// The events from so many revisions below the current one to so many below it.
+    Changes(i64, i64),
     /// A watch that starts this many revisions below the current one, or at the next one.
     Watch(KeyRange, Option<i64>),
     /// A read of up to two batches from a watch.
@@ -216,6 +222,10 @@ fn step() -> impl Strategy<Value = Step> {
         4 => txn,
         1 => ((-2..12_i64), any::<bool>()).prop_map(|(back, run)| Step::Compact(back, run)),
         6 => range_shape().prop_map(Step::Range),
+        2 => (any::<u8>(), -2..20_i64).prop_map(|(key, back)| Step::GetAt(key, back)),
+        2 => (any::<u8>(), proptest::option::of((0..4_usize, 0..12_i64)))
+            .prop_map(|(key, compaction)| Step::History(key, compaction)),
+        2 => (-2..20_i64, -2..20_i64).prop_map(|(first, last)| Step::Changes(first, last)),
         2 => (key_range(), proptest::option::of(-3..12_i64))
             .prop_map(|(keys, back)| Step::Watch(keys, back)),
         2 => any::<usize>().prop_map(Step::ReadWatch),
@@ -268,6 +278,9 @@ impl Run {
             Step::Txn(shape) => self.txn(&shape),
             Step::Compact(back, run) => self.compact(back, run),
             Step::Range(shape) => self.range(&shape),
+            Step::GetAt(number, back) => self.get_at(number, back),
+            Step::History(number, compaction) => self.history(number, compaction),
+            Step::Changes(first, last) => self.changes(first, last),
             Step::Watch(keys, back) => self.watch(keys, back),
             Step::ReadWatch(which) => {
                 if !self.watches.is_empty() {
@@ -544,6 +557,77 @@ impl Run {
         );
     }
 
+    fn get_at(&self, number: u8, back: i64) {
+        let (current, compacted) = (self.model.current, self.model.compacted);
+        let at = current - back;
+        match self.engine.get_at(key(number), Revision(at)) {
+            Ok(found) => {
+                assert!((compacted..=current).contains(&at));
+                let expected = self.model.at(at).remove(&key(number));
+                assert_eq!(found.as_ref().map(state_of), expected);
+            }
+            Err(ReadError::Future { .. }) => assert!(at > current),
+            Err(ReadError::Compacted { .. }) => assert!(at < compacted),
+        }
+    }
+
+    fn history(&mut self, number: u8, compaction: Option<(usize, i64)>) {
+        let changes = self.model.changes.clone();
+        let of_key = changes.iter().filter(|change| change.key == key(number));
+        let mut expected = of_key.rev().peekable();
+        let mut versions = self.engine.history(key(number));
+        let mut last = None;
+        for read in 0.. {
+            if let Some((after, back)) = compaction
+                && after == read
+            {
+                self.compact(back, read % 2 == 0);
+            }
+            // The version that is visible at the compacted revision is the last one.
+            let compacted = self.model.compacted;
+            let is_kept = |change: &&Change| {
+                last.is_none_or(|last| last > compacted)
+                    && (change.value.is_some() || change.revision >= compacted)
+            };
+            let expected = expected.next().filter(is_kept);
+            let found = versions.next();
+            let found = found.map(|kv| (kv.mod_revision().0, kv.value().to_vec()));
+            let value = |change: &Change| change.value.clone().unwrap_or_default();
+            assert_eq!(
+                found,
+                expected.map(|change| (change.revision, value(change)))
+            );
+            let Some((revision, _)) = found else { break };
+            last = Some(revision);
+        }
+        assert!(versions.next().is_none());
+    }
+
+    fn changes(&self, first: i64, last: i64) {
+        let (current, compacted) = (self.model.current, self.model.compacted);
+        let (first, last) = (current - first, current - last);
+        match self.engine.changes(Revision(first)..=Revision(last)) {
+            Ok(changes) => {
+                assert!(first > last || last <= current && first >= compacted);
+                assert_eq!(changes.through(), Revision(last));
+                let found = changes.map(|event| {
+                    let kv = event.unwrap().kv;
+                    let value = (!kv.is_tombstone()).then(|| kv.value().to_vec());
+                    (kv.mod_revision().0, kv.key().to_vec(), value)
+                });
+                let expected = self.model.changes.iter();
+                let expected = expected.filter(|change| (first..=last).contains(&change.revision));
+                let expected = expected.map(|change| {
+                    let key = change.key.clone();
+                    (change.revision, key, change.value.clone())
+                });
+                assert!(found.eq(expected));
+            }
+            Err(ReadError::Future { .. }) => assert!(last > current && first <= last),
+            Err(ReadError::Compacted { .. }) => assert!(first < compacted && first <= last),
+        }
+    }
+
     fn watch(&mut self, keys: KeyRange, back: Option<i64>) {
         let current = self.model.current;
         let start = back.map(|back| (current - back).max(0));
@@ -588,17 +672,24 @@ impl Run {
                 }
             }
         }
+        self.watches.clear();
+        let stats = self.engine.stats();
+        assert_eq!((stats.watches, stats.unsynced_watches), (0, 0));
         if let Ok(compaction) = self.engine.compact(Revision(self.model.current)) {
             compaction.run();
         }
         self.check_size();
     }
 
-    /// Checks that the counted bytes are the bytes of the kept versions.
+    /// Checks that the counted numbers are those of the kept versions, live keys and watches.
     fn check_size(&self) {
-        let kept = self.engine.history(None).unwrap().versions;
+        let kept = self.engine.full_history(None).unwrap().versions;
         let bytes: u64 = kept.iter().map(KeyValue::size_bytes).sum();
-        assert_eq!(self.engine.stats().history_bytes, bytes);
+        let stats = self.engine.stats();
+        assert_eq!(stats.history_bytes, bytes);
+        assert_eq!(stats.versions, kept.len() as u64);
+        assert_eq!(stats.live_keys, self.model.live_keys().len());
+        assert!(stats.unsynced_watches <= stats.watches);
     }
 }
 

@@ -139,6 +139,7 @@ impl Compaction {
             on_fault!(store.faults, KeepAfterCut, store.snapshots.keep(&read));
         }
         store.history_bytes.subtract(removed.size_bytes());
+        store.versions.subtract(removed.len() as u64);
         store.index.free(removed);
         self.retire(&emptied);
     }

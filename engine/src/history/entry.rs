@@ -61,6 +61,10 @@ impl Removed {
         self.0.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn size_bytes(&self) -> u64 {
         self.0.iter().map(KeyValue::size_bytes).sum()
     }

@@ -144,6 +144,7 @@ impl<'a> Writer<'a> {
             self.store.lessor.move_key(entry, from, to);
         }
         self.store.history_bytes.add(record.size_bytes());
+        self.store.versions.add(1);
         self.store.log.append(record.clone());
         entry.push(record);
     }

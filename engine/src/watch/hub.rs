@@ -52,6 +52,8 @@ struct Registry {
     /// The unused indexes of `watches`.
     free: Vec<WatchIndex>,
     interest: InterestIndex,
+    /// The number of watches that are not `synced`.
+    unsynced: usize,
     /// The number of watches with `progress_notify`.
     progress_watches: usize,
     /// The time of the next progress notifications, if such a watch exists.
@@ -108,6 +110,7 @@ impl Hub {
             watches: Vec::new(),
             free: Vec::new(),
             interest: InterestIndex::default(),
+            unsynced: 0,
             progress_watches: 0,
             progress_due: None,
             matched: Vec::new(),
@@ -183,7 +186,8 @@ impl Hub {
         }
         if let Some(watch) = registry.watches[index].as_mut() {
             watch.from = position;
-            watch.synced = true;
+            let was_synced = std::mem::replace(&mut watch.synced, true);
+            registry.unsynced -= usize::from(!was_synced);
         }
         true
     }
@@ -270,14 +274,14 @@ impl Hub {
     /// Returns the number of watches and the number of unsynced watches.
     pub(crate) fn count(&self) -> (usize, usize) {
         let registry = self.registry.lock();
-        let watches = || registry.watches.iter().flatten();
-        let unsynced = watches().filter(|watch| !watch.synced);
-        (watches().count(), unsynced.count())
+        let watches = registry.watches.len() - registry.free.len();
+        (watches, registry.unsynced)
     }
 }
 
 impl Registry {
     fn add(&mut self, watch: RegisteredWatch) -> WatchIndex {
+        self.unsynced += usize::from(!watch.synced);
         self.progress_watches += usize::from(watch.progress_notify);
         let index = self.free.pop().unwrap_or_else(|| {
             self.watches.push(None);
@@ -294,6 +298,7 @@ impl Registry {
         };
         self.interest.remove(index);
         self.free.push(index);
+        self.unsynced -= usize::from(!watch.synced);
         self.progress_watches -= usize::from(watch.progress_notify);
         if self.progress_watches == 0 {
             self.progress_due = None;
@@ -339,6 +344,7 @@ impl Registry {
             interest,
             matched,
             previous_matches,
+            unsynced,
             ..
         } = self;
         for (record_index, record) in records.iter().enumerate() {
@@ -376,6 +382,7 @@ impl Registry {
             if watch.push(revision, events) {
                 wake.push(watch.channel.clone());
             }
+            *unsynced += usize::from(!watch.synced);
         }
     }
 }

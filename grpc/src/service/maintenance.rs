@@ -166,7 +166,7 @@ struct Hashed {
 
 impl Hashed {
     fn of(engine: &Engine, through: Option<Revision>) -> Result<Self, EtcdError> {
-        let history = engine.history(through)?;
+        let history = engine.full_history(through)?;
         Ok(Self {
             hash: hash::of_history(&history),
             revision: history.revision,

@@ -25,7 +25,7 @@ pub(super) fn buckets(node: &Node) -> Result<Vec<Bucket>, EtcdError> {
     // the reads.
     let mut lease_ids = BTreeSet::from_iter(node.engine.leases());
     let mut leases = leases(node, &lease_ids);
-    let history = node.engine.history(None)?;
+    let history = node.engine.full_history(None)?;
     lease_ids.extend(node.engine.leases());
     leases.extend(self::leases(node, &lease_ids));
 
@@ -208,7 +208,7 @@ mod tests {
         engine.delete(&KeyRange::one("b")).unwrap();
         engine.put("c", "6").unwrap();
         engine.put("a", "7").unwrap();
-        let mut history = engine.history(None).unwrap();
+        let mut history = engine.full_history(None).unwrap();
         history.compacted = Some(Revision(compacted));
         let versions = StoredVersions(compacted_versions(history));
         let found = versions.0.iter().map(|version| {

@@ -79,7 +79,7 @@ mod tests {
     use revstore_engine::{Engine, KeyRange, LeaseId, Op, Put, Revision, Txn};
 
     fn hash(engine: &Engine, through: Option<i64>) -> u32 {
-        super::of_history(&engine.history(through.map(Revision)).unwrap())
+        super::of_history(&engine.full_history(through.map(Revision)).unwrap())
     }
 
     #[test]

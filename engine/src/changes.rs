@@ -1,0 +1,120 @@
+//! The events of several revisions, in order.
+
+use std::iter::FusedIterator;
+use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::vec;
+
+use crate::error::ReadError;
+use crate::history::KeyValue;
+use crate::revision::{Position, Revision};
+use crate::store::Store;
+use crate::sync::Arc;
+use crate::watch::Event;
+
+/// The number of records that one step copies from the log.
+const STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 64 };
+/// The number of bytes after which a step ends, which bounds what an iterator keeps in memory
+/// after a compaction.
+const STEP_BYTES: u64 = 1024 * 1024;
+
+/// An iterator over the events of several revisions, in order; created by
+/// [`Engine::changes`](crate::Engine::changes).
+#[derive(Debug)]
+pub struct Changes {
+    store: Arc<Store>,
+    /// The position from which on the log was not read yet.
+    next: Position,
+    through: Revision,
+    is_finished: bool,
+    /// The records of the current step.
+    records: vec::IntoIter<KeyValue>,
+}
+
+impl Changes {
+    pub(crate) fn new(
+        store: &Arc<Store>,
+        revisions: &impl RangeBounds<Revision>,
+    ) -> Result<Self, ReadError> {
+        let current = store.current.load();
+        let through = match revisions.end_bound() {
+            Bound::Included(last) => *last,
+            Bound::Excluded(end) => end.previous(),
+            Bound::Unbounded => current,
+        };
+        let first = match revisions.start_bound() {
+            Bound::Included(first) => *first,
+            Bound::Excluded(before) => before.next(),
+            Bound::Unbounded => store.compacted.load().unwrap_or(Revision::FIRST),
+        };
+        let is_empty = first > through;
+        if !is_empty {
+            if through > current {
+                return Err(ReadError::Future {
+                    requested: through,
+                    current,
+                });
+            }
+            store.check_kept(first)?;
+        }
+        Ok(Self {
+            store: store.clone(),
+            next: first.start(),
+            through,
+            is_finished: is_empty,
+            records: Vec::new().into_iter(),
+        })
+    }
+
+    /// Returns the last revision of the iterator, also if it is empty.
+    ///
+    /// To read later changes, call [`Engine::changes`](crate::Engine::changes) from the revision
+    /// after it on.
+    pub fn through(&self) -> Revision {
+        self.through
+    }
+
+    /// Copies the next records from the log.
+    fn read_step(&mut self) -> Result<(), ReadError> {
+        let mut records: Vec<KeyValue> = Vec::with_capacity(STEP_RECORDS);
+        let mut bytes = 0;
+        let log = &self.store.log;
+        let stopped = log.visit(self.next, self.through.end(), |record| {
+            bytes += record.size_bytes();
+            records.push(record.clone());
+            if records.len() < STEP_RECORDS && bytes < STEP_BYTES {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
+        // I7: also if the compaction was announced while the log was read.
+        self.store.check_kept(self.next.revision)?;
+        match records.last() {
+            Some(last) if stopped.is_some() => self.next = last.position().next(),
+            _ => self.is_finished = true,
+        }
+        self.records = records.into_iter();
+        Ok(())
+    }
+}
+
+impl Iterator for Changes {
+    type Item = Result<Event, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(kv) = self.records.next() {
+                return Some(Ok(Event { kv, prev_kv: None }));
+            }
+            if self.is_finished {
+                return None;
+            }
+            if let Err(error) = self.read_step() {
+                self.is_finished = true;
+                return Some(Err(error));
+            }
+        }
+    }
+}
+
+impl FusedIterator for Changes {}
