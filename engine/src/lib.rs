@@ -25,6 +25,12 @@
 //! can be read by threads and by tasks of any executor, and the time comes from a [`Clock`]. Tests
 //! use a [`ManualClock`] and do not wait.
 //!
+//! # Under a model checker
+//! With `--cfg loom` or `--cfg shuttle` the locks, atomics and wakers of the engine are those of a
+//! model checker, which runs programs over the engine through many interleavings of their threads.
+//! The crate `revstore-verify` runs such models, and its documentation is the guide. In these
+//! builds there is no `SystemClock`, and a [`ManualClock`] is the default.
+//!
 //! # Reading the source
 //! Start with `txn/commit.rs`, the central protocol: store, publish, notify.
 //!

@@ -1,5 +1,5 @@
-//! The replacement of the pool under loom and shuttle and, with `--cfg revstore_heap`, for sanitizers: it
-//! allocates from the program's allocator, so that each allocation is tracked.
+//! The replacement of the pool under loom and shuttle and, with `--cfg revstore_heap`, for
+//! sanitizers: it allocates from the program's allocator, so that each allocation is tracked.
 
 #[cfg(not(any(loom, shuttle)))]
 use std::alloc::dealloc;

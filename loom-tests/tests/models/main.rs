@@ -10,7 +10,6 @@ mod compaction_against_transaction;
 mod expiry_against_keep_alive;
 mod expiry_against_move;
 mod free_against_read;
-mod leader_election;
 mod publish_against_read;
 mod registration_against_commit;
 mod scan_against_commit;

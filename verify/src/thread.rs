@@ -1,0 +1,24 @@
+//! Threads of the [backend](crate::Backend).
+//!
+//! [`race`](crate::race) suffices for most models.
+
+pub use crate::backend::thread::{JoinHandle, yield_now};
+/// Threads that borrow from the one that starts them. Loom does not have them.
+#[cfg(not(loom))]
+pub use crate::backend::thread::{Scope, ScopedJoinHandle, scope};
+
+/// Starts a thread.
+///
+/// A thread that waits for another one in a loop calls [`yield_now`] in it: a model checker
+/// continues a thread until it waits.
+///
+/// # Panics
+/// Under loom, if the execution has started more than four threads in total: loom does not explore
+/// more.
+pub fn spawn<F, T>(closure: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    crate::backend::spawn(closure)
+}
