@@ -13,7 +13,8 @@ use crate::error::{
 use crate::history::{KeyValue, LeaseId};
 use crate::key::KeyRange;
 use crate::key_history::KeyHistory;
-use crate::lease::{self, LeaseCounts, LeaseGrant, LeaseStatus};
+use crate::lease::{self, Granted, LeaseCounts, LeaseGrant, LeaseStatus};
+use crate::lease_guard::LeaseGuard;
 use crate::options::EngineBuilder;
 use crate::read::{Range, RangeResult};
 use crate::revision::Revision;
@@ -365,6 +366,23 @@ impl Engine {
     /// [`LeaseError::AlreadyExists`] if the id is in use, [`LeaseError::TtlTooLarge`] if the time
     /// to live is too large.
     pub fn grant(&self, id: Option<LeaseId>, ttl_seconds: i64) -> Result<LeaseGrant, LeaseError> {
+        Ok(self.grant_lease(id, ttl_seconds)?.lease)
+    }
+
+    /// Grants a lease that is revoked when the returned guard is dropped.
+    ///
+    /// # Errors
+    /// As [`grant`](Self::grant).
+    pub fn grant_guarded(
+        &self,
+        id: Option<LeaseId>,
+        ttl_seconds: i64,
+    ) -> Result<LeaseGuard, LeaseError> {
+        let granted = self.grant_lease(id, ttl_seconds)?;
+        Ok(LeaseGuard::new(self.store.clone(), granted))
+    }
+
+    fn grant_lease(&self, id: Option<LeaseId>, ttl_seconds: i64) -> Result<Granted, LeaseError> {
         let now = self.store.clock.now();
         let granted = self.store.lessor.grant(id, ttl_seconds, now)?;
         self.store.clock.recheck();
@@ -377,7 +395,7 @@ impl Engine {
     /// # Errors
     /// [`LeaseError::NotFound`] if the lease does not exist.
     pub fn revoke(&self, lease: LeaseId) -> Result<Revision, LeaseError> {
-        lease::revoke(&self.store, lease)
+        lease::revoke(&self.store, lease, None)
     }
 
     /// Restarts the time to live of a lease, and returns it.
@@ -386,7 +404,7 @@ impl Engine {
     /// [`LeaseError::NotFound`] if the lease does not exist or has expired.
     pub fn keep_alive(&self, lease: LeaseId) -> Result<Duration, LeaseError> {
         let (store, now) = (&self.store, self.store.clock.now());
-        store.lessor.keep_alive(store.faults, lease, now)
+        store.lessor.keep_alive(store.faults, lease, None, now)
     }
 
     /// Returns the remaining time of a lease, and its keys if `with_keys` is set.

@@ -39,6 +39,17 @@ pub struct LeaseGrant {
     pub ttl: Duration,
 }
 
+/// The number of a grant. Unlike a [`LeaseId`], it is never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GrantNumber(u64);
+
+/// A lease that was granted, with the number that distinguishes it from other leases with its id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    pub(crate) lease: LeaseGrant,
+    pub(crate) number: GrantNumber,
+}
+
 /// The leases of a store and the keys attached to them.
 #[derive(Debug)]
 pub(crate) struct Lessor {
@@ -75,6 +86,7 @@ pub struct LeaseCounts {
 
 #[derive(Debug)]
 struct Lease {
+    number: GrantNumber,
     ttl: Duration,
     expiry: Duration,
     keys: BTreeSet<Entry>,
@@ -93,7 +105,7 @@ impl Lessor {
         id: Option<LeaseId>,
         ttl_seconds: i64,
         now: Duration,
-    ) -> Result<LeaseGrant, LeaseError> {
+    ) -> Result<Granted, LeaseError> {
         if ttl_seconds > LEASE_TTL_MAX_SECONDS {
             return Err(LeaseError::TtlTooLarge);
         }
@@ -108,24 +120,29 @@ impl Lessor {
             None => leases.generate_id(),
         };
         let expiry = now.saturating_add(ttl);
+        leases.counts.granted += 1;
+        let number = GrantNumber(leases.counts.granted);
         leases.by_id.insert(
             id,
             Lease {
+                number,
                 ttl,
                 expiry,
                 keys: BTreeSet::new(),
             },
         );
         leases.by_expiry.insert((expiry, id));
-        leases.counts.granted += 1;
-        Ok(LeaseGrant { id, ttl })
+        let lease = LeaseGrant { id, ttl };
+        Ok(Granted { lease, number })
     }
 
-    /// Restarts the time to live, and returns it. An expired lease stays expired (LE-9).
+    /// Restarts the time to live, and returns it. An expired lease stays expired (LE-9). With a
+    /// number, only the lease of that grant is found.
     pub(crate) fn keep_alive(
         &self,
         faults: Faults,
         id: LeaseId,
+        of: Option<GrantNumber>,
         now: Duration,
     ) -> Result<Duration, LeaseError> {
         let mut leases = self.leases.lock();
@@ -138,7 +155,7 @@ impl Lessor {
             ..
         } = &mut *leases;
         let lease = by_id.get_mut(&id).ok_or(LeaseError::NotFound)?;
-        if lease.expiry <= latest {
+        if lease.expiry <= latest || !lease.is_of(of) {
             return Err(LeaseError::NotFound);
         }
         by_expiry.remove(&(lease.expiry, id));
@@ -197,9 +214,14 @@ impl Lessor {
     }
 
     /// Removes a lease and returns its keys in order. The caller must hold the sequencer, and must
-    /// delete the keys.
-    fn remove(&self, id: LeaseId) -> Result<BTreeSet<Entry>, LeaseError> {
-        self.leases.lock().remove(id).ok_or(LeaseError::NotFound)
+    /// delete the keys. With a number, only the lease of that grant is found.
+    fn remove(&self, id: LeaseId, of: Option<GrantNumber>) -> Result<BTreeSet<Entry>, LeaseError> {
+        let mut leases = self.leases.lock();
+        let lease = leases.by_id.get(&id);
+        if !lease.is_some_and(|lease| lease.is_of(of)) {
+            return Err(LeaseError::NotFound);
+        }
+        leases.remove(id).ok_or(LeaseError::NotFound)
     }
 
     /// As [`remove`](Self::remove), for the lease that expires first, if it has expired.
@@ -240,12 +262,16 @@ impl Lessor {
 }
 
 /// Ends a lease: deletes its keys, in key order and at one revision (LE-5, LE-6). Returns the
-/// revision afterwards.
-pub(crate) fn revoke(store: &Store, lease: LeaseId) -> Result<Revision, LeaseError> {
+/// revision afterwards. With a number, only the lease of that grant is found.
+pub(crate) fn revoke(
+    store: &Store,
+    lease: LeaseId,
+    of: Option<GrantNumber>,
+) -> Result<Revision, LeaseError> {
     let mut writer = Writer::begin(store)?;
     // LE-7: under the sequencer, so that a put that moves a key to another lease comes either
     // before or after both steps.
-    let keys = store.lessor.remove(lease)?;
+    let keys = store.lessor.remove(lease, of)?;
     on_fault!(store.faults, RevokeOutsideSequencer, {
         drop(writer);
         writer = Writer::begin(store)?;
@@ -262,7 +288,7 @@ pub(crate) fn expire_first(store: &Store, now: Duration) -> bool {
     on_fault!(
         store.faults,
         ExpireUnchecked,
-        return revoke(store, expired).is_ok()
+        return revoke(store, expired, None).is_ok()
     );
     let Ok(writer) = Writer::begin(store) else {
         // A store that refuses writes deletes no keys, so its leases do not end.
@@ -282,6 +308,13 @@ fn delete_keys(mut writer: Writer<'_>, keys: BTreeSet<Entry>) -> Revision {
         writer.delete(&KeyRange::One(Bytes::copy_from_slice(key.key())));
     }
     writer.commit()
+}
+
+impl Lease {
+    /// Returns whether the lease is the one of a grant; without a number, any lease is.
+    fn is_of(&self, grant: Option<GrantNumber>) -> bool {
+        grant.is_none_or(|number| self.number == number)
+    }
 }
 
 impl Leases {

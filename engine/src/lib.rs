@@ -46,7 +46,7 @@
 //! | `index/` | the ordered map from key to versions | `mvcc.treeIndex` |
 //! | `watch/` | the hub, watch streams, the index of watched ranges | `mvcc.watchableStore`, `watcherGroup`, `syncWatchers` |
 //! | `compaction/` | removal of history, automatic compaction | `mvcc.scheduleCompaction`, package `compactor` |
-//! | `lease.rs` | leases and their keys | `lease.lessor` |
+//! | `lease.rs`, `lease_guard.rs` | leases and their keys; a lease that ends with a scope | `lease.lessor` |
 //! | `schedule.rs`, `clock.rs` | work at certain times, and the sources of time | timers and goroutines |
 //! | `memory/` | the allocations of records and entries, with nearly all unsafe code | none |
 //! | `sync/`, `fault.rs` | locks with ranks, one file per backend; the mutations that models detect | none |
@@ -65,6 +65,7 @@ mod index;
 mod key;
 mod key_history;
 mod lease;
+mod lease_guard;
 mod memory;
 mod options;
 mod read;
@@ -92,6 +93,7 @@ pub use history::{KeyValue, LeaseId, PUT_BYTES_MAX, RECORD_OVERHEAD_BYTES};
 pub use key::KeyRange;
 pub use key_history::KeyHistory;
 pub use lease::{LEASE_TTL_MAX_SECONDS, LeaseCounts, LeaseGrant, LeaseStatus};
+pub use lease_guard::LeaseGuard;
 pub use options::EngineBuilder;
 pub use read::{Filter, Range, RangeResult, SortBy, SortOrder};
 pub use revision::{Position, Revision};

@@ -251,3 +251,58 @@ fn le_15_le_9_an_expired_lease_accepts_keys_and_no_keep_alive_until_it_is_revoke
     // Two puts, the first revoke, the late put, the second revoke.
     assert_eq!(engine.current_revision(), Revision(6));
 }
+
+#[test]
+fn a_guard_ends_its_lease_also_by_a_panic() {
+    let (engine, _) = engine();
+    let lease = engine.grant_guarded(LeaseId::new(7), 60).unwrap();
+    assert_eq!((lease.id().get(), lease.ttl()), (7, seconds(60)));
+    attach(&engine, "a", lease.id());
+    attach(&engine, "b", lease.id());
+    let before = engine.current_revision();
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _lease = lease;
+        panic!("a panic of the test");
+    }));
+    assert!(unwound.is_err() && engine.leases().is_empty());
+    assert_eq!(engine.current_revision(), before.next());
+    assert!(engine.get("a").is_none() && engine.get("b").is_none());
+}
+
+#[test]
+fn a_guard_renews_and_revokes_its_lease() {
+    let (engine, clock) = engine();
+    let lease = engine.grant_guarded(None, 60).unwrap();
+    attach(&engine, "a", lease.id());
+    clock.advance(seconds(40));
+    assert_eq!(lease.keep_alive(), Ok(seconds(60)));
+    clock.advance(seconds(40));
+    let revoked = lease.revoke().unwrap();
+    assert_eq!(revoked, engine.current_revision());
+    assert!(engine.leases().is_empty() && engine.get("a").is_none());
+    let leaked = engine.grant_guarded(None, 60).unwrap().leak();
+    assert_eq!(engine.leases(), [leaked]);
+}
+
+/// The guard of an expired lease does not end a later one with the same id.
+#[test]
+fn a_guard_ends_no_other_lease() {
+    let (engine, clock) = engine();
+    let id = LeaseId::new(7);
+    let guards: [_; 3] = std::array::from_fn(|_| {
+        let guard = engine.grant_guarded(id, 5).unwrap();
+        clock.advance(seconds(5));
+        guard
+    });
+    let before = engine.current_revision();
+    let [first, second, third] = guards;
+    drop(first);
+    let other = engine.grant(id, 60).unwrap().id;
+    attach(&engine, "a", other);
+    assert_eq!(second.keep_alive(), Err(LeaseError::NotFound));
+    drop(second);
+    assert_eq!(third.revoke(), Err(LeaseError::NotFound));
+    assert_eq!(engine.leases(), [other]);
+    assert!(engine.get("a").is_some());
+    assert_eq!(engine.current_revision(), before.next());
+}

@@ -210,6 +210,7 @@ mod tests {
     fn an_engine_refuses_writes_after_a_write_that_panicked() {
         let (engine, store, clock) = engine();
         let lease = engine.grant(LeaseId::new(7), 60).expect("a free id").id;
+        let guard = engine.grant_guarded(None, 60).expect("a new lease");
         let put = engine.put("k", "1").expect("a valid put");
         let mut watcher = engine
             .watch(WatchOptions::of(KeyRange::all()))
@@ -228,6 +229,12 @@ mod tests {
             .and_then([Op::Put(Put::new("x", "4"))]);
         assert_eq!(engine.txn(&txn), Err(TxnError::Refused(refused)));
         assert_eq!(engine.revoke(lease), Err(LeaseError::Refused(refused)));
+        let guarded = guard.id();
+        drop(guard);
+        assert!(
+            engine.lease(guarded, false).is_ok(),
+            "a lease keeps its keys"
+        );
         // An expiry that cannot delete keys is not tried again and again.
         clock.advance(Duration::from_secs(100));
         assert!(
