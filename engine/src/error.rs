@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use crate::history::LeaseId;
 use crate::revision::Revision;
+use crate::txn::{Branch, OpPath};
 
 /// The error of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -70,17 +71,63 @@ pub enum PutError {
 }
 
 /// The error of a transaction, which has changed nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+///
+/// ```
+/// # use revstore_engine::{Engine, KeyRange, Op, Put, PutError, Range, Txn, TxnError};
+/// let engine = Engine::builder().build();
+/// let inner = Txn::new().and_then([Op::Put(Put::keeping_value("b"))]);
+/// let txn = Txn::new().and_then([Op::Put(Put::new("a", "1")), Op::Txn(inner)]);
+/// let error = engine.txn(&txn).unwrap_err();
+/// assert_eq!(error.to_string(), "operation success[1].success[0]: the key does not exist");
+/// let TxnError::Put { op, error } = error else { panic!("{error}") };
+/// assert_eq!(error, PutError::KeyNotFound);
+/// assert_eq!(txn.op(&op), Some(&Op::Put(Put::keeping_value("b"))));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TxnError {
     /// A put of the transaction failed.
-    #[error(transparent)]
-    Put(#[from] PutError),
+    #[error("operation {op}: {error}")]
+    Put {
+        /// The place of the put.
+        op: OpPath,
+        /// The error of the put.
+        error: PutError,
+    },
     /// A range of the transaction failed.
-    #[error(transparent)]
-    Read(#[from] ReadError),
+    #[error("operation {op}: {error}")]
+    Read {
+        /// The place of the range.
+        op: OpPath,
+        /// The error of the range.
+        error: ReadError,
+    },
     /// The engine refuses all writes.
     #[error(transparent)]
     Refused(#[from] WriteError),
+}
+
+impl TxnError {
+    /// The error of a put, whose place [`inside`](Self::inside) adds.
+    pub(crate) fn put(error: PutError) -> Self {
+        let op = OpPath::default();
+        Self::Put { op, error }
+    }
+
+    /// The error of a range, whose place [`inside`](Self::inside) adds.
+    pub(crate) fn read(error: ReadError) -> Self {
+        let op = OpPath::default();
+        Self::Read { op, error }
+    }
+
+    /// Adds the place of the operation that contains, or is, the one that failed.
+    #[cold]
+    pub(crate) fn inside(mut self, branch: Branch, index: usize) -> Self {
+        match &mut self {
+            Self::Put { op, .. } | Self::Read { op, .. } => op.prepend(branch, index),
+            Self::Refused(_) => {}
+        }
+        self
+    }
 }
 
 /// The error of opening or reading a [`Snapshot`](crate::Snapshot).

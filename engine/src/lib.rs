@@ -99,8 +99,8 @@ pub use read::{Filter, Range, RangeResult, SortBy, SortOrder};
 pub use revision::{Position, Revision};
 pub use snapshot::{Snapshot, SnapshotIter};
 pub use txn::{
-    Compare, CompareTarget, DeleteResult, Op, OpResult, Put, PutLease, PutResult, Relation, Txn,
-    TxnResult,
+    Branch, Compare, CompareTarget, DeleteResult, Op, OpPath, OpResult, Put, PutLease, PutResult,
+    Relation, Txn, TxnResult,
 };
 pub use watch::{
     Event, Events, WatchBatch, WatchCreated, WatchEnd, WatchId, WatchOptions, WatchResponse,

@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use revstore_engine::{
-    CompactError, Compare, CompareTarget, Engine, KeyRange, KeyValue, ManualClock, Op, OpResult,
-    Put, PutError, Range, ReadError, Relation, Revision, SortBy, SortOrder, Txn, TxnError,
-    WatchEnd, WatchOptions, Watcher,
+    CompactError, Compare, Engine, KeyRange, KeyValue, ManualClock, Op, OpResult, Put, PutError,
+    Range, ReadError, Revision, SortBy, SortOrder, Txn, TxnError, WatchEnd, WatchOptions, Watcher,
 };
 
 /// A change of a key at a revision: a new value, or `None` for a deletion.
@@ -357,13 +356,10 @@ impl Run {
     }
 
     fn txn(&mut self, shape: &TxnShape) {
-        let compares = shape.compare.iter().map(|(number, version)| {
-            Compare::new(
-                KeyRange::one(key(*number)),
-                CompareTarget::Version(*version),
-                Relation::Equal,
-            )
-        });
+        let compares = shape
+            .compare
+            .iter()
+            .map(|(number, version)| Compare::version(key(*number), *version));
         let put = |number: &u8, value: &u8| Op::Put(Put::new(key(*number), vec![*value]));
         let ops = shape.ops.iter().map(|op| match op {
             TxnOp::Put(number, value) => put(number, value),
@@ -371,11 +367,7 @@ impl Run {
             TxnOp::Range(keys) => Op::Range(Range::of(keys.clone())),
             TxnOp::Nested(number, puts) => Op::Txn(
                 Txn::new()
-                    .when([Compare::new(
-                        KeyRange::one(key(*number)),
-                        CompareTarget::CreateRevision(0),
-                        Relation::Greater,
-                    )])
+                    .when([Compare::exists(key(*number))])
                     .and_then(puts.iter().map(|(number, value)| put(number, value))),
             ),
         });
@@ -723,7 +715,18 @@ fn txn_10_a_put_that_keeps_a_value_deleted_by_the_transaction_fails_the_transact
     engine.put("b", "1").unwrap();
     let keep = Put::keeping_value("b");
     let txn = Txn::new().and_then([Op::Delete(KeyRange::From("a".into())), Op::Put(keep)]);
-    assert_eq!(engine.txn(&txn), Err(TxnError::Put(PutError::KeyNotFound)));
+    let error = engine.txn(&txn).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "operation success[1]: the key does not exist"
+    );
+    assert!(matches!(
+        error,
+        TxnError::Put {
+            error: PutError::KeyNotFound,
+            ..
+        }
+    ));
     assert_eq!(engine.get("b").unwrap().value(), b"1");
     assert_eq!(engine.current_revision(), Revision(2));
 }

@@ -313,8 +313,8 @@ impl From<PutError> for EtcdError {
 impl From<TxnError> for EtcdError {
     fn from(error: TxnError) -> Self {
         match error {
-            TxnError::Put(error) => error.into(),
-            TxnError::Read(error) => error.into(),
+            TxnError::Put { error, .. } => error.into(),
+            TxnError::Read { error, .. } => error.into(),
             TxnError::Refused(error) => error.into(),
         }
     }
@@ -431,7 +431,7 @@ pub(crate) fn gateway_broken(error: &dyn fmt::Display) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use revstore_engine::{LeaseId, PutError, ReadError, Revision, TxnError, WatchError};
+    use revstore_engine::{LeaseId, OpPath, PutError, ReadError, Revision, TxnError, WatchError};
     use tonic::{Code, Status};
 
     use super::EtcdError;
@@ -568,13 +568,21 @@ mod tests {
         let lease = PutError::LeaseNotFound {
             lease: LeaseId::new(7).unwrap(),
         };
+        let put = |error| TxnError::Put {
+            op: OpPath::default(),
+            error,
+        };
+        let read = |error| TxnError::Read {
+            op: OpPath::default(),
+            error,
+        };
         let check = |error: TxnError, expected| assert_eq!(EtcdError::from(error), expected);
-        check(compacted.into(), EtcdError::Compacted);
-        check(future.into(), EtcdError::FutureRevision);
-        check(lease.into(), EtcdError::LeaseNotFound);
-        check(PutError::KeyNotFound.into(), EtcdError::KeyNotFound);
-        check(PutError::EmptyKey.into(), EtcdError::EmptyKey);
-        check(PutError::TooLarge.into(), EtcdError::RequestTooLarge);
+        check(read(compacted), EtcdError::Compacted);
+        check(read(future), EtcdError::FutureRevision);
+        check(put(lease), EtcdError::LeaseNotFound);
+        check(put(PutError::KeyNotFound), EtcdError::KeyNotFound);
+        check(put(PutError::EmptyKey), EtcdError::EmptyKey);
+        check(put(PutError::TooLarge), EtcdError::RequestTooLarge);
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod transaction;
 
 pub(crate) use commit::Writer;
 pub use request::{
-    Compare, CompareTarget, DeleteResult, Op, OpResult, Put, PutLease, PutResult, Relation, Txn,
-    TxnResult,
+    Branch, Compare, CompareTarget, DeleteResult, Op, OpPath, OpResult, Put, PutLease, PutResult,
+    Relation, Txn, TxnResult,
 };
 pub(crate) use transaction::{delete, put, txn};

@@ -1,5 +1,7 @@
 //! Requests that write, and their results.
 
+use std::fmt;
+
 use bytes::Bytes;
 
 use crate::history::{KeyValue, LeaseId};
@@ -109,6 +111,23 @@ pub struct DeleteResult {
 ///
 /// For an absent key, and for a range without live keys, every number is 0, and no condition on the
 /// value holds.
+///
+/// ```
+/// use revstore_engine::{Compare, Engine, Op, Put, Relation, Txn};
+/// let engine = Engine::builder().build();
+/// let read = engine.put("config", "1")?;
+/// // Write only if nobody has written since, and if there is no lock.
+/// let txn = Txn::new()
+///     .when([
+///         Compare::mod_revision("config", read.revision),
+///         Compare::absent("lock"),
+///         Compare::version("config", 100).with_relation(Relation::Less),
+///     ])
+///     .and_then([Op::Put(Put::new("config", "2"))]);
+/// assert!(engine.txn(&txn)?.succeeded);
+/// assert!(!engine.txn(&txn)?.succeeded);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compare {
@@ -133,11 +152,54 @@ impl Compare {
 
     /// Requires that a key is not live.
     pub fn absent(key: impl Into<Bytes>) -> Self {
-        Self::new(
-            KeyRange::one(key),
-            CompareTarget::CreateRevision(0),
-            Relation::Equal,
-        )
+        Self::equal(key, CompareTarget::CreateRevision(0))
+    }
+
+    /// Requires that a key is live.
+    pub fn exists(key: impl Into<Bytes>) -> Self {
+        Self::absent(key).with_relation(Relation::Greater)
+    }
+
+    /// Requires that a key was written last at this revision. With revision 0, requires that it is
+    /// not live.
+    pub fn mod_revision(key: impl Into<Bytes>, revision: Revision) -> Self {
+        Self::equal(key, CompareTarget::ModRevision(revision.0))
+    }
+
+    /// Requires that a key was created at this revision, and not deleted since. With revision 0,
+    /// requires that it is not live.
+    pub fn create_revision(key: impl Into<Bytes>, revision: Revision) -> Self {
+        Self::equal(key, CompareTarget::CreateRevision(revision.0))
+    }
+
+    /// Requires that a key was written this number of times since its creation. With 0, requires
+    /// that it is not live.
+    pub fn version(key: impl Into<Bytes>, version: i64) -> Self {
+        Self::equal(key, CompareTarget::Version(version))
+    }
+
+    /// Requires that a key is live and has this value. Also with another relation, the key must be
+    /// live.
+    pub fn value(key: impl Into<Bytes>, value: impl Into<Bytes>) -> Self {
+        Self::equal(key, CompareTarget::Value(value.into()))
+    }
+
+    /// Requires that a key is attached to this lease, or with `None` that it is not live or not
+    /// attached to a lease.
+    pub fn lease(key: impl Into<Bytes>, lease: impl Into<Option<LeaseId>>) -> Self {
+        let lease = lease.into().map_or(0, LeaseId::get);
+        Self::equal(key, CompareTarget::Lease(lease))
+    }
+
+    /// Requires another relation of the property to the value.
+    #[must_use]
+    pub fn with_relation(mut self, relation: Relation) -> Self {
+        self.relation = relation;
+        self
+    }
+
+    fn equal(key: impl Into<Bytes>, target: CompareTarget) -> Self {
+        Self::new(KeyRange::one(key), target, Relation::Equal)
     }
 }
 
@@ -245,6 +307,71 @@ impl Txn {
     pub fn or_else(mut self, ops: impl IntoIterator<Item = Op>) -> Self {
         add(&mut self.failure, ops);
         self
+    }
+
+    /// Returns the operation at a place, such as that of a [`TxnError`](crate::TxnError), or `None`
+    /// if there is none.
+    pub fn op(&self, path: &OpPath) -> Option<&Op> {
+        let (last, outer) = path.levels().split_last()?;
+        let mut txn = self;
+        for level in outer {
+            let Op::Txn(nested) = txn.op_of_level(*level)? else {
+                return None;
+            };
+            txn = nested;
+        }
+        txn.op_of_level(*last)
+    }
+
+    fn op_of_level(&self, (branch, index): (Branch, usize)) -> Option<&Op> {
+        let ops = match branch {
+            Branch::Success => &self.success,
+            Branch::Failure => &self.failure,
+        };
+        ops.get(index)
+    }
+}
+
+/// The two lists of operations of a [`Txn`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Branch {
+    /// The operations that run if all compares hold.
+    Success,
+    /// The operations that run otherwise.
+    Failure,
+}
+
+/// The place of an operation in a transaction: a branch and an index from 0 on, and for an operation
+/// of a nested transaction the place of that transaction before it.
+///
+/// It is displayed as `success[1].failure[0]`: the first operation of the branch `failure` of the
+/// nested transaction that is the second operation of the branch `success`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OpPath(Vec<(Branch, usize)>);
+
+impl OpPath {
+    /// Returns the branch and the index for each level, the outermost transaction first.
+    pub fn levels(&self) -> &[(Branch, usize)] {
+        &self.0
+    }
+
+    /// Adds the place of the transaction that contains the operation.
+    pub(crate) fn prepend(&mut self, branch: Branch, index: usize) {
+        self.0.insert(0, (branch, index));
+    }
+}
+
+impl fmt::Display for OpPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (level, (branch, index)) in self.0.iter().enumerate() {
+            let dot = if level > 0 { "." } else { "" };
+            let branch = match branch {
+                Branch::Success => "success",
+                Branch::Failure => "failure",
+            };
+            write!(f, "{dot}{branch}[{index}]")?;
+        }
+        Ok(())
     }
 }
 

@@ -15,8 +15,8 @@ use bytes::Bytes;
 
 use super::commit::Writer;
 use super::request::{
-    Compare, CompareTarget, DeleteResult, Op, OpResult, Put, PutLease, PutResult, Relation, Txn,
-    TxnResult,
+    Branch, Compare, CompareTarget, DeleteResult, Op, OpResult, Put, PutLease, PutResult, Relation,
+    Txn, TxnResult,
 };
 use crate::error::{PutError, ReadError, TxnError, WriteError};
 use crate::history::{KeyValue, LeaseId, PUT_BYTES_MAX, PendingRecord};
@@ -92,6 +92,24 @@ struct DecidedTxn<'a> {
     ops: Vec<DecidedOp<'a>>,
 }
 
+impl<'a> DecidedTxn<'a> {
+    /// Calls `check` with each operation until one fails, and adds the place of that one.
+    fn check_ops(
+        &self,
+        mut check: impl FnMut(&DecidedOp<'a>) -> Result<(), TxnError>,
+    ) -> Result<(), TxnError> {
+        let branch = if self.succeeded {
+            Branch::Success
+        } else {
+            Branch::Failure
+        };
+        for (index, op) in self.ops.iter().enumerate() {
+            check(op).map_err(|error| error.inside(branch, index))?;
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug)]
 enum DecidedOp<'a> {
     Range(&'a Range),
@@ -129,13 +147,16 @@ struct DeferredRange<'a> {
 }
 
 fn prepare<'a>(store: &Store, txn: &'a Txn) -> Result<PreparedTxn<'a>, TxnError> {
-    let prepare_ops = |ops: &'a [Op]| -> Result<Vec<_>, TxnError> {
-        ops.iter().map(|op| prepare_op(store, op)).collect()
+    let prepare_ops = |branch, ops: &'a [Op]| -> Result<Vec<_>, TxnError> {
+        let prepare = |(index, op)| {
+            prepare_op(store, op).map_err(|error: TxnError| error.inside(branch, index))
+        };
+        ops.iter().enumerate().map(prepare).collect()
     };
     Ok(PreparedTxn {
         compares: &txn.compares,
-        success: prepare_ops(&txn.success)?,
-        failure: prepare_ops(&txn.failure)?,
+        success: prepare_ops(Branch::Success, &txn.success)?,
+        failure: prepare_ops(Branch::Failure, &txn.failure)?,
     })
 }
 
@@ -144,7 +165,7 @@ fn prepare_op<'a>(store: &Store, op: &'a Op) -> Result<PreparedOp<'a>, TxnError>
         Op::Range(range) => PreparedOp::Range(range),
         Op::Put(put) => PreparedOp::Put {
             put,
-            pending: prepare_put(store, put)?,
+            pending: prepare_put(store, put).map_err(TxnError::put)?,
         },
         Op::Delete(keys) => PreparedOp::Delete(keys),
         Op::Txn(txn) => PreparedOp::Txn(prepare(store, txn)?),
@@ -260,25 +281,29 @@ fn check_writes<'a>(
     txn: &DecidedTxn<'a>,
     earlier: &mut Vec<EarlierWrite<'a>>,
 ) -> Result<(), TxnError> {
-    for op in &txn.ops {
+    txn.check_ops(|op| {
         match op {
             DecidedOp::Range(_) => {}
             DecidedOp::Put { put, .. } => {
-                check_kept(writer, put)?;
-                check_not_deleted(put, earlier)?;
-                check_lease(writer, put)?;
+                check_put(writer, put, earlier).map_err(TxnError::put)?;
                 earlier.push(EarlierWrite::Put(&put.key));
             }
             DecidedOp::Delete(keys) => earlier.push(EarlierWrite::Delete(keys)),
             DecidedOp::Txn(txn) => check_writes(writer, txn, earlier)?,
         }
-    }
-    Ok(())
+        Ok(())
+    })
+}
+
+fn check_put(writer: &Writer<'_>, put: &Put, earlier: &[EarlierWrite<'_>]) -> Result<(), PutError> {
+    check_kept(writer, put)?;
+    check_not_deleted(put, earlier)?;
+    check_lease(writer, put)
 }
 
 fn check_ranges(writer: &Writer<'_>, txn: &DecidedTxn<'_>) -> Result<(), TxnError> {
-    txn.ops.iter().try_for_each(|op| match op {
-        DecidedOp::Range(range) => check_range(writer, range).map_err(TxnError::from),
+    txn.check_ops(|op| match op {
+        DecidedOp::Range(range) => check_range(writer, range).map_err(TxnError::read),
         DecidedOp::Txn(txn) => check_ranges(writer, txn),
         DecidedOp::Put { .. } | DecidedOp::Delete(_) => Ok(()),
     })

@@ -6,8 +6,8 @@ use std::thread;
 
 use bytes::Bytes;
 use revstore_engine::{
-    CompactError, Engine, KeyRange, KeyValue, LeaseId, OpResult, Put, Range, ReadError, Revision,
-    Txn, TxnError, TxnResult,
+    CompactError, Engine, KeyRange, KeyValue, LeaseId, OpResult, Put, PutError, Range, ReadError,
+    Revision, Txn, TxnError, TxnResult, WriteError,
 };
 
 /// The key that is written after all other operations.
@@ -56,8 +56,44 @@ pub(crate) enum Response {
     Compacted,
     Revision(i64),
     /// The error of a put, a range or a transaction.
-    Failed(TxnError),
+    Failed(Failure),
     CompactionFailed(CompactError),
+}
+
+/// The error of an operation, whatever its place in a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Put(PutError),
+    Read(ReadError),
+    Refused(WriteError),
+}
+
+impl From<PutError> for Failure {
+    fn from(error: PutError) -> Self {
+        Self::Put(error)
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<TxnError> for Failure {
+    fn from(error: TxnError) -> Self {
+        match error {
+            TxnError::Put { error, .. } => Self::Put(error),
+            TxnError::Read { error, .. } => Self::Read(error),
+            TxnError::Refused(error) => Self::Refused(error),
+        }
+    }
 }
 
 /// A version of a key, in plain values.
@@ -104,7 +140,7 @@ impl Response {
             | Self::Txn { revision, .. }
             | Self::Revoked { revision }
             | Self::Revision(revision) => Some(*revision),
-            Self::Failed(TxnError::Read(ReadError::Future { current, .. }))
+            Self::Failed(Failure::Read(ReadError::Future { current, .. }))
             | Self::CompactionFailed(CompactError::Future { current, .. }) => Some(current.0),
             Self::Get(_)
             | Self::Compacted
@@ -257,7 +293,7 @@ fn execute(engine: &Engine, request: &Request) -> Response {
         Request::Get(key) => Response::Get(engine.get(key).as_ref().map(KeyVersion::of)),
         Request::Txn(txn) => match engine.txn(txn) {
             Ok(done) => Response::of_txn(&done),
-            Err(error) => Response::Failed(error),
+            Err(error) => Response::Failed(error.into()),
         },
         Request::Revoke(lease) => Response::Revoked {
             revision: engine.revoke(*lease).expect("revoked only once").0,

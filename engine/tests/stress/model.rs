@@ -7,10 +7,9 @@ use std::rc::Rc;
 use bytes::Bytes;
 use revstore_engine::{
     Compare, CompareTarget, KeyRange, LeaseId, Op, Put, PutError, PutLease, Range, Relation, Txn,
-    TxnError,
 };
 
-use crate::history::{KeyVersion, Request, Response};
+use crate::history::{Failure, KeyVersion, Request, Response};
 
 /// The live keys.
 pub(crate) type Keys = BTreeMap<Bytes, KeyVersion>;
@@ -111,7 +110,7 @@ impl Model {
         response.unwrap_or_else(Response::Failed)
     }
 
-    fn put(&self, work: &mut ModelTxn, put: &Put) -> Result<Response, TxnError> {
+    fn put(&self, work: &mut ModelTxn, put: &Put) -> Result<Response, Failure> {
         let previous = work.keys.get(&put.key).cloned();
         let lease = match put.lease {
             PutLease::Detach => None,
@@ -141,7 +140,7 @@ impl Model {
         Ok(Response::Put { revision, previous })
     }
 
-    fn txn(&self, work: &mut ModelTxn, txn: &Txn) -> Result<Response, TxnError> {
+    fn txn(&self, work: &mut ModelTxn, txn: &Txn) -> Result<Response, Failure> {
         // TXN-20: compares are evaluated against the store before the transaction.
         let current = self.live_keys();
         let succeeded = txn.compares.iter().all(|compare| holds(current, compare));

@@ -14,9 +14,9 @@
 
 use std::collections::BTreeMap;
 
-use revstore_engine::{CompactError, PutError, ReadError, TxnError};
+use revstore_engine::{CompactError, PutError, ReadError};
 
-use crate::history::{KeyVersion, Operation, Request, Response};
+use crate::history::{Failure, KeyVersion, Operation, Request, Response};
 use crate::model::Model;
 
 /// Replays a history in the order of its revisions and checks that order against real time. Returns
@@ -136,7 +136,7 @@ fn matching_revision(
 ) -> Result<Option<i64>, String> {
     let expected: Option<&KeyVersion> = match &operation.response {
         Response::Get(found) => found.as_ref(),
-        Response::Failed(TxnError::Put(PutError::KeyNotFound)) => None,
+        Response::Failed(Failure::Put(PutError::KeyNotFound)) => None,
         _ => return Ok(None),
     };
     let key = match &operation.request {
@@ -175,7 +175,7 @@ fn check_compactions(history: &[Operation]) -> Result<(), String> {
         let mut completed =
             compactions().filter(|(_, compaction)| compaction.returned < operation.called);
         let failed = match &operation.response {
-            Response::Failed(TxnError::Read(ReadError::Compacted {
+            Response::Failed(Failure::Read(ReadError::Compacted {
                 requested,
                 compacted,
             })) => Some((requested.0 < compacted.0, compacted.0)),
@@ -213,7 +213,7 @@ fn check_compactions(history: &[Operation]) -> Result<(), String> {
 /// Checks PUT-6: a put fails because of a lease only after the revocation of the lease has begun.
 fn check_leases(history: &[Operation]) -> Result<(), String> {
     for operation in history {
-        if let Response::Failed(TxnError::Put(PutError::LeaseNotFound { lease })) =
+        if let Response::Failed(Failure::Put(PutError::LeaseNotFound { lease })) =
             operation.response
         {
             let begun = history.iter().any(|other| {

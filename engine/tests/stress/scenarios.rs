@@ -16,11 +16,11 @@
 use std::{fmt, thread};
 
 use revstore_engine::{
-    Engine, KeyRange, ManualClock, Op, Put, Range, ReadError, Revision, Txn, TxnError,
-    WatchOptions, WatchResponse,
+    Engine, KeyRange, ManualClock, Op, Put, Range, ReadError, Revision, Txn, WatchOptions,
+    WatchResponse,
 };
 
-use crate::history::{Recorder, Request, Response};
+use crate::history::{Failure, Recorder, Request, Response};
 use crate::mix::validate;
 use crate::watched::{Delivery, Reader, Watched};
 
@@ -328,7 +328,7 @@ fn a_transaction_that_reads_a_compacted_revision_changes_nothing() {
         Op::Put(Put::new("k", "new")),
         Op::Range(Range::of(KeyRange::all()).at(Revision(3))),
     ]);
-    let failed = Response::Failed(TxnError::Read(ReadError::Compacted {
+    let failed = Response::Failed(Failure::Read(ReadError::Compacted {
         requested: Revision(3),
         compacted: Revision(4),
     }));

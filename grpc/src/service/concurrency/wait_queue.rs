@@ -12,8 +12,8 @@ use std::task::Poll;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use revstore_engine::{
-    Compare, CompareTarget, Filter, KeyRange, KeyValue, LeaseId, Op, OpResult, Put,
-    RECORD_OVERHEAD_BYTES, Range, Relation, Revision, SortBy, SortOrder, Txn, WatchOptions,
+    Compare, Filter, KeyRange, KeyValue, LeaseId, Op, OpResult, Put, RECORD_OVERHEAD_BYTES, Range,
+    Revision, SortBy, SortOrder, Txn, WatchOptions,
 };
 
 use crate::node::Node;
@@ -102,7 +102,7 @@ impl WaiterKey {
 
     fn if_exists(&self, node: &Node, op: Op) -> Result<Option<Revision>, EtcdError> {
         let txn = Txn::new()
-            .when([created_at(&self.key, self.created)])
+            .when([Compare::create_revision(self.key.clone(), self.created)])
             .and_then([op]);
         let result = node.engine.txn(&txn)?;
         Ok(result.succeeded.then_some(result.revision))
@@ -191,7 +191,7 @@ impl Waiter {
         node.admit(proposal(&key, &value))?;
         let put = Put::new(key.clone(), value).attached_to(lease);
         let txn = Txn::new()
-            .when([created_at(&key, Revision(0))])
+            .when([Compare::absent(key.clone())])
             .and_then([Op::Put(put)])
             .or_else([Op::Range(Range::of(KeyRange::One(key.clone())))]);
         let result = node.engine.txn(&txn)?;
@@ -298,14 +298,6 @@ fn attach(put: Put, lease: Option<LeaseId>) -> Put {
         Some(lease) => put.attached_to(lease),
         None => put,
     }
-}
-
-fn created_at(key: &Bytes, revision: Revision) -> Compare {
-    Compare::new(
-        KeyRange::One(key.clone()),
-        CompareTarget::CreateRevision(revision.0),
-        Relation::Equal,
-    )
 }
 
 fn proposal(key: &Bytes, value: &Bytes) -> Proposal {
