@@ -25,6 +25,9 @@ pub enum Fault {
     ReadAtEachStep,
     /// A watch that catches up does not check the compacted revision again (I7).
     CatchUpChecksOnce,
+    /// The results of compares over ranges, which were evaluated before the sequencer was taken, are
+    /// not brought up to date under it (TXN-20).
+    CompareOutsideSequencer,
     /// Compaction does not wait for the deferred ranges of transactions (I7).
     IgnorePins,
     /// Compaction adds a version to the snapshots that read it only after it has removed it from its

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use revstore_engine::{
-    CompactError, Compare, Engine, KeyRange, KeyValue, ManualClock, Op, OpResult, Put, PutError,
-    Range, ReadError, Revision, SortBy, SortOrder, Txn, TxnError, WatchEnd, WatchOptions, Watcher,
+    CompactError, Compare, CompareTarget, Engine, KeyRange, KeyValue, ManualClock, Op, OpResult,
+    Put, PutError, Range, ReadError, Relation, Revision, SortBy, SortOrder, Txn, TxnError,
+    WatchEnd, WatchOptions, Watcher,
 };
 
 /// A change of a key at a revision: a new value, or `None` for a deletion.
@@ -82,6 +83,36 @@ impl Model {
     }
 }
 
+/// CMP-1..3: a compare holds for every live key of its range, or for an absent key.
+fn holds(compare: &Compare, keys: &BTreeMap<Vec<u8>, KeyState>) -> bool {
+    let holds_for = |state: Option<&KeyState>| {
+        let ordering = match (&compare.target, state) {
+            (CompareTarget::Version(right), state) => {
+                state.map_or(0, |state| state.version).cmp(right)
+            }
+            (CompareTarget::Value(right), Some(state)) => state.value[..].cmp(right),
+            (CompareTarget::Value(_), None) => return false,
+            (other, _) => panic!("{other:?} is not generated"),
+        };
+        match compare.relation {
+            Relation::Equal => ordering.is_eq(),
+            Relation::NotEqual => ordering.is_ne(),
+            Relation::Greater => ordering.is_gt(),
+            Relation::Less => ordering.is_lt(),
+            Relation::Any => true,
+        }
+    };
+    let inside = keys
+        .values()
+        .filter(|state| compare.keys.contains(&state.key));
+    let inside: Vec<_> = inside.collect();
+    if inside.is_empty() {
+        holds_for(None)
+    } else {
+        inside.into_iter().all(|state| holds_for(Some(state)))
+    }
+}
+
 fn state_of(kv: &KeyValue) -> KeyState {
     assert!(!kv.is_tombstone(), "a read returned a tombstone");
     KeyState {
@@ -127,7 +158,7 @@ struct RangeShape {
 
 #[derive(Clone, Debug)]
 struct TxnShape {
-    compare: Option<(u8, i64)>,
+    compare: Option<Compare>,
     ops: Vec<TxnOp>,
 }
 
@@ -198,6 +229,21 @@ fn range_shape() -> impl Strategy<Value = RangeShape> {
         )
 }
 
+fn compare() -> impl Strategy<Value = Compare> {
+    let target = prop_oneof![
+        (0..4_i64).prop_map(CompareTarget::Version),
+        (0..4_u8).prop_map(|value| CompareTarget::Value(vec![value].into())),
+    ];
+    let relation = prop_oneof![
+        2 => Just(Relation::Equal),
+        1 => Just(Relation::NotEqual),
+        1 => Just(Relation::Greater),
+        1 => Just(Relation::Less),
+    ];
+    (key_range(), target, relation)
+        .prop_map(|(keys, target, relation)| Compare::new(keys, target, relation))
+}
+
 fn txn_op() -> impl Strategy<Value = TxnOp> {
     prop_oneof![
         3 => (any::<u8>(), any::<u8>()).prop_map(|(key, value)| TxnOp::Put(key, value)),
@@ -210,7 +256,7 @@ fn txn_op() -> impl Strategy<Value = TxnOp> {
 
 fn step() -> impl Strategy<Value = Step> {
     let txn = (
-        proptest::option::of((any::<u8>(), 0..4_i64)),
+        proptest::option::of(compare()),
         proptest::collection::vec(txn_op(), 0..5),
     )
         .prop_map(|(compare, ops)| Step::Txn(TxnShape { compare, ops }));
@@ -356,10 +402,6 @@ impl Run {
     }
 
     fn txn(&mut self, shape: &TxnShape) {
-        let compares = shape
-            .compare
-            .iter()
-            .map(|(number, version)| Compare::version(key(*number), *version));
         let put = |number: &u8, value: &u8| Op::Put(Put::new(key(*number), vec![*value]));
         let ops = shape.ops.iter().map(|op| match op {
             TxnOp::Put(number, value) => put(number, value),
@@ -371,14 +413,13 @@ impl Run {
                     .and_then(puts.iter().map(|(number, value)| put(number, value))),
             ),
         });
-        let txn = Txn::new().when(compares).and_then(ops);
+        let txn = Txn::new().when(shape.compare.clone()).and_then(ops);
         let done = self.engine.txn(&txn).unwrap();
 
         // TXN-20: every compare is evaluated against the store before the transaction.
         let before = self.model.live_keys();
-        let succeeded = shape.compare.is_none_or(|(number, version)| {
-            before.get(&key(number)).map_or(0, |state| state.version) == version
-        });
+        let compare = shape.compare.as_ref();
+        let succeeded = compare.is_none_or(|compare| holds(compare, &before));
         assert_eq!(done.succeeded, succeeded);
         let revision = self.model.current + 1;
         let mut changes = self.model.changes.clone();

@@ -1,11 +1,12 @@
 //! Writes: single puts, deletions and transactions.
 //!
 //! `request` contains the requests and results. `transaction` decides which operations run, and
-//! checks that they can; `commit` numbers and stores their changes, publishes the revision and
-//! notifies the watches. Together they correspond to etcd's `server/etcdserver/txn` and mvcc's
-//! `watchableStoreTxnWrite`.
+//! checks that they can; `compare` evaluates the conditions; `commit` numbers and stores the
+//! changes, publishes the revision and notifies the watches. Together they correspond to etcd's
+//! `server/etcdserver/txn` and mvcc's `watchableStoreTxnWrite`.
 
 mod commit;
+mod compare;
 mod request;
 mod transaction;
 

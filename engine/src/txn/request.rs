@@ -112,6 +112,10 @@ pub struct DeleteResult {
 /// For an absent key, and for a range without live keys, every number is 0, and no condition on the
 /// value holds.
 ///
+/// The cost for one key is that of a read. For a range it is that of a read of all its keys, up to
+/// the first one for which the condition does not hold; other writers wait only while the keys are
+/// examined that changed in the meantime.
+///
 /// ```
 /// use revstore_engine::{Compare, Engine, Op, Put, Relation, Txn};
 /// let engine = Engine::builder().build();

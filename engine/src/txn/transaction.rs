@@ -3,23 +3,22 @@
 //! | step | sequencer | does |
 //! |---|---|---|
 //! | `prepare` | free | checks sizes, looks keys up, copies values into pending records |
-//! | `decide` | held | evaluates the compares, keeps the operations that will run |
+//! | [`compare::begin`] | free, then held | evaluates the compares of ranges |
+//! | `decide` | held | evaluates the compares of single keys, keeps the operations that will run |
 //! | `check` | held | returns an error if one of these cannot run |
 //! | `apply` | held | writes, and reads single keys |
 //! | [`Writer::commit`] | released | publishes and notifies |
 //! | `finish` | free | reads the ranges, each at the position of its operation |
 
-use std::ops::ControlFlow;
-
 use bytes::Bytes;
 
 use super::commit::Writer;
+use super::compare::{self, Compares};
 use super::request::{
-    Branch, Compare, CompareTarget, DeleteResult, Op, OpResult, Put, PutLease, PutResult, Relation,
-    Txn, TxnResult,
+    Branch, Compare, DeleteResult, Op, OpResult, Put, PutLease, PutResult, Txn, TxnResult,
 };
 use crate::error::{PutError, ReadError, TxnError, WriteError};
-use crate::history::{KeyValue, LeaseId, PUT_BYTES_MAX, PendingRecord};
+use crate::history::{KeyValue, PUT_BYTES_MAX, PendingRecord};
 use crate::key::KeyRange;
 use crate::read::Range;
 use crate::revision::{Position, Revision};
@@ -52,8 +51,9 @@ pub(crate) fn delete(store: &Store, keys: &KeyRange) -> Result<DeleteResult, Wri
 /// Runs a transaction.
 pub(crate) fn txn(store: &Store, txn: &Txn) -> Result<TxnResult, TxnError> {
     let prepared = prepare(store, txn)?;
-    let mut writer = Writer::begin(store)?;
-    let decided = decide(store, prepared, writer.position());
+    let mut compares = Compares::default();
+    let mut writer = compare::begin(store, txn, &mut compares)?;
+    let decided = decide(store, prepared, &compares, writer.position());
     check(&writer, &decided)?;
     let mut oldest_deferred = None;
     let applied = apply(&mut writer, decided, &mut oldest_deferred);
@@ -196,69 +196,26 @@ fn pending_record(store: &Store, put: &Put, value: &[u8]) -> PendingRecord {
 
 /// Evaluates the compares of the transaction and of those nested in it, all against the store
 /// before the transaction (TXN-20).
-fn decide<'a>(store: &Store, txn: PreparedTxn<'a>, before: Position) -> DecidedTxn<'a> {
+fn decide<'a>(
+    store: &Store,
+    txn: PreparedTxn<'a>,
+    compares: &Compares,
+    before: Position,
+) -> DecidedTxn<'a> {
     let succeeded = txn
         .compares
         .iter()
-        .all(|compare| holds(compare, store, before));
+        .all(|compare| compares.hold(compare, store, before));
     let branch = if succeeded { txn.success } else { txn.failure };
     let ops = branch.into_iter().map(|op| match op {
         PreparedOp::Range(range) => DecidedOp::Range(range),
         PreparedOp::Put { put, pending } => DecidedOp::Put { put, pending },
         PreparedOp::Delete(keys) => DecidedOp::Delete(keys),
-        PreparedOp::Txn(txn) => DecidedOp::Txn(decide(store, txn, before)),
+        PreparedOp::Txn(txn) => DecidedOp::Txn(decide(store, txn, compares, before)),
     });
     DecidedTxn {
         succeeded,
         ops: ops.collect(),
-    }
-}
-
-/// Evaluates a compare. For a range it must hold for every key, or for the absence of all keys; the
-/// scan ends at the first key for which it does not, and keeps no version.
-fn holds(compare: &Compare, store: &Store, at: Position) -> bool {
-    if let KeyRange::One(key) = &compare.keys {
-        return holds_for(compare, store.index.read(key, at).as_ref());
-    }
-    let (mut any, mut all) = (false, true);
-    if !compare.keys.is_empty() {
-        store.index.scan(&compare.keys, |found| {
-            let Some(kv) = found.read(at) else {
-                return ControlFlow::Continue(());
-            };
-            any = true;
-            all = holds_for(compare, Some(&kv));
-            if all {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            }
-        });
-    }
-    if any { all } else { holds_for(compare, None) }
-}
-
-fn holds_for(compare: &Compare, kv: Option<&KeyValue>) -> bool {
-    use std::cmp::Ordering;
-    let number = |of: fn(&KeyValue) -> i64| kv.map_or(0, of);
-    let ordering = match &compare.target {
-        CompareTarget::Version(right) => number(KeyValue::version).cmp(right),
-        CompareTarget::CreateRevision(right) => number(|kv| kv.create_revision().0).cmp(right),
-        CompareTarget::ModRevision(right) => number(|kv| kv.mod_revision().0).cmp(right),
-        CompareTarget::Lease(right) => number(|kv| kv.lease().map_or(0, LeaseId::get)).cmp(right),
-        CompareTarget::Value(right) => match kv {
-            Some(kv) => kv.value().cmp(right),
-            // CMP-2: no condition holds on the value of an absent key.
-            None => return false,
-        },
-        CompareTarget::Nothing => Ordering::Equal,
-    };
-    match compare.relation {
-        Relation::Equal => ordering.is_eq(),
-        Relation::NotEqual => ordering.is_ne(),
-        Relation::Greater => ordering.is_gt(),
-        Relation::Less => ordering.is_lt(),
-        Relation::Any => true,
     }
 }
 

@@ -153,7 +153,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Returns a transaction that changes a key if a compare holds, and otherwise reads it.
+    /// Returns a transaction that changes a key if a compare of it or of a range holds, and
+    /// otherwise reads the key.
     fn guarded(&mut self) -> Txn {
         let key = self.key();
         let (target, relation) = match (self.random.below(3), self.own.get(&key)) {
@@ -166,8 +167,14 @@ impl Worker<'_> {
         } else {
             Op::Put(Put::new(key.clone(), self.value()))
         };
+        // A compare over a range is evaluated before the transaction excludes other writers.
+        let keys = match self.random.below(3) {
+            0 => KeyRange::prefix("k"),
+            1 => KeyRange::within(self.key(), self.key()),
+            _ => KeyRange::One(key.clone()),
+        };
         Txn::new()
-            .when([Compare::new(KeyRange::One(key.clone()), target, relation)])
+            .when([Compare::new(keys, target, relation)])
             .and_then([then, Op::Range(self.read())])
             .or_else([Op::Range(Range::of(KeyRange::One(key)))])
     }

@@ -7,6 +7,7 @@ mod compaction_against_catch_up;
 mod compaction_against_dispatch;
 mod compaction_against_reader;
 mod compaction_against_transaction;
+mod compare_against_write;
 mod expiry_against_keep_alive;
 mod expiry_against_move;
 mod free_against_read;
