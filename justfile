@@ -29,6 +29,10 @@ test *args:
 loom *args:
     .ci/run loom {{args}}
 
+# Runs the stress tests of the engine with random schedules, under shuttle.
+shuttle *args:
+    .ci/run shuttle {{args}}
+
 # Builds the documentation; warnings are errors.
 doc *args:
     .ci/run doc {{args}}

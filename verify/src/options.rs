@@ -69,6 +69,9 @@ impl Options {
     /// Sets the maximum number of preemptions of an execution: switches away from a thread that
     /// could continue.
     ///
+    /// A thread that waits for another one in a loop must call
+    /// [`yield_now`](crate::thread::yield_now) in it, because it is not preempted more often.
+    ///
     /// Most bugs need one or two. Three make the exploration of a larger model possible; without a
     /// bound loom shows that no interleaving fails.
     pub fn preemptions(mut self, preemptions: u8) -> Self {

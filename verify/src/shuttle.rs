@@ -26,6 +26,9 @@ const STEPS: u32 = 1_000_000;
 const STACK_BYTES: usize = 1024 * 1024;
 /// The maximum number of preemptions of an execution with few, if the options set none.
 const FEW_PREEMPTIONS: u64 = 8;
+/// The number of choices after which a thread is preempted, if the options bound no preemptions: it
+/// may wait for another thread in a loop.
+const UNFAIR_CHOICES_MAX: u64 = 10_000;
 /// The length of an execution before one has run.
 const FIRST_LENGTH: u64 = 256;
 
@@ -45,6 +48,7 @@ pub(crate) fn run(options: &Options, program: &Program) -> Result<Report, (Failu
         random: Random(seed),
         walk: Walk::Free,
         choices: 0,
+        unfair: 0,
     };
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
@@ -122,6 +126,8 @@ struct RandomScheduler {
     walk: Walk,
     /// The number of choices in this execution: steps at which more than one thread could continue.
     choices: u64,
+    /// The number of choices since the last one that changed the thread.
+    unfair: u64,
 }
 
 /// When a thread that could continue is preempted.
@@ -169,6 +175,7 @@ impl Scheduler for RandomScheduler {
         self.random = Random(self.next.seed);
         self.walk = Walk::select(&mut self.random, self.preemptions, self.next.length);
         self.choices = 0;
+        self.unfair = 0;
         Some(Schedule::new(self.next.seed))
     }
 
@@ -190,9 +197,14 @@ impl Scheduler for RandomScheduler {
             Walk::Rarely(times) => self.random.below(*times) == 0,
             Walk::At(choices) => choices.contains(&choice),
         };
+        let fair = self.preemptions.is_some() || self.unfair < UNFAIR_CHOICES_MAX;
         match current {
-            Some(current) if !leaves => Some(current),
+            Some(current) if fair && !leaves => {
+                self.unfair += 1;
+                Some(current)
+            }
             left => {
+                self.unfair = 0;
                 let others = runnable.iter().map(|task| task.id());
                 let others = others.filter(move |task| Some(*task) != left);
                 Some(self.random.choose(others))

@@ -219,7 +219,7 @@ fn bookmarkable(watched: &Watched, expected: &Expected) -> Validity {
     Ok(())
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use revstore_engine::{Engine, KeyRange, Op, Put, Revision, Txn, WatchOptions};
 

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use bytes::Bytes;
 use revstore_engine::{
     CompactError, Engine, KeyRange, KeyValue, LeaseId, OpResult, Put, PutError, Range, ReadError,
     Revision, Txn, TxnError, TxnResult, WriteError,
 };
+use revstore_verify::thread;
 
 /// The key that is written after all other operations.
 pub(crate) const END: &str = "~end";

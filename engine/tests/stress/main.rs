@@ -12,11 +12,16 @@
 //! Each check has tests with histories that it must reject. `scenarios.rs` tests for bugs that
 //! earlier versions of etcd had. The printed seed determines the operations of each thread, but not
 //! how the threads interleave, so a failure may need several runs to reproduce.
+//!
+//! With `--cfg shuttle` the same threads run with random schedules (`.ci/run shuttle`), and a
+//! failure names the seed that repeats it. `mutations.rs` shows what these runs find.
 
 mod guarantees;
 mod history;
 mod mix;
 mod model;
+#[cfg(shuttle)]
+mod mutations;
 mod order;
 mod random;
 mod scenarios;

@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use revstore_engine::{
-    Compare, CompareTarget, Engine, KeyRange, LeaseId, ManualClock, Op, Put, Range, Relation,
-    Revision, Txn, WatchOptions,
+    Compare, CompareTarget, Engine, EngineBuilder, KeyRange, LeaseId, ManualClock, Op, Put, Range,
+    Relation, Revision, Txn, WatchOptions,
 };
+use revstore_verify::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use revstore_verify::{Options, explore, thread};
 
 use crate::guarantees::{self, Expected};
 use crate::history::{Recorder, Request, Response};
@@ -23,18 +24,18 @@ const KEYS: usize = 8;
 /// The number of leases that keys move between. A revoked lease is replaced by a new one.
 const LEASES: usize = 3;
 /// The length of a large value. A few of them fill the queue of a watch stream.
-const LARGE_BYTES: usize = 1024 * 1024;
+const LARGE_BYTES: usize = if cfg!(shuttle) { 1024 } else { 1024 * 1024 };
 /// The number of operations of a worker between two reads of the slowest reader.
 const OPERATIONS_PER_TICK: usize = 16;
 
 /// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
-struct Mix {
-    seed: u64,
-    workers: usize,
-    steps: usize,
-    compacts: bool,
-    large: bool,
+pub(crate) struct Mix {
+    pub(crate) seed: u64,
+    pub(crate) workers: usize,
+    pub(crate) steps: usize,
+    pub(crate) compacts: bool,
+    pub(crate) large: bool,
 }
 
 /// Prints the seed when a test fails.
@@ -42,7 +43,7 @@ pub(crate) struct SeedOnPanic(pub(crate) u64);
 
 impl Drop for SeedOnPanic {
     fn drop(&mut self) {
-        if thread::panicking() {
+        if std::thread::panicking() {
             eprintln!("the seed was {}", self.0);
         }
     }
@@ -301,10 +302,9 @@ fn read_slowly(recorder: &Recorder, ticks: &Receiver<()>) -> Vec<Watched> {
 }
 
 /// Runs a mix and validates the recorded history.
-fn run(mix: Mix) -> Outcome {
+pub(crate) fn run(mix: Mix, builder: EngineBuilder) -> Outcome {
     let _seed = SeedOnPanic(mix.seed);
-    let engine = Engine::builder().clock(ManualClock::new()).build();
-    let recorder = Recorder::new(engine);
+    let recorder = Recorder::new(builder.build());
     let shared = WorkerShared {
         recorder: &recorder,
         leases: [const { AtomicI64::new(0) }; LEASES],
@@ -376,41 +376,74 @@ pub(crate) fn validate(recorder: &Recorder, watched: &[Watched]) -> Outcome {
     }
 }
 
-/// Runs several mixes, and prints their outcomes.
-fn run_all(mixes: impl IntoIterator<Item = Mix>) -> Outcome {
-    let mut total = Outcome::default();
-    for mix in mixes {
-        let outcome = run(mix);
-        eprintln!("{mix:?}: {outcome:?}");
-        total.operations += outcome.operations;
-        total.events += outcome.events;
-        total.watches += outcome.watches;
-        total.ended += outcome.ended;
-        total.revisions += outcome.revisions;
-    }
-    total
+/// The options of an engine whose time stands still.
+pub(crate) fn builder() -> EngineBuilder {
+    Engine::builder().clock(ManualClock::new())
 }
+
+/// Runs a test: once on threads of the system. Under shuttle it runs with schedules that are always
+/// the same, and with those that the environment selects.
+pub(crate) fn repeat(test: impl Fn() + Send + Sync + 'static) {
+    if cfg!(shuttle) {
+        let test = Arc::new(test);
+        for options in [Options::new().seed(1).executions(50), Options::new()] {
+            let test = test.clone();
+            eprintln!("{}", explore(&options, move || test()));
+        }
+    } else {
+        explore(&Options::new().executions(1), test);
+    }
+}
+
+/// Runs several mixes, and prints their outcomes. Returns the sum.
+fn run_all(mixes: impl IntoIterator<Item = Mix>) -> Outcome {
+    let total = Arc::new(Mutex::new(Outcome::default()));
+    for mix in mixes {
+        let total = total.clone();
+        repeat(move || {
+            let outcome = run(mix, builder());
+            eprintln!("{mix:?}: {outcome:?}");
+            let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+            total.operations += outcome.operations;
+            total.events += outcome.events;
+            total.watches += outcome.watches;
+            total.ended += outcome.ended;
+            total.revisions += outcome.revisions;
+        });
+    }
+    let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::take(&mut total)
+}
+
+/// The number of workers of a mix. Shuttle needs fewer operations for as many interleavings.
+const WORKERS: usize = if cfg!(shuttle) { 3 } else { 4 };
+/// The number of operations of a worker.
+const STEPS: usize = if cfg!(shuttle) { 40 } else { 300 };
 
 #[test]
 fn a_mix_without_compaction_is_linearizable_and_its_watches_keep_their_guarantees() {
     let mix = |seed| Mix {
         seed,
-        workers: 4,
-        steps: 300,
+        workers: WORKERS,
+        steps: STEPS,
         compacts: false,
         large: false,
     };
     let total = run_all([1, 2, 3].map(mix));
     assert_eq!(total.ended, 0, "nothing was compacted");
-    assert!(total.operations > 3600 && total.events > 3600, "{total:?}");
+    let operations = 3 * WORKERS * STEPS;
+    assert!(
+        total.operations > operations && total.events > operations,
+        "{total:?}"
+    );
 }
 
 #[test]
 fn a_mix_with_compaction_is_linearizable_and_its_watches_keep_their_guarantees() {
     let mix = |seed| Mix {
         seed,
-        workers: 4,
-        steps: 300,
+        workers: WORKERS,
+        steps: STEPS,
         compacts: true,
         large: false,
     };
@@ -422,7 +455,7 @@ fn a_mix_with_values_that_overflow_the_queues_loses_no_events() {
     let mix = |seed| Mix {
         seed,
         workers: 3,
-        steps: 300,
+        steps: STEPS,
         compacts: false,
         large: true,
     };
@@ -432,25 +465,30 @@ fn a_mix_with_values_that_overflow_the_queues_loses_no_events() {
 #[test]
 fn a_search_without_revisions_finds_a_linearization() {
     for seed in 0..60 {
-        let _seed = SeedOnPanic(seed);
-        let recorder = Recorder::new(Engine::builder().clock(ManualClock::new()).build());
-        let few = [Bytes::from("a"), Bytes::from("b")];
-        thread::scope(|scope| {
-            for thread in 0..3 {
-                let (few, recorder) = (&few, &recorder);
-                scope.spawn(move || {
-                    let mut random = Random::new(seed, thread);
-                    for step in 0..5 {
-                        let value = format!("{thread}/{step}");
-                        recorder.run(small_request(&mut random, few, value));
-                    }
-                });
-            }
-        });
-        let history = recorder.history();
-        order::check(&history).unwrap_or_else(|violation| panic!("{violation}"));
-        assert!(search::is_linearizable(&history), "{history:?}");
+        repeat(move || search_small(seed));
     }
+}
+
+/// Runs a few operations of three threads, and searches a linearization of them.
+fn search_small(seed: u64) {
+    let _seed = SeedOnPanic(seed);
+    let recorder = Recorder::new(builder().build());
+    let few = [Bytes::from("a"), Bytes::from("b")];
+    thread::scope(|scope| {
+        for thread in 0..3 {
+            let (few, recorder) = (&few, &recorder);
+            scope.spawn(move || {
+                let mut random = Random::new(seed, thread);
+                for step in 0..5 {
+                    let value = format!("{thread}/{step}");
+                    recorder.run(small_request(&mut random, few, value));
+                }
+            });
+        }
+    });
+    let history = recorder.history();
+    order::check(&history).unwrap_or_else(|violation| panic!("{violation}"));
+    assert!(search::is_linearizable(&history), "{history:?}");
 }
 
 fn small_request(random: &mut Random, keys: &[Bytes], value: String) -> Request {

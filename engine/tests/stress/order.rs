@@ -228,7 +228,7 @@ fn check_leases(history: &[Operation]) -> Result<(), String> {
     Ok(())
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use revstore_engine::{Engine, KeyRange, Put, Range, Revision};
 

@@ -13,19 +13,21 @@
 //! | a watch with a future start revision delivered old events | `a_watch_with_a_future_start` (2) |
 //! | a transaction that failed to read a compacted revision was partly applied | `a_transaction_that_reads`, `transactions_that_read` |
 
-use std::{fmt, thread};
+use std::fmt;
 
-use revstore_engine::{
-    Engine, KeyRange, ManualClock, Op, Put, Range, ReadError, Revision, Txn, WatchOptions,
-    WatchResponse,
-};
+use revstore_engine::{KeyRange, Op, Put, Range, Revision, Txn, WatchOptions};
+#[cfg(not(shuttle))]
+use revstore_engine::{ReadError, WatchResponse};
+use revstore_verify::thread;
 
-use crate::history::{Failure, Recorder, Request, Response};
-use crate::mix::validate;
+#[cfg(not(shuttle))]
+use crate::history::Failure;
+use crate::history::{Recorder, Request, Response};
+use crate::mix::{builder, repeat, validate};
 use crate::watched::{Delivery, Reader, Watched};
 
 fn recorder() -> Recorder {
-    Recorder::new(Engine::builder().clock(ManualClock::new()).build())
+    Recorder::new(builder().build())
 }
 
 fn put(recorder: &Recorder, key: &str, value: impl fmt::Display) -> i64 {
@@ -53,6 +55,12 @@ fn puts(keys: impl IntoIterator<Item = usize>, value: usize) -> Txn {
     Txn::new().and_then(keys.into_iter().map(put))
 }
 
+/// Returns the number of repetitions of a race: under shuttle a few suffice, as there are many
+/// schedules.
+fn rounds(rounds: usize) -> usize {
+    if cfg!(shuttle) { rounds / 20 } else { rounds }
+}
+
 /// Runs `write` and `watch` on two threads, ends the history and validates it.
 fn race(
     write: impl FnOnce(&Recorder) + Send,
@@ -73,6 +81,7 @@ fn race(
 }
 
 /// On a busy machine, everything may be written before the watcher runs.
+#[cfg(not(shuttle))]
 #[test]
 fn a_reader_created_after_the_end_does_not_wait_for_it() {
     let recorder = recorder();
@@ -96,31 +105,34 @@ fn revisions(watched: &Watched) -> Vec<i64> {
 
 #[test]
 fn progress_does_not_overtake_events() {
-    let watched = race(
-        |recorder| {
-            for number in 0..600 {
-                put(recorder, &format!("k{}", number % 3), number);
-            }
-        },
-        |recorder| {
-            let mut reader = Reader::new(recorder);
-            for key in ["k0", "k1", "k2"] {
-                reader.watch(WatchOptions::of(KeyRange::one(key)));
-            }
-            reader.request_progress();
-            while reader.wait() {
+    repeat(|| {
+        let watched = race(
+            |recorder| {
+                for number in 0..rounds(600) {
+                    put(recorder, &format!("k{}", number % 3), number);
+                }
+            },
+            |recorder| {
+                let mut reader = Reader::new(recorder);
+                for key in ["k0", "k1", "k2"] {
+                    reader.watch(WatchOptions::of(KeyRange::one(key)));
+                }
                 reader.request_progress();
-            }
-            reader.finish()
-        },
-    );
-    let is_progress = |delivery: &Delivery| matches!(delivery, Delivery::Progress(_));
-    let mut deliveries = watched.iter().flat_map(|watch| &watch.deliveries);
-    assert!(deliveries.any(is_progress));
+                while reader.wait() {
+                    reader.request_progress();
+                }
+                reader.finish()
+            },
+        );
+        let is_progress = |delivery: &Delivery| matches!(delivery, Delivery::Progress(_));
+        let mut deliveries = watched.iter().flat_map(|watch| &watch.deliveries);
+        assert!(deliveries.any(is_progress));
+    });
 }
 
 /// A variant of the bug that this engine had: progress that was requested before a watch with a
 /// past start revision was added does not hold for that watch.
+#[cfg(not(shuttle))]
 #[test]
 fn progress_does_not_overtake_events_of_a_watch_added_later() {
     let recorder = recorder();
@@ -136,6 +148,7 @@ fn progress_does_not_overtake_events_of_a_watch_added_later() {
     validate(&recorder, &watched);
 }
 
+#[cfg(not(shuttle))]
 #[test]
 fn a_watch_that_is_not_read_loses_no_events() {
     // Each transaction fills more than a third of the queue, so the queue overflows in every third
@@ -158,6 +171,7 @@ fn a_watch_that_is_not_read_loses_no_events() {
     validate(&recorder, &reader.drain());
 }
 
+#[cfg(not(shuttle))]
 #[test]
 fn compacting_on_a_delete_drops_no_event_of_an_unsynced_watch() {
     // At the time of the compaction, the unsynced watch is just before the tombstone, or at it.
@@ -184,25 +198,28 @@ fn compacting_on_a_delete_drops_no_event_of_an_unsynced_watch() {
 
 #[test]
 fn compacting_on_deletes_drops_no_event_of_a_concurrent_watch() {
-    race(
-        |recorder| {
-            for number in 0..300 {
-                put(recorder, "k", number);
-                let deleted = delete(recorder, "k");
-                compact(recorder, deleted);
-            }
-        },
-        |recorder| {
-            let mut reader = Reader::new(recorder);
-            let id = reader.watch(WatchOptions::of(KeyRange::all()));
-            while reader.wait() {
-                reader.resume(id);
-            }
-            reader.finish()
-        },
-    );
+    repeat(|| {
+        race(
+            |recorder| {
+                for number in 0..rounds(300) {
+                    put(recorder, "k", number);
+                    let deleted = delete(recorder, "k");
+                    compact(recorder, deleted);
+                }
+            },
+            |recorder| {
+                let mut reader = Reader::new(recorder);
+                let id = reader.watch(WatchOptions::of(KeyRange::all()));
+                while reader.wait() {
+                    reader.resume(id);
+                }
+                reader.finish()
+            },
+        );
+    });
 }
 
+#[cfg(not(shuttle))]
 #[test]
 fn a_watch_that_starts_at_the_compacted_revision_delivers_its_delete() {
     let recorder = recorder();
@@ -224,85 +241,92 @@ fn a_watch_that_starts_at_the_compacted_revision_delivers_its_delete() {
 
 #[test]
 fn watches_that_start_at_the_compacted_revision_deliver_its_delete_or_end() {
-    let watched = race(
-        |recorder| {
-            for number in 0..300 {
-                put(recorder, "k", number);
-                let deleted = delete(recorder, "k");
-                compact(recorder, deleted);
-            }
-        },
-        |recorder| {
-            let mut reader = Reader::new(recorder);
-            for _ in 0..60 {
-                let compacted = recorder.engine.compacted_revision();
-                reader.watch(all_from(compacted.map_or(1, |revision| revision.0)));
-                for _ in 0..20 {
-                    reader.wait();
+    repeat(|| {
+        let watched = race(
+            |recorder| {
+                for number in 0..rounds(300) {
+                    put(recorder, "k", number);
+                    let deleted = delete(recorder, "k");
+                    compact(recorder, deleted);
                 }
-            }
-            reader.finish()
-        },
-    );
-    let at_compacted = watched.iter().filter(|watched| watched.from > 1);
-    for watched in at_compacted.filter(|watched| watched.range == KeyRange::all()) {
-        assert!(
-            revisions(watched).first() == Some(&watched.from) || watched.compacted().is_some(),
-            "{watched:?}"
+            },
+            |recorder| {
+                let mut reader = Reader::new(recorder);
+                for _ in 0..60 {
+                    let compacted = recorder.engine.compacted_revision();
+                    reader.watch(all_from(compacted.map_or(1, |revision| revision.0)));
+                    for _ in 0..20 {
+                        reader.wait();
+                    }
+                }
+                reader.finish()
+            },
         );
-    }
+        let at_compacted = watched.iter().filter(|watched| watched.from > 1);
+        for watched in at_compacted.filter(|watched| watched.range == KeyRange::all()) {
+            assert!(
+                revisions(watched).first() == Some(&watched.from) || watched.compacted().is_some(),
+                "{watched:?}"
+            );
+        }
+    });
 }
 
 #[test]
 fn no_event_is_delivered_twice_after_a_transaction() {
-    // Watches start at many revisions while transactions write several keys, some of them twice.
-    race(
-        |recorder| {
-            for number in 0..300 {
-                recorder.run(Request::Txn(puts([0, 1, 2, 0], number)));
-            }
-        },
-        |recorder| {
-            let mut reader = Reader::new(recorder);
-            let live = WatchOptions::of(KeyRange::all());
-            let mut ids = vec![reader.watch(live), reader.watch(all_from(2))];
-            while reader.wait() {
-                if ids.len() < 12 {
-                    let current = recorder.engine.current_revision().0;
-                    ids.push(reader.watch(all_from(current)));
+    repeat(|| {
+        // Watches start at many revisions while transactions write several keys, some of them twice.
+        race(
+            |recorder| {
+                for number in 0..rounds(300) {
+                    recorder.run(Request::Txn(puts([0, 1, 2, 0], number)));
                 }
-                reader.resume(ids[1]);
-            }
-            reader.finish()
-        },
-    );
+            },
+            |recorder| {
+                let mut reader = Reader::new(recorder);
+                let live = WatchOptions::of(KeyRange::all());
+                let mut ids = vec![reader.watch(live), reader.watch(all_from(2))];
+                while reader.wait() {
+                    if ids.len() < 12 {
+                        let current = recorder.engine.current_revision().0;
+                        ids.push(reader.watch(all_from(current)));
+                    }
+                    reader.resume(ids[1]);
+                }
+                reader.finish()
+            },
+        );
+    });
 }
 
 #[test]
 fn a_watch_with_a_future_start_delivers_no_earlier_events() {
-    race(
-        |recorder| {
-            for number in 0..600 {
-                put(recorder, "k", number);
-            }
-        },
-        |recorder| {
-            let mut reader = Reader::new(recorder);
-            for _ in 0..40 {
-                let current = recorder.engine.current_revision().0;
-                // The current revision may pass some of these while they are created.
-                for ahead in [1, 2, 30] {
-                    reader.watch(all_from(current + ahead));
+    repeat(|| {
+        race(
+            |recorder| {
+                for number in 0..rounds(600) {
+                    put(recorder, "k", number);
                 }
-                for _ in 0..60 {
-                    reader.wait();
+            },
+            |recorder| {
+                let mut reader = Reader::new(recorder);
+                for _ in 0..40 {
+                    let current = recorder.engine.current_revision().0;
+                    // The current revision may pass some of these while they are created.
+                    for ahead in [1, 2, 30] {
+                        reader.watch(all_from(current + ahead));
+                    }
+                    for _ in 0..60 {
+                        reader.wait();
+                    }
                 }
-            }
-            reader.finish()
-        },
-    );
+                reader.finish()
+            },
+        );
+    });
 }
 
+#[cfg(not(shuttle))]
 #[test]
 fn a_watch_with_a_future_start_whose_queue_overflows_delivers_no_earlier_events() {
     let recorder = recorder();
@@ -317,6 +341,7 @@ fn a_watch_with_a_future_start_whose_queue_overflows_delivers_no_earlier_events(
     assert_eq!(revisions(&watched[0]).first(), Some(&3));
 }
 
+#[cfg(not(shuttle))]
 #[test]
 fn a_transaction_that_reads_a_compacted_revision_changes_nothing() {
     let recorder = recorder();
@@ -339,25 +364,27 @@ fn a_transaction_that_reads_a_compacted_revision_changes_nothing() {
 
 #[test]
 fn transactions_that_read_history_during_its_compaction_succeed_or_change_nothing() {
-    let recorder = recorder();
-    thread::scope(|scope| {
-        let recorder = &recorder;
-        scope.spawn(move || {
-            for number in 0..300 {
-                let current = put(recorder, "a", number);
-                compact(recorder, current);
-            }
+    repeat(|| {
+        let recorder = recorder();
+        thread::scope(|scope| {
+            let recorder = &recorder;
+            scope.spawn(move || {
+                for number in 0..rounds(300) {
+                    let current = put(recorder, "a", number);
+                    compact(recorder, current);
+                }
+            });
+            scope.spawn(move || {
+                for number in 0..rounds(300) {
+                    let current = recorder.engine.current_revision();
+                    recorder.run(Request::Txn(Txn::new().and_then([
+                        Op::Range(Range::of(KeyRange::all())),
+                        Op::Put(Put::new("b", number.to_string())),
+                        Op::Range(Range::of(KeyRange::all()).at(current)),
+                    ])));
+                }
+            });
         });
-        scope.spawn(move || {
-            for number in 0..300 {
-                let current = recorder.engine.current_revision();
-                recorder.run(Request::Txn(Txn::new().and_then([
-                    Op::Range(Range::of(KeyRange::all())),
-                    Op::Put(Put::new("b", number.to_string())),
-                    Op::Range(Range::of(KeyRange::all()).at(current)),
-                ])));
-            }
-        });
+        validate(&recorder, &[]);
     });
-    validate(&recorder, &[]);
 }
