@@ -72,17 +72,30 @@ impl ManualClock {
     pub fn advance(&self, by: Duration) {
         let target = self.now().saturating_add(by);
         loop {
-            let followers = self.registered();
-            let next = followers
-                .iter()
-                .filter_map(|timed| timed.next_due().map(|due| (due, timed)))
-                .min_by_key(|(due, _)| *due)
-                .filter(|(due, _)| *due <= target);
-            let Some((due, timed)) = next else { break };
-            self.set(due);
-            timed.clone().run_due();
+            while self.run_next(target) {}
+            if self.now() >= target {
+                return;
+            }
+            // Checked again afterwards: another thread may have added work that is due by now, and
+            // have read the time before it was set.
+            self.set(target);
         }
-        self.set(target);
+    }
+
+    /// Does the work that is due first, if it is due at `target` or earlier. Returns whether it is.
+    fn run_next(&self, target: Duration) -> bool {
+        let followers = self.registered();
+        let next = followers
+            .iter()
+            .filter_map(|timed| timed.next_due().map(|due| (due, timed)))
+            .min_by_key(|(due, _)| *due)
+            .filter(|(due, _)| *due <= target);
+        let Some((due, timed)) = next else {
+            return false;
+        };
+        self.set(due);
+        timed.clone().run_due();
+        true
     }
 
     fn set(&self, time: Duration) {

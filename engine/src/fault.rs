@@ -44,6 +44,10 @@ pub enum Fault {
     MarkSyncedUnchecked,
     /// A reader does not check its queue again after it has registered its waker (I4).
     RegisterWakerLast,
+    /// A reader does not check after it has registered its waker whether its watch was closed.
+    CheckClosedFirst,
+    /// A reader adds its deadline after it has read the clock.
+    AddDeadlineLast,
     /// The sequencer is released between taking the keys of a lease and deleting them (LE-7).
     RevokeOutsideSequencer,
     /// A lease that was seen expired is deleted without a second look (LE-9).

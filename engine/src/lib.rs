@@ -103,8 +103,8 @@ pub use txn::{
     Relation, Txn, TxnResult,
 };
 pub use watch::{
-    Event, Events, WatchBatch, WatchCreated, WatchEnd, WatchId, WatchOptions, WatchResponse,
-    WatchStream, Watcher, WatcherIter,
+    Event, EventPredicate, Events, NextWithin, WatchBatch, WatchCloser, WatchCreated, WatchEnd,
+    WatchId, WatchOptions, WatchResponse, WatchStream, Watcher, WatcherIter,
 };
 
 /// The example in `README.md`, compiled and run as a test.

@@ -18,12 +18,14 @@ impl Timed for Store {
             self.lessor.next_expiry(),
             self.hub.progress_due(),
             self.compactor.next_check(),
+            self.deadlines.next(),
         ];
         due_times.into_iter().flatten().min()
     }
 
     fn run_due(self: Arc<Self>) {
         let now = self.clock.now();
+        self.deadlines.wake(now);
         while lease::expire_first(&self, now) {}
         self.hub.notify_progress(&self, now);
         let revision = self.compactor.check_if_due(&self, now);

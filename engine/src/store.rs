@@ -10,7 +10,7 @@ use crate::lease::Lessor;
 use crate::options::Options;
 use crate::revision::{CompactedRevision, CurrentRevision, Revision};
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, Rank};
-use crate::watch::Hub;
+use crate::watch::{Deadlines, Hub};
 
 /// The state that all threads of one engine share; etcd's mvcc `store` and `watchableStore`.
 #[derive(Debug)]
@@ -29,6 +29,7 @@ pub(crate) struct Store {
     pub(crate) compaction: Mutex<()>,
     pub(crate) lessor: Lessor,
     pub(crate) hub: Hub,
+    pub(crate) deadlines: Deadlines,
     pub(crate) compactor: Compactor,
     pub(crate) history_bytes: Counter,
     /// The number of kept versions.
@@ -51,6 +52,7 @@ impl Store {
             compaction: Mutex::new(Rank::Compaction, ()),
             lessor: Lessor::new(options.lease_ttl_min),
             hub: Hub::new(options.start_revision, options.progress_interval),
+            deadlines: Deadlines::new(),
             compactor: Compactor::new(options.auto_compaction, now),
             history_bytes: Counter::new(),
             versions: Counter::new(),

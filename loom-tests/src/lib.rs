@@ -22,6 +22,10 @@
 //! Use `revstore-verify`, whose documentation is the guide. These models use it, too.
 #![cfg(loom)]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
+
 use revstore_engine::{Engine, Fault, ManualClock, WatchBatch, WatchEnd, Watcher};
 use revstore_verify::{Options, explore};
 
@@ -84,4 +88,22 @@ pub fn drain(watcher: &mut Watcher) -> (Vec<i64>, Option<WatchEnd>) {
 /// Returns the revisions of the events of a batch.
 pub fn revisions(batch: &WatchBatch) -> impl Iterator<Item = i64> {
     batch.events.iter().map(|event| event.kv.mod_revision().0)
+}
+
+/// A waker that records its wake-up. Loom does not explore the flag, which is read after the
+/// thread that may wake has ended.
+#[derive(Debug, Default)]
+pub struct WakeRecorder(AtomicBool);
+
+impl WakeRecorder {
+    /// Returns whether the waker was called.
+    pub fn was_woken(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for WakeRecorder {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }

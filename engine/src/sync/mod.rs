@@ -67,6 +67,8 @@ pub(crate) enum Rank {
     Log,
     /// The queue of one watch stream.
     Queue,
+    /// The deadlines of waiting readers.
+    Deadlines,
     /// The time of a clock and the objects registered with it.
     Clock,
     /// The slots of one size in the pool.
@@ -132,9 +134,16 @@ mod held {
 /// call. Builds with debug assertions check that this thread holds no lock (I8).
 #[inline]
 pub(crate) fn call_user(call: impl FnOnce()) {
+    assert_unlocked();
+    imp::contain_panic(call);
+}
+
+/// Checks in builds with debug assertions that this thread holds no lock (I8). For calls of code of
+/// a user whose panic reaches the caller; [`call_user`] does it for all others.
+#[inline]
+pub(crate) fn assert_unlocked() {
     #[cfg(debug_assertions)]
     held::assert_none();
-    imp::contain_panic(call);
 }
 
 /// A mutex with a rank.

@@ -97,6 +97,21 @@ impl Events {
         (kept.0 == encoding).then_some(&kept.1)
     }
 
+    /// Returns the events that `accepts` returns `true` for: the same list if all are.
+    pub(super) fn accepted(&self, accepts: impl Fn(&Event) -> bool) -> Self {
+        // Each event is examined once, in order.
+        let mut accepted = Vec::with_capacity(self.len());
+        for (index, event) in self.iter().enumerate() {
+            if accepts(event) {
+                accepted.push(index);
+            }
+        }
+        if accepted.len() == self.len() {
+            return self.clone();
+        }
+        Self::new(accepted.iter().map(|index| self[*index].clone()).collect())
+    }
+
     /// Returns the same events with previous versions, which are looked up once for all watches
     /// that share the list.
     pub(super) fn with_previous(

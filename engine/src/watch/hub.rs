@@ -437,6 +437,22 @@ impl Channel {
             waker: AtomicWaker::new(),
         }
     }
+
+    /// Drops everything that is queued, and what would be queued later, and wakes the reader.
+    pub(super) fn close(&self) {
+        let closed = Queue {
+            is_closed: true,
+            ..Queue::default()
+        };
+        let queue = std::mem::replace(&mut *self.queue.lock(), closed);
+        // With no lock held (I8): an encoded list of events may contain code of a user.
+        drop(queue);
+        sync::call_user(|| self.waker.wake());
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.queue.lock().is_closed
+    }
 }
 
 /// The queue of a stream: pending items of its synced watches, and its unsynced watches.
@@ -451,6 +467,8 @@ pub(super) struct Queue {
     bytes: u64,
     /// The number of items popped since the queue was created.
     popped: u64,
+    /// Whether the queue stays empty.
+    is_closed: bool,
 }
 
 /// One item to deliver.
@@ -488,9 +506,12 @@ pub(super) struct UnsyncedWatch {
 
 impl Queue {
     /// Adds events and returns `true`, or returns `false` if the queue is full. A queue without
-    /// events accepts a revision of any size.
+    /// events accepts a revision of any size, and a closed one drops it.
     #[must_use]
     pub(super) fn push_events(&mut self, item: QueueItem) -> bool {
+        if self.is_closed {
+            return true;
+        }
         let (events, bytes) = item.weight();
         let full = self.events + events > QUEUE_EVENTS_MAX || self.bytes + bytes > QUEUE_BYTES_MAX;
         if full && self.events > 0 {
@@ -517,7 +538,7 @@ impl Queue {
         if replaces {
             self.items.pop_back();
         }
-        if self.items.len() < QUEUE_EVENTS_MAX {
+        if self.items.len() < QUEUE_EVENTS_MAX && !self.is_closed {
             self.items.push_back(item);
         }
     }
@@ -540,7 +561,7 @@ impl Queue {
 
     /// Adds a new watch that starts in the past.
     pub(super) fn push_from_past(&mut self, watch: WatchSerial, position: Revision) {
-        self.unsynced.push_back(UnsyncedWatch {
+        self.push_unsynced(UnsyncedWatch {
             watch,
             position,
             ready_at: 0,
@@ -549,7 +570,9 @@ impl Queue {
 
     /// Adds an unsynced watch again after a part of the log was read for it.
     pub(super) fn push_unsynced(&mut self, unsynced: UnsyncedWatch) {
-        self.unsynced.push_back(unsynced);
+        if !self.is_closed {
+            self.unsynced.push_back(unsynced);
+        }
     }
 
     pub(super) fn pop(&mut self) -> Option<QueueItem> {

@@ -16,6 +16,7 @@
 //! interval tree of a `watcherGroup`, `stream` a `watchStream`, and the catch-up of `stream` is
 //! `syncWatchers`. etcd's `victims` have no counterpart: a full queue makes a watch unsynced.
 
+mod deadlines;
 mod events;
 mod hub;
 mod interest;
@@ -24,8 +25,9 @@ mod options;
 mod stream;
 mod watcher;
 
+pub(crate) use deadlines::Deadlines;
 pub use events::{Event, Events};
 pub(crate) use hub::Hub;
-pub use options::{WatchCreated, WatchId, WatchOptions, WatchResponse};
+pub use options::{EventPredicate, WatchCreated, WatchId, WatchOptions, WatchResponse};
 pub use stream::WatchStream;
-pub use watcher::{WatchBatch, WatchEnd, Watcher, WatcherIter};
+pub use watcher::{NextWithin, WatchBatch, WatchCloser, WatchEnd, Watcher, WatcherIter};

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use super::events::Events;
+use super::events::{Event, Events};
 use crate::history::KeyValue;
 use crate::key::KeyRange;
 use crate::revision::Revision;
+use crate::sync::Arc;
 
 /// The id of a watch on its stream: chosen by the client, or assigned by the stream from 0 on.
 ///
@@ -55,7 +56,40 @@ pub struct WatchOptions {
     pub progress_notify: bool,
     /// The id on the stream; if `None`, the stream assigns one.
     pub id: Option<WatchId>,
+    /// The condition that events must meet; none if `None`.
+    pub predicate: Option<EventPredicate>,
 }
+
+/// A condition on the events of a watch, see [`WatchOptions::with_predicate`].
+///
+/// Two predicates are equal if one is a clone of the other.
+#[derive(Clone)]
+pub struct EventPredicate(Arc<dyn Fn(&Event) -> bool + Send + Sync>);
+
+impl EventPredicate {
+    /// Makes a predicate of a closure.
+    pub fn new(accepts: impl Fn(&Event) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(accepts))
+    }
+
+    /// Returns whether an event meets the condition.
+    pub fn accepts(&self, event: &Event) -> bool {
+        (self.0)(event)
+    }
+}
+
+impl fmt::Debug for EventPredicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventPredicate").finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for EventPredicate {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+impl Eq for EventPredicate {}
 
 impl WatchOptions {
     /// Watches all later changes in `range`.
@@ -68,6 +102,7 @@ impl WatchOptions {
             prev_kv: false,
             progress_notify: false,
             id: None,
+            predicate: None,
         }
     }
 
@@ -110,6 +145,38 @@ impl WatchOptions {
     #[must_use]
     pub fn with_id(mut self, id: WatchId) -> Self {
         self.id = Some(id);
+        self
+    }
+
+    /// Delivers only the events for which the closure returns `true`.
+    ///
+    /// The closure runs on the thread that reads the watch, when it takes the events, and with no
+    /// lock held: it delays neither writers nor other watches, and it may use the engine. It gets
+    /// the events with their previous versions, if the watch has requested these. Events that it
+    /// rejects still take room in the queue of the stream, and count as events for progress at
+    /// intervals.
+    ///
+    /// If the closure panics, the panic reaches the caller that reads the watch. The events that it
+    /// was about to take are not lost: the next read calls the closure for them again.
+    ///
+    /// ```
+    /// # use revstore_engine::{Engine, KeyRange, WatchOptions};
+    /// let engine = Engine::builder().build();
+    /// let failed = WatchOptions::of(KeyRange::prefix("job/"))
+    ///     .with_predicate(|event| event.kv.value() == b"failed");
+    /// let mut watcher = engine.watch(failed)?;
+    /// engine.put("job/1", "done")?;
+    /// engine.put("job/2", "failed")?;
+    /// assert_eq!(watcher.try_next().unwrap()?.events[0].kv.key(), b"job/2");
+    /// assert!(watcher.try_next().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_predicate(
+        mut self,
+        accepts: impl Fn(&Event) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.predicate = Some(EventPredicate::new(accepts));
         self
     }
 

@@ -14,7 +14,7 @@ use super::events::Events;
 use super::hub::{Channel, NewWatch, QueueItem, UnsyncedWatch, WatchSerial};
 use super::interest::WatchIndex;
 use super::options::{
-    EventFilter, RESERVED_ID, WatchCreated, WatchId, WatchOptions, WatchResponse,
+    EventFilter, EventPredicate, RESERVED_ID, WatchCreated, WatchId, WatchOptions, WatchResponse,
 };
 use crate::error::WatchError;
 use crate::fault::{on_fault, unless_fault};
@@ -72,8 +72,11 @@ pub struct WatchStream {
     /// Every id in use, and the state of its watch.
     ids: HashMap<WatchId, WatchState>,
     watches: HashMap<WatchSerial, StreamWatch, BuildHasherDefault<SerialHasher>>,
-    /// Responses that were found while a watch was created.
+    /// Responses that were found while a watch was created, and at the front one that a predicate
+    /// examines or panicked for.
     ready: VecDeque<WatchResponse>,
+    /// Whether a watch with a predicate was added.
+    has_predicates: bool,
     next_id: i64,
     next_serial: u64,
     /// The newest watch that started in the past.
@@ -97,6 +100,7 @@ struct StreamWatch {
     range: KeyRange,
     filter: EventFilter,
     prev_kv: bool,
+    predicate: Option<EventPredicate>,
 }
 
 /// The result of one step of reading.
@@ -117,6 +121,7 @@ impl WatchStream {
             ids: HashMap::new(),
             watches: HashMap::default(),
             ready: VecDeque::new(),
+            has_predicates: false,
             next_id: 0,
             next_serial: 0,
             newest_from_past: None,
@@ -161,7 +166,9 @@ impl WatchStream {
             range: options.range,
             filter,
             prev_kv: options.prev_kv,
+            predicate: options.predicate,
         };
+        self.has_predicates |= watch.predicate.is_some();
         self.watches.insert(serial, watch);
         self.ids.insert(id, WatchState::Active(serial));
         if options.progress_notify {
@@ -263,6 +270,27 @@ impl WatchStream {
         Poll::Pending
     }
 
+    pub(super) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    pub(super) fn channel(&self) -> &Arc<Channel> {
+        &self.channel
+    }
+
+    /// Ends all watches, and drops what is queued for them.
+    pub(super) fn close(&mut self) {
+        self.channel.close();
+        self.remove_all();
+        self.ids.clear();
+        self.ready.clear();
+    }
+
+    fn remove_all(&mut self) {
+        let indexes = self.watches.drain().map(|(_, watch)| watch.index);
+        self.store.hub.remove(indexes);
+    }
+
     fn assign_id(&mut self) -> WatchId {
         loop {
             let id = WatchId(self.next_id);
@@ -295,6 +323,46 @@ impl WatchStream {
     }
 
     fn step(&mut self) -> ReadStep {
+        match self.read_step() {
+            ReadStep::Response(response) if self.has_predicates => self.examine(response),
+            step => step,
+        }
+    }
+
+    /// Leaves out the events that the predicate of their watch rejects.
+    fn examine(&mut self, response: WatchResponse) -> ReadStep {
+        let Some((events, predicate)) = self.to_examine(&response) else {
+            return ReadStep::Response(response);
+        };
+        // If the predicate panics, the next read examines the response again.
+        self.ready.push_front(response);
+        sync::assert_unlocked();
+        let accepted = events.accepted(|event| predicate.accepts(event));
+        match self.ready.pop_front() {
+            Some(WatchResponse::Events { id, revision, .. }) if !accepted.is_empty() => {
+                ReadStep::Response(WatchResponse::Events {
+                    id,
+                    revision,
+                    events: accepted,
+                })
+            }
+            _ => ReadStep::NoResponse,
+        }
+    }
+
+    /// Returns the events of a response and the predicate of their watch, if it has one.
+    fn to_examine(&self, response: &WatchResponse) -> Option<(Events, EventPredicate)> {
+        let WatchResponse::Events { id, events, .. } = response else {
+            return None;
+        };
+        let Some(WatchState::Active(serial)) = self.ids.get(id) else {
+            return None;
+        };
+        let predicate = self.watches.get(serial)?.predicate.clone()?;
+        Some((events.clone(), predicate))
+    }
+
+    fn read_step(&mut self) -> ReadStep {
         if let Some(response) = self.ready.pop_front() {
             return ReadStep::Response(response);
         }
@@ -454,9 +522,7 @@ fn read_log(
 
 impl Drop for WatchStream {
     fn drop(&mut self) {
-        self.store
-            .hub
-            .remove(self.watches.drain().map(|(_, watch)| watch.index));
+        self.remove_all();
     }
 }
 

@@ -2,12 +2,14 @@
 #![cfg(loom)]
 
 mod cancel_against_notify;
+mod close_against_sleep;
 mod commit_against_retire;
 mod compaction_against_catch_up;
 mod compaction_against_dispatch;
 mod compaction_against_reader;
 mod compaction_against_transaction;
 mod compare_against_write;
+mod deadline_against_advance;
 mod expiry_against_keep_alive;
 mod expiry_against_move;
 mod free_against_read;

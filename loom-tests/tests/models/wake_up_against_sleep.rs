@@ -1,22 +1,10 @@
 //! I4: a reader that goes to sleep while an event is delivered is woken.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
-use loom_tests::{race, run_broken, run_model};
+use loom_tests::{WakeRecorder, race, run_broken, run_model};
 use revstore_engine::{Engine, Fault, KeyRange, WatchOptions};
-
-/// A waker that records its wake-up. Loom does not explore the flag, which is read after all
-/// threads have ended.
-#[derive(Default)]
-struct WakeRecorder(AtomicBool);
-
-impl Wake for WakeRecorder {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
 
 fn model(engine: &Engine) {
     let mut stream = engine.watch_stream();
@@ -33,10 +21,7 @@ fn model(engine: &Engine) {
         (stream, asleep)
     };
     let ((), (_stream, asleep)) = race(engine, write, read);
-    assert!(
-        !asleep || recorder.0.load(Ordering::SeqCst),
-        "the reader was not woken"
-    );
+    assert!(!asleep || recorder.was_woken(), "the reader was not woken");
 }
 
 #[test]
