@@ -1,14 +1,19 @@
 //! Loom models of the engine's protocols: one file per race under `tests/models`.
 //!
-//! Each model runs the engine itself, compiled under `--cfg loom`, through all interleavings of a
-//! few threads (with at most `LOOM_MAX_PREEMPTIONS` preemptions each). Each file also contains the
-//! broken twin of its model: the same model over an engine with one mutation (`Fault`), under
-//! `should_panic`. It shows that the model detects the bug. Run them with
+//! Each model runs the engine itself, compiled under `--cfg loom`, through the interleavings of a
+//! few threads. Each file also contains the broken twin of its model: the same model over an engine
+//! with one mutation (`Fault`), under `should_panic`. It shows that the model detects the bug. Run
+//! them with
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom -C debug-assertions" LOOM_MAX_PREEMPTIONS=3 \
-//!     cargo test -p loom-tests --profile loom
+//! RUSTFLAGS="--cfg loom -C debug-assertions" cargo test -p loom-tests --profile loom
 //! ```
+//!
+//! # Bounds
+//! A model explores all interleavings, unless that takes more than a minute. Then its file states
+//! the bound of preemptions and the reason, and calls [`run`] with the bound. A broken twin is
+//! explored with [`TWIN_PREEMPTIONS`] first, which finds most bugs at once. The variable
+//! `LOOM_MAX_PREEMPTIONS` bounds the models that have no bound.
 //!
 //! Without `--cfg loom` this crate is empty.
 //!
@@ -29,26 +34,27 @@ use std::task::Wake;
 use revstore_engine::{Engine, Fault, ManualClock, WatchBatch, WatchEnd, Watcher};
 use revstore_verify::{Options, explore};
 
+/// The number of preemptions with which a broken twin is explored first.
+pub const TWIN_PREEMPTIONS: u8 = 3;
+
 /// Runs `model` over all interleavings of its threads, each time with a new engine.
 pub fn run_model(model: impl Fn(&Engine) + Sync + Send + 'static) {
-    run(None, model);
+    run(&Options::new(), None, move |engine, _| model(engine));
 }
 
 /// Runs `model` over an engine with a fault. At least one interleaving must fail.
 pub fn run_broken(fault: Fault, model: impl Fn(&Engine) + Sync + Send + 'static) {
-    run(Some(fault), model);
+    run(&Options::new(), Some(fault), move |engine, _| model(engine));
 }
 
-fn run(fault: Option<Fault>, model: impl Fn(&Engine) + Sync + Send + 'static) {
-    run_with_clock(fault, move |engine, _| model(engine));
-}
-
-/// As [`run_model`] or, with a fault, [`run_broken`], for a model that advances the time.
-pub fn run_with_clock(
+/// As [`run_model`] or, with a fault, [`run_broken`], for a model that advances the time or has a
+/// bound.
+pub fn run(
+    options: &Options,
     fault: Option<Fault>,
     model: impl Fn(&Engine, &ManualClock) + Sync + Send + 'static,
 ) {
-    explore(&Options::new(), move || {
+    let model = Arc::new(move || {
         let clock = ManualClock::new();
         let engine = Engine::builder().clock(clock.clone());
         let engine = match fault {
@@ -57,6 +63,13 @@ pub fn run_with_clock(
         };
         model(&engine.build(), &clock);
     });
+    if fault.is_some() {
+        let model = model.clone();
+        explore(&options.clone().preemptions(TWIN_PREEMPTIONS), move || {
+            model()
+        });
+    }
+    explore(options, move || model());
 }
 
 /// Runs two closures with the engine at the same time and waits for both.

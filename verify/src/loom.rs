@@ -19,6 +19,13 @@ pub(crate) const BACKEND: Backend = Backend::Loom;
 
 /// The default number of steps. A call of the engine takes a few dozen.
 const STEPS: u32 = 100_000;
+/// The bound of preemptions of an exploration without one: more than an execution has.
+///
+/// Loom without a bound explores less. For a store to an atomic it considers only the last access of
+/// any thread, so a load of the same thread hides the load of another one, and loom does not try the
+/// store before that load. (The current revision of the engine is such an atomic.) With a bound, it
+/// tries further switches of threads at each point that it considers, which cover this.
+const PREEMPTIONS: usize = u8::MAX as usize;
 /// The number of threads of an execution besides its first: loom explores five.
 const THREADS_MAX: usize = loom::MAX_THREADS - 1;
 
@@ -34,9 +41,9 @@ pub(crate) fn run(options: &Options, program: &Program) -> Result<Report, (Failu
         .executions_max()
         .or_else(|| permutations.map(|max| max as u64));
     let limits = Limits::new(executions, options.duration.or(builder.max_duration.take()));
-    if let Some(preemptions) = options.preemptions {
-        builder.preemption_bound = Some(preemptions.into());
-    }
+    let preemptions = options.preemptions.map(usize::from);
+    let preemptions = preemptions.or(builder.preemption_bound);
+    builder.preemption_bound = Some(preemptions.unwrap_or(PREEMPTIONS));
     if std::env::var_os("LOOM_MAX_BRANCHES").is_none() || options.steps.is_some() {
         builder.max_branches = options.steps.unwrap_or(STEPS) as usize;
     }

@@ -73,7 +73,7 @@ impl Options {
     /// [`yield_now`](crate::thread::yield_now) in it, because it is not preempted more often.
     ///
     /// Most bugs need one or two. Three make the exploration of a larger model possible; without a
-    /// bound loom shows that no interleaving fails.
+    /// bound, a model of two threads with one or two calls each takes up to a minute.
     pub fn preemptions(mut self, preemptions: u8) -> Self {
         self.preemptions = Some(preemptions);
         self

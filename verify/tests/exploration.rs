@@ -93,6 +93,26 @@ fn a_bug_is_found_with_as_many_preemptions_as_it_needs() {
     }
 }
 
+/// Loom without a bound misses that the store of a thread that has loaded the value before may come
+/// before the load of another thread.
+#[cfg(any(loom, shuttle))]
+#[test]
+fn a_store_after_a_load_is_seen_by_another_thread() {
+    let options = Options::new();
+    let failed = try_explore(&options, || {
+        let value = Arc::new(AtomicUsize::new(0));
+        let (reader, writer) = (value.clone(), value);
+        let read = move || reader.load(Ordering::Acquire);
+        let write = move || {
+            writer.load(Ordering::Acquire);
+            writer.store(1, Ordering::Release);
+        };
+        let (seen, ()) = race((read, write));
+        assert_eq!(seen, 0, "the store came first");
+    });
+    failed.expect_err("the store may come first");
+}
+
 #[cfg(any(loom, shuttle))]
 #[test]
 fn an_execution_that_does_not_end_fails() {

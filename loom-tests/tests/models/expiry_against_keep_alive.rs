@@ -1,12 +1,21 @@
 //! LE-9: operations on one lease are linearizable, also when its id is used again.
+//!
+//! Bound: 5 preemptions. The models have three threads with up to two calls each, and do not end
+//! within minutes without a bound. With two threads they could not run a revocation with a new grant
+//! beside a keep-alive and the expiry, or two keep-alives beside the expiry.
 
 use std::time::Duration;
 
 use loom::thread;
-use loom_tests::run_with_clock;
+use loom_tests::run;
 use revstore_engine::{Engine, Fault, LeaseError, LeaseId, ManualClock};
+use revstore_verify::Options;
 
 const ONE_SECOND: Duration = Duration::from_secs(1);
+
+fn bound() -> Options {
+    Options::new().preemptions(5)
+}
 
 /// Grants a lease of 5 s and advances the time by 1 s, so that a keep-alive changes the expiry.
 fn grant(engine: &Engine, clock: &ManualClock) -> LeaseId {
@@ -68,22 +77,22 @@ fn two_keep_alives(engine: &Engine, clock: &ManualClock) {
 
 #[test]
 fn a_renewed_lease_and_a_new_lease_with_its_id_do_not_expire() {
-    run_with_clock(None, all_operations);
+    run(&bound(), None, all_operations);
 }
 
 #[test]
 #[should_panic(expected = "was ended")]
 fn expiry_without_a_second_look_is_detected() {
-    run_with_clock(Some(Fault::ExpireUnchecked), all_operations);
+    run(&bound(), Some(Fault::ExpireUnchecked), all_operations);
 }
 
 #[test]
 fn an_expired_lease_is_not_renewed() {
-    run_with_clock(None, two_keep_alives);
+    run(&bound(), None, two_keep_alives);
 }
 
 #[test]
 #[should_panic(expected = "a lease was renewed after it had expired")]
 fn a_keep_alive_in_the_past_is_detected() {
-    run_with_clock(Some(Fault::RenewInThePast), two_keep_alives);
+    run(&bound(), Some(Fault::RenewInThePast), two_keep_alives);
 }
