@@ -15,18 +15,22 @@ use bytes::Bytes;
 /// assert!(KeyRange::within("b", "a").is_empty());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum KeyRange {
     /// One key.
-    One(Bytes),
+    One(#[cfg_attr(feature = "serde", serde(with = "crate::encoding"))] Bytes),
     /// The keys from `start`, inclusive, to `end`, exclusive.
     Within {
         /// The first key of the range.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding"))]
         start: Bytes,
         /// The first key after the range.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding"))]
         end: Bytes,
     },
     /// The keys from this one on, inclusive. With the empty key, the range contains all keys.
-    From(Bytes),
+    From(#[cfg_attr(feature = "serde", serde(with = "crate::encoding"))] Bytes),
 }
 
 impl KeyRange {

@@ -31,6 +31,25 @@
 //! The crate `revstore-verify` runs such models, and its documentation is the guide. In these
 //! builds there is no `SystemClock`, and a [`ManualClock`] is the default.
 //!
+//! # Features
+//! - `serde` (off by default): `Serialize` and `Deserialize` for keys, revisions and events:
+//!   [`KeyRange`], [`KeyValue`], [`Revision`], [`Position`], [`LeaseId`], [`WatchId`], [`Event`],
+//!   [`Events`] and [`WatchBatch`]. Ids and revisions are numbers. Keys and values are bytes, and in
+//!   formats for people, such as JSON, text in base64 with padding, as in etcd's JSON. The value of
+//!   a tombstone is absent (`null`). What is deserialized belongs to no store, and is checked: an
+//!   error says which number no store can have written.
+//!
+//! ```
+//! # #[cfg(feature = "serde")] {
+//! # use revstore_engine::KeyRange;
+//! let keys = KeyRange::prefix("job/");
+//! let json = serde_json::to_string(&keys)?;
+//! assert_eq!(json, r#"{"within":{"start":"am9iLw==","end":"am9iMA=="}}"#);
+//! assert_eq!(serde_json::from_str::<KeyRange>(&json)?, keys);
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Reading the source
 //! Start with `txn/commit.rs`, the central protocol: store, publish, notify.
 //!
@@ -49,6 +68,7 @@
 //! | `lease.rs`, `lease_guard.rs` | leases and their keys; a lease that ends with a scope | `lease.lessor` |
 //! | `schedule.rs`, `clock.rs` | work at certain times, and the sources of time | timers and goroutines |
 //! | `memory/` | the allocations of records and entries, with nearly all unsafe code | none |
+//! | `encoding.rs` | the serialized forms of keys, revisions and events | none |
 //! | `sync/`, `fault.rs` | locks with ranks, one file per backend; the mutations that models detect | none |
 //!
 //! Comments cite the rules of etcd's behaviour by ids such as DM-1 (`docs/etcd-behaviour.md`), and
@@ -57,6 +77,8 @@
 mod changes;
 mod clock;
 mod compaction;
+#[cfg(feature = "serde")]
+mod encoding;
 mod engine;
 mod error;
 mod fault;

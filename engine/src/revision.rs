@@ -20,6 +20,7 @@ use crate::sync::{AtomicI64, Ordering};
 /// assert_eq!(Revision(4).next(), Revision(5));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Revision(pub i64);
 
 impl Revision {
@@ -71,6 +72,7 @@ impl fmt::Display for Revision {
 ///
 /// Positions are ordered by `revision`, then by `sub`. Watches deliver events in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Position {
     /// The revision of the transaction.
     pub revision: Revision,

@@ -16,6 +16,7 @@ use bytes::Bytes;
 /// assert_eq!(LeaseId::new(-7).unwrap().get(), -7);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LeaseId(NonZeroI64);
 
 impl LeaseId {
@@ -81,7 +82,7 @@ impl Shape {
     }
 
     /// Returns the length of the stored numbers, in bytes.
-    fn len(self) -> usize {
+    const fn len(self) -> usize {
         match self {
             Self::First => 0,
             Self::Tombstone => 4,
@@ -288,6 +289,38 @@ impl KeyValue {
             revision: position.revision,
         };
         Self::new(header, Shape::Tombstone, &position.sub.to_ne_bytes(), &[])
+    }
+
+    /// Creates a tombstone that belongs to no store.
+    #[cfg(feature = "serde")]
+    pub(crate) fn detached_tombstone(key: &[u8], position: Position) -> Self {
+        Self::tombstone(Entry::new(key), position)
+    }
+
+    /// Creates a version that belongs to no store.
+    #[cfg(feature = "serde")]
+    pub(crate) fn detached(
+        key: &[u8],
+        value: &[u8],
+        position: Position,
+        create_revision: Revision,
+        version: i64,
+        lease: Option<LeaseId>,
+    ) -> Self {
+        let numbers = Numbers {
+            sub: position.sub,
+            create_revision,
+            version,
+            lease,
+        };
+        let shape = Shape::for_numbers(&numbers, position.revision);
+        let mut stored = [0; Shape::Full.len()];
+        numbers.write(shape, &mut stored);
+        let header = Header {
+            entry: Entry::new(key),
+            revision: position.revision,
+        };
+        Self::new(header, shape, &stored[..shape.len()], value)
     }
 
     fn new(header: Header, shape: Shape, numbers: &[u8], value: &[u8]) -> Self {

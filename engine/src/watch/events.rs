@@ -11,6 +11,7 @@ use crate::sync::{Arc, OnceLock};
 
 /// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Event {
     /// The new version of the key; a tombstone if the key was deleted.
     pub kv: KeyValue,

@@ -12,6 +12,7 @@ use crate::sync::Arc;
 ///
 /// -1 is reserved and identifies no watch: etcd uses it for the progress of a whole stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WatchId(pub i64);
 
 /// The id that no watch can have (WA-5).

@@ -19,6 +19,7 @@ use crate::sync::{self, Arc};
 
 /// Events of one watch that were delivered together.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WatchBatch {
     /// As in [`WatchResponse::Events`].
     pub revision: Revision,
