@@ -19,9 +19,10 @@
 //!
 //! # Limits
 //! Loom explores the locks around the tree of the index and around other data on the heap, but not
-//! the accesses to the data. It does not explore reference counts, but the models detect reads of
-//! freed records. The pool of records is replaced. `SeqCst` is treated as `AcqRel`. The engine's
-//! stress tests cover all of these with real threads.
+//! the accesses to the data. These models do not explore reference counts, but detect reads of freed
+//! records; `tests/memory` explores the counts of a few records without the engine. The pool of
+//! records is replaced. `SeqCst` is treated as `AcqRel`. The engine's stress tests cover all of
+//! these with real threads.
 //!
 //! # Models of your own program
 //! Use `revstore-verify`, whose documentation is the guide. These models use it, too.
