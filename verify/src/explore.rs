@@ -53,7 +53,8 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} executions with {}", self.executions, self.backend)?;
+        let s = if self.executions == 1 { "" } else { "s" };
+        write!(f, "{} execution{s} with {}", self.executions, self.backend)?;
         if self.complete {
             f.write_str(", all interleavings within the bounds")?;
         }
@@ -116,7 +117,8 @@ impl std::error::Error for Failure {}
 /// changes; it must neither read the time of the system nor draw random numbers.
 ///
 /// The cfg of the build chooses what runs the threads; the [documentation of the crate](crate) says
-/// how. Costs: a small model takes about 10 to 100 µs per execution.
+/// how. Cost: a model with two or three threads takes 0.3 to 0.5 ms per execution under loom and
+/// 0.05 ms under shuttle, in an optimized build.
 ///
 /// # Panics
 /// With the panic of the first execution that fails, after its number and the way to repeat it were

@@ -13,6 +13,7 @@ use tracing::Level;
 use crate::explore::{Backend, Failure, Limits, Payload, Program, Report, catch};
 use crate::options::{Options, variable};
 
+pub(crate) use loom::future::block_on;
 pub(crate) use loom::{sync, thread};
 
 pub(crate) const BACKEND: Backend = Backend::Loom;

@@ -3,7 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The largest value of [`Options::steps`]: loom reserves memory for each step.
+/// The largest value of [`Options::steps`]. Loom reserves about 700 bytes of address space for each
+/// step.
 pub const STEPS_MAX: u32 = 10_000_000;
 
 /// The bounds of an exploration. Those that are not set have the default of the backend.

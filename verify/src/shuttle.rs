@@ -13,6 +13,7 @@ use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use crate::explore::{Backend, Failure, Limits, Payload, Program, Report, catch};
 use crate::options::{Options, variable};
 
+pub(crate) use shuttle::future::block_on;
 pub(crate) use shuttle::thread::spawn;
 pub(crate) use shuttle::{sync, thread};
 

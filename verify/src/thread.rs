@@ -7,6 +7,12 @@ pub use crate::backend::thread::{JoinHandle, yield_now};
 #[cfg(not(loom))]
 pub use crate::backend::thread::{Scope, ScopedJoinHandle, scope};
 
+/// Runs a future to its end on this thread, for programs that read watches in tasks. Its thread
+/// sleeps between the wake-ups of the future, which the [backend](crate::Backend) knows.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    crate::backend::block_on(future)
+}
+
 /// Starts a thread.
 ///
 /// A thread that waits for another one in a loop calls [`yield_now`] in it: a model checker

@@ -6,11 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::explore::{Backend, Failure, Limits, Payload, Program, Report, catch};
 use crate::options::Options;
 
+pub(crate) use pollster::block_on;
 pub(crate) use std::thread::spawn;
 pub(crate) use std::{sync, thread};
 
 pub(crate) const BACKEND: Backend = Backend::Threads;
 
+/// How often a thread of a race yields until the others have started. It then continues alone, also
+/// if the system refused to start one of them.
+const START_YIELDS_MAX: usize = 100_000;
 /// The default number of executions.
 const EXECUTIONS: u64 = 100;
 
@@ -43,7 +47,10 @@ impl Start {
     pub(crate) fn wait(&self) {
         // Relaxed: only the time of the start matters.
         self.0.fetch_sub(1, Ordering::Relaxed);
-        while self.0.load(Ordering::Relaxed) > 0 {
+        for _ in 0..START_YIELDS_MAX {
+            if self.0.load(Ordering::Relaxed) == 0 {
+                return;
+            }
             thread::yield_now();
         }
     }

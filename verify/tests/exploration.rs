@@ -1,16 +1,18 @@
 //! Explorations: what they find, that their bounds hold, and that failures can be repeated. The
 //! same tests run with each backend.
 
+use std::future::poll_fn;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use revstore_engine::{Engine, KeyRange, ManualClock, WatchOptions};
+use revstore_engine::{Engine, KeyRange, ManualClock, WatchOptions, WatchResponse};
 #[cfg(any(loom, shuttle))]
 use revstore_verify::sync::atomic::AtomicUsize;
 use revstore_verify::sync::{Arc, Mutex};
 #[cfg(any(loom, shuttle))]
 use revstore_verify::thread;
+use revstore_verify::thread::block_on;
 use revstore_verify::{Backend, Options, explore, race, try_explore};
 
 /// The total number of executions of [`lost_update`] in this process.
@@ -169,6 +171,24 @@ fn a_watch_wakes_a_thread_that_waits() {
         };
         let (written, read) = race((write, read));
         assert_eq!(written, read);
+    });
+}
+
+#[test]
+fn a_watch_wakes_a_task_that_waits() {
+    explore(&Options::new().preemptions(2), || {
+        let engine = engine();
+        let mut stream = engine.watch_stream();
+        stream
+            .watch(WatchOptions::of(KeyRange::all()))
+            .expect("a valid watch");
+        let write = move || engine.put("key", "value").expect("a valid put").revision;
+        let read = move || block_on(poll_fn(|context| stream.poll_response(context)));
+        let (written, read) = race((write, read));
+        assert!(
+            matches!(&read, WatchResponse::Events { revision, .. } if *revision == written),
+            "{read:?}"
+        );
     });
 }
 
