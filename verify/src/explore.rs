@@ -114,7 +114,7 @@ impl std::error::Error for Failure {}
 /// The program is one execution of a model: it creates an engine, runs threads with
 /// [`race`](crate::race), [`thread::spawn`](crate::thread::spawn), and checks assertions. It has no
 /// state outside of itself and does the same in each execution, except for what the interleaving
-/// changes; it must neither read the time of the system nor draw random numbers.
+/// changes; it does not read the time of the system, and random choices follow from [`seed`].
 ///
 /// The cfg of the build chooses what runs the threads; the [documentation of the crate](crate) says
 /// how. Cost: a model with two or three threads takes 0.3 to 0.5 ms per execution under loom and
@@ -166,6 +166,35 @@ pub fn try_explore(
     run(options, &(Arc::new(program) as Program)).map_err(|(failure, _)| failure)
 }
 
+/// Returns a number that determines the random choices of an execution, for programs that choose
+/// their calls at random. Under shuttle it is the seed of the execution, so that the variable that
+/// repeats the execution also repeats the choices. With threads of the system it is the number of
+/// executions before this one. Under loom it is always 0, because its executions must not differ.
+///
+/// # Panics
+/// If it is called outside of an exploration, or by a thread that the program has started: pass the
+/// number to it.
+///
+/// ```
+/// use revstore_engine::{Engine, ManualClock};
+/// use revstore_verify::{Options, explore, race, seed};
+///
+/// explore(&Options::new().preemptions(2).executions(100), || {
+///     let engine = Engine::builder().clock(ManualClock::new()).build();
+///     let seed = seed();
+///     race([0, 1, 2].map(|thread| {
+///         let engine = engine.clone();
+///         let key = format!("key {}", (seed + thread) % 2);
+///         move || engine.put(key, "value").unwrap()
+///     }));
+///     assert_eq!(engine.current_revision().0, 4);
+/// });
+/// ```
+pub fn seed() -> u64 {
+    let seed = SEED.get();
+    seed.expect("`seed` is called by the thread that runs the program of an exploration")
+}
+
 /// The panic that ended an execution.
 pub(crate) type Payload = Box<dyn Any + Send>;
 /// A program, which each execution calls once.
@@ -173,6 +202,8 @@ pub(crate) type Program = Arc<dyn Fn() + Send + Sync>;
 
 thread_local! {
     static EXPLORING: Cell<bool> = const { Cell::new(false) };
+    /// The result of [`seed`] in the execution that runs.
+    pub(crate) static SEED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// Runs an exploration on this thread, which has no other one.
@@ -181,6 +212,7 @@ fn run(options: &Options, program: &Program) -> Result<Report, (Failure, Payload
     impl Drop for Exploring {
         fn drop(&mut self) {
             EXPLORING.set(false);
+            SEED.set(None);
         }
     }
     assert!(

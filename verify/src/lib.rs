@@ -73,8 +73,8 @@
 //! - The closure is one execution. It creates the engine, with a
 //!   [`ManualClock`](revstore_engine::ManualClock), and everything else that its threads share.
 //!   With a model checker there is no `SystemClock`, and a manual clock is the default.
-//! - Apart from the interleaving, each execution does the same. Time and random numbers come from
-//!   the model, not from the system.
+//! - Apart from the interleaving, each execution does the same. Time comes from the clock of the
+//!   model, and random choices from [`seed`], not from the system.
 //! - [`race`] runs the calls whose interleavings matter. Assertions come after it.
 //! - State that the threads share beside the engine uses the types of [`sync`] and [`thread`]: a
 //!   model checker does not know those of `std`.
@@ -120,7 +120,7 @@ mod race;
 pub mod sync;
 pub mod thread;
 
-pub use explore::{Backend, Failure, Report, explore, try_explore};
+pub use explore::{Backend, Failure, Report, explore, seed, try_explore};
 pub use options::{Options, STEPS_MAX};
 pub use race::{Racers, race};
 

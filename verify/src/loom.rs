@@ -10,7 +10,7 @@ use std::{panic, process};
 use loom::model::Builder;
 use tracing::Level;
 
-use crate::explore::{Backend, Failure, Limits, Payload, Program, Report, catch};
+use crate::explore::{Backend, Failure, Limits, Payload, Program, Report, SEED, catch};
 use crate::options::{Options, variable};
 
 pub(crate) use loom::future::block_on;
@@ -77,6 +77,7 @@ fn check(
         THREADS.set(0);
         RUNNING.set(Some(first + done));
         PANICKED.set(false);
+        SEED.set(Some(0));
         program();
         count.store(done + 1, Ordering::Relaxed);
     };

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
-use crate::explore::{Backend, Failure, Limits, Payload, Program, Report, catch};
+use crate::explore::{Backend, Failure, Limits, Payload, Program, Report, SEED, catch};
 use crate::options::{Options, variable};
 
 pub(crate) use shuttle::future::block_on;
@@ -173,6 +173,7 @@ impl Scheduler for RandomScheduler {
             started: started + 1,
             plan: self.next,
         });
+        SEED.set(Some(self.next.seed));
         self.random = Random(self.next.seed);
         self.walk = Walk::select(&mut self.random, self.preemptions, self.next.length);
         self.choices = 0;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::explore::{Backend, Failure, Limits, Payload, Program, Report, catch};
+use crate::explore::{Backend, Failure, Limits, Payload, Program, Report, SEED, catch};
 use crate::options::Options;
 
 pub(crate) use pollster::block_on;
@@ -23,6 +23,7 @@ pub(crate) fn run(options: &Options, program: &Program) -> Result<Report, (Failu
     let limits = Limits::new(Some(executions), options.duration);
     let mut done = 0;
     while limits.admit(done) {
+        SEED.set(Some(done));
         catch(|| program(), || (done + 1, None))?;
         done += 1;
     }

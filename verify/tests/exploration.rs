@@ -1,6 +1,7 @@
 //! Explorations: what they find, that their bounds hold, and that failures can be repeated. The
 //! same tests run with each backend.
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use revstore_verify::sync::{Arc, Mutex};
 #[cfg(any(loom, shuttle))]
 use revstore_verify::thread;
 use revstore_verify::thread::block_on;
-use revstore_verify::{Backend, Options, explore, race, try_explore};
+use revstore_verify::{Backend, Options, explore, race, seed, try_explore};
 
 /// The total number of executions of [`lost_update`] in this process.
 static EXECUTIONS: AtomicU64 = AtomicU64::new(0);
@@ -235,6 +236,28 @@ fn more_threads_than_loom_explores_are_refused() {
     });
     let failure = failure.expect_err("five threads");
     assert!(failure.message.contains("more than 4 threads"), "{failure}");
+}
+
+#[test]
+fn the_seed_differs_between_executions_if_the_backend_allows_it() {
+    let seeds = std::sync::Arc::new(std::sync::Mutex::new(BTreeSet::new()));
+    let sum = seeds.clone();
+    let report = explore(&Options::new().executions(5), move || {
+        sum.lock().expect("not poisoned").insert(seed());
+        two_puts();
+    });
+    let seeds = seeds.lock().expect("not poisoned");
+    let expected = if cfg!(loom) { 1 } else { report.executions };
+    assert_eq!(seeds.len() as u64, expected);
+    assert_eq!(report.seed.is_some(), cfg!(shuttle));
+    assert!(report.seed.is_none_or(|first| seeds.contains(&first)));
+}
+
+#[test]
+#[should_panic(expected = "`seed` is called by the thread")]
+fn the_seed_outside_of_an_exploration_is_refused() {
+    explore(&Options::new().executions(1), || ());
+    seed();
 }
 
 #[cfg(shuttle)]

@@ -10,7 +10,7 @@ use revstore_engine::{
     Relation, Revision, Txn, WatchOptions,
 };
 use revstore_verify::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use revstore_verify::{Options, explore, thread};
+use revstore_verify::{Options, explore, seed, thread};
 
 use crate::guarantees::{self, Expected};
 use crate::history::{Recorder, Request, Response};
@@ -301,8 +301,9 @@ fn read_slowly(recorder: &Recorder, ticks: &Receiver<()>) -> Vec<Watched> {
     reader.finish()
 }
 
-/// Runs a mix and validates the recorded history.
-pub(crate) fn run(mix: Mix, builder: EngineBuilder) -> Outcome {
+/// Runs a mix and validates the recorded history. Each schedule has other operations.
+pub(crate) fn run(mut mix: Mix, builder: EngineBuilder) -> Outcome {
+    mix.seed = mix.seed.wrapping_add(seed().wrapping_mul(1_000_003));
     let _seed = SeedOnPanic(mix.seed);
     let recorder = Recorder::new(builder.build());
     let shared = WorkerShared {
@@ -471,6 +472,7 @@ fn a_search_without_revisions_finds_a_linearization() {
 
 /// Runs a few operations of three threads, and searches a linearization of them.
 fn search_small(seed: u64) {
+    let seed = seed.wrapping_add(revstore_verify::seed().wrapping_mul(1_000_003));
     let _seed = SeedOnPanic(seed);
     let recorder = Recorder::new(builder().build());
     let few = [Bytes::from("a"), Bytes::from("b")];

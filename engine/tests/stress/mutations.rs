@@ -10,8 +10,8 @@ use revstore_verify::{Options, try_explore};
 
 use crate::mix::{Mix, builder, run};
 
-/// Checks that the mix finds a mutation within a number of executions, about ten times as many as
-/// it needs on average.
+/// Checks that the mix finds a mutation within a number of executions, ten to twenty times as
+/// many as it needs on average.
 fn check(fault: Fault, executions: u64) {
     let mix = Mix {
         seed: 4,
@@ -34,16 +34,17 @@ fn check(fault: Fault, executions: u64) {
 fn the_mix_finds_mutations_of_writes_and_reads() {
     check(Fault::PublishFirst, 100);
     check(Fault::NumberOutsideSequencer, 100);
-    check(Fault::UseRetiredEntry, 1_000);
+    check(Fault::UseRetiredEntry, 2_000);
     check(Fault::ReadAtEachStep, 100);
-    check(Fault::ReadChecksOnce, 5_000);
+    check(Fault::ReadChecksOnce, 20_000);
     check(Fault::IgnorePins, 1_000);
-    check(Fault::RevokeOutsideSequencer, 1_000);
+    check(Fault::RevokeOutsideSequencer, 2_000);
+    check(Fault::CompareOutsideSequencer, 2_000);
 }
 
 #[test]
 fn the_mix_finds_mutations_of_watches() {
-    check(Fault::CatchUpChecksOnce, 1_000);
+    check(Fault::CatchUpChecksOnce, 5_000);
     check(Fault::RegisterOutsideHub, 500);
     check(Fault::MarkSyncedUnchecked, 100);
     check(Fault::DeliverCancelled, 100);
