@@ -1,14 +1,17 @@
 //! The history of a test: requests, responses, and their order in real time.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use revstore_engine::{
-    CompactError, Engine, KeyRange, KeyValue, LeaseId, OpResult, Put, PutError, Range, ReadError,
-    Revision, Txn, TxnError, TxnResult, WriteError,
+    CompactError, Engine, KeyRange, KeyValue, LeaseId, ManualClock, OpResult, Put, PutError, Range,
+    ReadError, Revision, Txn, TxnError, TxnResult, WriteError,
 };
-use revstore_verify::thread;
+use revstore_verify::{sync, thread};
+
+use crate::leases::{Deletions, LEASE_TTL_SECONDS};
 
 /// The key that is written after all other operations.
 pub(crate) const END: &str = "~end";
@@ -21,7 +24,17 @@ pub(crate) enum Request {
     Range(Range),
     Get(Bytes),
     Txn(Txn),
+    Grant(LeaseId),
+    KeepAlive(LeaseId),
     Revoke(LeaseId),
+    /// Advances the time by a second. Only one thread of a test does that.
+    Advance,
+    /// The expiry of a lease with keys, at one revision. It takes place during an `Advance`;
+    /// `leases.rs` adds it to the history.
+    Expire {
+        lease: LeaseId,
+        keys: Vec<Bytes>,
+    },
     Compact(i64),
     /// A read of the current revision, which the creation of a watch returns too.
     CurrentRevision,
@@ -50,7 +63,18 @@ pub(crate) enum Response {
         succeeded: bool,
         results: Vec<Response>,
     },
+    /// Whether the lease was granted, with its id free.
+    Granted(bool),
+    /// Whether the lease existed.
+    Renewed(bool),
     Revoked {
+        revision: i64,
+    },
+    /// The lease to revoke did not exist.
+    LeaseNotFound,
+    /// The time after an `Advance`, in seconds.
+    Advanced(i64),
+    Expired {
         revision: i64,
     },
     Compacted,
@@ -126,6 +150,8 @@ impl KeyVersion {
 pub(crate) struct Operation {
     pub(crate) called: u64,
     pub(crate) returned: u64,
+    /// The time at the call or an earlier one, in seconds.
+    pub(crate) time: i64,
     pub(crate) request: Request,
     pub(crate) response: Response,
 }
@@ -139,10 +165,15 @@ impl Response {
             | Self::Range { revision, .. }
             | Self::Txn { revision, .. }
             | Self::Revoked { revision }
+            | Self::Expired { revision }
             | Self::Revision(revision) => Some(*revision),
             Self::Failed(Failure::Read(ReadError::Future { current, .. }))
             | Self::CompactionFailed(CompactError::Future { current, .. }) => Some(current.0),
             Self::Get(_)
+            | Self::Granted(_)
+            | Self::Renewed(_)
+            | Self::LeaseNotFound
+            | Self::Advanced(_)
             | Self::Compacted
             | Self::Failed(_)
             | Self::CompactionFailed(CompactError::Compacted { .. }) => None,
@@ -153,7 +184,7 @@ impl Response {
     /// does not contain that.
     pub(crate) fn changed(&self) -> Option<bool> {
         match self {
-            Self::Put { .. } => Some(true),
+            Self::Put { .. } | Self::Expired { .. } => Some(true),
             Self::Delete { deleted, .. } => Some(!deleted.is_empty()),
             Self::Txn { results, .. } => {
                 Some(results.iter().any(|result| result.changed() == Some(true)))
@@ -196,6 +227,13 @@ impl Response {
 #[derive(Debug)]
 pub(crate) struct Recorder {
     pub(crate) engine: Engine,
+    /// The clock of the engine, if its time advances.
+    clock: Option<ManualClock>,
+    /// The time, or an earlier one while it is advanced.
+    seconds: AtomicI64,
+    /// The deletions that may be expiries. Locked while the store is compacted, so that none of
+    /// them is missed.
+    deletions: sync::Mutex<Deletions>,
     order: AtomicU64,
     operations: Mutex<Vec<Operation>>,
     /// Whether [`END`] is written, so that every synced watch has its event.
@@ -203,9 +241,18 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
+    /// Creates a recorder of an engine whose time stands still.
     pub(crate) fn new(engine: Engine) -> Self {
+        Self::with_clock(engine, None)
+    }
+
+    /// Creates a recorder of an engine with a clock that only the recorder advances.
+    pub(crate) fn with_clock(engine: Engine, clock: Option<ManualClock>) -> Self {
         Self {
             engine,
+            clock,
+            seconds: AtomicI64::new(0),
+            deletions: sync::Mutex::new(Deletions::default()),
             order: AtomicU64::new(0),
             operations: Mutex::new(Vec::new()),
             ended: AtomicBool::new(false),
@@ -220,7 +267,7 @@ impl Recorder {
 
     /// Runs and records one operation.
     pub(crate) fn run(&self, request: Request) -> Response {
-        self.record(request, |request| execute(&self.engine, request))
+        self.record(request, |request| self.execute(request))
     }
 
     /// Writes the end of the history.
@@ -250,6 +297,7 @@ impl Recorder {
     }
 
     fn record(&self, request: Request, run: impl FnOnce(&Request) -> Response) -> Response {
+        let time = self.seconds.load(Ordering::SeqCst);
         let called = self.next();
         let response = run(&request);
         let returned = self.next();
@@ -260,19 +308,47 @@ impl Recorder {
         operations.push(Operation {
             called,
             returned,
+            time,
             request,
             response: response.clone(),
         });
         response
     }
 
-    /// Returns all operations so far.
+    /// Returns all operations so far, and the expiries among them.
     pub(crate) fn history(&self) -> Vec<Operation> {
-        let operations = self
-            .operations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        operations.clone()
+        let mut operations = {
+            let operations = self.operations.lock();
+            operations.unwrap_or_else(PoisonError::into_inner).clone()
+        };
+        if self.clock.is_some() {
+            let mut deletions = self.deletions();
+            deletions.save(&self.engine, self.engine.current_revision());
+            let expiries = deletions.expiries(&operations);
+            operations.extend(expiries);
+        }
+        operations
+    }
+
+    fn deletions(&self) -> sync::MutexGuard<'_, Deletions> {
+        let deletions = self.deletions.lock();
+        deletions.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn execute(&self, request: &Request) -> Response {
+        match (request, &self.clock) {
+            (Request::Advance, Some(clock)) => {
+                clock.advance(Duration::from_secs(1));
+                Response::Advanced(self.seconds.fetch_add(1, Ordering::SeqCst) + 1)
+            }
+            // The history that is removed may contain an expiry.
+            (Request::Compact(revision), Some(_)) => {
+                let mut deletions = self.deletions();
+                deletions.save(&self.engine, Revision(*revision));
+                execute(&self.engine, request)
+            }
+            (request, _) => execute(&self.engine, request),
+        }
     }
 }
 
@@ -295,9 +371,18 @@ fn execute(engine: &Engine, request: &Request) -> Response {
             Ok(done) => Response::of_txn(&done),
             Err(error) => Response::Failed(error.into()),
         },
-        Request::Revoke(lease) => Response::Revoked {
-            revision: engine.revoke(*lease).expect("revoked only once").0,
+        Request::Grant(lease) => {
+            let granted = engine.grant(Some(*lease), LEASE_TTL_SECONDS);
+            Response::Granted(granted.is_ok())
+        }
+        Request::KeepAlive(lease) => Response::Renewed(engine.keep_alive(*lease).is_ok()),
+        Request::Revoke(lease) => match engine.revoke(*lease) {
+            Ok(revision) => Response::Revoked {
+                revision: revision.0,
+            },
+            Err(_) => Response::LeaseNotFound,
         },
+        Request::Advance | Request::Expire { .. } => unreachable!("needs the clock"),
         Request::Compact(revision) => match engine.compact(Revision(*revision)) {
             Ok(compaction) => {
                 compaction.run();

@@ -6,6 +6,7 @@
 //! | file | checks |
 //! |---|---|
 //! | `order.rs` | operations: the revisions in the responses are a linearization (I1, I3, I7) |
+//! | `leases.rs` | leases: puts find them, and they expire with all their keys, not before their time |
 //! | `search.rs` | the same for short histories, by a search that ignores revisions |
 //! | `guarantees.rs` | watches: ordered, unique, atomic, reliable, resumable, bookmarkable (I5, I6) |
 //!
@@ -18,6 +19,7 @@
 
 mod guarantees;
 mod history;
+mod leases;
 mod mix;
 mod model;
 #[cfg(shuttle)]

@@ -13,7 +13,7 @@ use revstore_verify::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use revstore_verify::{Options, explore, seed, thread};
 
 use crate::guarantees::{self, Expected};
-use crate::history::{Recorder, Request, Response};
+use crate::history::{Operation, Recorder, Request, Response};
 use crate::order;
 use crate::random::Random;
 use crate::search;
@@ -36,6 +36,9 @@ pub(crate) struct Mix {
     pub(crate) steps: usize,
     pub(crate) compacts: bool,
     pub(crate) large: bool,
+    /// Whether the time advances, and leases are renewed, expire and are granted again with the
+    /// same ids.
+    pub(crate) timed: bool,
 }
 
 /// Prints the seed when a test fails.
@@ -58,6 +61,8 @@ pub(crate) struct Outcome {
     watches: usize,
     /// The number of watches that a compaction has ended.
     ended: usize,
+    /// The number of leases with keys that have expired.
+    expired: usize,
 }
 
 /// The state that the workers share.
@@ -73,11 +78,13 @@ impl WorkerShared<'_> {
         LeaseId::new(self.leases[index].load(Ordering::SeqCst)).expect("never 0")
     }
 
-    /// Grants a lease with a new id. The clock stands still, so the lease does not expire.
+    /// Grants a lease with a new id.
     fn grant(&self) -> i64 {
         let id = self.next_lease.fetch_add(1, Ordering::SeqCst);
-        let granted = self.recorder.engine.grant(LeaseId::new(id), 60);
-        granted.expect("a free id").id.get()
+        let lease = LeaseId::new(id).expect("never 0");
+        let granted = self.recorder.run(Request::Grant(lease));
+        assert_eq!(granted, Response::Granted(true), "the id is free");
+        id
     }
 }
 
@@ -108,6 +115,9 @@ impl Worker<'_> {
     }
 
     fn request(&mut self) -> Request {
+        if self.mix.timed && self.random.once_in(2) {
+            return self.lease_request();
+        }
         match self.random.below(100) {
             0..36 => Request::Put(self.put()),
             36..42 => Request::Delete(self.range()),
@@ -117,7 +127,12 @@ impl Worker<'_> {
             78..88 => Request::Range(self.read_past()),
             88..94 => Request::Get(self.key()),
             94..96 => Request::CurrentRevision,
-            96..98 => self.revoke(),
+            96..98 if !self.mix.timed => self.revoke(),
+            // With a time that advances, what a compaction removes is saved before, so it must exist.
+            _ if self.mix.compacts && self.mix.timed => {
+                let current = self.shared.recorder.engine.current_revision().0;
+                Request::Compact(self.past(60).min(current))
+            }
             _ if self.mix.compacts => Request::Compact(self.past(60)),
             _ => Request::Range(self.read_past()),
         }
@@ -227,6 +242,19 @@ impl Worker<'_> {
         (current + 2 - self.random.below_i64(back)).max(1)
     }
 
+    /// Returns a request for one of a few leases, whose ids are used again, or advances the time.
+    fn lease_request(&mut self) -> Request {
+        let lease = self.shared.lease(self.random.below(LEASES));
+        match self.random.below(8) {
+            // One worker only.
+            0..4 if self.name == 0 => Request::Advance,
+            0..2 => Request::Grant(lease),
+            2 => Request::KeepAlive(lease),
+            3 if self.random.once_in(3) => Request::Revoke(lease),
+            _ => Request::Put(Put::new(self.key(), self.value()).attached_to(lease)),
+        }
+    }
+
     fn revoke(&mut self) -> Request {
         let lease = &self.shared.leases[self.random.below(LEASES)];
         // Replaced first, so that no other worker revokes it.
@@ -305,7 +333,9 @@ fn read_slowly(recorder: &Recorder, ticks: &Receiver<()>) -> Vec<Watched> {
 pub(crate) fn run(mut mix: Mix, builder: EngineBuilder) -> Outcome {
     mix.seed = mix.seed.wrapping_add(seed().wrapping_mul(1_000_003));
     let _seed = SeedOnPanic(mix.seed);
-    let recorder = Recorder::new(builder.build());
+    let clock = ManualClock::new();
+    let engine = builder.clock(clock.clone()).build();
+    let recorder = Recorder::with_clock(engine, mix.timed.then_some(clock));
     let shared = WorkerShared {
         recorder: &recorder,
         leases: [const { AtomicI64::new(0) }; LEASES],
@@ -365,7 +395,9 @@ pub(crate) fn validate(recorder: &Recorder, watched: &[Watched]) -> Outcome {
     for watched in watched {
         guarantees::check(watched, &expected).unwrap_or_else(|violation| panic!("{violation}"));
     }
+    let is_expiry = |operation: &&Operation| matches!(operation.request, Request::Expire { .. });
     Outcome {
+        expired: history.iter().filter(is_expiry).count(),
         operations: history.len(),
         revisions,
         events: watched.iter().map(|watched| watched.events().count()).sum(),
@@ -409,6 +441,7 @@ fn run_all(mixes: impl IntoIterator<Item = Mix>) -> Outcome {
             total.events += outcome.events;
             total.watches += outcome.watches;
             total.ended += outcome.ended;
+            total.expired += outcome.expired;
             total.revisions += outcome.revisions;
         });
     }
@@ -429,6 +462,7 @@ fn a_mix_without_compaction_is_linearizable_and_its_watches_keep_their_guarantee
         steps: STEPS,
         compacts: false,
         large: false,
+        timed: false,
     };
     let total = run_all([1, 2, 3].map(mix));
     assert_eq!(total.ended, 0, "nothing was compacted");
@@ -447,6 +481,7 @@ fn a_mix_with_compaction_is_linearizable_and_its_watches_keep_their_guarantees()
         steps: STEPS,
         compacts: true,
         large: false,
+        timed: false,
     };
     run_all([4, 5, 6].map(mix));
 }
@@ -459,8 +494,23 @@ fn a_mix_with_values_that_overflow_the_queues_loses_no_events() {
         steps: STEPS,
         compacts: false,
         large: true,
+        timed: false,
     };
     run_all([7, 8].map(mix));
+}
+
+#[test]
+fn a_mix_in_which_leases_expire_and_ids_are_used_again_is_linearizable() {
+    let mix = |seed| Mix {
+        seed,
+        workers: WORKERS,
+        steps: STEPS,
+        compacts: seed % 2 == 0,
+        large: false,
+        timed: true,
+    };
+    let total = run_all([9, 10, 11, 12].map(mix));
+    assert!(total.expired > 0, "no lease expired: {total:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The sequential model: the responses that a store with one thread would give.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -37,7 +37,6 @@ impl Change {
 pub(crate) struct Model {
     /// The live keys at each revision, from 1 to the current one.
     states: Vec<Rc<Keys>>,
-    revoked: HashSet<LeaseId>,
     pub(crate) changes: Vec<Change>,
 }
 
@@ -52,7 +51,6 @@ impl Model {
     pub(crate) fn new() -> Self {
         Self {
             states: vec![Rc::default()],
-            revoked: HashSet::new(),
             changes: Vec::new(),
         }
     }
@@ -87,18 +85,29 @@ impl Model {
             changes: Vec::new(),
         };
         let response = match request {
-            Request::Put(put) => self.put(&mut work, put),
+            Request::Put(put) => Self::put(&mut work, put),
             Request::Delete(keys) => Ok(work.delete(keys)),
             Request::Range(range) => Ok(self.range(&work, range)),
             Request::Get(key) => Ok(Response::Get(work.keys.get(key).cloned())),
             Request::Txn(txn) => self.txn(&mut work, txn),
             Request::Revoke(lease) => {
-                self.revoked.insert(*lease);
                 for key in self.attached(*lease) {
                     work.delete(&KeyRange::One(key));
                 }
                 let revision = work.reported_revision();
                 Ok(Response::Revoked { revision })
+            }
+            Request::Expire { lease, keys } if self.attached(*lease) == *keys => {
+                for key in keys {
+                    work.delete(&KeyRange::One(key.clone()));
+                }
+                let revision = work.reported_revision();
+                Ok(Response::Expired { revision })
+            }
+            // An expiry deletes all keys of its lease, and no others (LE-7).
+            Request::Expire { .. } => Ok(Response::LeaseNotFound),
+            Request::Grant(_) | Request::KeepAlive(_) | Request::Advance => {
+                unreachable!("responses without a revision are not replayed")
             }
             Request::Compact(_) => Ok(Response::Compacted),
             Request::CurrentRevision => Ok(Response::Revision(self.revision())),
@@ -110,13 +119,10 @@ impl Model {
         response.unwrap_or_else(Response::Failed)
     }
 
-    fn put(&self, work: &mut ModelTxn, put: &Put) -> Result<Response, Failure> {
+    fn put(work: &mut ModelTxn, put: &Put) -> Result<Response, Failure> {
         let previous = work.keys.get(&put.key).cloned();
         let lease = match put.lease {
             PutLease::Detach => None,
-            PutLease::Attach(lease) if self.revoked.contains(&lease) => {
-                return Err(PutError::LeaseNotFound { lease }.into());
-            }
             PutLease::Attach(lease) => Some(lease),
             PutLease::Keep => previous.as_ref().ok_or(PutError::KeyNotFound)?.lease,
         };
@@ -152,7 +158,7 @@ impl Model {
         let mut results = Vec::new();
         for op in ops {
             results.push(match op {
-                Op::Put(put) => self.put(work, put)?,
+                Op::Put(put) => Self::put(work, put)?,
                 Op::Delete(keys) => work.delete(keys),
                 Op::Range(range) => self.range(work, range),
                 Op::Txn(txn) => self.txn(work, txn)?,

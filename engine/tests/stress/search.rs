@@ -87,10 +87,15 @@ fn values(response: &Response) -> Response {
             results: results.iter().map(values).collect(),
         },
         Response::Revoked { .. } => Response::Revoked { revision: 0 },
+        Response::Expired { .. } => Response::Expired { revision: 0 },
         Response::Revision(_) => Response::Revision(0),
-        Response::Compacted | Response::Failed(_) | Response::CompactionFailed(_) => {
-            response.clone()
-        }
+        Response::Granted(_)
+        | Response::Renewed(_)
+        | Response::LeaseNotFound
+        | Response::Advanced(_)
+        | Response::Compacted
+        | Response::Failed(_)
+        | Response::CompactionFailed(_) => response.clone(),
     }
 }
 
@@ -106,6 +111,7 @@ mod tests {
         Operation {
             called,
             returned,
+            time: 0,
             request,
             response,
         }
