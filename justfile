@@ -115,3 +115,7 @@ fuzz *args:
 # Runs the engine's stress tests under ThreadSanitizer.
 tsan *args:
     .ci/run tsan {{args}}
+
+# Runs the unit tests of the engine under miri. Needs a nightly toolchain with miri.
+miri *args:
+    .ci/run miri {{args}}

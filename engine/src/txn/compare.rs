@@ -360,7 +360,8 @@ mod tests {
         format!("k/{number:05}")
     }
 
-    const KEYS: usize = 10_000;
+    /// More than an attempt may examine under the sequencer, also under miri.
+    const KEYS: usize = if cfg!(miri) { 2_000 } else { 10_000 };
 
     fn engine_with_keys() -> Engine {
         let engine = new_engine();
@@ -602,7 +603,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(500))]
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 500 }))]
 
         /// Whatever other writers do between the phases, the compares of a transaction, nested ones
         /// included, have the results of the revision before it.
