@@ -398,7 +398,8 @@ impl RegisteredWatch {
         let mut queue = self.channel.queue.lock();
         let was_empty = queue.is_empty();
         if !queue.push_events(item) {
-            // I9: the events are dropped here. The reader of the stream reads them from the log.
+            // I9: the events are dropped here. The reader of the stream reads them from the log. A
+            // closed stream drops them too, and its reader unregisters the watch.
             self.synced = false;
             queue.push_overflowed(self.serial, revision);
         }
@@ -505,12 +506,12 @@ pub(super) struct UnsyncedWatch {
 }
 
 impl Queue {
-    /// Adds events and returns `true`, or returns `false` if the queue is full. A queue without
-    /// events accepts a revision of any size, and a closed one drops it.
+    /// Adds events and returns `true`, or returns `false` if the queue is full or closed. A queue
+    /// without events accepts a revision of any size.
     #[must_use]
     pub(super) fn push_events(&mut self, item: QueueItem) -> bool {
         if self.is_closed {
-            return true;
+            return false;
         }
         let (events, bytes) = item.weight();
         let full = self.events + events > QUEUE_EVENTS_MAX || self.bytes + bytes > QUEUE_BYTES_MAX;
@@ -552,7 +553,7 @@ impl Queue {
     /// in the log, after the items that are queued now.
     pub(super) fn push_overflowed(&mut self, watch: WatchSerial, position: Revision) {
         let ready_at = self.popped + self.items.len() as u64;
-        self.unsynced.push_back(UnsyncedWatch {
+        self.push_unsynced(UnsyncedWatch {
             watch,
             position,
             ready_at,
