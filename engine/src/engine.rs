@@ -22,6 +22,7 @@ use crate::schedule;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::sync::Arc;
+use crate::sync::epoch::held_back_bytes;
 use crate::txn::{self, DeleteResult, Put, PutResult, Txn, TxnResult};
 use crate::watch::{WatchOptions, WatchStream, Watcher};
 
@@ -37,8 +38,9 @@ use crate::watch::{WatchOptions, WatchStream, Watcher};
 /// A write holds one lock that all writers share, for as long as its compares and changes take;
 /// values are copied before. Reads do not take that lock. A read or count of keys takes time
 /// logarithmic in the number of keys, at old revisions also in the number of versions of a key; a
-/// range takes time proportional to its result. No read makes a writer wait for more than a step of
-/// 64 keys.
+/// range takes time proportional to its result. Reads take no lock: neither a reader nor a writer
+/// waits for the other, and what readers write in shared memory are only the reference counts of the
+/// versions that they return.
 ///
 /// The engine needs no runtime, and the time comes only from its [`Clock`](crate::Clock).
 ///
@@ -87,6 +89,10 @@ pub struct Stats {
     /// `history_bytes`. A version that is kept for snapshots of several revisions is counted for
     /// each revision.
     pub snapshot_bytes: u64,
+    /// The bytes that all engines of this process have removed, but not freed yet, because reads that
+    /// may access them have not ended. They are freed by later operations of any engine, on the
+    /// thread of the caller.
+    pub held_back_bytes: u64,
 }
 
 /// All kept versions up to a revision, in the order in which they were written; the result of
@@ -428,7 +434,7 @@ impl Engine {
         self.store.history_bytes.get()
     }
 
-    /// Returns the size of the engine. Takes six locks, one after the other, each for a look at
+    /// Returns the size of the engine. Takes a few locks, one after the other, each for a look at
     /// numbers that are kept up to date, whatever the size of the store.
     ///
     /// ```
@@ -458,6 +464,7 @@ impl Engine {
             unsynced_watches,
             snapshots,
             snapshot_bytes,
+            held_back_bytes: held_back_bytes(),
         }
     }
 }

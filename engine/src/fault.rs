@@ -61,6 +61,12 @@ pub enum Fault {
     RemoveUndispatched,
     /// Removed versions are freed while reads may still access them (I2).
     FreeWithoutWaiting,
+    /// A replaced version leaves the place of the newest one before it is among the older ones (I7).
+    ReplaceBeforeKeeping,
+    /// A node of the index is linked without making its content visible first (I3).
+    LinkUnordered,
+    /// A count does not check that no key was created or deleted meanwhile.
+    CountUnchecked,
 }
 
 /// The fault that an engine was built with, if any.

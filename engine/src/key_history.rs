@@ -8,6 +8,7 @@ use crate::history::KeyValue;
 use crate::revision::Position;
 use crate::store::Store;
 use crate::sync::Arc;
+use crate::sync::epoch::pin;
 
 /// An iterator over the kept versions of one key, newest first; created by
 /// [`Engine::history`](crate::Engine::history).
@@ -45,7 +46,10 @@ impl KeyHistory {
     fn before(&self, position: Position) -> Option<KeyValue> {
         // Looked up again each time: a key that was compacted away and created again has a new
         // entry, without the older versions.
-        self.store.index.get(&self.key)?.version_before(position)
+        let entry = self.store.index.get(&self.key)?;
+        let guard = pin();
+        let before = entry.version_before(position, &guard);
+        before.as_deref().cloned()
     }
 
     fn step(&self) -> Option<KeyValue> {

@@ -7,9 +7,11 @@ use crate::engine::History;
 use crate::error::ReadError;
 use crate::fault::{on_fault, unless_fault};
 use crate::history::KeyValue;
+use crate::index::Scan;
 use crate::key::KeyRange;
 use crate::revision::{Position, Revision};
 use crate::store::Store;
+use crate::sync::epoch::pin;
 
 /// The maximum number of attempts to read the current revision. A compaction during an attempt can
 /// make it fail. After the last attempt the read takes a pin.
@@ -214,7 +216,7 @@ impl Filter {
 }
 
 impl Store {
-    /// Reads a range. Holds no lock for longer than one scan step.
+    /// Reads a range, without a lock.
     pub(crate) fn range(&self, request: &Range) -> Result<RangeResult, ReadError> {
         self.range_measured(request, |_| 0).map(|(found, _)| found)
     }
@@ -270,7 +272,13 @@ impl Store {
         };
         let mut versions = Vec::new();
         self.index.scan(&KeyRange::all(), |found| {
-            versions.extend(found.entry().versions(revision));
+            let mut from = Position::FIRST;
+            loop {
+                let some = found.entry().versions(from, revision.end(), &pin());
+                let Some(last) = some.last() else { break };
+                from = last.position().next();
+                versions.extend(some);
+            }
             ControlFlow::Continue(())
         });
         versions.sort_unstable_by_key(KeyValue::position);
@@ -352,12 +360,11 @@ impl Store {
         let mut kvs = Vec::new();
         let mut measured = 0;
         let mut stopped = false;
-        let mut last_visited = None;
+        let mut scan = Scan::of(&request.keys);
         while !request.keys.is_empty() {
             let step_start = kvs.len();
             on_fault!(self.faults, ReadAtEachStep, at = self.current.load().end());
-            let keys = &request.keys;
-            last_visited = self.index.scan_step(keys, last_visited.as_ref(), |found| {
+            let more = scan.step(&self.index, |found| {
                 let Some(kv) = found.read(at) else {
                     return ControlFlow::Continue(());
                 };
@@ -366,21 +373,21 @@ impl Store {
                 }
                 // One key more than `enough` shows that there are more.
                 stopped = kvs.len() == enough;
-                kvs.push(kv);
+                kvs.push(kv.clone());
                 if stopped {
                     ControlFlow::Break(())
                 } else {
                     ControlFlow::Continue(())
                 }
             });
-            // I8: `measure` is code of the caller, so it runs after the step has released the lock.
+            // I8: `measure` is code of the caller, so it runs after the pin of the step has ended.
             // The versions of one step are still in the processor's cache.
             let step_end = kvs.len() - usize::from(stopped);
             measured += kvs[step_start..step_end]
                 .iter()
                 .map(&measure)
                 .sum::<usize>();
-            if last_visited.is_none() {
+            if !more {
                 break;
             }
         }

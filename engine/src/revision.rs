@@ -81,6 +81,12 @@ pub struct Position {
 }
 
 impl Position {
+    /// The first of all positions.
+    pub(crate) const FIRST: Self = Self {
+        revision: Revision(i64::MIN),
+        sub: 0,
+    };
+
     /// Returns the position after this one.
     pub(crate) fn next(self) -> Self {
         match self.sub.checked_add(1) {

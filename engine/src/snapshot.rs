@@ -8,6 +8,7 @@ use std::vec;
 use crate::error::SnapshotError;
 use crate::fault::on_fault;
 use crate::history::KeyValue;
+use crate::index::Scan;
 use crate::key::KeyRange;
 use crate::revision::Revision;
 use crate::store::Store;
@@ -106,7 +107,7 @@ impl Snapshot {
 
     /// Returns an iterator over the live keys of a range at the revision, in key order.
     ///
-    /// It reads the keys in steps of at most 64 and holds no lock between two steps, so it may be
+    /// It reads the keys in steps of a few hundred and holds no lock between two steps, so it may be
     /// kept as long as the snapshot. After an error it ends.
     ///
     /// ```
@@ -154,16 +155,17 @@ impl Snapshot {
         let (store, at) = (&self.store, self.revision.end());
         let mut found = Vec::new();
         // I7: the index before the kept versions, as in `get`.
-        let last_visited = store.index.scan_step(range, None, |entry| {
-            found.extend(entry.read(at));
+        let mut scan = Scan::of(range);
+        scan.step(&store.index, |entry| {
+            found.extend(entry.read(at).as_deref().cloned());
             ControlFlow::Continue(())
         });
         let kept = store.snapshots.page(self.revision, range, STEP_VERSIONS)?;
         // The last key up to which both parts are complete; `None` if they are complete.
         let last_kept = kept.last().filter(|_| kept.len() == STEP_VERSIONS);
-        let last = match (&last_visited, last_kept) {
-            (Some(visited), Some(kept)) => Some(visited.key().min(kept.key())),
-            (Some(visited), None) => Some(visited.key()),
+        let last = match (scan.last(), last_kept) {
+            (Some(visited), Some(kept)) => Some(visited.min(kept.key())),
+            (Some(visited), None) => Some(visited),
             (None, kept) => kept.map(KeyValue::key),
         };
         let rest = last.map(|last| range.after(last));

@@ -7,6 +7,7 @@ use crate::history::{Entry, KeyValue, Removed};
 use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::Arc;
+use crate::sync::epoch::{collect, pin};
 
 /// The number of records that one step removes. Between two steps other threads can take the locks.
 const STEP_RECORDS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 128 };
@@ -96,6 +97,7 @@ impl Compaction {
         let snapshots = store.snapshots.below(self.revision);
         self.remove_below(&snapshots);
         self.remove_replaced_at(&snapshots);
+        collect();
     }
 
     /// Removes the versions that a record below the compacted revision names, and these records.
@@ -106,6 +108,7 @@ impl Compaction {
                 break;
             }
             self.cut(&step, snapshots);
+            step.free(&pin(), self.store.faults);
         }
     }
 
@@ -133,14 +136,14 @@ impl Compaction {
             let read = self.read_by_snapshots(entry, snapshots);
             // I7: before the removal, so that a snapshot finds the version in one of both places.
             unless_fault!(store.faults, KeepAfterCut, store.snapshots.keep(&read));
-            if entry.cut(self.revision, &mut removed) {
+            if entry.cut(self.revision, &mut removed, &pin()) {
                 emptied.push(entry.clone());
             }
             on_fault!(store.faults, KeepAfterCut, store.snapshots.keep(&read));
         }
         store.history_bytes.subtract(removed.size_bytes());
         store.versions.subtract(removed.len() as u64);
-        store.index.free(removed);
+        removed.free(&pin(), store.faults);
         self.retire(&emptied);
     }
 
@@ -156,7 +159,8 @@ impl Compaction {
             return read;
         }
         // All versions before the visible one at the compacted revision are removed.
-        let Some(visible) = entry.version_before(self.revision.next().start()) else {
+        let guard = pin();
+        let Some(visible) = entry.version_at(self.revision.end(), &guard) else {
             return read;
         };
         let mut found: Option<KeyValue> = None;
@@ -167,7 +171,7 @@ impl Compaction {
             }
             // Snapshots at adjacent revisions mostly read the same version.
             if found.as_ref().is_none_or(|found| at < found.position()) {
-                found = entry.read_locked(at);
+                found = entry.read(at, &guard).as_deref().cloned();
             }
             read.extend(found.clone().map(|found| (*revision, found)));
         }

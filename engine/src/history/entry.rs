@@ -7,25 +7,28 @@
 
 use std::fmt;
 use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr;
 
-use super::record::{Header, KeyValue};
-use super::sequence::Sequence;
+use super::record::{Header, KeyValue, Record};
+use super::sequence::{Sequence, SequenceWriter};
+use crate::fault::{Faults, on_fault};
 use crate::index::Keyed;
 use crate::memory::{AtomicThin, Thin};
 use crate::revision::{Position, Revision};
-use crate::sync::{Mutex, MutexGuard, Rank};
+use crate::sync::epoch::Guard;
+use crate::sync::{Mutex, Rank};
 
 /// The maximum number of versions that one cut removes. A key with more versions has more records
 /// in the log, and is cut again for each of them.
-const CUT_VERSIONS_MAX: usize = if cfg!(loom) { 2 } else { 128 };
+const CUT_VERSIONS_MAX: usize = if cfg!(any(loom, shuttle)) { 2 } else { 128 };
 
 /// A handle on a key and all its kept versions.
 ///
 /// - Two handles are equal if their keys are equal; their order is the order of the keys (DM-9).
 /// - Versions are in revision order. They are only added at the end, under the sequencer.
-/// - Compaction removes versions from the front, at any time.
-///   [`Index::free`](crate::index::Index::free) frees them, because reads access the newest version
-///   without a lock.
+/// - Compaction removes versions from the front, at any time, and frees them after the pins of that
+///   time. So readers need a pin, and no lock.
 /// - An entry that is empty after a compaction is *retired* and taken out of the index, both under
 ///   the sequencer. A writer that has found it before must look the key up again, so no write is
 ///   lost.
@@ -34,31 +37,56 @@ pub(crate) struct Entry(Thin<EntryData>);
 
 #[derive(Debug)]
 pub(crate) struct EntryData {
-    /// The newest version, apart from the others because most reads need only this one. Changed
-    /// only with `older` locked; closed when the entry is retired.
+    /// The newest version, apart from the others because most reads need only this one. Closed when
+    /// the entry is retired.
     newest: AtomicThin<Header>,
-    /// Rank `Entry`. The other versions; empty if there is no newest one. Held for a search, a push
-    /// or a cut, never while a value is copied or freed.
-    older: Mutex<Sequence>,
+    /// The other versions; empty if there is no newest one. While a version is added, the previous
+    /// one is in both places.
+    older: Sequence,
+    /// Rank `Entry`. The right to change the other fields. Held for a push or a cut, never while a
+    /// value is copied or freed.
+    writer: Mutex<SequenceWriter>,
 }
 
-/// Versions that were removed from their entries, but that reads may still access. Dropping this
-/// frees nothing; [`Index::free`](crate::index::Index::free) does.
+/// Versions that were removed from their entries or from the log, but that readers may still access.
+/// Dropping this frees nothing; [`Removed::free`] does.
 #[derive(Debug, Default)]
 pub(crate) struct Removed(ManuallyDrop<Vec<KeyValue>>);
 
 impl Removed {
-    /// Returns the versions, which the caller may free.
+    /// Adds versions, bit by bit.
     ///
     /// # Safety
-    /// All reads that began before the last of these versions was removed, and that access newest
-    /// versions without a lock, must have ended.
-    pub(crate) unsafe fn into_freeable(self) -> Vec<KeyValue> {
-        ManuallyDrop::into_inner(self.0)
+    /// The caller must remove them from where they are, and not drop them.
+    pub(crate) unsafe fn extend_moved(&mut self, versions: &[KeyValue]) {
+        let moved = versions.iter().map(|version| {
+            // SAFETY: guaranteed by the caller.
+            unsafe { ptr::read(version) }
+        });
+        self.0.extend(moved);
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Frees the versions after all pins that exist now have ended.
+    pub(crate) fn free(self, guard: &Guard, faults: Faults) {
+        let Self(versions) = self;
+        if versions.is_empty() {
+            return;
+        }
+        on_fault!(faults, FreeWithoutWaiting, {
+            drop(ManuallyDrop::into_inner(versions));
+            return;
+        });
+        let bytes = versions.iter().map(KeyValue::size_bytes).sum();
+        // SAFETY: nothing leads to the versions any more, and they may be freed on any thread.
+        unsafe { guard.defer(bytes, move || drop(ManuallyDrop::into_inner(versions))) };
+    }
+
+    /// Frees the versions at once.
+    ///
+    /// # Safety
+    /// No pin may have a way to the versions.
+    pub(crate) unsafe fn free_now(self) {
+        drop(ManuallyDrop::into_inner(self.0));
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -70,11 +98,20 @@ impl Removed {
     }
 }
 
+impl Deref for Removed {
+    type Target = [KeyValue];
+    fn deref(&self) -> &[KeyValue] {
+        &self.0
+    }
+}
+
 impl Entry {
     pub(crate) fn new(key: &[u8]) -> Self {
+        let (older, writer) = Sequence::new();
         let data = EntryData {
             newest: AtomicThin::new(),
-            older: Mutex::new(Rank::Entry, Sequence::new()),
+            older,
+            writer: Mutex::new(Rank::Entry, writer),
         };
         Self(Thin::new(data, 0, [key, &[]]))
     }
@@ -90,54 +127,42 @@ impl Entry {
     }
 
     /// Returns the newest version at or before `at`, if the key is live there. Takes constant time
-    /// and no lock for the newest version, otherwise the lock and time logarithmic in the number of
-    /// versions.
-    ///
-    /// # Safety
-    /// Versions that are [`Removed`] during the call must not be freed before it returns.
+    /// for the newest version, otherwise time logarithmic in the number of versions.
     #[inline]
-    pub(crate) unsafe fn read(&self, at: Position) -> Option<KeyValue> {
-        // SAFETY: guaranteed by the caller.
-        let newest = unsafe { self.peek() }?;
-        if newest.position() <= at {
-            return live(&newest);
-        }
-        self.lock().older.at(at).and_then(live)
-    }
-
-    /// As [`Entry::read`], with the lock taken, for callers that cannot rule out that removed
-    /// versions are freed.
-    pub(crate) fn read_locked(&self, at: Position) -> Option<KeyValue> {
-        self.version_at(at)
+    pub(crate) fn read<'g>(&'g self, at: Position, guard: &'g Guard) -> Option<Record<'g>> {
+        self.version_at(at, guard)
             .filter(|version| !version.is_tombstone())
     }
 
+    /// As [`Entry::read`]; returns a tombstone too.
+    #[inline]
+    pub(crate) fn version_at<'g>(&'g self, at: Position, guard: &'g Guard) -> Option<Record<'g>> {
+        let newest = self.newest(guard)?;
+        if newest.position() <= at {
+            return Some(newest);
+        }
+        // A version that is replaced in the meantime is among the older ones before it is replaced.
+        self.data().older.at(at, guard).map(Record::from)
+    }
+
     /// Returns the version before `position`, which may be a tombstone.
-    pub(crate) fn version_before(&self, position: Position) -> Option<KeyValue> {
+    pub(crate) fn version_before<'g>(
+        &'g self,
+        position: Position,
+        guard: &'g Guard,
+    ) -> Option<Record<'g>> {
         let before = match position.sub.checked_sub(1) {
             Some(sub) => Position { sub, ..position },
             None => position.revision.previous().end(),
         };
-        self.version_at(before)
-    }
-
-    fn version_at(&self, at: Position) -> Option<KeyValue> {
-        let versions = self.lock();
-        match versions.newest()? {
-            newest if newest.position() <= at => Some(KeyValue::clone(&newest)),
-            _ => versions.older.at(at).cloned(),
-        }
+        self.version_at(before, guard)
     }
 
     /// Prefetches the memory that a read of the newest version accesses. A caller that prefetches
     /// several entries before it reads the first waits for their cache misses at the same time.
-    ///
-    /// # Safety
-    /// As for [`Entry::read`].
     #[inline]
-    pub(crate) unsafe fn touch_newest(&self) {
-        // SAFETY: guaranteed by the caller.
-        let newest = unsafe { self.peek() };
+    pub(crate) fn touch_newest(&self, guard: &Guard) {
+        let newest = self.newest(guard);
         std::hint::black_box(newest.map(|newest| newest.mod_revision()));
     }
 
@@ -147,57 +172,91 @@ impl Entry {
         std::hint::black_box((self.is_retired(), self.key().last()));
     }
 
-    /// Returns the newest version, which may be a tombstone. Called with the sequencer held.
+    /// Returns the newest version, which may be a tombstone.
     #[inline]
-    pub(crate) fn newest(&self) -> Option<KeyValue> {
-        self.lock().newest().as_deref().cloned()
+    pub(crate) fn newest<'g>(&'g self, guard: &'g Guard) -> Option<Record<'g>> {
+        self.data().newest.load(guard).map(Record::from)
     }
 
     /// Adds the newest version. The caller must hold the sequencer.
     #[inline]
-    pub(crate) fn push(&self, version: KeyValue) {
-        let mut versions = self.lock();
-        if let Some(previous) = self.newest_cell().replace(Some(version.into())) {
-            versions.older.push(previous.into());
+    pub(crate) fn push(&self, version: KeyValue, guard: &Guard, faults: Faults) {
+        let EntryData {
+            newest,
+            older,
+            writer,
+        } = self.data();
+        let mut writer = writer.lock();
+        on_fault!(faults, ReplaceBeforeKeeping, {
+            let previous = newest.replace(Some(version.clone().into()));
+            if let Some(previous) = previous {
+                older.push(
+                    &mut writer,
+                    ManuallyDrop::into_inner(previous).into(),
+                    guard,
+                );
+            }
+            return;
+        });
+        if let Some(previous) = newest.load(guard) {
+            let previous = ManuallyDrop::into_inner(previous.into_inner());
+            // The version has two places until it is replaced; from then on it belongs to `older`.
+            older.push(&mut writer, previous.into(), guard);
         }
+        let _replaced: Option<ManuallyDrop<_>> = newest.replace(Some(version.into()));
     }
 
-    /// Returns all kept versions up to `through`, oldest first.
-    pub(crate) fn versions(&self, through: Revision) -> Vec<KeyValue> {
-        let versions = self.lock();
-        let newest = versions.newest();
-        let kept = versions.older.iter().chain(newest.as_deref());
-        kept.take_while(|version| version.mod_revision() <= through)
-            .cloned()
-            .collect()
+    /// Returns kept versions from `from` to `through`, oldest first: a bounded number of them, and
+    /// at least one if there are any.
+    pub(crate) fn versions(
+        &self,
+        from: Position,
+        through: Position,
+        guard: &Guard,
+    ) -> Vec<KeyValue> {
+        // First, because a version that is replaced in the meantime goes to the older ones.
+        let newest = self.newest(guard);
+        let older = self.data().older.slice_from(from, guard).records;
+        let inside = |version: &&KeyValue| version.position() <= through;
+        let mut versions: Vec<_> = older.iter().take_while(inside).cloned().collect();
+        if let Some(newest) = newest
+            && (versions.is_empty() && from <= newest.position() && newest.position() <= through)
+        {
+            versions.push(newest.clone());
+        }
+        versions
     }
 
     /// Removes up to [`CUT_VERSIONS_MAX`] of the versions that a compaction at `compacted` drops
     /// (I7, CO-4, CO-5): the versions that a newer one at or below `compacted` replaces, and the
     /// newest one up to there if it is a tombstone below `compacted`. Returns whether the entry is
     /// empty.
-    pub(crate) fn cut(&self, compacted: Revision, removed: &mut Removed) -> bool {
+    pub(crate) fn cut(&self, compacted: Revision, removed: &mut Removed, guard: &Guard) -> bool {
         // CO-5: a tombstone exactly at the compacted revision stays until the next compaction.
         let is_kept =
             |newest: &KeyValue| !newest.is_tombstone() || newest.mod_revision() >= compacted;
-        let mut versions = self.lock();
-        let Some(newest) = versions.newest() else {
+        let EntryData {
+            newest: cell,
+            older,
+            writer,
+        } = self.data();
+        let mut writer = writer.lock();
+        let Some(newest) = self.newest(guard) else {
             return true;
         };
         // One more than the maximum, in case that the last one is kept.
-        let older = &mut versions.older;
-        let through = older.count_through(compacted.end(), CUT_VERSIONS_MAX + 1);
+        let through = older.count_through(compacted.end(), CUT_VERSIONS_MAX + 1, guard);
         let superseded = if newest.mod_revision() <= compacted {
             through
         } else {
             // The last of these is the visible version at the compacted revision.
-            through - usize::from(older.at(compacted.end()).is_some_and(is_kept))
+            through - usize::from(older.at(compacted.end(), guard).is_some_and(is_kept))
         };
-        older.take_front(superseded.min(CUT_VERSIONS_MAX), &mut removed.0);
-        if versions.older.is_empty() && !is_kept(&newest) {
-            removed
-                .0
-                .extend(self.newest_cell().replace(None).map(KeyValue::from));
+        let count = superseded.min(CUT_VERSIONS_MAX);
+        older.take_front(&mut writer, count, removed, guard);
+        if older.is_empty(guard) && !is_kept(&newest) {
+            let replaced = cell.replace(None).map(ManuallyDrop::into_inner);
+            removed.0.extend(replaced.map(KeyValue::from));
             return true;
         }
         false
@@ -206,63 +265,35 @@ impl Entry {
     /// Retires the entry if it is empty; returns whether it is retired. The caller must hold the
     /// sequencer, and must then take the entry out of the index.
     pub(crate) fn retire(&self) -> bool {
-        self.newest_cell().close();
+        self.data().newest.close();
         self.is_retired()
     }
 
     #[inline]
     pub(crate) fn is_retired(&self) -> bool {
-        self.newest_cell().is_closed()
+        self.data().newest.is_closed()
     }
 
-    /// Frees all versions and retires the entry.
-    ///
-    /// # Safety
-    /// No read may access the entry during the call or later.
-    pub(crate) unsafe fn clear(&self) {
-        let older = std::mem::take(&mut *self.lock().older);
-        drop((self.newest_cell().take_and_close(), older));
-    }
-
-    #[inline]
-    fn newest_cell(&self) -> &AtomicThin<Header> {
-        &self.0.header().newest
-    }
-
-    fn lock(&self) -> Versions<'_> {
-        Versions {
-            entry: self,
-            older: self.0.header().older.lock(),
+    /// Removes all versions.
+    pub(crate) fn clear(&self, removed: &mut Removed, guard: &Guard) {
+        let EntryData {
+            newest,
+            older,
+            writer,
+        } = self.data();
+        if self.is_retired() {
+            return;
         }
+        let mut writer = writer.lock();
+        older.take_front(&mut writer, usize::MAX, removed, guard);
+        let newest = newest.replace(None).map(ManuallyDrop::into_inner);
+        removed.0.extend(newest.map(KeyValue::from));
     }
 
-    /// # Safety
-    /// As for [`Entry::read`].
     #[inline]
-    unsafe fn peek(&self) -> Option<ManuallyDrop<KeyValue>> {
-        // SAFETY: a version that leaves the cell is kept in `older`, or is `Removed`, which the
-        // caller guarantees not to be freed.
-        let newest = unsafe { self.newest_cell().peek() }?;
-        Some(ManuallyDrop::new(ManuallyDrop::into_inner(newest).into()))
+    fn data(&self) -> &EntryData {
+        self.0.header()
     }
-}
-
-/// The versions of an entry, with the lock held.
-struct Versions<'a> {
-    entry: &'a Entry,
-    older: MutexGuard<'a, Sequence>,
-}
-
-impl Versions<'_> {
-    fn newest(&self) -> Option<ManuallyDrop<KeyValue>> {
-        // SAFETY: the newest version changes only with the lock held, which `self` holds.
-        unsafe { self.entry.peek() }
-    }
-}
-
-#[inline]
-fn live(version: &KeyValue) -> Option<KeyValue> {
-    (!version.is_tombstone()).then(|| version.clone())
 }
 
 impl Keyed for Entry {
@@ -299,32 +330,34 @@ impl Ord for Entry {
 #[cfg(test)]
 mod tests {
     use super::{CUT_VERSIONS_MAX, Entry, Removed};
+    use crate::fault::Faults;
     use crate::history::{KeyValue, PendingRecord};
-    use crate::revision::Revision;
+    use crate::revision::{Position, Revision};
+    use crate::sync::epoch::pin;
 
     /// Puts at the positive revisions, deletions at the negated ones.
     fn entry(changes: &[i64]) -> Entry {
         let entry = Entry::new(b"k");
         for change in changes {
             let position = Revision(change.abs()).start();
-            let previous = entry.newest().filter(|newest| !newest.is_tombstone());
-            entry.push(if *change < 0 {
+            let newest = entry.newest(&pin()).as_deref().cloned();
+            let previous = newest.filter(|newest| !newest.is_tombstone());
+            let version = if *change < 0 {
                 KeyValue::tombstone(entry.clone(), position)
             } else {
                 let pending = PendingRecord::for_entry(entry.clone(), b"v", false);
                 pending.finish(&entry, position, previous.as_ref(), None)
-            });
+            };
+            entry.push(version, &pin(), Faults::default());
         }
         entry
     }
 
     fn check_read(changes: &[i64], at: i64, expected: Option<i64>) {
         let (entry, at) = (entry(changes), Revision(at).end());
-        // SAFETY: nothing is removed.
-        let found = unsafe { entry.read(at) };
-        assert_eq!(found, entry.read_locked(at));
+        let guard = pin();
         assert_eq!(
-            found.map(|kv| kv.mod_revision().0),
+            entry.read(at, &guard).map(|kv| kv.mod_revision().0),
             expected,
             "{changes:?} at {at:?}"
         );
@@ -356,14 +389,22 @@ mod tests {
 
     fn cut(entry: &Entry, compacted: i64) -> (bool, usize) {
         let mut removed = Removed::default();
-        let emptied = entry.cut(Revision(compacted), &mut removed);
-        // SAFETY: no other thread has the entry.
-        (emptied, unsafe { removed.into_freeable() }.len())
+        let emptied = entry.cut(Revision(compacted), &mut removed, &pin());
+        let count = removed.len();
+        removed.free(&pin(), Faults::default());
+        (emptied, count)
     }
 
     fn kept_versions(entry: &Entry) -> Vec<i64> {
-        let versions = entry.versions(Revision(i64::MAX));
-        versions.iter().map(|kv| kv.mod_revision().0).collect()
+        let mut kept = Vec::new();
+        let mut from = Position::FIRST;
+        while let versions @ [.., last] =
+            &entry.versions(from, Revision(i64::MAX).end(), &pin())[..]
+        {
+            kept.extend(versions.iter().map(|kv| kv.mod_revision().0));
+            from = last.position().next();
+        }
+        kept
     }
 
     #[test]
@@ -405,11 +446,15 @@ mod tests {
     }
 
     fn check_reads(entry: &Entry, kept: &[i64]) {
-        let read = |at: i64| entry.read_locked(Revision(at).end());
+        let guard = pin();
+        let read = |at: i64| {
+            entry
+                .read(Revision(at).end(), &guard)
+                .map(|kv| kv.mod_revision().0)
+        };
         assert_eq!(read(kept[0] - 1), None);
         for revision in kept {
-            let found = read(*revision).map(|kv| kv.mod_revision().0);
-            assert_eq!(found, Some(*revision));
+            assert_eq!(read(*revision), Some(*revision));
         }
     }
 }

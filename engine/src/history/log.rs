@@ -3,44 +3,45 @@
 
 use std::ops::ControlFlow;
 
-use super::sequence::Sequence;
+use super::entry::Removed;
+use super::sequence::{Sequence, SequenceWriter, Slice};
 use crate::history::KeyValue;
 use crate::revision::{Position, Revision};
-use crate::sync::{Rank, RwLock};
-
-/// The number of records that a visit passes before it releases the lock. It is small in models,
-/// so that they use more than one step.
-const STEP_RECORDS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
+use crate::sync::epoch::{Guard, pin};
+use crate::sync::{Mutex, Rank};
 
 /// The kept changes, oldest first.
 ///
 /// - Positions strictly increase; records are appended under the sequencer.
 /// - Records at or above the compacted revision are kept, so that a watch may start at the
 ///   compacted revision (WA-41). Compaction takes the others from the front.
-/// - Appending copies a bounded number of bytes ([`Sequence`]).
+/// - Readers need a pin, and no lock. Appending copies a bounded number of bytes ([`Sequence`]).
 #[derive(Debug)]
 pub(crate) struct Log {
-    /// Rank `Log`. Readers hold it for one bounded step at a time.
-    records: RwLock<Sequence>,
+    records: Sequence,
+    /// Rank `Log`. The right to append and to take. Held for one record, or for one step of a
+    /// compaction.
+    writer: Mutex<SequenceWriter>,
 }
 
 impl Log {
     pub(crate) fn new() -> Self {
+        let (records, writer) = Sequence::new();
         Self {
-            records: RwLock::new(Rank::Log, Sequence::new()),
+            records,
+            writer: Mutex::new(Rank::Log, writer),
         }
     }
 
-    pub(crate) fn append(&self, record: KeyValue) {
-        self.records.write().push(record);
+    pub(crate) fn append(&self, record: KeyValue, guard: &Guard) {
+        self.records.push(&mut self.writer.lock(), record, guard);
     }
 
     /// Calls `visit` with the records from `from` to `through`, both inclusive, oldest first, until
     /// it breaks; returns the value that it breaks with.
     ///
-    /// The lock is released after every [`STEP_RECORDS`] records, also within a revision, so that
-    /// writers can append. A compaction may then remove records that were not visited yet. `visit`
-    /// runs under the lock.
+    /// Each pin lasts for the records of at most one leaf of the sequence. Between two pins, a
+    /// compaction may remove records that were not visited yet.
     pub(crate) fn visit<B>(
         &self,
         mut from: Position,
@@ -48,10 +49,20 @@ impl Log {
         mut visit: impl FnMut(&KeyValue) -> ControlFlow<B>,
     ) -> Option<B> {
         loop {
-            match self.visit_step(from, through, &mut visit) {
-                ControlFlow::Break(broken) => return broken,
-                ControlFlow::Continue(last) => from = last.next(),
+            let guard = pin();
+            let Slice { records, is_last } = self.records.slice_from(from, &guard);
+            for record in records {
+                if record.position() > through {
+                    return None;
+                }
+                if let ControlFlow::Break(value) = visit(record) {
+                    return Some(value);
+                }
             }
+            if is_last {
+                return None;
+            }
+            from = records.last()?.position().next();
         }
     }
 
@@ -69,35 +80,15 @@ impl Log {
         copied
     }
 
-    /// As [`visit`](Self::visit), for one step. Continues with the position of the last record.
-    fn visit_step<B>(
-        &self,
-        from: Position,
-        through: Position,
-        visit: &mut impl FnMut(&KeyValue) -> ControlFlow<B>,
-    ) -> ControlFlow<Option<B>, Position> {
-        let mut left = STEP_RECORDS;
-        for record in self.records.read().iter_from(from) {
-            if record.position() > through {
-                break;
-            }
-            if let ControlFlow::Break(value) = visit(record) {
-                return ControlFlow::Break(Some(value));
-            }
-            left -= 1;
-            if left == 0 {
-                return ControlFlow::Continue(record.position());
-            }
-        }
-        ControlFlow::Break(None)
-    }
-
     /// Takes out up to `limit` of the oldest records below `revision`.
-    pub(crate) fn take_below(&self, revision: Revision, limit: usize) -> Vec<KeyValue> {
-        let mut taken = Vec::new();
-        let mut records = self.records.write();
-        let below = records.count_through(revision.previous().end(), limit);
-        records.take_front(below, &mut taken);
+    pub(crate) fn take_below(&self, revision: Revision, limit: usize) -> Removed {
+        let mut taken = Removed::default();
+        let guard = pin();
+        let mut writer = self.writer.lock();
+        let through = revision.previous().end();
+        let below = self.records.count_through(through, limit, &guard);
+        self.records
+            .take_front(&mut writer, below, &mut taken, &guard);
         taken
     }
 }
@@ -106,9 +97,10 @@ impl Log {
 mod tests {
     use std::ops::ControlFlow;
 
-    use super::{Log, STEP_RECORDS};
+    use super::Log;
     use crate::history::{Entry, KeyValue};
     use crate::revision::{Position, Revision};
+    use crate::sync::epoch::pin;
 
     /// About the number of records in one leaf of a sequence.
     const MANY_RECORDS: i64 = 255;
@@ -116,10 +108,8 @@ mod tests {
     fn log(revisions: impl Iterator<Item = i64>) -> Log {
         let log = Log::new();
         for revision in revisions {
-            log.append(KeyValue::tombstone(
-                Entry::new(b"k"),
-                Revision(revision).start(),
-            ));
+            let record = KeyValue::tombstone(Entry::new(b"k"), Revision(revision).start());
+            log.append(record, &pin());
         }
         log
     }
@@ -142,39 +132,6 @@ mod tests {
         let expected: Vec<i64> = (from.0..=through.0).collect();
         assert_eq!(read(&log, from.start(), through.end()), expected);
         assert!(read(&log, Revision(last + 1).start(), Revision(last + 9).end()).is_empty());
-    }
-
-    /// A reader of one large revision once held the lock for all of it.
-    #[test]
-    fn a_step_of_a_visit_is_bounded_within_a_revision() {
-        let log = Log::new();
-        let position = |sub| Position {
-            revision: Revision(2),
-            sub,
-        };
-        let subs = 0..3 * u32::try_from(STEP_RECORDS).unwrap();
-        for sub in subs.clone() {
-            log.append(KeyValue::tombstone(Entry::new(b"k"), position(sub)));
-        }
-        let mut seen = Vec::new();
-        let mut visit = |record: &KeyValue| -> ControlFlow<()> {
-            seen.push(record.position().sub);
-            ControlFlow::Continue(())
-        };
-        let step = log.visit_step(position(0), Revision(2).end(), &mut visit);
-        let last = u32::try_from(STEP_RECORDS - 1).unwrap();
-        assert_eq!(step, ControlFlow::Continue(position(last)));
-        assert_eq!(seen.len(), STEP_RECORDS);
-        seen.clear();
-        let all = log.visit(
-            position(0),
-            Revision(2).end(),
-            |record| -> ControlFlow<()> {
-                seen.push(record.position().sub);
-                ControlFlow::Continue(())
-            },
-        );
-        assert!(all.is_none() && seen.into_iter().eq(subs));
     }
 
     #[test]

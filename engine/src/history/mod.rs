@@ -11,5 +11,5 @@ mod sequence;
 
 pub(crate) use entry::{Entry, Removed};
 pub(crate) use log::Log;
-pub(crate) use record::PendingRecord;
 pub use record::{KeyValue, LeaseId, PUT_BYTES_MAX, RECORD_OVERHEAD_BYTES};
+pub(crate) use record::{PendingRecord, Record};

@@ -1,10 +1,13 @@
 //! Records: one version of one key each, in one allocation.
 
 use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::num::NonZeroI64;
+use std::ops::Deref;
 
 use crate::history::Entry;
-use crate::memory::{BYTES_MAX, Thin};
+use crate::memory::{BYTES_MAX, Borrowed, Thin};
 use crate::revision::{Position, Revision};
 use bytes::Bytes;
 
@@ -347,6 +350,32 @@ impl From<Thin<Header>> for KeyValue {
 impl From<KeyValue> for Thin<Header> {
     fn from(KeyValue(record): KeyValue) -> Self {
         record
+    }
+}
+
+/// A version that was not counted. A pin protects it.
+pub(crate) struct Record<'g>(ManuallyDrop<KeyValue>, PhantomData<&'g KeyValue>);
+
+impl Deref for Record<'_> {
+    type Target = KeyValue;
+    #[inline]
+    fn deref(&self) -> &KeyValue {
+        &self.0
+    }
+}
+
+impl<'g> From<Borrowed<'g, Thin<Header>>> for Record<'g> {
+    #[inline]
+    fn from(record: Borrowed<'g, Thin<Header>>) -> Self {
+        let record = KeyValue(ManuallyDrop::into_inner(record.into_inner()));
+        Self(ManuallyDrop::new(record), PhantomData)
+    }
+}
+
+impl<'g> From<&'g KeyValue> for Record<'g> {
+    #[inline]
+    fn from(record: &'g KeyValue) -> Self {
+        Borrowed::of(&record.0).into()
     }
 }
 

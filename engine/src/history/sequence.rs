@@ -1,324 +1,400 @@
 //! Sequences: records in revision order, added at the end and taken from the front.
 
-use std::slice;
-
-use crate::history::KeyValue;
-use crate::memory::List;
+use crate::history::{KeyValue, Removed};
+use crate::memory::{NewRun, RUN_CAPACITY_MAX, Run, RunCell};
 use crate::revision::Position;
+use crate::sync::epoch::Guard;
 
 /// The maximum number of records in one leaf, which then fills one slot of the pool.
-const LEAF_RECORDS: usize = if cfg!(loom) { 2 } else { 255 };
+const LEAF_RECORDS: usize = if cfg!(any(loom, shuttle)) {
+    4
+} else {
+    RUN_CAPACITY_MAX
+};
 /// The maximum number of children of an inner node.
-const CHILDREN_MAX: usize = if cfg!(loom) { 2 } else { 128 };
-/// The maximum height of a sequence, enough for 2^32 records, and under loom for those of a model.
-const HEIGHT_MAX: usize = if cfg!(loom) { 8 } else { 5 };
+const CHILDREN_MAX: usize = if cfg!(any(loom, shuttle)) { 2 } else { 128 };
 /// The smallest growth of the first leaf, in records. It grows by an eighth, so that its unused
 /// capacity takes less memory than the headers of the records.
 const GROWTH_MIN: usize = 2;
 
-/// Records, oldest first. An empty sequence takes two words and no allocation.
+/// Records, oldest first. An empty sequence takes one word and no allocation.
 ///
 /// A tree whose leaves contain the records. A push copies at most one leaf and one list of children,
 /// together less than 4 KiB, whatever the length. A search takes time logarithmic in the length.
-/// Taken records leave holes at the front of a leaf, which are removed when they are half of it, so
-/// taking n records takes amortized time proportional to n.
+///
+/// Readers need only a pin, during which they find all records that were there when it began, except
+/// those that are taken in the meantime. There is one writer at a time: who holds the
+/// [`SequenceWriter`].
 #[derive(Debug)]
-pub(crate) struct Sequence(Node);
+pub(crate) struct Sequence(RunCell<KeyValue>);
 
-/// A node. Only the root can be empty, and then it is a leaf.
+/// The right to change one sequence.
 #[derive(Debug)]
-enum Node {
-    Leaf(List<Option<KeyValue>>),
-    Inner(List<Node>),
-}
+pub(crate) struct SequenceWriter(());
 
-impl Default for Sequence {
-    fn default() -> Self {
-        Self::new()
-    }
+/// Consecutive records of a sequence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice<'g> {
+    pub(crate) records: &'g [KeyValue],
+    /// Whether no records that were there before the call come after these.
+    pub(crate) is_last: bool,
 }
 
 impl Sequence {
-    /// Creates an empty sequence, without an allocation.
-    pub(crate) const fn new() -> Self {
-        Self(Node::Leaf(List::new()))
+    /// Creates an empty sequence, without an allocation, and the right to change it.
+    pub(crate) fn new() -> (Self, SequenceWriter) {
+        (Self(RunCell::empty()), SequenceWriter(()))
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.first().is_none()
+    pub(crate) fn is_empty(&self, guard: &Guard) -> bool {
+        self.first(guard).is_none()
     }
 
-    pub(crate) fn push(&mut self, record: KeyValue) {
-        let Err(record) = self.0.push(record) else {
-            return;
-        };
-        let full = std::mem::replace(&mut self.0, Node::Leaf(List::new()));
-        let right = full.sibling(record);
-        let mut children = List::with_capacity(2);
-        children.push(full);
-        children.push(right);
-        self.0 = Node::Inner(children);
+    pub(crate) fn first<'g>(&'g self, guard: &'g Guard) -> Option<&'g KeyValue> {
+        first(self.0.load(guard)?, guard)
     }
 
-    pub(crate) fn iter(&self) -> RecordIter<'_> {
-        let mut iter = RecordIter::default();
-        iter.descend(&self.0, |_| 0, |_| 0);
-        iter
-    }
-
-    /// Returns the records at or after `from`.
-    pub(crate) fn iter_from(&self, from: Position) -> RecordIter<'_> {
-        let mut iter = RecordIter::default();
-        iter.descend(
-            &self.0,
-            |children| children_before(children, |position| position < from).saturating_sub(1),
-            |records| records_before(records, |position| position < from),
-        );
-        iter
-    }
-
-    pub(crate) fn first(&self) -> Option<&KeyValue> {
-        self.0.first()
+    /// Returns the records of one leaf at or after `from`: none only if there are none in the
+    /// sequence.
+    pub(crate) fn slice_from<'g>(&'g self, from: Position, guard: &'g Guard) -> Slice<'g> {
+        match self.0.load(guard) {
+            Some(root) => slice_from(root, from, guard),
+            None => Slice::EMPTY,
+        }
     }
 
     /// Returns the newest record at or before `at`, in logarithmic time.
-    pub(crate) fn at(&self, at: Position) -> Option<&KeyValue> {
-        let mut node = &self.0;
-        loop {
-            match node {
-                Node::Leaf(records) => {
-                    let end = records_before(records, |position| position <= at);
-                    return records[..end].last()?.as_ref();
-                }
-                Node::Inner(children) => {
-                    let end = children_before(children, |position| position <= at);
-                    node = &children[end.checked_sub(1)?];
-                }
-            }
+    pub(crate) fn at<'g>(&'g self, at: Position, guard: &'g Guard) -> Option<&'g KeyValue> {
+        let mut run = self.0.load(guard)?;
+        while !run.is_leaf() {
+            let children = run.children();
+            let end = children_before(children, |position| position <= at, guard);
+            run = children[end.checked_sub(1)?].load(guard)?;
         }
+        let records = run.items();
+        let end = records.partition_point(|record| record.position() <= at);
+        records[..end].last()
     }
 
     /// Returns the number of records at or before `through`, or `max` if there are more.
-    pub(crate) fn count_through(&self, through: Position, max: usize) -> usize {
-        let records = self.iter().take(max);
-        records
-            .take_while(|record| record.position() <= through)
-            .count()
+    pub(crate) fn count_through(&self, through: Position, max: usize, guard: &Guard) -> usize {
+        let mut count = 0;
+        let mut from = Position::FIRST;
+        while count < max {
+            let Slice { records, is_last } = self.slice_from(from, guard);
+            let Some(last) = records.last() else { break };
+            let before = records.partition_point(|record| record.position() <= through);
+            count += before;
+            if before < records.len() || is_last {
+                break;
+            }
+            from = last.position().next();
+        }
+        count.min(max)
+    }
+
+    /// Adds a record, whose position is after all others.
+    pub(crate) fn push(&self, _: &mut SequenceWriter, record: KeyValue, guard: &Guard) {
+        let Some(root) = self.0.load(guard) else {
+            self.0.store(leaf(record, 1));
+            return;
+        };
+        let Err(record) = push_below(&self.0, root, record, guard) else {
+            return;
+        };
+        let mut new = NewRun::new(root.height() + 1, 2);
+        // SAFETY: the new root replaces the old one in its cell.
+        unsafe { RunCell::lift(root, &new) };
+        new.push_child(sibling(root, record));
+        self.0.store(new);
     }
 
     /// Moves the oldest `count` records to `taken`.
-    pub(crate) fn take_front(&mut self, mut count: usize, taken: &mut Vec<KeyValue>) {
-        self.0.take_front(&mut count, taken);
+    pub(crate) fn take_front(
+        &self,
+        _: &mut SequenceWriter,
+        mut count: usize,
+        taken: &mut Removed,
+        guard: &Guard,
+    ) {
+        let Some(mut root) = self.0.load(guard) else {
+            return;
+        };
+        if take_front(root, &mut count, taken, guard) {
+            self.0.clear();
+            // SAFETY: the cell was cleared.
+            unsafe { root.free(guard) };
+            return;
+        }
         // A root with one child is replaced by the child.
-        while let Node::Inner(children) = &mut self.0 {
-            if children.len() > 1 {
-                break;
-            }
-            let only = children.pop_front();
-            self.0 = only.unwrap_or(Node::Leaf(List::new()));
+        while !root.is_leaf()
+            && let [only] = root.children()
+            && let Some(child) = only.load(guard)
+        {
+            self.0.store_descendant(child);
+            // SAFETY: the cell points below this root.
+            unsafe { root.free(guard) };
+            root = child;
         }
-    }
-}
-
-impl Node {
-    /// Adds a record at the end, unless the node is full. Then returns the record.
-    fn push(&mut self, record: KeyValue) -> Result<(), KeyValue> {
-        match self {
-            Self::Leaf(records) => {
-                let len = records.len();
-                if len == LEAF_RECORDS {
-                    return Err(record);
-                }
-                if len == records.capacity() {
-                    // Only the first leaf, because most sequences are short, and one that was taken
-                    // from: others have their full capacity from the start.
-                    let growth = if len == 0 {
-                        1
-                    } else {
-                        (len / 8).max(GROWTH_MIN)
-                    };
-                    records.set_capacity((len + growth).min(LEAF_RECORDS));
-                }
-                records.push(Some(record));
-                Ok(())
-            }
-            Self::Inner(children) => {
-                let is_full = children.len() == CHILDREN_MAX;
-                let Some(last) = children.last_mut() else {
-                    return Err(record);
-                };
-                let Err(record) = last.push(record) else {
-                    return Ok(());
-                };
-                if is_full {
-                    return Err(record);
-                }
-                let sibling = last.sibling(record);
-                if children.len() == children.capacity() {
-                    children.set_capacity((2 * children.len()).min(CHILDREN_MAX));
-                }
-                children.push(sibling);
-                Ok(())
-            }
-        }
-    }
-
-    /// Creates a node of the same height that contains one record.
-    fn sibling(&self, record: KeyValue) -> Self {
-        match self {
-            Self::Leaf(_) => Self::leaf(record),
-            Self::Inner(children) => {
-                let mut list = List::with_capacity(2);
-                list.push(match children.last() {
-                    Some(child) => child.sibling(record),
-                    None => Self::leaf(record),
-                });
-                Self::Inner(list)
-            }
-        }
-    }
-
-    fn leaf(record: KeyValue) -> Self {
-        let mut records = List::with_capacity(LEAF_RECORDS);
-        records.push(Some(record));
-        Self::Leaf(records)
-    }
-
-    fn first(&self) -> Option<&KeyValue> {
-        let mut node = self;
-        loop {
-            match node {
-                Self::Leaf(records) => return records.get(holes(records))?.as_ref(),
-                Self::Inner(children) => node = children.first()?,
-            }
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.first().is_none()
-    }
-
-    /// Moves the oldest `count` records to `taken`, and subtracts their number from `count`.
-    fn take_front(&mut self, count: &mut usize, taken: &mut Vec<KeyValue>) {
-        match self {
-            Self::Leaf(records) => {
-                let (holes, len) = (holes(records), records.len());
-                let end = holes.saturating_add(*count).min(len);
-                *count -= end - holes;
-                taken.extend(records[holes..end].iter_mut().filter_map(Option::take));
-                if end == len || end * 2 >= len && end > holes {
-                    records.remove_front(end);
-                    records.set_capacity(0);
-                }
-            }
-            Self::Inner(children) => {
-                let mut emptied = 0;
-                for child in children.iter_mut() {
-                    child.take_front(count, taken);
-                    if !child.is_empty() {
-                        break;
-                    }
-                    emptied += 1;
-                }
-                if emptied > 0 {
-                    children.remove_front(emptied);
-                }
+        let len = if root.is_leaf() {
+            root.items().len()
+        } else {
+            return;
+        };
+        // Places that were taken, or are unused, are at most half of a leaf that is the root.
+        if len * 2 <= root.capacity() {
+            // SAFETY: the new run replaces the old one in its cell.
+            unsafe {
+                self.0.store(root.moved_to(len));
+                root.free(guard);
             }
         }
     }
 }
 
-/// Returns the number of children whose oldest record is before.
-fn children_before(children: &[Node], is_before: impl Fn(Position) -> bool) -> usize {
+/// Adds a record at the end, unless there is no room. Then returns the record.
+fn push_below(
+    cell: &RunCell<KeyValue>,
+    run: Run<'_, KeyValue>,
+    record: KeyValue,
+    guard: &Guard,
+) -> Result<(), KeyValue> {
+    if run.is_leaf() {
+        with_room(
+            cell,
+            run,
+            run.items().len(),
+            LEAF_RECORDS,
+            record,
+            guard,
+            |run, record| {
+                // SAFETY: the caller has the right to change the sequence.
+                unsafe { run.append_item(record) };
+            },
+        )
+    } else {
+        let children = run.children();
+        let (Some(last), count) = (children.last(), children.len()) else {
+            return Err(record);
+        };
+        let Some(child) = last.load(guard) else {
+            return Err(record);
+        };
+        let Err(record) = push_below(last, child, record, guard) else {
+            return Ok(());
+        };
+        with_room(
+            cell,
+            run,
+            count,
+            CHILDREN_MAX,
+            record,
+            guard,
+            |run, record| {
+                // SAFETY: the caller has the right to change the sequence.
+                unsafe { run.append_child(sibling(child, record)) };
+            },
+        )
+    }
+}
+
+/// Calls `append` with the run, or with a larger copy of it, unless it has the maximum capacity and
+/// few places were taken. Then returns the record.
+fn with_room(
+    cell: &RunCell<KeyValue>,
+    run: Run<'_, KeyValue>,
+    used: usize,
+    max: usize,
+    record: KeyValue,
+    guard: &Guard,
+    append: impl FnOnce(Run<'_, KeyValue>, KeyValue),
+) -> Result<(), KeyValue> {
+    if run.has_room() {
+        append(run, record);
+        return Ok(());
+    }
+    // A copy to the same capacity must win many places, so that its cost is small for each push.
+    if used * 4 > max * 3 && run.capacity() == max {
+        return Err(record);
+    }
+    let growth = if run.is_leaf() {
+        (used / 8).max(GROWTH_MIN)
+    } else {
+        used
+    };
+    // SAFETY: the copy replaces the run in its cell.
+    unsafe {
+        let copy = run.moved_to((used + growth).min(max));
+        append(copy.as_run(), record);
+        cell.store(copy);
+        run.free(guard);
+    }
+    Ok(())
+}
+
+/// Creates a run of the same height that contains one record.
+fn sibling(run: Run<'_, KeyValue>, record: KeyValue) -> NewRun<KeyValue> {
+    let mut new = leaf(record, LEAF_RECORDS);
+    for height in 1..=run.height() {
+        let mut parent = NewRun::new(height, 2);
+        parent.push_child(new);
+        new = parent;
+    }
+    new
+}
+
+fn leaf(record: KeyValue, capacity: usize) -> NewRun<KeyValue> {
+    let mut new = NewRun::new(0, capacity);
+    new.push_item(record);
+    new
+}
+
+fn first<'g>(mut run: Run<'g, KeyValue>, guard: &'g Guard) -> Option<&'g KeyValue> {
+    while !run.is_leaf() {
+        run = run.children().first()?.load(guard)?;
+    }
+    run.items().first()
+}
+
+impl Slice<'_> {
+    const EMPTY: Self = Self {
+        records: &[],
+        is_last: true,
+    };
+}
+
+fn slice_from<'g>(run: Run<'g, KeyValue>, from: Position, guard: &'g Guard) -> Slice<'g> {
+    if run.is_leaf() {
+        let records = run.items();
+        return Slice {
+            records: &records[records.partition_point(|record| record.position() < from)..],
+            is_last: true,
+        };
+    }
+    let children = run.children();
+    let before = children_before(children, |position| position < from, guard);
+    let mut left = &children[before.saturating_sub(1)..];
+    while let [child, rest @ ..] = left {
+        left = rest;
+        let slice = child
+            .load(guard)
+            .map_or(Slice::EMPTY, |run| slice_from(run, from, guard));
+        if !slice.records.is_empty() {
+            return Slice {
+                is_last: slice.is_last && rest.is_empty(),
+                ..slice
+            };
+        }
+    }
+    Slice::EMPTY
+}
+
+/// Returns the number of children whose oldest record is before. A child whose records are all taken
+/// in the meantime is.
+fn children_before(
+    children: &[RunCell<KeyValue>],
+    is_before: impl Fn(Position) -> bool,
+    guard: &Guard,
+) -> usize {
     children.partition_point(|child| {
-        child
-            .first()
-            .is_some_and(|first| is_before(first.position()))
+        let first = child.load(guard).and_then(|run| first(run, guard));
+        first.is_none_or(|first| is_before(first.position()))
     })
 }
 
-/// Returns the number of slots of a leaf up to the last record that is before, holes included.
-fn records_before(records: &[Option<KeyValue>], is_before: impl Fn(Position) -> bool) -> usize {
-    let is_before = |record: &KeyValue| is_before(record.position());
-    records.partition_point(|record| record.as_ref().is_none_or(is_before))
-}
-
-/// Returns the number of holes at the front of a leaf.
-fn holes(records: &[Option<KeyValue>]) -> usize {
-    // Most leaves have none.
-    match records.first() {
-        Some(None) => records.partition_point(Option::is_none),
-        _ => 0,
+/// Moves the oldest `count` records to `taken`, and subtracts their number from `count`. Returns
+/// whether the run is empty afterwards.
+fn take_front(
+    run: Run<'_, KeyValue>,
+    count: &mut usize,
+    taken: &mut Removed,
+    guard: &Guard,
+) -> bool {
+    if run.is_leaf() {
+        let records = run.items();
+        let oldest = &records[..(*count).min(records.len())];
+        *count -= oldest.len();
+        // SAFETY: the records belong to `taken` as soon as their places are taken.
+        unsafe { taken.extend_moved(oldest) };
+        run.take(oldest.len());
+        return oldest.len() == records.len();
     }
-}
-
-/// An iterator over the records of a [`Sequence`], oldest first.
-#[derive(Debug, Default)]
-pub(crate) struct RecordIter<'a> {
-    /// The siblings after the current node, by level; the first `levels` are in use.
-    siblings: [slice::Iter<'a, Node>; HEIGHT_MAX],
-    levels: usize,
-    records: slice::Iter<'a, Option<KeyValue>>,
-}
-
-impl<'a> RecordIter<'a> {
-    /// Continues below `node`, at the child and the record that the functions choose.
-    fn descend(
-        &mut self,
-        mut node: &'a Node,
-        child: impl Fn(&'a [Node]) -> usize,
-        record: impl Fn(&'a [Option<KeyValue>]) -> usize,
-    ) {
-        loop {
-            match node {
-                Node::Leaf(records) => {
-                    self.records = records[record(records)..].iter();
-                    return;
-                }
-                Node::Inner(children) => {
-                    let mut siblings = children[child(children)..].iter();
-                    let Some(first) = siblings.next() else { return };
-                    self.siblings[self.levels] = siblings;
-                    self.levels += 1;
-                    node = first;
-                }
-            }
+    let children = run.children();
+    let mut emptied = 0;
+    for child in children {
+        let Some(child) = child.load(guard) else {
+            break;
+        };
+        if !take_front(child, count, taken, guard) {
+            break;
         }
+        emptied += 1;
+        run.take(1);
+        // SAFETY: the place of the child is taken, so readers do not find it any more.
+        unsafe { child.free(guard) };
     }
+    emptied == children.len()
 }
 
-impl<'a> Iterator for RecordIter<'a> {
-    type Item = &'a KeyValue;
-
-    #[inline]
-    fn next(&mut self) -> Option<&'a KeyValue> {
-        loop {
-            if let Some(record) = self.records.by_ref().flatten().next() {
-                return Some(record);
-            }
-            let sibling = loop {
-                let level = self.levels.checked_sub(1)?;
-                match self.siblings[level].next() {
-                    Some(sibling) => break sibling,
-                    None => self.levels = level,
-                }
-            };
-            self.descend(sibling, |_| 0, |_| 0);
-        }
-    }
-}
-
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use super::Sequence;
-    use crate::history::{Entry, KeyValue};
+    use super::{Sequence, SequenceWriter, Slice};
+    use crate::fault::Faults;
+    use crate::history::{Entry, KeyValue, Removed};
     use crate::memory::COPIED_BYTES;
-    use crate::revision::Revision;
+    use crate::revision::{Position, Revision};
+    use crate::sync::epoch::pin;
+
+    /// A sequence with the right to change it.
+    struct Owned(Sequence, SequenceWriter);
+
+    impl Owned {
+        fn new() -> Self {
+            let (sequence, writer) = Sequence::new();
+            Self(sequence, writer)
+        }
+
+        fn push(&mut self, record: KeyValue) {
+            self.0.push(&mut self.1, record, &pin());
+        }
+
+        fn take(&mut self, count: usize) -> Vec<i64> {
+            let mut taken = Removed::default();
+            let guard = pin();
+            self.0.take_front(&mut self.1, count, &mut taken, &guard);
+            let revisions = taken.iter().map(|record| record.mod_revision().0).collect();
+            taken.free(&guard, Faults::default());
+            revisions
+        }
+
+        fn count_through(&self, through: Position, max: usize) -> usize {
+            self.0.count_through(through, max, &pin())
+        }
+
+        fn at(&self, at: Position) -> Option<i64> {
+            let guard = pin();
+            self.0.at(at, &guard).map(|record| record.mod_revision().0)
+        }
+
+        fn all_from(&self, mut from: Position) -> Vec<i64> {
+            let guard = pin();
+            let mut all = Vec::new();
+            while let Slice {
+                records: records @ [.., last],
+                ..
+            } = self.0.slice_from(from, &guard)
+            {
+                all.extend(records.iter().map(|record| record.mod_revision().0));
+                from = last.position().next();
+            }
+            all
+        }
+    }
 
     #[test]
     fn searches_find_the_records_that_were_not_taken() {
         let entry = Entry::new(b"k");
-        let mut sequence = Sequence::new();
+        let mut sequence = Owned::new();
         let mut plain: Vec<i64> = Vec::new();
         for round in 1..400_i64 {
             sequence.push(KeyValue::tombstone(
@@ -328,27 +404,21 @@ mod tests {
             plain.push(round * 2);
             if round % 3 == 0 {
                 let count = usize::try_from(round % 13).expect("a small number");
-                let mut taken = Vec::new();
-                sequence.take_front(count, &mut taken);
+                let taken = sequence.take(count);
                 let expected: Vec<i64> = plain.drain(..count.min(plain.len())).collect();
-                let taken: Vec<i64> = taken.iter().map(|kv| kv.mod_revision().0).collect();
                 assert_eq!(taken, expected);
             }
-            let all: Vec<i64> = sequence.iter().map(|kv| kv.mod_revision().0).collect();
-            assert_eq!(all, plain);
-            assert_eq!(
-                sequence.iter().last().map(|kv| kv.mod_revision().0),
-                plain.last().copied()
-            );
+            assert_eq!(sequence.all_from(Position::FIRST), plain);
             for revision in [round - 9, round, round * 2 - 5, round * 2, round * 2 + 1] {
                 let through = plain.partition_point(|other| *other <= revision);
                 let at = Revision(revision).end();
                 assert_eq!(sequence.count_through(at, usize::MAX), through);
                 assert_eq!(sequence.count_through(at, 3), through.min(3));
-                let found = sequence.at(at).map(|kv| kv.mod_revision().0);
-                assert_eq!(found, through.checked_sub(1).map(|last| plain[last]));
-                let from = sequence.iter_from(at).map(|kv| kv.mod_revision().0);
-                assert_eq!(from.collect::<Vec<_>>(), plain[through..]);
+                assert_eq!(
+                    sequence.at(at),
+                    through.checked_sub(1).map(|last| plain[last])
+                );
+                assert_eq!(sequence.all_from(at), plain[through..]);
             }
         }
     }
@@ -357,7 +427,7 @@ mod tests {
     #[test]
     fn a_push_copies_less_than_4_kib_whatever_the_length() {
         let entry = Entry::new(b"k");
-        let mut sequence = Sequence::new();
+        let mut sequence = Owned::new();
         for number in 0..100_000 {
             let record = KeyValue::tombstone(entry.clone(), Revision(number).start());
             COPIED_BYTES.set(0);
@@ -365,21 +435,18 @@ mod tests {
             assert!(COPIED_BYTES.get() < 4096, "{number}");
         }
         let taken = sequence.count_through(Revision(99_998).end(), usize::MAX);
-        let mut records = Vec::new();
-        sequence.take_front(taken, &mut records);
-        assert_eq!(
-            (taken, records.len(), sequence.iter().count()),
-            (99_999, 99_999, 1)
-        );
-        sequence.take_front(1, &mut records);
-        assert!(sequence.is_empty() && sequence.iter().next().is_none());
+        assert_eq!(taken, 99_999);
+        assert_eq!(sequence.take(taken), (0..99_999).collect::<Vec<_>>());
+        assert_eq!(sequence.all_from(Position::FIRST), [99_999]);
+        assert_eq!(sequence.take(1), [99_999]);
+        assert!(sequence.0.is_empty(&pin()) && sequence.all_from(Position::FIRST).is_empty());
     }
 
     /// Takes and pushes at every length around the limits of leaves and inner nodes.
     #[test]
     fn a_long_sequence_is_a_queue() {
         let entry = Entry::new(b"k");
-        let mut sequence = Sequence::new();
+        let mut sequence = Owned::new();
         let (mut first, mut next) = (0, 0);
         for round in 0..60_i64 {
             for _ in 0..round * 37 {
@@ -387,10 +454,8 @@ mod tests {
                 next += 1;
             }
             let count = usize::try_from(round * 31).expect("a small number");
-            let mut taken = Vec::new();
-            sequence.take_front(count, &mut taken);
-            for record in taken {
-                assert_eq!(record.mod_revision().0, first);
+            for revision in sequence.take(count) {
+                assert_eq!(revision, first);
                 first += 1;
             }
             for from in [
@@ -401,15 +466,12 @@ mod tests {
                 i64::midpoint(first, next),
                 next,
             ] {
-                let records = sequence.iter_from(Revision(from).start());
-                let revisions = records.map(|record| record.mod_revision().0);
+                let revisions = sequence.all_from(Revision(from).start());
                 assert!(
-                    revisions.eq(from.max(first)..next),
+                    revisions.into_iter().eq(from.max(first)..next),
                     "round {round} from {from}"
                 );
-                let at = sequence
-                    .at(Revision(from).end())
-                    .map(|kv| kv.mod_revision().0);
+                let at = sequence.at(Revision(from).end());
                 let expected = Some(from.min(next - 1)).filter(|at| *at >= first);
                 assert_eq!(at, expected, "round {round} at {from}");
             }

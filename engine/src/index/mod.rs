@@ -1,75 +1,76 @@
 //! The index: the keys of the store in order, with the number of live keys of each range.
 //!
-//! This file contains the lock of the map and the safe reads of its entries, `tree` the map, a
-//! B-tree with counts, and `sorted_node` the layout of one node. etcd's counterpart is mvcc's
-//! `treeIndex`.
+//! This file contains the reads and the lock of the writer, `tree` the map, a B-tree with counts, and
+//! `sorted_node` the search in one node. etcd's counterpart is mvcc's `treeIndex`.
 
 mod sorted_node;
 mod tree;
 
 use std::ops::ControlFlow;
 
-use crate::fault::{Fault, Faults, unless_fault};
-use crate::history::{Entry, KeyValue, PendingRecord, Removed};
+use crate::fault::{Fault, Faults};
+use crate::history::{Entry, KeyValue, PendingRecord, Record, Removed};
 use crate::key::KeyRange;
 use crate::revision::{Position, Revision};
-use crate::sync::{Rank, RwLock};
+use crate::sync::epoch::{CachePadded, Guard, pin};
+use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Rank};
 
 pub(crate) use sorted_node::Keyed;
-use tree::Tree;
+use tree::{Editor, Tree};
 
-/// The number of entries that a scan visits before it releases the lock, so that writers can take
-/// it.
-const SCAN_STEP_ENTRIES: usize = if cfg!(loom) { 2 } else { 64 };
+/// The number of entries that a scan visits under one pin. What is removed meanwhile is not freed.
+const SCAN_STEP_ENTRIES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 
 /// The number of entries that a scan prefetches at the same time: about as many cache misses as a
 /// processor overlaps.
 const PREFETCHED_ENTRIES: usize = 8;
 
+/// The number of times that a count reads the index without the lock, if keys are created or deleted
+/// meanwhile. Then it takes the lock.
+const COUNT_ATTEMPTS_MAX: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
+
 /// The ordered map from key to [`Entry`].
 ///
-/// A writer changes the index only if it creates a key, deletes it, writes a deleted key again or
-/// retires an entry, and holds the lock for one descent. An update of a live key does not change
-/// the index.
+/// - Readers need a pin and no lock. They write no memory that other threads access, except for a
+///   count that meets a change in each of its attempts.
+/// - A writer changes the index only if it creates a key, deletes it, writes a deleted key again or
+///   retires an entry. An update of a live key does not change the index.
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// Rank `Index`. Held for one descent or one scan step, never for a whole range. Reads of
-    /// newest versions hold it, and [`Index::free`] takes it to wait for these reads.
-    keys: RwLock<Keys>,
+    tree: CachePadded<Tree>,
+    counted: CachePadded<Counted>,
+    /// Rank `Index`. The right to change the other fields. Held for one descent.
+    editor: CachePadded<Mutex<Editor>>,
     faults: Faults,
 }
 
-/// An entry that was found with the index locked, so that no version that it returns is freed
-/// during the read.
+/// What a count needs besides the tree.
 #[derive(Debug)]
-pub(crate) struct Found<'a>(&'a Entry);
+struct Counted {
+    /// The number of begun and ended changes of the index: odd during a change.
+    edits: AtomicU64,
+    /// The position of the last creation or deletion of a key that the counts include.
+    revision: AtomicI64,
+    sub: AtomicU32,
+}
 
-impl Found<'_> {
-    pub(crate) fn entry(&self) -> &Entry {
-        self.0
+/// An entry that was found under a pin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found<'g> {
+    entry: &'g Entry,
+    guard: &'g Guard,
+}
+
+impl<'g> Found<'g> {
+    pub(crate) fn entry(&self) -> &'g Entry {
+        self.entry
     }
 
     /// As [`Entry::read`].
     #[inline]
-    pub(crate) fn read(&self, at: Position) -> Option<KeyValue> {
-        // SAFETY: `Found` exists only while the index is locked for reading. Versions removed
-        // during the read are freed by `Index::free`, which takes the lock for writing between
-        // removal and freeing.
-        unsafe { self.0.read(at) }
+    pub(crate) fn read(&self, at: Position) -> Option<Record<'g>> {
+        self.entry.read(at, self.guard)
     }
-
-    #[inline]
-    fn touch_newest(&self) {
-        // SAFETY: as in `read`.
-        unsafe { self.0.touch_newest() }
-    }
-}
-
-#[derive(Debug)]
-struct Keys {
-    tree: Tree,
-    /// The position of the last creation or deletion of a key that the counts include.
-    counted_through: Position,
 }
 
 /// The number of live keys of a range, and the position of the last change that it includes.
@@ -79,17 +80,26 @@ pub(crate) struct Count {
     pub(crate) through: Position,
 }
 
+/// A scan of a range, step by step.
+#[derive(Debug)]
+pub(crate) struct Scan<'a> {
+    range: &'a KeyRange,
+    /// The key of the last visited entry.
+    last: Option<Vec<u8>>,
+}
+
 impl Index {
     pub(crate) fn new(faults: Faults) -> Self {
-        let counted_through = Revision(0).start();
+        let (tree, editor) = Editor::new(faults);
+        let counted = Counted {
+            edits: AtomicU64::new(0),
+            revision: AtomicI64::new(0),
+            sub: AtomicU32::new(0),
+        };
         Self {
-            keys: RwLock::new(
-                Rank::Index,
-                Keys {
-                    tree: Tree::new(),
-                    counted_through,
-                },
-            ),
+            tree: CachePadded::new(tree),
+            counted: CachePadded::new(counted),
+            editor: CachePadded::new(Mutex::new(Rank::Index, editor)),
             faults,
         }
     }
@@ -98,12 +108,13 @@ impl Index {
     /// descent.
     #[inline]
     pub(crate) fn read(&self, key: &[u8], at: Position) -> Option<KeyValue> {
-        let keys = self.keys.read();
-        keys.tree.get(key).and_then(|entry| Found(entry).read(at))
+        let guard = pin();
+        let found = self.tree.get(key, &guard)?.read(at, &guard)?;
+        Some(found.clone())
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<Entry> {
-        self.keys.read().tree.get(key).cloned()
+        self.tree.get(key, &pin()).cloned()
     }
 
     /// Returns the entry for a pending record. An entry that was retired since the record was
@@ -124,114 +135,175 @@ impl Index {
     /// Returns the entry with the key of `new`; inserts `new` if there is none. The caller must
     /// hold the sequencer.
     pub(crate) fn get_or_insert(&self, new: &Entry) -> Entry {
-        let mut keys = self.keys.write();
-        if let Some(entry) = keys.tree.get(new.key()) {
-            return entry.clone();
-        }
-        keys.tree.insert(new.clone());
-        new.clone()
+        let guard = pin();
+        self.edit().editor.insert(&self.tree, new, &guard)
     }
 
     /// Adds a key to the counts or removes it. The caller must hold the sequencer; positions
     /// increase.
     pub(crate) fn set_live(&self, key: &[u8], live: bool, position: Position) {
-        let mut keys = self.keys.write();
-        keys.tree.set_live(key, live);
-        keys.counted_through = position;
+        let guard = pin();
+        let mut edit = self.edit();
+        edit.editor.set_live(&self.tree, key, live, &guard);
+        // Release: pairs with the Acquire in `count`, as the numbers of the tree.
+        let counted = &self.counted;
+        counted
+            .revision
+            .store(position.revision.0, Ordering::Release);
+        counted.sub.store(position.sub, Ordering::Release);
     }
 
     /// Removes a retired entry. The caller must hold the sequencer.
     pub(crate) fn remove(&self, key: &[u8]) {
-        self.keys.write().tree.remove(key);
-    }
-
-    /// Frees versions that were removed from their entries, after all reads that may access them
-    /// have ended.
-    pub(crate) fn free(&self, removed: Removed) {
-        if removed.is_empty() {
-            return;
-        }
-        // Reads that began before the removal hold the lock; later ones do not find the versions.
-        unless_fault!(self.faults, FreeWithoutWaiting, drop(self.keys.write()));
-        // SAFETY: all reads that began before the removal have released the lock.
-        drop(unsafe { removed.into_freeable() });
+        let guard = pin();
+        self.edit().editor.remove(&self.tree, key, &guard);
     }
 
     /// Returns the number of live keys in the range, in logarithmic time.
     pub(crate) fn count(&self, range: &KeyRange) -> Count {
-        let keys = self.keys.read();
-        let tree = &keys.tree;
+        let guard = pin();
+        let counted = &self.counted;
+        for _ in 0..COUNT_ATTEMPTS_MAX {
+            // Acquire: pairs with the Release in `Edit::drop`, so that all changes before are seen.
+            let before = counted.edits.load(Ordering::Acquire);
+            if before % 2 == 1 {
+                std::hint::spin_loop();
+                continue;
+            }
+            let count = self.count_at_once(range, &guard);
+            // Relaxed: what this thread has read from a change makes it see that the change has
+            // begun, because all that a count reads is loaded with Acquire.
+            let is_exact = counted.edits.load(Ordering::Relaxed) == before;
+            if is_exact || self.faults.has(Fault::CountUnchecked) {
+                return count;
+            }
+        }
+        let _no_changes = self.editor.lock();
+        self.count_at_once(range, &guard)
+    }
+
+    /// As [`Index::count`]; not exact if the index changes meanwhile.
+    fn count_at_once(&self, range: &KeyRange, guard: &Guard) -> Count {
+        let tree = &self.tree;
         let live = match range {
             KeyRange::One(key) => {
                 let mut next = key.to_vec();
                 next.push(0);
-                tree.live_below(&next) - tree.live_below(key)
+                let below_next = tree.live_below(&next, guard);
+                below_next.saturating_sub(tree.live_below(key, guard))
             }
             KeyRange::Within { start, end } => {
-                tree.live_below(end).saturating_sub(tree.live_below(start))
+                let below_end = tree.live_below(end, guard);
+                below_end.saturating_sub(tree.live_below(start, guard))
             }
-            KeyRange::From(start) => tree.live() - tree.live_below(start),
+            KeyRange::From(start) => {
+                let all = tree.live(guard);
+                all.saturating_sub(tree.live_below(start, guard))
+            }
         };
-        Count {
-            live,
-            through: keys.counted_through,
-        }
+        // Acquire: pairs with the Release in `set_live`.
+        let through = Position {
+            revision: Revision(self.counted.revision.load(Ordering::Acquire)),
+            sub: self.counted.sub.load(Ordering::Acquire),
+        };
+        Count { live, through }
     }
 
     /// Returns the number of keys, including deleted ones.
     pub(crate) fn len(&self) -> usize {
-        self.keys.read().tree.len()
+        self.editor.lock().len()
     }
 
-    /// Calls `visit` with the entries of a range in key order until it breaks. Releases the lock
-    /// after every [`SCAN_STEP_ENTRIES`] entries.
+    /// Calls `visit` with the entries of a range in key order until it breaks. Pins again after
+    /// every [`SCAN_STEP_ENTRIES`] entries.
     ///
     /// Entries that are added or removed during the scan may be visited or not. The result of a
     /// read at a fixed revision is the same in both cases.
     pub(crate) fn scan(
         &self,
         range: &KeyRange,
-        mut visit: impl FnMut(&Found<'_>) -> ControlFlow<()>,
+        mut visit: impl FnMut(Found<'_>) -> ControlFlow<()>,
     ) {
-        let mut last_visited = None;
-        while let Some(entry) = self.scan_step(range, last_visited.as_ref(), &mut visit) {
-            last_visited = Some(entry);
-        }
+        let mut scan = Scan::of(range);
+        while scan.step(self, &mut visit) {}
     }
 
-    /// As [`scan`](Self::scan), for one step after the entry `last_visited`. Returns the last entry
-    /// that the step visited, or `None` at the end of the scan.
-    pub(crate) fn scan_step(
-        &self,
-        range: &KeyRange,
-        last_visited: Option<&Entry>,
-        mut visit: impl FnMut(&Found<'_>) -> ControlFlow<()>,
-    ) -> Option<Entry> {
+    fn edit(&self) -> Edit<'_> {
+        let editor = self.editor.lock();
+        let edits = &self.counted.edits;
+        // Relaxed: only the holder of the lock changes the number, and a count that reads something
+        // of this change has synchronized with a later store of this thread.
+        edits.store(edits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Edit { editor, edits }
+    }
+}
+
+/// A change of the index.
+struct Edit<'a> {
+    editor: MutexGuard<'a, Editor>,
+    edits: &'a AtomicU64,
+}
+
+impl Drop for Edit<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `Index::count`.
+        self.edits
+            .store(self.edits.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+}
+
+impl<'a> Scan<'a> {
+    /// Begins a scan.
+    pub(crate) fn of(range: &'a KeyRange) -> Self {
+        Self { range, last: None }
+    }
+
+    /// Returns the key of the entry that the next step begins after; `None` before the first step
+    /// and after the last one.
+    pub(crate) fn last(&self) -> Option<&[u8]> {
+        self.last.as_deref()
+    }
+
+    /// As [`Index::scan`], for the next entries, under one pin. Returns whether there are more.
+    pub(crate) fn step(
+        &mut self,
+        index: &Index,
+        mut visit: impl FnMut(Found<'_>) -> ControlFlow<()>,
+    ) -> bool {
+        let guard = pin();
+        let (range, last) = (self.range, self.last.as_deref());
         let mut left = SCAN_STEP_ENTRIES;
-        let start = last_visited.map_or(range.start(), Entry::key);
-        let step = self.keys.read().tree.visit_from(start, |entries| {
-            let entries = match (entries, last_visited) {
-                ([first, rest @ ..], Some(visited)) if first == visited => rest,
+        let start = last.unwrap_or(range.start());
+        let step = index.tree.visit_from(start, &guard, |entries| {
+            let entries = match (entries, last) {
+                ([first, rest @ ..], Some(last)) if first.key() == last => rest,
                 _ => entries,
             };
             let entries = &entries[..entries.len().min(left)];
             for group in entries.chunks(PREFETCHED_ENTRIES) {
                 group.iter().for_each(Entry::touch);
                 let inside = part_within(group, range);
-                let mut found = inside.iter().map(Found);
-                found.clone().for_each(|found| found.touch_newest());
-                let done = found.try_for_each(|found| visit(&found)).is_break();
+                for entry in inside {
+                    entry.touch_newest(&guard);
+                }
+                let mut found = inside.iter().map(|entry| Found {
+                    entry,
+                    guard: &guard,
+                });
+                let done = found.try_for_each(&mut visit).is_break();
                 if done || inside.len() < group.len() {
                     return ControlFlow::Break(None);
                 }
             }
             left -= entries.len();
             match entries.last() {
-                Some(last) if left == 0 => ControlFlow::Break(Some(last.clone())),
+                Some(last) if left == 0 => ControlFlow::Break(Some(last)),
                 _ => ControlFlow::Continue(()),
             }
         });
-        step.flatten()
+        let last = step.flatten().map(|last| last.key().to_vec());
+        self.last = last;
+        self.last.is_some()
     }
 }
 
@@ -250,8 +322,10 @@ fn part_within<'a>(entries: &'a [Entry], range: &KeyRange) -> &'a [Entry] {
 impl Drop for Index {
     fn drop(&mut self) {
         self.scan(&KeyRange::all(), |found| {
-            // SAFETY: the index is borrowed mutably, so no read exists.
-            unsafe { found.entry().clear() };
+            let mut removed = Removed::default();
+            found.entry.clear(&mut removed, found.guard);
+            // SAFETY: the index is borrowed mutably, so no pin leads to its entries.
+            unsafe { removed.free_now() };
             ControlFlow::Continue(())
         });
     }

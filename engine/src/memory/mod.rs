@@ -1,52 +1,53 @@
-//! Memory: the allocations that records and entries live in. Nearly all unsafe code of the engine.
+//! Memory: the allocations that records, entries and the nodes over them live in. Nearly all unsafe
+//! code of the engine.
 //!
 //! | file | contains | used by |
 //! |---|---|---|
-//! | `pool` | a pool of slots of one size each, over memory mapped from the system | `thin`, `list` |
-//! | `heap` | its replacement under loom and shuttle, and with `--cfg revstore_heap`, for sanitizers | `thin`, `list` |
+//! | `pool` | a pool of slots of one size each, over memory mapped from the system | all others |
+//! | `heap` | its replacement under loom and shuttle, and with `--cfg revstore_heap`, for sanitizers | all others |
 //! | `thin` | [`Thin`], a reference-counted header with bytes; [`AtomicThin`], a cell for one | `history` |
-//! | `list` | [`List`], an array with exact growth | `history::sequence` |
+//! | `run` | [`Run`], the nodes of a sequence of records | `history::sequence` |
+//! | `node` | [`Node`], the nodes of the index | `index::tree` |
 //!
 //! # Guarantees
-//! - [`Thin`] and [`List`] own their contents: each header and each item is dropped once. Their
-//!   functions are safe, with the exception of [`AtomicThin::peek`].
-//! - The content of a [`Thin`] changes only through [`Thin::get_mut`], which needs the only handle.
-//!   So a record never changes after it is shared (I2).
+//! - A [`Thin`] owns its content, which is dropped once. The content changes only through
+//!   [`Thin::get_mut`], which needs the only handle. So a record never changes after it is shared
+//!   (I2).
 //! - The pool returns a slab of 64 KiB to the system as soon as all its slots are free, except for
 //!   the last slab of each size. So the memory of a store after a compaction does not depend on the
 //!   allocator of the program.
 //!
-//! # Callers
-//! Only `history` uses these types. `pool::allocate` and `pool::free` are private to this folder;
-//! `free` is unsafe, because it cannot check the pointer and the layout.
+//! # Rules for readers without a lock
+//! A reader pins its thread (`sync::epoch`), and then follows pointers: from the root of the index to
+//! a leaf, to an entry, to a record, or from the root of a sequence to a record. It counts no
+//! references. What it finds stays valid until the pin ends, because of these rules:
 //!
-//! # Rules for the unsafe reads
-//! A read of the newest version takes no lock of its entry: [`AtomicThin::peek`] returns a handle
-//! without counting a reference. The handle is valid until the last counted handle is dropped. The
-//! following rules guarantee that this does not happen during the read:
+//! 1. A place that readers follow is written before the pointer to it, or the number that counts it,
+//!    is published: with Release, and loaded with Acquire.
+//! 2. There is one writer at a time: of the index, the holder of its lock; of a sequence, the holder of
+//!    its `SequenceWriter`, which the lock of an entry or of the log contains.
+//! 3. A writer changes a node in place only by an append, by the exchange of one pointer, or by a
+//!    number. All other changes replace the node with a copy. The items of the node move to the copy,
+//!    bit by bit, so that they have one owner: the reachable node.
+//! 4. What a writer has unlinked it frees with `Guard::defer`, after the unlinking: nodes
+//!    ([`OldNode::free`], [`Run::free`]), and the handles in them (`history::Removed`, and entries that
+//!    leave the index). So they are freed when all pins that may have found them have ended.
+//! 5. Types borrow the pin: [`Borrowed`], `history::Record` and the references that nodes lend do not
+//!    outlive it.
 //!
-//! 1. The newest version of an entry leaves its cell only with the entry's lock held: into the
-//!    entry's older versions (a put), or into a `history::Removed` (a compaction).
-//! 2. A `Removed` frees nothing when it is dropped. Only `Index::free` frees its versions, and it
-//!    first takes the lock of the index for writing.
-//! 3. A lock-free read (`Entry::read`, `Entry::touch_newest`) takes place only with the lock of the
-//!    index held for reading: `index::Found` exists only there. So when `Index::free` has taken the
-//!    lock, all reads that may access the removed versions have ended, and later reads do not find
-//!    them.
-//! 4. A version that a put moves to the older versions stays in memory until a compaction removes
-//!    it, for which rule 2 holds. A reader that holds the lock of the entry needs no other
-//!    protection.
-//!
-//! The loom model `free_against_read` checks these rules. Its broken twin, the same model with a
-//! mutation, does not take the lock of rule 2. Loom explores neither reference counts (see
-//! `sync::ReferenceCount`) nor the pool. The engine's stress tests cover both.
+//! The loom models `free_against_read`, `split_against_read`, `replace_against_read` and
+//! `count_against_create` check these rules, and each has a broken twin. Loom explores neither
+//! reference counts (see `sync::ReferenceCount`) nor the pool nor crossbeam's pins. The engine's
+//! stress tests cover all three, also under the sanitizers for addresses and for threads.
 
-mod list;
+mod node;
 #[cfg_attr(any(loom, shuttle, revstore_heap), path = "heap.rs")]
 mod pool;
+mod run;
 mod thin;
 
-pub(crate) use list::List;
-#[cfg(all(test, not(loom)))]
-pub(crate) use list::tests::COPIED_BYTES;
-pub(crate) use thin::{AtomicThin, BYTES_MAX, Thin};
+pub(crate) use node::{NewNode, Node, NodeCell, NodePointer, OldNode};
+#[cfg(all(test, not(any(loom, shuttle))))]
+pub(crate) use run::tests::COPIED_BYTES;
+pub(crate) use run::{NewRun, RUN_CAPACITY_MAX, Run, RunCell};
+pub(crate) use thin::{AtomicThin, BYTES_MAX, Borrowed, Thin};

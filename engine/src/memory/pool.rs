@@ -358,7 +358,7 @@ impl Chunks {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use std::alloc::Layout;
     use std::ptr::NonNull;

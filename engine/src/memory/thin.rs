@@ -13,10 +13,12 @@ use std::alloc::Layout;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::slice;
 
 use crate::memory::pool;
+use crate::sync::epoch::Guard;
 use crate::sync::{AtomicPtr, Ordering, ReferenceCount};
 
 /// The maximum number of bytes after a header.
@@ -208,6 +210,31 @@ impl<H: fmt::Debug> fmt::Debug for Thin<H> {
     }
 }
 
+/// A handle that was not counted. A pin protects what it refers to.
+pub(crate) struct Borrowed<'g, T>(ManuallyDrop<T>, PhantomData<&'g T>);
+
+impl<'g, H> Borrowed<'g, Thin<H>> {
+    pub(crate) fn of(handle: &'g Thin<H>) -> Self {
+        let handle = Thin {
+            block: handle.block,
+            _owned: PhantomData,
+        };
+        Self(ManuallyDrop::new(handle), PhantomData)
+    }
+
+    /// Returns the handle without its lifetime. It must not be dropped.
+    pub(crate) fn into_inner(self) -> ManuallyDrop<Thin<H>> {
+        self.0
+    }
+}
+
+impl<T> Deref for Borrowed<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// A cell for one handle, which can be read without a lock.
 ///
 /// The cell is empty, contains a handle, or is closed. A closed cell stays closed.
@@ -229,32 +256,29 @@ impl<H> AtomicThin<H> {
     }
 
     /// Returns the handle in the cell, without counting a reference.
-    ///
-    /// # Safety
-    /// As long as the caller uses the handle, a handle that [`AtomicThin::replace`] returns after
-    /// this call must not be dropped.
-    pub(crate) unsafe fn peek(&self) -> Option<ManuallyDrop<Thin<H>>> {
+    pub(crate) fn load<'g>(&'g self, _guard: &'g Guard) -> Option<Borrowed<'g, Thin<H>>> {
         // Acquire: pairs with the Release in `replace`. With Relaxed, the pointer could be read
         // before the content that it points to.
         let handle = Self::handle(self.pointer.load(Ordering::Acquire));
-        handle.map(ManuallyDrop::new)
+        // A handle leaves the cell only by `replace`, so it is valid for the pin.
+        handle.map(|handle| Borrowed(ManuallyDrop::new(handle), PhantomData))
     }
 
-    /// Stores a handle, or none, and returns the previous one.
+    /// Stores a handle, or none, and returns the previous one. Pins of this time may still use it.
     ///
     /// # Panics
     /// If the cell is closed.
-    pub(crate) fn replace(&self, new: Option<Thin<H>>) -> Option<Thin<H>> {
+    pub(crate) fn replace(&self, new: Option<Thin<H>>) -> Option<ManuallyDrop<Thin<H>>> {
         let new = new.map_or(ptr::null_mut(), |new| ManuallyDrop::new(new).block.as_ptr());
-        // Release: pairs with the Acquire in `peek`. Acquire: pairs with the Release of the
+        // Release: pairs with the Acquire in `load`. Acquire: pairs with the Release of the
         // `replace` that stored the returned handle.
         let old = self.pointer.swap(new, Ordering::AcqRel);
         assert!(old != Self::CLOSED, "I7: a retired entry is used");
-        Self::handle(old)
+        Self::handle(old).map(ManuallyDrop::new)
     }
 
     /// Closes the cell, and returns the handle that it contains, if any.
-    pub(crate) fn take_and_close(&self) -> Option<Thin<H>> {
+    fn take_and_close(&mut self) -> Option<Thin<H>> {
         // AcqRel: as in `replace`.
         Self::handle(self.pointer.swap(Self::CLOSED, Ordering::AcqRel))
     }
@@ -297,11 +321,14 @@ impl<H> fmt::Debug for AtomicThin<H> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use std::mem::ManuallyDrop;
+
     use super::{AtomicThin, BYTES_MAX, Thin};
+    use crate::sync::epoch::pin;
 
     /// Counts how often it is dropped.
     struct Counted<'a>(&'a AtomicUsize);
@@ -357,18 +384,17 @@ mod tests {
     fn a_cell_owns_its_handle() {
         let drops = AtomicUsize::new(0);
         let cell = AtomicThin::new();
-        assert!(
-            cell.replace(Some(Thin::new(Counted(&drops), 0, [b"a", b""])))
-                .is_none()
-        );
-        // SAFETY: no other thread has the cell.
-        let seen = unsafe { cell.peek() }.expect("a cell with a handle");
+        let handle = |bytes: &[u8]| Some(Thin::new(Counted(&drops), 0, [bytes, b""]));
+        assert!(cell.replace(handle(b"a")).is_none());
+        let guard = pin();
+        let seen = cell.load(&guard).expect("a cell with a handle");
         assert_eq!(seen.bytes(), b"a");
         cell.close();
         assert!(!cell.is_closed());
-        let first = cell.replace(Some(Thin::new(Counted(&drops), 0, [b"b", b""])));
+        let first = cell.replace(handle(b"b")).map(ManuallyDrop::into_inner);
         assert_eq!(first.expect("the previous handle").bytes(), b"a");
         assert_eq!(drops.load(Ordering::SeqCst), 1);
+        drop(guard);
         drop(cell);
         assert_eq!(drops.load(Ordering::SeqCst), 2);
     }
@@ -378,7 +404,6 @@ mod tests {
         let cell: AtomicThin<String> = AtomicThin::new();
         cell.close();
         assert!(cell.is_closed());
-        // SAFETY: no other thread has the cell.
-        assert!(unsafe { cell.peek() }.is_none());
+        assert!(cell.load(&pin()).is_none());
     }
 }

@@ -13,6 +13,8 @@
 //! Locks have a [`Rank`]; builds with debug assertions panic if a thread takes a lock whose rank is
 //! not above those of all locks that it holds. The table of ranks is in `ARCHITECTURE.md`.
 
+pub(crate) mod epoch;
+
 #[cfg(all(loom, shuttle))]
 compile_error!("`--cfg loom` and `--cfg shuttle` exclude each other");
 
@@ -28,7 +30,8 @@ mod imp;
 
 #[cfg(any(loom, shuttle))]
 pub(crate) use imp::AtomicBool;
-pub(crate) use imp::{AtomicI64, AtomicPtr, AtomicU64, block_on, random_hasher};
+pub(crate) use imp::{AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
+pub(crate) use imp::{Published, block_on, random_hasher};
 /// A cell that is written once. No model checker explores accesses to it: no protocol depends on
 /// them.
 pub(crate) use std::sync::OnceLock;
@@ -212,87 +215,6 @@ impl<T> Deref for MutexGuard<'_, T> {
 }
 
 impl<T> DerefMut for MutexGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.inner
-    }
-}
-
-/// A readers-writer lock with a rank.
-pub(crate) struct RwLock<T> {
-    #[cfg(debug_assertions)]
-    rank: Rank,
-    inner: imp::RwLock<T>,
-}
-
-/// A shared guard of a [`RwLock`].
-pub(crate) struct ReadGuard<'a, T> {
-    inner: imp::RwLockReadGuard<'a, T>,
-    #[cfg(debug_assertions)]
-    _held: held::Held,
-}
-
-/// An exclusive guard of a [`RwLock`].
-pub(crate) struct WriteGuard<'a, T> {
-    inner: imp::RwLockWriteGuard<'a, T>,
-    #[cfg(debug_assertions)]
-    _held: held::Held,
-}
-
-impl<T> RwLock<T> {
-    #[cfg_attr(
-        not(debug_assertions),
-        expect(unused_variables, reason = "checked in debug")
-    )]
-    pub(crate) fn new(rank: Rank, value: T) -> Self {
-        Self {
-            #[cfg(debug_assertions)]
-            rank,
-            inner: imp::RwLock::new(value),
-        }
-    }
-
-    pub(crate) fn read(&self) -> ReadGuard<'_, T> {
-        #[cfg(debug_assertions)]
-        let held = held::Held::take(self.rank);
-        ReadGuard {
-            inner: imp::read(&self.inner),
-            #[cfg(debug_assertions)]
-            _held: held,
-        }
-    }
-
-    pub(crate) fn write(&self) -> WriteGuard<'_, T> {
-        #[cfg(debug_assertions)]
-        let held = held::Held::take(self.rank);
-        WriteGuard {
-            inner: imp::write(&self.inner),
-            #[cfg(debug_assertions)]
-            _held: held,
-        }
-    }
-}
-
-impl<T> fmt::Debug for RwLock<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RwLock").finish_non_exhaustive()
-    }
-}
-
-impl<T> Deref for ReadGuard<'_, T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        &self.inner
-    }
-}
-
-impl<T> Deref for WriteGuard<'_, T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        &self.inner
-    }
-}
-
-impl<T> DerefMut for WriteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.inner
     }

@@ -6,24 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
 pub(crate) use futures_util::task::AtomicWaker;
-pub(crate) use parking_lot::{
-    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
-};
+pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use pollster::block_on;
-pub(crate) use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64};
+pub(crate) use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
 #[cfg(debug_assertions)]
 pub(super) use std::thread_local;
 
 pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
-}
-
-pub(super) fn read<T: ?Sized>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read()
-}
-
-pub(super) fn write<T: ?Sized>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write()
 }
 
 pub(super) fn wait<'a, T>(condvar: &Condvar, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
@@ -44,4 +34,22 @@ pub(super) fn contain_panic(call: impl FnOnce()) {
 /// Returns a hasher with a random key.
 pub(crate) fn random_hasher() -> impl Hasher {
     RandomState::new().build_hasher()
+}
+
+/// A mark in memory that is written before it is published, then read without a lock, and freed after
+/// the last pin that may read it. Loom detects a read before or after that.
+pub(crate) struct Published;
+
+impl Published {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    #[inline]
+    #[expect(clippy::unused_self, reason = "the same call in all backends")]
+    pub(crate) fn read(&self) {}
+
+    #[inline]
+    #[expect(clippy::unused_self, reason = "the same call in all backends")]
+    pub(crate) fn free(&self) {}
 }

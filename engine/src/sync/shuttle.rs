@@ -8,24 +8,16 @@ use std::sync::PoisonError;
 use std::task::Waker;
 
 pub(crate) use shuttle::future::block_on;
-pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64};
-pub(crate) use shuttle::sync::{
-    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+pub(crate) use shuttle::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64,
 };
+pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(debug_assertions)]
 pub(super) use shuttle::thread_local;
 
 // Locks are not poisoned in a normal build.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(super) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(super) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
@@ -61,4 +53,22 @@ pub(super) fn contain_panic(call: impl FnOnce()) {
 /// Returns the same hasher in each execution of a model, so that a seed determines it.
 pub(crate) fn random_hasher() -> impl Hasher {
     DefaultHasher::new()
+}
+
+/// A mark in memory that is written before it is published, then read without a lock, and freed after
+/// the last pin that may read it. Loom detects a read before or after that.
+pub(crate) struct Published;
+
+impl Published {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    #[inline]
+    #[expect(clippy::unused_self, reason = "the same call in all backends")]
+    pub(crate) fn read(&self) {}
+
+    #[inline]
+    #[expect(clippy::unused_self, reason = "the same call in all backends")]
+    pub(crate) fn free(&self) {}
 }

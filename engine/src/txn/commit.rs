@@ -14,6 +14,7 @@ use crate::key::KeyRange;
 use crate::revision::{Position, Revision};
 use crate::store::{Sequencer, Store};
 use crate::sync::MutexGuard;
+use crate::sync::epoch::{Guard, pin};
 
 /// The exclusive right to change the store: one transaction that holds the sequencer.
 ///
@@ -51,10 +52,12 @@ impl<'a> Writer<'a> {
         lease: Option<LeaseId>,
     ) -> Option<KeyValue> {
         let entry = self.store.index.entry_for(&pending);
-        let previous = entry.newest().filter(|newest| !newest.is_tombstone());
+        let guard = pin();
+        let newest = entry.newest(&guard).as_deref().cloned();
+        let previous = newest.filter(|newest| !newest.is_tombstone());
         let record = pending.finish(&entry, self.next_position(), previous.as_ref(), lease);
         let position = record.position();
-        self.link(&entry, record, previous.as_ref());
+        self.link(&entry, record, previous.as_ref(), &guard);
         if previous.is_none() {
             self.store.index.set_live(entry.key(), true, position);
         }
@@ -68,7 +71,7 @@ impl<'a> Writer<'a> {
         for (entry, last) in live {
             let tombstone = KeyValue::tombstone(entry.clone(), self.next_position());
             let position = tombstone.position();
-            self.link(&entry, tombstone, Some(&last));
+            self.link(&entry, tombstone, Some(&last), &pin());
             self.store.index.set_live(entry.key(), false, position);
             deleted.push(last);
         }
@@ -138,15 +141,15 @@ impl<'a> Writer<'a> {
     /// The record is in the log before the index counts the change, so that a reader that corrects
     /// a count by the log finds each counted change there.
     #[inline]
-    fn link(&self, entry: &Entry, record: KeyValue, previous: Option<&KeyValue>) {
+    fn link(&self, entry: &Entry, record: KeyValue, previous: Option<&KeyValue>, guard: &Guard) {
         let (from, to) = (previous.and_then(KeyValue::lease), record.lease());
         if from != to {
             self.store.lessor.move_key(entry, from, to);
         }
         self.store.history_bytes.add(record.size_bytes());
         self.store.versions.add(1);
-        self.store.log.append(record.clone());
-        entry.push(record);
+        self.store.log.append(record.clone(), guard);
+        entry.push(record, guard, self.store.faults);
     }
 
     /// Returns the live keys of a range with their newest versions, in key order.
@@ -156,14 +159,15 @@ impl<'a> Writer<'a> {
         match range {
             KeyRange::One(key) => {
                 if let Some(entry) = self.store.index.get(key)
-                    && let Some(kv) = entry.read_locked(newest)
+                    && let Some(kv) = entry.read(newest, &pin()).as_deref().cloned()
                 {
                     live.push((entry, kv));
                 }
             }
             range if range.is_empty() => {}
             range => self.store.index.scan(range, |found| {
-                live.extend(found.read(newest).map(|kv| (found.entry().clone(), kv)));
+                let kv = found.read(newest);
+                live.extend(kv.map(|kv| (found.entry().clone(), kv.clone())));
                 ControlFlow::Continue(())
             }),
         }

@@ -236,7 +236,8 @@ fn examine_range(
             within_budget = budget.spend();
             if within_budget.is_some() {
                 let version = found.read(now.end());
-                failing = version.filter(|version| !holds_for(compare, Some(version)));
+                let version = version.filter(|version| !holds_for(compare, Some(version)));
+                failing = version.as_deref().cloned();
             }
             if within_budget.is_some() && failing.is_none() {
                 ControlFlow::Continue(())

@@ -94,3 +94,8 @@ impl<T> AtomicPtr<T> {
         self.0.compare_exchange(current, new, success, failure)
     }
 }
+
+pub(crate) mod epoch {
+    /// In place of a pin. The models have a lock for what a pin guarantees.
+    pub(crate) struct Guard;
+}

@@ -1,7 +1,11 @@
 //! I7: a write is not lost if a compaction retires the entry of its key at the same time.
+//!
+//! Bound: 4 preemptions. The compaction and the put each replace parts of the log, the entry and
+//! the index, and not all interleavings end within minutes.
 
-use loom_tests::{race, run_broken, run_model};
+use loom_tests::{race, run, run_broken};
 use revstore_engine::{Engine, Fault, KeyRange, Revision};
+use revstore_verify::Options;
 
 fn model(engine: &Engine) {
     engine.put("k", "1").expect("a valid put");
@@ -22,7 +26,8 @@ fn model(engine: &Engine) {
 
 #[test]
 fn a_write_to_a_retired_entry_is_not_lost() {
-    run_model(model);
+    let bound = Options::new().preemptions(4);
+    run(&bound, None, |engine, _| model(engine));
 }
 
 #[test]

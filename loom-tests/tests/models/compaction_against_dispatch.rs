@@ -1,6 +1,6 @@
 //! I5: compaction does not remove events that are published and not yet dispatched.
 //!
-//! Bound: 4 preemptions. The bug needs two writers beside the compaction, and the interleavings of
+//! Bound: 3 preemptions. The bug needs two writers beside the compaction, and the interleavings of
 //! three threads with one commit or compaction each do not end within minutes.
 
 use loom_tests::{drain, run};
@@ -8,7 +8,7 @@ use revstore_engine::{Engine, Fault, KeyRange, WatchOptions};
 use revstore_verify::{Options, race};
 
 fn bound() -> Options {
-    Options::new().preemptions(4)
+    Options::new().preemptions(3)
 }
 
 fn model(engine: &Engine) {

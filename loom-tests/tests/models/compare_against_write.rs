@@ -1,7 +1,7 @@
 //! TXN-20: a compare over a range, which is evaluated before the sequencer is taken, has the result
 //! of the revision before its transaction.
 //!
-//! Bound of the model with a compaction: 4 preemptions. It needs two puts before the compaction, so
+//! Bound of the model with a compaction: 3 preemptions. It needs two puts before the compaction, so
 //! that a record is removed, and does not end within minutes without a bound.
 
 use loom_tests::{race, run, run_broken, run_model};
@@ -80,7 +80,7 @@ fn a_compare_sees_a_deletion_before_its_transaction() {
 
 #[test]
 fn a_compare_sees_changes_that_a_compaction_has_removed() {
-    let bound = Options::new().preemptions(4);
+    let bound = Options::new().preemptions(3);
     run(&bound, None, |engine, _| model_of_a_compaction(engine));
 }
 

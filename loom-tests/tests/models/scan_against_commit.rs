@@ -1,7 +1,11 @@
-//! I3: a scan that releases the lock of the index between its steps reads one revision.
+//! I3: a scan of several steps, each under a pin of its own, reads one revision.
+//!
+//! Bound: 3 preemptions. The transaction and the scan each take dozens of atomic accesses, and not
+//! all interleavings end within minutes.
 
-use loom_tests::{race, run_broken, run_model};
+use loom_tests::{race, run, run_broken};
 use revstore_engine::{Engine, Fault, KeyRange, Op, Put, Range, Txn};
+use revstore_verify::Options;
 
 /// A transaction that deletes one key and creates two, beside a scan of more than one step.
 fn model(engine: &Engine) {
@@ -37,7 +41,8 @@ fn model(engine: &Engine) {
 
 #[test]
 fn a_scan_reads_one_revision_across_its_steps() {
-    run_model(model);
+    let bound = Options::new().preemptions(3);
+    run(&bound, None, |engine, _| model(engine));
 }
 
 #[test]

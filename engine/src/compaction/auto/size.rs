@@ -5,9 +5,10 @@ use std::time::Duration;
 use super::{Check, Policy};
 use crate::revision::Revision;
 use crate::store::Store;
+use crate::sync::epoch::pin;
 
 /// The maximum number of records that one step copies from the log.
-const STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 128 };
+const STEP_RECORDS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 128 };
 
 /// Compacts at the lowest revision that brings the history down to `bytes_max`.
 #[derive(Debug)]
@@ -57,7 +58,8 @@ fn lowest_revision_that_frees(store: &Store, excess: u64, current: Revision) -> 
                 }
                 revision = record.mod_revision();
             }
-            match record.entry().version_before(record.position()) {
+            let guard = pin();
+            match record.entry().version_before(record.position(), &guard) {
                 Some(previous) if !previous.is_tombstone() => freed += previous.size_bytes(),
                 // A tombstone that the same revision replaces is freed at this revision already.
                 Some(previous) if previous.mod_revision() == revision => {
