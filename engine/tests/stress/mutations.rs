@@ -1,9 +1,10 @@
 //! The mix over engines with a mutation: it must find each of them under shuttle. This shows that
 //! the schedules and the checks find such bugs.
 //!
-//! The mix cannot find `RenewInThePast`, which needs two keep-alives that agree on nothing else, nor
-//! `RemoveUndispatched` and `FreeWithoutWaiting`, which need a longer delay of one thread than random
-//! schedules give. All have loom models.
+//! The mix cannot find the mutations of expiry: no response tells whether a lease that was granted or
+//! renewed during an expiry came before it. Nor does it find `RemoveUndispatched` and
+//! `FreeWithoutWaiting`, which need a longer delay of one thread than random schedules give. All
+//! have loom models.
 
 use revstore_engine::Fault;
 use revstore_verify::{Options, try_explore};
@@ -13,18 +14,13 @@ use crate::mix::{Mix, builder, run};
 /// Checks that the mix finds a mutation within a number of executions, ten to twenty times as
 /// many as it needs on average.
 fn check(fault: Fault, executions: u64) {
-    check_mix(fault, executions, false);
-}
-
-/// As [`check`], with a time that advances if `timed` is set.
-fn check_mix(fault: Fault, executions: u64, timed: bool) {
     let mix = Mix {
         seed: 4,
         workers: 3,
         steps: 40,
         compacts: true,
         large: false,
-        timed,
+        timed: false,
     };
     let options = Options::new().seed(0).executions(executions);
     let explored = try_explore(&options, move || {
@@ -55,10 +51,4 @@ fn the_mix_finds_mutations_of_watches() {
     check(Fault::MarkSyncedUnchecked, 100);
     check(Fault::DeliverCancelled, 100);
     check(Fault::RegisterWakerLast, 10_000);
-}
-
-#[test]
-fn the_mix_finds_mutations_of_expiry() {
-    check_mix(Fault::ExpireUnchecked, 10_000, true);
-    check_mix(Fault::CompareOutsideSequencer, 1_000, false);
 }
