@@ -408,3 +408,36 @@ fn snapshots_are_consistent_beside_writers_and_compactions() {
     });
     assert_eq!(engine.stats().snapshot_bytes, 0);
 }
+
+/// More keys than a step of the index and of the kept versions, in each mixture of the two.
+#[test]
+fn an_iterator_returns_each_key_once_across_its_steps() {
+    const MANY: u32 = 3_000;
+    let engine = Engine::builder().build();
+    let name = |number: u32| format!("k{number:05}");
+    for number in 0..MANY {
+        engine.put(name(number), number.to_string()).unwrap();
+    }
+    let snapshot = engine.snapshot().unwrap();
+    // Nothing kept; some of each 700 keys; a part deleted; all deleted.
+    for part in 0..4_u32 {
+        for number in 0..MANY {
+            match part {
+                1 if number / 700 % 2 == 0 => drop(engine.put(name(number), "new").unwrap()),
+                2 if number % 3 == 0 => drop(engine.delete(&KeyRange::one(name(number))).unwrap()),
+                3 => drop(engine.delete(&KeyRange::one(name(number))).unwrap()),
+                _ => {}
+            }
+        }
+        let last = engine.put(format!("other{part}"), "").unwrap().revision;
+        engine.compact(last).unwrap().run();
+        let (found, error) = read(&snapshot, KeyRange::all());
+        assert_eq!((found.len(), error), (MANY as usize, None));
+        for (number, kv) in (0..).zip(&found) {
+            assert_eq!(kv.key(), name(number).as_bytes());
+            assert_eq!(kv.value(), number.to_string().as_bytes());
+        }
+        let within = KeyRange::within(name(100), name(2_100));
+        assert!(read(&snapshot, within).0 == found[100..2_100]);
+    }
+}
