@@ -9,20 +9,22 @@ use crate::index::Index;
 use crate::lease::Lessor;
 use crate::options::Options;
 use crate::revision::{CompactedRevision, CurrentRevision, Revision};
+use crate::sync::epoch::CachePadded;
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, Rank};
 use crate::watch::{Deadlines, Hub};
 
 /// The state that all threads of one engine share; etcd's mvcc `store` and `watchableStore`.
 #[derive(Debug)]
 pub(crate) struct Store {
-    pub(crate) current: CurrentRevision,
+    /// Written by each commit, and read by each read: apart from the fields that only writers use.
+    pub(crate) current: CachePadded<CurrentRevision>,
     pub(crate) compacted: CompactedRevision,
     pub(crate) index: Index,
     pub(crate) log: Log,
     /// Rank `Sequencer`. Guards the right to change the store: to number, store and publish. Held
     /// for the compares and writes of one transaction, never while a value is copied or a range
     /// for a client is read.
-    pub(crate) sequencer: Mutex<Sequencer>,
+    pub(crate) sequencer: CachePadded<Mutex<Sequencer>>,
     pub(crate) pins: Pins,
     pub(crate) snapshots: Snapshots,
     /// Rank `Compaction`. Guards the right to remove history.
@@ -31,7 +33,7 @@ pub(crate) struct Store {
     pub(crate) hub: Hub,
     pub(crate) deadlines: Deadlines,
     pub(crate) compactor: Compactor,
-    pub(crate) history_bytes: Counter,
+    pub(crate) history_bytes: CachePadded<Counter>,
     /// The number of kept versions.
     pub(crate) versions: Counter,
     pub(crate) clock: Arc<dyn Clock>,
@@ -42,11 +44,11 @@ impl Store {
     pub(crate) fn new(options: Options, clock: Arc<dyn Clock>) -> Self {
         let now = clock.now();
         Self {
-            current: CurrentRevision::new(options.start_revision),
+            current: CachePadded::new(CurrentRevision::new(options.start_revision)),
             compacted: CompactedRevision::of_empty_store(options.start_revision),
             index: Index::new(options.faults),
             log: Log::new(),
-            sequencer: Mutex::new(Rank::Sequencer, Sequencer::default()),
+            sequencer: CachePadded::new(Mutex::new(Rank::Sequencer, Sequencer::default())),
             pins: Pins::new(),
             snapshots: Snapshots::new(options.snapshots_max, options.snapshot_bytes_max),
             compaction: Mutex::new(Rank::Compaction, ()),
@@ -54,7 +56,7 @@ impl Store {
             hub: Hub::new(options.start_revision, options.progress_interval),
             deadlines: Deadlines::new(),
             compactor: Compactor::new(options.auto_compaction, now),
-            history_bytes: Counter::new(),
+            history_bytes: CachePadded::new(Counter::new()),
             versions: Counter::new(),
             clock,
             faults: options.faults,
