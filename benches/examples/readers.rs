@@ -1,7 +1,7 @@
 //! How much threads of one engine cost each other: `cargo run --release -p revstore-benches
-//! --example readers [ROUNDS]`.
+//! --example readers [ROUNDS [PREFIX]]`.
 //!
-//! Each round measures all rows, one after the other, and the table shows the median of all rounds:
+//! Each round measures all rows, or those whose names begin with the prefix, one after the other, and the table shows the median of all rounds:
 //! the time of one operation of one measured thread. The rows named `separate` are the control: the
 //! same threads on separate engines, which share only the machine.
 
@@ -106,14 +106,19 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(rounds) => rounds.parse()?,
         None => ROUNDS,
     };
-    let mut times = vec![Vec::new(); ROWS.len()];
+    let prefix = std::env::args().nth(2).unwrap_or_default();
+    let rows: Vec<&Row> = ROWS
+        .iter()
+        .filter(|row| row.name.starts_with(&prefix))
+        .collect();
+    let mut times = vec![Vec::new(); rows.len()];
     for _ in 0..rounds {
-        for (row, times) in ROWS.iter().zip(&mut times) {
+        for (row, times) in rows.iter().zip(&mut times) {
             times.push(run(row));
         }
     }
     let mut out = io::stdout();
-    for (row, times) in ROWS.iter().zip(&mut times) {
+    for (row, times) in rows.iter().zip(&mut times) {
         times.sort_by(f64::total_cmp);
         let median = times.get(times.len() / 2).copied().unwrap_or_default();
         writeln!(out, "{:<32} {median:9.0} ns", row.name)?;

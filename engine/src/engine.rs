@@ -22,7 +22,7 @@ use crate::schedule;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::sync::Arc;
-use crate::sync::epoch::held_back_bytes;
+use crate::sync::epoch::{held_back_bytes, pin};
 use crate::txn::{self, DeleteResult, Put, PutResult, Txn, TxnResult};
 use crate::watch::{WatchOptions, WatchStream, Watcher};
 
@@ -225,6 +225,39 @@ impl Engine {
     /// last one is above the current one. A range without revisions is no error.
     pub fn changes(&self, revisions: impl RangeBounds<Revision>) -> Result<Changes, ReadError> {
         Changes::new(&self.store, &revisions)
+    }
+
+    /// Calls `read` with the newest version of a key, and returns its result, or `None` if the key is
+    /// not live.
+    ///
+    /// This is [`Engine::get`] without the reference count of the version: threads that read the same
+    /// key again and again do not share a write. No lock is held during the call, so `read` may use
+    /// the engine. But memory that is removed meanwhile, from any engine of the process, is freed only
+    /// after it returns ([`Stats::held_back_bytes`]), so it should be short; to keep the version, clone
+    /// it.
+    ///
+    /// ```
+    /// # use revstore_engine::Engine;
+    /// let engine = Engine::builder().build();
+    /// engine.put("key", "value")?;
+    /// assert_eq!(engine.get_with("key", |kv| kv.value().len()), Some(5));
+    /// assert_eq!(engine.get_with("none", |kv| kv.value().len()), None);
+    /// # Ok::<(), revstore_engine::PutError>(())
+    /// ```
+    pub fn get_with<R>(
+        &self,
+        key: impl AsRef<[u8]>,
+        read: impl FnOnce(&KeyValue) -> R,
+    ) -> Option<R> {
+        {
+            // I7: as in `get`.
+            let current = self.store.current.load().end();
+            let guard = pin();
+            if let Some(found) = self.store.index.find(key.as_ref(), current, &guard) {
+                return Some(read(&found));
+            }
+        }
+        self.get(key).map(|found| read(&found))
     }
 
     /// Reads a range.

@@ -87,3 +87,35 @@ fn a_waker_that_panics_affects_neither_the_writer_nor_other_streams() {
         assert!(stream.try_next().is_some());
     }
 }
+
+/// The version stays valid for the closure, whatever happens to its key meanwhile.
+#[test]
+fn a_read_of_a_version_may_remove_it() {
+    let engine = Engine::builder().build();
+    for number in 0..300 {
+        engine.put(format!("key/{number:03}"), "1").unwrap();
+    }
+    let value = engine.get_with("key/150", |kv| {
+        engine.delete(&KeyRange::prefix("key/")).unwrap();
+        for _ in 0..1_000 {
+            engine.put("other", "2").unwrap();
+        }
+        let current = engine.current_revision();
+        engine.compact(current).unwrap().run();
+        assert_eq!(engine.stats().keys, 1);
+        (kv.key().to_vec(), kv.value().to_vec())
+    });
+    assert_eq!(value, Some((b"key/150".to_vec(), b"1".to_vec())));
+    assert_eq!(engine.get_with("key/150", |_| ()), None);
+}
+
+#[test]
+fn a_read_of_a_version_may_panic() {
+    let engine = Engine::builder().build();
+    engine.put("key", "1").unwrap();
+    let read = std::panic::AssertUnwindSafe(|| engine.get_with("key", |_| panic!("of the test")));
+    let unwound: Result<Option<()>, _> = std::panic::catch_unwind(read);
+    assert!(unwound.is_err());
+    engine.put("key", "2").unwrap();
+    assert_eq!(engine.get_with("key", |kv| kv.value()[0]), Some(b'2'));
+}

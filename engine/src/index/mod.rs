@@ -109,8 +109,18 @@ impl Index {
     #[inline]
     pub(crate) fn read(&self, key: &[u8], at: Position) -> Option<KeyValue> {
         let guard = pin();
-        let found = self.tree.get(key, &guard)?.read(at, &guard)?;
-        Some(found.clone())
+        self.find(key, at, &guard).as_deref().cloned()
+    }
+
+    /// As [`Index::read`], without a counted reference.
+    #[inline]
+    pub(crate) fn find<'g>(
+        &'g self,
+        key: &[u8],
+        at: Position,
+        guard: &'g Guard,
+    ) -> Option<Record<'g>> {
+        self.tree.get(key, guard)?.read(at, guard)
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<Entry> {
