@@ -120,6 +120,9 @@ pub use options::EngineBuilder;
 pub use read::{Filter, Range, RangeResult, SortBy, SortOrder};
 pub use revision::{Position, Revision};
 pub use snapshot::{Snapshot, SnapshotIter};
+#[cfg(revstore_count)]
+#[doc(hidden)]
+pub use sync::SharedWrites;
 pub use txn::{
     Branch, Compare, CompareTarget, DeleteResult, Op, OpPath, OpResult, Put, PutLease, PutResult,
     Relation, Txn, TxnResult,

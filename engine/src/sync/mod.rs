@@ -7,6 +7,7 @@
 //! | file | cfg | the threads are |
 //! |---|---|---|
 //! | `real.rs` | none | those of the system |
+//! | `counting.rs` | `revstore_count` | those of the system, whose writes to shared memory are counted |
 //! | `loom.rs` | `loom` | simulated: loom explores all their interleavings |
 //! | `shuttle.rs` | `shuttle` | simulated: shuttle chooses interleavings at random, from a seed |
 //!
@@ -21,8 +22,11 @@ compile_error!("`--cfg loom` and `--cfg shuttle` exclude each other");
 #[cfg(loom)]
 #[path = "loom.rs"]
 mod imp;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, revstore_count)))]
 #[path = "real.rs"]
+mod imp;
+#[cfg(all(revstore_count, not(any(loom, shuttle))))]
+#[path = "counting.rs"]
 mod imp;
 #[cfg(all(shuttle, not(loom)))]
 #[path = "shuttle.rs"]
@@ -30,12 +34,17 @@ mod imp;
 
 #[cfg(any(loom, shuttle))]
 pub(crate) use imp::AtomicBool;
+#[cfg(revstore_count)]
+pub(crate) use imp::ReferenceCount;
+#[cfg(revstore_count)]
+pub use imp::SharedWrites;
 pub(crate) use imp::{AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
 pub(crate) use imp::{Published, block_on, random_hasher};
 /// A cell that is written once. No model checker explores accesses to it: no protocol depends on
 /// them.
 pub(crate) use std::sync::OnceLock;
 /// A reference count. No model checker explores accesses to it: there are too many of them.
+#[cfg(not(revstore_count))]
 pub(crate) use std::sync::atomic::AtomicU32 as ReferenceCount;
 pub(crate) use std::sync::atomic::Ordering;
 pub(crate) use std::sync::{Arc, Weak};
