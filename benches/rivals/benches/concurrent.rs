@@ -20,7 +20,7 @@ use hdrhistogram::Histogram;
 use revstore_rivals::{ALL, Entry, KEYS, OrderedMap, SCAN_KEYS, fill, key, pseudo_random};
 
 const ROUNDS: usize = 5;
-const ROUND_TIME: Duration = Duration::from_secs(1);
+const ROUND_TIME: Duration = Duration::from_millis(600);
 /// The largest recorded time, one minute. Longer times are recorded as this value.
 const RECORDED_NS_MAX: u64 = 60_000_000_000;
 const READERS: [usize; 3] = [0, 1, 2];
@@ -76,7 +76,7 @@ fn write(map: &dyn OrderedMap, seed: u64, stop: &AtomicBool) -> Times {
     while !stop.load(Ordering::Relaxed) {
         let created = key(next() * 2 + 1);
         let updated = key(next() * 2);
-        timed(&mut times.create, || map.create(Entry::new(&created)));
+        timed(&mut times.create, || map.create(&Entry::new(&created)));
         timed(&mut times.update, || {
             if let Some(entry) = map.get(&updated) {
                 entry.write();
@@ -93,7 +93,7 @@ fn read(map: &dyn OrderedMap, seed: u64, stop: &AtomicBool) -> Times {
     while !stop.load(Ordering::Relaxed) {
         let (one, first) = (key(next() * 2), key(next() * 2));
         timed(&mut times.get, || {
-            black_box(map.get(&one).map(|entry| entry.read()));
+            black_box(map.read(&one));
         });
         timed(&mut times.scan, || {
             black_box(map.scan(&first, SCAN_KEYS));

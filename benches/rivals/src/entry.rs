@@ -3,50 +3,93 @@
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
+use std::hint::black_box;
+use std::mem::ManuallyDrop;
 
-use parking_lot::Mutex;
-use triomphe::ThinArc;
-
+use crate::memory::{AtomicThin, Thin};
 use crate::sorted_node::Keyed;
+use crate::sync::epoch::{Guard, pin};
 
 /// The length of every value.
 const VALUE_BYTES: usize = 256;
-/// The length of the other fields of a version.
-const VERSION_BYTES: usize = 48;
 
-type Version = ThinArc<[u8; VERSION_BYTES], u8>;
+/// The numbers of a version, of the same size as in the engine.
+type Numbers = [u64; 2];
 
-/// A reference-counted key with its newest version.
+/// A reference-counted version with its value.
+pub struct Version(Thin<Numbers>);
+
+/// A reference-counted key with its newest version, in allocations of the engine's layout and pool.
 #[derive(Clone)]
-pub struct Entry(ThinArc<Mutex<Version>, u8>);
+pub struct Entry(Thin<Content>);
+
+struct Content {
+    newest: AtomicThin<Numbers>,
+    /// The place of the other versions and of the lock of the writer in the engine.
+    _unused: [u64; 2],
+}
+
+impl Version {
+    fn new() -> Self {
+        Self(Thin::new([0; 2], 0, [&[7; VALUE_BYTES], &[]]))
+    }
+
+    /// Returns the value.
+    pub fn value(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
 
 impl Entry {
     /// Creates an entry with one version.
     pub fn new(key: &[u8]) -> Self {
-        Self(ThinArc::from_header_and_slice(Mutex::new(version()), key))
+        let newest = AtomicThin::new();
+        // A new cell is empty.
+        let _none = newest.replace(Some(Version::new().0));
+        let content = Content {
+            newest,
+            _unused: [0; 2],
+        };
+        Self(Thin::new(content, 0, [key, &[]]))
     }
 
     pub(crate) fn key(&self) -> &[u8] {
-        &self.0.slice
+        self.0.bytes()
     }
 
-    /// Reads the newest version and returns the length of its value.
-    pub fn read(&self) -> usize {
-        let version = self.0.header.header.lock().clone();
-        version.slice.len()
+    /// Returns the newest version.
+    pub(crate) fn read(&self, guard: &Guard) -> Version {
+        let newest = self.0.header().newest.load(guard);
+        Version(Thin::clone(&newest.expect("every entry has a version")))
     }
 
-    /// Replaces the version.
+    /// Returns the length of the newest value, without a handle on it.
+    pub(crate) fn len(&self, guard: &Guard) -> usize {
+        let newest = self.0.header().newest.load(guard);
+        newest.map_or(0, |newest| newest.bytes().len())
+    }
+
+    /// Prefetches the entry and its key, as the scans of the engine do.
+    pub(crate) fn touch(&self) {
+        black_box((self.0.header().newest.is_closed(), self.key().last()));
+    }
+
+    /// Prefetches the newest version, as the scans of the engine do.
+    pub(crate) fn touch_newest(&self, guard: &Guard) {
+        let newest = self.0.header().newest.load(guard);
+        black_box(newest.map(|newest| newest.header()[0]));
+    }
+
+    /// Replaces the version. Any thread may call this.
     pub fn write(&self) {
-        let version = version();
-        let previous = std::mem::replace(&mut *self.0.header.header.lock(), version);
-        // Freed after the lock is released.
-        drop(previous);
+        let new = Version::new().0;
+        let previous = self.0.header().newest.replace(Some(new));
+        if let Some(previous) = previous {
+            // SAFETY: the cell does not contain the version any more, and handles can be dropped on
+            // any thread.
+            unsafe { pin().defer(0, move || drop(ManuallyDrop::into_inner(previous))) };
+        }
     }
-}
-
-fn version() -> Version {
-    ThinArc::from_header_and_slice([0; VERSION_BYTES], &[7; VALUE_BYTES])
 }
 
 impl Keyed for Entry {

@@ -1,12 +1,17 @@
 //! A comparison of the engine's index with other ordered maps.
 //!
 //! All maps contain the same entries. An entry has the layout of the engine's: a key and its state
-//! in one allocation behind a pointer. The counted B-tree is the source of the engine's index.
+//! in one allocation behind a pointer. The counted B-tree is the source of the engine's index, with
+//! the memory and the pins that it uses; `counted` adds the lock of its writer.
 
+mod counted;
 mod entry;
+mod fault;
 mod maps;
+mod memory;
 #[path = "../../../engine/src/index/sorted_node.rs"]
 mod sorted_node;
+mod sync;
 #[path = "../../../engine/src/index/tree.rs"]
 mod tree;
 
@@ -15,8 +20,8 @@ mod history {
     pub(crate) use crate::entry::Entry;
 }
 
-pub use entry::Entry;
-pub use maps::{ALL, OrderedMap};
+pub use entry::{Entry, Version};
+pub use maps::{ALL, COUNTED, LOCKED, MASSTREE, NewMap, OrderedMap};
 
 /// The number of keys in every map.
 pub const KEYS: u64 = 1_000_000;
@@ -47,6 +52,6 @@ pub fn pseudo_random(seed: u64, bound: u64) -> impl FnMut() -> u64 {
 /// created between them.
 pub fn fill(map: &dyn OrderedMap) {
     for number in 0..KEYS {
-        map.create(Entry::new(&key(number * 2)));
+        map.create(&Entry::new(&key(number * 2)));
     }
 }

@@ -1,30 +1,34 @@
 //! The maps, behind a trait with the operations that the engine needs from its index.
 
 use std::collections::BTreeSet;
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 
 use crossbeam_skiplist::SkipSet;
 use masstree::{MassTree15, RangeBound};
 use parking_lot::RwLock;
 use scc::{Guard, TreeIndex};
 
-use crate::entry::Entry;
-use crate::tree::Tree;
+use crate::counted::CountedTree;
+use crate::entry::{Entry, Version};
+use crate::sync::epoch::pin;
 
-/// The number of entries that a scan reads before it releases the lock, as in the engine.
+/// The number of entries that a scan reads before it releases the lock of a map that has one.
 const SCAN_STEP: usize = 64;
 
-/// The operations that the engine needs from its index. Only one thread at a time creates and
-/// deletes.
+/// The operations that the engine needs from its index. Any thread may call them; the maps serialize
+/// changes where they need it.
 pub trait OrderedMap: Send + Sync {
-    /// Reads one key.
+    /// Returns the entry of a key.
     fn get(&self, key: &[u8]) -> Option<Entry>;
+
+    /// Returns the newest version of a key.
+    fn read(&self, key: &[u8]) -> Option<Version>;
 
     /// Reads up to `count` keys from `start` on. Returns how many it has read.
     fn scan(&self, start: &[u8], count: usize) -> usize;
 
     /// Adds a key that is absent.
-    fn create(&self, entry: Entry);
+    fn create(&self, entry: &Entry);
 
     /// Removes a key.
     fn delete(&self, key: &[u8]);
@@ -35,76 +39,37 @@ pub trait OrderedMap: Send + Sync {
     }
 }
 
+/// The name of the engine's index.
+pub const COUNTED: &str = "counted B-tree";
+/// The name of the map of the standard library.
+pub const LOCKED: &str = "BTreeMap, RwLock";
+/// The name of the trie of B-trees.
+pub const MASSTREE: &str = "masstree";
+
+/// Creates an empty map.
+pub type NewMap = fn() -> Box<dyn OrderedMap>;
+
 /// All maps with their names.
-pub const ALL: [(&str, fn() -> Box<dyn OrderedMap>); 5] = [
-    ("counted B-tree, RwLock", || {
-        Box::new(RwLock::new(Tree::new()))
-    }),
-    ("BTreeMap, RwLock", || {
-        Box::new(RwLock::new(BTreeSet::new()))
-    }),
+pub const ALL: [(&str, NewMap); 5] = [
+    (COUNTED, || Box::new(CountedTree::new())),
+    (LOCKED, || Box::new(RwLock::new(BTreeSet::new()))),
     ("crossbeam-skiplist", || Box::new(SkipSet::new())),
     ("scc::TreeIndex", || Box::new(TreeIndex::new())),
-    ("masstree", || Box::new(MassTree15::new())),
+    (MASSTREE, || Box::new(MassTree15::new())),
 ];
-
-impl OrderedMap for RwLock<Tree> {
-    fn get(&self, key: &[u8]) -> Option<Entry> {
-        self.read().get(key).cloned()
-    }
-
-    fn scan(&self, start: &[u8], count: usize) -> usize {
-        let mut visited = 0;
-        let mut previous: Option<Entry> = None;
-        while visited < count {
-            let mut left = SCAN_STEP.min(count - visited);
-            let from = previous.as_ref().map_or(start, Entry::key);
-            let last = self.read().visit_from(from, |entries| {
-                let entries = match (entries, &previous) {
-                    ([first, rest @ ..], Some(previous)) if first == previous => rest,
-                    _ => entries,
-                };
-                let entries = &entries[..entries.len().min(left)];
-                visited += entries.iter().filter(|entry| entry.read() > 0).count();
-                left -= entries.len();
-                match entries.last() {
-                    Some(last) if left == 0 => ControlFlow::Break(last.clone()),
-                    _ => ControlFlow::Continue(()),
-                }
-            });
-            if last.is_none() {
-                break;
-            }
-            previous = last;
-        }
-        visited
-    }
-
-    fn create(&self, entry: Entry) {
-        let mut tree = self.write();
-        tree.insert(entry.clone());
-        tree.set_live(entry.key(), true);
-    }
-
-    fn delete(&self, key: &[u8]) {
-        let mut tree = self.write();
-        tree.set_live(key, false);
-        tree.remove(key);
-    }
-
-    fn count_below(&self, key: &[u8]) -> Option<usize> {
-        let tree = self.read();
-        debug_assert!(tree.live() <= tree.len());
-        Some(tree.live_below(key))
-    }
-}
 
 impl OrderedMap for RwLock<BTreeSet<Entry>> {
     fn get(&self, key: &[u8]) -> Option<Entry> {
-        self.read().get(key).cloned()
+        RwLock::read(self).get(key).cloned()
+    }
+
+    fn read(&self, key: &[u8]) -> Option<Version> {
+        let guard = pin();
+        Some(RwLock::read(self).get(key)?.read(&guard))
     }
 
     fn scan(&self, start: &[u8], count: usize) -> usize {
+        let guard = pin();
         let mut visited = 0;
         let mut previous: Option<Entry> = None;
         while visited < count {
@@ -112,13 +77,13 @@ impl OrderedMap for RwLock<BTreeSet<Entry>> {
                 Some(previous) => Bound::Excluded(previous.key()),
                 None => Bound::Included(start),
             };
-            let keys = self.read();
+            let keys = RwLock::read(self);
             let mut last = None;
             for entry in keys
                 .range::<[u8], _>((from, Bound::Unbounded))
                 .take(SCAN_STEP.min(count - visited))
             {
-                visited += usize::from(entry.read() > 0);
+                visited += usize::from(entry.len(&guard) > 0);
                 last = Some(entry);
             }
             previous = last.cloned();
@@ -129,8 +94,8 @@ impl OrderedMap for RwLock<BTreeSet<Entry>> {
         visited
     }
 
-    fn create(&self, entry: Entry) {
-        self.write().insert(entry);
+    fn create(&self, entry: &Entry) {
+        self.write().insert(entry.clone());
     }
 
     fn delete(&self, key: &[u8]) {
@@ -143,14 +108,22 @@ impl OrderedMap for SkipSet<Entry> {
         self.get(key).map(|found| found.value().clone())
     }
 
-    fn scan(&self, start: &[u8], count: usize) -> usize {
-        let from = (Bound::Included(start), Bound::Unbounded);
-        let entries = self.range::<[u8], _>(from).take(count);
-        entries.filter(|entry| entry.value().read() > 0).count()
+    fn read(&self, key: &[u8]) -> Option<Version> {
+        let guard = pin();
+        Some(self.get(key)?.value().read(&guard))
     }
 
-    fn create(&self, entry: Entry) {
-        self.insert(entry);
+    fn scan(&self, start: &[u8], count: usize) -> usize {
+        let guard = pin();
+        let from = (Bound::Included(start), Bound::Unbounded);
+        let entries = self.range::<[u8], _>(from).take(count);
+        entries
+            .filter(|entry| entry.value().len(&guard) > 0)
+            .count()
+    }
+
+    fn create(&self, entry: &Entry) {
+        self.insert(entry.clone());
     }
 
     fn delete(&self, key: &[u8]) {
@@ -163,17 +136,22 @@ impl OrderedMap for TreeIndex<Entry, ()> {
         self.peek_with(key, |entry, ()| entry.clone())
     }
 
+    fn read(&self, key: &[u8]) -> Option<Version> {
+        let guard = pin();
+        self.peek_with(key, |entry, ()| entry.read(&guard))
+    }
+
     fn scan(&self, start: &[u8], count: usize) -> usize {
-        let guard = Guard::new();
+        let (pinned, guard) = (pin(), Guard::new());
         let entries = self.range::<[u8], _>((Bound::Included(start), Bound::Unbounded), &guard);
         entries
             .take(count)
-            .filter(|(entry, ())| entry.read() > 0)
+            .filter(|(entry, ())| entry.len(&pinned) > 0)
             .count()
     }
 
-    fn create(&self, entry: Entry) {
-        let _ = self.insert_sync(entry, ());
+    fn create(&self, entry: &Entry) {
+        let _ = self.insert_sync(entry.clone(), ());
     }
 
     fn delete(&self, key: &[u8]) {
@@ -187,12 +165,17 @@ impl OrderedMap for MassTree15<Entry> {
         self.get_ref(key, &guard).map(|found| found.clone())
     }
 
+    fn read(&self, key: &[u8]) -> Option<Version> {
+        let (pinned, guard) = (pin(), self.guard());
+        Some(self.get_ref(key, &guard)?.read(&pinned))
+    }
+
     fn scan(&self, start: &[u8], count: usize) -> usize {
-        let guard = self.guard();
+        let (pinned, guard) = (pin(), self.guard());
         let mut visited = 0;
         let visit =
             |_: &[u8], entry: <masstree::BoxPolicy<Entry> as masstree::LeafPolicy>::Output| {
-                visited += usize::from(entry.read() > 0);
+                visited += usize::from(entry.len(&pinned) > 0);
                 visited < count
             };
         self.scan(
@@ -204,10 +187,9 @@ impl OrderedMap for MassTree15<Entry> {
         visited
     }
 
-    fn create(&self, entry: Entry) {
+    fn create(&self, entry: &Entry) {
         let guard = self.guard();
-        let key = entry.clone();
-        self.insert_with_guard(key.key(), entry, &guard);
+        self.insert_with_guard(entry.key(), entry.clone(), &guard);
     }
 
     fn delete(&self, key: &[u8]) {
