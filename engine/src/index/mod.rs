@@ -256,6 +256,8 @@ struct Edit<'a> {
 
 impl Drop for Edit<'_> {
     fn drop(&mut self) {
+        // Without effect, unless the change panicked.
+        self.editor.abandon();
         // Release: pairs with the Acquire in `Index::count`.
         self.edits
             .store(self.edits.load(Ordering::Relaxed) + 1, Ordering::Release);

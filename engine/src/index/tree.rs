@@ -345,6 +345,12 @@ impl Editor {
         cell.store(new);
     }
 
+    /// Leaks what a change that panicked was about to replace: a part of it may still be reachable.
+    pub(crate) fn abandon(&mut self) {
+        self.old_nodes.clear();
+        self.old_entries.drain(..).for_each(std::mem::forget);
+    }
+
     /// Frees what a change has replaced, after the pins of this time.
     fn free(&mut self, guard: &Guard) {
         for node in self.old_nodes.drain(..) {
@@ -720,7 +726,7 @@ mod tests {
     use crate::fault::Faults;
     use crate::history::Entry;
     use crate::memory::Node;
-    use crate::sync::epoch::{Guard, pin};
+    use crate::sync::epoch::{Guard, collect, pin};
     use proptest::prelude::*;
 
     #[derive(Clone, Debug)]
@@ -841,6 +847,32 @@ mod tests {
             tree.live(&guard),
             model.values().filter(|live| **live).count()
         );
+    }
+
+    /// A change that panics leaves a list of what it was about to replace. That is still reachable, so
+    /// the next change must not free it.
+    #[test]
+    fn what_a_panicking_change_has_not_replaced_is_not_freed() {
+        let (tree, mut editor) = Editor::new(Faults::default());
+        let guard = pin();
+        for number in 0..200 {
+            editor.insert(&tree, &Entry::new(&bytes(number)), &guard);
+        }
+        let mut root = tree.root.load(&guard);
+        while !root.is_leaf() {
+            editor.old_nodes.push(root.retire());
+            root = root.children(root.len())[0].load(&guard);
+        }
+        editor.abandon();
+        editor.set_live(&tree, &bytes(3), true, &guard);
+        editor.insert(&tree, &Entry::new(&bytes(3)), &guard);
+        assert_eq!((editor.old_nodes.len(), tree.live(&guard)), (0, 1));
+        drop(guard);
+        collect();
+        let guard = pin();
+        for number in 0..200 {
+            assert!(tree.get(&bytes(number), &guard).is_some());
+        }
     }
 
     proptest! {
