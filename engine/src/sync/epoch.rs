@@ -83,7 +83,7 @@ mod imp {
 #[cfg(any(loom, shuttle))]
 mod imp {
     use std::cell::RefCell;
-    use std::mem;
+    use std::mem::{self, ManuallyDrop};
     use std::ops::Deref;
 
     type Free = Box<dyn FnOnce()>;
@@ -91,8 +91,9 @@ mod imp {
     #[derive(Default)]
     struct Pins {
         active: usize,
-        /// What waits for the end of all pins.
-        deferred: Vec<Free>,
+        /// What waits for the end of all pins. An execution that fails leaves something here, which
+        /// is leaked: outside of an execution it must neither run nor be dropped.
+        deferred: Vec<ManuallyDrop<Free>>,
         /// The number of times that something was freed.
         frees: u64,
     }
@@ -126,7 +127,7 @@ mod imp {
             let free: Box<dyn FnOnce() + '_> = Box::new(super::counted(bytes, free));
             // SAFETY: the caller guarantees that `free` is valid at any later time.
             let free = unsafe { mem::transmute::<Box<dyn FnOnce() + '_>, Free>(free) };
-            PINS.with_borrow_mut(|pins| pins.deferred.push(free));
+            PINS.with_borrow_mut(|pins| pins.deferred.push(ManuallyDrop::new(free)));
         }
     }
 
@@ -148,7 +149,7 @@ mod imp {
                 pins.deferred.drain(..count).collect()
             });
             for free in free {
-                free();
+                ManuallyDrop::into_inner(free)();
             }
         }
     }
