@@ -1,6 +1,6 @@
 //! The handle of an engine.
 
-use std::ops::RangeBounds;
+use std::ops::{ControlFlow, RangeBounds};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -258,6 +258,40 @@ impl Engine {
             }
         }
         self.get(key).map(|found| read(&found))
+    }
+
+    /// Calls `visit` with the live versions of a range at a revision, in key order, until it breaks.
+    ///
+    /// This is [`Engine::range`] without a result in memory and without reference counts; what holds
+    /// for the closure of [`Engine::get_with`] holds for this one too. The versions are read in steps
+    /// of at most 256 keys, and memory that is removed meanwhile is freed after the step.
+    ///
+    /// # Errors
+    /// [`ReadError::Future`] if the revision is above the current one, [`ReadError::Compacted`] if it
+    /// is compacted, also during the call. Then no key up to the last visited one was left out.
+    ///
+    /// ```
+    /// # use revstore_engine::{Engine, KeyRange};
+    /// # use std::ops::ControlFlow;
+    /// let engine = Engine::builder().build();
+    /// engine.put("a", "12")?;
+    /// let both = engine.put("b", "345")?.revision;
+    /// engine.put("c", "6")?;
+    /// let mut bytes = 0;
+    /// let end = engine.visit(&KeyRange::all(), both, |kv| {
+    ///     bytes += kv.value().len();
+    ///     ControlFlow::<()>::Continue(())
+    /// })?;
+    /// assert_eq!((bytes, end), (5, ControlFlow::Continue(())));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn visit<B>(
+        &self,
+        keys: &KeyRange,
+        at: Revision,
+        visit: impl FnMut(&KeyValue) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, ReadError> {
+        self.store.visit(keys, at, visit)
     }
 
     /// Reads a range.

@@ -256,6 +256,35 @@ impl Store {
         Ok((result, measured))
     }
 
+    /// Calls `visit` with the live versions of a range at a revision until it breaks, under the pin of
+    /// one step at a time.
+    pub(crate) fn visit<B>(
+        &self,
+        keys: &KeyRange,
+        at: Revision,
+        mut visit: impl FnMut(&KeyValue) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, ReadError> {
+        self.check_readable(at, self.current.load())?;
+        let mut scan = Scan::of(keys);
+        let mut more = !keys.is_empty();
+        while more {
+            let guard = pin();
+            let mut step = Vec::new();
+            more = scan.step(&self.index, &guard, |found| {
+                step.extend(found.read(at.end()));
+                ControlFlow::Continue(())
+            });
+            // I7: before the visits, so that they miss no version that a compaction has removed.
+            self.check_kept(at)?;
+            for version in step {
+                if let ControlFlow::Break(value) = visit(&version) {
+                    return Ok(ControlFlow::Break(value));
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
     /// Returns all kept versions up to a revision.
     pub(crate) fn full_history(&self, through: Option<Revision>) -> Result<History, ReadError> {
         // Under the sequencer only to pin: a compaction then waits for the walk.
@@ -364,7 +393,7 @@ impl Store {
         while !request.keys.is_empty() {
             let step_start = kvs.len();
             on_fault!(self.faults, ReadAtEachStep, at = self.current.load().end());
-            let more = scan.step(&self.index, |found| {
+            let more = scan.step(&self.index, &pin(), |found| {
                 let Some(kv) = found.read(at) else {
                     return ControlFlow::Continue(());
                 };

@@ -13,6 +13,7 @@ use crate::key::KeyRange;
 use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::Arc;
+use crate::sync::epoch::pin;
 
 /// The number of versions kept for the snapshot that one step of an iterator reads.
 const STEP_VERSIONS: usize = if cfg!(loom) { 2 } else { 64 };
@@ -156,7 +157,7 @@ impl Snapshot {
         let mut found = Vec::new();
         // I7: the index before the kept versions, as in `get`.
         let mut scan = Scan::of(range);
-        scan.step(&store.index, |entry| {
+        scan.step(&store.index, &pin(), |entry| {
             found.extend(entry.read(at).as_deref().cloned());
             ControlFlow::Continue(())
         });

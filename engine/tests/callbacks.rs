@@ -2,11 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use revstore_engine::{Engine, KeyRange, Range, WatchOptions, WatchStream};
+use revstore_engine::{Engine, KeyRange, Range, ReadError, WatchOptions, WatchStream};
 
 /// A closure that wrote a key once waited for a lock that its own scan held.
 #[test]
@@ -118,4 +119,40 @@ fn a_read_of_a_version_may_panic() {
     assert!(unwound.is_err());
     engine.put("key", "2").unwrap();
     assert_eq!(engine.get_with("key", |kv| kv.value()[0]), Some(b'2'));
+}
+
+/// A compaction during a visit ends it with an error, before it leaves out a key.
+#[test]
+fn a_visit_that_is_compacted_leaves_out_no_key() {
+    let engine = Engine::builder().build();
+    for number in 0..1_000 {
+        engine.put(format!("key/{number:04}"), "1").unwrap();
+    }
+    let at = engine.current_revision();
+    engine.delete(&KeyRange::all()).unwrap();
+    let next = engine.put("other", "1").unwrap().revision;
+    let mut visited = Vec::new();
+    let end = engine.visit(&KeyRange::all(), at, |kv| {
+        visited.push(kv.key_bytes());
+        if visited.len() == 100 {
+            engine.compact(next).unwrap().run();
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    let compacted = ReadError::Compacted {
+        requested: at,
+        compacted: next,
+    };
+    assert_eq!(end, Err(compacted));
+    // The step that the compaction met was read before it.
+    assert!((100..1_000).contains(&visited.len()));
+    for (number, key) in visited.iter().enumerate() {
+        assert_eq!(*key, format!("key/{number:04}"));
+    }
+    let future = engine.visit(&KeyRange::all(), next.next(), |_| ControlFlow::Break(()));
+    assert!(matches!(future, Err(ReadError::Future { .. })));
+    let first = engine.visit(&KeyRange::all(), next, |kv| {
+        ControlFlow::Break(kv.key_bytes())
+    });
+    assert_eq!(first, Ok(ControlFlow::Break("other".into())));
 }

@@ -2,6 +2,8 @@
 //! versions that it returns. Runs in a build that counts these writes (`.ci/run counting`).
 #![cfg(revstore_count)]
 
+use std::ops::ControlFlow;
+
 use revstore_engine::{Engine, KeyRange, ManualClock, Range, Revision, SharedWrites};
 
 const KEYS: u64 = 2_000;
@@ -97,6 +99,26 @@ fn a_scan_writes_only_the_reference_counts_of_its_result() {
     // One version more than the limit shows that there are more; it is dropped again.
     assert_eq!(found.expect("the current revision").kvs.len(), 500);
     assert_eq!(written, only_returned(502));
+}
+
+#[test]
+fn a_visit_writes_nothing() {
+    let engine = engine();
+    for at in [0, 300].map(|back| Revision(engine.current_revision().0 - back)) {
+        let mut visited = 0;
+        let (written, end) = writes(|| {
+            engine.visit(&KeyRange::all(), at, |_| {
+                visited += 1;
+                ControlFlow::<()>::Continue(())
+            })
+        });
+        assert_eq!(
+            (written, end),
+            (SharedWrites::default(), Ok(ControlFlow::Continue(())))
+        );
+        let expected = engine.range(&Range::of(KeyRange::all()).at(at));
+        assert_eq!(visited, expected.expect("a kept revision").kvs.len());
+    }
 }
 
 #[test]

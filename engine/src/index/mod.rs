@@ -235,7 +235,7 @@ impl Index {
         mut visit: impl FnMut(Found<'_>) -> ControlFlow<()>,
     ) {
         let mut scan = Scan::of(range);
-        while scan.step(self, &mut visit) {}
+        while scan.step(self, &pin(), &mut visit) {}
     }
 
     fn edit(&self) -> Edit<'_> {
@@ -276,17 +276,18 @@ impl<'a> Scan<'a> {
         self.last.as_deref()
     }
 
-    /// As [`Index::scan`], for the next entries, under one pin. Returns whether there are more.
-    pub(crate) fn step(
+    /// As [`Index::scan`], for the next entries, under the caller's pin. Returns whether there are
+    /// more.
+    pub(crate) fn step<'g>(
         &mut self,
-        index: &Index,
-        mut visit: impl FnMut(Found<'_>) -> ControlFlow<()>,
+        index: &'g Index,
+        guard: &'g Guard,
+        mut visit: impl FnMut(Found<'g>) -> ControlFlow<()>,
     ) -> bool {
-        let guard = pin();
         let (range, last) = (self.range, self.last.as_deref());
         let mut left = SCAN_STEP_ENTRIES;
         let start = last.unwrap_or(range.start());
-        let step = index.tree.visit_from(start, &guard, |entries| {
+        let step = index.tree.visit_from(start, guard, |entries| {
             let entries = match (entries, last) {
                 ([first, rest @ ..], Some(last)) if first.key() == last => rest,
                 _ => entries,
@@ -296,12 +297,9 @@ impl<'a> Scan<'a> {
                 group.iter().for_each(Entry::touch);
                 let inside = part_within(group, range);
                 for entry in inside {
-                    entry.touch_newest(&guard);
+                    entry.touch_newest(guard);
                 }
-                let mut found = inside.iter().map(|entry| Found {
-                    entry,
-                    guard: &guard,
-                });
+                let mut found = inside.iter().map(|entry| Found { entry, guard });
                 let done = found.try_for_each(&mut visit).is_break();
                 if done || inside.len() < group.len() {
                     return ControlFlow::Break(None);
