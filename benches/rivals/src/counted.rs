@@ -53,6 +53,7 @@ impl CountedTree {
 
 impl Drop for Edit<'_> {
     fn drop(&mut self) {
+        self.editor.abandon();
         // Release: pairs with the Acquire in `count_below`.
         self.edits
             .store(self.edits.load(Ordering::Relaxed) + 1, Ordering::Release);
