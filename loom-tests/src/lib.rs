@@ -11,8 +11,8 @@
 //!
 //! # Bounds
 //! A model explores all interleavings, unless that takes more than a minute. Then its file states
-//! the bound of preemptions and the reason, and calls [`run`] with the bound. A broken twin is
-//! explored with [`TWIN_PREEMPTIONS`] first, which finds most bugs at once. The variable
+//! the bound of preemptions and the reason, and calls `run` with the bound. A broken twin is
+//! explored with `TWIN_PREEMPTIONS` first, which finds most bugs at once. The variable
 //! `LOOM_MAX_PREEMPTIONS` bounds the models that have no bound.
 //!
 //! Without `--cfg loom` this crate is empty.
