@@ -68,15 +68,15 @@ impl Removed {
 
     /// Frees the versions after all pins that exist now have ended.
     pub(crate) fn free(self, guard: &Guard, faults: Faults) {
-        let Self(versions) = self;
-        if versions.is_empty() {
+        if self.is_empty() {
             return;
         }
+        let bytes = self.size_bytes();
+        let Self(versions) = self;
         on_fault!(faults, FreeWithoutWaiting, {
             drop(ManuallyDrop::into_inner(versions));
             return;
         });
-        let bytes = versions.iter().map(KeyValue::size_bytes).sum();
         // SAFETY: nothing leads to the versions any more, and they may be freed on any thread.
         unsafe { guard.defer(bytes, move || drop(ManuallyDrop::into_inner(versions))) };
     }
@@ -87,10 +87,6 @@ impl Removed {
     /// No pin may have a way to the versions.
     pub(crate) unsafe fn free_now(self) {
         drop(ManuallyDrop::into_inner(self.0));
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {

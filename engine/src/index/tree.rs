@@ -116,10 +116,10 @@ impl Editor {
                 separator,
                 right,
             }) => {
-                let left_live = live_of(left.as_ref().map_or(root, NewNode::as_node), guard);
+                let left_live = live_of(left.as_ref().map_or(root, NewNode::as_node));
                 let mut new = NewNode::new(root.height() + 1, 1, separator.key().len());
                 new.push(0, separator);
-                new.set_child(1, live_of(right.as_node(), guard), right.publish());
+                new.set_child(1, live_of(right.as_node()), right.publish());
                 let left = left.map_or(NodePointer::of(root), NewNode::publish);
                 new.set_child(0, left_live, left);
                 self.store(&tree.root, new.publish());
@@ -174,11 +174,7 @@ impl Editor {
         if children == CHILDREN_MAX && at + 1 == children && split.left.is_none() {
             // Keys that are created in order leave full nodes.
             let mut right = NewNode::new(node.height(), 0, 0);
-            right.set_child(
-                0,
-                live_of(split.right.as_node(), guard),
-                split.right.publish(),
-            );
+            right.set_child(0, live_of(split.right.as_node()), split.right.publish());
             return Grown::Split(Split {
                 left: None,
                 separator: split.separator,
@@ -267,7 +263,7 @@ impl Editor {
         let new = match self.remove_below(cell.load(guard), key, guard) {
             Shrunk::Absent => return Shrunk::Absent,
             Shrunk::Kept => {
-                set_live_of_child(node, at, live_of(cell.load(guard), guard));
+                set_live_of_child(node, at, live_of(cell.load(guard)));
                 return Shrunk::Kept;
             }
             Shrunk::Emptied if node.len() == 0 => {
@@ -283,20 +279,14 @@ impl Editor {
             }
             Shrunk::Replaced(new) => new,
         };
-        let live = live_of(new.as_node(), guard);
-        if fill(new.as_node()) >= FILL_MIN || node.len() == 0 {
+        let Some(left_at) = joinable(node, at, fill(new.as_node()), guard) else {
+            let live = live_of(new.as_node());
             self.store(cell, new.publish());
             set_live_of_child(node, at, live);
             return Shrunk::Kept;
-        }
-        let left_at = at.min(node.len() - 1);
+        };
         let other_at = if left_at == at { at + 1 } else { left_at };
         let other = node.children(node.len())[other_at].load(guard);
-        if fill(new.as_node()) + fill(other) > LEAF_ENTRIES_MAX.min(CHILDREN_MAX) * 3 / 4 {
-            self.store(cell, new.publish());
-            set_live_of_child(node, at, live);
-            return Shrunk::Kept;
-        }
         // SAFETY: the node is replaced by one without this separator.
         let separator = unsafe { node.read_item(left_at) };
         let (left, right) = if left_at == at {
@@ -378,7 +368,7 @@ impl Tree {
 
     /// Returns the number of live keys.
     pub(crate) fn live(&self, guard: &Guard) -> usize {
-        live_of(self.root.load(guard), guard) as usize
+        live_of(self.root.load(guard)) as usize
     }
 
     /// Returns the number of live keys below `key`. If the tree changes during the call, the result
@@ -455,7 +445,7 @@ fn sum(lives: &[AtomicU32]) -> u32 {
 }
 
 /// Returns the number of live keys below a node.
-fn live_of(node: Node<'_, Entry>, _guard: &Guard) -> u32 {
+fn live_of(node: Node<'_, Entry>) -> u32 {
     if node.is_leaf() {
         node.live().count_ones()
     } else {
@@ -527,6 +517,19 @@ fn visit_below<'g, B>(
     ControlFlow::Continue(())
 }
 
+/// Returns the left one of two children to join, if the child `at`, which has shrunk to this fill, is
+/// small, and has a neighbour with which it leaves room for growth.
+fn joinable(node: Node<'_, Entry>, at: usize, shrunk: usize, guard: &Guard) -> Option<usize> {
+    if shrunk >= FILL_MIN {
+        return None;
+    }
+    let left_at = at.min(node.len().checked_sub(1)?);
+    let other_at = if left_at == at { at + 1 } else { left_at };
+    let other = node.children(node.len())[other_at].load(guard);
+    let room = LEAF_ENTRIES_MAX.min(CHILDREN_MAX) * 3 / 4;
+    (shrunk + fill(other) <= room).then_some(left_at)
+}
+
 /// Creates a leaf with some of the entries of another, which it replaces, and a new entry in front of
 /// entry `at`.
 fn leaf_with(
@@ -536,33 +539,58 @@ fn leaf_with(
     entry: Entry,
     capacity: usize,
 ) -> NewNode<Entry> {
-    let prefix_len = sorted(leaf).prefix_with(entry.key());
-    let is_whole = range == (0..leaf.len()) && prefix_len == leaf.prefix_len();
-    let bits = (leaf.live() >> (range.start % LEAF_ENTRIES_MAX)) & low_bits(range.len());
-    let low = low_bits(at - range.start);
-    let mut new = NewNode::new(0, capacity, leaf.prefix_len());
+    let (bits, low) = (live_bits(leaf, range.clone()), low_bits(at - range.start));
     // SAFETY: the caller replaces the leaf.
-    unsafe {
-        new.move_items(leaf, range.start..at);
-        let head = if is_whole {
-            head_after(prefix_len, entry.key())
-        } else {
-            0
-        };
-        new.push(head, entry);
-        new.move_items(leaf, at..range.end);
-    }
-    if !is_whole {
-        widen_prefix(&mut new);
-    }
+    let mut new = unsafe { with_item(leaf, range, at, entry, capacity) };
     new.set_live((bits & low) | ((bits & !low) << 1));
     new
+}
+
+/// Creates a node with some of the items of another, and a new item in front of item `at`.
+///
+/// # Safety
+/// As for [`NewNode::move_items`].
+unsafe fn with_item(
+    node: Node<'_, Entry>,
+    range: Range<usize>,
+    at: usize,
+    item: Entry,
+    capacity: usize,
+) -> NewNode<Entry> {
+    let prefix_len = sorted(node).prefix_with(item.key());
+    let keeps_heads = range == (0..node.len()) && prefix_len == node.prefix_len();
+    let head = if keeps_heads {
+        head_after(prefix_len, item.key())
+    } else {
+        0
+    };
+    let mut new = NewNode::new(node.height(), capacity, node.prefix_len());
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        new.move_items(node, range.start..at);
+        new.push(head, item);
+        new.move_items(node, at..range.end);
+    }
+    if !keeps_heads {
+        widen_prefix(&mut new);
+    }
+    new
+}
+
+/// Returns the bits of some of the entries of a leaf: whether they are live.
+fn live_bits(leaf: Node<'_, Entry>, range: Range<usize>) -> u64 {
+    let bits = if range.is_empty() {
+        0
+    } else {
+        leaf.live() >> range.start
+    };
+    bits & low_bits(range.len())
 }
 
 /// Creates a leaf with some of the entries of another, which the caller replaces.
 fn leaf_part(leaf: Node<'_, Entry>, range: Range<usize>) -> NewNode<Entry> {
     let mut new = NewNode::new(0, range.len(), leaf.prefix_len());
-    new.set_live((leaf.live() >> range.start) & low_bits(range.len()));
+    new.set_live(live_bits(leaf, range.clone()));
     // SAFETY: the caller replaces the leaf.
     unsafe { new.move_items(leaf, range) };
     widen_prefix(&mut new);
@@ -571,31 +599,16 @@ fn leaf_part(leaf: Node<'_, Entry>, range: Range<usize>) -> NewNode<Entry> {
 
 /// Creates an inner node in which the child `at` is split; the caller replaces the node.
 fn inner_with(node: Node<'_, Entry>, at: usize, split: Split, guard: &Guard) -> NewNode<Entry> {
-    let (len, separator) = (node.len(), split.separator);
-    let prefix_len = sorted(node).prefix_with(separator.key());
-    let is_same = prefix_len == node.prefix_len() && len > 0;
-    let mut new = NewNode::new(node.height(), len + 1, node.prefix_len());
+    let len = node.len();
     // SAFETY: the caller replaces the node.
-    unsafe {
-        new.move_items(node, 0..at);
-        let head = if is_same {
-            head_after(prefix_len, separator.key())
-        } else {
-            0
-        };
-        new.push(head, separator);
-        new.move_items(node, at..len);
-    }
-    if !is_same {
-        widen_prefix(&mut new);
-    }
+    let mut new = unsafe { with_item(node, 0..len, at, split.separator, len + 1) };
     for from in 0..=len {
         copy_child(&mut new, from + usize::from(from > at), node, from, guard);
     }
     if let Some(left) = split.left {
-        new.set_child(at, live_of(left.as_node(), guard), left.publish());
+        new.set_child(at, live_of(left.as_node()), left.publish());
     }
-    let right_live = live_of(split.right.as_node(), guard);
+    let right_live = live_of(split.right.as_node());
     new.set_child(at + 1, right_live, split.right.publish());
     new
 }
@@ -626,7 +639,7 @@ fn inner_without(
         );
     }
     if let Some(joined) = joined {
-        let live = live_of(joined.as_node(), guard);
+        let live = live_of(joined.as_node());
         new.set_child(child - 1, live, joined.publish());
     }
     new
@@ -779,10 +792,7 @@ mod tests {
                 check_shape(child, low, high, false, guard) + 1,
                 node.height()
             );
-            assert_eq!(
-                super::sum(&node.lives(node.len())[at..=at]),
-                live_of(child, guard)
-            );
+            assert_eq!(super::sum(&node.lives(node.len())[at..=at]), live_of(child));
         }
         node.height()
     }

@@ -202,8 +202,16 @@ impl<'g, T> Node<'g, T> {
     /// # Panics
     /// If there is no room.
     pub(crate) unsafe fn append(self, head: u64, item: T) {
+        assert!(self.is_leaf());
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.add(head, item) };
+    }
+
+    /// # Safety
+    /// Only the writer may call this, and for an inner node only before it is published.
+    unsafe fn add(self, head: u64, item: T) {
         let len = self.len();
-        assert!(len < self.capacity() && self.is_leaf());
+        assert!(len < self.capacity());
         // SAFETY: the place is inside the node and was not written yet, and no reader accesses it
         // before `len` counts it.
         unsafe {
@@ -266,15 +274,8 @@ impl<T> NewNode<T> {
 
     /// Adds an item at the end.
     pub(crate) fn push(&mut self, head: u64, item: T) {
-        let node = self.as_node();
-        let len = node.len();
-        assert!(len < node.capacity());
-        // SAFETY: the place is inside the node and was not written yet.
-        unsafe {
-            heads(self.head).add(len).write(head);
-            items::<T>(self.head).add(len).write(item);
-        }
-        node.head().len.store(small(len + 1), Ordering::Relaxed);
+        // SAFETY: the node is not shared.
+        unsafe { self.as_node().add(head, item) };
     }
 
     /// Adds some items of another node at the end, with their heads.
