@@ -130,13 +130,7 @@ impl Engine {
     /// Returns the newest version of a key, or `None` if the key is not live. One look-up.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<KeyValue> {
-        // I7: a version that is found was the newest at `current`, whatever is compacted since.
-        let current = self.store.current.load().end();
-        self.store.index.read(key.as_ref(), current).or_else(|| {
-            // Not live at `current`, or a compaction has removed the version in the meantime.
-            let range = Range::of(KeyRange::One(Bytes::copy_from_slice(key.as_ref())));
-            self.store.range(&range).ok()?.kvs.pop()
-        })
+        self.get_with(key, KeyValue::clone)
     }
 
     /// Returns the version of a key that was live at a revision, or `None` if the key was not live
@@ -244,20 +238,25 @@ impl Engine {
     /// assert_eq!(engine.get_with("none", |kv| kv.value().len()), None);
     /// # Ok::<(), revstore_engine::PutError>(())
     /// ```
+    #[inline]
     pub fn get_with<R>(
         &self,
         key: impl AsRef<[u8]>,
         read: impl FnOnce(&KeyValue) -> R,
     ) -> Option<R> {
+        let key = key.as_ref();
         {
-            // I7: as in `get`.
+            // I7: a version that is found was the newest at `current`, whatever is compacted since.
             let current = self.store.current.load().end();
             let guard = pin();
-            if let Some(found) = self.store.index.find(key.as_ref(), current, &guard) {
+            if let Some(found) = self.store.index.find(key, current, &guard) {
                 return Some(read(&found));
             }
         }
-        self.get(key).map(|found| read(&found))
+        // Not live at `current`, or a compaction has removed the version in the meantime.
+        let range = Range::of(KeyRange::One(Bytes::copy_from_slice(key)));
+        let found = self.store.range(&range).ok()?.kvs.pop()?;
+        Some(read(&found))
     }
 
     /// Calls `visit` with the live versions of a range at a revision, in key order, until it breaks.
