@@ -11,7 +11,7 @@ use std::task::Waker;
 #[path = "real.rs"]
 mod real;
 
-pub(crate) use real::{AtomicWaker, Condvar, Mutex, MutexGuard, Published, block_on};
+pub(crate) use real::{AtomicWaker, Condvar, Mutex, MutexGuard, block_on};
 #[cfg(debug_assertions)]
 pub(super) use std::thread_local;
 

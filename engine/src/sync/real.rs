@@ -35,21 +35,3 @@ pub(super) fn contain_panic(call: impl FnOnce()) {
 pub(crate) fn random_hasher() -> impl Hasher {
     RandomState::new().build_hasher()
 }
-
-/// A mark in memory that is written before it is published, then read without a lock, and freed after
-/// the last pin that may read it. Loom detects a read before or after that.
-pub(crate) struct Published;
-
-impl Published {
-    pub(crate) fn new() -> Self {
-        Self
-    }
-
-    #[inline]
-    #[expect(clippy::unused_self, reason = "the same call in all backends")]
-    pub(crate) fn read(&self) {}
-
-    #[inline]
-    #[expect(clippy::unused_self, reason = "the same call in all backends")]
-    pub(crate) fn free(&self) {}
-}
