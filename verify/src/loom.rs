@@ -192,16 +192,3 @@ where
     );
     thread::spawn(closure)
 }
-
-/// The start of a race: loom explores all of them.
-#[derive(Clone)]
-pub(crate) struct Start;
-
-impl Start {
-    pub(crate) fn new(_threads: usize) -> Self {
-        Self
-    }
-
-    #[expect(clippy::unused_self, reason = "the same call in each backend")]
-    pub(crate) fn wait(&self) {}
-}

@@ -2,7 +2,9 @@
 
 use std::panic::resume_unwind;
 
-use crate::backend::{Start, spawn};
+#[cfg(not(any(loom, shuttle)))]
+use crate::backend::Start;
+use crate::backend::spawn;
 use crate::thread::JoinHandle;
 
 /// Runs closures at the same time, each on its own thread, and returns their results when all have
@@ -78,6 +80,21 @@ macro_rules! tuple {
 tuple!(2: A T a, B U b);
 tuple!(3: A T a, B U b, C V c);
 tuple!(4: A T a, B U b, C V c, D W d);
+
+/// The start of a race: a model checker chooses when each thread continues.
+#[cfg(any(loom, shuttle))]
+#[derive(Clone)]
+struct Start;
+
+#[cfg(any(loom, shuttle))]
+impl Start {
+    fn new(_threads: usize) -> Self {
+        Self
+    }
+
+    #[expect(clippy::unused_self, reason = "the same call in each backend")]
+    fn wait(&self) {}
+}
 
 fn run_from<T: Send + 'static>(
     start: &Start,

@@ -245,16 +245,3 @@ impl Random {
             .expect("an index below the count")
     }
 }
-
-/// The start of a race: shuttle chooses it.
-#[derive(Clone)]
-pub(crate) struct Start;
-
-impl Start {
-    pub(crate) fn new(_threads: usize) -> Self {
-        Self
-    }
-
-    #[expect(clippy::unused_self, reason = "the same call in each backend")]
-    pub(crate) fn wait(&self) {}
-}
