@@ -18,11 +18,12 @@
 //! Without `--cfg loom` this crate is empty.
 //!
 //! # Limits
-//! Loom explores the locks around the tree of the index and around other data on the heap, but not
-//! the accesses to the data. These models do not explore reference counts, but detect reads of freed
-//! records; `tests/memory` explores the counts of a few records without the engine. The pool of
-//! records is replaced. `SeqCst` is treated as `AcqRel`. The engine's stress tests cover all of
-//! these with real threads.
+//! Loom explores the accesses to pointers, counts and locks, but not those to other data on the heap:
+//! it detects reads of nodes and records before they are written or after they are freed, but no torn
+//! reads. Pins (`crossbeam-epoch`) are a model of their own, which frees as early as pins allow.
+//! Reference counts of the engine are not explored; `tests/memory` explores those of a few records
+//! without the engine. The pool of records is replaced. `SeqCst` is treated as `AcqRel`. The engine's
+//! stress tests cover all of these with real threads.
 //!
 //! # Models of your own program
 //! Use `revstore-verify`, whose documentation is the guide. These models use it, too.
