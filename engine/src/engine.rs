@@ -5,24 +5,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::changes::Changes;
 use crate::compaction::Compaction;
 use crate::error::{
     CompactError, LeaseError, PutError, ReadError, SnapshotError, TxnError, WatchError, WriteError,
 };
 use crate::history::{KeyValue, LeaseId};
 use crate::key::KeyRange;
-use crate::key_history::KeyHistory;
-use crate::lease::{self, Granted, LeaseCounts, LeaseGrant, LeaseStatus};
-use crate::lease_guard::LeaseGuard;
+use crate::lease::{self, Granted, LeaseCounts, LeaseGrant, LeaseGuard, LeaseStatus};
 use crate::options::EngineBuilder;
-use crate::read::{Range, RangeResult};
+use crate::read::{Changes, KeyHistory, Range, RangeResult, Snapshot};
 use crate::revision::Revision;
-use crate::schedule;
-use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::sync::Arc;
 use crate::sync::epoch::{held_back_bytes, pin};
+use crate::time::auto_compact;
 use crate::txn::{self, DeleteResult, Put, PutResult, Txn, TxnResult};
 use crate::watch::{WatchOptions, WatchStream, Watcher};
 
@@ -399,7 +395,7 @@ impl Engine {
     /// Checks the policy of automatic compaction now, before its interval has passed. If the policy
     /// requires a compaction, it is finished when this returns.
     pub fn auto_compact(&self) {
-        schedule::auto_compact(&self.store);
+        auto_compact(&self.store);
     }
 
     /// Returns all kept versions of all keys up to a revision, for hashes and backups. Walks the

@@ -58,15 +58,13 @@
 //! | `engine.rs`, `options.rs` | the handle and its builder | `mvcc.WatchableKV` |
 //! | `store.rs` | the state that all threads share | `mvcc.store` |
 //! | `txn/` | writes: transactions, and their commit | `etcdserver/txn`, `mvcc.watchableStoreTxnWrite` |
-//! | `read.rs` | ranges at any kept revision | `mvcc.storeTxnRead` |
-//! | `snapshot.rs` | reads at one revision that compactions do not end | none |
-//! | `key_history.rs`, `changes.rs` | the versions of one key, the events of several revisions | none |
+//! | `read/` | ranges, snapshots, the versions of one key, the events of several revisions | `mvcc.storeTxnRead` |
 //! | `history/` | records, the versions of a key, the log of all changes | `mvcc.keyIndex`, the bucket `key` |
 //! | `index/` | the ordered map from key to versions | `mvcc.treeIndex` |
 //! | `watch/` | the hub, watch streams, the index of watched ranges | `mvcc.watchableStore`, `watcherGroup`, `syncWatchers` |
 //! | `compaction/` | removal of history, automatic compaction | `mvcc.scheduleCompaction`, package `compactor` |
-//! | `lease.rs`, `lease_guard.rs` | leases and their keys; a lease that ends with a scope | `lease.lessor` |
-//! | `schedule.rs`, `clock.rs` | work at certain times, and the sources of time | timers and goroutines |
+//! | `lease/` | leases and their keys; a lease that ends with a scope | `lease.lessor` |
+//! | `time/` | the sources of time, and work at certain times | timers and goroutines |
 //! | `memory/` | the allocations of records and entries, with nearly all unsafe code | none |
 //! | `encoding.rs` | the serialized forms of keys, revisions and events | none |
 //! | `sync/`, `fault.rs` | locks with ranks, one file per backend; the mutations that models detect | none |
@@ -74,8 +72,6 @@
 //! Comments cite the rules of etcd's behaviour by ids such as DM-1 (`docs/etcd-behaviour.md`), and
 //! the invariants by ids such as I3 (`ARCHITECTURE.md`).
 
-mod changes;
-mod clock;
 mod compaction;
 #[cfg(feature = "serde")]
 mod encoding;
@@ -85,24 +81,17 @@ mod fault;
 mod history;
 mod index;
 mod key;
-mod key_history;
 mod lease;
-mod lease_guard;
 mod memory;
 mod options;
 mod read;
 mod revision;
-mod schedule;
-mod snapshot;
 mod store;
 mod sync;
+mod time;
 mod txn;
 mod watch;
 
-pub use changes::Changes;
-#[cfg(not(any(loom, shuttle)))]
-pub use clock::SystemClock;
-pub use clock::{Clock, ManualClock, Timed};
 pub use compaction::{AutoCompaction, Compaction};
 pub use engine::{Engine, History, Stats};
 pub use error::{
@@ -113,16 +102,18 @@ pub use error::{
 pub use fault::Fault;
 pub use history::{KeyValue, LeaseId, PUT_BYTES_MAX, RECORD_OVERHEAD_BYTES};
 pub use key::KeyRange;
-pub use key_history::KeyHistory;
-pub use lease::{LEASE_TTL_MAX_SECONDS, LeaseCounts, LeaseGrant, LeaseStatus};
-pub use lease_guard::LeaseGuard;
+pub use lease::{LEASE_TTL_MAX_SECONDS, LeaseCounts, LeaseGrant, LeaseGuard, LeaseStatus};
 pub use options::EngineBuilder;
-pub use read::{Filter, Range, RangeResult, SortBy, SortOrder};
+pub use read::{
+    Changes, Filter, KeyHistory, Range, RangeResult, Snapshot, SnapshotIter, SortBy, SortOrder,
+};
 pub use revision::{Position, Revision};
-pub use snapshot::{Snapshot, SnapshotIter};
 #[cfg(revstore_count)]
 #[doc(hidden)]
 pub use sync::SharedWrites;
+#[cfg(not(any(loom, shuttle)))]
+pub use time::SystemClock;
+pub use time::{Clock, ManualClock, Timed};
 pub use txn::{
     Branch, Compare, CompareTarget, DeleteResult, Op, OpPath, OpResult, Put, PutLease, PutResult,
     Relation, Txn, TxnResult,

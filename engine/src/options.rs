@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::clock::Clock;
 use crate::compaction::AutoCompaction;
 use crate::engine::Engine;
 use crate::error::StartRevisionError;
@@ -10,6 +9,7 @@ use crate::fault::Faults;
 use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::Arc;
+use crate::time::Clock;
 
 /// The default minimum time to live of a lease: etcd's with its default timers (LE-1).
 const LEASE_TTL_MIN: Duration = Duration::from_secs(2);
@@ -156,12 +156,12 @@ impl EngineBuilder {
     /// Creates the engine. Takes a few allocations, and one thread if no clock is set.
     pub fn build(self) -> Engine {
         #[cfg(not(any(loom, shuttle)))]
-        let default = || Arc::new(crate::clock::SystemClock::new()) as Arc<dyn Clock>;
+        let default = || Arc::new(crate::time::SystemClock::new()) as Arc<dyn Clock>;
         #[cfg(any(loom, shuttle))]
-        let default = || Arc::new(crate::clock::ManualClock::new()) as Arc<dyn Clock>;
+        let default = || Arc::new(crate::time::ManualClock::new()) as Arc<dyn Clock>;
         let clock = self.clock.unwrap_or_else(default);
         let store = Arc::new(Store::new(self.options, clock.clone()));
-        let timed: Arc<dyn crate::clock::Timed> = store.clone();
+        let timed: Arc<dyn crate::time::Timed> = store.clone();
         clock.follow(Arc::downgrade(&timed));
         Engine::new(store)
     }

@@ -1,6 +1,5 @@
 //! The store: the state that all handles and threads of one engine share.
 
-use crate::clock::Clock;
 use crate::compaction::{Compactor, Pins, Snapshots};
 use crate::error::WriteError;
 use crate::fault::{Faults, on_fault};
@@ -11,6 +10,7 @@ use crate::options::Options;
 use crate::revision::{CompactedRevision, CurrentRevision, Revision};
 use crate::sync::epoch::CachePadded;
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, Rank};
+use crate::time::Clock;
 use crate::watch::{Deadlines, Hub};
 
 /// The state that all threads of one engine share; etcd's mvcc `store` and `watchableStore`.

@@ -1,8 +1,11 @@
 //! The index: the keys of the store in order, with the number of live keys of each range.
 //!
-//! This file contains the reads and the lock of the writer, `tree` the map, a B-tree with counts, and
-//! `sorted_node` the search in one node. etcd's counterpart is mvcc's `treeIndex`.
+//! This file contains the reads and the lock of the writer, `tree` the map, a B-tree with counts,
+//! `editor` its changes, `replacement` the nodes that they build, and `sorted_node` the search in one
+//! node. etcd's counterpart is mvcc's `treeIndex`.
 
+mod editor;
+mod replacement;
 mod sorted_node;
 mod tree;
 
@@ -15,8 +18,9 @@ use crate::revision::{Position, Revision};
 use crate::sync::epoch::{CachePadded, Guard, pin};
 use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Rank};
 
+use editor::Editor;
 pub(crate) use sorted_node::Keyed;
-use tree::{Editor, Tree};
+use tree::Tree;
 
 /// The number of entries that a scan visits under one pin. What is removed meanwhile is not freed.
 const SCAN_STEP_ENTRIES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };

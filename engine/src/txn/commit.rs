@@ -192,11 +192,11 @@ mod tests {
     use std::time::Duration;
 
     use super::Writer;
-    use crate::clock::Timed;
     use crate::history::PendingRecord;
     use crate::options::Options;
     use crate::store::Store;
     use crate::sync::{Arc, Weak};
+    use crate::time::Timed;
     use crate::{Clock, Compare, Engine, KeyRange, LeaseError, LeaseId, ManualClock, Op, Put};
     use crate::{PutError, Revision, Txn, TxnError, WatchOptions, WriteError};
 

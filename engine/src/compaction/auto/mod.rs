@@ -184,7 +184,7 @@ mod tests {
     use crate::revision::Revision;
     use crate::store::Store;
     use crate::sync::Arc;
-    use crate::{ManualClock, clock::Clock};
+    use crate::{Clock, ManualClock};
 
     /// Runs a policy over `seconds` with one revision per second; returns the second and the
     /// revision of each compaction that it decides on.

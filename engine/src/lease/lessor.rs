@@ -1,4 +1,4 @@
-//! Leases: keys that are deleted when their lease expires. etcd's `lessor`.
+//! Leases and the keys attached to them; etcd's `lessor`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hasher;

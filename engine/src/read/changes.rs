@@ -12,7 +12,7 @@ use crate::sync::Arc;
 use crate::watch::Event;
 
 /// The number of records that one step copies from the log.
-const STEP_RECORDS: usize = if cfg!(loom) { 2 } else { 64 };
+const STEP_RECORDS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 /// The number of bytes after which a step ends, which bounds what an iterator keeps in memory
 /// after a compaction.
 const STEP_BYTES: u64 = 1024 * 1024;

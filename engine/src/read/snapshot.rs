@@ -16,7 +16,7 @@ use crate::sync::Arc;
 use crate::sync::epoch::pin;
 
 /// The number of versions kept for the snapshot that one step of an iterator reads.
-const STEP_VERSIONS: usize = if cfg!(loom) { 2 } else { 64 };
+const STEP_VERSIONS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 /// The live keys of a store at one revision, until the snapshot is dropped; created by
 /// [`Engine::snapshot`](crate::Engine::snapshot).

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Timed;
+use super::Timed;
 use crate::compaction::Compaction;
 use crate::lease;
 use crate::revision::Revision;
@@ -52,11 +52,11 @@ fn compact_at(store: &Arc<Store>, revision: Option<Revision>) {
 mod tests {
     use std::time::Duration;
 
-    use crate::clock::{Clock, Timed};
     use crate::key::KeyRange;
     use crate::options::Options;
     use crate::store::Store;
     use crate::sync::Arc;
+    use crate::time::{Clock, Timed};
     use crate::watch::{WatchOptions, WatchStream};
     use crate::{AutoCompaction, ManualClock};
 

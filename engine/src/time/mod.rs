@@ -1,0 +1,9 @@
+//! Time: its sources, and the work of an engine that depends on it.
+
+mod clock;
+mod schedule;
+
+#[cfg(not(any(loom, shuttle)))]
+pub use clock::SystemClock;
+pub use clock::{Clock, ManualClock, Timed};
+pub(crate) use schedule::auto_compact;
