@@ -3,6 +3,8 @@
 //! Run them with `cargo bench -p revstore-benches`. Names are `engine/operation/shape`, and
 //! `naive/operation/shape` for the same work on a [`NaiveStore`].
 
+pub mod curves;
+
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plotters::prelude::*;
+use revstore_rivals::curves::{Line, draw, median};
 use revstore_rivals::{
     ALL, COUNTED, Entry, KEYS, LOCKED, MASSTREE, OrderedMap, fill, key, pseudo_random,
 };
@@ -32,7 +32,6 @@ const MIX_UPDATE_EVERY: u64 = 10;
 /// The unit of `/proc/stat` and `/proc/self/stat`, which is fixed for programs.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-const FONT: &str = "sans-serif";
 const PLOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../plots/maps.svg");
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -176,69 +175,6 @@ fn processor_time() -> Option<(f64, f64)> {
     Some((all, own))
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// Draws one chart for each operation.
-fn draw(rates: &[Rates], path: &Path) -> Result<(), Box<dyn Error>> {
-    const COLUMNS: usize = 3;
-    let colors = [
-        RGBColor(40, 140, 100),
-        RGBColor(120, 130, 200),
-        RGBColor(220, 160, 80),
-    ];
-    let area = SVGBackend::new(path, (1000, 620)).into_drawing_area();
-    area.fill(&WHITE)?;
-    let cores = thread::available_parallelism()?;
-    let title = format!("Million operations per second, on {cores} virtual cores");
-    let area = area.titled(&title, (FONT, 16))?;
-    let charts = area.split_evenly((OPERATIONS.len().div_ceil(COLUMNS), COLUMNS));
-    for (at, (_, name)) in OPERATIONS.iter().enumerate() {
-        let points = |rates: &Rates| {
-            let medians = THREADS.iter().zip(&rates[at]);
-            let points = medians.map(|(threads, rates)| (*threads, median(rates) / 1e6));
-            points.collect::<Vec<_>>()
-        };
-        let lines: Vec<_> = rates.iter().map(points).collect();
-        let highest = lines.iter().flatten().map(|(_, y)| *y).fold(0.0, f64::max);
-        let mut chart = ChartBuilder::on(&charts[at])
-            .caption(*name, (FONT, 14))
-            .margin(8)
-            .x_label_area_size(36)
-            .y_label_area_size(44)
-            .build_cartesian_2d(1..THREADS.len(), 0.0..highest * 1.15)?;
-        chart
-            .configure_mesh()
-            .x_desc("threads")
-            .x_labels(THREADS.len())
-            .y_labels(6)
-            .draw()?;
-        for ((line, color), map) in lines.into_iter().zip(colors).zip(MAPS) {
-            chart
-                .draw_series(LineSeries::new(line, color.stroke_width(2)).point_size(3))?
-                .label(map)
-                .legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2))
-                });
-        }
-        if at + 1 == OPERATIONS.len() {
-            // One legend for all charts.
-            chart
-                .configure_series_labels()
-                .position(SeriesLabelPosition::LowerRight)
-                .background_style(WHITE.mix(0.8))
-                .border_style(BLACK)
-                .label_font((FONT, 12))
-                .draw()?;
-        }
-    }
-    area.present()?;
-    Ok(())
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
     let maps = MAPS.map(|name| {
         let new = ALL.iter().find(|(other, _)| *other == name);
@@ -278,5 +214,16 @@ fn main() -> Result<(), Box<dyn Error>> {
             others / took
         );
     }
-    draw(&rates, Path::new(PLOT))
+    let lines: Vec<_> = MAPS
+        .iter()
+        .zip(&rates)
+        .map(|(name, rates)| Line {
+            name,
+            rates: rates
+                .iter()
+                .map(|row| row.iter().map(|rates| median(rates)).collect())
+                .collect(),
+        })
+        .collect();
+    draw(Path::new(PLOT), &OPERATIONS.map(|(_, name)| name), &lines)
 }

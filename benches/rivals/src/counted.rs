@@ -2,12 +2,13 @@
 
 use std::ops::ControlFlow;
 
+use crate::editor::Editor;
 use crate::entry::{Entry, Version};
 use crate::fault::Faults;
 use crate::maps::OrderedMap;
 use crate::sync::epoch::{CachePadded, pin};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, Rank};
-use crate::tree::{Editor, Tree};
+use crate::tree::Tree;
 
 /// The number of entries that a scan visits under one pin, as in the engine.
 const SCAN_STEP_ENTRIES: usize = 256;
@@ -105,16 +106,18 @@ impl OrderedMap for CountedTree {
     }
 
     fn create(&self, entry: &Entry) {
+        // The engine makes two changes, each with the lock, but under the lock of its sequencer.
         let guard = pin();
-        self.edit().editor.insert(&self.tree, entry, &guard);
         let mut edit = self.edit();
+        edit.editor.insert(&self.tree, entry, &guard);
         edit.editor.set_live(&self.tree, entry.key(), true, &guard);
     }
 
     fn delete(&self, key: &[u8]) {
         let guard = pin();
-        self.edit().editor.set_live(&self.tree, key, false, &guard);
-        self.edit().editor.remove(&self.tree, key, &guard);
+        let mut edit = self.edit();
+        edit.editor.set_live(&self.tree, key, false, &guard);
+        edit.editor.remove(&self.tree, key, &guard);
     }
 
     fn count_below(&self, key: &[u8]) -> Option<usize> {

@@ -5,10 +5,16 @@
 //! the memory and the pins that it uses; `counted` adds the lock of its writer.
 
 mod counted;
+#[path = "../../src/curves.rs"]
+pub mod curves;
+#[path = "../../../engine/src/index/editor.rs"]
+mod editor;
 mod entry;
 mod fault;
 mod maps;
 mod memory;
+#[path = "../../../engine/src/index/replacement.rs"]
+mod replacement;
 #[path = "../../../engine/src/index/sorted_node.rs"]
 mod sorted_node;
 mod sync;
