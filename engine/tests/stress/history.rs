@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use revstore_engine::{
     CompactError, Engine, KeyRange, KeyValue, LeaseId, ManualClock, OpResult, Put, PutError, Range,
-    ReadError, Revision, Txn, TxnError, TxnResult, WriteError,
+    ReadError, Revision, Snapshot, SnapshotError, Txn, TxnError, TxnResult, WriteError,
 };
 use revstore_verify::{sync, thread};
 
@@ -36,8 +36,13 @@ pub(crate) enum Request {
         keys: Vec<Bytes>,
     },
     Compact(i64),
-    /// A read of the current revision, which the creation of a watch returns too.
+    /// A read of the current revision, which the creation of a watch or a snapshot returns too.
     CurrentRevision,
+    /// A read of a snapshot at a revision.
+    ReadSnapshot {
+        at: i64,
+        keys: KeyRange,
+    },
 }
 
 /// A response in plain values, so that it can be compared with the response of a model.
@@ -79,6 +84,7 @@ pub(crate) enum Response {
     },
     Compacted,
     Revision(i64),
+    Snapshot(Vec<KeyVersion>),
     /// The error of a put, a range or a transaction.
     Failed(Failure),
     CompactionFailed(CompactError),
@@ -90,6 +96,7 @@ pub(crate) enum Failure {
     Put(PutError),
     Read(ReadError),
     Refused(WriteError),
+    Snapshot(SnapshotError),
 }
 
 impl From<PutError> for Failure {
@@ -175,6 +182,7 @@ impl Response {
             | Self::LeaseNotFound
             | Self::Advanced(_)
             | Self::Compacted
+            | Self::Snapshot(_)
             | Self::Failed(_)
             | Self::CompactionFailed(CompactError::Compacted { .. }) => None,
         }
@@ -296,6 +304,33 @@ impl Recorder {
         value.expect("the operation ran")
     }
 
+    /// Opens and records a snapshot.
+    pub(crate) fn open_snapshot(&self) -> Snapshot {
+        self.record_revision(|| {
+            let snapshot = self.engine.snapshot().expect("few open snapshots");
+            (snapshot.revision(), snapshot)
+        })
+    }
+
+    /// Reads a snapshot and records that.
+    pub(crate) fn read_snapshot(&self, snapshot: &Snapshot, keys: KeyRange) {
+        let at = snapshot.revision().0;
+        self.record(Request::ReadSnapshot { at, keys }, |request| {
+            let found = match request {
+                Request::ReadSnapshot {
+                    keys: KeyRange::One(key),
+                    ..
+                } => snapshot.get(key).map(Vec::from_iter),
+                Request::ReadSnapshot { keys, .. } => snapshot.iter(keys.clone()).collect(),
+                _ => unreachable!("the request of this call"),
+            };
+            match found {
+                Ok(found) => Response::Snapshot(found.iter().map(KeyVersion::of).collect()),
+                Err(error) => Response::Failed(Failure::Snapshot(error)),
+            }
+        });
+    }
+
     fn record(&self, request: Request, run: impl FnOnce(&Request) -> Response) -> Response {
         let time = self.seconds.load(Ordering::SeqCst);
         let called = self.next();
@@ -383,6 +418,7 @@ fn execute(engine: &Engine, request: &Request) -> Response {
             Err(_) => Response::LeaseNotFound,
         },
         Request::Advance | Request::Expire { .. } => unreachable!("needs the clock"),
+        Request::ReadSnapshot { .. } => unreachable!("needs the snapshot"),
         Request::Compact(revision) => match engine.compact(Revision(*revision)) {
             Ok(compaction) => {
                 compaction.run();

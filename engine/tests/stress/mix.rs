@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use revstore_engine::{
     Compare, CompareTarget, Engine, EngineBuilder, KeyRange, LeaseId, ManualClock, Op, Put, Range,
-    Relation, Revision, Txn, WatchOptions,
+    Relation, Revision, Snapshot, Txn, WatchOptions,
 };
 use revstore_verify::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use revstore_verify::{Options, explore, seed, thread};
@@ -25,6 +25,8 @@ const KEYS: usize = 8;
 const LEASES: usize = 3;
 /// The length of a large value. A few of them fill the queue of a watch stream.
 const LARGE_BYTES: usize = if cfg!(shuttle) { 1024 } else { 1024 * 1024 };
+/// The number of snapshots that a worker has open.
+const SNAPSHOTS: usize = 2;
 /// The number of operations of a worker between two reads of the slowest reader.
 const OPERATIONS_PER_TICK: usize = 16;
 
@@ -97,6 +99,8 @@ struct Worker<'a> {
     written: usize,
     /// The revision of the last put of this worker, by key.
     own: HashMap<Bytes, i64>,
+    /// The open snapshots of this worker.
+    snapshots: Vec<Snapshot>,
 }
 
 impl Worker<'_> {
@@ -106,6 +110,9 @@ impl Worker<'_> {
             let response = self.shared.recorder.run(request.clone());
             if let (Request::Put(put), Response::Put { revision, .. }) = (request, response) {
                 self.own.insert(put.key, revision);
+            }
+            if self.random.once_in(6) {
+                self.use_snapshot();
             }
             if step % OPERATIONS_PER_TICK == 0 {
                 // An error means that the reader is even slower; workers do not wait for it.
@@ -135,6 +142,25 @@ impl Worker<'_> {
             }
             _ if self.mix.compacts => Request::Compact(self.past(60)),
             _ => Request::Range(self.read_past()),
+        }
+    }
+
+    /// Opens, reads or drops a snapshot.
+    fn use_snapshot(&mut self) {
+        let recorder = self.shared.recorder;
+        let open = self.snapshots.len();
+        match self.random.below(8) {
+            _ if open == 0 => self.snapshots.push(recorder.open_snapshot()),
+            0 | 1 if open < SNAPSHOTS => self.snapshots.push(recorder.open_snapshot()),
+            2 => drop(self.snapshots.swap_remove(self.random.below(open))),
+            _ => {
+                let keys = match self.random.below(3) {
+                    0 => KeyRange::One(self.key()),
+                    1 => self.range(),
+                    _ => KeyRange::all(),
+                };
+                recorder.read_snapshot(&self.snapshots[self.random.below(open)], keys);
+            }
         }
     }
 
@@ -363,6 +389,7 @@ pub(crate) fn run(mut mix: Mix, builder: EngineBuilder) -> Outcome {
                     random: Random::new(seed, name),
                     written: 0,
                     own: HashMap::new(),
+                    snapshots: Vec::new(),
                 };
                 scope.spawn(move || worker.run(&tick))
             })

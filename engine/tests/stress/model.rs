@@ -109,6 +109,11 @@ impl Model {
             Request::Grant(_) | Request::KeepAlive(_) | Request::Advance => {
                 unreachable!("responses without a revision are not replayed")
             }
+            Request::ReadSnapshot { at, keys } => {
+                let live = self.at(*at).map_or(&work.keys, |keys| keys);
+                let found = live.values().filter(|kv| keys.contains(&kv.key));
+                Ok(Response::Snapshot(found.cloned().collect()))
+            }
             Request::Compact(_) => Ok(Response::Compacted),
             Request::CurrentRevision => Ok(Response::Revision(self.revision())),
         };

@@ -2,9 +2,9 @@
 //! the schedules and the checks find such bugs.
 //!
 //! The mix cannot find the mutations of expiry: no response tells whether a lease that was granted or
-//! renewed during an expiry came before it. Nor does it find `RemoveUndispatched` and
-//! `FreeWithoutWaiting`, which need a longer delay of one thread than random schedules give. All
-//! have loom models.
+//! renewed during an expiry came before it. Nor does it find `RemoveUndispatched`,
+//! `OpenOutsideSequencer` and `FreeWithoutWaiting`, which need a longer delay of one thread than random
+//! schedules give. All have loom models.
 
 use revstore_engine::Fault;
 use revstore_verify::{Options, try_explore};
@@ -42,6 +42,11 @@ fn the_mix_finds_mutations_of_writes_and_reads() {
     check(Fault::IgnorePins, 1_000);
     check(Fault::RevokeOutsideSequencer, 2_000);
     check(Fault::CompareOutsideSequencer, 2_000);
+}
+
+#[test]
+fn the_mix_finds_mutations_of_snapshots() {
+    check(Fault::KeepAfterCut, 5_000);
 }
 
 #[test]

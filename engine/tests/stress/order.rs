@@ -9,7 +9,9 @@
 //! 3. The order respects real time: an operation that began after another one ended does not come
 //!    before it.
 //!
-//! A response without a revision (of a get, and most errors) must match some revision between the
+//! A read of a snapshot must match the model at the revision of the snapshot.
+//!
+//! Another response without a revision (of a get, and most errors) must match some revision between the
 //! last one that was complete at the call and the last one that had begun at the return.
 
 use std::collections::BTreeMap;
@@ -26,6 +28,7 @@ pub(crate) fn check(history: &[Operation]) -> Result<Model, String> {
     let replay = replay(history)?;
     check_real_time(history, &replay)?;
     check_compactions(history)?;
+    check_snapshots(history, &replay.model)?;
     leases::check(history)?;
     Ok(replay.model)
 }
@@ -213,6 +216,22 @@ fn check_compactions(history: &[Operation]) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks that all reads of a snapshot return the keys at its revision, whatever was compacted.
+fn check_snapshots(history: &[Operation], model: &Model) -> Result<(), String> {
+    let mut model = model.clone();
+    let is_read =
+        |operation: &&Operation| matches!(operation.request, Request::ReadSnapshot { .. });
+    for operation in history.iter().filter(is_read) {
+        let expected = model.apply(&operation.request);
+        if expected != operation.response {
+            return Err(format!(
+                "I7: the model returns {expected:?} to {operation:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use revstore_engine::{Engine, KeyRange, Put, Range, Revision};
@@ -304,6 +323,19 @@ mod tests {
             };
             history[0].request = Request::Put(Put::new("k", "2"));
             history.truncate(1);
+        });
+    }
+
+    #[test]
+    fn a_read_of_a_snapshot_without_a_key_is_rejected() {
+        check_rejected("I7: the model returns Snapshot", |history| {
+            let mut read = history[5].clone();
+            read.request = Request::ReadSnapshot {
+                at: 2,
+                keys: KeyRange::all(),
+            };
+            read.response = Response::Snapshot(Vec::new());
+            history.push(read);
         });
     }
 

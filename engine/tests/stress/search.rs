@@ -94,6 +94,7 @@ fn values(response: &Response) -> Response {
         | Response::LeaseNotFound
         | Response::Advanced(_)
         | Response::Compacted
+        | Response::Snapshot(_)
         | Response::Failed(_)
         | Response::CompactionFailed(_) => response.clone(),
     }
