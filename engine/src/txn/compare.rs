@@ -495,16 +495,11 @@ mod tests {
             let engine = engine.clone();
             Box::new(move || drop(engine.delete(&KeyRange::prefix("k/"))))
         };
-        let none = Txn::new().when([Compare::new(
-            KeyRange::prefix("k/"),
-            CompareTarget::Version(0),
-            Relation::Equal,
-        )]);
-        let some = Txn::new().when([Compare::new(
-            KeyRange::prefix("k/"),
-            CompareTarget::Version(0),
-            Relation::Greater,
-        )]);
+        let version = |relation| {
+            let keys = KeyRange::prefix("k/");
+            Txn::new().when([Compare::new(keys, CompareTarget::Version(0), relation)])
+        };
+        let (none, some) = (version(Relation::Equal), version(Relation::Greater));
         check(
             &engine,
             &none,

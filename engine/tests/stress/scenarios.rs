@@ -95,6 +95,15 @@ fn a_reader_created_after_the_end_does_not_wait_for_it() {
     assert!(watched.iter().any(|watch| revisions(watch) == [2, 3]));
 }
 
+/// Puts and deletes a key again and again, and compacts at each deletion.
+fn compact_on_deletes(recorder: &Recorder) {
+    for number in 0..rounds(300) {
+        put(recorder, "k", number);
+        let deleted = delete(recorder, "k");
+        compact(recorder, deleted);
+    }
+}
+
 /// Returns the revisions of the events of a watch.
 fn revisions(watched: &Watched) -> Vec<i64> {
     watched
@@ -199,23 +208,14 @@ fn compacting_on_a_delete_drops_no_event_of_an_unsynced_watch() {
 #[test]
 fn compacting_on_deletes_drops_no_event_of_a_concurrent_watch() {
     repeat(|| {
-        race(
-            |recorder| {
-                for number in 0..rounds(300) {
-                    put(recorder, "k", number);
-                    let deleted = delete(recorder, "k");
-                    compact(recorder, deleted);
-                }
-            },
-            |recorder| {
-                let mut reader = Reader::new(recorder);
-                let id = reader.watch(WatchOptions::of(KeyRange::all()));
-                while reader.wait() {
-                    reader.resume(id);
-                }
-                reader.finish()
-            },
-        );
+        race(compact_on_deletes, |recorder| {
+            let mut reader = Reader::new(recorder);
+            let id = reader.watch(WatchOptions::of(KeyRange::all()));
+            while reader.wait() {
+                reader.resume(id);
+            }
+            reader.finish()
+        });
     });
 }
 
@@ -242,26 +242,17 @@ fn a_watch_that_starts_at_the_compacted_revision_delivers_its_delete() {
 #[test]
 fn watches_that_start_at_the_compacted_revision_deliver_its_delete_or_end() {
     repeat(|| {
-        let watched = race(
-            |recorder| {
-                for number in 0..rounds(300) {
-                    put(recorder, "k", number);
-                    let deleted = delete(recorder, "k");
-                    compact(recorder, deleted);
+        let watched = race(compact_on_deletes, |recorder| {
+            let mut reader = Reader::new(recorder);
+            for _ in 0..60 {
+                let compacted = recorder.engine.compacted_revision();
+                reader.watch(all_from(compacted.map_or(1, |revision| revision.0)));
+                for _ in 0..20 {
+                    reader.wait();
                 }
-            },
-            |recorder| {
-                let mut reader = Reader::new(recorder);
-                for _ in 0..60 {
-                    let compacted = recorder.engine.compacted_revision();
-                    reader.watch(all_from(compacted.map_or(1, |revision| revision.0)));
-                    for _ in 0..20 {
-                        reader.wait();
-                    }
-                }
-                reader.finish()
-            },
-        );
+            }
+            reader.finish()
+        });
         let at_compacted = watched.iter().filter(|watched| watched.from > 1);
         for watched in at_compacted.filter(|watched| watched.range == KeyRange::all()) {
             assert!(
