@@ -10,6 +10,8 @@ use revstore_engine::{
 };
 use tonic::{Code, Status};
 
+use crate::request::nesting::TxnDecodeError;
+
 /// Declares the errors with their codes and texts. The clause ids of a row are in `//` comments.
 macro_rules! etcd_errors {
     ($($(#[$doc:meta])* $name:ident => $code:ident, $text:literal;)*) => {
@@ -390,6 +392,21 @@ pub(crate) fn unknown_service(service: &str) -> Status {
 /// The path is not of the form `/service/method`.
 pub(crate) fn malformed_path(path: &str) -> Status {
     Status::unimplemented(format!("malformed method name: {path:?}"))
+}
+
+impl From<TxnDecodeError> for Status {
+    fn from(error: TxnDecodeError) -> Self {
+        match error {
+            TxnDecodeError::Malformed(error) => malformed_message(&error),
+            // TXN-2
+            TxnDecodeError::TooDeep => EtcdError::TooManyOps.to_status(),
+        }
+    }
+}
+
+/// HL-3: a request is not a message of its type.
+pub(crate) fn malformed_message(error: &dyn fmt::Display) -> Status {
+    Status::internal(error.to_string())
 }
 
 /// LI-2: a message is larger than the limit.

@@ -14,6 +14,7 @@ revstore_tests::on_every_server! {
     ht_21_alternative_forms_of_fields_are_accepted,
     invalid_requests_return_json_errors,
     txn_responses_contain_the_response_of_each_operation,
+    txn_2_transactions_nest_as_deeply_as_in_grpc,
     watch_streams_one_object_per_message,
     failed_watches_are_cancelled,
     lease_methods_return_json,
@@ -174,6 +175,43 @@ fn txn_responses_contain_the_response_of_each_operation(servers: &Servers) {
         {"code":3,"message":"etcdserver: duplicate key given in txn request"}
         "#,
     );
+}
+
+/// The sessions of this file cannot contain such transactions, because `serde_json` does not read them.
+fn txn_2_transactions_nest_as_deeply_as_in_grpc(servers: &Servers) {
+    let options = Options {
+        json_gateway: true,
+        ..Options::default()
+    };
+    let server = servers.fresh(&options);
+    let txn = |nested: usize| {
+        let (start, end) = (r#"{"success":[{"request_txn":"#, "}]}");
+        let put = r#"{"success":[{"request_put":{"key":"aw=="}}]}"#;
+        let body = start.repeat(nested) + put + &end.repeat(nested);
+        let request = http::Request {
+            method: "POST",
+            path: "/v3/kv/txn",
+            headers: &[],
+            body: &body,
+        };
+        request.send(server.address()).expect("a response")
+    };
+    for nested in [0, 41, 42, 48, 49, 50, 127] {
+        let response = txn(nested);
+        assert_eq!(response.status, 200, "{nested} levels: {response:?}");
+        let count = |text: &str| response.body.matches(text).count();
+        assert_eq!(count(r#""response_txn":"#), nested, "{response:?}");
+        assert_eq!(count(r#""response_put":"#), 1, "{response:?}");
+        assert_eq!(count("{"), count("}"), "{response:?}");
+        // The header of the response, and the empty one of each nested transaction.
+        assert_eq!(count(r#""header":{"#), nested + 2, "{response:?}");
+    }
+    for nested in [128, 1_000, 3_332] {
+        let response = txn(nested);
+        let text = "etcdserver: too many operations in txn request";
+        assert_eq!(response.status, 400, "{nested} levels: {response:?}");
+        assert!(response.body.contains(text), "{response:?}");
+    }
 }
 
 fn watch_streams_one_object_per_message(servers: &Servers) {

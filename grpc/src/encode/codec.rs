@@ -1,5 +1,5 @@
 //! Encoding of response messages: the trait of messages, the encoding of fields, and the codec for
-//! tonic.
+//! tonic, which also decodes the requests.
 //!
 //! All field numbers are below 16, so a number and its wire type take one byte. As in every proto3
 //! encoder, fields that are zero or empty are omitted.
@@ -8,12 +8,17 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use bytes::BufMut;
+use bytes::{Buf, BufMut};
 use prost::Message;
 use prost::encoding::{WireType, bool, encoded_len_varint, int64};
+use revstore_proto::etcdserverpb::{
+    CompactionRequest, DeleteRangeRequest, PutRequest, RangeRequest, TxnRequest, WatchRequest,
+};
 use tonic::Status;
-use tonic::codec::{BufferSettings, Codec, EncodeBuf, Encoder};
-use tonic_prost::ProstDecoder;
+use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+
+use crate::request::nesting;
+use crate::status;
 
 /// The initial capacity of a message's buffer, before its size is known. Most requests and
 /// responses fit, and allocators are fast with blocks of up to 1 KiB. tonic's default is 8 KiB.
@@ -73,11 +78,41 @@ impl<M: Encode> Encode for Measured<M> {
     }
 }
 
+/// A request message that can be decoded.
+pub(crate) trait Decode: Sized {
+    /// Decodes a message, which is the whole of `buf`.
+    fn decode(buf: &mut DecodeBuf<'_>) -> Result<Self, Status>;
+}
+
+macro_rules! decoded_by_prost {
+    ($($request:ty)*) => {
+        $(impl Decode for $request {
+            fn decode(buf: &mut DecodeBuf<'_>) -> Result<Self, Status> {
+                Message::decode(buf).map_err(|error| status::malformed_message(&error))
+            }
+        })*
+    };
+}
+
+decoded_by_prost! {
+    RangeRequest PutRequest DeleteRangeRequest CompactionRequest WatchRequest
+}
+
+impl Decode for TxnRequest {
+    fn decode(buf: &mut DecodeBuf<'_>) -> Result<Self, Status> {
+        let message = buf.copy_to_bytes(buf.remaining());
+        Ok(nesting::decode_txn(&message)?)
+    }
+}
+
 /// A codec that decodes generated request messages and encodes the responses of this folder.
 pub(crate) struct ResponseCodec<R, Q>(PhantomData<(R, Q)>);
 
 /// The encoder of [`ResponseCodec`].
 pub(crate) struct ResponseEncoder<R>(PhantomData<R>);
+
+/// The decoder of [`ResponseCodec`].
+pub(crate) struct RequestDecoder<Q>(PhantomData<Q>);
 
 fn buffer_settings() -> BufferSettings {
     BufferSettings::new(BUFFER_BYTES, YIELD_BYTES)
@@ -92,19 +127,19 @@ impl<R, Q> Default for ResponseCodec<R, Q> {
 impl<R, Q> Codec for ResponseCodec<R, Q>
 where
     R: Encode + Send + 'static,
-    Q: Message + Default + 'static,
+    Q: Decode + Send + 'static,
 {
     type Encode = R;
     type Decode = Q;
     type Encoder = ResponseEncoder<R>;
-    type Decoder = ProstDecoder<Q>;
+    type Decoder = RequestDecoder<Q>;
 
     fn encoder(&mut self) -> ResponseEncoder<R> {
         ResponseEncoder(PhantomData)
     }
 
-    fn decoder(&mut self) -> ProstDecoder<Q> {
-        ProstDecoder::new(buffer_settings())
+    fn decoder(&mut self) -> RequestDecoder<Q> {
+        RequestDecoder(PhantomData)
     }
 }
 
@@ -123,6 +158,19 @@ impl<R: Encode> Encoder for ResponseEncoder<R> {
     }
 }
 
+impl<Q: Decode> Decoder for RequestDecoder<Q> {
+    type Item = Q;
+    type Error = Status;
+
+    fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<Q>, Status> {
+        Q::decode(buf).map(Some)
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        buffer_settings()
+    }
+}
+
 impl<R, Q> fmt::Debug for ResponseCodec<R, Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseCodec").finish()
@@ -132,6 +180,12 @@ impl<R, Q> fmt::Debug for ResponseCodec<R, Q> {
 impl<R> fmt::Debug for ResponseEncoder<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseEncoder").finish()
+    }
+}
+
+impl<Q> fmt::Debug for RequestDecoder<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestDecoder").finish()
     }
 }
 

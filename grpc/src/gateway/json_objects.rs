@@ -148,6 +148,21 @@ impl ScanState {
     }
 }
 
+/// Returns the maximum nesting depth of braces and brackets in an object.
+pub(super) fn depth(object: &[u8]) -> usize {
+    let (mut state, mut depth_max) = (ScanState::default(), 0);
+    for byte in object {
+        // What is not an object ends the scan.
+        if state.scan(&[*byte]).is_err() {
+            break;
+        }
+        if let ScanState::Inside(depth) = state {
+            depth_max = depth_max.max(depth);
+        }
+    }
+    depth_max
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
@@ -215,6 +230,19 @@ mod tests {
             r#"{"a":[{"b":"}\"]"}]}{"c":"\\"}"#,
             &[r#"{"a":[{"b":"}\"]"}]}"#, r#"{"c":"\\"}"#],
         );
+    }
+
+    #[test]
+    fn the_depth_of_an_object_is_that_of_its_braces_and_brackets() {
+        for (object, expected) in [
+            ("", 0),
+            ("{}", 1),
+            (r#"{"a":[{"b":"{{{"}],"c":[[[]]]} "#, 4),
+            (r#"{"a":{"#, 2),
+            ("7[[", 0),
+        ] {
+            assert_eq!(depth(object.as_bytes()), expected, "{object}");
+        }
     }
 
     #[test]

@@ -9,11 +9,13 @@
 //! | `routes.rs` | the method of each path |
 //! | `json_objects.rs` | a splitter of a request body into JSON objects |
 //! | `transcode.rs` | conversion between JSON and protobuf messages |
+//! | `nested_txn.rs` | the same for transactions that are nested deeply |
 //! | `raw_codec.rs` | a codec for messages that stay encoded |
 //! | `http_response.rs` | HTTP responses: one object, a line for each message, or an error |
 
 mod http_response;
 mod json_objects;
+mod nested_txn;
 mod raw_codec;
 mod routes;
 mod transcode;

@@ -8,16 +8,34 @@
 use bytes::Bytes;
 use prost::Message;
 use prost_reflect::{DeserializeOptions, DynamicMessage, MessageDescriptor, SerializeOptions};
-use serde_json::de::Deserializer;
+use serde_json::de::{Deserializer, SliceRead};
 use serde_json::ser::Serializer;
 use tonic::Status;
 
+use super::nested_txn;
 use crate::status;
 
 /// Converts a JSON object to an encoded message.
 pub(super) fn to_message(descriptor: &MessageDescriptor, json: &[u8]) -> Result<Bytes, Status> {
-    let options = DeserializeOptions::new().deny_unknown_fields(false);
+    let message = convert(descriptor, Deserializer::from_slice(json));
+    message.or_else(|status| nested_txn::to_message(descriptor, json).unwrap_or(Err(status)))
+}
+
+/// Converts a JSON object of any depth. Recursive: a level takes some KiB of the stack.
+pub(super) fn to_message_of_any_depth(
+    descriptor: &MessageDescriptor,
+    json: &[u8],
+) -> Result<Bytes, Status> {
     let mut json = Deserializer::from_slice(json);
+    json.disable_recursion_limit();
+    convert(descriptor, json)
+}
+
+fn convert(
+    descriptor: &MessageDescriptor,
+    mut json: Deserializer<SliceRead<'_>>,
+) -> Result<Bytes, Status> {
+    let options = DeserializeOptions::new().deny_unknown_fields(false);
     let message = DynamicMessage::deserialize_with_options(descriptor.clone(), &mut json, &options);
     let message = message.map_err(|error| status::malformed_json(&error))?;
     Ok(message.encode_to_vec().into())
@@ -29,8 +47,26 @@ pub(super) fn write_json(
     message: Bytes,
     json: &mut Vec<u8>,
 ) -> Result<(), Status> {
-    let message = DynamicMessage::decode(descriptor.clone(), message);
-    let message = message.map_err(|error| status::gateway_broken(&error))?;
+    match decode(descriptor, message.clone()) {
+        Ok(decoded) => write_decoded(&decoded, json),
+        Err(_) if nested_txn::is_response(descriptor) => {
+            nested_txn::write_response(descriptor, message, json)
+        }
+        Err(status) => Err(status),
+    }
+}
+
+/// Decodes a message of up to 100 levels.
+pub(super) fn decode(
+    descriptor: &MessageDescriptor,
+    message: Bytes,
+) -> Result<DynamicMessage, Status> {
+    let decoded = DynamicMessage::decode(descriptor.clone(), message);
+    decoded.map_err(|error| status::gateway_broken(&error))
+}
+
+/// Appends a message as a JSON object.
+pub(super) fn write_decoded(message: &DynamicMessage, json: &mut Vec<u8>) -> Result<(), Status> {
     let options = SerializeOptions::new().use_proto_field_name(true);
     let written = message.serialize_with_options(&mut Serializer::new(json), &options);
     written.map_err(|error| status::gateway_broken(&error))

@@ -23,7 +23,8 @@ pub(crate) fn validate_txn(request: &TxnRequest, limits: &Limits) -> Result<(), 
     validate_writes(&request.failure)
 }
 
-/// TXN-3: the checks run in this order. The decoder limits the depth of the recursion.
+/// TXN-3: the checks run in this order. [`NESTING_MAX`](super::nesting::NESTING_MAX) limits the depth of the
+/// recursion.
 fn validate_ops(request: &TxnRequest, ops_max: usize, limits: &Limits) -> Result<(), EtcdError> {
     let lists = [
         request.compare.len(),

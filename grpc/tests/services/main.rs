@@ -17,6 +17,7 @@ mod kv;
 mod lease;
 mod lock;
 mod maintenance;
+mod nested_txn;
 mod support;
 mod txn;
 mod watch;
