@@ -31,6 +31,7 @@
 struct Readme;
 
 mod auth;
+mod deadline;
 mod encode;
 mod gateway;
 mod methods;

@@ -144,6 +144,12 @@ impl RpcMethod {
         self.path
     }
 
+    /// Returns whether the result of a call is awaited at every deadline. A compaction is in effect before the
+    /// call waits for the removal of history (CO-6).
+    pub(crate) fn completes_once_begun(&self) -> bool {
+        self.path == "/etcdserverpb.KV/Compact"
+    }
+
     /// Returns the number of messages in each direction.
     pub fn kind(&self) -> RpcKind {
         self.kind

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::future::{Future, ready};
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,9 +18,11 @@ use revstore_proto::etcdserverpb::maintenance_server::MaintenanceServer;
 use revstore_proto::health::health_server::HealthServer;
 use revstore_proto::v3electionpb::election_server::ElectionServer;
 use revstore_proto::v3lockpb::lock_server::LockServer;
+use tonic::Status;
 use tonic::codegen::{BoxFuture, StdError};
 
 use crate::auth::{Auth, AuthOptions};
+use crate::deadline::{self, Deadline};
 use crate::encode::range_body::LargeRange;
 use crate::encode::response::Headers;
 use crate::generated::{KvServer, WatchServer};
@@ -49,7 +52,8 @@ const VERSION: &str = "3.5.30";
 /// servers: there is no lock and no task per call. The size of request bodies is checked against [`Limits`]
 /// while they are received.
 ///
-/// Calls must run inside a tokio runtime: compactions and hashes use its threads for blocking work.
+/// Calls must run inside a tokio runtime: compactions and hashes use its threads for blocking work, and calls
+/// with a timeout use its timers when they wait.
 ///
 /// ```
 /// use revstore_engine::Engine;
@@ -230,12 +234,19 @@ where
         let inner = &*self.inner;
         let path = request.uri().path();
         let Some(method) = RpcMethod::of_path(path) else {
-            let response = methods::no_such_method(path).into_http();
-            return ResponseFuture(Box::pin(ready(Ok(response))));
+            // LI-9 comes before HL-3.
+            if let Err(status) = deadline::timeout(request.headers()) {
+                return ResponseFuture::bad_request(status);
+            }
+            return ResponseFuture::of_status(methods::no_such_method(path));
+        };
+        let deadline = match Deadline::of_call(request.headers(), method) {
+            Ok(deadline) => deadline,
+            Err(status) => return ResponseFuture::bad_request(status),
         };
         let bytes_max = inner.node.limits.message_bytes_max();
         let request = request.map(|body| LimitedBody::new(body, bytes_max));
-        ResponseFuture(match method.service_id {
+        let response = match method.service_id {
             ServiceId::Kv => inner.kv.clone().call(request),
             ServiceId::Watch => inner.watch.clone().call(request),
             ServiceId::Lease => inner.lease.clone().call(request),
@@ -245,20 +256,78 @@ where
             ServiceId::Lock => inner.lock.clone().call(request),
             ServiceId::Election => inner.election.clone().call(request),
             ServiceId::Health => inner.health.clone().call(request),
-        })
+        };
+        ResponseFuture {
+            response: Some(response),
+            deadline,
+            is_begun: false,
+        }
     }
 }
 
 /// The future of a response of [`Services`].
 #[must_use = "futures do nothing unless they are awaited"]
-pub struct ResponseFuture(BoxFuture<http::Response<tonic::body::Body>, Infallible>);
+pub struct ResponseFuture {
+    /// `None` after the deadline.
+    response: Option<BoxFuture<http::Response<tonic::body::Body>, Infallible>>,
+    deadline: Option<Deadline>,
+    /// Whether the future was polled.
+    is_begun: bool,
+}
+
+impl ResponseFuture {
+    /// Returns the future of a call that fails before it reaches its service.
+    fn of_status(status: Status) -> Self {
+        Self::of_response(status.into_http())
+    }
+
+    /// Like [`of_status`](Self::of_status), for an error that is not sent with the HTTP status 200.
+    fn bad_request(status: Status) -> Self {
+        let mut response = status.into_http();
+        *response.status_mut() = http::StatusCode::BAD_REQUEST;
+        Self::of_response(response)
+    }
+
+    fn of_response(response: http::Response<tonic::body::Body>) -> Self {
+        Self {
+            response: Some(Box::pin(ready(Ok(response)))),
+            deadline: None,
+            is_begun: false,
+        }
+    }
+
+    fn poll_response(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<http::Response<tonic::body::Body>, Infallible>> {
+        let Some(response) = &mut self.response else {
+            return Poll::Pending;
+        };
+        let polled = response.as_mut().poll(context);
+        polled.map(|response| response.map(LargeRange::replace_body))
+    }
+}
 
 impl Future for ResponseFuture {
     type Output = Result<http::Response<tonic::body::Body>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let response = self.0.as_mut().poll(context);
-        response.map(|response| response.map(LargeRange::replace_body))
+        let is_first = !mem::replace(&mut self.is_begun, true);
+        let Some(mut deadline) = self.deadline.take() else {
+            return self.poll_response(context);
+        };
+        if !(is_first && deadline.has_passed()) {
+            if let Poll::Ready(response) = self.poll_response(context) {
+                return Poll::Ready(response.map(|response| deadline.limit(response)));
+            }
+            if deadline.poll(context).is_pending() {
+                self.deadline = Some(deadline);
+                return Poll::Pending;
+            }
+        }
+        // What the call holds is released before the client receives the status.
+        self.response = None;
+        Poll::Ready(Ok(deadline.status().into_http()))
     }
 }
 

@@ -10,6 +10,7 @@ use revstore_engine::{
 };
 use tonic::{Code, Status};
 
+use crate::methods::{RpcKind, RpcMethod, ServiceId};
 use crate::request::nesting::TxnDecodeError;
 
 /// Declares the errors with their codes and texts. The clause ids of a row are in `//` comments.
@@ -377,6 +378,26 @@ pub(crate) fn cancel_reason(error: WatchError) -> &'static str {
         WatchError::EmptyRange => "mvcc: watcher range is empty",
         WatchError::Compacted => EtcdError::Compacted.text(),
     }
+}
+
+/// LI-9: the deadline of a call has passed.
+pub(crate) fn deadline_exceeded(method: &RpcMethod) -> Status {
+    if method.service_id == ServiceId::Health && method.kind() == RpcKind::ServerStream {
+        // Go's health service returns the same status for every end of the call.
+        return Status::cancelled("Stream has ended.");
+    }
+    Status::deadline_exceeded("context deadline exceeded")
+}
+
+/// LI-9: the header `grpc-timeout` is malformed.
+pub(crate) fn malformed_timeout(text: &str) -> Status {
+    Status::internal(format!("malformed grpc-timeout: {text}"))
+}
+
+/// LI-9: the header `Grpc-Timeout` of a request to the gateway is malformed.
+pub(crate) fn invalid_gateway_timeout(value: &[u8]) -> Status {
+    let value = String::from_utf8_lossy(value);
+    Status::invalid_argument(format!("invalid grpc-timeout: {value}"))
 }
 
 /// HL-3: the service exists, but the method does not.

@@ -15,6 +15,7 @@ revstore_tests::on_every_server! {
     invalid_requests_return_json_errors,
     txn_responses_contain_the_response_of_each_operation,
     txn_2_transactions_nest_as_deeply_as_in_grpc,
+    li_9_calls_end_at_their_timeout,
     watch_streams_one_object_per_message,
     failed_watches_are_cancelled,
     lease_methods_return_json,
@@ -212,6 +213,66 @@ fn txn_2_transactions_nest_as_deeply_as_in_grpc(servers: &Servers) {
         assert_eq!(response.status, 400, "{nested} levels: {response:?}");
         assert!(response.body.contains(text), "{response:?}");
     }
+}
+
+fn li_9_calls_end_at_their_timeout(servers: &Servers) {
+    let options = Options {
+        json_gateway: true,
+        ..Options::default()
+    };
+    let server = servers.fresh(&options);
+    let call = |path: &str, timeout: &str, body: &str| {
+        let request = http::Request {
+            method: "POST",
+            path: &format!("/v3/{path}"),
+            headers: &[("Grpc-Timeout", timeout)],
+            body,
+        };
+        let response = request.send(server.address()).expect("a response");
+        let lines = response.body.lines().map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).expect("JSON in each line")
+        });
+        (response.status, lines.collect::<Vec<_>>())
+    };
+    let check_error = |path: &str, timeout: &str, body: &str, expected: (u16, u64, &str)| {
+        let (status, lines) = call(path, timeout, body);
+        let error = lines[0].get("error").filter(|error| error.is_object());
+        let error = error.unwrap_or(&lines[0]);
+        let found = (status, error["code"].as_u64(), error["message"].as_str());
+        let (status, code, message) = expected;
+        assert_eq!(
+            found,
+            (status, Some(code), Some(message)),
+            "{path} {timeout}"
+        );
+    };
+    let exceeded = (504, 4, "context deadline exceeded");
+    let (key, name) = (r#"{"key":"aw=="}"#, r#"{"name":"bA=="}"#);
+    for timeout in ["60S", "0S", "123456789S", "1H"] {
+        assert_eq!(call("kv/put", timeout, key).0, 200, "{timeout}");
+    }
+    check_error("kv/put", "-1S", key, exceeded);
+    for (timeout, message) in [
+        ("5", "invalid grpc-timeout: 5"),
+        ("1x", "invalid grpc-timeout: 1x"),
+        ("1.5S", "invalid grpc-timeout: 1.5S"),
+    ] {
+        check_error("kv/put", timeout, key, (400, 3, message));
+        check_error("watch", timeout, "{", (400, 3, message));
+    }
+    assert_eq!(call("lock/lock", "60S", name).0, 200);
+    check_error("lock/lock", "100m", name, exceeded);
+    // The waiter has left the queue, and its lease is still there, like that of the holder.
+    let locks = r#"{"key":"bC8=","range_end":"bDA=","count_only":true}"#;
+    assert_eq!(call("kv/range", "60S", locks).1[0]["count"], "1");
+    let leases = call("lease/leases", "60S", "{}").1;
+    assert_eq!(leases[0]["leases"].as_array().map(Vec::len), Some(2));
+    // A stream ends with a line.
+    let watch = r#"{"create_request":{"key":"aw=="}}"#;
+    let (status, lines) = call("watch", "100m", watch);
+    assert_eq!(status, 200, "{lines:?}");
+    assert_eq!(lines[0]["result"]["created"], true, "{lines:?}");
+    assert_eq!(lines[1]["error"]["message"], "context deadline exceeded");
 }
 
 fn watch_streams_one_object_per_message(servers: &Servers) {

@@ -26,19 +26,20 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_core::Stream;
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body::Body as HttpBody;
 use tokio::sync::oneshot;
 use tonic::body::Body;
 use tonic::client::{Grpc, GrpcService};
 use tonic::codegen::{BoxFuture, StdError};
-use tonic::metadata::{AsciiMetadataKey, MetadataMap, MetadataValue};
+use tonic::metadata::{Ascii, AsciiMetadataKey, MetadataMap, MetadataValue};
 use tonic::{Status, Streaming};
 
 use self::http_response::JsonLines;
 use self::json_objects::JsonObjects;
 use self::raw_codec::RawCodec;
 use self::routes::Route;
+use crate::deadline::{self, TIMEOUT_HEADER};
 use crate::node::admission::Limits;
 use crate::status;
 
@@ -125,7 +126,10 @@ where
         if head.method != Method::POST {
             return http_response::error(&status::only_post());
         }
-        let metadata = metadata(&head.headers);
+        let metadata = match metadata(&head.headers) {
+            Ok(metadata) => metadata,
+            Err(status) => return http_response::error(&status),
+        };
         let objects = JsonObjects::new(body, self.object_bytes_max);
         if route.method.is_server_streaming() {
             match self.streaming(route, metadata, objects).await {
@@ -263,10 +267,15 @@ where
 
 /// Returns the metadata for the services from the headers. The certificate of the connection is not passed
 /// on, so only the token identifies the client, as in etcd (TL-2).
-fn metadata(headers: &HeaderMap) -> MetadataMap {
+///
+/// # Errors
+/// The timeout is malformed.
+fn metadata(headers: &HeaderMap) -> Result<MetadataMap, Status> {
     let mut metadata = MetadataMap::new();
     for (name, value) in headers {
         let name = match name.as_str().strip_prefix(METADATA_PREFIX) {
+            // Only the gateway sets the headers of gRPC itself.
+            Some(name) if name.starts_with("grpc-") => continue,
             Some(name) => name,
             None if *name == http::header::AUTHORIZATION => name.as_str(),
             None => continue,
@@ -279,5 +288,27 @@ fn metadata(headers: &HeaderMap) -> MetadataMap {
             metadata.append(name, value);
         }
     }
-    metadata
+    if let Some(timeout) = timeout(headers)? {
+        metadata.insert(TIMEOUT_HEADER, timeout);
+    }
+    Ok(metadata)
+}
+
+/// Returns the timeout of a call as the services receive it (LI-9). Other than over gRPC, a timeout of zero or
+/// an empty one is none, and the number may have more digits.
+fn timeout(headers: &HeaderMap) -> Result<Option<MetadataValue<Ascii>>, Status> {
+    let value = headers.get(TIMEOUT_HEADER).map(HeaderValue::as_bytes);
+    let Some(value) = value.filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let Ok(timeout) = deadline::parse(value) else {
+        return Err(status::invalid_gateway_timeout(value));
+    };
+    if timeout.is_zero() && !value.starts_with(b"-") {
+        return Ok(None);
+    }
+    // Sets the metadata in the form of gRPC, with at most eight digits.
+    let mut request = tonic::Request::new(());
+    request.set_timeout(timeout);
+    Ok(request.metadata().get(TIMEOUT_HEADER).cloned())
 }

@@ -333,36 +333,6 @@ async fn hl_3_unknown_methods_and_unknown_services_have_different_messages() {
 }
 
 #[tokio::test]
-async fn nesting_of_transactions_is_limited_by_the_decoder() {
-    let node = TestNode::new();
-    let nest = |depth: usize| {
-        let mut request = txn_of(vec![op_get(get("k"))]);
-        for _ in 0..depth {
-            request = txn_of(vec![op_txn(request)]);
-        }
-        request
-    };
-    node.txn(nest(40)).await.unwrap();
-    // Encoded by hand, so that the test does not depend on recursion in the encoder.
-    let mut message = Vec::new();
-    for _ in 0..100_000 {
-        let mut txn = vec![0x22];
-        prost::encode_length_delimiter(message.len(), &mut txn).unwrap();
-        txn.append(&mut message);
-        let mut op = vec![0x12];
-        prost::encode_length_delimiter(txn.len(), &mut op).unwrap();
-        op.append(&mut txn);
-        message = op;
-        if message.len() > 5000 {
-            break;
-        }
-    }
-    let (status, _) = call_raw(&node.services, "/etcdserverpb.KV/Txn", frame(&message)).await;
-    assert_eq!(status.code(), Code::Internal);
-    check_store_unchanged(&node).await;
-}
-
-#[tokio::test]
 async fn extreme_numbers_do_not_change_the_store() {
     let node = TestNode::new();
     for number in [i64::MIN, i64::MIN + 1, -1, i64::MAX - 1, i64::MAX] {

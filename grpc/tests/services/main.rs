@@ -12,6 +12,7 @@ mod auth;
 mod bad_input;
 mod cluster;
 mod connection;
+mod deadline;
 mod election;
 mod kv;
 mod lease;

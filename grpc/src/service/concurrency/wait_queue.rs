@@ -132,14 +132,14 @@ impl From<EtcdError> for WaitError {
 /// A waiter during a call.
 ///
 /// If the waiter is dropped before [`keep`](Self::keep), for example because the client cancelled the
-/// call, its key is deleted (EL-4), and its lease is revoked if it was granted for this call.
+/// call or its deadline has passed, its key is deleted (EL-4). A lease that was granted for this call ends
+/// by itself.
 #[derive(Debug)]
 pub(super) struct Waiter {
     node: Arc<Node>,
     queue: KeyRange,
     key: WaiterKey,
     lease: LeaseId,
-    owns_lease: bool,
     is_kept: bool,
 }
 
@@ -169,16 +169,7 @@ impl Waiter {
             growth_bytes: Some(0),
         })?;
         let lease = node.engine.grant(None, OWN_LEASE_TTL_SECONDS)?.id;
-        match Self::join_with(node, name, lease, value) {
-            Ok(mut joined) => {
-                joined.waiter.owns_lease = true;
-                Ok(joined)
-            }
-            Err(error) => {
-                revoke(node, lease);
-                Err(error)
-            }
-        }
+        Self::join_with(node, name, lease, value)
     }
 
     fn join_with(
@@ -207,7 +198,6 @@ impl Waiter {
             queue: range(name),
             key: WaiterKey { key, created },
             lease,
-            owns_lease: false,
             is_kept: false,
         };
         Ok(Joined {
@@ -280,16 +270,6 @@ impl Drop for Waiter {
         }
         // This fails while an alarm forbids all writes. The key is then deleted when its lease ends.
         let _ = self.key.delete(&self.node);
-        if self.owns_lease {
-            revoke(&self.node, self.lease);
-        }
-    }
-}
-
-/// Revokes a lease that this module has granted. It may have expired already.
-fn revoke(node: &Node, lease: LeaseId) {
-    if node.admit(Proposal::default()).is_ok() {
-        let _ = node.engine.revoke(lease);
     }
 }
 
