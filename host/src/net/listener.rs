@@ -28,6 +28,9 @@ use crate::net::{
 /// The time for which a stopping [`Listener`] waits for requests in flight before it drops their connections.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(1);
 
+/// The number of connections that the system queues for a socket with a shared port, as for other sockets.
+const BACKLOG: i32 = 128;
+
 /// The delay after a failed `accept`, for example because the process has no free file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
@@ -76,16 +79,29 @@ impl Listener {
     /// # Errors
     /// The address cannot be bound.
     pub fn bind(url: &ListenUrl) -> Result<Self, BindError> {
-        Self::try_bind(url).map_err(|source| BindError {
+        Self::bind_with(url, false)
+    }
+
+    /// Binds the address of a URL. If `reuse_port` is set, other sockets with this option may have the same
+    /// TCP port, and the system distributes connections among them.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub fn bind_with(url: &ListenUrl, reuse_port: bool) -> Result<Self, BindError> {
+        Self::try_bind(url, reuse_port).map_err(|source| BindError {
             address: GoAddress(url.address().clone()),
             source,
         })
     }
 
-    fn try_bind(url: &ListenUrl) -> io::Result<Self> {
+    fn try_bind(url: &ListenUrl, reuse_port: bool) -> io::Result<Self> {
         let (socket, address) = match url.address() {
             ListenAddress::Tcp(address) => {
-                let socket = std::net::TcpListener::bind(address)?;
+                let socket = if reuse_port {
+                    bind_shared(*address)?
+                } else {
+                    std::net::TcpListener::bind(address)?
+                };
                 socket.set_nonblocking(true)?;
                 let address = BoundAddress::Tcp(socket.local_addr()?);
                 (Socket::Tcp(socket), address)
@@ -241,6 +257,21 @@ impl AsyncSocket {
     }
 }
 
+/// Binds a TCP port that other sockets with the same option may also bind.
+fn bind_shared(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = socket2::Socket::new(
+        socket2::Domain::for_address(address),
+        socket2::Type::STREAM,
+        Some(socket2::Protocol::TCP),
+    )?;
+    // The options and the backlog of std.
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
 /// Removes the socket file of a killed process. A file of another kind is not removed, and binding then
 /// fails.
 fn remove_stale_socket(path: &Path) -> io::Result<()> {
@@ -319,6 +350,15 @@ mod tests {
                 first.address()
             )
         );
+    }
+
+    #[test]
+    fn fl_20_a_port_can_be_shared_only_if_both_sockets_allow_it() {
+        let first = Listener::bind_with(&url("http://127.0.0.1:0"), true).unwrap();
+        let same = url(&format!("http://{}", first.address()));
+        Listener::bind(&same).unwrap_err();
+        let second = Listener::bind_with(&same, true).unwrap();
+        assert_eq!(first.address(), second.address());
     }
 
     #[test]
