@@ -9,8 +9,8 @@ use std::{
 };
 
 use rustls::{
-    DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
-    SupportedCipherSuite, SupportedProtocolVersion,
+    CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
+    SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion,
     client::{danger::HandshakeSignatureValid, verify_server_name},
     crypto::CryptoProvider,
     pki_types::{
@@ -221,16 +221,17 @@ fn client_verifier(
             .allow_unknown_revocation_status();
     }
     let verifier = builder.build().map_err(|error| rejected(&error))?;
-    let names = &auth.allowed_hostnames;
-    if names.is_empty() {
+    let (names, common_names) = (&auth.allowed_hostnames, &auth.allowed_common_names);
+    if names.is_empty() && common_names.is_empty() {
         return Ok(verifier);
     }
     let names = names.iter().map(|name| ServerName::try_from(name.clone()));
-    Ok(Arc::new(HostnameVerifier {
+    Ok(Arc::new(NameVerifier {
         verifier,
         names: names
             .collect::<Result<_, _>>()
             .map_err(|error| rejected(&error))?,
+        common_names: common_names.clone(),
     }))
 }
 
@@ -249,14 +250,16 @@ fn read_crl(path: &Path) -> Result<CertificateRevocationListDer<'static>, TlsErr
         })
 }
 
-/// A verifier that also requires that a certificate is valid for one of `names`.
+/// A verifier that also requires that a certificate is valid for one of `names`, and has one of
+/// `common_names`. An empty list requires nothing.
 #[derive(Debug)]
-struct HostnameVerifier {
+struct NameVerifier {
     verifier: Arc<dyn ClientCertVerifier>,
     names: Vec<ServerName<'static>>,
+    common_names: Vec<String>,
 }
 
-impl ClientCertVerifier for HostnameVerifier {
+impl ClientCertVerifier for NameVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         self.verifier.root_hint_subjects()
     }
@@ -270,6 +273,10 @@ impl ClientCertVerifier for HostnameVerifier {
         let verified = self
             .verifier
             .verify_client_cert(end_entity, intermediates, now)?;
+        let name = common_name(end_entity).unwrap_or_default();
+        if !self.common_names.is_empty() && !self.common_names.contains(&name) {
+            return Err(CertificateError::ApplicationVerificationFailure.into());
+        }
         let certificate = ParsedCertificate::try_from(end_entity)?;
         let mut result = Ok(verified);
         for name in &self.names {

@@ -82,6 +82,8 @@ pub struct ClientAuth {
     pub crl_file: Option<PathBuf>,
     /// The allowed names. A certificate must contain at least one of them. Empty for any name.
     pub allowed_hostnames: Vec<String>,
+    /// The allowed common names. A certificate must have one of them. Empty for any name.
+    pub allowed_common_names: Vec<String>,
     /// Whether the common name of a certificate authenticates its client as the user of that name.
     pub names_users: bool,
 }
@@ -106,6 +108,16 @@ impl ClientAuth {
     #[must_use]
     pub fn allowed_hostnames(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hostnames = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Requires that a certificate has one of these common names.
+    #[must_use]
+    pub fn allowed_common_names(
+        mut self,
+        names: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        self.allowed_common_names = names.into_iter().map(Into::into).collect();
         self
     }
 
