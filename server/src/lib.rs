@@ -16,7 +16,9 @@ mod server;
 mod start_error;
 mod version;
 
-pub use config::{AuthConfig, AuthToken, Cluster, Config, Invocation, JwtOptions, parse};
+pub use config::{
+    AllowList, AuthConfig, AuthToken, Cluster, Config, Invocation, JwtOptions, parse,
+};
 /// The engine, for programs that use the store directly.
 pub use revstore_engine as engine;
 pub use revstore_grpc::Limits;

@@ -8,13 +8,15 @@ use std::{fs::DirBuilder, io, path::Path, sync::Arc};
 use axum::Router;
 use revstore_engine::{Engine, EngineBuilder, Revision, StartRevisionError};
 use revstore_grpc::{AuthOptions, AuthTokens, Gateway, Identity, Services, Shutdown};
-use revstore_host::net::{BindError, EndpointUrl, HttpOptions, ListenUrl, Listener, TlsAcceptor};
+use revstore_host::net::{
+    BindError, EndpointUrl, HttpOptions, ListenUrl, Listener, TlsAcceptor, TlsOptions,
+};
 use tokio::task::JoinSet;
 use tracing::{error, info};
 
 use crate::{
-    config::{AuthToken, Config},
-    http::{self, CallCounters, CountedServices, Dispatch, HealthCounters, NodeInfo},
+    config::{AllowList, AuthToken, Config},
+    http::{self, Access, CallCounters, CountedServices, Dispatch, HealthCounters, NodeInfo},
     start_error::StartError,
     version::ETCD_VERSION,
 };
@@ -27,6 +29,7 @@ pub(crate) struct Sockets {
     metrics: Vec<Listener>,
     peers: Vec<Listener>,
     tls: Option<TlsAcceptor>,
+    peer_tls: Option<TlsAcceptor>,
     /// The options of authentication. They are checked with the sockets, because they may be invalid.
     auth: AuthOptions,
 }
@@ -40,11 +43,19 @@ impl Sockets {
                 source,
             })?;
         }
-        let tls = config.tls.as_ref();
-        let tls = tls.map(|tls| TlsAcceptor::new(tls, &config.client_hosts()));
+        let acceptor = |tls: &Option<TlsOptions>, hosts: &[String]| {
+            let tls = tls.as_ref();
+            tls.map(|tls| TlsAcceptor::new(tls, hosts)).transpose()
+        };
+        let bind_all = |urls: &[ListenUrl]| -> Result<Vec<Listener>, BindError> {
+            let urls = urls.iter();
+            urls.map(|url| Listener::bind_with(url, config.reuse_port))
+                .collect()
+        };
         Ok(Self {
             auth: auth(config)?,
-            tls: tls.transpose()?,
+            tls: acceptor(&config.tls, &config.client_hosts())?,
+            peer_tls: acceptor(&config.peer_tls, &config.peer_hosts())?,
             peers: bind_all(&config.listen_peer_urls)?,
             clients: bind_all(&config.listen_client_urls)?,
             client_http: bind_all(&config.listen_client_http_urls)?,
@@ -56,10 +67,6 @@ impl Sockets {
     pub(crate) fn clients(&self) -> &[Listener] {
         &self.clients
     }
-}
-
-fn bind_all(urls: &[ListenUrl]) -> Result<Vec<Listener>, BindError> {
-    urls.iter().map(Listener::bind).collect()
 }
 
 /// An engine with its services on bound sockets.
@@ -149,6 +156,7 @@ fn log_addresses(sockets: &Sockets) {
         metrics,
         peers,
         tls: _,
+        peer_tls: _,
         auth: _,
     } = sockets;
     let kinds = [
@@ -176,24 +184,46 @@ fn ports(
     grpc: &CountedServices,
     info: &Arc<NodeInfo>,
 ) -> Vec<Port> {
-    let gateway = Gateway::new(grpc.clone(), &config.limits);
-    let http = http::client_routes(info, &gateway);
+    let gateway = (config.enable_grpc_gateway).then(|| Gateway::new(grpc.clone(), &config.limits));
+    let client_routes = |hosts: AllowList| {
+        let access = Access {
+            hosts,
+            origins: config.cors.clone(),
+            has_gateway: config.enable_grpc_gateway,
+        };
+        http::client_routes(info, gateway.as_ref(), access)
+    };
+    // HT-16: with TLS, the certificate names the hosts.
+    let (http, https) = (
+        client_routes(config.host_whitelist.clone()),
+        client_routes(AllowList::All),
+    );
     let only_http = |routes: Router| Dispatch::new(None, Some(routes));
-    let client_http = (!config.has_separate_http()).then(|| http.clone());
+    let client = |routes: Router| {
+        let http = (!config.has_separate_http()).then_some(routes);
+        Dispatch::new(Some(grpc.clone()), http)
+    };
+    let metrics = only_http(http::metrics_routes(info));
+    let peer = only_http(http::peer_routes(info));
     let options = HttpOptions::new()
         .max_concurrent_streams(config.max_concurrent_streams)
         .keepalive(config.keepalive);
+    // Each kind with its certificate, and its service without and with TLS. `Config` guarantees a certificate
+    // if a URL of the kind requires TLS.
+    let tls = sockets.tls;
     let kinds = [
         (
             sockets.clients,
-            Dispatch::new(Some(grpc.clone()), client_http),
+            &tls,
+            client(http.clone()),
+            client(https.clone()),
         ),
-        (sockets.client_http, only_http(http)),
-        (sockets.metrics, only_http(http::metrics_routes(info))),
-        (sockets.peers, only_http(http::peer_routes(info))),
+        (sockets.client_http, &tls, only_http(http), only_http(https)),
+        (sockets.metrics, &tls, metrics.clone(), metrics),
+        (sockets.peers, &sockets.peer_tls, peer.clone(), peer),
     ];
     let mut ports = Vec::new();
-    for (listeners, dispatch) in kinds {
+    for (listeners, tls, dispatch, secure_dispatch) in kinds {
         let options = if dispatch.is_only_grpc() {
             // HT-13.
             options.http2_only()
@@ -201,13 +231,16 @@ fn ports(
             options
         };
         for listener in listeners {
+            let dispatch = if listener.is_tls() {
+                &secure_dispatch
+            } else {
+                &dispatch
+            };
             ports.push(Port {
-                listener,
                 options,
-                // `Config` guarantees a certificate if a client or metrics URL requires TLS. A peer URL may
-                // require TLS without a certificate. Its connections are then closed.
-                tls: sockets.tls.clone(),
+                tls: tls.clone(),
                 dispatch: dispatch.clone(),
+                listener,
             });
         }
     }

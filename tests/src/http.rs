@@ -1,6 +1,6 @@
 //! A client for single HTTP requests, for the endpoints that probes and test harnesses use.
 
-use std::io::{self, BufRead, BufReader, Write as _};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use crate::poll;
@@ -92,20 +92,52 @@ pub fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
     request.send(address)
 }
 
+/// The status code and the headers of a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// The status code, such as 200.
+    pub status: u16,
+    headers: Vec<String>,
+}
+
+impl Head {
+    /// Returns the value of the first header with a name, which has no upper case letters.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let headers = self.headers.iter().filter_map(|line| line.split_once(": "));
+        let mut headers = headers.filter(|(other, _)| other.eq_ignore_ascii_case(name));
+        headers.next().map(|(_, value)| value)
+    }
+}
+
+/// Sends bytes over a connection, and reads the head of the response.
+///
+/// # Errors
+/// Any error of the connection, and `InvalidData` if the response is not HTTP.
+pub fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Head> {
+    stream.write_all(request)?;
+    read_whole_head(&mut BufReader::new(stream))
+}
+
 /// Reads a response up to its body and returns the status code.
 fn read_head(response: &mut impl BufRead) -> io::Result<u16> {
+    read_whole_head(response).map(|head| head.status)
+}
+
+fn read_whole_head(response: &mut impl BufRead) -> io::Result<Head> {
     let no_http = || io::Error::new(io::ErrorKind::InvalidData, "not an HTTP response");
     let mut line = String::new();
     response.read_line(&mut line)?;
     let status = line.strip_prefix("HTTP/1.").ok_or_else(no_http)?;
     let status = status.split([' ', '\r']).nth(1).ok_or_else(no_http)?;
     let status = status.parse().map_err(|_| no_http())?;
+    let mut headers = Vec::new();
     loop {
         line.clear();
         match (response.read_line(&mut line)?, line.as_str()) {
             (0, _) => return Err(no_http()),
-            (_, "\r\n") => return Ok(status),
-            _ => {}
+            (_, "\r\n") => return Ok(Head { status, headers }),
+            (_, header) => headers.push(header.trim_end().to_owned()),
         }
     }
 }

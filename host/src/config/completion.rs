@@ -61,7 +61,10 @@ fn fish<C>(flags: &FlagSet<C>) -> String {
             ValueKind::Path => " -r -F".to_owned(),
             _ => format!(" -x -a '{}'", flag.suggestions.join(" ")),
         };
-        let help = flag.help.replace('\\', "\\\\").replace('\'', "\\'");
+        let help = flag
+            .description()
+            .replace('\\', "\\\\")
+            .replace('\'', "\\'");
         format!("complete -c {program} -l {name}{value} -d '{help}'\n")
     })
 }
@@ -79,7 +82,10 @@ fn zsh<C>(flags: &FlagSet<C>) -> String {
         } else {
             "="
         };
-        let help = flag.help.replace('\\', "\\\\").replace('\'', "'\\''");
+        let help = flag
+            .description()
+            .replace('\\', "\\\\")
+            .replace('\'', "'\\''");
         let help = help.replace('[', "\\[").replace(']', "\\]");
         format!(" \\\n        '--{name}{equals}[{help}]{value}'")
     });

@@ -6,7 +6,29 @@ use saphyr::{LoadableYamlNode, Scalar, Yaml};
 
 use super::{ConfigError, Declaration, FlagSet, ValueKind, Values};
 
-/// Reads a configuration file into `values`. Keys inside the mapping of `flags` take precedence.
+/// A mapping inside a configuration file whose keys are flags.
+#[derive(Debug)]
+pub struct FileMapping {
+    /// The key of the mapping.
+    pub name: &'static str,
+    /// The part of the names of flags that is missing in the keys.
+    pub prefix: &'static str,
+    /// Keys with another flag than the prefix and the key, each with the name of the flag.
+    pub other_names: &'static [(&'static str, &'static str)],
+}
+
+impl FileMapping {
+    /// Returns the name of the flag of a key inside the mapping.
+    fn flag_name(&self, key: &str) -> String {
+        let mut others = self.other_names.iter();
+        match others.find(|(other, _)| *other == key) {
+            Some((_, name)) => (*name).to_owned(),
+            None => format!("{}{key}", self.prefix),
+        }
+    }
+}
+
+/// Reads a configuration file into `values`. Keys inside the mappings of `flags` take precedence.
 pub(super) fn read<C>(
     flags: &FlagSet<C>,
     path: &Path,
@@ -24,22 +46,31 @@ pub(super) fn read<C>(
         Some(Yaml::Mapping(root)) => root,
         Some(_) => return Err(shape_error()),
     };
-    let nested = root
-        .iter()
-        .filter(|(key, _)| key.as_str() == Some(flags.file_mapping));
-    let nested = nested.filter_map(|(_, node)| node.as_mapping()).flatten();
-    let entries = root.iter().map(|entry| (entry, false));
-    for ((key, node), is_nested) in entries.chain(nested.map(|entry| (entry, true))) {
-        let key = key.as_str().ok_or_else(shape_error)?;
-        let has_key =
-            |flag: &&Declaration| flag.has_name(key) || is_nested && flag.file_key == Some(key);
-        let is_mapping = key == flags.file_mapping || flags.ignored_mappings.contains(&key);
-        if let Some(flag) = flags.own_flags().find(has_key) {
-            set(values, flag, node, &file)?;
-        } else if is_nested || !is_mapping {
-            values.warn(format!(
+    let mapping_of = |key: &str| flags.file_mappings.iter().find(|it| it.name == key);
+    let mut set_key = |key: &str, name: &str, node: &Yaml<'_>| -> Result<(), ConfigError> {
+        match flags.own_flags().find(|flag| flag.has_name(name)) {
+            Some(flag) => set(values, flag, node, &file)?,
+            None => values.warn(format!(
                 "unrecognized key {key:?} in the configuration file"
-            ));
+            )),
+        }
+        Ok(())
+    };
+    let mut nested = Vec::new();
+    for (key, node) in root {
+        let key = key.as_str().ok_or_else(shape_error)?;
+        match (mapping_of(key), node.as_mapping()) {
+            (Some(mapping), Some(nodes)) => nested.push((mapping, nodes)),
+            // An empty mapping.
+            (Some(_), None) if node.is_null() => {}
+            (Some(_), None) => return Err(error(format!("has no mapping at {key:?}"))),
+            (None, _) => set_key(key, key, node)?,
+        }
+    }
+    for (mapping, nodes) in nested {
+        for (key, node) in nodes {
+            let key = key.as_str().ok_or_else(shape_error)?;
+            set_key(key, &mapping.flag_name(key), node)?;
         }
     }
     Ok(())
@@ -57,6 +88,9 @@ fn set(
     let Some(mut text) = text else {
         return Ok(());
     };
+    if text.is_empty() && matches!(flag.kind, ValueKind::Urls | ValueKind::Names) {
+        return Ok(());
+    }
     // etcd accepts durations in files only as nanoseconds; both forms are accepted here.
     if flag.kind == ValueKind::Duration && text.parse::<i64>().is_ok() {
         text.push_str("ns");

@@ -1,6 +1,6 @@
 //! Declarations of flags.
 
-use std::{marker::PhantomData, path::PathBuf};
+use std::{borrow::Cow, marker::PhantomData, path::PathBuf};
 
 use super::{ConfigError, GoDuration, value};
 use crate::net::EndpointUrl;
@@ -20,18 +20,44 @@ pub struct Declaration {
     pub name: &'static str,
     /// If not empty, a prefix with which the flag has another, former name.
     pub former_prefix: &'static str,
-    /// A key instead of the name in the [mapping](super::FlagSet::file_mapping) of a file.
-    pub file_key: Option<&'static str>,
     /// The form of the values.
     pub kind: ValueKind,
     /// Checks that a text is a value.
     pub check: fn(&Self, &str) -> Result<(), ConfigError>,
+    /// Returns whether two texts are the same value.
+    pub is_same: fn(&str, &str) -> bool,
+    /// Whether the program does what the values ask for.
+    pub support: Support,
     /// The default, as a user would write it.
     pub default: &'static str,
-    /// The text in the help page; empty for a flag without effect.
+    /// The text in the help page. For a flag without effect it is made of [`support`](Self::support).
     pub help: &'static str,
     /// Values that shell completions suggest.
     pub suggestions: &'static [&'static str],
+}
+
+/// Whether a program does what the values of a flag ask for.
+///
+/// Every flag is declared with one of these, so that no value is ignored without a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// The program reads the value.
+    Full,
+    /// The flag has no effect. Values other than these cause a warning, because they ask for a behavior
+    /// that the program does not have.
+    NoEffect {
+        /// The values without a warning. The first is the default.
+        silent: &'static [&'static str],
+        /// The reason, as the end of the sentence "has no effect: ...".
+        reason: &'static str,
+    },
+    /// Values other than these are an error.
+    Only {
+        /// The values that are accepted. The first is the default.
+        accepted: &'static [&'static str],
+        /// The reason why other values are an error.
+        reason: &'static str,
+    },
 }
 
 /// The form of the values of a flag, where a source of values or a shell completion depends on it.
@@ -43,8 +69,11 @@ pub enum ValueKind {
     Duration,
     /// A path.
     Path,
-    /// A list of URLs. An empty list does not replace another value.
+    /// A list of URLs. An empty list does not replace another value, and neither does a URL that is in
+    /// the list already.
     Urls,
+    /// A list of names. In a file, an empty list does not replace another value.
+    Names,
     /// Any other form.
     Text,
 }
@@ -59,7 +88,7 @@ pub struct Section {
 }
 
 /// A type that the values of flags have.
-pub trait FlagValue: Sized {
+pub trait FlagValue: Sized + PartialEq {
     /// The form of the values.
     const KIND: ValueKind;
 
@@ -79,32 +108,46 @@ impl<T: FlagValue> Flag<T> {
 }
 
 impl Declaration {
-    /// A flag with values of type `T` and without effect.
+    /// A flag with values of type `T`.
     pub const fn of<T: FlagValue>(name: &'static str, former_prefix: &'static str) -> Self {
         Self {
             name,
             former_prefix,
-            file_key: None,
             kind: T::KIND,
             check: |_, text| T::parse(text).map(drop),
+            is_same: |a, b| T::parse(a) == T::parse(b),
+            support: Support::Full,
             default: "",
             help: "",
             suggestions: &[],
         }
     }
 
-    /// A flag without effect whose value is one of a few words.
-    pub const fn one_of(words: &'static [&'static str], name: &'static str) -> Self {
-        Self {
-            suggestions: words,
-            check: |flag, text| match flag.suggestions {
+    /// Restricts the values to a few words, unless there are none.
+    #[must_use]
+    pub const fn one_of(mut self, words: &'static [&'static str]) -> Self {
+        if !words.is_empty() {
+            self.suggestions = words;
+            self.check = |flag, text| match flag.suggestions {
                 words if words.contains(&text) => Ok(()),
                 words => {
                     let words = words.join(", ");
                     Err(ConfigError::new(format!("must be one of: {words}")))
                 }
-            },
-            ..Self::of::<String>(name, "")
+            };
+        }
+        self
+    }
+
+    /// The text for the help page and for shell completions.
+    pub(super) fn description(&self) -> Cow<'static, str> {
+        match self.support {
+            Support::Full => self.help.into(),
+            Support::NoEffect { reason, .. } => format!("Has no effect: {reason}.").into(),
+            Support::Only { accepted, reason } => {
+                let accepted = quoted(accepted);
+                format!("Only {accepted} is supported: {reason}.").into()
+            }
         }
     }
 
@@ -118,6 +161,15 @@ impl Declaration {
     pub(super) fn has_name(&self, name: &str) -> bool {
         name == self.name || name.strip_prefix(self.former_prefix) == Some(self.name)
     }
+}
+
+/// Lists values for a message, each in quotation marks.
+pub(super) fn quoted(values: &[&str]) -> String {
+    let values = values.iter().map(|value| match *value {
+        "" => "the empty text".to_owned(),
+        value => format!("'{value}'"),
+    });
+    values.collect::<Vec<_>>().join(" or ")
 }
 
 /// Implements [`FlagValue`] for types with their kinds and parsers.
@@ -154,10 +206,12 @@ flag_value! {
 /// flag that has an effect, and a table of all flags.
 ///
 /// A flag has a name, a default, a help text and, if need be, other fields of
-/// [`Declaration`](crate::config::Declaration). At the end of a section, `@accept TYPE,
-/// FORMER_PREFIX: NAME, ..;` and `@one_of WORDS: NAME;` declare flags without effect.
+/// [`Declaration`](crate::config::Declaration). At the end of a section, `@no_effect REASON { .. }` and
+/// `@only REASON { .. }` declare flags with the other kinds of [`Support`](crate::config::Support), each as
+/// its name, in parentheses the prefix of its former name, its type, its default, further values that cause
+/// no warning or error, and after `in` the words that are values.
 /// ```
-/// use revstore_host::config::{GoDuration, Values};
+/// use revstore_host::config::{GoDuration, Support, Values};
 ///
 /// revstore_host::flags! {
 ///     static SECTIONS;
@@ -166,23 +220,35 @@ flag_value! {
 ///         TIMEOUT: GoDuration = "timeout", "5s", "The time limit of a request.";
 ///         MODE: String = "mode", "fast", "The mode.", suggestions: &["fast", "safe"];
 ///     }
-///     "Accepted without effect" {
-///         @accept bool, "experimental-": "eager", "lazy";
-///         @one_of ["always", "never"]: "color";
+///     "Without effect" {
+///         @no_effect "this program does everything at once" {
+///             "eager" ("experimental-"): bool = "true";
+///             "delay": GoDuration = "0s" | "1ns";
+///         }
+///         @only "this program has no screen" {
+///             "color": String = "never" in ["always", "never"];
+///         }
 ///     }
 /// }
 ///
 /// assert_eq!(Values::default().get(&TIMEOUT), GoDuration(5_000_000_000));
 /// assert_eq!(MODE.declaration.suggestions, ["fast", "safe"]);
-/// assert_eq!(SECTIONS[1].flags.len(), 3);
+/// let color = SECTIONS[1].flags[2];
+/// assert!(matches!(color.support, Support::Only { accepted: ["never"], .. }));
 /// ```
 #[macro_export]
 macro_rules! flags {
     ($vis:vis static $table:ident; $($title:literal {
         $($name:ident: $type:ty = $flag:literal, $default:literal, $help:literal
             $(, $field:ident: $value:expr)*;)*
-        $(@accept $kind:ty, $prefix:literal: $($accepted:literal),+;)*
-        $(@one_of [$($word:literal),+]: $choice:literal;)*
+        $(@no_effect $idle:literal {
+            $($idle_flag:literal $(($idle_prefix:literal))?: $idle_type:ty =
+                $idle_default:literal $(| $silent:literal)* $(in [$($idle_word:literal),+])?;)+
+        })*
+        $(@only $reason:literal {
+            $($only_flag:literal $(($only_prefix:literal))?: $only_type:ty =
+                $only_default:literal $(| $accepted:literal)* $(in [$($only_word:literal),+])?;)+
+        })*
     })*) => {
         $($($vis const $name: $crate::config::Flag<$type> =
             $crate::config::Flag::new($crate::config::Declaration {
@@ -195,8 +261,26 @@ macro_rules! flags {
             title: $title,
             flags: &[
                 $(&$name.declaration,)*
-                $($(&$crate::config::Declaration::of::<$kind>($accepted, $prefix),)+)*
-                $(&$crate::config::Declaration::one_of(&[$($word),+], $choice),)*
+                $($(&$crate::config::Declaration {
+                    default: $idle_default,
+                    support: $crate::config::Support::NoEffect {
+                        silent: &[$idle_default $(, $silent)*],
+                        reason: $idle,
+                    },
+                    ..$crate::config::Declaration::of::<$idle_type>(
+                        $idle_flag, concat!($($idle_prefix)?)
+                    ).one_of(&[$($($idle_word),+)?])
+                },)+)*
+                $($(&$crate::config::Declaration {
+                    default: $only_default,
+                    support: $crate::config::Support::Only {
+                        accepted: &[$only_default $(, $accepted)*],
+                        reason: $reason,
+                    },
+                    ..$crate::config::Declaration::of::<$only_type>(
+                        $only_flag, concat!($($only_prefix)?)
+                    ).one_of(&[$($($only_word),+)?])
+                },)+)*
             ],
         },)*];
     };

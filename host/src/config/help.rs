@@ -22,11 +22,7 @@ fn section_text(Section { title, flags }: &Section) -> String {
 }
 
 fn flag_text(flag: &Declaration) -> String {
-    let (name, default, help) = (flag.name, flag.default, flag.help);
-    if help.is_empty() {
-        let lines: Vec<_> = flag.names().map(|name| format!("  --{name}\n")).collect();
-        return lines.concat();
-    }
+    let (name, default, help) = (flag.name, flag.default, flag.description());
     let former = match flag.former_prefix {
         "" => String::new(),
         prefix => format!("  --{prefix}{name}\n    The former name of --{name}.\n"),

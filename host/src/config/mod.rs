@@ -27,6 +27,7 @@ mod value;
 
 pub use duration::GoDuration;
 pub use error::ConfigError;
-pub use flag::{Declaration, Flag, FlagValue, Section, ValueKind};
+pub use file::FileMapping;
+pub use flag::{Declaration, Flag, FlagValue, Section, Support, ValueKind};
 pub use set::{FlagSet, Invocation, Values};
 pub use value::{parse_byte_size, parts};

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
 use super::{
-    ConfigError, Declaration, Flag, FlagValue, Section, ValueKind, arguments, completion,
-    environment, file, help,
+    ConfigError, Declaration, FileMapping, Flag, FlagValue, Section, Support, ValueKind, arguments,
+    completion, environment, file, flag, help,
 };
 
 /// The flags of a program with configuration `C`, which declares this as a constant.
@@ -23,10 +23,8 @@ pub struct FlagSet<C> {
     pub variable_prefix: &'static str,
     /// Variables with the prefix that are not flags, and do not cause a warning.
     pub known_variables: &'static [&'static str],
-    /// A mapping inside the configuration file whose keys are flags, too.
-    pub file_mapping: &'static str,
-    /// Mappings inside the file that are ignored without a warning.
-    pub ignored_mappings: &'static [&'static str],
+    /// Mappings inside the configuration file whose keys are flags, too.
+    pub file_mappings: &'static [FileMapping],
     /// Checks the values against each other and makes the configuration.
     pub configure: fn(&mut Values) -> Result<C, ConfigError>,
 }
@@ -102,6 +100,9 @@ impl<C> FlagSet<C> {
             values.texts.retain(|name, _| *name == config_file);
             file::read(self, &path, &mut values)?;
         }
+        for flag in self.own_flags() {
+            values.check_support(flag)?;
+        }
         let config = Box::new((self.configure)(&mut values)?);
         let warnings = values.warnings;
         Ok(Invocation::Serve { config, warnings })
@@ -149,6 +150,29 @@ impl Values {
         self.warnings.push(message.into());
     }
 
+    /// Adds a warning about a value without effect, and refuses a value that is not supported.
+    fn check_support(&mut self, flag: &Declaration) -> Result<(), ConfigError> {
+        let Some(text) = self.texts.get(flag.name) else {
+            return Ok(());
+        };
+        let is_any_of = |values: &[&str]| values.iter().any(|value| (flag.is_same)(value, text));
+        let name = flag.name;
+        match flag.support {
+            Support::NoEffect { silent, reason } if !is_any_of(silent) => {
+                // Without the value, which may be a password.
+                self.warn(format!("--{name} has no effect: {reason}"));
+            }
+            Support::Only { accepted, reason } if !is_any_of(accepted) => {
+                let accepted = flag::quoted(accepted);
+                return Err(ConfigError::new(format!(
+                    "--{name}={text} is not supported (only {accepted} is): {reason}"
+                )));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Checks and stores a value. The last of several values counts.
     pub(super) fn set(&mut self, flag: &Declaration, text: &str) -> Result<(), ConfigError> {
         (flag.check)(flag, text)?;
@@ -156,7 +180,9 @@ impl Values {
             .texts
             .entry(flag.name)
             .or_insert_with(|| flag.default.to_owned());
-        if flag.kind != ValueKind::Urls || !text.is_empty() {
+        let is_kept = flag.kind == ValueKind::Urls
+            && (text.is_empty() || stored.split(',').any(|url| url.trim() == text));
+        if !is_kept {
             text.clone_into(stored);
         }
         Ok(())

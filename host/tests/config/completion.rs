@@ -34,7 +34,7 @@ fn every_script_contains_every_flag() {
     let page = printed(parse("--help", &[])).unwrap();
     let lines = page.lines().filter_map(|line| line.strip_prefix("  --"));
     let names: Vec<&str> = lines.filter_map(|line| line.split(' ').next()).collect();
-    assert_eq!(names.len(), 24, "{names:?}");
+    assert_eq!(names.len(), 26, "{names:?}");
     for (shell, before) in [("bash", "--"), ("fish", "-l "), ("zsh", "'--")] {
         let script = script(shell).unwrap();
         for name in &names {

@@ -26,7 +26,7 @@ fn fl_2_every_flag_is_a_variable() {
     );
     check(
         "",
-        &[("ETCD_EXPERIMENTAL_INITIAL_CORRUPT_CHECK", "true")],
+        &[("ETCD_EXPERIMENTAL_INITIAL_CORRUPT_CHECK", "false")],
         Ok(("default", &[])),
     );
     check(

@@ -85,12 +85,37 @@ fn durations_are_nanoseconds_or_gos_form() {
 fn keys_in_the_mapping_are_flags_too() {
     check(
         "client-transport-security:\n  cert-file: a.crt\n  client-cert-auth: true\n  \
-         allowed-hostname: [x, y]\npeer-transport-security:\n  cert-file: b.crt\n",
+         allowed-hostname: [x, y]\npeer-transport-security:\n",
         |values| {
             let names = values.get(&HOSTNAMES).join(",");
             (values.get(&CERT_FILE), values.get(&CERT_AUTH), names)
         },
         (Some("a.crt".into()), true, "x,y".to_owned()),
+    );
+}
+
+/// A restriction in a mapping must not be lost silently.
+#[test]
+fn keys_in_a_mapping_with_a_prefix_are_flags_too() {
+    let (_, warnings) =
+        parse_file("peer-transport-security:\n  cert-file: b.crt\n  bogus: 1\n").unwrap();
+    let expected = [
+        "unrecognized key \"bogus\" in the configuration file",
+        "--peer-cert-file has no effect: there are no files",
+    ];
+    assert_eq!(warnings, expected);
+    check_error(
+        "peer-transport-security: [cert-file]",
+        "has no mapping at \"peer-transport-security\"",
+    );
+}
+
+#[test]
+fn an_empty_list_of_urls_replaces_nothing() {
+    check(
+        "listen-client-urls: ''",
+        |values| values.get(&LISTEN_CLIENT_URLS).len(),
+        1_usize,
     );
 }
 

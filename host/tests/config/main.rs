@@ -6,12 +6,13 @@ mod arguments;
 mod completion;
 mod environment;
 mod file;
+mod support;
 mod values;
 
 use std::path::PathBuf;
 
 use revstore_host::{
-    config::{ConfigError, FlagSet, GoDuration, Invocation, Values},
+    config::{ConfigError, FileMapping, FlagSet, GoDuration, Invocation, Values},
     net::EndpointUrl,
 };
 
@@ -31,18 +32,23 @@ revstore_host::flags! {
             former_prefix: "experimental-";
         CERT_FILE: Option<PathBuf> = "cert-file", "", "A certificate.";
         CERT_AUTH: bool = "client-cert-auth", "false", "A boolean.";
-        HOSTNAMES: Vec<String> = "client-cert-allowed-hostname", "", "Names.",
-            file_key: Some("allowed-hostname");
+        HOSTNAMES: Vec<String> = "client-cert-allowed-hostname", "", "Names.";
         AUTO_TLS: bool = "auto-tls", "false", "A boolean.";
         OUTPUTS: Vec<String> = "log-outputs", "default", "Outputs.";
         PPROF: bool = "enable-pprof", "false", "A boolean.";
     }
     "Accepted" {
-        @accept bool, "": "unsafe-no-fsync";
-        @accept bool, "experimental-": "initial-corrupt-check";
-        @accept u64, "": "snapshot-count";
-        @accept String, "": "feature-gates";
-        @one_of ["existing", "new"]: "initial-cluster-state";
+        @no_effect "there are no files" {
+            "unsafe-no-fsync": bool = "false" | "true";
+            "initial-corrupt-check" ("experimental-"): bool = "false";
+            "snapshot-count": u64 = "100000" | "10000";
+            "batch-interval": GoDuration = "0s";
+            "peer-cert-file": Option<PathBuf> = "";
+        }
+        @only "there are no other members" {
+            "discovery": String = "";
+            "initial-cluster-state": String = "new" in ["existing", "new"];
+        }
     }
 }
 
@@ -53,8 +59,18 @@ pub(crate) const FLAGS: FlagSet<Values> = FlagSet {
     version: || "1.0\n".to_owned(),
     variable_prefix: "ETCD_",
     known_variables: &["ETCD_UNSUPPORTED_ARCH"],
-    file_mapping: "client-transport-security",
-    ignored_mappings: &["peer-transport-security"],
+    file_mappings: &[
+        FileMapping {
+            name: "client-transport-security",
+            prefix: "",
+            other_names: &[("allowed-hostname", "client-cert-allowed-hostname")],
+        },
+        FileMapping {
+            name: "peer-transport-security",
+            prefix: "peer-",
+            other_names: &[],
+        },
+    ],
     configure: |values| Ok(values.clone()),
 };
 

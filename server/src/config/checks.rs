@@ -4,7 +4,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
     time::Duration,
 };
 
@@ -13,13 +12,10 @@ use revstore_grpc::Limits;
 use revstore_host::{
     config::{ConfigError, Flag, Values, parts},
     logging::{LogLevel, LogOptions, LogOutput},
-    net::{
-        Certificate, ClientAuth, EndpointUrl, Keepalive, ListenUrl, TlsOptions, TlsVersion,
-        join_urls,
-    },
+    net::{EndpointUrl, Keepalive, ListenUrl, join_urls},
 };
 
-use super::{AuthConfig, Cluster, Config, auto_compaction, flags};
+use super::{AuthConfig, Cluster, Config, auto_compaction, flags, tls};
 
 /// The limit that `--quota-backend-bytes=0` means.
 const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
@@ -75,7 +71,12 @@ impl Config {
         Ok(Self {
             name: values.get(&flags::NAME),
             data_dir: values.get(&flags::DATA_DIR),
-            tls: tls(values, &client_urls, &listen_metrics_urls)?,
+            tls: tls::client(values, &client_urls, &listen_metrics_urls)?,
+            peer_tls: tls::peer(values, &listen_peer_urls)?,
+            host_whitelist: values.get(&flags::HOST_WHITELIST).0,
+            cors: values.get(&flags::CORS).0,
+            enable_grpc_gateway: values.get(&flags::ENABLE_GRPC_GATEWAY),
+            reuse_port: values.get(&flags::SOCKET_REUSE_PORT),
             auto_compaction: auto_compaction::policy(values)?,
             auth: auth(values)?,
             cluster: cluster(values, &advertise_peer_urls)?,
@@ -276,87 +277,4 @@ fn auth(values: &mut Values) -> Result<AuthConfig> {
         token_ttl: Duration::from_secs(token_ttl),
         bcrypt_cost: u32::try_from(cost).unwrap_or(u32::MAX),
     })
-}
-
-/// TL-1. The versions and cipher suites are checked even if no URL uses TLS, as in etcd.
-fn tls(
-    values: &mut Values,
-    client_urls: &[ListenUrl],
-    metrics_urls: &[ListenUrl],
-) -> Result<Option<TlsOptions>> {
-    let min_version = tls_version(values, &flags::TLS_MIN_VERSION, TlsVersion::V1_2)?;
-    let max_version = tls_version(values, &flags::TLS_MAX_VERSION, TlsVersion::V1_3)?;
-    let cipher_suites = values.get(&flags::CIPHER_SUITES);
-    if min_version > max_version {
-        fail!("min version (TLS1.3) is greater than max version (TLS1.2)");
-    }
-    if min_version == TlsVersion::V1_3 && !cipher_suites.is_empty() {
-        fail!("cipher suites cannot be configured when only TLS1.3 is enabled");
-    }
-    if values.get(&flags::CERT_FILE).is_some() || values.get(&flags::KEY_FILE).is_some() {
-        // Metrics URLs cause no warning: kubeadm uses http for them on purpose.
-        for url in client_urls.iter().filter(|url| !url.is_tls()) {
-            values.warn(format!(
-                "scheme is http or unix while key and cert files are present; ignoring key and \
-                 cert files for {url}"
-            ));
-        }
-    }
-    let secure_url = client_urls.iter().find(|url| url.is_tls());
-    if secure_url.is_none() && !metrics_urls.iter().any(ListenUrl::is_tls) {
-        return Ok(None);
-    }
-    let Some(certificate) = certificate(values)? else {
-        let flags = "TLS key/cert (--cert-file, --key-file) must be provided for";
-        match secure_url {
-            Some(url) => fail!("{flags} client url {url} with HTTPS scheme"),
-            None => fail!("client {flags} metrics secure url"),
-        }
-    };
-    let tls = TlsOptions::new(certificate).cipher_suites(cipher_suites);
-    let mut tls = tls.versions(min_version, max_version);
-    let mut client_auth = ClientAuth::default();
-    client_auth.trusted_ca_file = values.get(&flags::TRUSTED_CA_FILE);
-    client_auth.crl_file = values.get(&flags::CLIENT_CRL_FILE);
-    client_auth.allowed_hostnames = values.get(&flags::CLIENT_ALLOWED_HOSTNAMES);
-    client_auth.names_users = values.get(&flags::CLIENT_CERT_AUTH);
-    if client_auth.names_users || client_auth.trusted_ca_file.is_some() {
-        tls.client_auth = Some(client_auth);
-    }
-    Ok(Some(tls))
-}
-
-/// Returns the server's certificate, if there is one. Files take precedence over `--auto-tls`.
-fn certificate(values: &mut Values) -> Result<Option<Certificate>> {
-    let auto_tls = values.get(&flags::AUTO_TLS);
-    match (values.get(&flags::CERT_FILE), values.get(&flags::KEY_FILE)) {
-        // etcd refuses a validity of 0 years from a flag and takes it for 1 in a file. Here it is
-        // always 1.
-        (None, None) => Ok(auto_tls.then(|| Certificate::SelfSigned {
-            validity_years: values.get(&flags::SELF_SIGNED_CERT_VALIDITY).max(1),
-        })),
-        (Some(cert_file), Some(key_file)) => {
-            if auto_tls {
-                values.warn("ignoring --auto-tls since certificates are given");
-            }
-            Ok(Some(Certificate::Files {
-                cert_file,
-                key_file,
-            }))
-        }
-        (cert, key) => {
-            let text = |path: Option<PathBuf>| path.unwrap_or_default().display().to_string();
-            let (key, cert) = (text(key), text(cert));
-            fail!("KeyFile and CertFile must both be present[key: {key}, cert: {cert}]")
-        }
-    }
-}
-
-fn tls_version(values: &Values, flag: &Flag<String>, default: TlsVersion) -> Result<TlsVersion> {
-    match values.get(flag).as_str() {
-        "" => Ok(default),
-        "TLS1.2" => Ok(TlsVersion::V1_2),
-        "TLS1.3" => Ok(TlsVersion::V1_3),
-        text => fail!("unexpected TLS version {text:?} (must be one of: TLS1.2, TLS1.3)"),
-    }
 }

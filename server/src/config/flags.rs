@@ -1,16 +1,21 @@
 //! The declarations of all flags, which are those of etcd 3.5 to 3.7 and a few of revstore.
 //!
-//! A flag that has no effect in this server is accepted, and its values are checked: an error in
-//! etcd is an error here, too (FL-7, FL-21).
+//! Each flag has an effect, or is declared with the values that ask for nothing: other values cause a
+//! warning (`@no_effect`, if no client can observe that the effect is missing) or an error (`@only`).
+//! All values are checked: an error in etcd is an error here, too (FL-7, FL-21).
 
 use std::path::PathBuf;
 
 use revstore_host::{
-    config::{FlagSet, GoDuration},
+    config::{ConfigError, FileMapping, FlagSet, FlagValue, GoDuration, ValueKind},
     net::EndpointUrl,
 };
 
-use super::Config;
+use super::{
+    Config,
+    allow_list::{Hosts, Origins},
+    feature_gates::FeatureGates,
+};
 use crate::version;
 
 /// All flags, their variables (FL-2) and their keys in the configuration file (FL-4).
@@ -29,14 +34,49 @@ pub(super) const FLAGS: FlagSet<Config> = FlagSet {
     variable_prefix: "ETCD_",
     // etcd reads it on processors that it does not support, and container images for these set it.
     known_variables: &["ETCD_UNSUPPORTED_ARCH"],
-    file_mapping: "client-transport-security",
-    ignored_mappings: &[
-        "peer-transport-security",
-        "socket-options",
-        "discovery-config",
+    file_mappings: &[
+        FileMapping {
+            name: "client-transport-security",
+            prefix: "",
+            other_names: &[
+                ("allowed-cn", "client-cert-allowed-cn"),
+                ("allowed-hostname", "client-cert-allowed-hostname"),
+                ("crl-file", "client-crl-file"),
+            ],
+        },
+        FileMapping {
+            name: "peer-transport-security",
+            prefix: "peer-",
+            other_names: &[
+                ("allowed-cn", "peer-cert-allowed-cn"),
+                ("allowed-hostname", "peer-cert-allowed-hostname"),
+            ],
+        },
+        FileMapping {
+            name: "socket-options",
+            prefix: "socket-",
+            other_names: &[],
+        },
+        FileMapping {
+            name: "discovery-config",
+            prefix: "discovery-",
+            other_names: &[("client", "discovery-endpoints")],
+        },
     ],
     configure: Config::from_values,
 };
+
+/// A flag that etcd 3.5 ignores with a warning. Any text is a value, and none is needed.
+#[derive(PartialEq)]
+struct Obsolete(String);
+
+impl FlagValue for Obsolete {
+    const KIND: ValueKind = ValueKind::Bool;
+
+    fn parse(text: &str) -> Result<Self, ConfigError> {
+        Ok(Self(text.to_owned()))
+    }
+}
 
 revstore_host::flags! {
     pub(super) static SECTIONS;
@@ -51,7 +91,11 @@ revstore_host::flags! {
         LISTEN_CLIENT_HTTP_URLS: Vec<EndpointUrl> = "listen-client-http-urls", "",
             "The URLs to listen on for HTTP only. --listen-client-urls then serve gRPC only.";
         LISTEN_PEER_URLS: Vec<EndpointUrl> = "listen-peer-urls", "http://localhost:2380",
-            "The URLs to bind for peers, as etcd does. This server has no peers.";
+            "The URLs to listen on for peers. Without peers, they serve only /version and /members.";
+        ENABLE_GRPC_GATEWAY: bool = "enable-grpc-gateway", "true",
+            "Serve JSON requests under /v3/.";
+        SOCKET_REUSE_PORT: bool = "socket-reuse-port", "false",
+            "Let other processes listen on the same ports.";
         ADVERTISE_CLIENT_URLS: Vec<EndpointUrl> = "advertise-client-urls", "http://localhost:2379",
             "The client URLs to report to clients.";
         HEARTBEAT_INTERVAL: u64 = "heartbeat-interval", "100",
@@ -114,13 +158,35 @@ revstore_host::flags! {
         TRUSTED_CA_FILE: Option<PathBuf> = "trusted-ca-file", "",
             "Require a certificate of clients, signed by one of these authorities.";
         CLIENT_CRL_FILE: Option<PathBuf> = "client-crl-file", "",
-            "The client certificates that are revoked.", file_key: Some("crl-file");
+            "The client certificates that are revoked.";
         CLIENT_ALLOWED_HOSTNAMES: Vec<String> = "client-cert-allowed-hostname", "",
-            "Names of which a client's certificate must contain one, comma-separated.",
-            file_key: Some("allowed-hostname");
+            "Names of which a client's certificate must contain one, comma-separated.";
+        CLIENT_ALLOWED_CNS: Vec<String> = "client-cert-allowed-cn", "",
+            "Common names of which a client's certificate must have one, comma-separated. In etcd only in \
+             the configuration file.";
         AUTO_TLS: bool = "auto-tls", "false", "Create a certificate at the start if none is given.";
+        PEER_CERT_FILE: Option<PathBuf> = "peer-cert-file", "",
+            "The certificate for https and unixs peer URLs.";
+        PEER_KEY_FILE: Option<PathBuf> = "peer-key-file", "", "The key of that certificate.";
+        PEER_CLIENT_CERT_AUTH: bool = "peer-client-cert-auth", "false",
+            "Require a certificate of peers.";
+        PEER_TRUSTED_CA_FILE: Option<PathBuf> = "peer-trusted-ca-file", "",
+            "Require a certificate of peers, signed by one of these authorities.";
+        PEER_CRL_FILE: Option<PathBuf> = "peer-crl-file", "", "The peer certificates that are revoked.";
+        PEER_ALLOWED_HOSTNAMES: Vec<String> = "peer-cert-allowed-hostname", "",
+            "Names of which a peer's certificate must contain one, comma-separated.";
+        PEER_ALLOWED_CNS: Vec<String> = "peer-cert-allowed-cn", "",
+            "Common names of which a peer's certificate must have one, comma-separated.";
+        PEER_AUTO_TLS: bool = "peer-auto-tls", "false",
+            "Create a certificate for peer URLs at the start if none is given.";
+        HOST_WHITELIST: Hosts = "host-whitelist", "*",
+            "The host names, without ports, that HTTP requests without TLS may be for, comma-separated; '*' \
+             for all. Other requests are answered with 421. gRPC calls are not checked.";
+        CORS: Origins = "cors", "*",
+            "The origins, such as https://example.com:443, whose scripts may read responses, \
+             comma-separated; '*' for all.";
         SELF_SIGNED_CERT_VALIDITY: u64 = "self-signed-cert-validity", "1",
-            "The validity of the certificate of --auto-tls in years.";
+            "The validity of the certificates of --auto-tls and --peer-auto-tls in years.";
         CIPHER_SUITES: Vec<String> = "cipher-suites", "",
             "The TLS 1.2 cipher suites to allow, comma-separated.";
         TLS_MIN_VERSION: String = "tls-min-version", "TLS1.2",
@@ -156,45 +222,133 @@ revstore_host::flags! {
              5m.";
     }
 
-    "Accepted and ignored (they concern disk, peers, or choices that have one answer here)" {
-        @accept bool, "": "discovery-insecure-skip-tls-verify",
-            "discovery-insecure-transport", "enable-grpc-gateway", "enable-log-rotation",
-            "enable-v2", "force-new-cluster", "initial-election-tick-advance", "peer-auto-tls",
-            "peer-client-cert-auth", "pre-vote", "socket-reuse-address", "socket-reuse-port",
-            "strict-reconfig-check", "unsafe-no-fsync";
-        @accept bool, "experimental-": "compact-hash-check-enabled",
-            "enable-distributed-tracing", "enable-lease-checkpoint",
-            "enable-lease-checkpoint-persist", "initial-corrupt-check", "memory-mlock",
-            "peer-skip-client-san-verification", "stop-grpc-service-on-defrag",
-            "txn-mode-write-with-shared-buffer";
-        @accept i64, "": "backend-batch-limit";
-        @accept i64, "experimental-": "compaction-batch-limit",
-            "distributed-tracing-sampling-rate", "max-learners";
-        @accept u64, "": "max-snapshots", "max-wals", "proxy-dial-timeout",
-            "proxy-failure-wait", "proxy-read-timeout", "proxy-refresh-interval",
-            "proxy-write-timeout", "snapshot-count";
-        @accept u64, "experimental-": "bootstrap-defrag-threshold-megabytes",
-            "snapshot-catchup-entries";
-        @accept GoDuration, "": "backend-batch-interval", "discovery-dial-timeout",
-            "discovery-keepalive-time", "discovery-keepalive-timeout", "discovery-request-timeout",
-            "raft-read-timeout", "raft-write-timeout";
-        @accept GoDuration, "experimental-": "compact-hash-check-time",
-            "compaction-sleep-interval", "corrupt-check-time", "downgrade-check-time",
-            "warning-apply-duration", "warning-unary-request-duration";
-        @accept String, "": "backend-bbolt-freelist-type", "cors", "discovery",
-            "discovery-endpoints", "discovery-password", "discovery-proxy", "discovery-srv",
-            "discovery-srv-name", "discovery-token", "discovery-user", "feature-gates",
-            "host-whitelist", "log-format", "log-rotation-config-json", "logger", "metrics",
-            "peer-cert-allowed-cn", "peer-cert-allowed-hostname";
-        @accept String, "experimental-": "distributed-tracing-address",
-            "distributed-tracing-instance-id", "distributed-tracing-service-name", "enable-v2v3";
-        @accept Option<PathBuf>, "": "client-cert-file", "client-key-file", "discovery-cacert",
-            "discovery-cert", "discovery-key", "peer-cert-file", "peer-client-cert-file",
-            "peer-client-key-file", "peer-crl-file", "peer-key-file", "peer-trusted-ca-file",
-            "wal-dir";
-        @one_of ["existing", "new"]: "initial-cluster-state";
-        @one_of ["exit", "proxy"]: "discovery-fallback";
-        @one_of ["gone", "not-yet", "write-only", "write-only-drop-data"]: "v2-deprecation";
-        @one_of ["off", "on", "readonly"]: "proxy";
+    "Without effect in this server" {
+        @no_effect "this server runs alone, without Raft and without connections to peers" {
+            "compact-hash-check-enabled" ("experimental-"): bool = "false";
+            "compact-hash-check-time" ("experimental-"): GoDuration = "1m";
+            "corrupt-check-time" ("experimental-"): GoDuration = "0s";
+            "downgrade-check-time" ("experimental-"): GoDuration = "5s";
+            "force-new-cluster": bool = "false";
+            "initial-election-tick-advance": bool = "true";
+            "max-learners" ("experimental-"): i64 = "1";
+            "peer-client-cert-file": Option<PathBuf> = "";
+            "peer-client-key-file": Option<PathBuf> = "";
+            "pre-vote": bool = "true";
+            "raft-read-timeout": GoDuration = "5s";
+            "raft-write-timeout": GoDuration = "5s";
+            "snapshot-catchup-entries" ("experimental-"): u64 = "5000";
+            "strict-reconfig-check": bool = "true";
+        }
+        // The defaults of snapshot-count and compaction-sleep-interval differ between versions of etcd. With
+        // no files there is nothing to sync, and nothing to check at the start.
+        @no_effect "all data live in memory" {
+            "backend-batch-interval": GoDuration = "0s";
+            "backend-batch-limit": i64 = "0";
+            "backend-bbolt-freelist-type": String = "map";
+            "bootstrap-defrag-threshold-megabytes" ("experimental-"): u64 = "0";
+            "compaction-batch-limit" ("experimental-"): i64 = "1000" | "0";
+            "compaction-sleep-interval" ("experimental-"): GoDuration = "10ms" | "0s";
+            "enable-lease-checkpoint" ("experimental-"): bool = "false";
+            "enable-lease-checkpoint-persist" ("experimental-"): bool = "false";
+            "initial-corrupt-check" ("experimental-"): bool = "false" | "true";
+            "max-snapshots": u64 = "5";
+            "max-wals": u64 = "5";
+            "memory-mlock" ("experimental-"): bool = "false";
+            "snapshot-count": u64 = "100000" | "10000";
+            "stop-grpc-service-on-defrag" ("experimental-"): bool = "false";
+            "txn-mode-write-with-shared-buffer" ("experimental-"): bool = "true";
+            "unsafe-no-fsync": bool = "false" | "true";
+            "wal-dir": Option<PathBuf> = "";
+        }
+        @no_effect "requests are neither traced nor timed" {
+            "distributed-tracing-address" ("experimental-"): String = "localhost:4317";
+            "distributed-tracing-instance-id" ("experimental-"): String = "";
+            "distributed-tracing-sampling-rate" ("experimental-"): i64 = "0";
+            "distributed-tracing-service-name" ("experimental-"): String = "etcd";
+            "enable-distributed-tracing" ("experimental-"): bool = "false";
+            "warning-apply-duration" ("experimental-"): GoDuration = "100ms";
+            "warning-unary-request-duration" ("experimental-"): GoDuration = "300ms";
+        }
+        @no_effect "the address of a closed connection can always be bound, in etcd too" {
+            "socket-reuse-address": bool = "false" | "true";
+        }
+        @no_effect "the names in the certificate of a peer are not compared with its address" {
+            "peer-skip-client-san-verification" ("experimental-"): bool = "false" | "true";
+        }
+        @no_effect "log files are not rotated" {
+            "enable-log-rotation": bool = "false";
+            "log-rotation-config-json": String = "{\"maxsize\": 100, \"maxage\": 0, \"maxbackups\": 0, \"localtime\": false, \"compress\": false}";
+        }
+        @no_effect "the gateway calls the services without a connection" {
+            "client-cert-file": Option<PathBuf> = "";
+            "client-key-file": Option<PathBuf> = "";
+        }
+        @no_effect "a gate selects nothing in this server" {
+            "feature-gates": FeatureGates = "";
+        }
+        @no_effect "there is no store of the v2 API, and no proxy for it" {
+            "proxy-dial-timeout": u64 = "1000";
+            "proxy-failure-wait": u64 = "5000";
+            "proxy-read-timeout": u64 = "0";
+            "proxy-refresh-interval": u64 = "30000";
+            "proxy-write-timeout": u64 = "5000";
+            "v2-deprecation": String = "not-yet" | "write-only" | "write-only-drop-data" | "gone"
+                in ["gone", "not-yet", "write-only", "write-only-drop-data"];
+        }
+        @no_effect "there is no discovery of other members" {
+            "discovery-cacert": Option<PathBuf> = "";
+            "discovery-cert": Option<PathBuf> = "";
+            "discovery-dial-timeout": GoDuration = "2s";
+            "discovery-fallback": String = "proxy" | "exit" in ["exit", "proxy"];
+            "discovery-insecure-skip-tls-verify": bool = "false";
+            "discovery-insecure-transport": bool = "true";
+            "discovery-keepalive-time": GoDuration = "2s";
+            "discovery-keepalive-timeout": GoDuration = "6s";
+            "discovery-key": Option<PathBuf> = "";
+            "discovery-password": String = "";
+            "discovery-proxy": String = "";
+            "discovery-request-timeout": GoDuration = "5s";
+            "discovery-srv-name": String = "";
+            "discovery-token": String = "";
+            "discovery-user": String = "";
+        }
+        @no_effect "etcd 3.5 ignores it, too" {
+            "cluster-active-size": Obsolete = "";
+            "cluster-remove-delay": Obsolete = "";
+            "cluster-sync-interval": Obsolete = "";
+            "config": Obsolete = "";
+            "force": Obsolete = "";
+            "max-result-buffer": Obsolete = "";
+            "max-retry-attempts": Obsolete = "";
+            "peer-election-timeout": Obsolete = "";
+            "peer-heartbeat-interval": Obsolete = "";
+            "retry-interval": Obsolete = "";
+            "snapshot": Obsolete = "";
+            "test.coverprofile": Obsolete = "";
+            "test.outputdir": Obsolete = "";
+            "v": Obsolete = "";
+            "vv": Obsolete = "";
+        }
+    }
+
+    "With one supported value" {
+        @only "this server runs alone and cannot join a cluster" {
+            "discovery": String = "";
+            "discovery-endpoints": String = "";
+            "discovery-srv": String = "";
+            "initial-cluster-state": String = "new" in ["existing", "new"];
+        }
+        @only "there is no v2 API" {
+            "enable-v2": bool = "false";
+            "enable-v2v3" ("experimental-"): String = "";
+            "proxy": String = "off" in ["off", "on", "readonly"];
+        }
+        @only "the log is written as JSON" {
+            "log-format": String = "json" in ["console", "json"];
+            "logger": String = "zap";
+        }
+        @only "there are no histograms of gRPC calls" {
+            "metrics": String = "basic" in ["basic", "extensive"];
+        }
     }
 }

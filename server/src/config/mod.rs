@@ -1,13 +1,16 @@
 //! The configuration of the server.
 //!
-//! `flags` declares etcd's flags, and `checks` makes a [`Config`] of their values, with the help of
-//! `auth_token` and `auto_compaction` for the flags of these names. A new flag is a declaration in `flags`, a
-//! field of [`Config`] or of one of its parts, and a line in `checks`.
+//! `flags` declares etcd's flags, and `checks` makes a [`Config`] of their values, with the help of `tls` and
+//! of the files for single values: `allow_list`, `auth_token`, `auto_compaction` and `feature_gates`. A new
+//! flag is a declaration in `flags`, a field of [`Config`] or of one of its parts, and a line in `checks`.
 
+mod allow_list;
 mod auth_token;
 mod auto_compaction;
 mod checks;
+mod feature_gates;
 mod flags;
+mod tls;
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, time::Duration};
 
@@ -21,6 +24,7 @@ use revstore_host::{
 
 use crate::identity;
 
+pub use allow_list::AllowList;
 pub use auth_token::{AuthToken, JwtOptions};
 
 /// The task that a command line and its environment give to the process.
@@ -60,6 +64,7 @@ pub fn parse(
 /// `parse` guarantees, and code that changes a configuration must preserve:
 /// - `listen_client_urls`, `listen_peer_urls` and `advertise_peer_urls` are not empty;
 /// - `tls` is present if and only if a client or metrics URL uses TLS;
+/// - `peer_tls` is present if a peer URL uses TLS;
 /// - `cluster.members` contains `name`;
 /// - `5 * heartbeat_interval <= election_timeout <= 50 s`.
 ///
@@ -92,8 +97,18 @@ pub struct Config {
     pub advertise_peer_urls: Vec<EndpointUrl>,
     /// The members from which the cluster id is derived.
     pub cluster: Cluster,
-    /// The options of TLS; `None` if no URL uses TLS.
+    /// The options of TLS; `None` if no client or metrics URL uses TLS.
     pub tls: Option<TlsOptions>,
+    /// The options of TLS on peer URLs; `None` if there is no certificate for them.
+    pub peer_tls: Option<TlsOptions>,
+    /// The host names, without ports, that HTTP requests without TLS may be for. gRPC calls are not checked.
+    pub host_whitelist: AllowList,
+    /// The origins whose scripts may read the responses of client URLs.
+    pub cors: AllowList,
+    /// Whether JSON requests are served under `/v3/`.
+    pub enable_grpc_gateway: bool,
+    /// Whether other processes may listen on the same ports.
+    pub reuse_port: bool,
     /// The heartbeat interval, which affects only [`Config::min_lease_ttl`].
     pub heartbeat_interval: Duration,
     /// The election timeout, which affects only [`Config::min_lease_ttl`].
@@ -184,12 +199,21 @@ impl Config {
     /// The hosts of the client URLs, which a self-signed certificate must contain.
     pub fn client_hosts(&self) -> Vec<String> {
         let (grpc, http) = (&self.listen_client_urls, &self.listen_client_http_urls);
-        let urls = grpc.iter().chain(http).map(ListenUrl::url);
-        let urls = urls.filter(|url| !url.is_unix());
-        let hosts = urls.filter_map(|url| Some(url.host_and_port().ok()?.0.to_owned()));
-        let mut hosts: Vec<String> = hosts.collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        hosts
+        hosts(grpc.iter().chain(http))
     }
+
+    /// The hosts of the peer URLs, which a self-signed certificate must contain.
+    pub fn peer_hosts(&self) -> Vec<String> {
+        hosts(&self.listen_peer_urls)
+    }
+}
+
+fn hosts<'a>(urls: impl IntoIterator<Item = &'a ListenUrl>) -> Vec<String> {
+    let urls = urls.into_iter().map(ListenUrl::url);
+    let urls = urls.filter(|url| !url.is_unix());
+    let hosts = urls.filter_map(|url| Some(url.host_and_port().ok()?.0.to_owned()));
+    let mut hosts: Vec<String> = hosts.collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts
 }

@@ -1,8 +1,10 @@
 //! The requests of a port: gRPC calls and the HTTP endpoints (HT-5 to HT-14).
 //!
-//! `dispatch` separates gRPC calls from other requests, and `calls` counts the gRPC calls. This file contains
-//! the routes of each kind of port. `health`, `metrics` and `debug` contain the larger endpoints.
+//! `dispatch` separates gRPC calls from other requests, and `calls` counts the gRPC calls. `access` restricts
+//! the other requests. This file contains the routes of each kind of port. `health`, `metrics` and `debug`
+//! contain the larger endpoints.
 
+mod access;
 mod calls;
 mod debug;
 mod dispatch;
@@ -19,22 +21,20 @@ use axum::{
     body::Body,
     extract::{Request, State},
     http::{
-        HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
-        header::{
-            ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-            ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CONTENT_TYPE, LOCATION, X_CONTENT_TYPE_OPTIONS,
-        },
+        HeaderName, HeaderValue, Method, StatusCode,
+        header::{ALLOW, CONTENT_TYPE, LOCATION, X_CONTENT_TYPE_OPTIONS},
     },
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::any,
 };
 use revstore_engine::Engine;
-use revstore_grpc::{CertifiedName, Gateway, Identity, Services};
+use revstore_grpc::{Gateway, Identity, Services};
 use serde_json::json;
 
 use crate::version::{ETCD_CLUSTER_VERSION, ETCD_VERSION};
 
+pub(crate) use access::Access;
 pub(crate) use calls::CallCounters;
 pub(crate) use dispatch::{CountedServices, Dispatch};
 
@@ -76,29 +76,32 @@ impl HealthCounters {
 }
 
 /// Returns the routes of client ports. `gateway` converts JSON requests to gRPC calls.
-pub(crate) fn client_routes(info: &Arc<NodeInfo>, gateway: &Gateway<CountedServices>) -> Router {
-    monitoring_routes()
-        .merge(gateway_routes(info, gateway))
+pub(crate) fn client_routes(
+    info: &Arc<NodeInfo>,
+    gateway: Option<&Gateway<CountedServices>>,
+    access: Access,
+) -> Router {
+    let routes = monitoring_routes()
+        .merge(gateway.map(gateway_routes).unwrap_or_default())
         .merge(version_routes())
         .merge(debug::routes(info.enable_pprof))
         .fallback(not_found)
-        .layer(middleware::from_fn(allow_all_origins))
-        .with_state(info.clone())
+        .with_state(info.clone());
+    access::require_host(access::restrict(routes, access, info))
 }
 
 /// Returns the routes of the ports of `--listen-metrics-urls` (HT-12).
 pub(crate) fn metrics_routes(info: &Arc<NodeInfo>) -> Router {
-    monitoring_routes()
-        .fallback(not_found)
-        .with_state(info.clone())
+    let routes = monitoring_routes().fallback(not_found);
+    access::require_host(routes.with_state(info.clone()))
 }
 
 /// Returns the routes of peer ports (HT-14).
 pub(crate) fn peer_routes(info: &Arc<NodeInfo>) -> Router {
-    version_routes()
+    let routes = version_routes()
         .route("/members", any(members))
-        .fallback(not_found)
-        .with_state(info.clone())
+        .fallback(not_found);
+    access::require_host(routes.with_state(info.clone()))
 }
 
 /// Returns the routes of health checks and metrics, which client and metrics ports share.
@@ -109,36 +112,12 @@ fn monitoring_routes() -> Router<Arc<NodeInfo>> {
 }
 
 /// Returns the routes of the JSON gateway (HT-20). The gateway routes the paths below the prefixes.
-fn gateway_routes(
-    info: &Arc<NodeInfo>,
-    gateway: &Gateway<CountedServices>,
-) -> Router<Arc<NodeInfo>> {
+fn gateway_routes(gateway: &Gateway<CountedServices>) -> Router<Arc<NodeInfo>> {
     let routes = Router::new().route("/v3", any(redirect_to_gateway));
     let paths = ["/v3/", "/v3/{*path}", "/v3beta/", "/v3beta/{*path}"];
-    let routes = paths.into_iter().fold(routes, |routes, path| {
+    paths.into_iter().fold(routes, |routes, path| {
         routes.route_service(path, gateway.clone())
-    });
-    let only_tokens = middleware::from_fn_with_state(info.clone(), reject_certified_users);
-    routes.route_layer(only_tokens)
-}
-
-/// Rejects requests to the gateway from clients with a user name in their certificate (TL-2), because the
-/// gateway does not authenticate by certificate.
-async fn reject_certified_users(
-    State(info): State<Arc<NodeInfo>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let user = request.extensions().get::<CertifiedName>();
-    let is_named = user.is_some_and(|user| !user.as_str().is_empty());
-    if is_named && info.services.is_auth_enabled() {
-        return error(
-            StatusCode::BAD_REQUEST,
-            "CommonName of client sending a request against gateway will be ignored and not used \
-             as expected\n",
-        );
-    }
-    next.run(request).await
+    })
 }
 
 fn version_routes() -> Router<Arc<NodeInfo>> {
@@ -189,27 +168,6 @@ async fn only_get(request: Request, next: Next) -> Response {
     let mut response = error(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n");
     let headers = response.headers_mut();
     headers.insert(ALLOW, HeaderValue::from_static("GET"));
-    response
-}
-
-/// Allows scripts of any origin to read the responses, and responds to their preflight requests (HT-11).
-async fn allow_all_origins(request: Request, next: Next) -> Response {
-    let mut response = if request.method() == Method::OPTIONS {
-        StatusCode::OK.into_response()
-    } else {
-        next.run(request).await
-    };
-    response.headers_mut().extend(HeaderMap::from_iter([
-        (
-            ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static("accept, content-type, authorization"),
-        ),
-        (
-            ACCESS_CONTROL_ALLOW_METHODS,
-            HeaderValue::from_static("POST, GET, OPTIONS, PUT, DELETE"),
-        ),
-        (ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*")),
-    ]));
     response
 }
 

@@ -30,7 +30,7 @@ fn check(line: &str, exit_code: i32, stdout: &str, stderr: &str) {
 
 #[test]
 fn fl_5_help_goes_to_stdout_and_exits_0() {
-    check("--help", 0, "\n  --unsafe-no-fsync\n", "");
+    check("--help", 0, "\n  --unsafe-no-fsync 'false'\n", "");
 }
 
 #[test]

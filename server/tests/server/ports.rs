@@ -352,8 +352,7 @@ fn tl_1_tls_flags_require_client_certificates() {
     let mut process = ServerProcess::start([
         "--listen-client-urls=https://127.0.0.1:0".to_owned(),
         "--advertise-client-urls=https://127.0.0.1:0".to_owned(),
-        // A peer port with TLS is bound, although it has no certificate.
-        "--listen-peer-urls=https://127.0.0.1:0".to_owned(),
+        "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
         format!("--cert-file={}", display(&server.cert_file)),
         format!("--key-file={}", display(&server.key_file)),
         format!("--trusted-ca-file={}", display(&authority.file())),
@@ -363,6 +362,52 @@ fn tl_1_tls_flags_require_client_certificates() {
     let address = process.address_of("client");
     assert!(is_served(&authority, address, Some("client")));
     assert!(!is_served(&authority, address, None));
+}
+
+/// The peers' flags apply to peer URLs, and the clients' flags do not.
+#[test]
+fn tl_4_peer_urls_have_flags_of_their_own() {
+    let (clients, peers) = (CertificateAuthority::new(), CertificateAuthority::new());
+    let (client_pair, peer_pair) = (
+        clients.issue("server", "127.0.0.1"),
+        peers.issue("server", "127.0.0.1"),
+    );
+    let start = |flags: &[&str]| {
+        let own = [
+            "--listen-client-urls=https://127.0.0.1:0".to_owned(),
+            "--advertise-client-urls=https://127.0.0.1:0".to_owned(),
+            "--listen-peer-urls=https://127.0.0.1:0".to_owned(),
+            format!("--cert-file={}", display(&client_pair.cert_file)),
+            format!("--key-file={}", display(&client_pair.key_file)),
+            format!("--peer-cert-file={}", display(&peer_pair.cert_file)),
+            format!("--peer-key-file={}", display(&peer_pair.key_file)),
+            format!("--peer-trusted-ca-file={}", display(&peers.file())),
+        ];
+        let own = own.iter().map(String::as_str);
+        ServerProcess::start(own.chain(flags.iter().copied()))
+    };
+    let status = |address, user: Option<&str>| {
+        let user = user.map(|name| peers.issue(name, "127.0.0.1"));
+        let mut stream = tls(address, peers.client(user.as_ref(), &[])).ok()?;
+        let response = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            http_over(&mut stream, "GET", "/version").status
+        }));
+        response.ok()
+    };
+    let mut process = start(&["--peer-client-cert-auth"]);
+    let address = process.address_of("peer");
+    assert_eq!(status(address, Some("member")), Some(200));
+    assert_eq!(status(address, None), None);
+    // Clients need no certificate.
+    assert!(is_served(&clients, process.address_of("client"), None));
+
+    let mut process = start(&["--peer-cert-allowed-cn=member,other"]);
+    let address = process.address_of("peer");
+    assert_eq!(status(address, Some("member")), Some(200));
+    assert_eq!(status(address, Some("stranger")), None);
+
+    let mut process = start(&["--peer-cert-allowed-hostname=10.0.0.1"]);
+    assert_eq!(status(process.address_of("peer"), Some("member")), None);
 }
 
 /// Returns the TLS version and cipher suite that a client negotiates with a server started with

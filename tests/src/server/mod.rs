@@ -51,6 +51,8 @@ pub struct Options {
     /// Whether the JSON gateway `/v3/...` is needed. A real etcd then cannot listen on port 0, because its
     /// gateway connects to the configured address.
     pub json_gateway: bool,
+    /// Further flags.
+    pub flags: &'static [&'static str],
 }
 
 impl Options {
@@ -80,6 +82,7 @@ impl Options {
         if let Some(bytes) = self.quota_bytes {
             flags.push(format!("--quota-backend-bytes={bytes}"));
         }
+        flags.extend(self.flags.iter().map(|&flag| flag.to_owned()));
         flags
     }
 }

@@ -131,13 +131,6 @@ fn fl_5_every_flag_starts_a_line_once_and_nothing_else_does() {
 }
 
 #[test]
-fn ignored_flags_have_a_heading() {
-    let heading =
-        "Accepted and ignored (they concern disk, peers, or choices that have one answer here)";
-    assert!(print("--help").contains(heading));
-}
-
-#[test]
 fn defaults_are_as_in_etcd() {
     let page = print("--help");
     for (name, default) in [

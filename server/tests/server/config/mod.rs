@@ -1,6 +1,7 @@
 //! Configurations: whole command lines, as harnesses and users write them.
 
 mod auto_compaction;
+mod effects;
 mod flags;
 mod limits;
 mod log_and_auth;
@@ -11,7 +12,8 @@ mod urls;
 use std::{fmt::Debug, time::Duration};
 
 use revstore::{
-    AuthToken, Config, ConfigError, Invocation, Keepalive, Limits, ListenUrl, LogOptions, parse,
+    AllowList, AuthToken, Config, ConfigError, Invocation, Keepalive, Limits, ListenUrl,
+    LogOptions, parse,
 };
 
 /// Parses a command line, whose arguments are separated by blanks, and an environment.
@@ -93,7 +95,10 @@ fn without_flags_it_is_the_default() {
     assert_eq!(config.cluster.token, "etcd-cluster");
     assert_eq!(config.listen_peer_urls, [peer_url]);
     assert_eq!(config.listen_metrics_urls, []);
-    assert_eq!(config.tls, None);
+    assert_eq!((config.tls, config.peer_tls), (None, None));
+    assert_eq!(config.host_whitelist, AllowList::All);
+    assert_eq!(config.cors, AllowList::All);
+    assert!(config.enable_grpc_gateway && !config.reuse_port);
     assert_eq!(config.heartbeat_interval, Duration::from_millis(100));
     assert_eq!(config.election_timeout, Duration::from_secs(1));
     assert_eq!(config.limits, Limits::default());

@@ -3,10 +3,10 @@
 use std::{ffi::OsString, fs, time::Duration};
 
 use proptest::prelude::*;
-use revstore::{Invocation, parse};
+use revstore::{AllowList, Invocation, parse};
 use tempfile::TempDir;
 
-use super::{check, invoke, names};
+use super::{check, check_error, invoke, names};
 
 /// Writes a file and returns its path.
 fn file(text: &str) -> (TempDir, String) {
@@ -53,6 +53,116 @@ fn fl_4_a_file_replaces_flags_and_variables() {
         2
     );
     assert_eq!(outcome("--config-file none.yaml", &[]).unwrap_err().0, 1);
+}
+
+/// The lists of hosts and of origins that a command line and variables give.
+fn restrictions(line: &str, variables: &[(&str, &str)]) -> [AllowList; 2] {
+    match invoke(line, variables) {
+        Ok(Invocation::Serve { config, .. }) => [config.host_whitelist, config.cors],
+        other => panic!("{line} {variables:?}: {other:?}"),
+    }
+}
+
+fn only(names: &[&str]) -> AllowList {
+    AllowList::Only(names.iter().map(|&name| name.to_owned()).collect())
+}
+
+#[test]
+fn fl_23_restrictions_come_from_flags_variables_and_files() {
+    let hosts_of = |line: &str, variables: &[_]| restrictions(line, variables)[0].clone();
+    assert_eq!(hosts_of("--host-whitelist a,b", &[]), only(&["a", "b"]));
+    assert_eq!(
+        hosts_of("--host-whitelist a --host-whitelist b", &[]),
+        only(&["b"])
+    );
+    assert_eq!(hosts_of("--host-whitelist a,*,b", &[]), AllowList::All);
+    assert_eq!(hosts_of("--host-whitelist=", &[]), only(&[""]));
+    let variables = [("ETCD_HOST_WHITELIST", "a"), ("ETCD_CORS", "http://a:1")];
+    assert_eq!(
+        restrictions("", &variables),
+        [only(&["a"]), only(&["http://a:1"])]
+    );
+    assert_eq!(
+        restrictions("--host-whitelist b --cors *", &variables),
+        [only(&["b"]), AllowList::All]
+    );
+    let empty = [("ETCD_HOST_WHITELIST", ""), ("ETCD_CORS", "")];
+    assert_eq!(restrictions("", &empty), [AllowList::All, AllowList::All]);
+
+    let in_file = |text: &str| {
+        let (_directory, path) = file(text);
+        // The file replaces the flag and the variables.
+        restrictions(
+            &format!("--config-file {path} --cors http://b:2"),
+            &variables,
+        )
+    };
+    assert_eq!(
+        in_file("host-whitelist: a,b\ncors: http://a:1,http://b:2\n"),
+        [only(&["a", "b"]), only(&["http://a:1", "http://b:2"])]
+    );
+    assert_eq!(
+        in_file("host-whitelist: [a, b]\ncors: '*'\n"),
+        [only(&["a", "b"]), AllowList::All]
+    );
+    for text in ["host-whitelist: ''\ncors: ''\n", "host-whitelist:\n", ""] {
+        assert_eq!(in_file(text), [AllowList::All, AllowList::All], "{text:?}");
+    }
+}
+
+#[test]
+fn fl_23_invalid_origins_are_errors() {
+    for (value, reason) in [
+        ("", "URL scheme must be http, https, unix, or unixs: "),
+        ("a", "URL scheme must be http, https, unix, or unixs: a"),
+        (
+            "*,http://a:1",
+            "URL scheme must be http, https, unix, or unixs: *",
+        ),
+        (
+            "http://a",
+            "URL address does not have the form \"host:port\": http://a",
+        ),
+        ("http://a:1/", "URL must not contain a path: http://a:1/"),
+    ] {
+        check_error(
+            &format!("--cors={value}"),
+            2,
+            &format!("invalid value {value:?} for flag -cors: {reason}"),
+        );
+    }
+    let (_directory, path) = file("cors: a\n");
+    let error = invoke(&format!("--config-file {path}"), &[]).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("for cors in the configuration file")
+    );
+}
+
+#[test]
+fn fl_23_mappings_of_the_file_have_flags_without_their_prefixes() {
+    let (_directory, path) = file(
+        "listen-client-urls: https://127.0.0.1:1\n\
+         listen-peer-urls: https://127.0.0.1:2\n\
+         client-transport-security:\n  auto-tls: true\n  client-cert-auth: true\n  \
+         allowed-cn: [a]\n  crl-file: c\n\
+         peer-transport-security:\n  auto-tls: true\n  trusted-ca-file: ca\n  allowed-hostname: [b]\n\
+         socket-options:\n  reuse-port: true\n",
+    );
+    check(
+        &format!("--config-file {path}"),
+        |config| {
+            let client = config.tls.clone().and_then(|tls| tls.client_auth).unwrap();
+            let peer = config.peer_tls.clone().and_then(|tls| tls.client_auth);
+            let names = [client.allowed_common_names, peer.unwrap().allowed_hostnames];
+            (names.concat(), client.crl_file, config.reuse_port)
+        },
+        (vec!["a".to_owned(), "b".to_owned()], Some("c".into()), true),
+    );
+    let (_directory, path) = file("discovery-config:\n  client:\n    endpoints: [a]\n");
+    let error = invoke(&format!("--config-file {path}"), &[]).unwrap_err();
+    assert!(error.to_string().contains("discovery-endpoints"), "{error}");
 }
 
 #[test]

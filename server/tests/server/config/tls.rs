@@ -100,3 +100,63 @@ fn tl_1_versions() {
         "cipher suites cannot be configured when only TLS1.3 is enabled",
     );
 }
+
+#[test]
+fn tl_4_peer_urls_need_a_certificate_of_their_own() {
+    let secure = "--listen-peer-urls https://127.0.0.1:0";
+    check_error(
+        &format!("{secure} --cert-file a --key-file b"),
+        1,
+        "cannot listen on TLS for https://127.0.0.1:0: KeyFile and CertFile are not presented \
+         (--peer-cert-file, --peer-key-file)",
+    );
+    check(
+        &format!("{secure} --peer-auto-tls --self-signed-cert-validity 2"),
+        |config| {
+            let tls = config.peer_tls.clone();
+            (tls.map(|tls| tls.certificate), config.peer_hosts())
+        },
+        (
+            Some(Certificate::SelfSigned { validity_years: 2 }),
+            vec!["127.0.0.1".to_owned()],
+        ),
+    );
+    let mut expected = ClientAuth::new("ca.crt");
+    expected.crl_file = Some("ca.crl".into());
+    expected.allowed_common_names = vec!["a".to_owned(), "b".to_owned()];
+    check(
+        &format!(
+            "{secure} --peer-auto-tls --peer-client-cert-auth --peer-trusted-ca-file ca.crt \
+             --peer-crl-file ca.crl --peer-cert-allowed-cn a,b"
+        ),
+        |config| config.peer_tls.clone().and_then(|tls| tls.client_auth),
+        Some(expected),
+    );
+    check_warning(
+        "--peer-client-cert-auth",
+        "ignoring client cert auth for http://localhost:2380",
+    );
+}
+
+#[test]
+fn tl_4_restrictions_that_cannot_apply_are_refused_or_cause_a_warning() {
+    check_error(
+        &format!("{SECURE} --auto-tls --client-cert-allowed-cn a --client-cert-allowed-hostname b"),
+        1,
+        "AllowedCNs and AllowedHostnames are mutually exclusive (cns=[\"a\"], hostnames=[\"b\"])",
+    );
+    for flag in [
+        "client-crl-file",
+        "client-cert-allowed-hostname",
+        "client-cert-allowed-cn",
+    ] {
+        check_warning(
+            &format!("{SECURE} --auto-tls --{flag} x"),
+            &format!("--{flag} has no effect, because no certificate is required of clients"),
+        );
+    }
+    check_warning(
+        "--client-cert-auth",
+        "ignoring client cert auth for http://localhost:2379",
+    );
+}
