@@ -9,14 +9,10 @@
 use std::{convert::Infallible, error::Error};
 
 use http_body_util::Full;
-use hyper::{
-    Request, Response,
-    body::{Bytes, Incoming},
-    service::service_fn,
-};
+use hyper::{Request, Response, body::Bytes, service::service_fn};
 use revstore_host::{
     logging::{LogOptions, Logger},
-    net::{BoundAddress, HttpOptions, ListenUrl, Listener},
+    net::{BoundAddress, HttpOptions, ListenUrl, Listener, RequestBody},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -24,7 +20,7 @@ use tokio::{
     sync::watch,
 };
 
-async fn hello(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn hello(request: Request<RequestBody>) -> Result<Response<Full<Bytes>>, Infallible> {
     tracing::info!(path = request.uri().path(), "request");
     Ok(Response::new(Full::from("hello")))
 }

@@ -10,13 +10,10 @@
 use std::{convert::Infallible, error::Error};
 
 use http_body_util::Full;
-use hyper::{
-    Request, Response,
-    body::{Bytes, Incoming},
-    service::service_fn,
-};
+use hyper::{Request, Response, body::Bytes, service::service_fn};
 use revstore_host::net::{
-    Certificate, EndpointUrl, HttpOptions, ListenUrl, Listener, TlsAcceptor, TlsOptions, TlsVersion,
+    Certificate, EndpointUrl, HttpOptions, ListenUrl, Listener, RequestBody, TlsAcceptor,
+    TlsOptions, TlsVersion,
 };
 
 #[tokio::main]
@@ -28,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = Listener::bind(&url)?;
     println!("listening on {}", listener.endpoint());
     let make_service = |_client| {
-        service_fn(async |_: Request<Incoming>| {
+        service_fn(async |_: Request<RequestBody>| {
             Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello over TLS\n")))
         })
     };

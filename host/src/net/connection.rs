@@ -1,12 +1,12 @@
 //! A connection: the TLS handshake, HTTP/1.1 or HTTP/2, and graceful shutdown.
 //!
-//! [`Serving::http`] sets all limits and buffer sizes of a connection.
+//! Requests over HTTP/1.1 are read by hyper, those over HTTP/2 by `http2`, which sets all its limits and buffer sizes.
 //!
 //! # Execution of requests
 //! An HTTP server usually spawns a task for each request of an HTTP/2 connection. This costs an allocation,
 //! an entry in the task lists of the runtime and, as the largest part, a system call if another thread is
 //! woken. Requests that take 1 or 2 µs run faster in the task that reads them. So a [`ConnectionDriver`]
-//! works in rounds: it reads the bytes that have arrived, runs the requests in them, and writes all their
+//! works in rounds: it reads bytes that have arrived, up to a limit, runs the requests in them, and writes all their
 //! responses with one system call. A request that has to wait is moved to a separate task.
 
 use std::{
@@ -23,33 +23,20 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use hyper::{body::Incoming, rt::Executor, service::Service};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::conn::auto,
-};
+use hyper::{body::Incoming, server::conn::http1, service::Service};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 
 use crate::net::{
-    HttpOptions,
-    ping_limit::PingLimit,
+    HttpOptions, RequestBody,
+    http2::Http2Connection,
+    ping_limit::{PREFACE, PingLimit},
     tls::TlsAcceptor,
     transport::{Transport, WriteBuffer},
 };
-
-/// The HTTP/2 window of a stream: the number of bytes that a client may send before the server reads them. It
-/// is larger than most requests, so that they do not wait for a window update.
-const STREAM_WINDOW_BYTES: u32 = 1 << 20;
-
-/// The HTTP/2 window of a connection, for all its streams together.
-const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
-
-/// The maximum number of streams that a client may open and reset before the server has accepted them. A
-/// client may legitimately cancel many watches at the same time. hyper's default of 20 would close its
-/// connection.
-const PENDING_RESET_STREAMS_MAX: usize = 1_024;
 
 /// The time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -87,18 +74,19 @@ pub struct ClientIdentity {
 /// All types are known at compile time, so the service is called without dynamic dispatch.
 pub trait MakeService: Send + Sync + 'static {
     /// The body of responses.
-    type Body: Body<Data: Send, Error: Into<BoxError>> + Send + 'static;
+    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
     /// The future of a response.
     type Future: Future<Output = Result<Response<Self::Body>, Self::Error>> + Send + 'static;
-    /// An error that ends the connection.
-    type Error: Into<BoxError>;
+    /// An error that ends the request; over HTTP/1.1, the connection.
+    type Error: Into<BoxError> + Send + 'static;
     /// The service of one connection.
     type Service: Service<
-            Request<Incoming>,
+            Request<RequestBody>,
             Response = Response<Self::Body>,
             Error = Self::Error,
             Future = Self::Future,
-        > + Send;
+        > + Send
+        + Unpin;
 
     /// Returns the service of a connection whose client is `client`.
     fn make_service(&self, client: ClientIdentity) -> Self::Service;
@@ -107,9 +95,14 @@ pub trait MakeService: Send + Sync + 'static {
 impl<M, S, B> MakeService for M
 where
     M: Fn(ClientIdentity) -> S + Send + Sync + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>, Error: Into<BoxError>> + Send,
+    S: Service<
+            Request<RequestBody>,
+            Response = Response<B>,
+            Error: Into<BoxError> + Send + 'static,
+        > + Send
+        + Unpin,
     S::Future: Send + 'static,
-    B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     type Body = B;
     type Future = S::Future;
@@ -130,32 +123,6 @@ pub(crate) struct Serving<M> {
     pub(crate) options: HttpOptions,
     pub(crate) security: Security,
     pub(crate) make_service: M,
-}
-
-impl<M> Serving<M> {
-    /// Returns the HTTP settings of one connection, whose requests run on `executor`.
-    fn http(&self, executor: RequestExecutor) -> auto::Builder<RequestExecutor> {
-        let HttpOptions {
-            max_concurrent_streams,
-            keepalive,
-            http2_only,
-        } = self.options;
-        let mut http = auto::Builder::new(executor);
-        http.http1().timer(TokioTimer::new());
-        http.http2()
-            .timer(TokioTimer::new())
-            // gRPC clients do not read a date header.
-            .auto_date_header(false)
-            // LI-7.
-            .keep_alive_interval(keepalive.interval)
-            .keep_alive_timeout(keepalive.timeout)
-            // LI-4: `None` removes the limit; hyper's default is 200.
-            .max_concurrent_streams(max_concurrent_streams)
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .max_pending_accept_reset_streams(PENDING_RESET_STREAMS_MAX);
-        if http2_only { http.http2_only() } else { http }
-    }
 }
 
 /// Serves a connection until the client closes it or, after `shutdown` completes, until the requests in
@@ -180,17 +147,69 @@ pub(crate) async fn serve<M: MakeService>(
     };
     let transport = PingLimit::new(transport, serving.options.keepalive.min_time);
     let (write_buffer, executor) = (WriteBuffer::new(transport), RequestExecutor::default());
-    let http = serving.http(executor.clone());
+    let mut transport = write_buffer.transport();
+    let is_http2 = serving.options.http2_only
+        || tokio::select! {
+            biased;
+            () = &mut shutdown => return Ok(()),
+            is_http2 = transport.has_prefix(PREFACE) => {
+                is_http2.map_err(|error| ConnectionError::Http(error.into()))?
+            }
+        };
     let service = serving.make_service.make_service(client);
-    let io = TokioIo::new(write_buffer.transport());
-    let connection = pin!(http.serve_connection(io, service));
-    let mut driver = ConnectionDriver::new(connection, executor, write_buffer);
+    if is_http2 {
+        let (buffer, requests) = (write_buffer.clone(), executor.clone());
+        let connection = pin!(Http2Connection::new(
+            transport,
+            buffer,
+            requests,
+            &serving.options,
+            service
+        ));
+        let driver = ConnectionDriver::new(connection, executor, write_buffer);
+        let close =
+            |connection: Pin<&mut Http2Connection<_>>| connection.get_mut().graceful_shutdown();
+        drive(driver, shutdown, close).await
+    } else {
+        let (io, service) = (TokioIo::new(transport), Http1Service(service));
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new());
+        let connection = pin!(http.serve_connection(io, service));
+        let driver = ConnectionDriver::new(connection, executor, write_buffer);
+        drive(driver, shutdown, http1::Connection::graceful_shutdown).await
+    }
+}
+
+/// Drives a connection to its end, and shuts it down after `shutdown` has completed.
+async fn drive<C, E>(
+    mut driver: ConnectionDriver<'_, C>,
+    shutdown: Pin<&mut impl Future<Output = ()>>,
+    close: impl FnOnce(Pin<&mut C>),
+) -> Result<(), ConnectionError>
+where
+    C: Future<Output = Result<(), E>>,
+    E: Into<BoxError>,
+{
+    let http_error = |error: E| ConnectionError::Http(error.into());
     tokio::select! {
         biased;
-        served = &mut driver => return served.map_err(ConnectionError::Http),
-        () = &mut shutdown => driver.connection().graceful_shutdown(),
+        served = &mut driver => return served.map_err(http_error),
+        () = shutdown => close(driver.connection()),
     }
-    driver.await.map_err(ConnectionError::Http)
+    driver.await.map_err(http_error)
+}
+
+/// The service of a connection for requests over HTTP/1.1.
+struct Http1Service<S>(S);
+
+impl<S: Service<Request<RequestBody>>> Service<Request<Incoming>> for Http1Service<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn call(&self, request: Request<Incoming>) -> S::Future {
+        self.0.call(request.map(RequestBody::from_incoming))
+    }
 }
 
 /// A connection failed.
@@ -237,17 +256,21 @@ async fn handshake(
 /// A running request.
 type RequestFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Collects the requests that hyper reads from a connection. The [`ConnectionDriver`] of the
+/// Collects the requests that are read from an HTTP/2 connection. The [`ConnectionDriver`] of the
 /// connection runs them.
 #[derive(Clone, Default)]
-struct RequestExecutor {
+pub(super) struct RequestExecutor {
     /// The requests that have not been polled yet. A leaf lock that only the task of the connection locks. It
-    /// is needed because the handles are shared. The list is bounded by the requests in 128 reads from the
-    /// socket, because the runtime then makes the task yield.
+    /// is needed because the handles are shared. The list is bounded by the bytes that are read in a round.
     queued: Arc<Mutex<Vec<RequestFuture>>>,
 }
 
 impl RequestExecutor {
+    /// Queues a request, which is polled in this round.
+    pub(super) fn add(&self, request: impl Future<Output = ()> + Send + 'static) {
+        self.queued.lock().push(Box::pin(request));
+    }
+
     /// Polls each queued request once, and spawns those that have to wait. Returns whether the queue
     /// contained requests.
     fn run(&self, context: &mut Context<'_>) -> bool {
@@ -263,12 +286,6 @@ impl RequestExecutor {
             }
         }
         any
-    }
-}
-
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for RequestExecutor {
-    fn execute(&self, request: F) {
-        self.queued.lock().push(Box::pin(request));
     }
 }
 
@@ -320,12 +337,18 @@ impl<C: Future> Future for ConnectionDriver<'_, C> {
         let mut context = Context::from_waker(&driver.waker);
         for _ in 0..ROUNDS_MAX {
             driver.task.start_round();
+            driver.write_buffer.start_round();
             if let Poll::Ready(end) = driver.connection.as_mut().poll(&mut context) {
                 // Writes the last bytes if the connection has not closed the transport.
                 driver.write_buffer.flush(&mut context);
                 return Poll::Ready(end);
             }
-            if driver.executor.run(&mut context) {
+            let has_run = driver.executor.run(&mut context);
+            if driver.write_buffer.is_read_paused() {
+                // The tasks that have got data run before more is read.
+                break;
+            }
+            if has_run {
                 // The next round encodes the responses.
                 continue;
             }
@@ -438,7 +461,7 @@ mod tests {
         let connection = pin!(poll_fn(|_| -> Poll<()> {
             polls.fetch_add(1, Ordering::Relaxed);
             for request in requests.take().into_iter().flatten() {
-                executor.execute(request);
+                executor.queued.lock().push(request);
             }
             Poll::Pending
         }));

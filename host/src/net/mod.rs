@@ -2,7 +2,8 @@
 //!
 //! A [`Listener`] is bound to an address, accepts connections, and serves each of them with a service that a
 //! [`MakeService`] creates. `listener` accepts connections, `connection` performs the handshake and runs the
-//! requests, `transport` reads and writes bytes, and `ping_limit` inspects the HTTP/2 frames.
+//! requests, `http2` and the library hyper read them, `transport` reads and writes bytes, and `ping_limit` inspects the
+//! HTTP/2 frames.
 //!
 //! `endpoint_url`, `listen_url`, `options` and `tls_options` contain the settings, which a program creates in
 //! code or from its flags.
@@ -10,10 +11,12 @@
 mod certificate;
 mod connection;
 mod endpoint_url;
+mod http2;
 mod listen_url;
 mod listener;
 mod options;
 mod ping_limit;
+mod request_body;
 mod tls;
 mod tls_options;
 mod transport;
@@ -23,5 +26,6 @@ pub use endpoint_url::{EndpointUrl, UrlError, join_urls};
 pub use listen_url::{ListenAddress, ListenUrl};
 pub use listener::{BindError, BoundAddress, GRACE_PERIOD, Listener};
 pub use options::{HttpOptions, Keepalive};
+pub use request_body::RequestBody;
 pub use tls::{TlsAcceptor, TlsError};
 pub use tls_options::{Certificate, ClientAuth, TlsOptions, TlsVersion};

@@ -28,7 +28,7 @@ const STRIKES_MAX: u32 = 2;
 const IDLE_MIN_TIME: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// The first bytes that an HTTP/2 client sends.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The length of a frame header.
 const HEADER_BYTES: usize = 9;

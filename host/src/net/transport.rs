@@ -16,8 +16,9 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
     net::TcpStream,
+    time::Instant,
 };
 
 use crate::net::ping_limit::PingLimit;
@@ -35,6 +36,10 @@ const DIRECT_SLICES_MAX: usize = 8;
 
 /// The maximum capacity of an empty write buffer, unless the last write was larger.
 const IDLE_CAPACITY_MAX: usize = 16 * 1024;
+
+/// The number of bytes after which no further read of a connection starts in a round: the requests in them run first,
+/// and the frames of their bodies are taken from the HTTP library.
+pub(crate) const READ_BYTES_PER_ROUND: usize = 64 * 1024;
 
 /// Both directions of a connection.
 ///
@@ -109,9 +114,34 @@ impl AsyncWrite for Transport {
     }
 }
 
-/// A transport whose writes are buffered until [`WriteBuffer::flush`].
+/// A transport whose writes are buffered until [`WriteBuffer::flush`], and whose reads pause until
+/// [`WriteBuffer::start_round`] when much has been read.
 #[derive(Debug)]
-pub(crate) struct BufferedTransport(WriteBuffer);
+pub(crate) struct BufferedTransport {
+    buffer: WriteBuffer,
+    /// The bytes that [`has_prefix`](Self::has_prefix) has read, in reverse order. They are read again.
+    rewound: Vec<u8>,
+}
+
+impl BufferedTransport {
+    /// Returns whether the bytes of the client begin with `prefix`. Reads until this is known, and no further than the
+    /// prefix; the bytes are then read again.
+    pub(crate) async fn has_prefix(&mut self, prefix: &[u8]) -> io::Result<bool> {
+        let mut read = vec![0; prefix.len()];
+        let mut length = 0;
+        while length < prefix.len() && prefix.starts_with(&read[..length]) {
+            match self.read(&mut read[length..]).await? {
+                0 => break,
+                count => length += count,
+            }
+        }
+        read.truncate(length);
+        let has_prefix = read == prefix;
+        read.reverse();
+        self.rewound = read;
+        Ok(has_prefix)
+    }
+}
 
 /// The write buffer of a connection: the handle that flushes the bytes written to the
 /// [`BufferedTransport`].
@@ -131,6 +161,12 @@ struct WriteState {
     needs_flush: bool,
     /// The error of a flush, until a read or write returns it.
     failure: Option<io::Error>,
+    /// The number of bytes that can still be read in this round.
+    readable: usize,
+    /// Whether a read was refused in this round.
+    is_read_paused: bool,
+    /// The time of the last read.
+    last_read: Instant,
 }
 
 impl WriteBuffer {
@@ -142,6 +178,9 @@ impl WriteBuffer {
             written: 0,
             needs_flush: false,
             failure: None,
+            readable: READ_BYTES_PER_ROUND,
+            is_read_paused: false,
+            last_read: Instant::now(),
         };
         Self {
             inner: Arc::new(Mutex::new(inner)),
@@ -150,7 +189,27 @@ impl WriteBuffer {
 
     /// Returns the transport that writes into this buffer.
     pub(crate) fn transport(&self) -> BufferedTransport {
-        BufferedTransport(self.clone())
+        BufferedTransport {
+            buffer: self.clone(),
+            rewound: Vec::new(),
+        }
+    }
+
+    /// Starts a round, in which up to [`READ_BYTES_PER_ROUND`] can be read.
+    pub(crate) fn start_round(&self) {
+        let mut inner = self.inner.lock();
+        inner.readable = READ_BYTES_PER_ROUND;
+        inner.is_read_paused = false;
+    }
+
+    /// Returns whether a read was refused in this round. The reader is not woken.
+    pub(crate) fn is_read_paused(&self) -> bool {
+        self.inner.lock().is_read_paused
+    }
+
+    /// Returns the time of the last read.
+    pub(crate) fn last_read(&self) -> Instant {
+        self.inner.lock().last_read
     }
 
     /// Writes as many buffered bytes as the transport accepts. The task is woken to write the rest. After an
@@ -259,9 +318,27 @@ impl AsyncRead for BufferedTransport {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut inner = self.0.inner.lock();
+        let this = self.get_mut();
+        if !this.rewound.is_empty() {
+            let count = this.rewound.len().min(buffer.remaining());
+            for byte in this.rewound.drain(this.rewound.len() - count..).rev() {
+                buffer.put_slice(&[byte]);
+            }
+            return Poll::Ready(Ok(()));
+        }
+        let mut inner = this.buffer.inner.lock();
         inner.check_failure()?;
-        Pin::new(&mut inner.transport).poll_read(context, buffer)
+        if inner.readable == 0 {
+            inner.is_read_paused = true;
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut inner.transport).poll_read(context, buffer))?;
+        inner.readable = inner
+            .readable
+            .saturating_sub(buffer.filled().len() - before);
+        inner.last_read = Instant::now();
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -279,7 +356,7 @@ impl AsyncWrite for BufferedTransport {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.0.inner.lock().poll_write(context, slices)
+        self.buffer.inner.lock().poll_write(context, slices)
     }
 
     /// Returns true, so that the HTTP library passes its slices without copying them.
@@ -293,7 +370,7 @@ impl AsyncWrite for BufferedTransport {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut inner = self.0.inner.lock();
+        let mut inner = self.buffer.inner.lock();
         inner.check_failure()?;
         ready!(inner.poll_flush(context))?;
         Pin::new(&mut inner.transport).poll_shutdown(context)
@@ -341,7 +418,7 @@ mod tests {
         let writing = tokio::spawn(async move {
             for chunk in data.chunks(10_000) {
                 transport.write_all(chunk).await.unwrap();
-                assert!(transport.0.inner.lock().buffered.len() <= BUFFERED_BYTES_MAX);
+                assert!(transport.buffer.inner.lock().buffered.len() <= BUFFERED_BYTES_MAX);
             }
             transport
                 .write_all(&data[..=BUFFERED_BYTES_MAX])

@@ -12,9 +12,8 @@ use axum::Router;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, Version, header};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use revstore_grpc::{CertifiedName, ResponseFuture, Services};
-use revstore_host::net::{BoxError, ClientIdentity};
+use revstore_host::net::{BoxError, ClientIdentity, RequestBody};
 use tower_service::Service;
 
 use super::calls::{CallCounters, CountedCall, CountedRequest, CountedResponse};
@@ -77,12 +76,12 @@ impl Dispatch {
     }
 }
 
-impl hyper::service::Service<Request<Incoming>> for Dispatch {
+impl hyper::service::Service<Request<RequestBody>> for Dispatch {
     type Response = Response<DispatchBody>;
     type Error = Infallible;
     type Future = DispatchFuture;
 
-    fn call(&self, mut request: Request<Incoming>) -> DispatchFuture {
+    fn call(&self, mut request: Request<RequestBody>) -> DispatchFuture {
         if let Some(user) = &self.user {
             request.extensions_mut().insert(user.clone());
         }
