@@ -69,6 +69,8 @@ pub struct Stats {
     pub live_keys: usize,
     /// The number of kept versions, including tombstones.
     pub versions: u64,
+    /// The number of versions that compactions have removed.
+    pub compacted_versions: u64,
     /// The size of all kept versions, each counted as [`KeyValue::size_bytes`].
     pub history_bytes: u64,
     /// The number of leases.
@@ -519,6 +521,7 @@ impl Engine {
             keys: self.store.index.len(),
             live_keys: self.store.index.count(&KeyRange::all()).live,
             versions: self.store.versions.get(),
+            compacted_versions: self.store.compacted_versions.get(),
             history_bytes: self.history_bytes(),
             leases: self.store.lessor.count(),
             lease_counts: self.store.lessor.counts(),

@@ -36,6 +36,8 @@ pub(crate) struct Store {
     pub(crate) history_bytes: CachePadded<Counter>,
     /// The number of kept versions.
     pub(crate) versions: Counter,
+    /// The number of versions that compactions have removed.
+    pub(crate) compacted_versions: Counter,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) faults: Faults,
 }
@@ -58,6 +60,7 @@ impl Store {
             compactor: Compactor::new(options.auto_compaction, now),
             history_bytes: CachePadded::new(Counter::new()),
             versions: Counter::new(),
+            compacted_versions: Counter::new(),
             clock,
             faults: options.faults,
         }

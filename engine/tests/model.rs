@@ -721,6 +721,8 @@ impl Run {
         let stats = self.engine.stats();
         assert_eq!(stats.history_bytes, bytes);
         assert_eq!(stats.versions, kept.len() as u64);
+        let all = self.model.changes.len() as u64;
+        assert_eq!(stats.compacted_versions, all - stats.versions);
         assert_eq!(stats.live_keys, self.model.live_keys().len());
         assert!(stats.unsynced_watches <= stats.watches);
     }

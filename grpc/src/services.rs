@@ -21,7 +21,7 @@ use revstore_proto::v3lockpb::lock_server::LockServer;
 use tonic::Status;
 use tonic::codegen::{BoxFuture, StdError};
 
-use crate::auth::{Auth, AuthOptions};
+use crate::auth::{Auth, AuthOptions, AuthStore};
 use crate::deadline::{self, Deadline};
 use crate::encode::range_body::LargeRange;
 use crate::encode::response::Headers;
@@ -131,6 +131,12 @@ impl Services {
     /// Returns whether auth is enabled. Requests then need a user.
     pub fn is_auth_enabled(&self) -> bool {
         self.inner.node.auth.is_enabled()
+    }
+
+    /// Returns the number of changes of users, roles and permissions, plus one.
+    // AU-1
+    pub fn auth_revision(&self) -> u64 {
+        self.inner.node.auth.read(AuthStore::revision)
     }
 
     /// Returns the counters of operations in transactions and of watch events.

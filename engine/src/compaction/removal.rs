@@ -143,6 +143,7 @@ impl Compaction {
         }
         store.history_bytes.subtract(removed.size_bytes());
         store.versions.subtract(removed.len() as u64);
+        store.compacted_versions.add(removed.len() as u64);
         removed.free(&pin(), store.faults);
         self.retire(&emptied);
     }

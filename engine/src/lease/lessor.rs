@@ -80,6 +80,8 @@ pub struct LeaseCounts {
     pub granted: u64,
     /// The number of leases that were revoked or have expired.
     pub ended: u64,
+    /// The number of leases that have expired.
+    pub expired: u64,
     /// The number of keep-alives.
     pub renewed: u64,
 }
@@ -228,6 +230,7 @@ impl Lessor {
     fn remove_expired(&self, now: Duration) -> Option<BTreeSet<Entry>> {
         let mut leases = self.leases.lock();
         let id = leases.first_expired(now)?;
+        leases.counts.expired += 1;
         leases.remove(id)
     }
 

@@ -70,8 +70,9 @@ impl Exposition {
     }
 
     /// Adds the standard process metrics of the Prometheus client libraries: `process_cpu_seconds_total`,
-    /// `process_open_fds`, `process_max_fds`, `process_virtual_memory_bytes`, `process_resident_memory_bytes`
-    /// and `process_start_time_seconds`. On systems other than Linux they are omitted.
+    /// `process_open_fds`, `process_max_fds`, `process_virtual_memory_bytes`, `process_virtual_memory_max_bytes`,
+    /// `process_resident_memory_bytes`, `process_network_receive_bytes_total`,
+    /// `process_network_transmit_bytes_total` and `process_start_time_seconds`. On systems other than Linux they are omitted.
     ///
     /// # Errors
     /// None in practice: the names are valid.
@@ -88,6 +89,12 @@ impl Exposition {
             start.set(seconds);
             self.add(&start);
         }
+        if let Some((received, sent)) = process.network_bytes {
+            let help = "Bytes received by all programs of the network namespace.";
+            self.counter("process_network_receive_bytes_total", help, received)?;
+            let help = "Bytes sent by all programs of the network namespace.";
+            self.counter("process_network_transmit_bytes_total", help, sent)?;
+        }
         for (name, help, value) in [
             (
                 "process_resident_memory_bytes",
@@ -98,6 +105,11 @@ impl Exposition {
                 "process_virtual_memory_bytes",
                 "Virtual memory in bytes.",
                 process.virtual_bytes,
+            ),
+            (
+                "process_virtual_memory_max_bytes",
+                "Limit of virtual memory in bytes; the largest number if there is none.",
+                process.virtual_bytes_max,
             ),
             (
                 "process_open_fds",

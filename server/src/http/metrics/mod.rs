@@ -1,0 +1,42 @@
+//! `/metrics` (HT-10): the metrics of etcd, so that its dashboards and alerts work.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `node.rs` | the node: its role, its proposals, its health |
+//! | `store.rs` | keys, operations, watches, compactions, leases |
+//! | `rpc.rs` | gRPC calls |
+//! | `absent.rs` | what this server does not have: a disk, a Raft log, other members |
+//!
+//! All values are collected when the page is requested. The help texts are not those of etcd. They state how the
+//! meaning differs from that in etcd. A test compares the names and types with those of a real etcd, and names
+//! what is left out.
+
+mod absent;
+mod node;
+mod rpc;
+mod store;
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use revstore_host::metrics::{CONTENT_TYPE, Exposition, prometheus};
+
+use super::{NodeInfo, response};
+
+pub(super) async fn show(State(info): State<Arc<NodeInfo>>) -> Response {
+    response(
+        axum::http::StatusCode::OK,
+        CONTENT_TYPE,
+        render(&info).unwrap_or_else(|error| format!("# {error}\n")),
+    )
+}
+
+fn render(info: &NodeInfo) -> prometheus::Result<String> {
+    let mut page = Exposition::new();
+    node::add(&mut page, info)?;
+    store::add(&mut page, info)?;
+    rpc::add(&mut page, &info.calls)?;
+    absent::add(&mut page)?;
+    page.process()?;
+    page.encode()
+}

@@ -1,0 +1,122 @@
+//! The metrics of the node: its role, its proposals, its health.
+
+use revstore_host::metrics::{
+    Exposition,
+    prometheus::{self, IntGaugeVec, Opts},
+};
+
+use crate::{
+    http::{NodeInfo, health},
+    version::{ETCD_CLUSTER_VERSION, ETCD_VERSION},
+};
+
+pub(super) fn add(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
+    let proposals = info.services.raft_index();
+    let (successes, failures) = info.health_counters.counts();
+    let minor_version = ETCD_CLUSTER_VERSION
+        .strip_suffix(".0")
+        .unwrap_or(ETCD_CLUSTER_VERSION);
+    let id = format!("{:x}", info.identity.member_id);
+
+    page.gauge(
+        "etcd_server_has_leader",
+        "Whether the cluster has a leader: always 1.",
+        1,
+    )?;
+    page.gauge(
+        "etcd_server_is_leader",
+        "Whether this member is the leader: always 1.",
+        1,
+    )?;
+    page.gauge(
+        "etcd_server_is_learner",
+        "Whether this member is a learner: always 0.",
+        0,
+    )?;
+    page.info(
+        "etcd_server_id",
+        "Member id, in hexadecimal.",
+        "server_id",
+        &id,
+    )?;
+    page.info(
+        "etcd_server_version",
+        "Version of etcd that this server behaves like.",
+        "server_version",
+        ETCD_VERSION,
+    )?;
+    page.info(
+        "etcd_cluster_version",
+        "Cluster version.",
+        "cluster_version",
+        minor_version,
+    )?;
+    page.counter(
+        "etcd_server_leader_changes_seen_total",
+        "Leader changes: the election at the start.",
+        1,
+    )?;
+    // etcd declares these as gauges, although their names end in `_total`.
+    page.gauge(
+        "etcd_server_proposals_committed_total",
+        "Index of the last proposal.",
+        proposals,
+    )?;
+    page.gauge(
+        "etcd_server_proposals_applied_total",
+        "Index of the last proposal.",
+        proposals,
+    )?;
+    page.gauge(
+        "etcd_server_proposals_pending",
+        "Pending proposals: always 0, they are applied immediately.",
+        0,
+    )?;
+    page.counter(
+        "etcd_server_proposals_failed_total",
+        "Failed proposals: always 0, there are no other members.",
+        0,
+    )?;
+    page.counter(
+        "etcd_server_slow_apply_total",
+        "Writes that took more than 100 ms: not measured, always 0.",
+        0,
+    )?;
+    page.gauge(
+        "etcd_server_quota_backend_bytes",
+        "Bytes of data above which writes fail; 0 without a limit.",
+        info.quota_bytes.unwrap_or(0),
+    )?;
+    page.counter(
+        "etcd_server_health_success",
+        "Successful checks of /health.",
+        successes,
+    )?;
+    page.counter(
+        "etcd_server_health_failures",
+        "Failed checks of /health.",
+        failures,
+    )?;
+    health_checks(page, info)
+}
+
+/// Adds the results of the checks of `/livez` and `/readyz`.
+fn health_checks(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
+    let checks = IntGaugeVec::new(
+        Opts::new(
+            "etcd_server_healthcheck",
+            "Whether a check of /livez or /readyz passes: 1 or 0.",
+        ),
+        &["type", "name"],
+    )?;
+    for (kind, list) in [("livez", health::LIVEZ), ("readyz", health::READYZ)] {
+        for check in list {
+            let passes = check.failure(info).is_none();
+            checks
+                .get_metric_with_label_values(&[kind, check.name()])?
+                .set(passes.into());
+        }
+    }
+    page.add(&checks);
+    Ok(())
+}
