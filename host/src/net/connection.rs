@@ -240,8 +240,15 @@ async fn handshake(
                 return Err(ConnectionError::NotTls);
             }
         }
+        let address = match &transport {
+            Transport::Tcp(tcp) => tcp.peer_addr().ok().map(|address| address.ip()),
+            Transport::Boxed(_) => None,
+        };
         let accepted = acceptor.accept(transport).await;
-        accepted.map_err(ConnectionError::Handshake)
+        let stream = accepted.map_err(ConnectionError::Handshake)?;
+        let checked = acceptor.check_address(&stream, address).await;
+        checked.map_err(ConnectionError::Handshake)?;
+        Ok(stream)
     };
     match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Ok(accepted) => {

@@ -9,6 +9,7 @@
 //! code or from its flags.
 
 mod certificate;
+mod client_address;
 mod connection;
 mod endpoint_url;
 mod http2;

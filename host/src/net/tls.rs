@@ -4,6 +4,7 @@
 
 use std::{
     fmt, fs, io,
+    net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -29,6 +30,7 @@ use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 use crate::net::{
     Certificate, ClientAuth, ClientIdentity, TlsOptions, TlsVersion,
     certificate::{CertificateFiles, common_name, read_certificates, self_signed},
+    client_address,
 };
 
 /// HTTP/2, the only protocol that ALPN selects (HT-2).
@@ -42,6 +44,7 @@ pub struct TlsAcceptor {
     /// For all other clients: ALPN selects no protocol, and the protocol is HTTP/1.1 (HT-2).
     without_alpn: Arc<ServerConfig>,
     names_users: bool,
+    verify_address: bool,
 }
 
 /// An error of TLS settings.
@@ -118,13 +121,12 @@ impl TlsAcceptor {
         let without_alpn = builder.with_cert_resolver(certificate);
         let mut with_h2 = without_alpn.clone();
         with_h2.alpn_protocols = vec![ALPN_H2.to_vec()];
+        let client_auth = tls.client_auth.as_ref();
         Ok(Self {
             with_h2: Arc::new(with_h2),
             without_alpn: Arc::new(without_alpn),
-            names_users: tls
-                .client_auth
-                .as_ref()
-                .is_some_and(|auth| auth.names_users),
+            names_users: client_auth.is_some_and(|auth| auth.names_users),
+            verify_address: client_auth.is_some_and(|auth| auth.verify_address),
         })
     }
 
@@ -136,6 +138,23 @@ impl TlsAcceptor {
         ClientIdentity {
             // A certificate without a name is a certificate of an unknown user.
             common_name: certificate.map(|it| common_name(it).unwrap_or_default()),
+        }
+    }
+
+    /// Checks the address of a client against its certificate, if this is required (TL-4).
+    pub(super) fn check_address<T>(
+        &self,
+        stream: &TlsStream<T>,
+        address: Option<IpAddr>,
+    ) -> impl Future<Output = io::Result<()>> + use<T> {
+        let certificates = stream.get_ref().1.peer_certificates();
+        let certificate = certificates.and_then(<[_]>::first);
+        let certificate = certificate.filter(|_| self.verify_address).cloned();
+        async move {
+            match certificate {
+                Some(certificate) => client_address::check(&certificate, address).await,
+                None => Ok(()),
+            }
         }
     }
 

@@ -86,6 +86,9 @@ pub struct ClientAuth {
     pub allowed_common_names: Vec<String>,
     /// Whether the common name of a certificate authenticates its client as the user of that name.
     pub names_users: bool,
+    /// Whether a certificate with addresses or host names must contain the address of its client, or a host
+    /// name that resolves to it.
+    pub verify_address: bool,
 }
 
 impl ClientAuth {
@@ -118,6 +121,14 @@ impl ClientAuth {
         names: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
         self.allowed_common_names = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets whether a certificate with addresses or host names must contain the address of its client, or a
+    /// host name that resolves to it.
+    #[must_use]
+    pub fn verify_address(mut self, verify_address: bool) -> Self {
+        self.verify_address = verify_address;
         self
     }
 

@@ -177,6 +177,9 @@ revstore_host::flags! {
             "Names of which a peer's certificate must contain one, comma-separated.";
         PEER_ALLOWED_CNS: Vec<String> = "peer-cert-allowed-cn", "",
             "Common names of which a peer's certificate must have one, comma-separated.";
+        PEER_SKIP_SAN_VERIFICATION: bool = "peer-skip-client-san-verification", "false",
+            "Accept the certificate of a peer also if the addresses and host names in it are not the peer's.",
+            former_prefix: "experimental-";
         PEER_AUTO_TLS: bool = "peer-auto-tls", "false",
             "Create a certificate for peer URLs at the start if none is given.";
         HOST_WHITELIST: Hosts = "host-whitelist", "*",
@@ -271,9 +274,6 @@ revstore_host::flags! {
         }
         @no_effect "the address of a closed connection can always be bound, in etcd too" {
             "socket-reuse-address": bool = "false" | "true";
-        }
-        @no_effect "the names in the certificate of a peer are not compared with its address" {
-            "peer-skip-client-san-verification" ("experimental-"): bool = "false" | "true";
         }
         @no_effect "log files are not rotated" {
             "enable-log-rotation": bool = "false";

@@ -25,6 +25,8 @@ struct TlsFlags {
     allowed_common_names: Flag<Vec<String>>,
     /// Whether the common name of a certificate is the name of a user.
     names_users: bool,
+    /// Turns off the comparison of a certificate with the address of its client; `None` if there is none.
+    skip_address: Option<Flag<bool>>,
 }
 
 const CLIENT: TlsFlags = TlsFlags {
@@ -38,6 +40,7 @@ const CLIENT: TlsFlags = TlsFlags {
     allowed_hostnames: flags::CLIENT_ALLOWED_HOSTNAMES,
     allowed_common_names: flags::CLIENT_ALLOWED_CNS,
     names_users: true,
+    skip_address: None,
 };
 
 const PEER: TlsFlags = TlsFlags {
@@ -51,6 +54,7 @@ const PEER: TlsFlags = TlsFlags {
     allowed_hostnames: flags::PEER_ALLOWED_HOSTNAMES,
     allowed_common_names: flags::PEER_ALLOWED_CNS,
     names_users: false,
+    skip_address: Some(flags::PEER_SKIP_SAN_VERIFICATION),
 };
 
 /// Returns the options of client and metrics URLs; `None` if none of them uses TLS. The versions and cipher
@@ -163,6 +167,8 @@ impl TlsFlags {
         client_auth.allowed_common_names = values.get(&self.allowed_common_names);
         let client_cert_auth = values.get(&self.client_cert_auth);
         client_auth.names_users = self.names_users && client_cert_auth;
+        let skip_address = self.skip_address.as_ref();
+        client_auth.verify_address = skip_address.is_some_and(|skip| !values.get(skip));
         let (names, hostnames) = (
             &client_auth.allowed_common_names,
             &client_auth.allowed_hostnames,

@@ -173,13 +173,23 @@ impl HttpResponse {
 }
 
 /// Sends one request over a connection and reads the whole response.
-pub(crate) fn http_over(mut stream: impl Read + Write, method: &str, path: &str) -> HttpResponse {
+pub(crate) fn http_over(stream: impl Read + Write, method: &str, path: &str) -> HttpResponse {
+    try_http_over(stream, method, path).expect("a response")
+}
+
+/// Like [`http_over`]; returns `None` if the connection is closed without a response.
+pub(crate) fn try_http_over(
+    mut stream: impl Read + Write,
+    method: &str,
+    path: &str,
+) -> Option<HttpResponse> {
     let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
+    stream.write_all(request.as_bytes()).ok()?;
     let mut response = Vec::new();
     // Ignores the error of a peer that closes the connection without a TLS `close_notify`.
     let _ = stream.read_to_end(&mut response);
-    HttpResponse::parse(&String::from_utf8(response).unwrap())
+    let response = String::from_utf8(response).unwrap();
+    (!response.is_empty()).then(|| HttpResponse::parse(&response))
 }
 
 pub(crate) fn http(address: SocketAddr, method: &str, path: &str) -> HttpResponse {

@@ -93,6 +93,10 @@ const EFFECTS: &[(&str, &str)] = &[
         PEER_HTTPS,
         "--peer-cert-allowed-cn=a --peer-client-cert-auth",
     ),
+    (
+        PEER_HTTPS,
+        "--peer-skip-client-san-verification --peer-client-cert-auth",
+    ),
     ("", "--peer-auto-tls --listen-peer-urls=https://127.0.0.1:1"),
     ("", "--host-whitelist=a"),
     ("", "--cors=http://a:1"),
@@ -110,10 +114,9 @@ const EFFECTS: &[(&str, &str)] = &[
 ];
 
 /// Flags without effect whose values all ask for what the server does, or for nothing that it could do.
-const WITHOUT_OTHER_VALUES: [&str; 6] = [
+const WITHOUT_OTHER_VALUES: [&str; 5] = [
     "discovery-fallback",
     "initial-corrupt-check",
-    "peer-skip-client-san-verification",
     "socket-reuse-address",
     "unsafe-no-fsync",
     "v2-deprecation",

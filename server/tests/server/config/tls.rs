@@ -124,6 +124,7 @@ fn tl_4_peer_urls_need_a_certificate_of_their_own() {
     let mut expected = ClientAuth::new("ca.crt");
     expected.crl_file = Some("ca.crl".into());
     expected.allowed_common_names = vec!["a".to_owned(), "b".to_owned()];
+    expected.verify_address = true;
     check(
         &format!(
             "{secure} --peer-auto-tls --peer-client-cert-auth --peer-trusted-ca-file ca.crt \
