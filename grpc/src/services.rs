@@ -46,6 +46,12 @@ use crate::status;
 /// The default version of a server (MT-2). Clients enable features depending on it.
 const VERSION: &str = "3.5.30";
 
+/// The maximum size of the metadata of a call (LI-10).
+const METADATA_BYTES_MAX: usize = 1 << 20;
+
+/// The overhead of a header field, by which HTTP/2 counts its size.
+const FIELD_BYTES: usize = 32;
+
 /// etcd's gRPC services over an engine, as one HTTP service for any number of connections.
 ///
 /// Clones share all state and cost one reference count. A call costs no more than a call of the generated
@@ -238,6 +244,11 @@ where
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let inner = &*self.inner;
+        let metadata_bytes = metadata_bytes(request.headers());
+        if metadata_bytes > METADATA_BYTES_MAX {
+            let status = status::metadata_too_large(metadata_bytes, METADATA_BYTES_MAX);
+            return ResponseFuture::of_status(status);
+        }
         let path = request.uri().path();
         let Some(method) = RpcMethod::of_path(path) else {
             // LI-9 comes before HL-3.
@@ -341,6 +352,14 @@ impl fmt::Debug for ResponseFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
+}
+
+/// Returns the size of the metadata of a call.
+fn metadata_bytes(headers: &http::HeaderMap) -> usize {
+    let fields = headers.iter();
+    fields
+        .map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES)
+        .sum()
 }
 
 /// A request body that returns an error at the length prefix of the first message above the limit, before the

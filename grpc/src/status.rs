@@ -436,6 +436,12 @@ pub(crate) fn message_too_large(bytes: usize, bytes_max: usize) -> Status {
     Status::resource_exhausted(text)
 }
 
+/// LI-10: the metadata of a call is larger than the limit.
+pub(crate) fn metadata_too_large(bytes: usize, bytes_max: usize) -> Status {
+    let text = format!("grpc: received metadata larger than max ({bytes} vs. {bytes_max})");
+    Status::resource_exhausted(text)
+}
+
 /// HT-22: the gateway has no such path.
 pub(crate) fn no_route() -> Status {
     Status::not_found("Not Found")

@@ -61,11 +61,18 @@ fn with_client<F: Future<Output = ()>>(servers: &Servers, session: impl FnOnce(C
 
 impl Client {
     async fn call(&mut self, path: &str) -> Call {
-        let request = Request::post(format!("http://node{path}"))
+        self.call_with(path, &[]).await
+    }
+
+    /// Starts a call with the given values of a header.
+    async fn call_with(&mut self, path: &str, values: &[String]) -> Call {
+        let mut request = Request::post(format!("http://node{path}"))
             .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .body(())
-            .unwrap();
+            .header("te", "trailers");
+        for value in values {
+            request = request.header("metadata", value);
+        }
+        let request = request.body(()).unwrap();
         let mut ready = self.0.clone().ready().await.unwrap();
         let (response, requests) = ready.send_request(request, false).unwrap();
         Call {
@@ -75,13 +82,17 @@ impl Client {
     }
 
     async fn put(&mut self, key: &str) -> pb::PutResponse {
-        let mut call = self.call(PUT).await;
+        self.put_with(key, &[]).await.next().await
+    }
+
+    async fn put_with(&mut self, key: &str, metadata: &[String]) -> Call {
+        let mut call = self.call_with(PUT, metadata).await;
         let request = pb::PutRequest {
             key: key.to_owned().into(),
             ..pb::PutRequest::default()
         };
         call.requests.send_data(encode(&request), true).unwrap();
-        call.next().await
+        call
     }
 }
 
@@ -277,6 +288,42 @@ fn a_refused_request_that_does_not_end_is_stopped(servers: &Servers) {
     });
 }
 
+/// LI-10: one large value, and many small ones.
+fn li_10_large_metadata_is_accepted(servers: &Servers) {
+    with_client(servers, async |mut client| {
+        for metadata in [vec!["a".repeat(200_000)], vec!["a".repeat(20); 10_000]] {
+            let response: pb::PutResponse = client.put_with("k", &metadata).await.next().await;
+            assert!(response.header.is_some());
+        }
+    });
+}
+
+/// LI-10: beyond the limit of the services, and beyond that of the connection. Other calls are not affected.
+#[test]
+fn li_10_metadata_beyond_the_limit_fails_only_its_call() {
+    with_client(&REVSTORE, async |mut client| {
+        let mut watch = client.call(WATCH).await;
+        watch.send(&create("k"));
+        watch.check_created().await;
+        for _ in 0..3 {
+            let metadata = vec!["a".repeat(10_000); 120];
+            let mut call = client.put_with("k", &metadata).await;
+            assert_eq!(
+                call.trailers_only().await["grpc-status"],
+                RESOURCE_EXHAUSTED
+            );
+            let metadata = vec!["a".repeat(10_000); 250];
+            let Response::Waiting(response) = client.put_with("k", &metadata).await.response else {
+                unreachable!("nothing was read");
+            };
+            assert_eq!(response.await.unwrap().status(), 431);
+        }
+        client.put("k").await;
+        let response: pb::WatchResponse = watch.next().await;
+        assert_eq!(response.events.len(), 1);
+    });
+}
+
 on_every_server! {
     needs: [];
     many_streams_of_one_connection_are_served,
@@ -285,4 +332,5 @@ on_every_server! {
     requests_that_are_too_large_do_not_end_the_connection,
     answers_before_the_request_do_not_end_the_connection,
     a_refused_request_that_does_not_end_is_stopped,
+    li_10_large_metadata_is_accepted,
 }

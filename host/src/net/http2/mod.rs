@@ -60,8 +60,9 @@ const ERROR_RESET_STREAMS_MAX: usize = 16 * 1_024;
 const RESET_STREAM_TIME: Duration = Duration::from_secs(10);
 const RESET_STREAMS_MAX: usize = 4 * 1_024;
 
-/// The maximum size of the header fields of a request, as HTTP/2 counts them: 32 bytes more for each field.
-const HEADER_LIST_BYTES_MAX: u32 = 16 * 1024;
+/// The maximum size of the header fields of a request, as HTTP/2 counts them: 32 bytes more for each field. Clients learn
+/// it from the settings of the connection. A service may have a smaller limit and answer with an error of its own.
+const HEADER_LIST_BYTES_MAX: u32 = 2 << 20;
 
 /// The maximum number of bytes of a stream's response in the library.
 const SEND_BUFFER_BYTES_MAX: usize = 400 * 1024;
