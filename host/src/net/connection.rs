@@ -26,12 +26,13 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use hyper::{body::Incoming, server::conn::http1, service::Service};
+use hyper::{server::conn::http1, service::Service};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 
 use crate::net::{
     HttpOptions, RequestBody,
+    http1::{DISCARD_TIME, Http1Service},
     http2::Http2Connection,
     ping_limit::{PREFACE, PingLimit},
     tls::TlsAcceptor,
@@ -171,12 +172,18 @@ pub(crate) async fn serve<M: MakeService>(
             |connection: Pin<&mut Http2Connection<_>>| connection.get_mut().graceful_shutdown();
         drive(driver, shutdown, close).await
     } else {
-        let (io, service) = (TokioIo::new(transport), Http1Service(service));
+        let (io, service) = (TokioIo::new(transport), Http1Service::new(service));
+        let is_unread = service.is_unread();
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new());
         let connection = pin!(http.serve_connection(io, service));
-        let driver = ConnectionDriver::new(connection, executor, write_buffer);
-        drive(driver, shutdown, http1::Connection::graceful_shutdown).await
+        let driver = ConnectionDriver::new(connection, executor, write_buffer.clone());
+        let served = drive(driver, shutdown, http1::Connection::graceful_shutdown).await;
+        if served.is_err() || is_unread.load(Ordering::Relaxed) {
+            // The client can read the last response, even if it has not been read to the end.
+            let _ = tokio::time::timeout(DISCARD_TIME, write_buffer.linger()).await;
+        }
+        served
     }
 }
 
@@ -197,19 +204,6 @@ where
         () = shutdown => close(driver.connection()),
     }
     driver.await.map_err(http_error)
-}
-
-/// The service of a connection for requests over HTTP/1.1.
-struct Http1Service<S>(S);
-
-impl<S: Service<Request<RequestBody>>> Service<Request<Incoming>> for Http1Service<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn call(&self, request: Request<Incoming>) -> S::Future {
-        self.0.call(request.map(RequestBody::from_incoming))
-    }
 }
 
 /// A connection failed.

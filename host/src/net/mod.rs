@@ -12,6 +12,7 @@ mod certificate;
 mod client_address;
 mod connection;
 mod endpoint_url;
+mod http1;
 mod http2;
 mod listen_url;
 mod listener;

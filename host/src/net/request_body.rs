@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use crate::net::{BoxError, http2::StreamBody};
+use crate::net::{BoxError, http1::Leftover, http2::StreamBody};
 
 /// The body of a request over HTTP/1.1 or HTTP/2.
 ///
@@ -20,17 +20,27 @@ pub struct RequestBody(Source);
 
 #[derive(Debug)]
 enum Source {
-    Http1(Incoming),
+    /// `None` only while it is dropped.
+    Http1(Option<Incoming>, Leftover),
     Http2(StreamBody),
 }
 
 impl RequestBody {
-    pub(super) fn from_incoming(body: Incoming) -> Self {
-        Self(Source::Http1(body))
+    /// Returns a body which, if it is dropped before its end, leaves the rest to the connection.
+    pub(super) fn from_incoming(body: Incoming, leftover: Leftover) -> Self {
+        Self(Source::Http1(Some(body), leftover))
     }
 
     pub(super) fn from_stream(body: StreamBody) -> Self {
         Self(Source::Http2(body))
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if let Source::Http1(body, leftover) = &mut self.0 {
+            *leftover.lock() = body.take().filter(|body| !body.is_end_stream());
+        }
     }
 }
 
@@ -43,23 +53,24 @@ impl Body for RequestBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.get_mut().0 {
-            Source::Http1(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
+            Source::Http1(Some(body), _) => Pin::new(body).poll_frame(context).map_err(Into::into),
+            Source::Http1(None, _) => Poll::Ready(None),
             Source::Http2(body) => body.poll_next(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Source::Http1(body) => body.is_end_stream(),
+            Source::Http1(body, _) => body.as_ref().is_none_or(Body::is_end_stream),
             Source::Http2(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Source::Http1(body) => body.size_hint(),
-            Source::Http2(body) if body.is_end_stream() => SizeHint::with_exact(0),
-            Source::Http2(_) => SizeHint::default(),
+            Source::Http1(Some(body), _) => body.size_hint(),
+            Source::Http2(body) if !body.is_end_stream() => SizeHint::default(),
+            Source::Http1(None, _) | Source::Http2(_) => SizeHint::with_exact(0),
         }
     }
 }

@@ -8,6 +8,7 @@
 
 use std::{
     fmt,
+    future::poll_fn,
     io::{self, IoSlice},
     pin::Pin,
     sync::Arc,
@@ -205,6 +206,29 @@ impl WriteBuffer {
     /// Returns whether a read was refused in this round. The reader is not woken.
     pub(crate) fn is_read_paused(&self) -> bool {
         self.inner.lock().is_read_paused
+    }
+
+    /// Closes the transport for writing, and reads and discards bytes until the client has closed it, too.
+    pub(crate) async fn linger(&self) {
+        let mut bytes = vec![0; IDLE_CAPACITY_MAX];
+        let mut is_closed = false;
+        poll_fn(|context| {
+            let mut inner = self.inner.lock();
+            let transport = &mut inner.transport;
+            if !is_closed {
+                // After an error there is nothing to read, either.
+                let _ = ready!(Pin::new(&mut *transport).poll_shutdown(context));
+                is_closed = true;
+            }
+            loop {
+                let mut buffer = ReadBuf::new(&mut bytes);
+                let read = ready!(Pin::new(&mut *transport).poll_read(context, &mut buffer));
+                if read.is_err() || buffer.filled().is_empty() {
+                    return Poll::Ready(());
+                }
+            }
+        })
+        .await;
     }
 
     /// Returns the time of the last read.

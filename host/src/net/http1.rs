@@ -1,0 +1,101 @@
+//! Requests over HTTP/1.1, which hyper reads.
+//!
+//! A response may be sent before the body of its request was read, for example a refusal. If the connection were closed
+//! then, the system would reset it because of the bytes that nobody has read, and the client might lose the response.
+//! So the rest of a small body is read before the response is sent, and the connection stays open for the next request.
+//! A connection with a larger rest is closed in one direction only, and is read for a short time.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{Request, header};
+use http_body::Body;
+use hyper::{body::Incoming, service::Service};
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use crate::net::RequestBody;
+
+/// The maximum size of the rest of a body that is read before the response is sent.
+const DISCARDED_BYTES_MAX: u64 = 256 * 1024;
+
+/// The time limit for reading it, and for reading what arrives after the last response of a connection.
+pub(super) const DISCARD_TIME: Duration = Duration::from_millis(500);
+
+/// The body of a request whose reader has left before its end.
+pub(super) type Leftover = Arc<Mutex<Option<Incoming>>>;
+
+/// The service of a connection for requests over HTTP/1.1.
+pub(super) struct Http1Service<S> {
+    service: S,
+    /// Whether a response was sent before its request was read.
+    is_unread: Arc<AtomicBool>,
+}
+
+impl<S> Http1Service<S> {
+    pub(super) fn new(service: S) -> Self {
+        Self {
+            service,
+            is_unread: Arc::default(),
+        }
+    }
+
+    /// Returns the flag that is set when a response is sent before its request was read.
+    pub(super) fn is_unread(&self) -> Arc<AtomicBool> {
+        self.is_unread.clone()
+    }
+}
+
+impl<S> Service<Request<Incoming>> for Http1Service<S>
+where
+    S: Service<Request<RequestBody>, Response: Send + 'static, Error: Send + 'static>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        // Such a client sends no body before it is asked to.
+        let waits = request.headers().contains_key(header::EXPECT);
+        let leftover = Leftover::default();
+        let request = request.map(|body| RequestBody::from_incoming(body, leftover.clone()));
+        let response = self.service.call(request);
+        let is_unread = self.is_unread.clone();
+        Box::pin(async move {
+            let response = response.await;
+            let body = leftover.lock().take();
+            if let Some(body) = body
+                && (waits || timeout(DISCARD_TIME, discard(body)).await != Ok(true))
+            {
+                // Relaxed: the task of the connection reads the flag.
+                is_unread.store(true, Ordering::Relaxed);
+            }
+            response
+        })
+    }
+}
+
+/// Reads the rest of a body. Returns false if it is too large or fails.
+async fn discard(mut body: Incoming) -> bool {
+    let mut read = body.size_hint().lower();
+    if read > DISCARDED_BYTES_MAX {
+        return false;
+    }
+    read = 0;
+    while read <= DISCARDED_BYTES_MAX {
+        match poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            Some(Ok(frame)) => read += frame.data_ref().map_or(0, |data| data.len() as u64),
+            Some(Err(_)) => return false,
+            None => return true,
+        }
+    }
+    false
+}
