@@ -18,7 +18,7 @@ use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::Arc;
 use crate::sync::epoch::{held_back_bytes, pin};
-use crate::time::auto_compact;
+use crate::time::{Clock, auto_compact};
 use crate::txn::{self, DeleteResult, Put, PutResult, Txn, TxnResult};
 use crate::watch::{WatchOptions, WatchStream, Watcher};
 
@@ -413,6 +413,12 @@ impl Engine {
     /// Returns the time of the engine's clock, as the duration since the origin of that clock.
     pub fn now(&self) -> Duration {
         self.store.clock.now()
+    }
+
+    /// Returns the engine's clock, for work of the program that is due at the same time as work of
+    /// the engine.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.store.clock.clone()
     }
 
     /// Returns a stream without watches.
