@@ -22,6 +22,7 @@
 //! | `auth/` | users, roles, tokens, authorization |
 //! | `request/` | validation and conversion of requests |
 //! | `encode/` | responses and headers as bytes |
+//! | `heavy/` | long work on threads of its own, and the memory of answers under way |
 //! | `node/` | the state that the services share, and admission |
 //! | `snapshot/` | the store as etcd's database file, and its hash |
 //! | `gateway/` | the JSON gateway: JSON over HTTP |
@@ -34,6 +35,7 @@ mod auth;
 mod deadline;
 mod encode;
 mod gateway;
+mod heavy;
 mod methods;
 mod node;
 mod request;
@@ -60,6 +62,7 @@ mod generated {
 pub use auth::credentials::CertifiedName;
 pub use auth::{AuthOptions, AuthTokens};
 pub use gateway::Gateway;
+pub use heavy::HeavyStats;
 pub use methods::{RpcKind, RpcMethod};
 pub use node::admission::{Alarm, AlarmKind, Alarms, Limits};
 pub use node::counters::OpCounters;

@@ -23,9 +23,10 @@ use tonic::codegen::{BoxFuture, StdError};
 
 use crate::auth::{Auth, AuthOptions, AuthStore};
 use crate::deadline::{self, Deadline};
-use crate::encode::range_body::LargeRange;
+use crate::encode::large_answer::LargeAnswer;
 use crate::encode::response::Headers;
 use crate::generated::{KvServer, WatchServer};
+use crate::heavy::{Heavy, HeavyStats};
 use crate::methods::{self, RpcMethod, ServiceId};
 use crate::node::Node;
 use crate::node::admission::{Alarms, Limits, RaftIndex};
@@ -129,6 +130,11 @@ impl Services {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn heavy(&self) -> &Arc<Heavy> {
+        &self.inner.node.heavy
+    }
+
     /// Returns the alarms, for health checks.
     pub fn alarms(&self) -> &Alarms {
         &self.inner.node.alarms
@@ -148,6 +154,11 @@ impl Services {
     /// Returns the counters of operations in transactions and of watch events.
     pub fn op_counters(&self) -> OpCounters {
         self.inner.node.counters.load()
+    }
+
+    /// Returns the use of the threads and the memory for heavy requests.
+    pub fn heavy_stats(&self) -> HeavyStats {
+        self.inner.node.heavy.stats()
     }
 
     /// Returns the number of proposals that etcd would have in its Raft log.
@@ -189,6 +200,7 @@ impl ServicesBuilder {
     /// Creates the services.
     pub fn build(self) -> Services {
         let bytes_max = self.limits.message_bytes_max();
+        let heavy = Arc::new(Heavy::new(&self.limits, self.engine.clock()));
         let node = Arc::new(Node {
             headers: Headers::new(self.identity.cluster_id, self.identity.member_id),
             engine: self.engine,
@@ -199,6 +211,7 @@ impl ServicesBuilder {
             auth: Auth::new(self.auth),
             raft_index: RaftIndex::new(),
             counters: AtomicCounters::default(),
+            heavy,
             shutdown: self.shutdown,
         });
         // `LimitedBody` rejects larger messages first. Without these calls, tonic's default limit would apply
@@ -321,7 +334,7 @@ impl ResponseFuture {
             return Poll::Pending;
         };
         let polled = response.as_mut().poll(context);
-        polled.map(|response| response.map(LargeRange::replace_body))
+        polled.map(|response| response.map(LargeAnswer::replace_body))
     }
 }
 

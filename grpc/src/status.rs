@@ -257,6 +257,15 @@ etcd_errors! {
     /// The request has no leader.
     // EL-7
     LeaderNotGiven => Unknown, "\"leader\" field must be provided";
+    /// The answer needs more memory than all answers together may take.
+    AnswerTooLarge => ResourceExhausted,
+        "revstore: the answer needs more memory than --answer-memory-bytes allows";
+    /// The message of the answer is longer than gRPC allows.
+    // LI-3
+    MessageTooLarge => ResourceExhausted, "revstore: the answer is longer than 4 GiB";
+    /// The client did not read the answer, and another request needed its memory.
+    AnswerNotRead => ResourceExhausted,
+        "revstore: the answer was not read for 10s while other requests waited for its memory";
     /// A task of the server panicked during the request.
     Internal => Internal, "revstore: the request was not completed";
 }
@@ -593,6 +602,9 @@ mod tests {
                 EtcdError::ElectionNotLeader,
                 EtcdError::NoElectionLeader,
                 EtcdError::LeaderNotGiven,
+                EtcdError::AnswerTooLarge,
+                EtcdError::MessageTooLarge,
+                EtcdError::AnswerNotRead,
                 EtcdError::Internal,
             ]
         );

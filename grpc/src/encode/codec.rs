@@ -58,6 +58,10 @@ impl<M: Encode> Measured<M> {
         let len = message.encoded_len();
         Self { message, len }
     }
+
+    pub(crate) fn into_inner(self) -> M {
+        self.message
+    }
 }
 
 impl<M> Deref for Measured<M> {

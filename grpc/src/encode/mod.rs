@@ -5,7 +5,7 @@
 //! | `codec.rs` | the trait of encodable messages, their fields, and the codec for tonic |
 //! | `response.rs` | response headers, and the responses that contain key-values |
 //! | `watch_response.rs` | watch responses, and events that are encoded once for several watchers |
-//! | `range_body.rs` | the body of a large range response |
+//! | `large_answer.rs` | the body of a large response with key-values |
 //!
 //! Responses with key-values contain the engine's records and write them directly into the buffer
 //! of the connection. All other responses are generated messages.
@@ -15,7 +15,7 @@
 //! A *frame* is a frame of HTTP/2 or of gRPC, that is, a message with its length prefix.
 
 pub(crate) mod codec;
-pub(crate) mod range_body;
+pub(crate) mod large_answer;
 pub(crate) mod response;
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ use crate::encode::codec::{
     Encode, FieldBuffer, Measured, bool_len, bytes_len, delimited_len, int_len, message_len,
     write_bool, write_int, write_message,
 };
+use crate::encode::large_answer::{InParts, Parts};
 
 /// The raft term in all headers (DM-12): that of an etcd node without a second election.
 pub(crate) const RAFT_TERM: u64 = 2;
@@ -199,7 +200,7 @@ fn write_header(header: &ResponseHeader, buf: &mut impl BufMut) {
 impl<'a> KeyValueMessage<'a> {
     /// Reads a record, with or without its value (RG-24).
     #[inline]
-    fn of(kv: &'a KeyValue, keys_only: bool) -> Self {
+    pub(super) fn of(kv: &'a KeyValue, keys_only: bool) -> Self {
         Self {
             key: kv.key(),
             value: if keys_only { &[] } else { kv.value() },
@@ -330,6 +331,26 @@ impl Encode for RangeResponse {
     }
 }
 
+impl InParts for RangeResponse {
+    fn add_to(self, parts: &mut Parts) {
+        self.write_head(parts.fields());
+        let tail = Self {
+            header: None,
+            kvs: Vec::new(),
+            ..self
+        };
+        parts.key_values(2, self.keys_only, self.kvs);
+        tail.write_tail(parts.fields());
+    }
+
+    fn placeholder(&self) -> Self {
+        Self {
+            kvs: Vec::new(),
+            ..*self
+        }
+    }
+}
+
 impl Encode for RangeStreamResponse {
     fn encoded_len(&self) -> usize {
         message_len(&self.range_response)
@@ -345,6 +366,15 @@ impl PutResponse {
         Self {
             header,
             prev_kv: result.previous.filter(|_| prev_kv),
+        }
+    }
+}
+
+impl PutResponse {
+    fn add_to(self, parts: &mut Parts) {
+        write_header(&self.header, parts.fields());
+        if let Some(previous) = self.prev_kv {
+            parts.key_values(2, false, vec![previous]);
         }
     }
 }
@@ -388,6 +418,21 @@ impl Encode for DeleteRangeResponse {
     }
 }
 
+impl InParts for DeleteRangeResponse {
+    fn add_to(self, parts: &mut Parts) {
+        write_header(&self.header, parts.fields());
+        write_int(2, self.deleted, parts.fields());
+        parts.key_values(3, false, self.prev_kvs);
+    }
+
+    fn placeholder(&self) -> Self {
+        Self {
+            prev_kvs: Vec::new(),
+            ..*self
+        }
+    }
+}
+
 impl TxnResponse {
     /// Creates a response. `request` is the executed request. Its flags determine the fields of the
     /// response of each operation.
@@ -409,6 +454,13 @@ impl TxnResponse {
     }
 }
 
+impl TxnResponse {
+    /// Returns the number of key-values.
+    pub(crate) fn keys(&self) -> usize {
+        self.responses.iter().map(|response| response.keys()).sum()
+    }
+}
+
 impl Encode for TxnResponse {
     fn encoded_len(&self) -> usize {
         header_len(&self.header)
@@ -425,7 +477,56 @@ impl Encode for TxnResponse {
     }
 }
 
+impl InParts for TxnResponse {
+    fn add_to(self, parts: &mut Parts) {
+        write_header(&self.header, parts.fields());
+        write_bool(2, self.succeeded, parts.fields());
+        for response in self.responses {
+            add_message(3, response, parts, ResponseOp::add_to);
+        }
+    }
+
+    fn placeholder(&self) -> Self {
+        Self {
+            responses: Vec::new(),
+            ..*self
+        }
+    }
+}
+
+/// Adds a message as a field with this number.
+fn add_message<M: Encode>(
+    number: u8,
+    message: Measured<M>,
+    parts: &mut Parts,
+    add: impl FnOnce(M, &mut Parts),
+) {
+    let mut fields = FieldBuffer::new();
+    fields.message_prefix(number, message.encoded_len());
+    fields.write_to(parts.fields());
+    add(message.into_inner(), parts);
+}
+
 impl ResponseOp {
+    fn add_to(self, parts: &mut Parts) {
+        match self {
+            Self::Range(response) => add_message(1, response, parts, InParts::add_to),
+            Self::Put(response) => add_message(2, response, parts, PutResponse::add_to),
+            Self::DeleteRange(response) => add_message(3, response, parts, InParts::add_to),
+            Self::Txn(response) => add_message(4, response, parts, InParts::add_to),
+        }
+    }
+
+    /// Returns the number of key-values.
+    fn keys(&self) -> usize {
+        match self {
+            Self::Range(response) => response.kvs.len(),
+            Self::Put(response) => usize::from(response.prev_kv.is_some()),
+            Self::DeleteRange(response) => response.prev_kvs.len(),
+            Self::Txn(response) => response.keys(),
+        }
+    }
+
     fn new(result: OpResult, op: &RequestOp) -> Self {
         let request = op.request.as_ref();
         match result {

@@ -12,8 +12,10 @@ use prost_reflect::MessageDescriptor;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tonic::body::Body;
+use tonic::codegen::StdError;
 use tonic::{Code, Status, Streaming};
 
+use super::json_answer::JsonAnswer;
 use super::transcode;
 
 /// Returns a response with one message as a JSON object.
@@ -24,6 +26,14 @@ pub(super) fn object(
     let mut json = Vec::new();
     transcode::write_json(descriptor, message, &mut json)?;
     Ok(response(StatusCode::OK, full(json)))
+}
+
+/// Returns a response with one message that is converted while it is sent.
+pub(super) fn large_object<B>(answer: JsonAnswer<B>) -> Response<Body>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<StdError>> + Send + Unpin + 'static,
+{
+    response(StatusCode::OK, Body::new(answer))
 }
 
 /// Returns an error response. Older gateways have the text in `error`, newer gateways in `message`.

@@ -10,11 +10,14 @@
 //! | `json_objects.rs` | a splitter of a request body into JSON objects |
 //! | `transcode.rs` | conversion between JSON and protobuf messages |
 //! | `nested_txn.rs` | the same for transactions that are nested deeply |
+//! | `json_answer.rs`, `json_writer.rs` | large answers, converted while they are sent |
 //! | `raw_codec.rs` | a codec for messages that stay encoded |
 //! | `http_response.rs` | HTTP responses: one object, a line for each message, or an error |
 
 mod http_response;
+mod json_answer;
 mod json_objects;
+mod json_writer;
 mod nested_txn;
 mod raw_codec;
 mod routes;
@@ -54,8 +57,8 @@ const METADATA_PREFIX: &str = "grpc-metadata-";
 /// `/v3beta/`.
 ///
 /// `S` is [`Services`](crate::Services) or a service that wraps it. A clone costs one clone of `S`. Compared
-/// with gRPC, a call encodes each message two more times, and the JSON of a whole message is in memory until
-/// it is sent.
+/// with gRPC, a call encodes each message two more times. Large answers with key-values are converted while they
+/// are sent.
 ///
 /// ```
 /// use http::Request;
@@ -93,7 +96,7 @@ impl<S> Gateway<S> {
 impl<S, B> tower_service::Service<Request<B>> for Gateway<S>
 where
     S: GrpcService<Body, Future: Send> + Clone + Send + 'static,
-    S::ResponseBody: HttpBody<Data = Bytes, Error: Into<StdError> + Send> + Send + 'static,
+    S::ResponseBody: HttpBody<Data = Bytes, Error: Into<StdError> + Send> + Send + Unpin + 'static,
     B: HttpBody<Data = Bytes, Error: Into<StdError>> + Send + Unpin + 'static,
 {
     type Response = Response<Body>;
@@ -113,7 +116,7 @@ where
 impl<S> Gateway<S>
 where
     S: GrpcService<Body>,
-    S::ResponseBody: HttpBody<Data = Bytes, Error: Into<StdError> + Send> + Send + 'static,
+    S::ResponseBody: HttpBody<Data = Bytes, Error: Into<StdError> + Send> + Send + Unpin + 'static,
 {
     async fn respond<B>(self, request: Request<B>) -> Response<Body>
     where
@@ -154,6 +157,9 @@ where
         B: HttpBody<Data = Bytes, Error: Into<StdError>> + Unpin,
     {
         let request = only_message(route, objects).await?;
+        if let Some(layout) = &route.layout {
+            return json_answer::call(self.services, route, layout, metadata, request).await;
+        }
         let mut grpc = self.ready().await?;
         let request = tonic::Request::from_parts(metadata, http::Extensions::new(), request);
         let response = grpc

@@ -1,11 +1,12 @@
 //! The routes of the gateway: a method for each path, derived from the table of methods.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use http::uri::PathAndQuery;
 use prost_reflect::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
 
+use super::json_writer::JsonLayout;
 use crate::methods::RpcMethod;
 
 /// A method that has a path at the gateway.
@@ -13,6 +14,8 @@ use crate::methods::RpcMethod;
 pub(super) struct Route {
     pub(super) method: MethodDescriptor,
     pub(super) grpc_path: PathAndQuery,
+    /// The layout of answers that can be converted while they are sent.
+    pub(super) layout: Option<Arc<JsonLayout>>,
 }
 
 impl Route {
@@ -35,8 +38,14 @@ static ROUTES: LazyLock<HashMap<&'static str, Route>> = LazyLock::new(|| {
         let service = pool.get_service_by_name(method.service());
         let mut described = service.iter().flat_map(ServiceDescriptor::methods);
         let described = described.find(|described| described.name() == method.name());
+        let described = described.expect("every method of the table has a descriptor");
+        let is_unary = !described.is_client_streaming() && !described.is_server_streaming();
         let route = Route {
-            method: described.expect("every method of the table has a descriptor"),
+            layout: is_unary
+                .then(|| JsonLayout::of(&described.output()))
+                .flatten()
+                .map(Arc::new),
+            method: described,
             grpc_path: PathAndQuery::from_static(method.path()),
         };
         for path in method.gateway_paths() {

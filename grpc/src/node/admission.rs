@@ -20,7 +20,11 @@ const MESSAGE_ALLOWANCE_BYTES: usize = 512 * 1024;
 /// The size of a Raft proposal without the request that it contains (LI-1).
 const PROPOSAL_OVERHEAD_BYTES: usize = 18;
 
-/// Limits on the size of requests and of the history.
+/// The default memory of answers under way, in bytes. With the default quota it suffices for an answer
+/// with every key of the store.
+const ANSWER_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Limits on the size of requests and of the history, and on what heavy requests take.
 ///
 /// ```
 /// use revstore_grpc::Limits;
@@ -37,18 +41,35 @@ pub struct Limits {
     pub txn_ops_max: usize,
     /// The size of the history, in bytes, above which writes fail; `None` for no quota.
     pub quota_bytes: Option<u64>,
+    /// The number of threads for heavy requests, such as ranges of more than 10,000 keys and hashes; at
+    /// least 1. Further ones wait in the order of arrival. As many threads encode the parts of snapshots and
+    /// large JSON answers.
+    pub heavy_workers: usize,
+    /// The memory of answers under way, in bytes, apart from the values, which the store holds anyway.
+    /// Requests with large answers wait for it in the order of arrival. One that needs more alone fails.
+    /// An answer whose client does not read it for 10 s ends if another request waits for its memory.
+    pub answer_bytes_max: u64,
 }
 
 impl Default for Limits {
-    /// Returns etcd's limits: 1.5 MiB, 128 operations, 2 GiB.
+    /// Returns etcd's limits: 1.5 MiB, 128 operations, 2 GiB. There are as many heavy workers as
+    /// processors less one, and 256 MiB for answers.
     fn default() -> Self {
         // LI-1, TXN-1, MT-11
         Self {
             request_bytes_max: 1_572_864,
             txn_ops_max: 128,
             quota_bytes: Some(2 * 1024 * 1024 * 1024),
+            heavy_workers: default_heavy_workers(),
+            answer_bytes_max: ANSWER_BYTES_MAX,
         }
     }
+}
+
+/// Returns the number of processors less one, at least 1. One processor then remains for small requests.
+fn default_heavy_workers() -> usize {
+    let processors = std::thread::available_parallelism();
+    processors.map_or(1, |processors| (processors.get() - 1).max(1))
 }
 
 impl Limits {
@@ -75,6 +96,24 @@ impl Limits {
     pub fn quota_bytes(self, quota_bytes: Option<u64>) -> Self {
         Self {
             quota_bytes,
+            ..self
+        }
+    }
+
+    /// Sets the number of threads for heavy requests.
+    #[must_use]
+    pub fn heavy_workers(self, heavy_workers: usize) -> Self {
+        Self {
+            heavy_workers,
+            ..self
+        }
+    }
+
+    /// Sets the memory of answers under way.
+    #[must_use]
+    pub fn answer_bytes_max(self, answer_bytes_max: u64) -> Self {
+        Self {
+            answer_bytes_max,
             ..self
         }
     }

@@ -10,6 +10,8 @@ pub(crate) mod shutdown;
 pub(crate) mod version;
 pub(crate) mod waker;
 
+use std::sync::Arc;
+
 use revstore_engine::Engine;
 use revstore_proto::etcdserverpb::ResponseHeader;
 
@@ -19,6 +21,7 @@ use self::identity::Identity;
 use self::shutdown::Shutdown;
 use crate::auth::Auth;
 use crate::encode::response::Headers;
+use crate::heavy::Heavy;
 
 /// An etcd node with one engine.
 #[derive(Debug)]
@@ -32,6 +35,7 @@ pub(crate) struct Node {
     pub(crate) auth: Auth,
     pub(crate) raft_index: RaftIndex,
     pub(crate) counters: AtomicCounters,
+    pub(crate) heavy: Arc<Heavy>,
     pub(crate) shutdown: Shutdown,
 }
 

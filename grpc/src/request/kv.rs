@@ -124,7 +124,7 @@ pub(crate) fn convert_delete_range(request: &mut DeleteRangeRequest) -> KeyRange
 
 /// Converts the key and the range end of a request (RG-1 to RG-3). A range whose end is before its
 /// start contains no key (RG-5).
-pub(super) fn convert_keys(key: &mut Bytes, range_end: &mut Bytes) -> KeyRange {
+pub(crate) fn convert_keys(key: &mut Bytes, range_end: &mut Bytes) -> KeyRange {
     let start = mem::take(key);
     match &**range_end {
         [] => KeyRange::One(start),

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use prost::Message;
-use revstore_engine::{RECORD_OVERHEAD_BYTES, Revision};
+use revstore_engine::{RECORD_OVERHEAD_BYTES, Range, Revision};
 use revstore_proto::etcdserverpb::request_op::Request as OpRequest;
 use revstore_proto::etcdserverpb::{
     CompactionRequest, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
 };
 use tonic::{Request, Response, Status};
 
-use crate::encode::range_body::LargeRange;
+use crate::encode::codec::Encode;
+use crate::encode::large_answer::{InParts, LargeAnswer};
 use crate::encode::response::{
     CompactionResponse, DeleteRangeResponse, PutResponse, RangeResponse, TxnResponse,
 };
 use crate::generated::Kv;
+use crate::heavy::{Cost, Reservation, answer_bytes};
 use crate::methods;
 use crate::node::Node;
 use crate::node::admission::Proposal;
@@ -22,13 +24,6 @@ use crate::request::kv::{convert_delete_range, convert_put, convert_range};
 use crate::request::txn::convert_txn;
 use crate::service::range_stream::RangeStream;
 use crate::status::EtcdError;
-
-/// The maximum number of keys that a range may visit without a yield before it. Visiting them takes
-/// about 100 µs.
-const QUICK_KEYS_MAX: i64 = 1_000;
-
-/// The maximum number of operations of a transaction without a yield before it.
-const QUICK_OPS_MAX: usize = 16;
 
 /// `etcdserverpb.KV`; etcd's `kvServer` and `quotaKVServer`.
 #[derive(Debug)]
@@ -41,16 +36,6 @@ impl KvService {
         Self { node }
     }
 
-    fn range(&self, mut request: RangeRequest) -> Result<Response<RangeResponse>, EtcdError> {
-        let keys_only = request.keys_only;
-        let range = convert_range(&mut request);
-        let measure = |kv: &_| RangeResponse::kv_len(kv, keys_only);
-        let (result, kvs_len) = self.node.engine.range_measured(&range, measure)?;
-        let header = self.node.headers.at(result.revision);
-        let response = RangeResponse::new(result, keys_only, Some(header));
-        Ok(LargeRange::wrap(response, kvs_len))
-    }
-
     fn put(&self, mut request: PutRequest) -> Result<PutResponse, EtcdError> {
         self.node.admit(Proposal {
             request_bytes: request.encoded_len(),
@@ -61,37 +46,48 @@ impl KvService {
         Ok(PutResponse::new(result, request.prev_kv, header))
     }
 
-    fn delete_range(
+    /// Runs a write, on a worker if it is heavy.
+    async fn run<M: Send + 'static>(
         &self,
-        mut request: DeleteRangeRequest,
-    ) -> Result<DeleteRangeResponse, EtcdError> {
-        self.node.admit(Proposal {
-            request_bytes: request.encoded_len(),
-            growth_bytes: None,
-        })?;
-        let result = self
-            .node
-            .engine
-            .delete(&convert_delete_range(&mut request))?;
-        let header = self.node.headers.at(result.revision);
-        Ok(DeleteRangeResponse::new(result, request.prev_kv, header))
+        cost: Cost,
+        write: impl FnOnce(&Node) -> Result<Written<M>, EtcdError> + Send + 'static,
+    ) -> Result<Written<M>, EtcdError> {
+        if !cost.is_quick() {
+            yield_now().await;
+        }
+        if !cost.is_heavy() {
+            return write(&self.node);
+        }
+        let heavy = &self.node.heavy;
+        let reservation = heavy.memory.reserve(cost.answer_bytes()).await?;
+        let node = self.node.clone();
+        let mut written = heavy.workers.run(move || write(&node)).await??;
+        written.reservation = Some(reservation);
+        Ok(written)
     }
 
-    fn txn(&self, mut request: TxnRequest) -> Result<TxnResponse, EtcdError> {
-        let node = &*self.node;
-        let writes = TxnWrites::of(&request);
-        if writes.any {
-            node.admit(Proposal {
-                request_bytes: request.encoded_len(),
-                growth_bytes: writes.growth_bytes,
-            })?;
+    /// Returns the response to a write. Unlike a read, a write cannot run again when there is memory
+    /// for its answer. So the answer waits for it.
+    async fn respond<M: InParts>(&self, written: Written<M>) -> Result<Response<M>, EtcdError> {
+        let Written {
+            message,
+            encoded_len,
+            keys,
+            reservation,
+        } = written;
+        if !LargeAnswer::is_large(encoded_len, keys) {
+            return Ok(Response::new(message));
         }
-        let never_compacted = node.engine.compacted_revision().is_none();
-        let txn = convert_txn(&mut request, never_compacted);
-        let result = node.engine.txn(&txn)?;
-        node.counters.add_txn(&result);
-        let header = node.headers.at(result.revision);
-        Ok(TxnResponse::new(result, &request, header))
+        let heavy = &self.node.heavy;
+        let bytes = answer_bytes(keys);
+        let reservation = match reservation {
+            Some(mut reservation) => {
+                reservation.resize(bytes);
+                reservation
+            }
+            None => heavy.memory.reserve_up_to(bytes).await?,
+        };
+        LargeAnswer::respond(message, encoded_len, reservation, heavy)
     }
 
     async fn compact(&self, request: CompactionRequest) -> Result<CompactionResponse, EtcdError> {
@@ -116,11 +112,26 @@ impl Kv for KvService {
         &self,
         request: Request<RangeRequest>,
     ) -> Result<Response<RangeResponse>, Status> {
-        let request = self.node.accept::<methods::kv::Range>(request)?;
-        if !is_quick_range(&request) {
+        let mut request = self.node.accept::<methods::kv::Range>(request)?;
+        let cost = Cost::of_range(&self.node.engine, &request);
+        let read = RangeRead {
+            keys_only: request.keys_only,
+            range: convert_range(&mut request),
+        };
+        if !cost.is_quick() {
             yield_now().await;
         }
-        Ok(self.range(request)?)
+        if !cost.is_heavy()
+            && let Some(response) = read.run(&self.node, None)?
+        {
+            return Ok(response);
+        }
+        let heavy = &self.node.heavy;
+        let reservation = heavy.memory.reserve(cost.answer_bytes()).await?;
+        let node = self.node.clone();
+        let reading = move || read.run(&node, Some(reservation));
+        let response = heavy.workers.run(reading).await??;
+        response.ok_or_else(|| EtcdError::Internal.to_status())
     }
 
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
@@ -133,18 +144,16 @@ impl Kv for KvService {
         request: Request<DeleteRangeRequest>,
     ) -> Result<Response<DeleteRangeResponse>, Status> {
         let request = self.node.accept::<methods::kv::DeleteRange>(request)?;
-        if !request.range_end.is_empty() {
-            yield_now().await;
-        }
-        Ok(Response::new(self.delete_range(request)?))
+        let cost = Cost::of_delete_range(&self.node.engine, &request);
+        let answer = self.run(cost, |node| delete_range(node, request)).await?;
+        Ok(self.respond(answer).await?)
     }
 
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
         let request = self.node.accept::<methods::kv::Txn>(request)?;
-        if !is_quick_txn(&request) {
-            yield_now().await;
-        }
-        Ok(Response::new(self.txn(request)?))
+        let cost = Cost::of_txn(&self.node.engine, &request);
+        let answer = self.run(cost, |node| txn(node, request)).await?;
+        Ok(self.respond(answer).await?)
     }
 
     async fn compact(
@@ -174,30 +183,97 @@ async fn yield_now() {
     tokio::task::yield_now().await;
 }
 
-fn is_quick_range(request: &RangeRequest) -> bool {
-    let is_one_key = request.range_end.is_empty();
-    let has_low_limit = (1..=QUICK_KEYS_MAX).contains(&request.limit);
-    // Sorting and filtering visit all keys before the limit applies.
-    let is_plain = request.sort_order == 0
-        && request.sort_target == 0
-        && request.min_mod_revision == 0
-        && request.max_mod_revision == 0
-        && request.min_create_revision == 0
-        && request.max_create_revision == 0;
-    is_one_key || (is_plain && (has_low_limit || request.count_only))
+/// A range request that can run more than once.
+struct RangeRead {
+    range: Range,
+    keys_only: bool,
 }
 
-fn is_quick_txn(request: &TxnRequest) -> bool {
-    let ops = || request.success.iter().chain(&request.failure);
-    let compares = &request.compare;
-    compares.len() + ops().count() <= QUICK_OPS_MAX
-        && compares.iter().all(|compare| compare.range_end.is_empty())
-        && ops().all(|op| match &op.request {
-            Some(OpRequest::RequestRange(request)) => is_quick_range(request),
-            Some(OpRequest::RequestPut(_)) | None => true,
-            Some(OpRequest::RequestDeleteRange(request)) => request.range_end.is_empty(),
-            Some(OpRequest::RequestTxn(_)) => false,
-        })
+impl RangeRead {
+    /// Reads the range. Returns `None` if the answer is large and there is no memory for it. With
+    /// reserved memory there always is.
+    fn run(
+        &self,
+        node: &Node,
+        reservation: Option<Reservation>,
+    ) -> Result<Option<Response<RangeResponse>>, EtcdError> {
+        let keys_only = self.keys_only;
+        let measure = |kv: &_| RangeResponse::kv_len(kv, keys_only);
+        let (result, kvs_len) = node.engine.range_measured(&self.range, measure)?;
+        let header = node.headers.at(result.revision);
+        let response = RangeResponse::new(result, keys_only, Some(header));
+        let (encoded_len, keys) = (response.envelope_len() + kvs_len, response.kvs.len());
+        if !LargeAnswer::is_large(encoded_len, keys) {
+            return Ok(Some(Response::new(response)));
+        }
+        let heavy = &node.heavy;
+        let bytes = answer_bytes(keys);
+        let reservation = match reservation {
+            Some(mut reservation) => {
+                reservation.resize(bytes);
+                reservation
+            }
+            None => match heavy.memory.try_reserve(bytes) {
+                Some(reservation) => reservation,
+                None => return Ok(None),
+            },
+        };
+        LargeAnswer::respond(response, encoded_len, reservation, heavy).map(Some)
+    }
+}
+
+/// The result of a write.
+struct Written<M> {
+    message: M,
+    encoded_len: usize,
+    /// The number of key-values in the message.
+    keys: usize,
+    /// The memory of the answer, if it was reserved before the write.
+    reservation: Option<Reservation>,
+}
+
+impl<M: Encode> Written<M> {
+    fn new(message: M, keys: usize) -> Self {
+        Self {
+            encoded_len: message.encoded_len(),
+            message,
+            keys,
+            reservation: None,
+        }
+    }
+}
+
+fn delete_range(
+    node: &Node,
+    mut request: DeleteRangeRequest,
+) -> Result<Written<DeleteRangeResponse>, EtcdError> {
+    node.admit(Proposal {
+        request_bytes: request.encoded_len(),
+        growth_bytes: None,
+    })?;
+    let result = node.engine.delete(&convert_delete_range(&mut request))?;
+    let header = node.headers.at(result.revision);
+    let response = DeleteRangeResponse::new(result, request.prev_kv, header);
+    let keys = response.prev_kvs.len();
+    Ok(Written::new(response, keys))
+}
+
+fn txn(node: &Node, mut request: TxnRequest) -> Result<Written<TxnResponse>, EtcdError> {
+    let writes = TxnWrites::of(&request);
+    if writes.any {
+        node.admit(Proposal {
+            request_bytes: request.encoded_len(),
+            growth_bytes: writes.growth_bytes,
+        })?;
+    }
+    let never_compacted = node.engine.compacted_revision().is_none();
+    let txn = convert_txn(&mut request, never_compacted);
+    let result = node.engine.txn(&txn)?;
+    node.counters.add_txn(&result);
+    let header = node.headers.at(result.revision);
+    let response = TxnResponse::new(result, &request, header);
+    let keys = response.keys();
+    Ok(Written::new(response, keys))
 }
 
 /// The writes that both branches of a transaction contain.

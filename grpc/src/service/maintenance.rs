@@ -123,11 +123,11 @@ impl MaintenanceService {
         })
     }
 
-    /// Hashes on a blocking thread, because it visits the whole store.
+    /// Hashes on a worker, because it visits the whole store.
     async fn hash_at(&self, through: Option<Revision>) -> Result<Hashed, EtcdError> {
         let engine = self.node.engine.clone();
-        let hashing = tokio::task::spawn_blocking(move || Hashed::of(&engine, through));
-        hashing.await.map_err(|_panicked| EtcdError::Internal)?
+        let hashing = move || Hashed::of(&engine, through);
+        self.node.heavy.workers.run(hashing).await?
     }
 
     fn move_leader(&self, target_id: u64) -> Result<MoveLeaderResponse, EtcdError> {
@@ -232,10 +232,7 @@ impl Maintenance for MaintenanceService {
     ) -> Result<Response<Self::SnapshotStream>, Status> {
         self.node
             .accept::<methods::maintenance::Snapshot>(request)?;
-        let node = self.node.clone();
-        let planning = tokio::task::spawn_blocking(move || SnapshotStream::of(&node));
-        let snapshot = planning.await.map_err(|_panicked| EtcdError::Internal)??;
-        Ok(Response::new(snapshot))
+        Ok(Response::new(SnapshotStream::start(&self.node).await?))
     }
 
     async fn move_leader(

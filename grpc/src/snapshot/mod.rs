@@ -15,16 +15,22 @@ mod bolt;
 pub(crate) mod hash;
 mod stored_version;
 
+use std::collections::VecDeque;
+use std::fmt;
+use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_core::Stream;
 use revstore_proto::etcdserverpb::SnapshotResponse;
 use sha2::{Digest, Sha256};
+use tokio::runtime::Handle;
 use tonic::Status;
 
-use self::bolt::{BoltFile, PAGE_BYTES};
+use self::bolt::BoltFile;
+use crate::heavy::{ANSWER_BYTES, Answer, Heavy};
 use crate::node::Node;
 use crate::node::version;
 use crate::status::EtcdError;
@@ -32,13 +38,113 @@ use crate::status::EtcdError;
 /// The maximum number of file bytes in one response (MT-6).
 const CHUNK_BYTES: usize = 32 * 1024;
 
-/// A stream of the responses that contain the file. Each chunk is encoded when the client has read
-/// the previous one.
+/// The length of the part of the file that is encoded at a time.
+const BATCH_BYTES: usize = 8 * CHUNK_BYTES;
+
+/// The memory of a snapshot in progress for each version: a reference, and its share of the pages.
+const VERSION_BYTES: u64 = 16;
+
+/// A stream of the responses that contain the file. Each batch of chunks is encoded on a worker when
+/// the client has read the previous batch.
 ///
 /// Holds a reference to each version, so a version stays in memory even if it is compacted while
-/// the stream is open. Buffers at most one chunk of the file, or one page if the page is longer.
+/// the stream is open. The memory of the references is part of that of answers under way, and a
+/// stream whose client does not read it ends as such an answer does.
 #[derive(Debug)]
 pub(crate) struct SnapshotStream {
+    encoder: Answer<Encoder>,
+    heavy: Arc<Heavy>,
+    batch: VecDeque<SnapshotResponse>,
+    encoding: Option<Encoding>,
+    has_ended: bool,
+}
+
+/// The next batch, while a worker encodes it; `None` if the stream was ended meanwhile.
+struct Encoding(BoxFuture<Result<Option<VecDeque<SnapshotResponse>>, EtcdError>>);
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+impl SnapshotStream {
+    /// Creates a stream of the current store. Visits all versions, on a worker.
+    pub(crate) async fn start(node: &Arc<Node>) -> Result<Self, EtcdError> {
+        let heavy = node.heavy.clone();
+        let versions = node.engine.stats().versions;
+        let bytes = ANSWER_BYTES.saturating_add(versions.saturating_mul(VERSION_BYTES));
+        let reservation = heavy.memory.reserve_up_to(bytes).await?;
+        let planned = node.clone();
+        let encoder = heavy.workers.run(move || Encoder::of(&planned)).await??;
+        Ok(Self {
+            encoder: heavy.memory.hold(encoder, reservation),
+            heavy,
+            batch: VecDeque::new(),
+            encoding: None,
+            has_ended: false,
+        })
+    }
+
+    /// Starts to encode the next batch.
+    fn encode(&self) -> Encoding {
+        let (heavy, encoder) = (self.heavy.clone(), self.encoder.clone());
+        let encoding = async move {
+            let _in_work = encoder.in_work();
+            let encoding = {
+                let encoder = encoder.clone();
+                move || encoder.read(Encoder::next_batch)
+            };
+            heavy.part_workers.run(encoding).await
+        };
+        Encoding(Box::pin(encoding))
+    }
+}
+
+impl Stream for SnapshotStream {
+    type Item = Result<SnapshotResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(response) = self.batch.pop_front() {
+                return Poll::Ready(Some(Ok(response)));
+            }
+            if self.has_ended {
+                return Poll::Ready(None);
+            }
+            let mut encoding = self.encoding.take().unwrap_or_else(|| self.encode());
+            let Poll::Ready(batch) = encoding.0.as_mut().poll(context) else {
+                self.encoding = Some(encoding);
+                return Poll::Pending;
+            };
+            match batch.and_then(|batch| batch.ok_or(EtcdError::AnswerNotRead)) {
+                Ok(batch) => {
+                    self.has_ended = batch.is_empty();
+                    self.batch = batch;
+                }
+                Err(error) => {
+                    self.has_ended = true;
+                    return Poll::Ready(Some(Err(error.into())));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for SnapshotStream {
+    /// Drops the references on a worker. There may be millions of them.
+    fn drop(&mut self) {
+        if let Ok(runtime) = Handle::try_current() {
+            self.heavy.clone().discard(&runtime, self.encoder.clone());
+        }
+    }
+}
+
+impl fmt::Debug for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encoding").finish_non_exhaustive()
+    }
+}
+
+/// The rest of the file. Buffers at most one batch of it, or one page if the page is longer.
+#[derive(Debug)]
+struct Encoder {
     file: BoltFile,
     version: String,
     next_page: usize,
@@ -49,54 +155,59 @@ pub(crate) struct SnapshotStream {
     hash: Option<Sha256>,
 }
 
-impl SnapshotStream {
-    /// Creates a stream of the current store. Visits all versions, so it must run on a thread that
-    /// may block.
-    pub(crate) fn of(node: &Node) -> Result<Self, EtcdError> {
+impl Encoder {
+    fn of(node: &Node) -> Result<Self, EtcdError> {
         let file = BoltFile::plan(backend::buckets(node)?);
         Ok(Self {
             version: version::of_storage(&node.version),
             next_page: 0,
-            encoded: Vec::with_capacity(CHUNK_BYTES + PAGE_BYTES),
+            encoded: Vec::new(),
             remaining_bytes: file.bytes(),
             hash: Some(Sha256::new()),
             file,
         })
     }
 
-    /// Returns the next chunk of the file, or the hash after the last chunk.
-    fn next_chunk(&mut self) -> Option<Bytes> {
-        while self.encoded.len() < CHUNK_BYTES && self.next_page < self.file.pages() {
+    /// Returns the next chunks of the file, after the last one the hash, and then nothing.
+    fn next_batch(&mut self) -> VecDeque<SnapshotResponse> {
+        while self.encoded.len() < BATCH_BYTES && self.next_page < self.file.pages() {
             self.file.write_page(self.next_page, &mut self.encoded);
             self.next_page += 1;
         }
-        if self.encoded.is_empty() {
-            let hash = self.hash.take()?;
-            return Some(Bytes::copy_from_slice(&hash.finalize()));
+        let is_last = self.next_page == self.file.pages();
+        // All chunks except the last one have the same length.
+        let whole = self.encoded.len() - self.encoded.len() % CHUNK_BYTES;
+        let length = if is_last { self.encoded.len() } else { whole };
+        let rest = self.encoded.split_off(length);
+        let encoded = Bytes::from(mem::replace(&mut self.encoded, rest));
+        let mut batch: VecDeque<_> = (0..length)
+            .step_by(CHUNK_BYTES)
+            .map(|start| self.chunk(encoded.slice(start..length.min(start + CHUNK_BYTES))))
+            .collect();
+        if batch.is_empty()
+            && let Some(hash) = self.hash.take()
+        {
+            let hash = Bytes::copy_from_slice(&hash.finalize());
+            batch.push_back(self.response(hash));
         }
-        let length = self.encoded.len().min(CHUNK_BYTES);
-        let chunk: Vec<u8> = self.encoded.drain(..length).collect();
+        batch
+    }
+
+    fn chunk(&mut self, chunk: Bytes) -> SnapshotResponse {
         if let Some(hash) = &mut self.hash {
             hash.update(&chunk);
         }
         self.remaining_bytes -= chunk.len() as u64;
-        Some(chunk.into())
+        self.response(chunk)
     }
-}
 
-impl Stream for SnapshotStream {
-    type Item = Result<SnapshotResponse, Status>;
-
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let chunk = self.next_chunk();
-        Poll::Ready(chunk.map(|blob| {
-            Ok(SnapshotResponse {
-                // DM-29
-                header: None,
-                remaining_bytes: self.remaining_bytes,
-                blob,
-                version: self.version.clone(),
-            })
-        }))
+    fn response(&self, blob: Bytes) -> SnapshotResponse {
+        SnapshotResponse {
+            // DM-29
+            header: None,
+            remaining_bytes: self.remaining_bytes,
+            blob,
+            version: self.version.clone(),
+        }
     }
 }

@@ -230,10 +230,15 @@ fn limits(values: &Values) -> Limits {
         Ok(0) => Some(DEFAULT_QUOTA_BYTES),
         bytes => bytes.ok(),
     };
-    Limits::default()
+    let limits = Limits::default()
         .txn_ops_max(size(&flags::MAX_TXN_OPS))
         .request_bytes_max(size(&flags::MAX_REQUEST_BYTES))
         .quota_bytes(quota_bytes)
+        .answer_bytes_max(values.get(&flags::ANSWER_MEMORY_BYTES));
+    match usize::try_from(values.get(&flags::HEAVY_WORKERS)) {
+        Ok(0) => limits,
+        workers => limits.heavy_workers(workers.unwrap_or(usize::MAX)),
+    }
 }
 
 /// Returns the intervals of pings. 0 does not turn pings off, although etcd's help says so: as in

@@ -220,6 +220,13 @@ revstore_host::flags! {
         START_REVISION: i64 = "start-revision", "1",
             "The revision of the empty store. After a restart, a number at least two above the \
              last revision of the previous server lets watchers that resume detect the restart.";
+        HEAVY_WORKERS: u64 = "heavy-workers", "0",
+            "The number of threads for heavy requests: ranges and transactions over more than \
+             10,000 keys, hashes, snapshots. As many encode the parts of snapshots and large JSON \
+             answers. 0 means the number of processors less one.";
+        ANSWER_MEMORY_BYTES: u64 = "answer-memory-bytes", "268435456",
+            "The memory of large answers that clients have not read yet, in bytes. Further \
+             requests wait for it; one that needs more alone is refused.";
         COMPACTION_INTERVAL: GoDuration = "auto-compaction-interval", "5m",
             "The interval of compactions in the modes 'revision' and 'size'. In etcd it is always \
              5m.";

@@ -5,6 +5,7 @@
 //! | `node.rs` | the node: its role, its proposals, its health |
 //! | `store.rs` | keys, operations, watches, compactions, leases |
 //! | `rpc.rs` | gRPC calls |
+//! | `heavy.rs` | the threads and the memory of heavy requests, which etcd does not have |
 //! | `absent.rs` | what this server does not have: a disk, a Raft log, other members |
 //!
 //! All values are collected when the page is requested. The help texts are not those of etcd. They state how the
@@ -12,6 +13,7 @@
 //! what is left out.
 
 mod absent;
+mod heavy;
 mod node;
 mod rpc;
 mod store;
@@ -36,6 +38,7 @@ fn render(info: &NodeInfo) -> prometheus::Result<String> {
     node::add(&mut page, info)?;
     store::add(&mut page, info)?;
     rpc::add(&mut page, &info.calls)?;
+    heavy::add(&mut page, &info.services.heavy_stats())?;
     absent::add(&mut page)?;
     page.process()?;
     page.encode()

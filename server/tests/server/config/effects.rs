@@ -55,6 +55,8 @@ const EFFECTS: &[(&str, &str)] = &[
         "--auto-compaction-retention=1 --auto-compaction-mode=revision",
         "--auto-compaction-interval=1m",
     ),
+    ("", "--heavy-workers=7"),
+    ("", "--answer-memory-bytes=1"),
     ("", "--watch-progress-notify-interval=1s"),
     ("", "--initial-advertise-peer-urls=http://a:1"),
     (
