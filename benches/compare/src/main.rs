@@ -13,6 +13,7 @@
 //! | `client` | connections, and requests in a closed loop |
 //! | `watchers` | watch streams that count the received events |
 //! | `cpu_time` | the CPU time of a process |
+//! | `heavy` | heavy loads beside a bystander |
 //! | `scenario` | the rows of the table: load, unit and target |
 //! | `report` | medians as Markdown tables |
 //! | `plot` | medians and curves as SVG |
@@ -21,6 +22,7 @@
 
 mod client;
 mod cpu_time;
+mod heavy;
 mod null;
 mod plot;
 mod report;
@@ -57,6 +59,8 @@ struct Arguments {
 enum Command {
     /// Compare the servers.
     Run(RunCommand),
+    /// Measure small requests beside heavy loads.
+    Heavy(HeavyCommand),
     /// Run the null server, which stores nothing.
     Null {
         #[arg(long)]
@@ -103,6 +107,21 @@ struct RunCommand {
     /// The file for the plot [default: no plot].
     #[arg(long)]
     svg: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct HeavyCommand {
+    #[command(flatten)]
+    binaries: Binaries,
+    /// The binary of another build of revstore, usually from before a change.
+    #[arg(long)]
+    before: Option<PathBuf>,
+    /// The duration of each load in seconds.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Run only loads whose names contain one of these texts.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -158,6 +177,15 @@ impl SummaryCommand {
     }
 }
 
+impl HeavyCommand {
+    async fn run(self) -> Result<(), BoxError> {
+        let mut kinds = self.binaries.kinds()?;
+        kinds.extend(self.before.clone().map(ServerKind::Before));
+        let table = heavy::table(kinds, self.seconds, &self.only).await?;
+        Ok(io::stdout().lock().write_all(table.as_bytes())?)
+    }
+}
+
 impl RunCommand {
     async fn run(self) -> Result<(), BoxError> {
         let mut kinds = self.binaries.kinds()?;
@@ -201,6 +229,7 @@ impl RunCommand {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(run) => block_on(run.run()),
+        Command::Heavy(heavy) => block_on(heavy.run()),
         Command::Summary(summary) => block_on(summary.run()),
         Command::Null { listen } => block_on(null::serve(listen)),
         Command::Scaling { out } => scaling::plot(&out),

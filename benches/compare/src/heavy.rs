@@ -1,0 +1,402 @@
+//! Heavy loads beside a bystander: how long small requests take while a server works on large ones.
+//!
+//! Each load runs for a few seconds on each server, one server after the other. Meanwhile one client
+//! puts a key and another one requests `/livez`, each in a closed loop. The table shows what they
+//! waited, how much of the load was completed, and the largest resident memory. Clients and server
+//! share the machine, so the row without a load is the one to compare with.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Response;
+use http_body_util::{BodyExt as _, Full};
+use prost::Message as _;
+use revstore_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
+use revstore_proto::etcdserverpb::kv_client::KvClient;
+use revstore_proto::etcdserverpb::maintenance_client::MaintenanceClient;
+use revstore_proto::etcdserverpb::request_op::Request;
+use revstore_proto::etcdserverpb::{
+    Compare, HashKvRequest, PutRequest, RangeRequest, RequestOp, SnapshotRequest, TxnRequest,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time;
+use tonic::body::Body;
+use tonic::client::GrpcService as _;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::BoxError;
+use crate::client::{LoadResult, scattered};
+use crate::server::{ServerKind, TestedServer};
+
+/// The number of keys and the length of their values: 100 MB together.
+const KEYS: u64 = 100_000;
+const VALUE_BYTES: usize = 1_000;
+const KEYS_PER_TXN: u64 = 100;
+
+/// The HTTP/2 windows, those of a client with little memory.
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+
+/// The number of clients on a connection, if there are so many.
+const CLIENTS_PER_CONNECTION: usize = 100;
+
+/// The time between two looks at the memory of the server.
+const MEMORY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The pause of a bystander between two requests.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A load: the number of clients, each of which sends one request after the other.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    name: &'static str,
+    clients: usize,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    None,
+    /// All keys over gRPC.
+    Range,
+    /// All keys over JSON.
+    Json,
+    /// A transaction that reads all keys 64 times. A filter leaves out every key.
+    Ranges,
+    /// A transaction with 128 compares over all keys.
+    Compares,
+    HashKv,
+    Snapshot,
+    /// All keys over gRPC, without reading the answer.
+    Unread,
+}
+
+const LOADS: &[Load] = &[
+    load("none", 1, Kind::None),
+    load("4 full ranges", 4, Kind::Range),
+    load("4 full ranges in JSON", 4, Kind::Json),
+    load("4 transactions of 64 full ranges", 4, Kind::Ranges),
+    load("4 transactions of 128 compares", 4, Kind::Compares),
+    load("200 HashKV", 200, Kind::HashKv),
+    load("4 snapshots", 4, Kind::Snapshot),
+    load("1000 unread full ranges", 1_000, Kind::Unread),
+];
+
+const fn load(name: &'static str, clients: usize, kind: Kind) -> Load {
+    Load {
+        name,
+        clients,
+        kind,
+    }
+}
+
+/// Runs all loads whose names contain one of the texts, on each server, and returns the table.
+pub(crate) async fn table(
+    kinds: Vec<ServerKind>,
+    seconds: u64,
+    only: &[String],
+) -> Result<String, BoxError> {
+    let mut table = String::from(
+        "| load | server | put p50 | p99 | p99.9 | max | livez p50 | p99 | p99.9 | max | requests/s | max RSS |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    let selected = |name: &str| only.is_empty() || only.iter().any(|it| name.contains(it));
+    for load in LOADS.iter().filter(|load| selected(load.name)) {
+        for kind in &kinds {
+            // A new server for each load: the memory of an earlier one is not part of the result.
+            let server = TestedServer::start(kind).await?;
+            fill(&server).await?;
+            eprintln!("{} on {}", load.name, kind.name());
+            let row = measure(*load, &server, Duration::from_secs(seconds)).await?;
+            writeln!(table, "| {} | {} |{row}", load.name, kind.name())?;
+        }
+    }
+    Ok(table)
+}
+
+async fn fill(server: &TestedServer) -> Result<(), BoxError> {
+    let mut kv = KvClient::new(connect(server.endpoint()).await?);
+    for first in (0..KEYS).step_by(usize::try_from(KEYS_PER_TXN)?) {
+        let puts = (first..first + KEYS_PER_TXN).map(|number| RequestOp {
+            request: Some(Request::RequestPut(PutRequest {
+                key: format!("/heavy/{number:08}").into(),
+                value: vec![b'v'; VALUE_BYTES].into(),
+                ..PutRequest::default()
+            })),
+        });
+        let txn = TxnRequest {
+            success: puts.collect(),
+            ..TxnRequest::default()
+        };
+        kv.txn(txn).await?;
+    }
+    Ok(())
+}
+
+async fn connect(endpoint: &str) -> Result<Channel, BoxError> {
+    let endpoint = Endpoint::from_shared(endpoint.to_owned())?.tcp_nodelay(true);
+    let endpoint = endpoint
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+    Ok(endpoint.connect().await?)
+}
+
+async fn measure(
+    load: Load,
+    server: &TestedServer,
+    duration: Duration,
+) -> Result<String, BoxError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let completed = Arc::new(AtomicU64::new(0));
+    let mut clients = JoinSet::new();
+    let mut channel = connect(server.endpoint()).await?;
+    for number in 0..load.clients {
+        // At most 100 clients share a connection.
+        if load.clients < CLIENTS_PER_CONNECTION || number % CLIENTS_PER_CONNECTION == 0 {
+            channel = connect(server.endpoint()).await?;
+        }
+        let client = HeavyClient {
+            channel: channel.clone(),
+            address: address(server).to_owned(),
+            kind: load.kind,
+        };
+        let (stop, completed) = (stop.clone(), completed.clone());
+        clients.spawn(async move {
+            while !stop.load(Relaxed) {
+                match client.run().await {
+                    Ok(()) => completed.fetch_add(1, Relaxed),
+                    Err(error) => {
+                        eprintln!("{error}");
+                        return;
+                    }
+                };
+            }
+        });
+    }
+    // On threads of their own, so that they do not wait for the other clients.
+    let put = bystander(put_loop(server.endpoint().to_owned(), stop.clone()));
+    let livez = bystander(livez_loop(address(server).to_owned(), stop.clone()));
+    let started = Instant::now();
+    let mut memory = 0;
+    while started.elapsed() < duration {
+        time::sleep(MEMORY_INTERVAL).await;
+        memory = memory.max(resident_bytes(server.pid())?);
+    }
+    let done = completed.load(Relaxed);
+    let elapsed = started.elapsed().as_secs_f64();
+    stop.store(true, Relaxed);
+    let (put, livez) = (put.await???, livez.await???);
+    clients.shutdown().await;
+    let mut row = String::new();
+    for result in [put, livez] {
+        for per_mille in [500, 990, 999, 1_000] {
+            let milliseconds = result.quantile(per_mille).as_secs_f64() * 1e3;
+            write!(row, " {milliseconds:.1} ms |")?;
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "the figures are rounded")]
+    let rate = done as f64 / elapsed;
+    write!(row, " {rate:.1} | {} MB |", memory / 1_000_000)?;
+    Ok(row)
+}
+
+fn address(server: &TestedServer) -> &str {
+    server.endpoint().trim_start_matches("http://")
+}
+
+/// Runs a client on a thread and a runtime of its own.
+fn bystander(
+    client: impl Future<Output = Result<LoadResult, BoxError>> + Send + 'static,
+) -> JoinHandle<io::Result<Result<LoadResult, BoxError>>> {
+    tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        Ok(runtime.block_on(client))
+    })
+}
+
+async fn put_loop(endpoint: String, stop: Arc<AtomicBool>) -> Result<LoadResult, BoxError> {
+    let mut kv = KvClient::new(connect(&endpoint).await?);
+    let mut result = LoadResult::default();
+    let mut number = 0;
+    while !stop.load(Relaxed) {
+        let put = PutRequest {
+            key: format!("/small/{:08}", scattered(number, 1_000)).into(),
+            value: Bytes::from_static(b"value"),
+            ..PutRequest::default()
+        };
+        number += 1;
+        let sent = Instant::now();
+        kv.put(put).await?;
+        result.latencies.push(sent.elapsed());
+        time::sleep(PAUSE).await;
+    }
+    result.latencies.sort_unstable();
+    Ok(result)
+}
+
+async fn livez_loop(address: String, stop: Arc<AtomicBool>) -> Result<LoadResult, BoxError> {
+    let mut stream = TcpStream::connect(&address).await?;
+    stream.set_nodelay(true)?;
+    let request = format!("GET /livez HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    let mut result = LoadResult::default();
+    let mut received = [0; 4_096];
+    while !stop.load(Relaxed) {
+        let sent = Instant::now();
+        stream.write_all(request.as_bytes()).await?;
+        let mut length = 0;
+        while !received[..length].ends_with(b"ok\n") {
+            let count = stream.read(&mut received[length..]).await?;
+            if count == 0 {
+                return Err("the server has closed the connection of /livez".into());
+            }
+            length += count;
+        }
+        result.latencies.push(sent.elapsed());
+        time::sleep(PAUSE).await;
+    }
+    result.latencies.sort_unstable();
+    Ok(result)
+}
+
+/// Returns the resident memory of a process, on Linux.
+fn resident_bytes(pid: u32) -> io::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    Ok(kilobytes.unwrap_or(0) * 1_024)
+}
+
+/// A client of a load.
+struct HeavyClient {
+    channel: Channel,
+    address: String,
+    kind: Kind,
+}
+
+impl HeavyClient {
+    /// Sends one request and reads its answer.
+    async fn run(&self) -> Result<(), BoxError> {
+        match self.kind {
+            Kind::None => time::sleep(Duration::from_secs(1)).await,
+            Kind::Range => {
+                let mut body = self.range().await?.into_body();
+                let mut total = 0;
+                while let Some(frame) = body.frame().await {
+                    total += frame?.data_ref().map_or(0, Bytes::len);
+                }
+                check_length(total)?;
+            }
+            Kind::Json => self.json().await?,
+            Kind::Ranges => {
+                let get = RequestOp {
+                    request: Some(Request::RequestRange(RangeRequest {
+                        min_mod_revision: i64::MAX,
+                        ..all()
+                    })),
+                };
+                let txn = TxnRequest {
+                    success: vec![get; 64],
+                    ..TxnRequest::default()
+                };
+                KvClient::new(self.channel.clone()).txn(txn).await?;
+            }
+            Kind::Compares => {
+                let RangeRequest { key, range_end, .. } = all();
+                let compare = Compare {
+                    result: CompareResult::NotEqual.into(),
+                    target: CompareTarget::Value.into(),
+                    key,
+                    range_end,
+                    target_union: Some(TargetUnion::Value("other".into())),
+                };
+                let txn = TxnRequest {
+                    compare: vec![compare; 128],
+                    ..TxnRequest::default()
+                };
+                KvClient::new(self.channel.clone()).txn(txn).await?;
+            }
+            Kind::HashKv => {
+                let request = HashKvRequest { revision: 0 };
+                let mut client = MaintenanceClient::new(self.channel.clone());
+                client.hash_kv(request).await?;
+            }
+            Kind::Snapshot => {
+                let mut client = MaintenanceClient::new(self.channel.clone());
+                let mut stream = client.snapshot(SnapshotRequest {}).await?.into_inner();
+                while stream.message().await?.is_some() {}
+            }
+            Kind::Unread => {
+                let _unread = self.range().await?;
+                // Until the end of the measurement.
+                std::future::pending::<()>().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Requests all keys over gRPC. The answer is not decoded, so that clients take little of the
+    /// processors.
+    async fn range(&self) -> Result<Response<Body>, BoxError> {
+        let message = all().encode_to_vec();
+        let mut framed = vec![0];
+        framed.extend(u32::try_from(message.len())?.to_be_bytes());
+        framed.extend(message);
+        let request = http::Request::post("/etcdserverpb.KV/Range")
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(Body::new(Full::new(Bytes::from(framed))))?;
+        let mut channel = self.channel.clone();
+        poll_fn(|context| channel.poll_ready(context)).await?;
+        Ok(channel.call(request).await?)
+    }
+
+    /// Requests all keys in JSON, and discards the answer.
+    async fn json(&self) -> Result<(), BoxError> {
+        let mut stream = TcpStream::connect(&self.address).await?;
+        // `/heavy/` to `/heavy0`.
+        let body = r#"{"key":"L2hlYXZ5Lw==","range_end":"L2hlYXZ5MA=="}"#;
+        let request = format!(
+            "POST /v3/kv/range HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            self.address,
+            body.len(),
+        );
+        stream.write_all(request.as_bytes()).await?;
+        let mut stream = BufReader::with_capacity(1 << 20, stream);
+        let mut total = 0;
+        let mut received = vec![0; 1 << 20];
+        loop {
+            let count = stream.read(&mut received).await?;
+            if count == 0 {
+                break;
+            }
+            total += count;
+        }
+        check_length(total)
+    }
+}
+
+/// Checks that an answer contains all values.
+fn check_length(bytes: usize) -> Result<(), BoxError> {
+    if (bytes as u64) < KEYS * VALUE_BYTES as u64 {
+        return Err(format!("an answer of {bytes} bytes").into());
+    }
+    Ok(())
+}
+
+fn all() -> RangeRequest {
+    RangeRequest {
+        key: "/heavy/".into(),
+        range_end: "/heavy0".into(),
+        ..RangeRequest::default()
+    }
+}
