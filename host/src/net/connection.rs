@@ -29,6 +29,8 @@ use http_body::Body;
 use hyper::{server::conn::http1, service::Service};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
+use tokio::io::AsyncWriteExt as _;
+use tracing::warn;
 
 use crate::net::{
     HttpOptions, RequestBody,
@@ -211,6 +213,8 @@ where
 pub(crate) enum ConnectionError {
     #[error("TLS handshake: {0}")]
     Handshake(io::Error),
+    #[error("the certificate of the client: {0}")]
+    Refused(BoxError),
     #[error("the client did not start a TLS handshake")]
     NotTls,
     #[error("{0}")]
@@ -234,24 +238,25 @@ async fn handshake(
                 return Err(ConnectionError::NotTls);
             }
         }
-        let address = match &transport {
-            Transport::Tcp(tcp) => tcp.peer_addr().ok().map(|address| address.ip()),
-            Transport::Boxed(_) => None,
-        };
+        let address = transport.peer_address();
         let accepted = acceptor.accept(transport).await;
-        let stream = accepted.map_err(ConnectionError::Handshake)?;
-        let checked = acceptor.check_address(&stream, address).await;
-        checked.map_err(ConnectionError::Handshake)?;
-        Ok(stream)
-    };
-    match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
-        Ok(accepted) => {
-            let stream = accepted?;
-            let client = acceptor.client(&stream);
-            Ok((Transport::Boxed(Box::new(stream)), client))
+        let mut stream = accepted.map_err(ConnectionError::Handshake)?;
+        let certificates = stream.get_ref().1.peer_certificates();
+        let client = acceptor.client(certificates.unwrap_or_default(), address.map(|it| it.ip()));
+        match client.await {
+            Ok(client) => Ok((Transport::Boxed(Box::new(stream)), client)),
+            Err(error) => {
+                let address = address.map(|it| it.to_string()).unwrap_or_default();
+                warn!("remote-addr" = %address, %error, "rejected connection");
+                // As in etcd, the connection ends without an alert.
+                let _ = stream.shutdown().await;
+                Err(ConnectionError::Refused(error))
+            }
         }
-        Err(_) => Err(ConnectionError::Handshake(io::ErrorKind::TimedOut.into())),
-    }
+    };
+    tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake)
+        .await
+        .unwrap_or_else(|_| Err(ConnectionError::Handshake(io::ErrorKind::TimedOut.into())))
 }
 
 /// A running request.

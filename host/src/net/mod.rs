@@ -10,6 +10,7 @@
 
 mod certificate;
 mod client_address;
+mod client_verifier;
 mod connection;
 mod endpoint_url;
 mod http1;
@@ -19,6 +20,7 @@ mod listener;
 mod options;
 mod ping_limit;
 mod request_body;
+mod revocation_list;
 mod tls;
 mod tls_options;
 mod transport;

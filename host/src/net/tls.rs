@@ -1,36 +1,26 @@
-//! TLS on listeners: handshakes, and the verification of client certificates.
+//! TLS on listeners: handshakes.
 //!
 //! Uses rustls with ring, which need only Rust and a C compiler.
 
-use std::{
-    fmt, fs, io,
-    net::IpAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{io, net::IpAddr, path::PathBuf, sync::Arc};
 
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
-    SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion,
-    client::{danger::HandshakeSignatureValid, verify_server_name},
+    ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
     crypto::CryptoProvider,
-    pki_types::{
-        CertificateDer, CertificateRevocationListDer, ServerName, UnixTime,
-        pem::{self, PemObject},
-    },
-    server::{
-        ParsedCertificate, ResolvesServerCert, WebPkiClientVerifier,
-        danger::{ClientCertVerified, ClientCertVerifier},
-    },
+    pki_types::{CertificateDer, pem},
+    server::{NoServerSessionStorage, ResolvesServerCert},
     version::{TLS12, TLS13},
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
+use tracing::warn;
 
 use crate::net::{
-    Certificate, ClientAuth, ClientIdentity, TlsOptions, TlsVersion,
-    certificate::{CertificateFiles, common_name, read_certificates, self_signed},
+    BoxError, Certificate, ClientIdentity, TlsOptions, TlsVersion,
+    certificate::{CertificateFiles, common_name, self_signed},
     client_address,
+    client_verifier::ClientVerifier,
+    revocation_list::RevocationList,
 };
 
 /// HTTP/2, the only protocol that ALPN selects (HT-2).
@@ -45,6 +35,7 @@ pub struct TlsAcceptor {
     without_alpn: Arc<ServerConfig>,
     names_users: bool,
     verify_address: bool,
+    revocation_list: Option<Arc<RevocationList>>,
 }
 
 /// An error of TLS settings.
@@ -67,7 +58,7 @@ pub enum TlsError {
         /// The error.
         source: rustls::Error,
     },
-    /// The client authorities or the revocation list were rejected.
+    /// The client authorities or the allowed names were rejected.
     #[error("{}: {reason}", path.display())]
     ClientAuthorities {
         /// The file.
@@ -114,48 +105,57 @@ impl TlsAcceptor {
                 subject: "TLS versions and cipher suites".to_owned(),
                 source,
             })?;
-        let builder = match &tls.client_auth {
+        let auth = tls.client_auth.as_ref();
+        let builder = match auth {
             None => builder.with_no_client_auth(),
-            Some(auth) => builder.with_client_cert_verifier(client_verifier(auth, &provider)?),
+            Some(auth) => {
+                let verifier = ClientVerifier::new(auth, &provider)?;
+                builder.with_client_cert_verifier(Arc::new(verifier))
+            }
         };
-        let without_alpn = builder.with_cert_resolver(certificate);
+        let mut without_alpn = builder.with_cert_resolver(certificate);
+        if auth.is_some() {
+            // TL-7: in a resumed session the client's certificate would not be verified again.
+            without_alpn.session_storage = Arc::new(NoServerSessionStorage {});
+            without_alpn.send_tls13_tickets = 0;
+        }
         let mut with_h2 = without_alpn.clone();
         with_h2.alpn_protocols = vec![ALPN_H2.to_vec()];
-        let client_auth = tls.client_auth.as_ref();
+        let crl_file = auth.and_then(|auth| auth.crl_file.as_deref());
+        let revocation_list = crl_file.map(|path| Arc::new(RevocationList::new(path)));
+        if let Some(Err(error)) = revocation_list.as_ref().map(|list| list.try_read()) {
+            // As in etcd, this is not fatal, because the file is read again at each handshake (TL-5).
+            warn!(%error, "refusing all clients until the file of revoked certificates can be read");
+        }
         Ok(Self {
             with_h2: Arc::new(with_h2),
             without_alpn: Arc::new(without_alpn),
-            names_users: client_auth.is_some_and(|auth| auth.names_users),
-            verify_address: client_auth.is_some_and(|auth| auth.verify_address),
+            names_users: auth.is_some_and(|auth| auth.names_users),
+            verify_address: auth.is_some_and(|auth| auth.verify_address),
+            revocation_list,
         })
     }
 
-    /// Returns the identity in the certificate of a client (TL-2).
-    pub(super) fn client<T>(&self, stream: &TlsStream<T>) -> ClientIdentity {
-        let certificates = stream.get_ref().1.peer_certificates();
-        let certificate = certificates.and_then(<[_]>::first);
-        let certificate = certificate.filter(|_| self.names_users);
-        ClientIdentity {
-            // A certificate without a name is a certificate of an unknown user.
-            common_name: certificate.map(|it| common_name(it).unwrap_or_default()),
-        }
-    }
-
-    /// Checks the address of a client against its certificate, if this is required (TL-4).
-    pub(super) fn check_address<T>(
+    /// Returns the identity in the certificates of a client (TL-2). If it is required, checks the address of the
+    /// client against its own certificate (TL-4), and that none of them is revoked (TL-5).
+    pub(super) async fn client(
         &self,
-        stream: &TlsStream<T>,
+        certificates: &[CertificateDer<'_>],
         address: Option<IpAddr>,
-    ) -> impl Future<Output = io::Result<()>> + use<T> {
-        let certificates = stream.get_ref().1.peer_certificates();
-        let certificate = certificates.and_then(<[_]>::first);
-        let certificate = certificate.filter(|_| self.verify_address).cloned();
-        async move {
-            match certificate {
-                Some(certificate) => client_address::check(&certificate, address).await,
-                None => Ok(()),
-            }
+    ) -> Result<ClientIdentity, BoxError> {
+        let own = certificates.first();
+        if let Some(own) = own.filter(|_| self.verify_address) {
+            client_address::check(own, address).await?;
         }
+        if let Some(list) = &self.revocation_list {
+            list.check(certificates).await?;
+        }
+        Ok(ClientIdentity {
+            // A certificate without a name is a certificate of an unknown user.
+            common_name: own
+                .filter(|_| self.names_users)
+                .map(|own| common_name(own).unwrap_or_default()),
+        })
     }
 
     /// Performs one handshake. The caller limits its duration.
@@ -211,125 +211,6 @@ fn versions(min: TlsVersion, max: TlsVersion) -> Vec<&'static SupportedProtocolV
         .filter(|(version, _)| (min..=max).contains(version))
         .map(|(_, supported)| supported)
         .collect()
-}
-
-fn client_verifier(
-    auth: &ClientAuth,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    let path = auth
-        .trusted_ca_file
-        .as_ref()
-        .ok_or(TlsError::NoClientAuthorities)?;
-    let rejected = |reason: &dyn fmt::Display| TlsError::ClientAuthorities {
-        path: path.clone(),
-        reason: reason.to_string(),
-    };
-    let mut roots = RootCertStore::empty();
-    for certificate in read_certificates(path)? {
-        roots.add(certificate).map_err(|error| rejected(&error))?;
-    }
-    let mut builder =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-    if let Some(crl_file) = &auth.crl_file {
-        // As in etcd, only the client's certificate is searched in the list, not the certificates of
-        // authorities, and a list of another authority is accepted.
-        builder = builder
-            .with_crls([read_crl(crl_file)?])
-            .only_check_end_entity_revocation()
-            .allow_unknown_revocation_status();
-    }
-    let verifier = builder.build().map_err(|error| rejected(&error))?;
-    let (names, common_names) = (&auth.allowed_hostnames, &auth.allowed_common_names);
-    if names.is_empty() && common_names.is_empty() {
-        return Ok(verifier);
-    }
-    let names = names.iter().map(|name| ServerName::try_from(name.clone()));
-    Ok(Arc::new(NameVerifier {
-        verifier,
-        names: names
-            .collect::<Result<_, _>>()
-            .map_err(|error| rejected(&error))?,
-        common_names: common_names.clone(),
-    }))
-}
-
-fn read_crl(path: &Path) -> Result<CertificateRevocationListDer<'static>, TlsError> {
-    // etcd expects DER; most tools write PEM.
-    CertificateRevocationListDer::from_pem_file(path)
-        .or_else(|error| match error {
-            pem::Error::NoItemsFound => fs::read(path)
-                .map(CertificateRevocationListDer::from)
-                .map_err(pem::Error::Io),
-            error => Err(error),
-        })
-        .map_err(|source| TlsError::File {
-            path: path.to_owned(),
-            source,
-        })
-}
-
-/// A verifier that also requires that a certificate is valid for one of `names`, and has one of
-/// `common_names`. An empty list requires nothing.
-#[derive(Debug)]
-struct NameVerifier {
-    verifier: Arc<dyn ClientCertVerifier>,
-    names: Vec<ServerName<'static>>,
-    common_names: Vec<String>,
-}
-
-impl ClientCertVerifier for NameVerifier {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.verifier.root_hint_subjects()
-    }
-
-    fn verify_client_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        let verified = self
-            .verifier
-            .verify_client_cert(end_entity, intermediates, now)?;
-        let name = common_name(end_entity).unwrap_or_default();
-        if !self.common_names.is_empty() && !self.common_names.contains(&name) {
-            return Err(CertificateError::ApplicationVerificationFailure.into());
-        }
-        let certificate = ParsedCertificate::try_from(end_entity)?;
-        let mut result = Ok(verified);
-        for name in &self.names {
-            match verify_server_name(&certificate, name) {
-                Ok(()) => return Ok(ClientCertVerified::assertion()),
-                Err(error) => result = Err(error),
-            }
-        }
-        result
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier
-            .verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier
-            .verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.verifier.supported_verify_schemes()
-    }
 }
 
 #[cfg(test)]

@@ -76,9 +76,10 @@ pub enum Certificate {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientAuth {
-    /// The authorities that sign client certificates; `None` for the authorities of the system.
+    /// The authorities that sign client certificates, read once; `None` for the authorities of the system.
     pub trusted_ca_file: Option<PathBuf>,
-    /// A list of revoked certificates.
+    /// A file with lists of revoked certificates, in PEM or DER. It is read at each handshake. While it is missing
+    /// or invalid, all clients are refused.
     pub crl_file: Option<PathBuf>,
     /// The allowed names. A certificate must contain at least one of them. Empty for any name.
     pub allowed_hostnames: Vec<String>,
@@ -100,7 +101,7 @@ impl ClientAuth {
         }
     }
 
-    /// Rejects the certificates in a list of revoked certificates, in PEM or DER.
+    /// Rejects the certificates in a file of revoked certificates, by their serial numbers.
     #[must_use]
     pub fn crl_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.crl_file = Some(path.into());

@@ -10,6 +10,7 @@ use std::{
     fmt,
     future::poll_fn,
     io::{self, IoSlice},
+    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -56,6 +57,16 @@ pub(crate) enum Transport {
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin> Duplex for T {}
+
+impl Transport {
+    /// Returns the address of the client, if it has one.
+    pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(tcp) => tcp.peer_addr().ok(),
+            Self::Boxed(_) => None,
+        }
+    }
+}
 
 impl AsyncRead for Transport {
     fn poll_read(

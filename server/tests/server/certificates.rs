@@ -11,12 +11,14 @@ use std::{
 
 use hyper_util::rt::TokioIo;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
+    DnType, IsCa, Issuer, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
 };
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    StreamOwned, SupportedProtocolVersion,
+    ClientConfig, ClientConnection, ConfigBuilder, DigitallySignedStruct, RootCertStore,
+    SignatureScheme, StreamOwned, SupportedProtocolVersion,
     client::{
+        WantsClientCert,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
         verify_server_name,
     },
@@ -66,8 +68,18 @@ impl CertificateAuthority {
 
     /// Issues a certificate for a host, with the common name `name`. Its files have the same name.
     pub(crate) fn issue(&self, name: &str, host: &str) -> TestCertificate {
+        self.issue_params(name, CertificateParams::new([host.to_owned()]).unwrap())
+    }
+
+    /// Issues a certificate with a serial number.
+    pub(crate) fn issue_with_serial(&self, name: &str, serial: u64) -> TestCertificate {
+        let mut params = CertificateParams::default();
+        params.serial_number = Some(SerialNumber::from(serial));
+        self.issue_params(name, params)
+    }
+
+    fn issue_params(&self, name: &str, mut params: CertificateParams) -> TestCertificate {
         let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new([host.to_owned()]).unwrap();
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
@@ -83,6 +95,25 @@ impl CertificateAuthority {
         }
     }
 
+    /// Returns a list of revoked certificates in PEM.
+    pub(crate) fn crl(&self, serials: &[u64]) -> String {
+        let entries = serials.iter().map(|&serial| RevokedCertParams {
+            serial_number: SerialNumber::from(serial),
+            revocation_time: date_time_ymd(2000, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2000, 1, 1),
+            next_update: date_time_ymd(2001, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: entries.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer).unwrap().pem().unwrap()
+    }
+
     /// Returns the configuration of a client that trusts this authority, presents `certificate` and
     /// offers `alpn`.
     pub(crate) fn client(
@@ -91,25 +122,21 @@ impl CertificateAuthority {
         alpn: &[&str],
     ) -> Arc<ClientConfig> {
         let builder = ClientConfig::builder().with_root_certificates(self.roots());
-        let mut config = match certificate {
-            None => builder.with_no_client_auth(),
-            Some(own) => builder
-                .with_client_auth_cert(vec![own.certificate.clone()], own.key.clone_key())
-                .unwrap(),
-        };
+        let mut config = with_certificate(builder, certificate);
         config.alpn_protocols = alpn.iter().map(|it| it.as_bytes().to_vec()).collect();
         Arc::new(config)
     }
 
-    /// Returns the configuration of a client that trusts this authority and supports one TLS
-    /// version.
+    /// Returns the configuration of a client that trusts this authority, presents `certificate` and
+    /// supports one TLS version.
     pub(crate) fn client_at(
         &self,
+        certificate: Option<&TestCertificate>,
         version: &'static SupportedProtocolVersion,
     ) -> Arc<ClientConfig> {
         let builder = ClientConfig::builder_with_protocol_versions(&[version]);
         let builder = builder.with_root_certificates(self.roots());
-        Arc::new(builder.with_no_client_auth())
+        Arc::new(with_certificate(builder, certificate))
     }
 
     fn roots(&self) -> RootCertStore {
@@ -117,6 +144,18 @@ impl CertificateAuthority {
         let added = roots.add(self.certificate.clone());
         added.expect("a valid CA certificate");
         roots
+    }
+}
+
+fn with_certificate(
+    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    certificate: Option<&TestCertificate>,
+) -> ClientConfig {
+    match certificate {
+        None => builder.with_no_client_auth(),
+        Some(own) => builder
+            .with_client_auth_cert(vec![own.certificate.clone()], own.key.clone_key())
+            .unwrap(),
     }
 }
 

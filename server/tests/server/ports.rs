@@ -18,7 +18,7 @@ use revstore_proto::etcdserverpb::{
     AuthenticateRequest, MemberListRequest, auth_client::AuthClient, cluster_client::ClusterClient,
 };
 use rustls::{
-    CipherSuite, ClientConfig, ProtocolVersion,
+    CipherSuite, ClientConfig, HandshakeKind, ProtocolVersion,
     version::{TLS12, TLS13},
 };
 use tonic::{Code, body::Body, transport::Endpoint};
@@ -208,6 +208,65 @@ fn tl_1_client_certificates_must_contain_an_allowed_hostname() {
     let (_server, address) = tls_server(&authority, Some(auth));
     assert!(is_served(&authority, address, Some("b.example")));
     assert!(!is_served(&authority, address, Some("c.example")));
+}
+
+#[test]
+fn tl_7_sessions_are_resumed_only_without_client_certificates() {
+    let authority = CertificateAuthority::new();
+    let own = authority.issue("client", "127.0.0.1");
+    for (auth, second) in [
+        (None, HandshakeKind::Resumed),
+        (Some(client_auth(&authority)), HandshakeKind::Full),
+    ] {
+        let (_server, address) = tls_server(&authority, auth);
+        let client = authority.client(Some(&own), &[]);
+        let old = authority.client_at(Some(&own), &TLS12);
+        for client in [client, old] {
+            for expected in [HandshakeKind::Full, second] {
+                let mut stream = tls(address, client.clone()).unwrap();
+                // The client receives the tickets of TLS 1.3 together with the response.
+                assert_eq!(http_over(&mut stream, "GET", "/health").status, 200);
+                assert_eq!(stream.conn.handshake_kind(), Some(expected));
+            }
+        }
+    }
+}
+
+#[test]
+fn tl_5_a_missing_list_of_revoked_certificates_is_logged_and_read_when_it_exists() {
+    let authority = CertificateAuthority::new();
+    let server = authority.issue("server", "127.0.0.1");
+    let list = authority.path().join("crl");
+    let mut process = ServerProcess::start([
+        "--listen-client-urls=https://127.0.0.1:0".to_owned(),
+        "--advertise-client-urls=https://127.0.0.1:0".to_owned(),
+        "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+        format!("--cert-file={}", display(&server.cert_file)),
+        format!("--key-file={}", display(&server.key_file)),
+        format!("--trusted-ca-file={}", display(&authority.file())),
+        format!("--client-crl-file={}", display(&list)),
+    ]);
+    let address = process.address_of("client");
+    let file = format!("cannot read the revoked certificates in {}", display(&list));
+    assert!(
+        process
+            .wait_for_line("refusing all clients")
+            .contains(&file)
+    );
+    assert!(!is_served(&authority, address, Some("client")));
+    let line = process.wait_for_line("rejected connection");
+    assert!(
+        line.contains(&file) && line.contains(r#""remote-addr":"127.0.0.1:"#),
+        "{line}"
+    );
+
+    std::fs::write(&list, authority.crl(&[7])).unwrap();
+    assert!(is_served(&authority, address, Some("client")));
+    let other = authority.issue_with_serial("other", 7);
+    let mut stream = tls(address, authority.client(Some(&other), &[])).unwrap();
+    // As in etcd, the connection ends without an alert.
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    process.wait_for_line("certificate serial 07 revoked");
 }
 
 #[test]
@@ -444,7 +503,10 @@ fn tl_1_tls_versions_and_cipher_suites_follow_the_flags() {
     let authority = CertificateAuthority::new();
     let negotiated = |flags: &[&str], client| negotiated(&authority, flags, client);
     let version = |flags: &[&str], client| negotiated(flags, client).map(|(version, _)| version);
-    let (old, new) = (authority.client_at(&TLS12), authority.client_at(&TLS13));
+    let (old, new) = (
+        authority.client_at(None, &TLS12),
+        authority.client_at(None, &TLS13),
+    );
     let both = || authority.client(None, &[]);
 
     assert_eq!(version(&[], old.clone()), Some(ProtocolVersion::TLSv1_2));

@@ -59,7 +59,12 @@ impl Etcd {
             0
         };
         let mut process = Process::spawn(command(options, port, &data)?)?;
-        Ok(ready(&mut process).map(|address| Self {
+        let ready = if options.tls_flags.is_empty() {
+            ready(&mut process)
+        } else {
+            process.wait_for_output(OutputStream::Stderr, client_address)
+        };
+        Ok(ready.map(|address| Self {
             process,
             address,
             _data: data,

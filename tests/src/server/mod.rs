@@ -53,14 +53,21 @@ pub struct Options {
     pub json_gateway: bool,
     /// Further flags.
     pub flags: &'static [&'static str],
+    /// Flags of TLS, such as `--cert-file`. If there are any, the server listens with TLS.
+    pub tls_flags: Vec<String>,
 }
 
 impl Options {
     /// Returns the flags for a server that listens on `port`. They are the same for every kind of server.
     pub(crate) fn flags(&self, port: u16) -> Vec<String> {
+        let scheme = if self.tls_flags.is_empty() {
+            "http"
+        } else {
+            "https"
+        };
         let mut flags = vec![
             format!("--name={NAME}"),
-            format!("--listen-client-urls=http://127.0.0.1:{port}"),
+            format!("--listen-client-urls={scheme}://127.0.0.1:{port}"),
             format!("--advertise-client-urls={ADVERTISED_CLIENT_URL}"),
             "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
             format!("--initial-advertise-peer-urls={ADVERTISED_PEER_URL}"),
@@ -83,6 +90,7 @@ impl Options {
             flags.push(format!("--quota-backend-bytes={bytes}"));
         }
         flags.extend(self.flags.iter().map(|&flag| flag.to_owned()));
+        flags.extend_from_slice(&self.tls_flags);
         flags
     }
 }
