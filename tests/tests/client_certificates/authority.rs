@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationList,
     CertificateRevocationListParams, DistinguishedName, DnType, IsCa, Issuer, KeyIdMethod, KeyPair,
-    KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
+    KeyUsagePurpose, RevokedCertParams, SerialNumber, SigningKey as _, date_time_ymd,
 };
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -126,6 +126,17 @@ impl Pair {
         self
     }
 
+    /// Changes the common name without a new signature.
+    pub(crate) fn changed(mut self) -> Self {
+        let mut certificate = self.certificate.to_vec();
+        let name = certificate
+            .windows(4)
+            .rposition(|it| it == b"leaf" || it == b"auth");
+        certificate[name.unwrap()] = b'x';
+        self.certificate = certificate.into();
+        self
+    }
+
     /// Returns the configurations of clients that present the certificate with TLS 1.2 and with TLS 1.3.
     pub(crate) fn client(&self, server: &Authority) -> [(&'static str, Arc<ClientConfig>); 2] {
         let mut roots = RootCertStore::empty();
@@ -142,6 +153,20 @@ impl Pair {
             let config = builder.with_client_cert_resolver(Arc::new(resolver));
             (name, Arc::new(config))
         })
+    }
+}
+
+/// Returns a certificate of version 1, which has no version and no extensions, with the values of `pair`.
+pub(crate) fn version_1_certificate(pair: &Pair, issuer: &Authority) -> Pair {
+    let parts = parts(&pair.certificate);
+    let signed = self::parts(parts[0]);
+    let signed = encode(0x30, &signed[1..7]);
+    let signature = issuer.issuer.key().sign(&signed).unwrap();
+    let signature = encode(0x03, &[&[0], &signature]);
+    let certificate = encode(0x30, &[&signed, parts[1], &signature]);
+    Pair {
+        certificate: certificate.into(),
+        ..pair.clone()
     }
 }
 

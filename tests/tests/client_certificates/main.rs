@@ -11,18 +11,22 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 
-use rcgen::IsCa;
+use rcgen::{
+    BasicConstraints, CertificateParams, CidrSubnet, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa,
+    NameConstraints, date_time_ymd,
+};
 use revstore_tests::server::{Options, Servers};
 use revstore_tests::{on_every_server, poll};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use tempfile::TempDir;
 
-use crate::authority::{Authority, Pair, any_ca, params, version_1_crl};
+use crate::authority::{Authority, Pair, any_ca, params, version_1_certificate, version_1_crl};
 
 on_every_server! {
     needs: [];
     tl_5_a_revoked_certificate_is_refused_from_the_next_connection_on,
     tl_6_the_trusted_authorities_are_read_at_the_start,
+    tl_6_certificates_of_authorities_and_of_version_1_are_accepted,
 }
 
 /// Sends a request over a new connection and returns whether it is served.
@@ -172,6 +176,11 @@ fn tl_5_a_revoked_certificate_is_refused_from_the_next_connection_on(servers: &S
             issue(LISTED[2], IsCa::NoCa).client(&root),
         ),
         (
+            "authority",
+            LISTED[0],
+            issue(LISTED[0], any_ca()).client(&root),
+        ),
+        (
             "issuer",
             LISTED[3],
             leaf.with_chain(&[&intermediate]).client(&root),
@@ -203,6 +212,103 @@ fn tl_6_the_trusted_authorities_are_read_at_the_start(servers: &Servers) {
         let pair = issuer.issue(&params("client", &[9], IsCa::NoCa));
         for (version, config) in pair.client(&old) {
             assert_eq!(is_served(server.address(), &config), expected, "{version}");
+        }
+    }
+}
+
+fn tl_6_certificates_of_authorities_and_of_version_1_are_accepted(servers: &Servers) {
+    let root = Authority::root("root");
+    let stranger = Authority::root("stranger");
+    let impostor = Authority::root("root");
+    let last = IsCa::Ca(BasicConstraints::Constrained(0));
+    let last = root.authority(params("last", &[3], last));
+    let no_authority = root.authority(params("no authority", &[4], IsCa::NoCa));
+    let mut limited = params("limited", &[5], any_ca());
+    limited.name_constraints = Some(NameConstraints {
+        permitted_subtrees: Vec::new(),
+        excluded_subtrees: vec![GeneralSubtree::IpAddress(CidrSubnet::V4(
+            [127, 0, 0, 0],
+            [255, 0, 0, 0],
+        ))],
+    });
+    let limited = root.authority(limited);
+
+    let mut clients = Vec::new();
+    let mut trusted = vec![root.pair().clone()];
+    for (form, is_ca) in [("leaf", IsCa::NoCa), ("authority", any_ca())] {
+        let plain = || params(form, &[9], is_ca);
+        let edited = |edit: fn(&mut CertificateParams)| {
+            let mut params = plain();
+            edit(&mut params);
+            params
+        };
+        let old = edited(|it| it.not_after = date_time_ymd(2001, 1, 1));
+        let early = edited(|it| it.not_before = date_time_ymd(2100, 1, 1));
+        let server = edited(|it| {
+            it.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        });
+        let both = edited(|it| {
+            it.extended_key_usages = vec![
+                ExtendedKeyUsagePurpose::ServerAuth,
+                ExtendedKeyUsagePurpose::ClientAuth,
+            ];
+        });
+        let own = Pair::self_signed(&plain());
+        trusted.push(own.clone());
+        for (case, expected, pair) in [
+            ("of the root", true, root.issue(&plain())),
+            (
+                "of the last authority",
+                true,
+                last.issue(&plain()).with_chain(&[&last]),
+            ),
+            ("for both purposes", true, root.issue(&both)),
+            ("trusted itself", true, own),
+            ("without its chain", false, last.issue(&plain())),
+            ("of a stranger", false, stranger.issue(&plain())),
+            (
+                "of a stranger with its chain",
+                false,
+                stranger.issue(&plain()).with_chain(&[&stranger]),
+            ),
+            ("of an impostor", false, impostor.issue(&plain())),
+            (
+                "of no authority",
+                false,
+                no_authority.issue(&plain()).with_chain(&[&no_authority]),
+            ),
+            (
+                "of a limited authority",
+                false,
+                limited.issue(&plain()).with_chain(&[&limited]),
+            ),
+            ("expired", false, root.issue(&old)),
+            ("not yet valid", false, root.issue(&early)),
+            ("for servers", false, root.issue(&server)),
+            ("self-signed", false, Pair::self_signed(&plain())),
+            ("changed", false, root.issue(&plain()).changed()),
+        ] {
+            clients.push((form, case, expected, pair));
+        }
+    }
+    let plain = || params("version 1", &[9], IsCa::NoCa);
+    for (case, expected, issuer) in [
+        ("of the root", true, &root),
+        ("of the last authority", true, &last),
+        ("of a stranger", false, &stranger),
+        ("of an impostor", false, &impostor),
+    ] {
+        let pair = version_1_certificate(&issuer.issue(&plain()), issuer);
+        clients.push(("version 1", case, expected, pair.with_chain(&[issuer])));
+    }
+
+    let directory = tempfile::tempdir().unwrap();
+    let trusted: Vec<_> = trusted.iter().collect();
+    let server = start(servers, &directory, &trusted, &root, &[]);
+    for (form, case, expected, pair) in clients {
+        for (version, config) in pair.client(&root) {
+            let actual = is_served(server.address(), &config);
+            assert_eq!(actual, expected, "{form}, {case}, {version}");
         }
     }
 }
