@@ -504,6 +504,25 @@ impl Engine {
         self.store.history_bytes.get()
     }
 
+    /// Checks that the engine works: reads a key, and begins a write that changes nothing. Returns as soon as
+    /// no write and no delivery to watches is in progress, so a caller that does not want to wait for them
+    /// calls it on a thread of its own.
+    ///
+    /// # Errors
+    /// The engine refuses all writes.
+    ///
+    /// ```
+    /// # use revstore_engine::Engine;
+    /// let engine = Engine::builder().build();
+    /// assert_eq!(engine.check(), Ok(()));
+    /// ```
+    pub fn check(&self) -> Result<(), WriteError> {
+        // A read of the current revision cannot fail.
+        let _ = self.range(&Range::of(KeyRange::all()).limit(1));
+        let _ = self.store.hub.count();
+        self.store.lock_sequencer().map(drop)
+    }
+
     /// Returns the size of the engine. Takes a few locks, one after the other, each for a look at
     /// numbers that are kept up to date, whatever the size of the store.
     ///

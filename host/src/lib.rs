@@ -4,3 +4,4 @@ pub mod config;
 pub mod logging;
 pub mod metrics;
 pub mod net;
+pub mod panics;

@@ -16,7 +16,9 @@ use tracing::{error, info};
 
 use crate::{
     config::{AllowList, AuthToken, Config},
-    http::{self, Access, CallCounters, CountedServices, Dispatch, HealthCounters, NodeInfo},
+    http::{
+        self, Access, CallCounters, CountedServices, Dispatch, HealthCounters, NodeInfo, Probe,
+    },
     start_error::StartError,
     version::ETCD_VERSION,
 };
@@ -99,6 +101,7 @@ impl ServingNode {
             .build();
         let calls = CallCounters::new();
         let info = Arc::new(NodeInfo {
+            probe: Probe::new(engine.clone()),
             engine,
             services: services.clone(),
             calls: calls.clone(),

@@ -3,7 +3,7 @@
 use std::{io, process};
 
 use revstore_engine::Engine;
-use revstore_host::logging::Logger;
+use revstore_host::{logging::Logger, panics};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     low_level::emulate_default_handler,
@@ -32,6 +32,7 @@ use crate::{
 pub fn run(config: &Config, warnings: &[String]) -> Result<StopSignal, StartError> {
     let log = Logger::open(&config.log)?;
     let _guard = log.install();
+    panics::install_hook(&log);
     info!(
         version = REVSTORE_VERSION,
         "etcd-version" = ETCD_VERSION,

@@ -245,6 +245,7 @@ mod tests {
             engine.lease(lease, false).is_ok(),
             "the lease keeps its keys"
         );
+        assert_eq!(engine.check(), Err(refused));
         assert_eq!(engine.current_revision(), put.revision);
         assert!(engine.get("x").is_none() && engine.get("k").is_some());
         assert!(watcher.try_next().is_none());

@@ -15,6 +15,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use revstore_grpc::RpcMethod;
+use revstore_host::panics;
 use tonic::Status;
 
 /// The names of gRPC's status codes, in the order of their numbers.
@@ -145,6 +146,10 @@ impl MethodCounters {
         }
     }
 
+    fn name(&self) -> &'static str {
+        self.method.map_or("unknown method", RpcMethod::path)
+    }
+
     /// Returns the current values.
     pub(crate) fn counts(&self) -> Counts {
         Counts {
@@ -161,6 +166,11 @@ impl MethodCounters {
 pub(crate) struct CountedCall(Arc<MethodCounters>);
 
 impl CountedCall {
+    /// Returns the path of the method, for log lines.
+    pub(crate) fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
     /// Returns a request body that counts its messages.
     pub(crate) fn count_request<B>(&self, body: B) -> CountedRequest<B> {
         CountedRequest {
@@ -242,7 +252,9 @@ impl<B: Body<Data = Bytes> + Unpin> Body for CountedResponse<B> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
+        let response = &mut *self;
+        let poll = || Pin::new(&mut response.body).poll_frame(context);
+        let polled = panics::within_request(response.method.name(), poll);
         if let Poll::Ready(Some(Ok(frame))) = &polled {
             if let Some(data) = frame.data_ref() {
                 let messages = self.messages.parse(data);

@@ -12,11 +12,14 @@ use axum::Router;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, Version, header};
 use http_body::{Body, Frame, SizeHint};
-use revstore_grpc::{CertifiedName, ResponseFuture, Services};
-use revstore_host::net::{BoxError, ClientIdentity, RequestBody};
+use revstore_grpc::{CertifiedName, EtcdError, ResponseFuture, Services};
+use revstore_host::{
+    net::{BoxError, ClientIdentity, RequestBody},
+    panics,
+};
 use tower_service::Service;
 
-use super::calls::{CallCounters, CountedCall, CountedRequest, CountedResponse};
+use super::calls::{CallCounters, CountedCall, CountedResponse};
 
 /// The HTTP service of a connection: sends gRPC calls to the services and other requests to the HTTP
 /// endpoints. It is created once for each kind of port and cloned for each connection.
@@ -41,17 +44,64 @@ where
 {
     type Response = Response<CountedResponse<tonic::body::Body>>;
     type Error = Infallible;
-    type Future = BoxFuture<CountedResponse<tonic::body::Body>>;
+    type Future = CountedFuture<ResponseFuture>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        self.count(request)
+    }
+}
+
+impl CountedServices {
+    fn count<B>(&self, request: Request<B>) -> CountedFuture<ResponseFuture>
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+    {
         let call = self.calls.start(request.uri().path());
         let request = request.map(|body| call.count_request(body));
-        let response = self.services.call(request);
-        Box::pin(async move { Ok(call.count_response(response.await?)) })
+        CountedFuture {
+            response: Some(self.services.clone().call(request)),
+            call: Some(call),
+        }
+    }
+}
+
+/// The future of a counted call. A panic of the call is a response with the code INTERNAL.
+#[derive(Debug)]
+pub(crate) struct CountedFuture<F> {
+    /// `None` after a panic.
+    response: Option<F>,
+    /// Taken when the response is ready.
+    call: Option<CountedCall>,
+}
+
+impl<F> Future for CountedFuture<F>
+where
+    F: Future<Output = Result<Response<tonic::body::Body>, Infallible>> + Unpin,
+{
+    type Output = Result<Response<CountedResponse<tonic::body::Body>>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let future = &mut *self;
+        let (Some(response), Some(call)) = (&mut future.response, &future.call) else {
+            // The future was polled after it had completed.
+            return Poll::Pending;
+        };
+        let poll = || Pin::new(response).poll(context);
+        let polled = panics::catch_within_request(call.name(), poll);
+        let response = if let Ok(polled) = polled {
+            ready!(polled)?
+        } else {
+            future.response = None;
+            EtcdError::Internal.to_status().into_http()
+        };
+        match future.call.take() {
+            Some(call) => Poll::Ready(Ok(call.count_response(response))),
+            None => Poll::Pending,
+        }
     }
 }
 
@@ -86,16 +136,7 @@ impl hyper::service::Service<Request<RequestBody>> for Dispatch {
             request.extensions_mut().insert(user.clone());
         }
         match (&self.grpc, &self.http) {
-            (Some(grpc), _) if is_grpc(&request) => {
-                let call = grpc.calls.start(request.uri().path());
-                // The same as `CountedServices::call`, without boxing the future.
-                let request: Request<CountedRequest<_>> =
-                    request.map(|body| call.count_request(body));
-                DispatchFuture::Grpc {
-                    response: grpc.services.clone().call(request),
-                    call: Some(call),
-                }
-            }
+            (Some(grpc), _) if is_grpc(&request) => DispatchFuture::Grpc(grpc.count(request)),
             (_, Some(http)) => DispatchFuture::Http(Box::pin(http.clone().call(request))),
             (_, None) => DispatchFuture::NotGrpc,
         }
@@ -115,11 +156,7 @@ type BoxFuture<B> = Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>>
 
 /// The future of a response.
 pub(crate) enum DispatchFuture {
-    Grpc {
-        response: ResponseFuture,
-        /// Taken when the response is ready.
-        call: Option<CountedCall>,
-    },
+    Grpc(CountedFuture<ResponseFuture>),
     Http(BoxFuture<axum::body::Body>),
     /// HT-13: the request is not a gRPC call, and the port accepts only gRPC calls.
     NotGrpc,
@@ -130,16 +167,13 @@ impl Future for DispatchFuture {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Poll::Ready(match self.get_mut() {
-            Self::Grpc { response, call } => {
+            Self::Grpc(response) => {
                 let response = ready!(Pin::new(response).poll(context))?;
-                Ok(match call.take() {
-                    Some(call) => call.count_response(response).map(DispatchBody::Grpc),
-                    // The future was polled after it had completed.
-                    None => not_grpc(),
-                })
+                Ok(response.map(DispatchBody::Grpc))
             }
             Self::Http(response) => {
-                let response = ready!(response.as_mut().poll(context))?;
+                let poll = || response.as_mut().poll(context);
+                let response = ready!(panics::within_request("HTTP endpoint", poll))?;
                 Ok(response.map(DispatchBody::Http))
             }
             Self::NotGrpc => Ok(not_grpc()),
@@ -197,5 +231,28 @@ impl fmt::Debug for Dispatch {
             .field("http", &self.http.is_some())
             .field("user", &self.user)
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_that_panics_has_a_response_and_is_counted() {
+        let path = "/etcdserverpb.KV/Put";
+        let calls = CallCounters::new();
+        let future = CountedFuture {
+            response: Some(poll_fn(|_| panic!("on purpose"))),
+            call: Some(calls.start(path)),
+        };
+        let response = future.await.unwrap();
+        let status = tonic::Status::from_header_map(response.headers()).unwrap();
+        assert_eq!(status.code(), tonic::Code::Internal);
+        let counts = calls.counts(path);
+        let internal = tonic::Code::Internal as usize;
+        assert_eq!((counts.started, counts.handled[internal]), (1, 1));
     }
 }

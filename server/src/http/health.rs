@@ -11,16 +11,16 @@ use axum::{
 };
 use revstore_grpc::AlarmKind;
 
-use super::{NodeInfo, error, not_found, text};
+use super::{NodeInfo, error, not_found, probe::ProbeError, text};
 
 /// A condition for a server to be live or ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HealthCheck {
     /// The CORRUPT alarm is not raised.
     DataCorruption,
-    /// The server responds to serializable reads.
+    /// The server responds to serializable reads, and a write can begin.
     SerializableRead,
-    /// The server responds to linearizable reads.
+    /// The server responds to linearizable reads, and a write can begin.
     LinearizableRead,
     /// The server is a voting member.
     NonLearner,
@@ -47,18 +47,17 @@ impl HealthCheck {
         }
     }
 
-    /// Returns the reason if the check fails.
-    pub(super) fn failure(self, info: &NodeInfo) -> Option<String> {
+    /// Returns the reason if the check fails. `engine` is the result of the probe.
+    pub(super) fn failure(self, info: &NodeInfo, engine: Result<(), ProbeError>) -> Option<String> {
         match self {
             Self::DataCorruption => info
                 .services
                 .alarms()
                 .is_raised(AlarmKind::Corrupt)
                 .then(|| format!("alarm activated: {}", AlarmKind::Corrupt)),
+            // With one member, a read needs no agreement.
             Self::SerializableRead | Self::LinearizableRead => {
-                // With one member, a read needs no agreement. A read of the current revision cannot fail.
-                let _ = info.engine.current_revision();
-                None
+                engine.err().map(|error| error.to_string())
             }
             Self::NonLearner => None,
         }
@@ -82,22 +81,31 @@ async fn health(State(info): State<Arc<NodeInfo>>, RawQuery(query): RawQuery) ->
         .iter()
         .map(|alarm| alarm.kind.to_string())
         .find(|kind| !query.excludes(kind));
-    info.health_counters.count(alarm.is_none());
-    match alarm {
+    let reason = match alarm {
+        Some(kind) => Some(format!("ALARM {kind}")),
+        None => info
+            .probe
+            .run()
+            .await
+            .err()
+            .map(|error| format!("RANGE ERROR:{error}")),
+    };
+    info.health_counters.count(reason.is_none());
+    match reason {
         None => text(r#"{"health":"true","reason":""}"#),
-        Some(kind) => error(
+        Some(reason) => error(
             StatusCode::SERVICE_UNAVAILABLE,
-            format!("{{\"health\":\"false\",\"reason\":\"ALARM {kind}\"}}\n"),
+            format!("{{\"health\":\"false\",\"reason\":\"{reason}\"}}\n"),
         ),
     }
 }
 
 async fn livez(State(info): State<Arc<NodeInfo>>, RawQuery(query): RawQuery) -> Response {
-    report(LIVEZ, &info, &Query::new(query.as_deref()))
+    report(LIVEZ, &info, &Query::new(query.as_deref())).await
 }
 
 async fn readyz(State(info): State<Arc<NodeInfo>>, RawQuery(query): RawQuery) -> Response {
-    report(READYZ, &info, &Query::new(query.as_deref()))
+    report(READYZ, &info, &Query::new(query.as_deref())).await
 }
 
 async fn livez_check(
@@ -123,14 +131,15 @@ async fn report_check(
     query: Option<&str>,
 ) -> Response {
     match checks.iter().find(|check| check.name() == name) {
-        Some(check) => report(&[*check], info, &Query::new(query)),
+        Some(check) => report(&[*check], info, &Query::new(query)).await,
         None => not_found().await,
     }
 }
 
 /// Returns `ok` if all checks pass, preceded by the list of checks if `verbose` is set. Otherwise returns the
 /// list of checks with the reasons for failures (HT-8).
-fn report(checks: &[HealthCheck], info: &NodeInfo, query: &Query<'_>) -> Response {
+async fn report(checks: &[HealthCheck], info: &NodeInfo, query: &Query<'_>) -> Response {
+    let engine = info.probe.run().await;
     let mut lines = String::new();
     let mut all_pass = true;
     for check in checks {
@@ -139,7 +148,7 @@ fn report(checks: &[HealthCheck], info: &NodeInfo, query: &Query<'_>) -> Respons
             continue;
         }
         // Writing to a String cannot fail.
-        let _ = match check.failure(info) {
+        let _ = match check.failure(info, engine) {
             None => writeln!(lines, "[+]{name} ok"),
             Some(failure) => {
                 all_pass = false;

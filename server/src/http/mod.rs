@@ -10,6 +10,7 @@ mod debug;
 mod dispatch;
 mod health;
 mod metrics;
+mod probe;
 
 use std::sync::{
     Arc,
@@ -37,6 +38,7 @@ use crate::version::{ETCD_CLUSTER_VERSION, ETCD_VERSION};
 pub(crate) use access::Access;
 pub(crate) use calls::CallCounters;
 pub(crate) use dispatch::{CountedServices, Dispatch};
+pub(crate) use probe::Probe;
 
 /// The parts of a node that the endpoints use.
 #[derive(Debug)]
@@ -48,6 +50,7 @@ pub(crate) struct NodeInfo {
     pub(crate) quota_bytes: Option<u64>,
     pub(crate) enable_pprof: bool,
     pub(crate) health_counters: HealthCounters,
+    pub(crate) probe: Probe,
 }
 
 /// Counters of the results of `/health`.

@@ -23,20 +23,24 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use revstore_host::metrics::{CONTENT_TYPE, Exposition, prometheus};
 
-use super::{NodeInfo, response};
+use super::{NodeInfo, probe::ProbeError, response};
 
 pub(super) async fn show(State(info): State<Arc<NodeInfo>>) -> Response {
+    let engine = info.probe.run().await;
     response(
         axum::http::StatusCode::OK,
         CONTENT_TYPE,
-        render(&info).unwrap_or_else(|error| format!("# {error}\n")),
+        render(&info, engine).unwrap_or_else(|error| format!("# {error}\n")),
     )
 }
 
-fn render(info: &NodeInfo) -> prometheus::Result<String> {
+fn render(info: &NodeInfo, engine: Result<(), ProbeError>) -> prometheus::Result<String> {
     let mut page = Exposition::new();
-    node::add(&mut page, info)?;
-    store::add(&mut page, info)?;
+    node::add(&mut page, info, engine)?;
+    // A stuck engine would hold the thread. Its health is on the page.
+    if engine != Err(ProbeError::Stuck) {
+        store::add(&mut page, info)?;
+    }
     rpc::add(&mut page, &info.calls)?;
     heavy::add(&mut page, &info.services.heavy_stats())?;
     absent::add(&mut page)?;

@@ -1,16 +1,25 @@
 //! The metrics of the node: its role, its proposals, its health.
 
-use revstore_host::metrics::{
-    Exposition,
-    prometheus::{self, IntGaugeVec, Opts},
+use revstore_engine::WriteError;
+use revstore_host::{
+    metrics::{
+        Exposition,
+        prometheus::{self, IntGaugeVec, Opts},
+    },
+    panics,
 };
 
 use crate::{
-    http::{NodeInfo, health},
+    http::{NodeInfo, health, probe::ProbeError},
     version::{ETCD_CLUSTER_VERSION, ETCD_VERSION},
 };
 
-pub(super) fn add(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
+/// `engine` is the result of the probe.
+pub(super) fn add(
+    page: &mut Exposition,
+    info: &NodeInfo,
+    engine: Result<(), ProbeError>,
+) -> prometheus::Result<()> {
     let proposals = info.services.raft_index();
     let (successes, failures) = info.health_counters.counts();
     let minor_version = ETCD_CLUSTER_VERSION
@@ -97,11 +106,25 @@ pub(super) fn add(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<
         "Failed checks of /health.",
         failures,
     )?;
-    health_checks(page, info)
+    page.gauge(
+        "revstore_poisoned",
+        "Whether the store refuses writes because an earlier write panicked: 1 or 0.",
+        u64::from(engine == Err(ProbeError::Refuses(WriteError::Damaged))),
+    )?;
+    page.counter(
+        "revstore_panics_total",
+        "Panics of the process; 0 in a server that is embedded in another program.",
+        panics::count(),
+    )?;
+    health_checks(page, info, engine)
 }
 
 /// Adds the results of the checks of `/livez` and `/readyz`.
-fn health_checks(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<()> {
+fn health_checks(
+    page: &mut Exposition,
+    info: &NodeInfo,
+    engine: Result<(), ProbeError>,
+) -> prometheus::Result<()> {
     let checks = IntGaugeVec::new(
         Opts::new(
             "etcd_server_healthcheck",
@@ -111,7 +134,7 @@ fn health_checks(page: &mut Exposition, info: &NodeInfo) -> prometheus::Result<(
     )?;
     for (kind, list) in [("livez", health::LIVEZ), ("readyz", health::READYZ)] {
         for check in list {
-            let passes = check.failure(info).is_none();
+            let passes = check.failure(info, engine).is_none();
             checks
                 .get_metric_with_label_values(&[kind, check.name()])?
                 .set(passes.into());
