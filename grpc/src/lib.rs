@@ -69,4 +69,4 @@ pub use node::counters::OpCounters;
 pub use node::identity::Identity;
 pub use node::shutdown::{Shutdown, ShutdownBegun};
 pub use services::{ResponseFuture, Services, ServicesBuilder};
-pub use status::EtcdError;
+pub use status::{EtcdError, has_client_disconnected};

@@ -450,7 +450,10 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let frame = match Pin::new(&mut self.inner).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => frame,
-            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error.into()))),
+            Poll::Ready(Some(Err(error))) => {
+                let status = status::client_disconnected(error.into());
+                return Poll::Ready(Some(Err(Box::new(status))));
+            }
             Poll::Ready(None) => return Poll::Ready(None),
             Poll::Pending => return Poll::Pending,
         };

@@ -5,9 +5,12 @@
 
 use std::fmt;
 
+use http::HeaderMap;
 use revstore_engine::{
     CompactError, LeaseError, PutError, ReadError, TxnError, WatchError, WriteError,
 };
+use tonic::codegen::StdError;
+use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
 use crate::methods::{RpcKind, RpcMethod, ServiceId};
@@ -437,6 +440,30 @@ impl From<TxnDecodeError> for Status {
 /// HL-3: a request is not a message of its type.
 pub(crate) fn malformed_message(error: &dyn fmt::Display) -> Status {
     Status::internal(error.to_string())
+}
+
+/// The body of a request cannot be read to its end: the client has reset the stream or disconnected.
+pub(crate) fn client_disconnected(error: StdError) -> Status {
+    match error.downcast::<Status>() {
+        // An error that the client sent.
+        Ok(status) => *status,
+        Err(error) => {
+            // tonic treats the code CANCELLED as the end of the messages, so the status is marked instead.
+            let mut metadata = MetadataMap::new();
+            metadata.insert(DISCONNECTED, MetadataValue::from_static("1"));
+            let text = format!("the client ended the call: {error}");
+            Status::with_metadata(Code::Unknown, text, metadata)
+        }
+    }
+}
+
+/// The name of the mark of [`client_disconnected`] in a status that no client receives.
+const DISCONNECTED: &str = "revstore-disconnected";
+
+/// Returns whether the status in headers or trailers means that the client has ended the call, by a reset or by
+/// closing its connection, before its request was complete. The client does not receive such a status.
+pub fn has_client_disconnected(headers: &HeaderMap) -> bool {
+    headers.contains_key(DISCONNECTED)
 }
 
 /// LI-2: a message is larger than the limit.

@@ -4,7 +4,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use prost::Message;
-use revstore_grpc::{Limits, Services};
+use revstore_grpc::{Limits, Services, has_client_disconnected};
 use revstore_proto::etcdserverpb::watch_request::RequestUnion;
 use revstore_proto::etcdserverpb::{
     CompactionRequest, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
@@ -361,6 +361,27 @@ async fn extreme_numbers_do_not_change_the_store() {
         watch.create(create).await;
         watch.send_cancel(number);
         watch.send_progress();
+    }
+    check_store_unchanged(&node).await;
+}
+
+/// HT-10: such calls are counted as canceled, not as failures of the server.
+#[tokio::test]
+async fn a_request_whose_client_disconnects_is_marked() {
+    let node = TestNode::new();
+    for path in ["/etcdserverpb.KV/Put", "/etcdserverpb.Watch/Watch"] {
+        let part = Ok(http_body::Frame::data(Bytes::from_static(b"\0\0\0\0\x07")));
+        let reset = Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
+        let body = http_body_util::StreamBody::new(tokio_stream::iter([part, reset]));
+        let request = http::Request::post(format!("http://node{path}"))
+            .header("content-type", "application/grpc")
+            .body(body)
+            .unwrap();
+        let response = node.services.clone().call(request).await.unwrap();
+        let headers = response.headers().clone();
+        let body = response.into_body().collect().await.unwrap();
+        let status = body.trailers().unwrap_or(&headers);
+        assert!(has_client_disconnected(status), "{path}: {status:?}");
     }
     check_store_unchanged(&node).await;
 }

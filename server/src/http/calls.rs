@@ -14,7 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use revstore_grpc::RpcMethod;
+use revstore_grpc::{RpcKind, RpcMethod, has_client_disconnected};
 use revstore_host::panics;
 use tonic::Status;
 
@@ -39,6 +39,7 @@ pub(crate) const CODES: [&str; 17] = [
     "Unauthenticated",
 ];
 
+const OK: usize = 0;
 const CANCELED: usize = 1;
 const UNKNOWN: usize = 2;
 
@@ -103,7 +104,10 @@ impl CallCounters {
         let known = RpcMethod::position(path).and_then(|position| table.methods.get(position));
         let method = known.unwrap_or(&table.unknown);
         method.started.fetch_add(1, Relaxed);
-        CountedCall(method.clone())
+        CountedCall {
+            method: method.clone(),
+            has_response: false,
+        }
     }
 
     /// Returns all methods with their counters, sorted by path.
@@ -146,6 +150,15 @@ impl MethodCounters {
         }
     }
 
+    fn is_unary(&self) -> bool {
+        self.method
+            .is_some_and(|method| method.kind() == RpcKind::Unary)
+    }
+
+    fn count_handled(&self, code: usize) {
+        self.handled[code].fetch_add(1, Relaxed);
+    }
+
     fn name(&self) -> &'static str {
         self.method.map_or("unknown method", RpcMethod::path)
     }
@@ -161,41 +174,57 @@ impl MethodCounters {
     }
 }
 
-/// A call that has started. It ends with the body of its response.
+/// A call that has started. It ends with the body of its response. A call that is dropped before its response
+/// is counted as canceled: the client has closed the stream.
 #[derive(Debug)]
-pub(crate) struct CountedCall(Arc<MethodCounters>);
+pub(crate) struct CountedCall {
+    method: Arc<MethodCounters>,
+    /// Whether the call is counted by its response.
+    has_response: bool,
+}
 
 impl CountedCall {
     /// Returns the path of the method, for log lines.
     pub(crate) fn name(&self) -> &'static str {
-        self.0.name()
+        self.method.name()
     }
 
     /// Returns a request body that counts its messages.
     pub(crate) fn count_request<B>(&self, body: B) -> CountedRequest<B> {
         CountedRequest {
             body,
-            method: self.0.clone(),
+            method: self.method.clone(),
             messages: MessageParser::default(),
         }
     }
 
     /// Returns a response whose body counts its messages, and the status when it ends.
     pub(crate) fn count_response<B>(
-        self,
+        mut self,
         response: http::Response<B>,
     ) -> http::Response<CountedResponse<B>> {
-        // A response without a body has the status in its headers.
-        let code = code(response.headers());
+        self.has_response = true;
+        // A response without a body has the status in its headers. As in Go's library, any other response of a
+        // unary call is a success, also if the client does not read it.
+        let succeeded = self.method.is_unary().then_some(OK);
+        let code = code(response.headers()).or(succeeded);
         if let Some(code) = code {
-            self.0.handled[code].fetch_add(1, Relaxed);
+            self.method.count_handled(code);
         }
         response.map(|body| CountedResponse {
             body,
-            method: self.0,
+            method: self.method.clone(),
             messages: MessageParser::default(),
             has_ended: code.is_some(),
         })
+    }
+}
+
+impl Drop for CountedCall {
+    fn drop(&mut self) {
+        if !self.has_response {
+            self.method.count_handled(CANCELED);
+        }
     }
 }
 
@@ -263,7 +292,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for CountedResponse<B> {
                 && !self.has_ended
             {
                 self.has_ended = true;
-                self.method.handled[code(trailers).unwrap_or(UNKNOWN)].fetch_add(1, Relaxed);
+                self.method.count_handled(code(trailers).unwrap_or(UNKNOWN));
             }
         }
         polled
@@ -282,7 +311,7 @@ impl<B> Drop for CountedResponse<B> {
     /// Counts a response that is dropped before its end as canceled: the client has closed the stream.
     fn drop(&mut self) {
         if !self.has_ended {
-            self.method.handled[CANCELED].fetch_add(1, Relaxed);
+            self.method.count_handled(CANCELED);
         }
     }
 }
@@ -296,6 +325,9 @@ impl Traffic {
 
 /// Returns the status code in headers or trailers.
 fn code(headers: &http::HeaderMap) -> Option<usize> {
+    if has_client_disconnected(headers) {
+        return Some(CANCELED);
+    }
     let code = headers
         .get(Status::GRPC_STATUS)?
         .to_str()
@@ -375,6 +407,29 @@ mod tests {
             (path, method.kind().as_str())
         });
         assert_eq!(counted.collect::<Vec<_>>(), described);
+    }
+
+    #[test]
+    fn ht_10_calls_that_clients_abandon_are_counted_as_canceled() {
+        let (put, watch) = ("/etcdserverpb.KV/Put", "/etcdserverpb.Watch/Watch");
+        let calls = CallCounters::new();
+        let check = |path: &str, code: usize| {
+            let counts = calls.counts(path);
+            let mut expected = [0; CODES.len()];
+            expected[code] = 1;
+            assert_eq!((counts.started, counts.handled), (1, expected), "{path}");
+        };
+        drop(calls.start("/v3lockpb.Lock/Lock"));
+        check("/v3lockpb.Lock/Lock", CANCELED);
+        drop(calls.start(watch).count_response(http::Response::new(())));
+        check(watch, CANCELED);
+        // The call was handled, but the client has not read the response.
+        drop(calls.start(put).count_response(http::Response::new(())));
+        check(put, OK);
+        let range = "/etcdserverpb.KV/Range";
+        let failed = http::Response::builder().header("grpc-status", "11");
+        drop(calls.start(range).count_response(failed.body(()).unwrap()));
+        check(range, 11);
     }
 
     fn check_messages(data: &[u8], expected: u64) {
