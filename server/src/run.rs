@@ -23,7 +23,8 @@ use crate::{
 
 /// Runs a server until SIGTERM or SIGINT arrives, and returns the signal. `warnings` are logged at start.
 ///
-/// After a signal, open streams end immediately, and requests in flight have 1 second to complete. The
+/// After a signal, open streams end immediately, watches after the events of all acknowledged revisions (for which
+/// they have 500 ms), and requests in flight have 1 second to complete. The
 /// default actions of both signals are replaced for the whole process. To run a server inside another
 /// program, use [`Server`](crate::Server).
 ///

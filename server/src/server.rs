@@ -160,8 +160,8 @@ impl Server {
         &self.engine
     }
 
-    /// Stops the server and waits until it has stopped. Open streams end immediately with `UNAVAILABLE`, and
-    /// requests in flight have 1 second to complete.
+    /// Stops the server and waits until it has stopped. Open streams end immediately with `UNAVAILABLE`,
+    /// watches after the events of all revisions up to then, and requests in flight have 1 second to complete.
     ///
     /// Blocks the thread. Use [`stop_async`](Self::stop_async) if clients run on the same thread, as in
     /// a tokio test: while the thread is blocked, they cannot read their responses.

@@ -270,6 +270,25 @@ impl WatchStream {
         Poll::Pending
     }
 
+    /// Returns whether the stream has returned everything that writes before this call have caused: no response
+    /// is queued, and no watch reads the log.
+    ///
+    /// ```
+    /// # use revstore_engine::{Engine, KeyRange, WatchOptions};
+    /// let engine = Engine::builder().build();
+    /// let mut stream = engine.watch_stream();
+    /// stream.watch(WatchOptions::of(KeyRange::all()))?;
+    /// assert!(stream.is_caught_up());
+    /// engine.put("key", "value")?;
+    /// assert!(!stream.is_caught_up());
+    /// stream.next_blocking();
+    /// assert!(stream.is_caught_up());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn is_caught_up(&self) -> bool {
+        self.ready.is_empty() && self.channel.queue.lock().is_empty()
+    }
+
     pub(super) fn store(&self) -> &Arc<Store> {
         &self.store
     }

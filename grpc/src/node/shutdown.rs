@@ -3,13 +3,16 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
-/// A signal that ends all open streams immediately, so that they do not delay the stop of the server.
+/// A signal that ends all open streams, so that they do not delay the stop of the server. They end immediately,
+/// except that watches first deliver the events of all revisions up to then, for at most 500 ms.
 ///
 /// Clones share the signal. A shutdown begins once and never ends.
 ///
@@ -29,6 +32,8 @@ pub struct Shutdown {
 #[derive(Debug, Default)]
 struct Signal {
     begun: AtomicBool,
+    /// Set before `begun`.
+    begun_at: OnceLock<Instant>,
     next_waiter: AtomicU64,
     /// The tasks that wait for the signal. A leaf lock: held to insert, remove or take wakers, never while a
     /// waker is called or across an await. A future that is polled by the same task locks it once, not at
@@ -44,6 +49,7 @@ impl Shutdown {
 
     /// Begins the shutdown and wakes all tasks that wait for it.
     pub fn begin(&self) {
+        self.signal.begun_at.get_or_init(Instant::now);
         // Release: pairs with the Acquire in `has_begun`.
         self.signal.begun.store(true, Ordering::Release);
         let waiters = std::mem::take(&mut *self.signal.waiters.lock());
@@ -56,6 +62,12 @@ impl Shutdown {
     pub fn has_begun(&self) -> bool {
         // Acquire: pairs with the Release in `begin`, so that everything before `begin` is visible.
         self.signal.begun.load(Ordering::Acquire)
+    }
+
+    /// Returns the time since which the shutdown has been in progress; zero before it begins.
+    pub(crate) fn elapsed(&self) -> Duration {
+        let begun_at = self.signal.begun_at.get();
+        begun_at.map_or(Duration::ZERO, Instant::elapsed)
     }
 
     /// Returns a future that completes when the shutdown begins.

@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_core::Stream;
 use revstore_engine as engine;
@@ -27,6 +28,11 @@ use crate::status::{self, EtcdError};
 /// The watch id in responses that concern the whole stream or a watcher that was not created (WA-4, WA-53);
 /// `InvalidWatchID` in etcd's `clientv3`.
 const INVALID_WATCH_ID: i64 = -1;
+
+/// The time after the begin of a shutdown in which a session delivers the events of earlier revisions. It is
+/// shorter than the time that a connection has to complete its requests, so that the client receives the
+/// status, too.
+const SHUTDOWN_DRAIN: Duration = Duration::from_millis(500);
 
 /// The maximum number of requests without a response that one poll handles before it yields.
 const REQUESTS_PER_POLL_MAX: usize = 32;
@@ -135,6 +141,19 @@ impl WatchSession {
         self.watches
             .poll_response(context)
             .map(|response| Ok(self.convert(response)))
+    }
+
+    /// Polls for the next response during a shutdown: events of earlier revisions, then the end.
+    fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<Result<WatchResponse, Status>> {
+        let stopped = || Poll::Ready(Err(EtcdError::Stopped.to_status()));
+        if self.node.shutdown.elapsed() >= SHUTDOWN_DRAIN {
+            return stopped();
+        }
+        match self.poll_engine(context) {
+            // The engine has nothing to deliver. Otherwise, it has woken the task.
+            Poll::Pending if self.watches.is_caught_up() => stopped(),
+            polled => polled,
+        }
     }
 
     fn handle(&mut self, request: WatchRequest) -> Option<WatchResponse> {
@@ -254,11 +273,15 @@ impl Stream for WatchSession {
         let Some(shutdown) = &mut session.shutdown else {
             return Poll::Ready(None);
         };
-        // WA-17: the stream ends immediately, even if events are pending.
-        let next = if Pin::new(shutdown).poll(context).is_ready() {
-            Err(EtcdError::Stopped.to_status())
-        } else if let Some(fragment) = session.fragments.pop_front() {
+        let is_stopping = Pin::new(shutdown).poll(context).is_ready();
+        let next = if let Some(fragment) = session.fragments.pop_front() {
             Ok(fragment.into())
+        } else if is_stopping {
+            // WA-17
+            match session.poll_shutdown(context) {
+                Poll::Ready(next) => next,
+                Poll::Pending => return Poll::Pending,
+            }
         } else {
             session.engine_first = !session.engine_first;
             let polled = if session.engine_first {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use revstore_engine::{KeyRange, Op, Put, Revision, Txn};
@@ -205,16 +206,40 @@ async fn wa_16_events_are_delivered_after_a_half_close() {
 }
 
 #[tokio::test]
-async fn wa_17_a_shutdown_ends_streams_before_pending_events() {
+async fn wa_17_a_shutdown_ends_streams_after_the_events_of_earlier_revisions() {
     let node = TestNode::new();
     let mut watch = node.watch().await;
     watch.create(watch_of("k", "")).await;
-    node.fill(["k"]);
+    // More revisions than one response has, for a watch that reads the history.
+    node.fill((0..2_000).map(|_| "k"));
+    let mut of_history = node.watch().await;
+    of_history.create(from_revision(2)).await;
     node.shutdown.begin();
-    assert_error(watch.responses.next().await.unwrap(), STOPPED);
-    assert!(watch.responses.next().await.is_none());
+    for mut watch in [watch, of_history] {
+        let mut revisions = Vec::new();
+        let end = loop {
+            match watch.responses.next().await.unwrap() {
+                Ok(response) => revisions.extend(events(&response).iter().map(|event| event.2)),
+                Err(status) => break status,
+            }
+        };
+        assert_error::<()>(Err(end), STOPPED);
+        assert!(watch.responses.next().await.is_none());
+        assert_eq!(revisions, (2..2_002).collect::<Vec<_>>());
+    }
     let mut second = node.watch().await;
     assert_error(second.responses.next().await.unwrap(), STOPPED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wa_17_a_shutdown_waits_half_a_second_for_the_reader_of_a_watch() {
+    let node = TestNode::new();
+    let mut watch = node.watch().await;
+    watch.create(watch_of("k", "")).await;
+    node.fill(["k", "k"]);
+    node.shutdown.begin();
+    tokio::time::advance(Duration::from_millis(500)).await;
+    assert_error(watch.responses.next().await.unwrap(), STOPPED);
 }
 
 #[tokio::test]
