@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -31,6 +33,36 @@ pub(crate) struct Deadline {
     /// Created when the call waits for the first time. Most calls do not wait.
     sleep: Option<Pin<Box<Sleep>>>,
     method: &'static RpcMethod,
+    write: WriteStart,
+}
+
+/// The start of the write of a call, in the extensions of its request if the call has a deadline. Either the
+/// write starts, and its result is awaited at every deadline, or the deadline ends the call, and the write never
+/// starts. A worker may start it on another thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WriteStart(Arc<AtomicU8>);
+
+const WAITING: u8 = 0;
+const STARTED: u8 = 1;
+const PREVENTED: u8 = 2;
+
+impl WriteStart {
+    /// Returns whether the write may start.
+    pub(crate) fn start(&self) -> bool {
+        self.decide(STARTED)
+    }
+
+    /// Returns whether the write will never start.
+    fn prevent(&self) -> bool {
+        self.decide(PREVENTED)
+    }
+
+    fn decide(&self, state: u8) -> bool {
+        // Relaxed: only one side succeeds, and the state orders no other memory accesses.
+        let decided =
+            (self.0).compare_exchange(WAITING, state, Ordering::Relaxed, Ordering::Relaxed);
+        decided.is_ok()
+    }
 }
 
 impl Deadline {
@@ -51,7 +83,13 @@ impl Deadline {
             at,
             sleep: None,
             method,
+            write: WriteStart::default(),
         }))
+    }
+
+    /// Returns the start of the call's write.
+    pub(crate) fn write_start(&self) -> WriteStart {
+        self.write.clone()
     }
 
     pub(crate) fn has_passed(&self) -> bool {
@@ -60,12 +98,15 @@ impl Deadline {
 
     /// Polls for the deadline while the call waits.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.method.completes_once_begun() {
-            return Poll::Pending;
-        }
         let at = self.at;
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));
-        sleep.as_mut().poll(context)
+        ready!(sleep.as_mut().poll(context));
+        if self.write.prevent() {
+            Poll::Ready(())
+        } else {
+            // The end of the write wakes the task.
+            Poll::Pending
+        }
     }
 
     /// Returns the status of a call that the deadline has ended.
@@ -228,6 +269,22 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append(TIMEOUT_HEADER, HeaderValue::from_bytes(value).unwrap());
         timeout(&headers).map(|timeout| timeout.expect("a timeout"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn li_9_a_deadline_does_not_end_a_call_whose_write_has_started() {
+        let mut headers = HeaderMap::new();
+        headers.insert(TIMEOUT_HEADER, HeaderValue::from_static("1S"));
+        let method = RpcMethod::of_path("/etcdserverpb.KV/Txn").unwrap();
+        let deadline = || Deadline::of_call(&headers, method).unwrap().unwrap();
+        let (mut of_started, mut of_waiting) = (deadline(), deadline());
+        assert!(of_started.write_start().start());
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        assert!(of_waiting.poll(&mut context).is_pending());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(of_started.poll(&mut context).is_pending());
+        assert!(of_waiting.poll(&mut context).is_ready());
+        assert!(!of_waiting.write_start().start());
     }
 
     #[test]

@@ -144,10 +144,10 @@ impl RpcMethod {
         self.path
     }
 
-    /// Returns whether the result of a call is awaited at every deadline. A compaction is in effect before the
-    /// call waits for the removal of history (CO-6).
-    pub(crate) fn completes_once_begun(&self) -> bool {
-        self.path == "/etcdserverpb.KV/Compact"
+    /// Returns whether a call of the method may wait after its write has started: for a worker, or for the removal
+    /// of history (CO-6).
+    pub(crate) fn waits_for_its_write(&self) -> bool {
+        self.service_id == ServiceId::Kv && matches!(self.name, "Txn" | "DeleteRange" | "Compact")
     }
 
     /// Returns the number of messages in each direction.

@@ -275,7 +275,12 @@ where
             Err(status) => return ResponseFuture::bad_request(status),
         };
         let bytes_max = inner.node.limits.message_bytes_max();
-        let request = request.map(|body| LimitedBody::new(body, bytes_max));
+        let mut request = request.map(|body| LimitedBody::new(body, bytes_max));
+        if let Some(deadline) = &deadline
+            && method.waits_for_its_write()
+        {
+            request.extensions_mut().insert(deadline.write_start());
+        }
         let response = match method.service_id {
             ServiceId::Kv => inner.kv.clone().call(request),
             ServiceId::Watch => inner.watch.clone().call(request),

@@ -10,6 +10,7 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Request, Response, Status};
 
+use crate::deadline::WriteStart;
 use crate::encode::codec::Encode;
 use crate::encode::large_answer::{InParts, LargeAnswer};
 use crate::encode::response::{
@@ -50,11 +51,16 @@ impl KvService {
     async fn run<M: Send + 'static>(
         &self,
         cost: Cost,
+        start: Option<WriteStart>,
         write: impl FnOnce(&Node) -> Result<Written<M>, EtcdError> + Send + 'static,
     ) -> Result<Written<M>, EtcdError> {
         if !cost.is_quick() {
             yield_now().await;
         }
+        let write = move |node: &Node| {
+            check_start(start.as_ref())?;
+            write(node)
+        };
         if !cost.is_heavy() {
             return write(&self.node);
         }
@@ -143,16 +149,20 @@ impl Kv for KvService {
         &self,
         request: Request<DeleteRangeRequest>,
     ) -> Result<Response<DeleteRangeResponse>, Status> {
+        let start = request.extensions().get::<WriteStart>().cloned();
         let request = self.node.accept::<methods::kv::DeleteRange>(request)?;
         let cost = Cost::of_delete_range(&self.node.engine, &request);
-        let answer = self.run(cost, |node| delete_range(node, request)).await?;
+        let answer = self
+            .run(cost, start, |node| delete_range(node, request))
+            .await?;
         Ok(self.respond(answer).await?)
     }
 
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
+        let start = request.extensions().get::<WriteStart>().cloned();
         let request = self.node.accept::<methods::kv::Txn>(request)?;
         let cost = Cost::of_txn(&self.node.engine, &request);
-        let answer = self.run(cost, |node| txn(node, request)).await?;
+        let answer = self.run(cost, start, |node| txn(node, request)).await?;
         Ok(self.respond(answer).await?)
     }
 
@@ -160,7 +170,9 @@ impl Kv for KvService {
         &self,
         request: Request<CompactionRequest>,
     ) -> Result<Response<CompactionResponse>, Status> {
+        let start = request.extensions().get::<WriteStart>().cloned();
         let request = self.node.accept::<methods::kv::Compact>(request)?;
+        check_start(start.as_ref())?;
         Ok(Response::new(self.compact(request).await?))
     }
 
@@ -174,6 +186,14 @@ impl Kv for KvService {
         let range = convert_range(&mut request);
         let stream = RangeStream::start(self.node.clone(), range, request.keys_only)?;
         Ok(Response::new(stream))
+    }
+}
+
+/// Starts the write of a call, whose deadline does not end it from here on.
+fn check_start(start: Option<&WriteStart>) -> Result<(), EtcdError> {
+    match start {
+        Some(start) if !start.start() => Err(EtcdError::DeadlineExceeded),
+        _ => Ok(()),
     }
 }
 
