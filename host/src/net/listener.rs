@@ -4,7 +4,7 @@
 //! bound before it starts other parts.
 
 use std::{
-    fmt, fs, io,
+    fmt, fs, io, mem,
     net::SocketAddr,
     os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ use std::{
 use tokio::{
     net::{TcpListener, UnixListener},
     task::JoinSet,
-    time,
+    time::{self, Instant},
 };
 use tracing::{debug, warn};
 
@@ -33,6 +33,9 @@ const BACKLOG: i32 = 128;
 
 /// The delay after a failed `accept`, for example because the process has no free file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+
+/// The minimum time between two warnings about failed `accept`s.
+const ACCEPT_WARNING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The address that a [`Listener`] is bound to, with the port that the system chose.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,6 +187,7 @@ impl Listener {
             make_service,
         });
         let mut connections = JoinSet::new();
+        let mut failures = AcceptFailures::default();
         let mut stop = std::pin::pin!(shutdown());
         loop {
             tokio::select! {
@@ -201,7 +205,9 @@ impl Listener {
                         });
                     }
                     Err(error) => {
-                        warn!(%error, "failed to accept a connection");
+                        if let Some(unreported) = failures.report(Instant::now()) {
+                            warn!(%error, unreported, "failed to accept a connection");
+                        }
                         time::sleep(ACCEPT_RETRY_DELAY).await;
                     }
                 },
@@ -216,6 +222,27 @@ impl Listener {
             warn!(%address, count, "dropping connections after the grace period");
         }
         Ok(())
+    }
+}
+
+/// The failed `accept`s since the last warning.
+#[derive(Default)]
+struct AcceptFailures {
+    last_warning: Option<Instant>,
+    unreported: u64,
+}
+
+impl AcceptFailures {
+    /// Records a failure. If it is time for a warning, returns the number of failures before it that had none.
+    fn report(&mut self, now: Instant) -> Option<u64> {
+        let is_recent = (self.last_warning)
+            .is_some_and(|last| now.duration_since(last) < ACCEPT_WARNING_INTERVAL);
+        if is_recent {
+            self.unreported += 1;
+            return None;
+        }
+        self.last_warning = Some(now);
+        Some(mem::take(&mut self.unreported))
     }
 }
 
@@ -328,6 +355,17 @@ mod tests {
 
     fn url(text: &str) -> ListenUrl {
         EndpointUrl::parse(text).unwrap().try_into().unwrap()
+    }
+
+    #[test]
+    fn failures_to_accept_are_logged_once_per_second() {
+        let mut failures = AcceptFailures::default();
+        let start = Instant::now();
+        let reports: Vec<_> = (0..=40)
+            .map(|count| failures.report(start + count * ACCEPT_RETRY_DELAY))
+            .collect();
+        let warnings: Vec<_> = reports.iter().flatten().collect();
+        assert_eq!(warnings, [&0, &19, &19]);
     }
 
     #[test]
