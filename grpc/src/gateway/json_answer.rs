@@ -251,3 +251,92 @@ impl<B> fmt::Debug for JsonAnswer<B> {
         f.debug_struct("JsonAnswer").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use futures_util::FutureExt as _;
+    use http_body_util::BodyExt as _;
+    use revstore_engine::{Engine, ManualClock};
+    use serde_json::Value;
+    use tower_service::Service as _;
+
+    use crate::{Gateway, Limits, Services};
+
+    const KEYS: usize = 2_000;
+    const VALUE: [u8; 200] = [0xF7; 200];
+
+    fn services() -> Services {
+        let engine = Engine::builder().clock(ManualClock::new()).build();
+        for number in 0..KEYS {
+            engine.put(format!("{number:06}"), VALUE.to_vec()).unwrap();
+        }
+        let limits = Limits::default().heavy_workers(1);
+        Services::builder(engine).limits(limits).build()
+    }
+
+    async fn range(services: &Services, limit: usize) -> http::Response<tonic::body::Body> {
+        let mut gateway = Gateway::new(services.clone(), &Limits::default());
+        // From the first key on.
+        let body = format!(r#"{{"key":"MA==","range_end":"AA==","limit":"{limit}"}}"#);
+        let request = http::Request::post("/v3/kv/range").body(body).unwrap();
+        gateway.call(request).await.unwrap()
+    }
+
+    async fn read(response: http::Response<tonic::body::Body>) -> Value {
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "application/json");
+        let body = response.into_body().collect().await.unwrap();
+        serde_json::from_slice(&body.to_bytes()).expect("an object")
+    }
+
+    #[tokio::test]
+    async fn a_large_answer_has_all_fields() {
+        let services = services();
+        for limit in [1, KEYS - 1] {
+            let found = read(range(&services, limit).await).await;
+            let kvs = found["kvs"].as_array().unwrap();
+            assert_eq!(kvs.len(), limit);
+            let last = &kvs[limit - 1];
+            assert_eq!(last["key"], STANDARD.encode(format!("{:06}", limit - 1)));
+            assert_eq!(last["value"], STANDARD.encode(VALUE));
+            assert_eq!(last["mod_revision"], (limit + 1).to_string());
+            assert_eq!(
+                (&found["more"], &found["count"]),
+                (&Value::Bool(true), &"2000".into())
+            );
+            assert_eq!(found["header"]["revision"], "2001");
+        }
+        assert_eq!(services.heavy_stats().answer_bytes, 0);
+    }
+
+    #[tokio::test]
+    async fn large_answers_are_converted_on_workers_and_small_ones_at_once() {
+        let services = services();
+        let (release, released) = mpsc::channel::<()>();
+        let heavy = services.heavy().clone();
+        let occupied = tokio::spawn(async move {
+            let work = move || released.recv().is_err();
+            heavy.part_workers.run(work).await.unwrap()
+        });
+        tokio::task::yield_now().await;
+        let response = range(&services, KEYS).await;
+        let mut large = Box::pin(read(response));
+        assert!((&mut large).now_or_never().is_none());
+        assert_eq!(services.heavy_stats().waiting_for_worker, 1);
+        let small = range(&services, 10).now_or_never();
+        let small = read(small.expect("an answer at once")).now_or_never();
+        assert_eq!(small.expect("an answer at once")["kvs"][9]["version"], "1");
+        drop(release);
+        assert!(occupied.await.unwrap());
+        assert_eq!(large.await["kvs"].as_array().unwrap().len(), KEYS);
+        // A client that leaves in the middle.
+        let response = range(&services, KEYS).await;
+        assert!(services.heavy_stats().answer_bytes > 0);
+        drop(response);
+        assert_eq!(services.heavy_stats().answer_bytes, 0);
+    }
+}
