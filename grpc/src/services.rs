@@ -7,6 +7,7 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -106,6 +107,7 @@ struct ServicesInner {
 /// | [`limits`](Self::limits) | etcd's |
 /// | [`auth`](Self::auth) | etcd's: simple tokens for 300 s, bcrypt with cost 10 |
 /// | [`shutdown`](Self::shutdown) | a signal that never begins |
+/// | [`watch_catch_up_delay`](Self::watch_catch_up_delay) | none |
 #[derive(Clone, Debug)]
 #[must_use = "services are created by `build`"]
 pub struct ServicesBuilder {
@@ -115,6 +117,7 @@ pub struct ServicesBuilder {
     limits: Limits,
     auth: AuthOptions,
     shutdown: Shutdown,
+    watch_catch_up_delay: Duration,
 }
 
 impl Services {
@@ -127,6 +130,7 @@ impl Services {
             limits: Limits::default(),
             auth: AuthOptions::default(),
             shutdown: Shutdown::new(),
+            watch_catch_up_delay: Duration::ZERO,
         }
     }
 
@@ -197,6 +201,16 @@ impl ServicesBuilder {
         Self { shutdown, ..self }
     }
 
+    /// Sets the time for which the responses of a watch stream wait after the creation of a watch that starts
+    /// in the past, by the time of tokio. Without a delay, history is delivered immediately. etcd delivers it
+    /// every 100 ms, which slows down clients that create such watches again and again without a pause.
+    pub fn watch_catch_up_delay(self, delay: Duration) -> Self {
+        Self {
+            watch_catch_up_delay: delay,
+            ..self
+        }
+    }
+
     /// Creates the services.
     pub fn build(self) -> Services {
         let bytes_max = self.limits.message_bytes_max();
@@ -213,6 +227,7 @@ impl ServicesBuilder {
             counters: AtomicCounters::default(),
             heavy,
             shutdown: self.shutdown,
+            watch_catch_up_delay: self.watch_catch_up_delay,
         });
         // `LimitedBody` rejects larger messages first. Without these calls, tonic's default limit would apply
         // to smaller messages.

@@ -98,6 +98,7 @@ impl ServingNode {
             .limits(config.limits)
             .auth(sockets.auth)
             .shutdown(shutdown.clone())
+            .watch_catch_up_delay(config.watch_catch_up_delay)
             .build();
         let calls = CallCounters::new();
         let info = Arc::new(NodeInfo {

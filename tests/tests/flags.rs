@@ -43,7 +43,8 @@ const NEWER: &str = "auto-compaction-interval bootstrap-defrag-threshold-megabyt
     experimental-warning-unary-request-duration feature-gates initial-corrupt-check log-format \
     max-learners memory-mlock peer-skip-client-san-verification snapshot-catchup-entries \
     start-revision stop-grpc-service-on-defrag txn-mode-write-with-shared-buffer \
-    warning-apply-duration warning-unary-request-duration watch-progress-notify-interval";
+    warning-apply-duration warning-unary-request-duration watch-catch-up-delay \
+    watch-progress-notify-interval";
 
 /// Returns the flags of a help page with their defaults; `None` for a default that is no value.
 fn flags(page: &str) -> BTreeMap<String, Option<String>> {

@@ -11,6 +11,7 @@ pub(crate) mod version;
 pub(crate) mod waker;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use revstore_engine::Engine;
 use revstore_proto::etcdserverpb::ResponseHeader;
@@ -37,6 +38,7 @@ pub(crate) struct Node {
     pub(crate) counters: AtomicCounters,
     pub(crate) heavy: Arc<Heavy>,
     pub(crate) shutdown: Shutdown,
+    pub(crate) watch_catch_up_delay: Duration,
 }
 
 impl Node {

@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
@@ -12,6 +12,7 @@ use revstore_engine::{Events, Revision, WatchId};
 use revstore_proto::etcdserverpb as pb;
 use revstore_proto::etcdserverpb::watch_request::RequestUnion;
 use revstore_proto::etcdserverpb::{WatchCreateRequest, WatchRequest};
+use tokio::time::{Sleep, sleep};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::auth::credentials::Credentials;
@@ -94,8 +95,22 @@ pub(crate) struct WatchSession {
     /// Whether the engine is polled before the requests. The value alternates, so that neither source delays
     /// the other.
     engine_first: bool,
+    /// Delays history, if the node has a delay.
+    catch_up: CatchUp,
     /// `None` after the end of the session.
     shutdown: Option<ShutdownBegun>,
+}
+
+/// The delay of history after the creation of a watcher that starts in the past (WA-18).
+#[derive(Debug)]
+enum CatchUp {
+    /// No response is delayed. Becomes `Delayed` when such a watcher is created.
+    Prompt,
+    /// The responses of the engine wait. Becomes `Delivering` after the delay.
+    Delayed(Pin<Box<Sleep>>),
+    /// Everything is delivered that has waited. Becomes `Prompt` when nothing is left, so that a client that
+    /// creates watchers all the time cannot delay the others forever.
+    Delivering,
 }
 
 impl WatchSession {
@@ -108,6 +123,7 @@ impl WatchSession {
             fragmented: HashSet::new(),
             fragments: VecDeque::new(),
             engine_first: false,
+            catch_up: CatchUp::Prompt,
             shutdown: Some(node.shutdown.begun()),
             node,
         }
@@ -138,9 +154,17 @@ impl WatchSession {
 
     /// Polls for the engine's next response.
     fn poll_engine(&mut self, context: &mut Context<'_>) -> Poll<Result<WatchResponse, Status>> {
-        self.watches
-            .poll_response(context)
-            .map(|response| Ok(self.convert(response)))
+        if let CatchUp::Delayed(sleep) = &mut self.catch_up {
+            ready!(sleep.as_mut().poll(context));
+            self.catch_up = CatchUp::Delivering;
+        }
+        match self.watches.poll_response(context) {
+            Poll::Ready(response) => Poll::Ready(Ok(self.convert(response))),
+            Poll::Pending => {
+                self.catch_up = CatchUp::Prompt;
+                Poll::Pending
+            }
+        }
     }
 
     /// Polls for the next response during a shutdown: events of earlier revisions, then the end.
@@ -149,6 +173,8 @@ impl WatchSession {
         if self.node.shutdown.elapsed() >= SHUTDOWN_DRAIN {
             return stopped();
         }
+        // Nothing is delayed any more.
+        self.catch_up = CatchUp::Delivering;
         match self.poll_engine(context) {
             // The engine has nothing to deliver. Otherwise, it has woken the task.
             Poll::Pending if self.watches.is_caught_up() => stopped(),
@@ -177,8 +203,14 @@ impl WatchSession {
             return self.not_created(status::go_error_text(error));
         }
         let is_fragmented = request.fragment;
+        let start = request.start_revision;
         match self.watches.watch(convert_watch_create(request)) {
             Ok(created) => {
+                let delay = self.node.watch_catch_up_delay;
+                let is_from_past = (1..=created.revision.0).contains(&start);
+                if is_from_past && !delay.is_zero() && matches!(self.catch_up, CatchUp::Prompt) {
+                    self.catch_up = CatchUp::Delayed(Box::pin(sleep(delay)));
+                }
                 if is_fragmented {
                     self.fragmented.insert(created.id);
                 }

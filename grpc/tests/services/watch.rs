@@ -1,5 +1,6 @@
 //! The Watch service: section E.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -665,4 +666,49 @@ async fn many_requests_without_a_response_do_not_delay_events() {
     }
     node.fill(["k"]);
     assert_eq!(events(&watch.next().await), [(EventType::Put, "k", 2)]);
+}
+
+/// The time of tokio advances only when the test advances it.
+#[tokio::test(start_paused = true)]
+async fn wa_18_history_can_be_delayed() {
+    const DELAY: Duration = Duration::from_millis(100);
+    let node = TestNode::with(|builder| builder.watch_catch_up_delay(DELAY));
+    node.fill(["a"]);
+    // So large that each response is sent before the next one is made.
+    let large = vec![b'v'; 64 * 1024];
+    let mut watch = node.watch().await;
+    // The present is not delayed.
+    let created = watch.create(watch_of("\0", "\0")).await;
+    assert_eq!((created.created, created.watch_id), (true, 0));
+    node.engine.put("b", large.clone()).unwrap();
+    assert_eq!(watch.next().await.watch_id, 0);
+
+    // The past is, but not the response to its creation.
+    assert!(watch.create(from_revision(2)).await.created);
+    watch.assert_no_response();
+    tokio::time::advance(Duration::from_millis(99)).await;
+    watch.assert_no_response();
+    tokio::time::advance(Duration::from_millis(2)).await;
+    let history = watch.next().await;
+    let expected = vec![(EventType::Put, "a", 2), (EventType::Put, "b", 3)];
+    assert_eq!((history.watch_id, events(&history)), (1, expected));
+
+    // Watches of the stream wait for one delay, however many are created.
+    for _ in 0..3 {
+        assert!(watch.create(from_revision(3)).await.created);
+    }
+    node.engine.put("c", large).unwrap();
+    watch.assert_no_response();
+    tokio::time::advance(DELAY + Duration::from_millis(1)).await;
+    let time = tokio::time::Instant::now();
+    let mut delivered = BTreeSet::new();
+    while delivered.len() < 5 {
+        watch.send_create(from_revision(3));
+        let response = watch.next().await;
+        assert!(response.watch_id < 1_000, "only {delivered:?} were served");
+        if !response.created && response.watch_id < 5 {
+            delivered.insert(response.watch_id);
+        }
+    }
+    assert_eq!(time, tokio::time::Instant::now());
 }

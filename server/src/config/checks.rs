@@ -20,6 +20,8 @@ use super::{AuthConfig, Cluster, Config, auto_compaction, flags, tls};
 /// The limit that `--quota-backend-bytes=0` means.
 const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
 const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+/// The longest `--watch-catch-up-delay`. A client would take a longer one for a broken stream.
+const MAX_CATCH_UP_DELAY: Duration = Duration::from_secs(10);
 const MAX_ELECTION_MS: u64 = 50_000;
 const MAX_START_REVISION: i64 = Revision::START_MAX.0;
 // The defaults of grpc-go, which replace times that are not positive (LI-5, LI-7).
@@ -81,6 +83,7 @@ impl Config {
             auth: auth(values)?,
             cluster: cluster(values, &advertise_peer_urls)?,
             watch_progress_notify_interval: progress_interval(values),
+            watch_catch_up_delay: catch_up_delay(values)?,
             limits: limits(values),
             // LI-4. 0 means no limit to grpc-go, too.
             max_concurrent_streams: match values.get(&flags::MAX_CONCURRENT_STREAMS) {
@@ -251,6 +254,16 @@ fn keepalive(values: &Values) -> Keepalive {
     let (interval, timeout) = pings.unwrap_or((GRPC_GO_INTERVAL, GRPC_GO_TIMEOUT));
     let keepalive = Keepalive::default().min_time(min_time.unwrap_or(GRPC_GO_MIN_TIME));
     keepalive.interval(interval).timeout(timeout)
+}
+
+/// WA-18.
+fn catch_up_delay(values: &Values) -> Result<Duration> {
+    let delay = values.get(&flags::WATCH_CATCH_UP_DELAY);
+    let limit = i64::try_from(MAX_CATCH_UP_DELAY.as_nanos()).unwrap_or(i64::MAX);
+    if !(0..=limit).contains(&delay.0) {
+        fail!("--watch-catch-up-delay must be from 0s to {MAX_CATCH_UP_DELAY:?}");
+    }
+    Ok(delay.positive().unwrap_or_default())
 }
 
 /// WA-50.

@@ -227,6 +227,9 @@ revstore_host::flags! {
         ANSWER_MEMORY_BYTES: u64 = "answer-memory-bytes", "268435456",
             "The memory of large answers that clients have not read yet, in bytes. Further \
              requests wait for it; one that needs more alone is refused.";
+        WATCH_CATCH_UP_DELAY: GoDuration = "watch-catch-up-delay", "0s",
+            "The time for which a watch stream waits before it sends history, after a watch from a past \
+             revision is created. In etcd up to 100ms.";
         COMPACTION_INTERVAL: GoDuration = "auto-compaction-interval", "5m",
             "The interval of compactions in the modes 'revision' and 'size'. In etcd it is always \
              5m.";

@@ -124,6 +124,9 @@ pub struct Config {
     /// The interval of progress notifications to watchers without events that requested them; at
     /// least 100 ms.
     pub watch_progress_notify_interval: Duration,
+    /// The time for which a watch stream waits before it sends history, after a watch from a past revision is
+    /// created. etcd sends history every 100 ms.
+    pub watch_catch_up_delay: Duration,
     /// The options of authentication.
     pub auth: AuthConfig,
     /// The options of the log. Above level info, the line that reports the server ready is missing.

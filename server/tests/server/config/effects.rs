@@ -58,6 +58,7 @@ const EFFECTS: &[(&str, &str)] = &[
     ("", "--heavy-workers=7"),
     ("", "--answer-memory-bytes=1"),
     ("", "--watch-progress-notify-interval=1s"),
+    ("", "--watch-catch-up-delay=100ms"),
     ("", "--initial-advertise-peer-urls=http://a:1"),
     (
         "",

@@ -173,3 +173,20 @@ fn fl_17_start_revision() {
         "--start-revision must be from 1 to 4611686018427387903",
     );
 }
+
+#[test]
+fn wa_18_the_delay_of_history_is_limited() {
+    let delay = |config: &revstore::Config| config.watch_catch_up_delay;
+    check(
+        "--watch-catch-up-delay 100ms",
+        delay,
+        Duration::from_millis(100),
+    );
+    for value in ["-1ns", "10s1ns"] {
+        check_error(
+            &format!("--watch-catch-up-delay={value}"),
+            1,
+            "--watch-catch-up-delay must be from 0s to 10s",
+        );
+    }
+}

@@ -109,6 +109,7 @@ fn without_flags_it_is_the_default() {
         config.watch_progress_notify_interval,
         Duration::from_secs(600)
     );
+    assert_eq!(config.watch_catch_up_delay, Duration::ZERO);
     assert_eq!(config.auth.token, AuthToken::Simple);
     assert_eq!(config.auth.token_ttl, Duration::from_secs(300));
     assert_eq!(config.auth.bcrypt_cost, 10);
