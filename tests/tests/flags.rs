@@ -31,7 +31,7 @@ const HIDDEN: [&str; 17] = [
 ];
 
 /// The flags that etcd 3.5 does not have: those of 3.6 and 3.7, and those of revstore.
-const NEWER: &str = "auto-compaction-interval bootstrap-defrag-threshold-megabytes client-cert-allowed-cn \
+const NEWER: &str = "answer-memory-bytes auto-compaction-interval bootstrap-defrag-threshold-megabytes client-cert-allowed-cn \
     compact-hash-check-enabled compact-hash-check-time compaction-batch-limit \
     compaction-sleep-interval corrupt-check-time discovery-cacert discovery-cert \
     discovery-dial-timeout discovery-endpoints discovery-insecure-skip-tls-verify \
@@ -40,7 +40,7 @@ const NEWER: &str = "auto-compaction-interval bootstrap-defrag-threshold-megabyt
     distributed-tracing-address distributed-tracing-instance-id distributed-tracing-sampling-rate \
     distributed-tracing-service-name downgrade-check-time enable-distributed-tracing \
     enable-lease-checkpoint enable-lease-checkpoint-persist enable-v2v3 experimental-max-learners \
-    experimental-warning-unary-request-duration feature-gates initial-corrupt-check log-format \
+    experimental-warning-unary-request-duration feature-gates heavy-workers initial-corrupt-check log-format \
     max-learners memory-mlock peer-skip-client-san-verification snapshot-catchup-entries \
     start-revision stop-grpc-service-on-defrag txn-mode-write-with-shared-buffer \
     warning-apply-duration warning-unary-request-duration watch-catch-up-delay \
