@@ -8,7 +8,7 @@ use std::thread;
 
 use revstore_tests::on_every_server;
 use revstore_tests::poll;
-use revstore_tests::server::{Options, Servers};
+use revstore_tests::server::{Options, REVSTORE, Servers};
 
 fn connect(servers: &Servers) -> (Box<dyn revstore_tests::server::Endpoint>, TcpStream) {
     let server = servers.fresh(&Options::default());
@@ -54,18 +54,22 @@ fn an_answer_before_a_large_body_arrives(servers: &Servers) {
     let _ = writing.join().unwrap();
 }
 
-/// The same, for a client that reads only after it has sent everything.
-fn an_answer_before_a_large_body_is_kept(servers: &Servers) {
-    let (_server, mut stream) = connect(servers);
-    stream.write_all(&request(4 << 20)).unwrap();
+/// The same, for a client that reads only after it has sent everything. A real etcd keeps the answer for half a second,
+/// but reads no more meanwhile, so there it depends on the time.
+#[test]
+fn an_answer_before_a_large_body_is_kept() {
+    let (_server, mut stream) = connect(&REVSTORE);
+    // More than the server reads before it answers, and less than the system buffers.
+    stream.write_all(&request(300_000)).unwrap();
     read_until(&mut stream, "HTTP/1.1 404", 1);
 }
 
 /// The answer to a malformed request arrives, too.
-fn an_answer_to_a_malformed_request_arrives(servers: &Servers) {
-    let (_server, mut stream) = connect(servers);
+#[test]
+fn an_answer_to_a_malformed_request_arrives() {
+    let (_server, mut stream) = connect(&REVSTORE);
     let mut bytes = b"POST /none HTTP/1.1\r\nHost: node\r\nContent-Length: x\r\n\r\n".to_vec();
-    bytes.resize(1 << 20, b'x');
+    bytes.resize(300_000, b'x');
     stream.write_all(&bytes).unwrap();
     read_until(&mut stream, "HTTP/1.1 400", 1);
 }
@@ -74,6 +78,4 @@ on_every_server! {
     needs: [];
     a_small_body_that_is_not_needed_is_read,
     an_answer_before_a_large_body_arrives,
-    an_answer_before_a_large_body_is_kept,
-    an_answer_to_a_malformed_request_arrives,
 }
