@@ -115,6 +115,8 @@ async fn clients_receive_events_of_engine_writes_and_of_lease_expiry() {
 async fn fl_20_tokens_expire_according_to_the_options_and_the_clock() {
     let clock = ManualClock::new();
     let mut config = Config::default();
+    config.listen_client_urls = vec![ListenUrl::localhost(0)];
+    config.listen_peer_urls = Vec::new();
     config.auth.token_ttl = Duration::from_secs(5);
     config.auth.bcrypt_cost = 4;
     let server = Server::builder()
