@@ -98,8 +98,32 @@ mod held {
     use super::Rank;
     use std::cell::RefCell;
 
+    /// The maximum number of locks that a thread holds: each rank once.
+    const HELD_MAX: usize = 16;
+
+    /// The ranks that a thread holds. Needs no drop: memory is also freed, under locks, by destructors
+    /// of other data of a thread that ends, and these run in any order.
+    #[derive(Default)]
+    struct Ranks {
+        ranks: [Option<Rank>; HELD_MAX],
+    }
+
+    const _: () = assert!(!std::mem::needs_drop::<Ranks>());
+
     super::imp::thread_local! {
-        static HELD: RefCell<Vec<Rank>> = RefCell::default();
+        static HELD: RefCell<Ranks> = RefCell::default();
+    }
+
+    impl Ranks {
+        fn top(&self) -> Option<Rank> {
+            self.ranks.iter().flatten().max().copied()
+        }
+
+        fn replace(&mut self, old: Option<Rank>, new: Option<Rank>) {
+            if let Some(slot) = self.ranks.iter_mut().find(|slot| **slot == old) {
+                *slot = new;
+            }
+        }
     }
 
     /// A rank that this thread holds, until dropped.
@@ -109,13 +133,13 @@ mod held {
         pub(super) fn take(rank: Rank) -> Self {
             HELD.with(|held| {
                 let mut held = held.borrow_mut();
-                if let Some(top) = held.iter().max() {
+                if let Some(top) = held.top() {
                     assert!(
-                        *top < rank,
+                        top < rank,
                         "lock rank: {rank:?} taken while {top:?} is held (ARCHITECTURE.md)"
                     );
                 }
-                held.push(rank);
+                held.replace(None, Some(rank));
             });
             Self(rank)
         }
@@ -124,22 +148,17 @@ mod held {
     /// Panics if this thread holds a lock.
     pub(super) fn assert_none() {
         HELD.with(|held| {
-            let held = held.borrow();
+            let top = held.borrow().top();
             assert!(
-                held.is_empty(),
-                "I8: code of a user is called while {held:?} is held (ARCHITECTURE.md)"
+                top.is_none(),
+                "I8: code of a user is called while {top:?} is held (ARCHITECTURE.md)"
             );
         });
     }
 
     impl Drop for Held {
         fn drop(&mut self) {
-            HELD.with(|held| {
-                let mut held = held.borrow_mut();
-                if let Some(at) = held.iter().rposition(|rank| *rank == self.0) {
-                    held.remove(at);
-                }
-            });
+            HELD.with(|held| held.borrow_mut().replace(Some(self.0), None));
         }
     }
 }
