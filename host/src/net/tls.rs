@@ -66,7 +66,8 @@ pub enum TlsError {
         /// The error.
         reason: String,
     },
-    /// Client certificates are required, but [`ClientAuth::trusted_ca_file`] is not set.
+    /// Client certificates are required, but
+    /// [`ClientAuth::trusted_ca_file`](crate::net::ClientAuth::trusted_ca_file) is not set.
     #[error("client certificates are required, but no file of trusted authorities is given")]
     NoClientAuthorities,
     /// None of the selected cipher suites is available.
