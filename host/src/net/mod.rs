@@ -5,12 +5,9 @@
 //! requests, `http2` and the library hyper read them, `transport` reads and writes bytes, and `ping_limit` inspects the
 //! HTTP/2 frames.
 //!
-//! `endpoint_url`, `listen_url`, `options` and `tls_options` contain the settings, which a program creates in
-//! code or from its flags.
+//! `endpoint_url`, `listen_url`, `options` and those of `tls` contain the settings, which a program creates in
+//! code or from its flags. `tls` also has the certificates of the server and the checks of those of clients.
 
-mod certificate;
-mod client_address;
-mod client_verifier;
 mod connection;
 mod endpoint_url;
 mod http1;
@@ -20,9 +17,7 @@ mod listener;
 mod options;
 mod ping_limit;
 mod request_body;
-mod revocation_list;
 mod tls;
-mod tls_options;
 mod transport;
 
 pub use connection::{BoxError, ClientIdentity, MakeService};
@@ -31,5 +26,4 @@ pub use listen_url::{ListenAddress, ListenUrl};
 pub use listener::{BindError, BoundAddress, GRACE_PERIOD, Listener};
 pub use options::{HttpOptions, Keepalive};
 pub use request_body::RequestBody;
-pub use tls::{TlsAcceptor, TlsError};
-pub use tls_options::{Certificate, ClientAuth, TlsOptions, TlsVersion};
+pub use tls::{Certificate, ClientAuth, TlsAcceptor, TlsError, TlsOptions, TlsVersion};

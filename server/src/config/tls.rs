@@ -25,7 +25,7 @@ struct TlsFlags {
     allowed_common_names: Flag<Vec<String>>,
     /// Whether the common name of a certificate is the name of a user.
     names_users: bool,
-    /// Turns off the comparison of a certificate with the address of its client; `None` if there is none.
+    /// Disables the comparison of a certificate with the address of its client; `None` if there is none.
     skip_address: Option<Flag<bool>>,
 }
 

@@ -27,7 +27,7 @@ use x509_cert::{
 
 use crate::net::{
     ClientAuth, TlsError,
-    certificate::{common_name, read_certificates},
+    tls::certificate::{common_name, read_certificates},
 };
 
 /// The object identifier `id-ce-basicConstraints`.

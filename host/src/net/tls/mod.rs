@@ -1,6 +1,13 @@
-//! TLS on listeners: handshakes.
+//! TLS on listeners. This file performs handshakes, with the settings in `options` and the server's `certificate`. A client
+//! is checked by `client_verifier`, `revocation_list` and `client_address`.
 //!
 //! Uses rustls with ring, which need only Rust and a C compiler.
+
+mod certificate;
+mod client_address;
+mod client_verifier;
+mod options;
+mod revocation_list;
 
 use std::{io, net::IpAddr, path::PathBuf, sync::Arc};
 
@@ -15,13 +22,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 use tracing::warn;
 
-use crate::net::{
-    BoxError, Certificate, ClientIdentity, TlsOptions, TlsVersion,
+use self::{
     certificate::{CertificateFiles, common_name, self_signed},
-    client_address,
     client_verifier::ClientVerifier,
     revocation_list::RevocationList,
 };
+use crate::net::{BoxError, ClientIdentity};
+
+pub use self::options::{Certificate, ClientAuth, TlsOptions, TlsVersion};
 
 /// HTTP/2, the only protocol that ALPN selects (HT-2).
 const ALPN_H2: &[u8] = b"h2";
