@@ -232,20 +232,31 @@ fn tl_7_sessions_are_resumed_only_without_client_certificates() {
     }
 }
 
-#[test]
-fn tl_5_a_missing_list_of_revoked_certificates_is_logged_and_read_when_it_exists() {
-    let authority = CertificateAuthority::new();
+/// Starts a server with TLS on client URLs, whose certificate and trusted certificates are those of an authority.
+fn start_with_authority<const N: usize>(
+    authority: &CertificateAuthority,
+    flags: [String; N],
+) -> ServerProcess {
     let server = authority.issue("server", "127.0.0.1");
-    let list = authority.path().join("crl");
-    let mut process = ServerProcess::start([
+    let common = [
         "--listen-client-urls=https://127.0.0.1:0".to_owned(),
         "--advertise-client-urls=https://127.0.0.1:0".to_owned(),
         "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
         format!("--cert-file={}", display(&server.cert_file)),
         format!("--key-file={}", display(&server.key_file)),
         format!("--trusted-ca-file={}", display(&authority.file())),
-        format!("--client-crl-file={}", display(&list)),
-    ]);
+    ];
+    ServerProcess::start(common.into_iter().chain(flags))
+}
+
+#[test]
+fn tl_5_a_missing_list_of_revoked_certificates_is_logged_and_read_when_it_exists() {
+    let authority = CertificateAuthority::new();
+    let list = authority.path().join("crl");
+    let mut process = start_with_authority(
+        &authority,
+        [format!("--client-crl-file={}", display(&list))],
+    );
     let address = process.address_of("client");
     let file = format!("cannot read the revoked certificates in {}", display(&list));
     assert!(
@@ -407,17 +418,13 @@ fn tl_1_a_replaced_certificate_is_reloaded() {
 #[test]
 fn tl_1_tls_flags_require_client_certificates() {
     let authority = CertificateAuthority::new();
-    let server = authority.issue("server", "127.0.0.1");
-    let mut process = ServerProcess::start([
-        "--listen-client-urls=https://127.0.0.1:0".to_owned(),
-        "--advertise-client-urls=https://127.0.0.1:0".to_owned(),
-        "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
-        format!("--cert-file={}", display(&server.cert_file)),
-        format!("--key-file={}", display(&server.key_file)),
-        format!("--trusted-ca-file={}", display(&authority.file())),
-        "--client-cert-auth".to_owned(),
-        "--tls-min-version=TLS1.3".to_owned(),
-    ]);
+    let mut process = start_with_authority(
+        &authority,
+        [
+            "--client-cert-auth".to_owned(),
+            "--tls-min-version=TLS1.3".to_owned(),
+        ],
+    );
     let address = process.address_of("client");
     assert!(is_served(&authority, address, Some("client")));
     assert!(!is_served(&authority, address, None));
