@@ -161,6 +161,7 @@ pub(crate) async fn serve<M: MakeService>(
         };
     let service = serving.make_service.make_service(client);
     if is_http2 {
+        transport.repair_authorities();
         let (buffer, requests) = (write_buffer.clone(), executor.clone());
         let connection = pin!(Http2Connection::new(
             transport,

@@ -10,6 +10,7 @@ use std::{
     fmt,
     future::poll_fn,
     io::{self, IoSlice},
+    mem::MaybeUninit,
     net::SocketAddr,
     pin::Pin,
     sync::Arc,
@@ -23,7 +24,10 @@ use tokio::{
     time::Instant,
 };
 
-use crate::net::ping_limit::PingLimit;
+use crate::net::{
+    http2::AuthorityFilter,
+    ping_limit::{PREFACE, PingLimit},
+};
 
 /// The maximum number of bytes in a write buffer. A larger buffer is written before the end of the round.
 const BUFFERED_BYTES_MAX: usize = 64 * 1024;
@@ -42,6 +46,9 @@ const IDLE_CAPACITY_MAX: usize = 16 * 1024;
 /// The number of bytes after which no further read of a connection starts in a round: the requests in them run first,
 /// and the frames of their bodies are taken from the HTTP library.
 pub(crate) const READ_BYTES_PER_ROUND: usize = 64 * 1024;
+
+/// The number of bytes that are read for a filter at a time.
+const FILTERED_BYTES_MAX: usize = 4 * 1024;
 
 /// Both directions of a connection.
 ///
@@ -133,6 +140,33 @@ pub(crate) struct BufferedTransport {
     buffer: WriteBuffer,
     /// The bytes that [`has_prefix`](Self::has_prefix) has read, in reverse order. They are read again.
     rewound: Vec<u8>,
+    /// What rewrites the bytes of the client. `None` if they pass unchanged.
+    filtered: Option<Box<Filtered>>,
+}
+
+/// A filter, and the bytes that it has returned and nobody has read.
+#[derive(Debug)]
+struct Filtered {
+    filter: AuthorityFilter,
+    output: Vec<u8>,
+    /// The number of bytes at the start of `output` that were read.
+    read: usize,
+}
+
+impl Filtered {
+    /// Copies bytes to the reader. Returns whether there were any.
+    fn read(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
+        let unread = &self.output[self.read..];
+        let (count, any) = (unread.len().min(buffer.remaining()), !unread.is_empty());
+        buffer.put_slice(&unread[..count]);
+        self.read += count;
+        if self.read == self.output.len() {
+            self.read = 0;
+            self.output.clear();
+            self.output.shrink_to(IDLE_CAPACITY_MAX);
+        }
+        any
+    }
 }
 
 impl BufferedTransport {
@@ -152,6 +186,43 @@ impl BufferedTransport {
         read.reverse();
         self.rewound = read;
         Ok(has_prefix)
+    }
+
+    /// Rewrites the frames of a client of HTTP/2 whose authority is invalid.
+    pub(crate) fn repair_authorities(&mut self) {
+        // The bytes that are read again do not pass the filter.
+        let preface_bytes = PREFACE.len().saturating_sub(self.rewound.len());
+        self.filtered = Some(Box::new(Filtered {
+            filter: AuthorityFilter::new(preface_bytes),
+            output: Vec::new(),
+            read: 0,
+        }));
+    }
+
+    /// Like `poll_read`, through the filter.
+    fn poll_read_filtered(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while let Some(filtered) = &mut self.filtered {
+            if filtered.read(buffer) {
+                return Poll::Ready(Ok(()));
+            }
+            if filtered.filter.is_done() {
+                self.filtered = None;
+                break;
+            }
+            let mut bytes = [MaybeUninit::uninit(); FILTERED_BYTES_MAX];
+            let mut input = ReadBuf::uninit(&mut bytes);
+            ready!(self.buffer.poll_read(context, &mut input))?;
+            if input.filled().is_empty() {
+                filtered.filter.release(&mut filtered.output);
+            } else {
+                (filtered.filter).filter(input.filled(), &mut filtered.output);
+            }
+        }
+        self.buffer.poll_read(context, buffer)
     }
 }
 
@@ -204,7 +275,29 @@ impl WriteBuffer {
         BufferedTransport {
             buffer: self.clone(),
             rewound: Vec::new(),
+            filtered: None,
         }
+    }
+
+    /// Reads bytes of the client, unless enough were read in this round.
+    fn poll_read(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut inner = self.inner.lock();
+        inner.check_failure()?;
+        if inner.readable == 0 {
+            inner.is_read_paused = true;
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut inner.transport).poll_read(context, buffer))?;
+        inner.readable = inner
+            .readable
+            .saturating_sub(buffer.filled().len() - before);
+        inner.last_read = Instant::now();
+        Poll::Ready(Ok(()))
     }
 
     /// Starts a round, in which up to [`READ_BYTES_PER_ROUND`] can be read.
@@ -361,19 +454,10 @@ impl AsyncRead for BufferedTransport {
             }
             return Poll::Ready(Ok(()));
         }
-        let mut inner = this.buffer.inner.lock();
-        inner.check_failure()?;
-        if inner.readable == 0 {
-            inner.is_read_paused = true;
-            return Poll::Pending;
+        if this.filtered.is_some() {
+            return this.poll_read_filtered(context, buffer);
         }
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut inner.transport).poll_read(context, buffer))?;
-        inner.readable = inner
-            .readable
-            .saturating_sub(buffer.filled().len() - before);
-        inner.last_read = Instant::now();
-        Poll::Ready(Ok(()))
+        this.buffer.poll_read(context, buffer)
     }
 }
 

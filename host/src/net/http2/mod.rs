@@ -1,9 +1,11 @@
 //! An HTTP/2 connection over the library `h2`.
 //!
 //! [`Http2Connection`] accepts requests, `exchange` sends the response to each, `intake` holds their bodies, and
-//! `keepalive` pings the client.
+//! `keepalive` pings the client. `authority` rewrites requests that the library would refuse, by means of `hpack`.
 
+mod authority;
 mod exchange;
+mod hpack;
 mod intake;
 mod keepalive;
 #[cfg(test)]
@@ -25,6 +27,7 @@ use http_body::Body;
 use hyper::service::Service;
 use tokio::time::{Sleep, sleep};
 
+pub(super) use self::authority::AuthorityFilter;
 pub(super) use self::intake::StreamBody;
 use self::intake::{Arrivals, Intake};
 use self::keepalive::Pings;

@@ -288,3 +288,22 @@ async fn small_frames_wait_for_their_reader() {
         served = served => panic!("the connection has ended: {served:?}"),
     }
 }
+
+/// The authority is a URL, and later requests refer to it.
+#[tokio::test]
+async fn li_12_requests_with_a_url_as_their_authority_are_answered() {
+    let url = b"http://127.0.0.1:2379";
+    let first = [REQUEST, &[0x41, 21], url].concat();
+    let later = [REQUEST, &[0x80 | 0x3e]].concat();
+    let bytes = [
+        frame(HEADERS, END_STREAM | END_HEADERS, 1, &first),
+        frame(HEADERS, END_STREAM | END_HEADERS, 3, &later),
+        frame(HEADERS, END_STREAM | END_HEADERS, 5, &later),
+    ];
+    let frames = frames(&bytes.concat(), 3).await;
+    assert!(
+        frames
+            .iter()
+            .all(|(kind, _)| ![RST_STREAM, GOAWAY].contains(kind))
+    );
+}
