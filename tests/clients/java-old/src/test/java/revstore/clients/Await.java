@@ -1,0 +1,1 @@
+../../../../../../java/src/test/java/revstore/clients/Await.java
