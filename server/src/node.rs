@@ -218,16 +218,25 @@ fn ports(
     let kinds = [
         (
             sockets.clients,
+            "client",
             &tls,
             client(http.clone()),
             client(https.clone()),
         ),
-        (sockets.client_http, &tls, only_http(http), only_http(https)),
-        (sockets.metrics, &tls, metrics.clone(), metrics),
-        (sockets.peers, &sockets.peer_tls, peer.clone(), peer),
+        (
+            sockets.client_http,
+            "client",
+            &tls,
+            only_http(http),
+            only_http(https),
+        ),
+        // As in etcd, the name of these is that of client ports.
+        (sockets.metrics, "client", &tls, metrics.clone(), metrics),
+        (sockets.peers, "peer", &sockets.peer_tls, peer.clone(), peer),
     ];
     let mut ports = Vec::new();
-    for (listeners, tls, dispatch, secure_dispatch) in kinds {
+    for (listeners, endpoint, tls, dispatch, secure_dispatch) in kinds {
+        let options = options.endpoint(endpoint);
         let options = if dispatch.is_only_grpc() {
             // HT-13.
             options.http2_only()

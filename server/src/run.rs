@@ -1,9 +1,9 @@
 //! The lifecycle of the `revstore` process: logging, start, signals, shutdown.
 
-use std::{io, process};
+use std::{io, path::Path, process};
 
 use revstore_engine::Engine;
-use revstore_host::{logging::Logger, panics};
+use revstore_host::{logging::Logger, net::EndpointUrl, panics};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     low_level::emulate_default_handler,
@@ -54,7 +54,7 @@ pub fn run(config: &Config, warnings: &[String]) -> Result<StopSignal, StartErro
     // The process does not wait for a running compaction.
     runtime.shutdown_background();
     let stopped = stopped?;
-    info!("stopped");
+    log_end(config, "closed etcd server");
     Ok(stopped)
 }
 
@@ -70,10 +70,24 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
         () = &mut serving => return Ok(signals.next().await),
         signal = signals.next() => signal,
     };
-    info!(?signal, "stopping");
+    info!(signal = signal.text(), "received signal; shutting down");
+    log_end(config, "closing etcd server");
     shutdown.begin();
     serving.await;
     Ok(signal)
+}
+
+/// Logs the beginning or the end of a stop.
+fn log_end(config: &Config, message: &str) {
+    let texts = |urls: &[EndpointUrl]| -> Vec<_> { urls.iter().map(ToString::to_string).collect() };
+    let data_dir = config.data_dir.as_deref().unwrap_or(Path::new(""));
+    info!(
+        name = config.name,
+        "data-dir" = %data_dir.display(),
+        "advertise-peer-urls" = ?texts(&config.advertise_peer_urls),
+        "advertise-client-urls" = ?texts(&config.advertise_client_urls),
+        "{message}"
+    );
 }
 
 /// The signal that stopped a server.
@@ -87,6 +101,14 @@ pub enum StopSignal {
 }
 
 impl StopSignal {
+    /// Returns Go's name of the signal.
+    fn text(self) -> &'static str {
+        match self {
+            Self::Terminate => "terminated",
+            Self::Interrupt => "interrupt",
+        }
+    }
+
     /// Ends the process with this signal, so that its parent sees the signal: a shell reports status 143 or
     /// 130. Process 1 of a container cannot end itself with a signal, and exits with status 0.
     pub fn exit_by_signal(self) -> ! {

@@ -9,12 +9,14 @@
 //! | `token.rs` | valid tokens |
 //! | `password.rs` | password hashes |
 //! | `options.rs` | the options of authentication |
+//! | `log.rs` | the log lines about users and roles |
 //!
 //! [`Auth`] corresponds to etcd's `authStore`. While auth is disabled, a request costs one atomic
 //! load.
 
 pub(crate) mod authorize;
 pub(crate) mod credentials;
+pub(crate) mod log;
 mod options;
 mod password;
 mod permission;
@@ -113,10 +115,10 @@ impl Auth {
         };
         let tokens = self.tokens.as_ref();
         let user = tokens.and_then(|tokens| tokens.lock().user_of(token, now));
-        let user = user.ok_or(EtcdError::InvalidAuthToken)?;
+        let user = user.ok_or_else(log::invalid_token)?;
         let grants = self.store.read().grants(&user);
         // The user may have been deleted after the lookup of the token.
-        let grants = grants.ok_or(EtcdError::InvalidAuthToken)?;
+        let grants = grants.ok_or_else(log::invalid_token)?;
         Ok(Access::User { name: user, grants })
     }
 
@@ -137,19 +139,21 @@ impl Auth {
         changed
     }
 
-    /// Changes a user as [`change`](Self::change) does, and invalidates its tokens (AU-9).
+    /// Changes a user as [`change`](Self::change) does, and invalidates its tokens (AU-9). Returns the roles that the
+    /// user had.
     pub(crate) fn change_and_invalidate_tokens(
         &self,
         user: &str,
         change: impl FnOnce(&mut AuthStore) -> Result<(), EtcdError>,
-    ) -> Result<(), EtcdError> {
+    ) -> Result<Vec<String>, EtcdError> {
         self.change(|store| {
+            let roles = store.roles_of(user).unwrap_or_default();
             change(store)?;
             // This holds the lock of the store, which `authenticate` also holds while it assigns a
             // token. So a token that is assigned concurrently is either invalidated here or
             // assigned after the change.
             self.with_tokens(|tokens| tokens.invalidate_user(user));
-            Ok(())
+            Ok(roles)
         })
     }
 
@@ -175,18 +179,22 @@ impl Auth {
             let checked = self.read(|store| store.stored_password(name))?;
             let (hash, given) = (checked.hash.clone(), password.clone());
             if !self.run_blocking(move || hash.matches(&given)).await? {
+                log::invalid_password(name);
                 return Err(EtcdError::AuthFailed);
             }
             let Some(tokens) = &self.tokens else {
                 return Err(EtcdError::AuthFailed);
             };
-            let store = self.store.read();
-            // If the password has changed since it was checked, it is checked again.
-            if Arc::ptr_eq(&store.stored_password(name)?.hash, &checked.hash) {
-                let (index, now) = admit()?;
-                let token = tokens.lock().assign(checked.user, index, now)?;
-                return Ok(token.to_string());
+            {
+                let store = self.store.read();
+                // If the password has changed since it was checked, it is checked again.
+                if Arc::ptr_eq(&store.stored_password(name)?.hash, &checked.hash) {
+                    let (index, now) = admit()?;
+                    let token = tokens.lock().assign(checked.user, index, now)?;
+                    return Ok(token.to_string());
+                }
             }
+            log::password_changed();
         }
     }
 

@@ -86,12 +86,14 @@ impl AuthStore {
         Ok(())
     }
 
-    /// Disables auth. Does nothing if it is disabled (AU-12).
-    pub(crate) fn disable(&mut self) {
-        if self.enabled {
+    /// Disables auth, and returns whether it was enabled (AU-12).
+    pub(crate) fn disable(&mut self) -> bool {
+        let was_enabled = self.enabled;
+        if was_enabled {
             self.enabled = false;
             self.revision += 1;
         }
+        was_enabled
     }
 
     /// Returns the password hash for the authentication of a user (AU-2, AU-3).
@@ -205,18 +207,19 @@ impl AuthStore {
         user.is_some_and(|user| user.roles.contains(role))
     }
 
-    /// Grants a role to a user. Does nothing if the user has the role (AU-12).
-    pub(crate) fn grant_role(&mut self, name: &str, role: &str) -> Result<(), EtcdError> {
+    /// Grants a role to a user, and returns whether the user did not have it (AU-12).
+    pub(crate) fn grant_role(&mut self, name: &str, role: &str) -> Result<bool, EtcdError> {
         let user = self.users.get_mut(name).ok_or(EtcdError::UserNotFound)?;
         // AU-1: the role `root` may be absent.
         if role != ROOT && !self.roles.contains_key(role) {
             return Err(EtcdError::RoleNotFound);
         }
-        if user.roles.insert(role.to_owned()) {
+        let is_new = user.roles.insert(role.to_owned());
+        if is_new {
             user.update_grants(&self.roles);
             self.revision += 1;
         }
-        Ok(())
+        Ok(is_new)
     }
 
     /// Revokes a role from a user.
@@ -487,15 +490,19 @@ mod tests {
     #[test]
     fn au_12_granting_a_role_again_changes_nothing_and_revoking_it_again_fails() {
         let store = &mut store();
-        check(store, |store| store.grant_role("u", "r"), Ok(false));
         check(
             store,
-            |store| store.grant_role("u", "x"),
+            |store| store.grant_role("u", "r").map(drop),
+            Ok(false),
+        );
+        check(
+            store,
+            |store| store.grant_role("u", "x").map(drop),
             Err(EtcdError::RoleNotFound),
         );
         check(
             store,
-            |store| store.grant_role("x", "y"),
+            |store| store.grant_role("x", "y").map(drop),
             Err(EtcdError::UserNotFound),
         );
         check(

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use revstore_proto::etcdserverpb::{AlarmMember, AlarmType};
+use tracing::warn;
 
 use crate::node::Node;
 use crate::status::EtcdError;
@@ -244,6 +245,13 @@ pub struct Alarm {
     pub member_id: u64,
 }
 
+impl Alarm {
+    /// Returns the kind and the member as in etcd's log.
+    fn log_fields(&self) -> (String, String) {
+        (self.kind.to_string(), format!("{:x}", self.member_id))
+    }
+}
+
 impl fmt::Display for Alarm {
     /// Writes the alarm as in the response of Status, with a space at the end.
     // MT-3
@@ -289,24 +297,39 @@ impl Alarms {
         raised.iter().filter(is_listed).copied().collect()
     }
 
-    /// Raises an alarm.
+    /// Raises an alarm, and logs it if no member had an alarm of this kind.
     pub fn raise(&self, alarm: Alarm) {
-        self.update(alarm.kind, |raised| raised.insert(alarm));
+        let (has_changed, was_raised) = self.update(alarm.kind, |raised| raised.insert(alarm));
+        if has_changed && !was_raised {
+            let (alarm, from) = alarm.log_fields();
+            warn!(alarm, from, "alarm raised");
+        }
     }
 
-    /// Clears an alarm and returns whether it was raised.
+    /// Clears an alarm and returns whether it was raised. Logs it if no other member has an alarm of this kind.
     pub fn clear(&self, alarm: Alarm) -> bool {
-        self.update(alarm.kind, |raised| raised.remove(&alarm))
+        let (has_changed, _) = self.update(alarm.kind, |raised| raised.remove(&alarm));
+        if has_changed && !self.is_raised(alarm.kind) {
+            let (alarm, from) = alarm.log_fields();
+            warn!(alarm, from, "alarm disarmed");
+        }
+        has_changed
     }
 
-    fn update(&self, kind: AlarmKind, change: impl FnOnce(&mut BTreeSet<Alarm>) -> bool) -> bool {
+    /// Changes the alarms. Returns whether they have changed, and whether there was an alarm of this kind before.
+    fn update(
+        &self,
+        kind: AlarmKind,
+        change: impl FnOnce(&mut BTreeSet<Alarm>) -> bool,
+    ) -> (bool, bool) {
         let mut raised = self.raised.lock();
+        let was_raised = self.is_raised(kind);
         let has_changed = change(&mut raised);
         let any = raised.iter().any(|alarm| alarm.kind == kind);
         // Release: pairs with the Acquire in `is_raised`. The flag is stored under the lock, so that it
         // matches the last change.
         self.flag(kind).store(any, Ordering::Release);
-        has_changed
+        (has_changed, was_raised)
     }
 
     fn flag(&self, kind: AlarmKind) -> &AtomicBool {

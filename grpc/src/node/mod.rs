@@ -47,3 +47,42 @@ impl Node {
         self.headers.at(self.engine.current_revision())
     }
 }
+
+/// Returns a number of bytes with a unit of 1,000 and up to two digits, as etcd's log has it: `2.1 GB`.
+pub(crate) fn human_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
+    if bytes < 1_000 {
+        return format!("{bytes} B");
+    }
+    // The unit in tenths, and the next smaller one. 64 bits have no more than 20 digits.
+    let power = bytes.ilog10() / 3;
+    let tenth = u128::from(1_000_u64.pow(power)) / 10;
+    let tenths = (u128::from(bytes) + tenth / 2) / tenth;
+    let unit = UNITS[power as usize - 1];
+    let (whole, rest) = (tenths / 10, tenths % 10);
+    if whole < 10 {
+        return format!("{whole}.{rest} {unit}");
+    }
+    // As in Go, a half is rounded to the even number.
+    let is_rounded_up = rest > 5 || (rest == 5 && whole % 2 == 1);
+    format!("{} {unit}", whole + u128::from(is_rounded_up))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human_bytes;
+
+    #[test]
+    fn sizes_are_rounded_to_the_digits_of_etcd() {
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (20_480, "20 kB"),
+            (1_500, "1.5 kB"),
+            (2_147_483_648, "2.1 GB"),
+            (u64::MAX, "18 EB"),
+        ] {
+            assert_eq!(human_bytes(bytes), expected);
+        }
+    }
+}

@@ -18,7 +18,7 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::{Request, Response, Status};
 
-use crate::auth::AuthStore;
+use crate::auth::{AuthStore, log};
 use crate::methods::{self, Call};
 use crate::node::Node;
 use crate::status::EtcdError;
@@ -44,15 +44,21 @@ impl AuthService {
         Ok(request)
     }
 
-    /// Admits a request and applies it to the users and roles.
-    fn change<C: Call<Request: Message>>(
+    /// Admits a request, applies it to the users and roles, and logs the result.
+    fn change<C: Call<Request: Message>, T>(
         &self,
         request: Request<C::Request>,
-        change: impl FnOnce(&mut AuthStore, C::Request) -> Result<(), EtcdError>,
+        change: impl FnOnce(&mut AuthStore, &C::Request) -> Result<T, EtcdError>,
+        log: impl FnOnce(&C::Request, Result<T, EtcdError>),
     ) -> Result<Option<ResponseHeader>, Status> {
         let request = self.admit::<C>(request)?;
-        self.node.auth.change(|store| change(store, request))?;
-        Ok(self.header())
+        let changed = self.node.auth.change(|store| change(store, &request));
+        let error = changed.as_ref().err().copied();
+        log(&request, changed);
+        match error {
+            Some(error) => Err(error.to_status()),
+            None => Ok(self.header()),
+        }
     }
 
     async fn authenticate_user(&self, request: AuthenticateRequest) -> Result<String, EtcdError> {
@@ -61,7 +67,8 @@ impl AuthService {
         // contains the token, so the token contains the index before the proposal.
         let admit = || Ok((node.admit_auth(request.encoded_len())?, node.engine.now()));
         let password = request.password.clone();
-        node.auth.authenticate(&request.name, password, admit).await
+        let token = node.auth.authenticate(&request.name, password, admit).await;
+        token.inspect_err(|error| log::invalid_authentication(&request.name, *error))
     }
 
     async fn add_user(&self, request: AuthUserAddRequest) -> Result<(), EtcdError> {
@@ -72,7 +79,9 @@ impl AuthService {
             None
         };
         let auth = &self.node.auth;
-        auth.change(|store| store.add_user(&request.name, password))
+        auth.change(|store| store.add_user(&request.name, password))?;
+        log::added_user(&request.name);
+        Ok(())
     }
 
     async fn change_password(
@@ -81,12 +90,26 @@ impl AuthService {
     ) -> Result<(), EtcdError> {
         let (auth, name) = (&self.node.auth, &request.name);
         let password = auth.hash_password(request.password).await?;
-        auth.change_and_invalidate_tokens(name, |store| store.change_password(name, password))
+        let change = |store: &mut AuthStore| store.change_password(name, password);
+        let roles = auth.change_and_invalidate_tokens(name, change)?;
+        log::changed_password(name, &roles);
+        Ok(())
     }
 
     fn delete_user(&self, request: &AuthUserDeleteRequest) -> Result<(), EtcdError> {
         let (auth, name) = (&self.node.auth, &request.name);
-        auth.change_and_invalidate_tokens(name, |store| store.delete_user(name))
+        match auth.change_and_invalidate_tokens(name, |store| store.delete_user(name)) {
+            Ok(roles) => {
+                log::deleted_user(name, &roles);
+                Ok(())
+            }
+            Err(error) => {
+                if error == EtcdError::InvalidAuthManagement {
+                    log::cannot_delete_root();
+                }
+                Err(error)
+            }
+        }
     }
 
     /// DM-25
@@ -105,8 +128,16 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthEnableRequest>,
     ) -> Result<Response<AuthEnableResponse>, Status> {
-        let header =
-            self.change::<methods::auth::AuthEnable>(request, |store, _| store.enable())?;
+        let header = self.change::<methods::auth::AuthEnable, _>(
+            request,
+            |store, _| {
+                let was_enabled = store.is_enabled();
+                store.enable().map(|()| was_enabled)
+            },
+            |_, enabled| {
+                let _ = enabled.map(log::enabled);
+            },
+        )?;
         Ok(Response::new(AuthEnableResponse { header }))
     }
 
@@ -114,10 +145,13 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthDisableRequest>,
     ) -> Result<Response<AuthDisableResponse>, Status> {
-        let header = self.change::<methods::auth::AuthDisable>(request, |store, _| {
-            store.disable();
-            Ok(())
-        })?;
+        let header = self.change::<methods::auth::AuthDisable, _>(
+            request,
+            |store, _| Ok(store.disable()),
+            |_, disabled| {
+                let _ = disabled.map(log::disabled);
+            },
+        )?;
         Ok(Response::new(AuthDisableResponse { header }))
     }
 
@@ -207,9 +241,18 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthUserGrantRoleRequest>,
     ) -> Result<Response<AuthUserGrantRoleResponse>, Status> {
-        let header = self.change::<methods::auth::UserGrantRole>(request, |store, request| {
-            store.grant_role(&request.user, &request.role)
-        })?;
+        let header = self.change::<methods::auth::UserGrantRole, _>(
+            request,
+            |store, request| {
+                let is_new = store.grant_role(&request.user, &request.role)?;
+                Ok((is_new, store.roles_of(&request.user)?))
+            },
+            |request, granted| {
+                if let Ok((is_new, roles)) = granted {
+                    log::granted_role(&request.user, &roles, &request.role, is_new);
+                }
+            },
+        )?;
         Ok(Response::new(AuthUserGrantRoleResponse { header }))
     }
 
@@ -217,9 +260,19 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthUserRevokeRoleRequest>,
     ) -> Result<Response<AuthUserRevokeRoleResponse>, Status> {
-        let header = self.change::<methods::auth::UserRevokeRole>(request, |store, request| {
-            store.revoke_role(&request.name, &request.role)
-        })?;
+        let header = self.change::<methods::auth::UserRevokeRole, _>(
+            request,
+            |store, request| {
+                let old = store.roles_of(&request.name).unwrap_or_default();
+                store.revoke_role(&request.name, &request.role)?;
+                Ok((old, store.roles_of(&request.name)?))
+            },
+            |request, revoked| match revoked {
+                Ok((old, new)) => log::revoked_role(&request.name, &old, &new, &request.role),
+                Err(EtcdError::InvalidAuthManagement) => log::cannot_revoke_root(),
+                Err(_) => {}
+            },
+        )?;
         Ok(Response::new(AuthUserRevokeRoleResponse { header }))
     }
 
@@ -227,9 +280,15 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthRoleAddRequest>,
     ) -> Result<Response<AuthRoleAddResponse>, Status> {
-        let header = self.change::<methods::auth::RoleAdd>(request, |store, request| {
-            store.add_role(&request.name)
-        })?;
+        let header = self.change::<methods::auth::RoleAdd, _>(
+            request,
+            |store, request| store.add_role(&request.name),
+            |request, added| {
+                if added.is_ok() {
+                    log::created_role(&request.name);
+                }
+            },
+        )?;
         Ok(Response::new(AuthRoleAddResponse { header }))
     }
 
@@ -261,9 +320,15 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthRoleDeleteRequest>,
     ) -> Result<Response<AuthRoleDeleteResponse>, Status> {
-        let header = self.change::<methods::auth::RoleDelete>(request, |store, request| {
-            store.delete_role(&request.role)
-        })?;
+        let header = self.change::<methods::auth::RoleDelete, _>(
+            request,
+            |store, request| store.delete_role(&request.role),
+            |request, deleted| match deleted {
+                Ok(()) => log::deleted_role(&request.role),
+                Err(EtcdError::InvalidAuthManagement) => log::cannot_delete_root_role(),
+                Err(_) => {}
+            },
+        )?;
         Ok(Response::new(AuthRoleDeleteResponse { header }))
     }
 
@@ -271,10 +336,15 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthRoleGrantPermissionRequest>,
     ) -> Result<Response<AuthRoleGrantPermissionResponse>, Status> {
-        let header = self
-            .change::<methods::auth::RoleGrantPermission>(request, |store, request| {
-                store.grant_permission(&request.name, request.perm)
-            })?;
+        let header = self.change::<methods::auth::RoleGrantPermission, _>(
+            request,
+            |store, request| store.grant_permission(&request.name, request.perm.clone()),
+            |request, granted| {
+                if granted.is_ok() {
+                    log::granted_permission(request);
+                }
+            },
+        )?;
         Ok(Response::new(AuthRoleGrantPermissionResponse { header }))
     }
 
@@ -282,10 +352,17 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthRoleRevokePermissionRequest>,
     ) -> Result<Response<AuthRoleRevokePermissionResponse>, Status> {
-        let header =
-            self.change::<methods::auth::RoleRevokePermission>(request, |store, request| {
+        let header = self.change::<methods::auth::RoleRevokePermission, _>(
+            request,
+            |store, request| {
                 store.revoke_permission(&request.role, &request.key, &request.range_end)
-            })?;
+            },
+            |request, revoked| {
+                if revoked.is_ok() {
+                    log::revoked_permission(&request.role, &request.key, &request.range_end);
+                }
+            },
+        )?;
         Ok(Response::new(AuthRoleRevokePermissionResponse { header }))
     }
 }

@@ -9,6 +9,7 @@ use revstore_proto::etcdserverpb::{
     CompactionRequest, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
 };
 use tonic::{Request, Response, Status};
+use tracing::info;
 
 use crate::deadline::WriteStart;
 use crate::encode::codec::Encode;
@@ -21,6 +22,7 @@ use crate::heavy::{Cost, Reservation, answer_bytes};
 use crate::methods;
 use crate::node::Node;
 use crate::node::admission::Proposal;
+use crate::node::human_bytes;
 use crate::request::kv::{convert_delete_range, convert_put, convert_range};
 use crate::request::txn::convert_txn;
 use crate::service::range_stream::RangeStream;
@@ -99,8 +101,23 @@ impl KvService {
     async fn compact(&self, request: CompactionRequest) -> Result<CompactionResponse, EtcdError> {
         self.node.admit(Proposal::default())?;
         let compaction = self.node.engine.compact(Revision(request.revision))?;
+        let revision = request.revision;
+        info!(revision, "compact tree index");
+        let (engine, start) = (self.node.engine.clone(), self.node.engine.now());
         // CO-4: the compacted revision is in effect. Freeing memory may take longer.
-        let removal = tokio::task::spawn_blocking(move || compaction.run());
+        let removal = tokio::task::spawn_blocking(move || {
+            compaction.run();
+            let (took, bytes) = (engine.now().saturating_sub(start), engine.history_bytes());
+            info!(
+                "compact-revision" = revision,
+                ?took,
+                "current-db-size-bytes" = bytes,
+                "current-db-size" = human_bytes(bytes),
+                "current-db-size-in-use-bytes" = bytes,
+                "current-db-size-in-use" = human_bytes(bytes),
+                "finished scheduled compaction"
+            );
+        });
         if request.physical {
             // CO-6
             removal.await.map_err(|_panicked| EtcdError::Internal)?;

@@ -13,6 +13,7 @@ use revstore_proto::etcdserverpb::{
     StatusResponse,
 };
 use tonic::{Request, Response, Status};
+use tracing::info;
 
 use crate::encode::response::RAFT_TERM;
 use crate::methods;
@@ -207,6 +208,8 @@ impl Maintenance for MaintenanceService {
     ) -> Result<Response<DefragmentResponse>, Status> {
         self.node
             .accept::<methods::maintenance::Defragment>(request)?;
+        info!("starting defragment");
+        info!("finished defragment");
         // DM-28
         Ok(Response::new(DefragmentResponse { header: None }))
     }

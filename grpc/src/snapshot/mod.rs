@@ -21,6 +21,7 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::Stream;
@@ -28,11 +29,12 @@ use revstore_proto::etcdserverpb::SnapshotResponse;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use tonic::Status;
+use tracing::info;
 
 use self::bolt::BoltFile;
 use crate::heavy::{ANSWER_BYTES, Answer, Heavy};
-use crate::node::Node;
 use crate::node::version;
+use crate::node::{Node, human_bytes};
 use crate::status::EtcdError;
 
 /// The maximum number of file bytes in one response (MT-6).
@@ -57,6 +59,10 @@ pub(crate) struct SnapshotStream {
     batch: VecDeque<SnapshotResponse>,
     encoding: Option<Encoding>,
     has_ended: bool,
+    /// The length of the file, and the time of the start, for the log.
+    total_bytes: u64,
+    start: Duration,
+    node: Arc<Node>,
 }
 
 /// The next batch, while a worker encodes it; `None` if the stream was ended meanwhile.
@@ -73,13 +79,32 @@ impl SnapshotStream {
         let reservation = heavy.memory.reserve_up_to(bytes).await?;
         let planned = node.clone();
         let encoder = heavy.workers.run(move || Encoder::of(&planned)).await??;
+        let total_bytes = encoder.remaining_bytes;
+        info!(
+            "total-bytes" = total_bytes,
+            size = human_bytes(total_bytes),
+            "sending database snapshot to client"
+        );
         Ok(Self {
+            total_bytes,
+            start: node.engine.now(),
+            node: node.clone(),
             encoder: heavy.memory.hold(encoder, reservation),
             heavy,
             batch: VecDeque::new(),
             encoding: None,
             has_ended: false,
         })
+    }
+
+    fn log_end(&self) {
+        let took = self.node.engine.now().saturating_sub(self.start);
+        info!(
+            "total-bytes" = self.total_bytes,
+            size = human_bytes(self.total_bytes),
+            ?took,
+            "successfully sent database snapshot to client"
+        );
     }
 
     /// Starts to encode the next batch.
@@ -116,6 +141,9 @@ impl Stream for SnapshotStream {
             match batch.and_then(|batch| batch.ok_or(EtcdError::AnswerNotRead)) {
                 Ok(batch) => {
                     self.has_ended = batch.is_empty();
+                    if self.has_ended {
+                        self.log_end();
+                    }
                     self.batch = batch;
                 }
                 Err(error) => {
@@ -188,6 +216,11 @@ impl Encoder {
             && let Some(hash) = self.hash.take()
         {
             let hash = Bytes::copy_from_slice(&hash.finalize());
+            info!(
+                "total-bytes" = self.file.bytes(),
+                "checksum-size" = hash.len(),
+                "sending database sha256 checksum to client"
+            );
             batch.push_back(self.response(hash));
         }
         batch

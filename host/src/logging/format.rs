@@ -1,6 +1,7 @@
 //! The format of a log line.
 
 use std::{
+    error::Error,
     fmt::{self, Write as _},
     num::NonZeroU8,
     time::SystemTime,
@@ -14,7 +15,7 @@ use time::{
     },
 };
 use tracing::{
-    Event, Level, Subscriber,
+    Event, Level, Metadata, Subscriber,
     field::{Field, Visit},
 };
 use tracing_subscriber::{
@@ -29,8 +30,11 @@ const TIMESTAMP: EncodedConfig = Config::DEFAULT
     })
     .encode();
 
-/// Formats an event as a JSON object with zap's keys `level`, `ts` and `msg`, followed by the fields
-/// of the event. The values of all fields are strings.
+/// Formats an event as a JSON object with zap's keys `level`, `ts`, `caller` and `msg`, followed by the fields of the
+/// event.
+///
+/// Numbers and booleans are values of their type, a list of strings in Debug format (`?list`) is a list, and all other
+/// values are strings. An error that is recorded as `dyn Error` is written with its sources.
 pub(super) struct JsonLine;
 
 impl<S, N> FormatEvent<S, N> for JsonLine
@@ -46,38 +50,94 @@ where
     ) -> fmt::Result {
         let mut fields = LogFields::default();
         event.record(&mut fields);
-        writeln!(
-            writer,
-            r#"{{"level":"{}","ts":"{}","msg":{}{}}}"#,
-            level(*event.metadata().level()),
-            timestamp(SystemTime::now()),
-            json(&fields.message),
-            fields.others
-        )
+        writer.write_str(&line(event.metadata(), &fields))
     }
+}
+
+/// Returns a line with the level and the place of `metadata`.
+pub(super) fn line(metadata: &Metadata<'_>, fields: &LogFields) -> String {
+    format!(
+        "{{\"level\":\"{}\",\"ts\":\"{}\",\"caller\":{},\"msg\":{}{}}}\n",
+        level(*metadata.level()),
+        timestamp(SystemTime::now()),
+        json(&caller(metadata)),
+        json(&fields.message),
+        fields.others
+    )
+}
+
+/// Returns the file and line of an event, with the folder of the file, as zap does.
+fn caller(metadata: &Metadata<'_>) -> String {
+    let path = metadata.file().unwrap_or_default();
+    let folder = path.rfind('/').and_then(|end| path[..end].rfind('/'));
+    let short = folder.map_or(path, |end| &path[end + 1..]);
+    format!("{short}:{}", metadata.line().unwrap_or_default())
 }
 
 /// The fields of an event.
 #[derive(Default)]
-struct LogFields {
-    message: String,
+pub(super) struct LogFields {
+    pub(super) message: String,
     /// The other fields in JSON, with a comma before each.
     others: String,
 }
 
+impl LogFields {
+    pub(super) fn add(&mut self, name: &str, value: impl fmt::Display) {
+        // Writing to a String cannot fail.
+        let _ = write!(self.others, ",{}:{value}", json(name));
+    }
+}
+
 impl Visit for LogFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.record_str(field, &format!("{value:?}"));
+        let text = format!("{value:?}");
+        let is_list = text.starts_with('[') && field.name() != "message";
+        match serde_json::from_str::<Vec<String>>(&text) {
+            Ok(list) if is_list => self.add(field.name(), serde_json::Value::from(list)),
+            _ => self.record_str(field, &text),
+        }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "message" {
             value.clone_into(&mut self.message);
         } else {
-            // Writing to a String cannot fail.
-            let _ = write!(self.others, ",{}:{}", json(field.name()), json(value));
+            self.add(field.name(), json(value));
         }
     }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.add(field.name(), value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field.name(), value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.add(field.name(), value);
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
+        self.record_str(field, &chain(value));
+    }
+}
+
+/// Returns the text of an error and of its sources. A source whose text is part of the text before it is left out:
+/// many errors contain their source in their text.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            // Writing to a String cannot fail.
+            let _ = write!(text, ": {cause}");
+        }
+        source = error.source();
+    }
+    text
 }
 
 /// Returns a text as a JSON string, with its quotes.

@@ -2,8 +2,12 @@
 //!
 //! Code logs with the macros of `tracing`. A [`Logger`] writes the events of the threads on which it is
 //! installed; see [`Logger::install`]. Each server of a process can have a separate log.
+//!
+//! Clients cannot flood a log: at most [`LINES_PER_SECOND_MAX`] lines of one place in the code are written in a second.
+//! Further ones are left out, and a line after them says how many.
 
 mod format;
+mod limit;
 mod options;
 
 use std::{
@@ -21,6 +25,9 @@ use tracing::{
 };
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt};
 
+use limit::LineLimit;
+
+pub use limit::LINES_PER_SECOND_MAX;
 pub use options::{LogLevel, LogOptions, LogOutput};
 
 /// A log that is open for writing. Clones write to the same outputs.
@@ -30,7 +37,7 @@ pub use options::{LogLevel, LogOptions, LogOutput};
 ///
 /// let log = Logger::open(&LogOptions::new())?;
 /// let _guard = log.install();
-/// // {"level":"info","ts":"2026-01-31T12:00:00.000000Z","msg":"listening","port":"2379"}
+/// // {"level":"info","ts":"2026-01-31T12:00:00.000000Z","caller":"src/main.rs:7","msg":"listening","port":2379}
 /// tracing::info!(target: "revstore", port = 2379, "listening");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -54,7 +61,7 @@ impl Logger {
     /// A file cannot be opened.
     pub fn open(options: &LogOptions) -> Result<Self, LogOpenError> {
         let outputs = options.outputs.iter().map(Output::open);
-        let outputs = Outputs(outputs.collect::<Result<_, _>>()?);
+        let outputs = Arc::new(Outputs(outputs.collect::<Result<_, _>>()?));
         let level = match options.level {
             LogLevel::Debug => LevelFilter::DEBUG,
             LogLevel::Info => LevelFilter::INFO,
@@ -65,12 +72,15 @@ impl Logger {
         };
         let lines = tracing_subscriber::fmt::layer()
             .event_format(format::JsonLine)
-            .with_writer(Arc::new(outputs))
+            .with_writer(outputs.clone())
             // The failure of an output cannot be reported in the log.
             .log_internal_errors(false);
         let targets = options.targets.iter().map(|target| (target, level));
         let filter = Targets::new().with_targets(targets);
-        let subscriber = tracing_subscriber::registry().with(filter).with(lines);
+        let subscriber = tracing_subscriber::registry()
+            .with(filter)
+            .with(LineLimit::new(outputs))
+            .with(lines);
         Ok(Self {
             dispatch: Dispatch::new(subscriber),
         })
@@ -98,8 +108,10 @@ impl Logger {
 }
 
 /// The outputs of a log. Each write contains one line.
+#[derive(Debug)]
 struct Outputs(Vec<Output>);
 
+#[derive(Debug)]
 enum Output {
     Stderr,
     Stdout,
@@ -162,7 +174,8 @@ mod tests {
     #[test]
     fn fl_12_lines_are_json_objects() {
         let line = written(LogLevel::Info, |_| {
-            tracing::info!(address = %"[::]:1", path = "C:\\", "kept-alive" = 3, "a \"b\"\n");
+            let roles = vec!["a\"b".to_owned(), "c".to_owned()];
+            tracing::info!(address = %"[::]:1", path = "C:\\", "kept-alive" = 3, ?roles, up = true, "a \"b\"\n");
         });
         let (start, end) = line.split_once("Z\"").unwrap();
         assert_eq!(
@@ -170,11 +183,73 @@ mod tests {
             r#"{"level":"info","ts":"1970-01-01T00:00:00.000000"#.len()
         );
         assert!(start.starts_with(r#"{"level":"info","ts":""#), "{start}");
+        let (caller, end) = end.split_once("\",\"msg\"").unwrap();
+        assert!(
+            caller.starts_with(",\"caller\":\"logging/mod.rs:"),
+            "{caller}"
+        );
         assert_eq!(
             end,
-            ",\"msg\":\"a \\\"b\\\"\\n\",\
-             \"address\":\"[::]:1\",\"path\":\"C:\\\\\",\"kept-alive\":\"3\"}\n"
+            ":\"a \\\"b\\\"\\n\",\"address\":\"[::]:1\",\"path\":\"C:\\\\\",\
+             \"kept-alive\":3,\"roles\":[\"a\\\"b\",\"c\"],\"up\":true}\n"
         );
+    }
+
+    #[test]
+    fn errors_are_written_with_their_sources() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{message}")]
+        struct Outer {
+            message: &'static str,
+            source: io::Error,
+        }
+        let check = |message, expected: &str| {
+            let text = written(LogLevel::Info, |_| {
+                let source = io::Error::other("disk full");
+                let error: &(dyn std::error::Error + 'static) = &Outer { message, source };
+                tracing::info!(error, "failed");
+            });
+            let expected = format!("\"msg\":\"failed\",\"error\":\"{expected}\"}}\n");
+            assert!(text.ends_with(&expected), "{text}");
+        };
+        check("cannot write", "cannot write: disk full");
+        check("cannot write: disk full", "cannot write: disk full");
+    }
+
+    #[test]
+    fn a_place_that_floods_the_log_is_limited_and_its_lines_are_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let options = LogOptions::new().outputs([LogOutput::File(path.clone())]);
+        let log = Logger::open(&options).unwrap();
+        let guard = log.install();
+        for number in 0..10_000 {
+            tracing::info!(number, "flood");
+        }
+        tracing::info!("other");
+        drop(guard);
+        // The line with the count is written when the second has ended.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let (mut floods, mut left_out) = (0, 0);
+        while floods + left_out < 10_000 && std::time::Instant::now() < deadline {
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.contains("\"other\""), "{text}");
+            floods = text
+                .lines()
+                .filter(|line| line.contains("\"flood\",\"number"))
+                .count();
+            let counts = text.lines().filter_map(|line| {
+                let (_, count) = line.split_once(
+                    "\"msg\":\"log lines left out\",\"message\":\"flood\",\"lines\":",
+                )?;
+                count.trim_end_matches('}').parse::<usize>().ok()
+            });
+            left_out = counts.sum();
+            std::thread::park_timeout(std::time::Duration::from_millis(10));
+        }
+        assert_eq!(floods + left_out, 10_000);
+        // The loop takes far less than 50 seconds.
+        assert!(floods < 5_000, "{floods} lines");
     }
 
     #[test]

@@ -12,7 +12,7 @@
 use std::{
     fmt,
     future::Future,
-    io, mem,
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     sync::{
@@ -23,6 +23,14 @@ use std::{
     time::Duration,
 };
 
+use crate::net::{
+    HttpOptions, RequestBody,
+    http1::{DISCARD_TIME, Http1Service},
+    http2::Http2Connection,
+    ping_limit::{PREFACE, PingLimit},
+    tls::{NotTls, Rejection, TlsAcceptor},
+    transport::{Transport, WriteBuffer},
+};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
@@ -30,16 +38,6 @@ use hyper::{server::conn::http1, service::Service};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt as _;
-use tracing::warn;
-
-use crate::net::{
-    HttpOptions, RequestBody,
-    http1::{DISCARD_TIME, Http1Service},
-    http2::Http2Connection,
-    ping_limit::{PREFACE, PingLimit},
-    tls::TlsAcceptor,
-    transport::{Transport, WriteBuffer},
-};
 
 /// The time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -142,11 +140,18 @@ pub(crate) async fn serve<M: MakeService>(
     let (transport, client) = match &serving.security {
         Security::Plain => (transport, ClientIdentity::default()),
         Security::Closed => return Ok(()),
-        Security::Tls(acceptor) => tokio::select! {
-            biased;
-            () = &mut shutdown => return Ok(()),
-            secured = handshake(transport, acceptor) => secured?,
-        },
+        Security::Tls(acceptor) => {
+            let address = transport.peer_address();
+            let secured = tokio::select! {
+                biased;
+                () = &mut shutdown => return Ok(()),
+                secured = handshake(transport, acceptor) => secured,
+            };
+            if let Err(rejection) = &secured {
+                rejection.log(serving.options.endpoint, address);
+            }
+            secured?
+        }
     };
     let transport = PingLimit::new(transport, serving.options.keepalive.min_time);
     let (write_buffer, executor) = (WriteBuffer::new(transport), RequestExecutor::default());
@@ -212,52 +217,49 @@ where
 /// A connection failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
-    #[error("TLS handshake: {0}")]
-    Handshake(io::Error),
-    #[error("the certificate of the client: {0}")]
-    Refused(BoxError),
-    #[error("the client did not start a TLS handshake")]
-    NotTls,
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
     #[error("{0}")]
-    Http(BoxError),
+    Http(#[source] BoxError),
 }
 
 /// Performs the TLS handshake.
 async fn handshake(
     transport: Transport,
     acceptor: &TlsAcceptor,
-) -> Result<(Transport, ClientIdentity), ConnectionError> {
+) -> Result<(Transport, ClientIdentity), Rejection> {
     let handshake = async {
         if let Transport::Tcp(tcp) = &transport {
             let mut first = [0];
             let peeked = tcp.peek(&mut first).await;
             // If the connection was closed, the acceptor returns the error.
-            if peeked.map_err(ConnectionError::Handshake)? == 1 && first != [TLS_RECORD_HANDSHAKE] {
+            if peeked.map_err(Rejection::of)? == 1 && first != [TLS_RECORD_HANDSHAKE] {
                 // HT-3: the server sends neither a response nor an alert. The bytes that have arrived are
                 // read, because closing a socket with unread bytes resets the connection.
                 let _ = tcp.try_read(&mut [0; 4_096]);
-                return Err(ConnectionError::NotTls);
+                return Err(Rejection::of(NotTls));
             }
         }
         let address = transport.peer_address();
-        let accepted = acceptor.accept(transport).await;
-        let mut stream = accepted.map_err(ConnectionError::Handshake)?;
-        let certificates = stream.get_ref().1.peer_certificates();
-        let client = acceptor.client(certificates.unwrap_or_default(), address.map(|it| it.ip()));
+        let mut stream = acceptor.accept(transport).await?;
+        let connection = stream.get_ref().1;
+        let certificates = connection.peer_certificates().unwrap_or_default();
+        let client = acceptor.client(certificates, address.map(|it| it.ip()));
         match client.await {
             Ok(client) => Ok((Transport::Boxed(Box::new(stream)), client)),
             Err(error) => {
-                let address = address.map(|it| it.to_string()).unwrap_or_default();
-                warn!("remote-addr" = %address, %error, "rejected connection");
+                let rejection = Rejection::of(error)
+                    .server_name(connection.server_name())
+                    .certificate(certificates.first());
                 // As in etcd, the connection ends without an alert.
                 let _ = stream.shutdown().await;
-                Err(ConnectionError::Refused(error))
+                Err(rejection)
             }
         }
     };
     tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake)
         .await
-        .unwrap_or_else(|_| Err(ConnectionError::Handshake(io::ErrorKind::TimedOut.into())))
+        .unwrap_or_else(|_| Err(Rejection::of("the TLS handshake took too long")))
 }
 
 /// A running request.

@@ -4,6 +4,7 @@
 //! bound before it starts other parts.
 
 use std::{
+    error::Error,
     fmt, fs, io, mem,
     net::SocketAddr,
     os::unix::fs::FileTypeExt,
@@ -21,7 +22,8 @@ use tracing::{debug, warn};
 
 use crate::net::{
     HttpOptions, ListenAddress, ListenUrl, MakeService, TlsAcceptor,
-    connection::{self, Security, Serving},
+    connection::{self, ConnectionError, Security, Serving},
+    tls::UNNAMED,
     transport::Transport,
 };
 
@@ -209,13 +211,10 @@ impl Listener {
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
                 accepted = socket.accept() => match accepted {
                     Ok(transport) => {
-                        let connection =
-                            connection::serve(transport, serving.clone(), shutdown());
-                        connections.spawn(async move {
-                            if let Err(error) = connection.await {
-                                debug!(%error, "connection failed");
-                            }
-                        });
+                        connections.spawn(log_connection(
+                            transport.peer_address(),
+                            connection::serve(transport, serving.clone(), shutdown()),
+                        ));
                     }
                     Err(error) => {
                         if let Some(unreported) = failures.report(Instant::now()) {
@@ -235,6 +234,22 @@ impl Listener {
             warn!(%address, count, "dropping connections after the grace period");
         }
         Ok(())
+    }
+}
+
+/// Logs the beginning and the end of a connection.
+async fn log_connection(
+    address: Option<SocketAddr>,
+    connection: impl Future<Output = Result<(), ConnectionError>>,
+) {
+    let address = address.map_or_else(|| UNNAMED.to_owned(), |it| it.to_string());
+    debug!("remote-addr" = address, "accepted connection");
+    match connection.await {
+        Ok(()) => debug!("remote-addr" = address, "closed connection"),
+        Err(error) => {
+            let error: &(dyn Error + 'static) = &error;
+            debug!("remote-addr" = address, error, "closed connection");
+        }
     }
 }
 

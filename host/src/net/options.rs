@@ -8,11 +8,13 @@ use std::time::Duration;
 /// |---|---|
 /// | [`max_concurrent_streams`](Self::max_concurrent_streams) | no limit |
 /// | [`keepalive`](Self::keepalive) | see [`Keepalive`] |
+/// | [`endpoint`](Self::endpoint) | `client` |
 /// | [`http2_only`](Self::http2_only) | HTTP/1.1 and HTTP/2 on one port, distinguished by the first bytes |
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpOptions {
     pub(super) max_concurrent_streams: Option<u32>,
     pub(super) keepalive: Keepalive,
+    pub(super) endpoint: &'static str,
     pub(super) http2_only: bool,
 }
 
@@ -51,12 +53,29 @@ impl HttpOptions {
         Self { keepalive, ..self }
     }
 
+    /// Sets the name of the listener in log lines about rejected connections.
+    #[must_use]
+    pub fn endpoint(self, endpoint: &'static str) -> Self {
+        Self { endpoint, ..self }
+    }
+
     /// Accepts only HTTP/2.
     #[must_use]
     pub fn http2_only(self) -> Self {
         Self {
             http2_only: true,
             ..self
+        }
+    }
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self {
+            max_concurrent_streams: None,
+            keepalive: Keepalive::default(),
+            endpoint: "client",
+            http2_only: false,
         }
     }
 }

@@ -10,6 +10,7 @@ mod config;
 mod embedded;
 mod host_whitelist;
 mod http_endpoints;
+mod log;
 mod ports;
 mod process;
 mod support;

@@ -80,6 +80,12 @@ impl ServerProcess {
         }
     }
 
+    /// Waits for the next log line.
+    pub(crate) fn next_line(&mut self) {
+        let line = self.lines.recv_timeout(WAIT_TIMEOUT);
+        self.log.push(line.expect("a line"));
+    }
+
     /// Returns the address in the log line of the listener for `traffic`.
     pub(crate) fn address_of(&mut self, traffic: &str) -> SocketAddr {
         let line = self.wait_for_line(&format!("serving {traffic} traffic"));

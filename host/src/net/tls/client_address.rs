@@ -14,9 +14,9 @@ const RESOLVED_NAMES_MAX: usize = 16;
 
 /// The names in a certificate that can have an address.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Names {
-    addresses: BTreeSet<IpAddr>,
-    hosts: Vec<String>,
+pub(super) struct Names {
+    pub(super) addresses: BTreeSet<IpAddr>,
+    pub(super) hosts: Vec<String>,
 }
 
 /// Checks that a certificate contains the address of its client, or a host name that resolves to it. A
@@ -57,7 +57,7 @@ pub(super) async fn check(
 }
 
 /// Returns the alternative names of a certificate's subject; `None` if they cannot be decoded.
-fn names(certificate: &CertificateDer<'_>) -> Option<Names> {
+pub(super) fn names(certificate: &CertificateDer<'_>) -> Option<Names> {
     let certificate = CertificateInner::<Raw>::from_der(certificate).ok()?;
     let extension = certificate.tbs_certificate().get_extension();
     let Some((_, SubjectAltName(alternatives))) = extension.ok()? else {

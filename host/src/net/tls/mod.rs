@@ -1,5 +1,5 @@
 //! TLS on listeners. This file performs handshakes, with the settings in `options` and the server's `certificate`. A client
-//! is checked by `client_verifier`, `revocation_list` and `client_address`.
+//! is checked by `client_verifier`, `revocation_list` and `client_address`; `rejection` logs why it was rejected.
 //!
 //! Uses rustls with ring, which need only Rust and a C compiler.
 
@@ -7,9 +7,10 @@ mod certificate;
 mod client_address;
 mod client_verifier;
 mod options;
+mod rejection;
 mod revocation_list;
 
-use std::{io, net::IpAddr, path::PathBuf, sync::Arc};
+use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
 use rustls::{
     ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
@@ -30,6 +31,7 @@ use self::{
 use crate::net::{BoxError, ClientIdentity};
 
 pub use self::options::{Certificate, ClientAuth, TlsOptions, TlsVersion};
+pub(crate) use self::rejection::{NotTls, Rejection, UNNAMED};
 
 /// HTTP/2, the only protocol that ALPN selects (HT-2).
 const ALPN_H2: &[u8] = b"h2";
@@ -168,13 +170,15 @@ impl TlsAcceptor {
     }
 
     /// Performs one handshake. The caller limits its duration.
-    pub(super) async fn accept<T>(&self, io: T) -> io::Result<TlsStream<T>>
+    pub(super) async fn accept<T>(&self, io: T) -> Result<TlsStream<T>, Rejection>
     where
         T: AsyncRead + AsyncWrite + Unpin,
     {
-        let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), io).await?;
-        let offers_h2 = start
-            .client_hello()
+        let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), io);
+        let start = start.await.map_err(Rejection::of_handshake)?;
+        let hello = start.client_hello();
+        let server_name = hello.server_name().map(ToOwned::to_owned);
+        let offers_h2 = hello
             .alpn()
             .is_some_and(|mut protocols| protocols.any(|protocol| protocol == ALPN_H2));
         let config = if offers_h2 {
@@ -182,7 +186,8 @@ impl TlsAcceptor {
         } else {
             &self.without_alpn
         };
-        start.into_stream(config.clone()).await
+        let stream = start.into_stream(config.clone()).await;
+        stream.map_err(|error| Rejection::of_handshake(error).server_name(server_name.as_deref()))
     }
 }
 
