@@ -108,6 +108,12 @@ cache *args: etcd
 differential *args:
     cargo run --release -p revstore-tests --bin differential -- {{args}}
 
+# Puts random load and disturbances on a server and checks all that its clients see; `--minutes N`, `--seed S`,
+# `--server PATH` of another server. The exit status says whether all was right, the last line is JSON.
+soak *args:
+    cargo build --release -p revstore -p revstore-soak
+    cargo run --release -p revstore-soak -- {{args}}
+
 # Sends random requests to every method, guided by coverage. Needs cargo-fuzz.
 fuzz *args:
     cargo fuzz run --sanitizer none requests -- {{args}}
