@@ -13,7 +13,7 @@ use serde::de::{self, Deserializer, SeqAccess, Unexpected, Visitor};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
-use crate::history::{KeyValue, LeaseId, PUT_BYTES_MAX};
+use crate::history::{Entry, KeyValue, LeaseId, PUT_BYTES_MAX};
 use crate::revision::{Position, Revision};
 use crate::watch::{Event, Events};
 
@@ -63,8 +63,8 @@ impl<'de> Deserialize<'de> for KeyValue {
         };
         Ok(match &form.value {
             None => Self::detached_tombstone(&form.key, position),
-            Some(Value(value)) => Self::detached(
-                &form.key,
+            Some(Value(value)) => Self::of_entry(
+                Entry::new(&form.key),
                 value,
                 position,
                 form.create_revision,

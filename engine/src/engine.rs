@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::compaction::Compaction;
+use crate::dump::{Dump, FollowError, Follower};
 use crate::error::{
     CompactError, LeaseError, PutError, ReadError, SnapshotError, TxnError, WatchError, WriteError,
 };
@@ -18,7 +19,7 @@ use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::Arc;
 use crate::sync::epoch::{held_back_bytes, pin};
-use crate::time::{Clock, auto_compact};
+use crate::time::{Clock, Timed, auto_compact};
 use crate::txn::{self, DeleteResult, Put, PutResult, Txn, TxnResult};
 use crate::watch::{WatchOptions, WatchStream, Watcher};
 
@@ -113,6 +114,13 @@ impl Engine {
 
     pub(crate) fn new(store: Arc<Store>) -> Self {
         Self { store }
+    }
+
+    /// Begins the work that depends on the time.
+    pub(crate) fn start(store: Arc<Store>) -> Self {
+        let timed: Arc<dyn Timed> = store.clone();
+        store.clock.follow(Arc::downgrade(&timed));
+        Self::new(store)
     }
 
     /// Returns the newest revision that can be read.
@@ -410,6 +418,21 @@ impl Engine {
         self.store.full_history(through)
     }
 
+    /// Returns everything that the store contains at the current revision. Waits for the transaction
+    /// that is running, if any; see [`Dump`] for the costs while it is open.
+    pub fn dump(&self) -> Dump {
+        Dump::open(&self.store)
+    }
+
+    /// Begins to follow the changes after a revision, and those of leases from now on.
+    ///
+    /// # Errors
+    /// [`FollowError::Followed`] if the store has a follower, [`FollowError::Missing`] if the changes
+    /// after the revision are not in the store.
+    pub fn follow(&self, after: Revision) -> Result<Follower, FollowError> {
+        Follower::new(&self.store, after)
+    }
+
     /// Returns the time of the engine's clock, as the duration since the origin of that clock.
     pub fn now(&self) -> Duration {
         self.store.clock.now()
@@ -502,6 +525,12 @@ impl Engine {
     /// read.
     pub fn history_bytes(&self) -> u64 {
         self.store.history_bytes.get()
+    }
+
+    /// Returns the bytes of all versions that were ever written, kept or compacted, each counted as
+    /// [`KeyValue::size_bytes`]. Two atomic reads, one after the other.
+    pub fn written_bytes(&self) -> u64 {
+        self.history_bytes() + self.store.compacted_bytes.get()
     }
 
     /// Checks that the engine works: reads a key, and begins a write that changes nothing. Returns as soon as

@@ -30,6 +30,8 @@ pub enum Fault {
     CompareOutsideSequencer,
     /// Compaction does not wait for the deferred ranges of transactions (I7).
     IgnorePins,
+    /// Compaction removes history that a dump or a follower holds (I7).
+    IgnoreHolds,
     /// Compaction adds a version to the snapshots that read it only after it has removed it from its
     /// entry (I7).
     KeepAfterCut,

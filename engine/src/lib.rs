@@ -63,6 +63,7 @@
 //! | `index/` | the ordered map from key to versions | `mvcc.treeIndex` |
 //! | `watch/` | the hub, watch streams, the index of watched ranges | `mvcc.watchableStore`, `watcherGroup`, `syncWatchers` |
 //! | `compaction/` | removal of history, automatic compaction | `mvcc.scheduleCompaction`, package `compactor` |
+//! | `dump/` | the state of a store outside of it, and the way back | the database file, `mvcc.store.restore` |
 //! | `lease/` | leases and their keys; a lease that ends with a scope | `lease.lessor` |
 //! | `time/` | the sources of time, and work at certain times | timers and goroutines |
 //! | `memory/` | the allocations of records and entries, with nearly all unsafe code | none |
@@ -73,6 +74,7 @@
 //! the invariants by ids such as I3 (`ARCHITECTURE.md`).
 
 mod compaction;
+mod dump;
 #[cfg(feature = "serde")]
 mod encoding;
 mod engine;
@@ -93,6 +95,7 @@ mod txn;
 mod watch;
 
 pub use compaction::{AutoCompaction, Compaction};
+pub use dump::{Dump, DumpRecords, FollowError, Follower, Restore, RestoreError, Version};
 pub use engine::{Engine, History, Stats};
 pub use error::{
     CompactError, LeaseError, PutError, ReadError, SnapshotError, StartRevisionError, TxnError,
@@ -102,7 +105,9 @@ pub use error::{
 pub use fault::Fault;
 pub use history::{KeyValue, LeaseId, PUT_BYTES_MAX, RECORD_OVERHEAD_BYTES};
 pub use key::KeyRange;
-pub use lease::{LEASE_TTL_MAX_SECONDS, LeaseCounts, LeaseGrant, LeaseGuard, LeaseStatus};
+pub use lease::{
+    LEASE_TTL_MAX_SECONDS, LeaseChange, LeaseCounts, LeaseGrant, LeaseGuard, LeaseStatus,
+};
 pub use options::EngineBuilder;
 pub use read::{
     Changes, Filter, KeyHistory, Range, RangeResult, Snapshot, SnapshotIter, SortBy, SortOrder,

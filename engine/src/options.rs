@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::compaction::AutoCompaction;
+use crate::dump::{Restore, RestoreError};
 use crate::engine::Engine;
 use crate::error::StartRevisionError;
 use crate::fault::Faults;
@@ -155,15 +156,31 @@ impl EngineBuilder {
 
     /// Creates the engine. Takes a few allocations, and one thread if no clock is set.
     pub fn build(self) -> Engine {
+        Engine::start(self.into_store())
+    }
+
+    /// Begins to build an engine that continues another store, from a [`Dump`](crate::Dump) or an equal
+    /// source with this compacted revision. The [start revision](Self::start_revision) does not apply.
+    ///
+    /// # Errors
+    /// [`RestoreError::CompactedRevision`] if the revision is no compacted revision.
+    pub fn restore(self, compacted: Option<Revision>) -> Result<Restore, RestoreError> {
+        Restore::new(self, compacted)
+    }
+
+    /// Creates an empty store with a current revision.
+    pub(crate) fn store_at(mut self, current: Revision) -> Arc<Store> {
+        self.options.start_revision = current;
+        self.into_store()
+    }
+
+    fn into_store(self) -> Arc<Store> {
         #[cfg(not(any(loom, shuttle)))]
         let default = || Arc::new(crate::time::SystemClock::new()) as Arc<dyn Clock>;
         #[cfg(any(loom, shuttle))]
         let default = || Arc::new(crate::time::ManualClock::new()) as Arc<dyn Clock>;
         let clock = self.clock.unwrap_or_else(default);
-        let store = Arc::new(Store::new(self.options, clock.clone()));
-        let timed: Arc<dyn crate::time::Timed> = store.clone();
-        clock.follow(Arc::downgrade(&timed));
-        Engine::new(store)
+        Arc::new(Store::new(self.options, clock))
     }
 }
 

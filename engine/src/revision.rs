@@ -147,6 +147,11 @@ impl CompactedRevision {
         Self(AtomicI64::new(compacted))
     }
 
+    /// Sets the compacted revision of a store that no other thread has yet.
+    pub(crate) fn restore(&self, compacted: Option<Revision>) {
+        self.publish(compacted.unwrap_or(Revision(NEVER)));
+    }
+
     pub(crate) fn load(&self) -> Option<Revision> {
         // Acquire: pairs with the Release in `publish` (I7). A reader that has missed a removed
         // version took the lock under which it was removed, and therefore loads the compacted

@@ -1,6 +1,6 @@
 //! The store: the state that all handles and threads of one engine share.
 
-use crate::compaction::{Compactor, Pins, Snapshots};
+use crate::compaction::{Compactor, Holds, Pins, Snapshots};
 use crate::error::WriteError;
 use crate::fault::{Faults, on_fault};
 use crate::history::Log;
@@ -26,6 +26,7 @@ pub(crate) struct Store {
     /// for a client is read.
     pub(crate) sequencer: CachePadded<Mutex<Sequencer>>,
     pub(crate) pins: Pins,
+    pub(crate) holds: Holds,
     pub(crate) snapshots: Snapshots,
     /// Rank `Compaction`. Guards the right to remove history.
     pub(crate) compaction: Mutex<()>,
@@ -38,6 +39,8 @@ pub(crate) struct Store {
     pub(crate) versions: Counter,
     /// The number of versions that compactions have removed.
     pub(crate) compacted_versions: Counter,
+    /// The bytes of these versions.
+    pub(crate) compacted_bytes: Counter,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) faults: Faults,
 }
@@ -52,6 +55,7 @@ impl Store {
             log: Log::new(),
             sequencer: CachePadded::new(Mutex::new(Rank::Sequencer, Sequencer::default())),
             pins: Pins::new(),
+            holds: Holds::new(),
             snapshots: Snapshots::new(options.snapshots_max, options.snapshot_bytes_max),
             compaction: Mutex::new(Rank::Compaction, ()),
             lessor: Lessor::new(options.lease_ttl_min),
@@ -61,6 +65,7 @@ impl Store {
             history_bytes: CachePadded::new(Counter::new()),
             versions: Counter::new(),
             compacted_versions: Counter::new(),
+            compacted_bytes: Counter::new(),
             clock,
             faults: options.faults,
         }

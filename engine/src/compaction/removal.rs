@@ -69,6 +69,14 @@ impl Compaction {
         })
     }
 
+    /// Returns the compaction at a revision that was announced before.
+    pub(crate) fn again(store: &Arc<Store>, compacted: Revision) -> Self {
+        Self {
+            store: store.clone(),
+            revision: compacted,
+        }
+    }
+
     /// Returns the compacted revision: the oldest one that can still be read.
     pub fn revision(&self) -> Revision {
         self.revision
@@ -79,18 +87,24 @@ impl Compaction {
     /// The cost is proportional to the number of versions freed, not to the size of the store. No
     /// writer waits for more than one step, which processes up to 128 keys. If a transaction still
     /// reads history that the compaction removes, the call waits for it. It does not wait for
-    /// [snapshots](crate::Snapshot): the versions that they read are kept for them.
-    pub fn run(self) {
-        let store = &*self.store;
+    /// [snapshots](crate::Snapshot): the versions that they read are kept for them. What a
+    /// [dump](crate::Dump) or a [follower](crate::Follower) has yet to read is freed when they have read it.
+    pub fn run(mut self) {
+        let store = self.store.clone();
         // I5: the dispatch reads published events from the log, so it comes before the removal. All
         // revisions to remove were published when the compaction was announced. I8: it wakes tasks,
         // so no lock is held.
-        unless_fault!(store.faults, RemoveUndispatched, store.hub.dispatch(store));
+        unless_fault!(store.faults, RemoveUndispatched, store.hub.dispatch(&store));
         let _one_at_a_time = store.compaction.lock();
         unless_fault!(
             store.faults,
             IgnorePins,
             store.pins.wait_until_unaffected(self.revision)
+        );
+        unless_fault!(
+            store.faults,
+            IgnoreHolds,
+            self.revision = store.holds.limit(self.revision)
         );
         // Complete: snapshots that are opened after the announcement read no version that this
         // compaction removes.
@@ -144,6 +158,7 @@ impl Compaction {
         store.history_bytes.subtract(removed.size_bytes());
         store.versions.subtract(removed.len() as u64);
         store.compacted_versions.add(removed.len() as u64);
+        store.compacted_bytes.add(removed.size_bytes());
         removed.free(&pin(), store.faults);
         self.retire(&emptied);
     }

@@ -300,10 +300,10 @@ impl KeyValue {
         Self::tombstone(Entry::new(key), position)
     }
 
-    /// Creates a version that belongs to no store.
-    #[cfg(feature = "serde")]
-    pub(crate) fn detached(
-        key: &[u8],
+    /// Creates a version of the key of `entry`, with numbers that another store has assigned. A new
+    /// entry makes it one that belongs to no store.
+    pub(crate) fn of_entry(
+        entry: Entry,
         value: &[u8],
         position: Position,
         create_revision: Revision,
@@ -320,7 +320,7 @@ impl KeyValue {
         let mut stored = [0; Shape::Full.len()];
         numbers.write(shape, &mut stored);
         let header = Header {
-            entry: Entry::new(key),
+            entry,
             revision: position.revision,
         };
         Self::new(header, shape, &stored[..shape.len()], value)

@@ -70,7 +70,25 @@ struct Leases {
     is_expiry_stopped: bool,
     /// The number of ids generated so far, from which the next one is derived.
     generated_ids: u64,
+    /// The number of grants, including those of leases that were restored.
+    grants: u64,
     counts: LeaseCounts,
+    /// The changes that the follower of the store has not taken yet; `None` without a follower.
+    changes: Option<Vec<LeaseChange>>,
+}
+
+/// A change of the leases of a store, as a [`Follower`](crate::Follower) gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseChange {
+    /// A lease was granted.
+    Granted(LeaseGrant),
+    /// A lease was revoked or has expired.
+    Ended {
+        /// The id of the lease.
+        id: LeaseId,
+        /// The revision that deletes the keys of the lease; the current one if it had no keys.
+        revision: Revision,
+    },
 }
 
 /// The numbers of operations on leases since the engine was created.
@@ -121,21 +139,57 @@ impl Lessor {
             Some(id) => id,
             None => leases.generate_id(),
         };
-        let expiry = now.saturating_add(ttl);
         leases.counts.granted += 1;
-        let number = GrantNumber(leases.counts.granted);
-        leases.by_id.insert(
-            id,
-            Lease {
-                number,
-                ttl,
-                expiry,
-                keys: BTreeSet::new(),
-            },
-        );
-        leases.by_expiry.insert((expiry, id));
         let lease = LeaseGrant { id, ttl };
+        if let Some(changes) = &mut leases.changes {
+            changes.push(LeaseChange::Granted(lease));
+        }
+        let number = leases.add(lease, now);
         Ok(Granted { lease, number })
+    }
+
+    /// Adds a lease of an earlier store, with its full time to live. Returns whether its id was free.
+    pub(crate) fn restore(&self, mut lease: LeaseGrant, now: Duration) -> bool {
+        lease.ttl = lease.ttl.max(self.ttl_min);
+        let mut leases = self.leases.lock();
+        let now = leases.latest(now);
+        let is_new = !leases.by_id.contains_key(&lease.id);
+        if is_new {
+            leases.add(lease, now);
+        }
+        is_new
+    }
+
+    /// Begins to keep changes for a follower. Returns the leases of this time, or `None` if there is
+    /// a follower. The caller must hold the sequencer.
+    pub(crate) fn follow(&self) -> Option<Vec<LeaseGrant>> {
+        let mut leases = self.leases.lock();
+        if leases.changes.is_some() {
+            return None;
+        }
+        leases.changes = Some(Vec::new());
+        Some(leases.all())
+    }
+
+    /// Returns all leases, in no order.
+    pub(crate) fn all(&self) -> Vec<LeaseGrant> {
+        self.leases.lock().all()
+    }
+
+    /// Takes the oldest changes, in order, up to the first one whose revision is above `through`.
+    pub(crate) fn take_changes(&self, through: Revision) -> Vec<LeaseChange> {
+        let mut leases = self.leases.lock();
+        let Some(changes) = &mut leases.changes else {
+            return Vec::new();
+        };
+        let is_later = |change: &LeaseChange| matches!(change, LeaseChange::Ended { revision, .. } if *revision > through);
+        let end = changes.iter().position(is_later).unwrap_or(changes.len());
+        let later = changes.split_off(end);
+        std::mem::replace(changes, later)
+    }
+
+    pub(crate) fn unfollow(&self) {
+        self.leases.lock().changes = None;
     }
 
     /// Restarts the time to live, and returns it. An expired lease stays expired (LE-9). With a
@@ -217,21 +271,26 @@ impl Lessor {
 
     /// Removes a lease and returns its keys in order. The caller must hold the sequencer, and must
     /// delete the keys. With a number, only the lease of that grant is found.
-    fn remove(&self, id: LeaseId, of: Option<GrantNumber>) -> Result<BTreeSet<Entry>, LeaseError> {
+    fn remove(
+        &self,
+        id: LeaseId,
+        of: Option<GrantNumber>,
+        current: Revision,
+    ) -> Result<BTreeSet<Entry>, LeaseError> {
         let mut leases = self.leases.lock();
         let lease = leases.by_id.get(&id);
         if !lease.is_some_and(|lease| lease.is_of(of)) {
             return Err(LeaseError::NotFound);
         }
-        leases.remove(id).ok_or(LeaseError::NotFound)
+        leases.remove(id, current).ok_or(LeaseError::NotFound)
     }
 
     /// As [`remove`](Self::remove), for the lease that expires first, if it has expired.
-    fn remove_expired(&self, now: Duration) -> Option<BTreeSet<Entry>> {
+    fn remove_expired(&self, now: Duration, current: Revision) -> Option<BTreeSet<Entry>> {
         let mut leases = self.leases.lock();
         let id = leases.first_expired(now)?;
         leases.counts.expired += 1;
-        leases.remove(id)
+        leases.remove(id, current)
     }
 
     /// Moves a key from one lease to another. The caller must hold the sequencer.
@@ -274,7 +333,7 @@ pub(crate) fn revoke(
     let mut writer = Writer::begin(store)?;
     // LE-7: under the sequencer, so that a put that moves a key to another lease comes either
     // before or after both steps.
-    let keys = store.lessor.remove(lease, of)?;
+    let keys = store.lessor.remove(lease, of, writer.revision())?;
     on_fault!(store.faults, RevokeOutsideSequencer, {
         drop(writer);
         writer = Writer::begin(store)?;
@@ -300,7 +359,7 @@ pub(crate) fn expire_first(store: &Store, now: Duration) -> bool {
     };
     // Decided again: since the first look the lease may have been renewed, or revoked and its id
     // granted again.
-    if let Some(keys) = store.lessor.remove_expired(now) {
+    if let Some(keys) = store.lessor.remove_expired(now, writer.revision()) {
         delete_keys(writer, keys);
     }
     true
@@ -339,11 +398,46 @@ impl Leases {
         Some(*id)
     }
 
-    /// Removes a lease and returns its keys.
-    fn remove(&mut self, id: LeaseId) -> Option<BTreeSet<Entry>> {
+    fn all(&self) -> Vec<LeaseGrant> {
+        let by_id = self.by_id.iter();
+        by_id
+            .map(|(id, it)| LeaseGrant {
+                id: *id,
+                ttl: it.ttl,
+            })
+            .collect()
+    }
+
+    /// Adds a lease, whose id is free.
+    fn add(&mut self, LeaseGrant { id, ttl }: LeaseGrant, now: Duration) -> GrantNumber {
+        let expiry = now.saturating_add(ttl);
+        self.grants += 1;
+        let number = GrantNumber(self.grants);
+        let lease = Lease {
+            number,
+            ttl,
+            expiry,
+            keys: BTreeSet::new(),
+        };
+        self.by_id.insert(id, lease);
+        self.by_expiry.insert((expiry, id));
+        number
+    }
+
+    /// Removes a lease and returns its keys, which the caller deletes at the revision after the
+    /// current one.
+    fn remove(&mut self, id: LeaseId, current: Revision) -> Option<BTreeSet<Entry>> {
         let lease = self.by_id.remove(&id)?;
         self.by_expiry.remove(&(lease.expiry, id));
         self.counts.ended += 1;
+        if let Some(changes) = &mut self.changes {
+            let revision = if lease.keys.is_empty() {
+                current
+            } else {
+                current.next()
+            };
+            changes.push(LeaseChange::Ended { id, revision });
+        }
         Some(lease.keys)
     }
 

@@ -5,4 +5,4 @@ mod lessor;
 
 pub use guard::LeaseGuard;
 pub(crate) use lessor::{Granted, Lessor, expire_first, revoke};
-pub use lessor::{LEASE_TTL_MAX_SECONDS, LeaseCounts, LeaseGrant, LeaseStatus};
+pub use lessor::{LEASE_TTL_MAX_SECONDS, LeaseChange, LeaseCounts, LeaseGrant, LeaseStatus};

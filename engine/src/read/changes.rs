@@ -75,10 +75,30 @@ impl Changes {
 
     /// Copies the next records from the log.
     fn read_step(&mut self) -> Result<(), ReadError> {
+        let (records, next) = self.store.log_step(self.next, self.through);
+        // I7: also if the compaction was announced while the log was read.
+        self.store.check_kept(self.next.revision)?;
+        match next {
+            Some(next) => self.next = next,
+            None => self.is_finished = true,
+        }
+        self.records = records.into_iter();
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Copies some records from the log, up to a revision. Returns the position from which on more
+    /// follow, if any. The caller must hold this part of the log, or check afterwards that no
+    /// compaction has removed it.
+    pub(crate) fn log_step(
+        &self,
+        from: Position,
+        through: Revision,
+    ) -> (Vec<KeyValue>, Option<Position>) {
         let mut records: Vec<KeyValue> = Vec::with_capacity(STEP_RECORDS);
         let mut bytes = 0;
-        let log = &self.store.log;
-        let stopped = log.visit(self.next, self.through.end(), |record| {
+        let stopped = self.log.visit(from, through.end(), |record| {
             bytes += record.size_bytes();
             records.push(record.clone());
             if records.len() < STEP_RECORDS && bytes < STEP_BYTES {
@@ -87,14 +107,9 @@ impl Changes {
                 ControlFlow::Break(())
             }
         });
-        // I7: also if the compaction was announced while the log was read.
-        self.store.check_kept(self.next.revision)?;
-        match records.last() {
-            Some(last) if stopped.is_some() => self.next = last.position().next(),
-            _ => self.is_finished = true,
-        }
-        self.records = records.into_iter();
-        Ok(())
+        let last = records.last().filter(|_| stopped.is_some());
+        let next = last.map(|last| last.position().next());
+        (records, next)
     }
 }
 

@@ -67,6 +67,8 @@ pub(crate) enum Rank {
     Sequencer,
     /// Positions that transactions still read.
     Pins,
+    /// Revisions from which on dumps and followers read.
+    Holds,
     /// The open snapshots and the versions kept for them.
     Snapshots,
     /// Leases and the keys attached to them.

@@ -6,6 +6,7 @@ mod close_against_sleep;
 mod commit_against_retire;
 mod compaction_against_catch_up;
 mod compaction_against_dispatch;
+mod compaction_against_follower;
 mod compaction_against_reader;
 mod compaction_against_transaction;
 mod compare_against_write;

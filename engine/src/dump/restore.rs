@@ -1,0 +1,346 @@
+//! Restoring: an engine from the parts of a dump, and from the changes after it.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use thiserror::Error;
+
+use super::state::Version;
+use crate::compaction::Compaction;
+use crate::engine::Engine;
+use crate::history::{Entry, KeyValue, LeaseId, PUT_BYTES_MAX};
+use crate::key::KeyRange;
+use crate::lease::{LEASE_TTL_MAX_SECONDS, LeaseGrant};
+use crate::options::EngineBuilder;
+use crate::revision::{Position, Revision};
+use crate::store::Store;
+use crate::sync::Arc;
+use crate::sync::epoch::pin;
+
+/// An engine that is being built from a [`Dump`](crate::Dump) or an equal source; created by
+/// [`EngineBuilder::restore`].
+///
+/// The parts are added in this order: the base state in key order, then whole revisions without a gap.
+/// Leases and compactions may be added at any time. Everything is checked, and after an error the value is
+/// of no use any more. The engine that [`finish`](Self::finish) returns answers all reads at kept revisions,
+/// and watches from them, as the original did. Each lease has its full time to live again.
+///
+/// A part takes about the time of a put.
+#[derive(Debug)]
+#[must_use = "`finish` returns the engine"]
+pub struct Restore {
+    store: Arc<Store>,
+    compacted: Option<Revision>,
+    /// The compacted revision of the base state, and the last revision before the history.
+    start: Revision,
+    /// The last restored revision.
+    current: Revision,
+    /// Whether revisions were added.
+    has_history: bool,
+    last_base_key: Option<Bytes>,
+    /// A base version of the compacted revision, whose changes are then not in the history.
+    base_at_start: Option<Position>,
+    leases: BTreeMap<LeaseId, Duration>,
+}
+
+/// The error of a part that no store can have contained at its place.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RestoreError {
+    /// The compacted revision is negative or above the highest one.
+    #[error("{revision} is no compacted revision")]
+    CompactedRevision {
+        /// The revision.
+        revision: Revision,
+    },
+    /// A base version is not of a live key, or belongs to the history.
+    #[error("base version {position} is a deletion, or belongs to the history")]
+    BaseVersion {
+        /// The position of the version.
+        position: Position,
+    },
+    /// The base state is not in key order, contains a key twice, or continues after the history has begun.
+    #[error("base version {position} is out of order")]
+    BaseOrder {
+        /// The position of the version.
+        position: Position,
+    },
+    /// A revision does not follow the one before it, or has no changes.
+    #[error("revision {found} follows revision {current}")]
+    RevisionOrder {
+        /// The revision, or the current one if it has no changes.
+        found: Revision,
+        /// The last revision before it.
+        current: Revision,
+    },
+    /// The changes of a revision are not numbered from 0 on.
+    #[error("change {found} is not the next one of its revision, which has number {expected}")]
+    ChangeOrder {
+        /// The position of the change.
+        found: Position,
+        /// The expected number.
+        expected: u32,
+    },
+    /// The create revision or the version of a key does not follow from the version before it, or a key
+    /// is deleted that is not live.
+    #[error("change {position} has numbers that do not follow from the ones before it")]
+    Numbers {
+        /// The position of the change.
+        position: Position,
+    },
+    /// A key is empty, or a key or value is too large.
+    #[error("change {position} has a key or value of an invalid size")]
+    Size {
+        /// The position of the change.
+        position: Position,
+    },
+    /// The time to live of a lease is too large.
+    #[error("lease {lease} has a time to live that is too large")]
+    LeaseTtl {
+        /// The lease.
+        lease: LeaseId,
+    },
+    /// A live key is attached to a lease that does not exist.
+    #[error("a key is attached to lease {lease}, which does not exist")]
+    UnknownLease {
+        /// The lease.
+        lease: LeaseId,
+    },
+}
+
+impl Restore {
+    pub(crate) fn new(
+        builder: EngineBuilder,
+        compacted: Option<Revision>,
+    ) -> Result<Self, RestoreError> {
+        let range = Revision(0)..Revision::LAST;
+        if let Some(revision) = compacted.filter(|revision| !range.contains(revision)) {
+            return Err(RestoreError::CompactedRevision { revision });
+        }
+        let start = compacted.map_or(Revision::FIRST, |at| at.max(Revision::FIRST));
+        let store = builder.store_at(start);
+        store.compacted.restore(compacted);
+        Ok(Self {
+            store,
+            compacted,
+            start,
+            current: start,
+            has_history: false,
+            last_base_key: None,
+            base_at_start: None,
+            leases: BTreeMap::new(),
+        })
+    }
+
+    /// Returns the last restored revision: the compacted one, at least 1, before any revision was added.
+    pub fn current_revision(&self) -> Revision {
+        self.current
+    }
+
+    /// Adds a key that is live at the compacted revision. Keys are added in key order.
+    ///
+    /// # Errors
+    /// See [`RestoreError`].
+    pub fn base(&mut self, version: &Version<'_>) -> Result<(), RestoreError> {
+        let position = version.position;
+        let compacted = self.compacted.unwrap_or(Revision(0));
+        if version.value.is_none() || position.revision > compacted {
+            return Err(RestoreError::BaseVersion { position });
+        }
+        let is_next = |last: &Bytes| version.key > &last[..];
+        if self.has_history || !self.last_base_key.as_ref().is_none_or(is_next) {
+            return Err(RestoreError::BaseOrder { position });
+        }
+        check_size(version)?;
+        if !are_possible(version) {
+            return Err(RestoreError::Numbers { position });
+        }
+        let entry = self.store.index.get_or_insert(&Entry::new(version.key));
+        // The log does not contain the base state, so counts include it from the start.
+        let counted = self.start.previous().end();
+        if position.revision == compacted {
+            self.base_at_start = Some(position);
+        }
+        let record = record(&entry, version);
+        self.last_base_key = Some(record.key_bytes());
+        self.push(&entry, record);
+        self.store.index.set_live(entry.key(), true, counted);
+        Ok(())
+    }
+
+    /// Adds all changes of a revision. The first revision is the compacted one or the one after it.
+    ///
+    /// # Errors
+    /// See [`RestoreError`].
+    pub fn revision(&mut self, changes: &[Version<'_>]) -> Result<(), RestoreError> {
+        let current = self.current;
+        let found = changes.first().map_or(current, |it| it.position.revision);
+        // WA-41: a store keeps the changes of its compacted revision.
+        let repeats_start = !self.has_history && self.compacted == Some(found);
+        let is_next = found == current.next() && found <= Revision::LAST;
+        if changes.is_empty() || !(is_next || (repeats_start && found > Revision::FIRST)) {
+            return Err(RestoreError::RevisionOrder { found, current });
+        }
+        if let Some(position) = self.base_at_start.filter(|_| repeats_start) {
+            return Err(RestoreError::BaseVersion { position });
+        }
+        for (expected, change) in (0..).zip(changes) {
+            let Position { revision, sub } = change.position;
+            if (revision, sub) != (found, expected) {
+                let found = change.position;
+                return Err(RestoreError::ChangeOrder { found, expected });
+            }
+            check_size(change)?;
+            self.change(change, is_next)?;
+        }
+        self.has_history = true;
+        self.current = found;
+        Ok(())
+    }
+
+    /// Adds a lease, or replaces its time to live.
+    ///
+    /// # Errors
+    /// The time to live is too large.
+    pub fn grant(&mut self, lease: LeaseGrant) -> Result<(), RestoreError> {
+        if lease.ttl.as_secs() > LEASE_TTL_MAX_SECONDS.unsigned_abs() {
+            return Err(RestoreError::LeaseTtl { lease: lease.id });
+        }
+        self.leases.insert(lease.id, lease.ttl);
+        Ok(())
+    }
+
+    /// Removes a lease, whose keys the added revisions have deleted. Does nothing if it does not exist.
+    pub fn end_lease(&mut self, lease: LeaseId) {
+        self.leases.remove(&lease);
+    }
+
+    /// Makes all revisions below one unreadable, as [`Engine::compact`] does. [`finish`](Self::finish)
+    /// frees their memory.
+    ///
+    /// # Errors
+    /// The revision is above the last restored one, or not above the compacted one.
+    pub fn compact(&mut self, revision: Revision) -> Result<(), RestoreError> {
+        let is_later = self.compacted.is_none_or(|last| last < revision);
+        if revision < Revision(0) || revision > self.current || !is_later {
+            return Err(RestoreError::CompactedRevision { revision });
+        }
+        self.compacted = Some(revision);
+        self.has_history = true;
+        Ok(())
+    }
+
+    /// Attaches the keys to their leases, and returns the engine.
+    ///
+    /// # Errors
+    /// [`RestoreError::UnknownLease`] if a lease of a live key was not added.
+    pub fn finish(self) -> Result<Engine, RestoreError> {
+        let store = self.store;
+        let now = store.clock.now();
+        for (id, ttl) in self.leases {
+            store.lessor.restore(LeaseGrant { id, ttl }, now);
+        }
+        let mut unknown = None;
+        store.index.scan(&KeyRange::all(), |found| {
+            let guard = pin();
+            let newest = found.entry().newest(&guard);
+            let lease = newest.and_then(|newest| newest.lease());
+            if let Some(lease) = lease.filter(|lease| !store.lessor.exists(*lease)) {
+                unknown = Some(lease);
+                return ControlFlow::Break(());
+            }
+            if lease.is_some() {
+                store.lessor.move_key(found.entry(), None, lease);
+            }
+            ControlFlow::Continue(())
+        });
+        if let Some(lease) = unknown {
+            return Err(RestoreError::UnknownLease { lease });
+        }
+        store.current.publish(self.current);
+        store.hub.dispatch(&store);
+        if let Some(compacted) = self.compacted {
+            store.compacted.publish(compacted);
+            // Also without a later compaction: it removes what the changes of the compacted revision
+            // have replaced.
+            Compaction::again(&store, compacted).run();
+        }
+        Ok(Engine::start(store))
+    }
+
+    /// Adds a change. The version before it is known unless the change belongs to the compacted
+    /// revision of the base state.
+    fn change(&self, change: &Version<'_>, is_previous_known: bool) -> Result<(), RestoreError> {
+        let position = change.position;
+        let store = &self.store;
+        let entry = store.index.get(change.key);
+        let entry = entry.unwrap_or_else(|| store.index.get_or_insert(&Entry::new(change.key)));
+        let guard = pin();
+        let newest = entry.newest(&guard);
+        let previous = newest.filter(|newest| !newest.is_tombstone());
+        let follows = match (&change.value, &previous) {
+            (None, previous) => previous.is_some(),
+            (Some(_), Some(previous)) => {
+                change.create_revision == previous.create_revision()
+                    && previous.version().checked_add(1) == Some(change.version)
+            }
+            (Some(_), None) => change.create_revision == position.revision && change.version == 1,
+        };
+        if !are_possible(change) || (is_previous_known && !follows) {
+            return Err(RestoreError::Numbers { position });
+        }
+        let is_live = change.value.is_some();
+        let was_live = previous.is_some();
+        let record = record(&entry, change);
+        store.log.append(record.clone(), &guard);
+        self.push(&entry, record);
+        if is_live != was_live {
+            store.index.set_live(entry.key(), is_live, position);
+        }
+        Ok(())
+    }
+
+    fn push(&self, entry: &Entry, record: KeyValue) {
+        self.store.history_bytes.add(record.size_bytes());
+        self.store.versions.add(1);
+        entry.push(record, &pin(), self.store.faults);
+    }
+}
+
+fn record(entry: &Entry, version: &Version<'_>) -> KeyValue {
+    match version.value {
+        None => KeyValue::tombstone(entry.clone(), version.position),
+        Some(value) => KeyValue::of_entry(
+            entry.clone(),
+            value,
+            version.position,
+            version.create_revision,
+            version.version,
+            version.lease,
+        ),
+    }
+}
+
+fn check_size(version: &Version<'_>) -> Result<(), RestoreError> {
+    let value_len = version.value.map_or(0, <[u8]>::len);
+    if version.key.is_empty() || version.key.len() > PUT_BYTES_MAX || value_len > PUT_BYTES_MAX {
+        let position = version.position;
+        return Err(RestoreError::Size { position });
+    }
+    Ok(())
+}
+
+/// Returns whether some key can have these numbers.
+fn are_possible(version: &Version<'_>) -> bool {
+    let (created, written) = (version.create_revision, version.position.revision);
+    match version.value {
+        None => true,
+        Some(_) => {
+            version.version >= 1
+                && created > Revision(0)
+                && created <= written
+                && (version.version > 1 || created == written)
+        }
+    }
+}
