@@ -1,10 +1,10 @@
 //! Server certificates, from PEM files or self-signed, and the common names of client certificates.
 
 use std::{
-    fs,
+    fs::File,
+    io::{self, Read as _},
     path::{Path, PathBuf},
     sync::Arc,
-    time::SystemTime,
 };
 
 use parking_lot::Mutex;
@@ -19,6 +19,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 use time::OffsetDateTime;
+use tracing::warn;
 use x509_cert::{
     certificate::{CertificateInner, Raw},
     der::{Decode, oid::ObjectIdentifier},
@@ -32,20 +33,34 @@ const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 /// The last year that the dates of a certificate can express.
 const LAST_CERTIFICATE_YEAR: i32 = 9999;
 
-/// A certificate and its key in PEM files. The files are read again when they change, because certificates
+/// The maximum size of a file with a certificate or a key.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// A certificate and its key in PEM files. As in etcd, the files are read at each handshake, because certificates
 /// are renewed in place.
+///
+/// The contents are compared: the date and the size of a file may be the same after a change.
 #[derive(Debug)]
 pub(super) struct CertificateFiles {
     cert_file: PathBuf,
     key_file: PathBuf,
     provider: Arc<CryptoProvider>,
-    /// The pair in use, and the modification times of its files. A leaf lock, held to copy or to replace the
-    /// pair, never across an await.
-    current: Mutex<(ModificationTimes, Arc<CertifiedKey>)>,
+    /// A leaf lock, held to compare and copy or to replace the pair, never across an await.
+    current: Mutex<Current>,
 }
 
-/// The modification times of the two files; `None` for a file without a readable time.
-type ModificationTimes = [Option<SystemTime>; 2];
+/// The pair in use.
+#[derive(Debug)]
+struct Current {
+    pair: Arc<CertifiedKey>,
+    /// The contents of its files.
+    contents: Contents,
+    /// The error of the last contents that could not be used, so that it is logged once.
+    error: Option<String>,
+}
+
+/// The contents of the file of the certificate and of that of the key.
+type Contents = [Vec<u8>; 2];
 
 impl CertificateFiles {
     /// Reads both files.
@@ -54,47 +69,92 @@ impl CertificateFiles {
         key_file: &Path,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, TlsError> {
-        // The times are read before the files, so that a change between the two is detected later.
-        let modified = modification_times(cert_file, key_file);
-        let pair = read_pair(cert_file, key_file, provider)?;
+        let contents = read_files(cert_file, key_file)?;
+        let pair = Arc::new(decode_pair(&contents, cert_file, key_file, provider)?);
         Ok(Self {
             cert_file: cert_file.to_owned(),
             key_file: key_file.to_owned(),
             provider: provider.clone(),
-            current: Mutex::new((modified, Arc::new(pair))),
+            current: Mutex::new(Current {
+                pair,
+                contents,
+                error: None,
+            }),
         })
+    }
+
+    /// Returns the pair in the files if it is not the one in use.
+    fn renewed(&self) -> Result<Option<(Arc<CertifiedKey>, Contents)>, TlsError> {
+        let contents = read_files(&self.cert_file, &self.key_file)?;
+        if contents == self.current.lock().contents {
+            return Ok(None);
+        }
+        let pair = decode_pair(&contents, &self.cert_file, &self.key_file, &self.provider)?;
+        Ok(Some((Arc::new(pair), contents)))
+    }
+
+    /// Reads the files, and returns the pair to use.
+    fn current(&self) -> Arc<CertifiedKey> {
+        let renewed = self.renewed();
+        let mut current = self.current.lock();
+        match renewed {
+            Ok(renewed) => {
+                current.error = None;
+                if let Some((pair, contents)) = renewed {
+                    current.pair = pair;
+                    current.contents = contents;
+                }
+                current.pair.clone()
+            }
+            // While only one of the files is renewed, the certificate and the key do not match. The old pair then
+            // stays in use.
+            Err(error) => {
+                let error = error.to_string();
+                let pair = current.pair.clone();
+                let is_new = current.error.as_ref() != Some(&error);
+                current.error = Some(error.clone());
+                drop(current);
+                if is_new {
+                    warn!(error, "the previous certificate stays in use");
+                }
+                pair
+            }
+        }
     }
 }
 
 impl ResolvesServerCert for CertificateFiles {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let modified = modification_times(&self.cert_file, &self.key_file);
-        let (known, pair) = self.current.lock().clone();
-        if modified == known {
-            return Some(pair);
-        }
-        // While only one of the files is renewed, the certificate and the key do not match. The old pair then
-        // stays in use.
-        let Ok(renewed) = read_pair(&self.cert_file, &self.key_file, &self.provider) else {
-            return Some(pair);
-        };
-        let renewed = Arc::new(renewed);
-        *self.current.lock() = (modified, renewed.clone());
-        Some(renewed)
+        Some(self.current())
     }
 }
 
-fn modification_times(cert_file: &Path, key_file: &Path) -> ModificationTimes {
-    [cert_file, key_file].map(|path| fs::metadata(path).and_then(|it| it.modified()).ok())
+fn read_files(cert_file: &Path, key_file: &Path) -> Result<Contents, TlsError> {
+    Ok([read_file(cert_file)?, read_file(key_file)?])
 }
 
-fn read_pair(
+fn read_file(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let file_error = |error| TlsError::File {
+        path: path.to_owned(),
+        source: pem::Error::Io(error),
+    };
+    let file = File::open(path).map_err(file_error)?;
+    let mut content = Vec::new();
+    let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
+    if read.map_err(file_error)? as u64 > FILE_BYTES_MAX {
+        return Err(file_error(io::ErrorKind::FileTooLarge.into()));
+    }
+    Ok(content)
+}
+
+fn decode_pair(
+    [certificates, key]: &Contents,
     cert_file: &Path,
     key_file: &Path,
     provider: &CryptoProvider,
 ) -> Result<CertifiedKey, TlsError> {
-    let chain = read_certificates(cert_file)?;
-    let key = PrivateKeyDer::from_pem_file(key_file).map_err(|source| TlsError::File {
+    let chain = decode_certificates(certificates, cert_file)?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|source| TlsError::File {
         path: key_file.to_owned(),
         source,
     })?;
@@ -106,11 +166,19 @@ fn read_pair(
 
 /// Reads all certificates of a PEM file. The file must contain at least one.
 pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    decode_certificates(&read_file(path)?, path)
+}
+
+/// Decodes all certificates of `content`, which is the PEM file `path`.
+fn decode_certificates(
+    content: &[u8],
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let file_error = |source| TlsError::File {
         path: path.to_owned(),
         source,
     };
-    let certificates = CertificateDer::pem_file_iter(path).map_err(file_error)?;
+    let certificates = CertificateDer::pem_slice_iter(content);
     let certificates: Vec<_> = certificates.collect::<Result<_, _>>().map_err(file_error)?;
     if certificates.is_empty() {
         return Err(file_error(pem::Error::NoItemsFound));
@@ -175,10 +243,57 @@ pub(super) fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, time::SystemTime};
+
     use rcgen::{DistinguishedName, DnType};
     use rustls::{client::verify_server_name, pki_types::ServerName, server::ParsedCertificate};
 
     use super::*;
+
+    /// Writes a new certificate and its key, and gives both files the time `modified`. Returns the certificate.
+    fn write_pair(directory: &Path, modified: SystemTime) -> Vec<u8> {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        write(directory, "cert.pem", &certificate.pem(), modified);
+        write(directory, "key.pem", &key.serialize_pem(), modified);
+        certificate.der().to_vec()
+    }
+
+    fn write(directory: &Path, name: &str, content: &str, modified: SystemTime) {
+        let path = directory.join(name);
+        fs::write(&path, content).unwrap();
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_modified(modified).unwrap();
+    }
+
+    #[test]
+    fn tl_1_files_with_the_same_date_are_read_again_and_others_than_a_pair_are_not_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let modified = SystemTime::UNIX_EPOCH;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let first = write_pair(directory, modified);
+        let (cert_file, key_file) = (directory.join("cert.pem"), directory.join("key.pem"));
+        let files = CertificateFiles::open(&cert_file, &key_file, &provider).unwrap();
+        let check = |expected: &[u8]| assert_eq!(*files.current().cert[0], *expected);
+        check(&first);
+        let second = write_pair(directory, modified);
+        check(&second);
+        let other_key = KeyPair::generate().unwrap().serialize_pem();
+        for key in [
+            other_key.as_str(),
+            "",
+            "text",
+            &" ".repeat(usize::try_from(FILE_BYTES_MAX).unwrap() + 1),
+        ] {
+            write(directory, "key.pem", key, modified);
+            check(&second);
+        }
+        fs::remove_file(&key_file).unwrap();
+        check(&second);
+        check(&write_pair(directory, modified));
+    }
 
     fn check(names: &[(DnType, &str)], expected: Option<&str>) {
         let mut params = CertificateParams::default();
