@@ -34,6 +34,7 @@ use crate::node::admission::{Alarms, Limits, RaftIndex};
 use crate::node::counters::{AtomicCounters, OpCounters};
 use crate::node::identity::Identity;
 use crate::node::shutdown::Shutdown;
+use crate::node::slow::{self, SlowRequests};
 use crate::service::auth::AuthService;
 use crate::service::cluster::ClusterService;
 use crate::service::concurrency::election::ElectionService;
@@ -108,6 +109,8 @@ struct ServicesInner {
 /// | [`auth`](Self::auth) | etcd's: simple tokens for 300 s, bcrypt with cost 10 |
 /// | [`shutdown`](Self::shutdown) | a signal that never begins |
 /// | [`watch_catch_up_delay`](Self::watch_catch_up_delay) | none |
+/// | [`warning_apply_duration`](Self::warning_apply_duration) | 100 ms |
+/// | [`warning_unary_request_duration`](Self::warning_unary_request_duration) | 300 ms |
 #[derive(Clone, Debug)]
 #[must_use = "services are created by `build`"]
 pub struct ServicesBuilder {
@@ -118,6 +121,8 @@ pub struct ServicesBuilder {
     auth: AuthOptions,
     shutdown: Shutdown,
     watch_catch_up_delay: Duration,
+    warning_apply_duration: Duration,
+    warning_unary_request_duration: Duration,
 }
 
 impl Services {
@@ -131,6 +136,8 @@ impl Services {
             auth: AuthOptions::default(),
             shutdown: Shutdown::new(),
             watch_catch_up_delay: Duration::ZERO,
+            warning_apply_duration: slow::APPLY,
+            warning_unary_request_duration: slow::UNARY,
         }
     }
 
@@ -163,6 +170,12 @@ impl Services {
     /// Returns the use of the threads and the memory for heavy requests.
     pub fn heavy_stats(&self) -> HeavyStats {
         self.inner.node.heavy.stats()
+    }
+
+    /// Returns the number of executions that took longer than
+    /// [`warning_apply_duration`](ServicesBuilder::warning_apply_duration).
+    pub fn slow_applies(&self) -> u64 {
+        self.inner.node.slow.count()
     }
 
     /// Returns the number of proposals that etcd would have in its Raft log.
@@ -211,6 +224,23 @@ impl ServicesBuilder {
         }
     }
 
+    /// Sets the time above which the execution of a range, a put, a deletion or a transaction is logged.
+    pub fn warning_apply_duration(self, duration: Duration) -> Self {
+        Self {
+            warning_apply_duration: duration,
+            ..self
+        }
+    }
+
+    /// Sets the time of such a call above which its response has [`RequestStats`](crate::RequestStats) as an extension, for the log of the
+    /// server.
+    pub fn warning_unary_request_duration(self, duration: Duration) -> Self {
+        Self {
+            warning_unary_request_duration: duration,
+            ..self
+        }
+    }
+
     /// Creates the services.
     pub fn build(self) -> Services {
         let bytes_max = self.limits.message_bytes_max();
@@ -228,6 +258,10 @@ impl ServicesBuilder {
             heavy,
             shutdown: self.shutdown,
             watch_catch_up_delay: self.watch_catch_up_delay,
+            slow: SlowRequests::new(
+                self.warning_apply_duration,
+                self.warning_unary_request_duration,
+            ),
         });
         // `LimitedBody` rejects larger messages first. Without these calls, tonic's default limit would apply
         // to smaller messages.

@@ -14,6 +14,7 @@ mod node;
 mod run;
 mod server;
 mod start_error;
+mod systemd;
 mod version;
 
 pub use config::{

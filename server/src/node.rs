@@ -99,6 +99,8 @@ impl ServingNode {
             .auth(sockets.auth)
             .shutdown(shutdown.clone())
             .watch_catch_up_delay(config.watch_catch_up_delay)
+            .warning_apply_duration(config.warning_apply_duration)
+            .warning_unary_request_duration(config.warning_unary_request_duration)
             .build();
         let calls = CallCounters::new();
         let info = Arc::new(NodeInfo {
@@ -112,8 +114,13 @@ impl ServingNode {
             health_counters: HealthCounters::default(),
         });
         log_addresses(&sockets);
+        let services = CountedServices {
+            services,
+            calls,
+            warning_duration: config.warning_unary_request_duration,
+        };
         Self {
-            ports: ports(config, sockets, &CountedServices { services, calls }, &info),
+            ports: ports(config, sockets, &services, &info),
             shutdown,
         }
     }
@@ -123,10 +130,10 @@ impl ServingNode {
         self.shutdown.clone()
     }
 
-    /// Serves until the shutdown signal. After it, waits until the last connection has ended or
+    /// Serves until the shutdown signal, and calls `on_ready` when it serves. After it, waits until the last connection has ended or
     /// [`GRACE_PERIOD`](revstore_host::net::GRACE_PERIOD) has passed. Each port drops a clone of `open` when
     /// it is closed.
-    pub(crate) async fn serve<T: Clone + Send + 'static>(self, open: T) {
+    pub(crate) async fn serve<T: Clone + Send + 'static>(self, open: T, on_ready: impl FnOnce()) {
         let mut serving = JoinSet::new();
         for port in self.ports {
             let (shutdown, open) = (self.shutdown.clone(), open.clone());
@@ -142,6 +149,7 @@ impl ServingNode {
         // FL-13: test harnesses wait for this line. Connections are queued from the binding of the sockets
         // on, and are served from this line on.
         info!("ready to serve client requests");
+        on_ready();
         while let Some(served) = serving.join_next().await {
             match served {
                 Ok(Ok(())) => {}

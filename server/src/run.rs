@@ -18,6 +18,7 @@ use crate::{
     config::Config,
     node::{self, ServingNode, Sockets},
     start_error::StartError,
+    systemd,
     version::{ETCD_VERSION, REVSTORE_VERSION},
 };
 
@@ -64,7 +65,7 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     let engine = node::configure(Engine::builder(), config)?.build();
     let node = ServingNode::new(config, sockets, engine);
     let shutdown = node.shutdown();
-    let mut serving = std::pin::pin!(node.serve(()));
+    let mut serving = std::pin::pin!(node.serve((), systemd::notify_ready));
     let signal = tokio::select! {
         // Serving ends without a signal only if every port has failed. The process then waits for a signal.
         () = &mut serving => return Ok(signals.next().await),
@@ -72,6 +73,7 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     };
     info!(signal = signal.text(), "received signal; shutting down");
     log_end(config, "closing etcd server");
+    systemd::notify_stopping();
     shutdown.begin();
     serving.await;
     Ok(signal)

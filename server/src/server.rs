@@ -322,7 +322,7 @@ impl ServerBuilder {
                     Err(error) => return drop(failure_sender.send(error)),
                 };
                 drop(failure_sender);
-                runtime.block_on(node.serve(open));
+                runtime.block_on(node.serve(open, || ()));
                 drop(until_stopped);
                 runtime.shutdown_background();
             })

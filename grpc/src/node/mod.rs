@@ -7,6 +7,7 @@ pub(crate) mod admission;
 pub(crate) mod counters;
 pub(crate) mod identity;
 pub(crate) mod shutdown;
+pub(crate) mod slow;
 pub(crate) mod version;
 pub(crate) mod waker;
 
@@ -20,6 +21,7 @@ use self::admission::{Alarms, Limits, RaftIndex};
 use self::counters::AtomicCounters;
 use self::identity::Identity;
 use self::shutdown::Shutdown;
+use self::slow::SlowRequests;
 use crate::auth::Auth;
 use crate::encode::response::Headers;
 use crate::heavy::Heavy;
@@ -39,6 +41,7 @@ pub(crate) struct Node {
     pub(crate) heavy: Arc<Heavy>,
     pub(crate) shutdown: Shutdown,
     pub(crate) watch_catch_up_delay: Duration,
+    pub(crate) slow: SlowRequests,
 }
 
 impl Node {

@@ -9,6 +9,7 @@ pub(crate) mod concurrency;
 pub(crate) mod kv;
 pub(crate) mod nesting;
 pub(crate) mod peer_url;
+pub(crate) mod text;
 pub(crate) mod txn;
 pub(crate) mod watch;
 mod write_set;

@@ -23,8 +23,10 @@ use crate::methods;
 use crate::node::Node;
 use crate::node::admission::Proposal;
 use crate::node::human_bytes;
+use crate::node::slow::{RequestStats, Times};
 use crate::request::kv::{convert_delete_range, convert_put, convert_range};
 use crate::request::txn::convert_txn;
+use crate::service::kv_log as log;
 use crate::service::range_stream::RangeStream;
 use crate::status::EtcdError;
 
@@ -39,14 +41,22 @@ impl KvService {
         Self { node }
     }
 
-    fn put(&self, mut request: PutRequest) -> Result<PutResponse, EtcdError> {
-        self.node.admit(Proposal {
+    fn put(&self, mut request: PutRequest) -> Result<Response<PutResponse>, EtcdError> {
+        let times = Times::now();
+        let node = &*self.node;
+        node.admit(Proposal {
             request_bytes: request.encoded_len(),
             growth_bytes: Some(growth_bytes(&request)),
         })?;
-        let result = self.node.engine.put_with(&convert_put(&mut request))?;
-        let header = self.node.headers.at(result.revision);
-        Ok(PutResponse::new(result, request.prev_kv, header))
+        let put = convert_put(&mut request);
+        let result = node.engine.put_with(&put);
+        let notes = node.slow.notes(times, result.is_err());
+        let response = result.map_err(EtcdError::from).map(|result| {
+            let header = node.headers.at(result.revision);
+            PutResponse::new(result, request.prev_kv, header)
+        });
+        let stats = notes.and_then(|notes| log::put(node, notes, request, &put, &response));
+        Ok(log::with_stats(Response::new(response?), stats))
     }
 
     /// Runs a write, on a worker if it is heavy.
@@ -82,9 +92,10 @@ impl KvService {
             encoded_len,
             keys,
             reservation,
+            stats,
         } = written;
         if !LargeAnswer::is_large(encoded_len, keys) {
-            return Ok(Response::new(message));
+            return Ok(log::with_stats(Response::new(message), stats));
         }
         let heavy = &self.node.heavy;
         let bytes = answer_bytes(keys);
@@ -95,7 +106,8 @@ impl KvService {
             }
             None => heavy.memory.reserve_up_to(bytes).await?,
         };
-        LargeAnswer::respond(message, encoded_len, reservation, heavy)
+        let response = LargeAnswer::respond(message, encoded_len, reservation, heavy)?;
+        Ok(log::with_stats(response, stats))
     }
 
     async fn compact(&self, request: CompactionRequest) -> Result<CompactionResponse, EtcdError> {
@@ -136,30 +148,31 @@ impl Kv for KvService {
         request: Request<RangeRequest>,
     ) -> Result<Response<RangeResponse>, Status> {
         let mut request = self.node.accept::<methods::kv::Range>(request)?;
+        let times = Times::now();
         let cost = Cost::of_range(&self.node.engine, &request);
         let read = RangeRead {
-            keys_only: request.keys_only,
             range: convert_range(&mut request),
+            request,
         };
         if !cost.is_quick() {
             yield_now().await;
         }
         if !cost.is_heavy()
-            && let Some(response) = read.run(&self.node, None)?
+            && let Some(response) = read.run(&self.node, times, None)?
         {
             return Ok(response);
         }
         let heavy = &self.node.heavy;
         let reservation = heavy.memory.reserve(cost.answer_bytes()).await?;
         let node = self.node.clone();
-        let reading = move || read.run(&node, Some(reservation));
+        let reading = move || read.run(&node, times.start(), Some(reservation));
         let response = heavy.workers.run(reading).await??;
         response.ok_or_else(|| EtcdError::Internal.to_status())
     }
 
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
         let request = self.node.accept::<methods::kv::Put>(request)?;
-        Ok(Response::new(self.put(request)?))
+        Ok(self.put(request)?)
     }
 
     async fn delete_range(
@@ -168,9 +181,12 @@ impl Kv for KvService {
     ) -> Result<Response<DeleteRangeResponse>, Status> {
         let start = request.extensions().get::<WriteStart>().cloned();
         let request = self.node.accept::<methods::kv::DeleteRange>(request)?;
+        let times = Times::now();
         let cost = Cost::of_delete_range(&self.node.engine, &request);
         let answer = self
-            .run(cost, start, |node| delete_range(node, request))
+            .run(cost, start, move |node| {
+                delete_range(node, times.after(cost), request)
+            })
             .await?;
         Ok(self.respond(answer).await?)
     }
@@ -178,8 +194,13 @@ impl Kv for KvService {
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
         let start = request.extensions().get::<WriteStart>().cloned();
         let request = self.node.accept::<methods::kv::Txn>(request)?;
+        let times = Times::now();
         let cost = Cost::of_txn(&self.node.engine, &request);
-        let answer = self.run(cost, start, |node| txn(node, request)).await?;
+        let answer = self
+            .run(cost, start, move |node| {
+                txn(node, times.after(cost), request)
+            })
+            .await?;
         Ok(self.respond(answer).await?)
     }
 
@@ -223,7 +244,8 @@ async fn yield_now() {
 /// A range request that can run more than once.
 struct RangeRead {
     range: Range,
-    keys_only: bool,
+    /// The request without its keys.
+    request: RangeRequest,
 }
 
 impl RangeRead {
@@ -232,16 +254,32 @@ impl RangeRead {
     fn run(
         &self,
         node: &Node,
+        times: Times,
         reservation: Option<Reservation>,
     ) -> Result<Option<Response<RangeResponse>>, EtcdError> {
-        let keys_only = self.keys_only;
+        let keys_only = self.request.keys_only;
         let measure = |kv: &_| RangeResponse::kv_len(kv, keys_only);
-        let (result, kvs_len) = node.engine.range_measured(&self.range, measure)?;
+        let result = node.engine.range_measured(&self.range, measure);
+        let notes = node.slow.notes(times, false);
+        let (result, kvs_len) = match result {
+            Ok(found) => found,
+            Err(error) => {
+                let error = EtcdError::from(error);
+                if let Some(notes) = notes {
+                    log::failed_range(node, notes, &self.request, &self.range, error);
+                }
+                return Err(error);
+            }
+        };
         let header = node.headers.at(result.revision);
         let response = RangeResponse::new(result, keys_only, Some(header));
         let (encoded_len, keys) = (response.envelope_len() + kvs_len, response.kvs.len());
+        let stats = notes.and_then(|notes| {
+            let size = (response.count, keys, encoded_len);
+            log::range(node, notes, &self.request, &self.range, size)
+        });
         if !LargeAnswer::is_large(encoded_len, keys) {
-            return Ok(Some(Response::new(response)));
+            return Ok(Some(log::with_stats(Response::new(response), stats)));
         }
         let heavy = &node.heavy;
         let bytes = answer_bytes(keys);
@@ -255,7 +293,8 @@ impl RangeRead {
                 None => return Ok(None),
             },
         };
-        LargeAnswer::respond(response, encoded_len, reservation, heavy).map(Some)
+        let response = LargeAnswer::respond(response, encoded_len, reservation, heavy)?;
+        Ok(Some(log::with_stats(response, stats)))
     }
 }
 
@@ -267,6 +306,8 @@ struct Written<M> {
     keys: usize,
     /// The memory of the answer, if it was reserved before the write.
     reservation: Option<Reservation>,
+    /// What the log says about the request, if it took long.
+    stats: Option<RequestStats>,
 }
 
 impl<M: Encode> Written<M> {
@@ -276,26 +317,48 @@ impl<M: Encode> Written<M> {
             message,
             keys,
             reservation: None,
+            stats: None,
         }
+    }
+}
+
+impl Times {
+    /// The execution of a request of this cost begins.
+    fn after(self, cost: Cost) -> Self {
+        if cost.is_quick() { self } else { self.start() }
     }
 }
 
 fn delete_range(
     node: &Node,
+    times: Times,
     mut request: DeleteRangeRequest,
 ) -> Result<Written<DeleteRangeResponse>, EtcdError> {
     node.admit(Proposal {
         request_bytes: request.encoded_len(),
         growth_bytes: None,
     })?;
-    let result = node.engine.delete(&convert_delete_range(&mut request))?;
-    let header = node.headers.at(result.revision);
-    let response = DeleteRangeResponse::new(result, request.prev_kv, header);
+    let keys = convert_delete_range(&mut request);
+    let result = node.engine.delete(&keys);
+    let notes = node.slow.notes(times, result.is_err());
+    let response = result.map_err(EtcdError::from).map(|result| {
+        let header = node.headers.at(result.revision);
+        DeleteRangeResponse::new(result, request.prev_kv, header)
+    });
+    let stats = notes.and_then(|notes| log::delete_range(node, notes, request, &keys, &response));
+    let response = response?;
     let keys = response.prev_kvs.len();
-    Ok(Written::new(response, keys))
+    Ok(Written {
+        stats,
+        ..Written::new(response, keys)
+    })
 }
 
-fn txn(node: &Node, mut request: TxnRequest) -> Result<Written<TxnResponse>, EtcdError> {
+fn txn(
+    node: &Node,
+    times: Times,
+    mut request: TxnRequest,
+) -> Result<Written<TxnResponse>, EtcdError> {
     let writes = TxnWrites::of(&request);
     if writes.any {
         node.admit(Proposal {
@@ -305,12 +368,23 @@ fn txn(node: &Node, mut request: TxnRequest) -> Result<Written<TxnResponse>, Etc
     }
     let never_compacted = node.engine.compacted_revision().is_none();
     let txn = convert_txn(&mut request, never_compacted);
-    let result = node.engine.txn(&txn)?;
-    node.counters.add_txn(&result);
-    let header = node.headers.at(result.revision);
-    let response = TxnResponse::new(result, &request, header);
+    let result = node.engine.txn(&txn);
+    let notes = node.slow.notes(times, result.is_err() && writes.any);
+    let response = result.map_err(EtcdError::from).map(|result| {
+        node.counters.add_txn(&result);
+        let header = node.headers.at(result.revision);
+        TxnResponse::new(result, &request, header)
+    });
+    let stats = notes.and_then(|notes| {
+        let prefix = if writes.any { "" } else { log::READ_ONLY_TXN };
+        log::txn(node, notes, prefix, request, &txn, &response)
+    });
+    let response = response?;
     let keys = response.keys();
-    Ok(Written::new(response, keys))
+    Ok(Written {
+        stats,
+        ..Written::new(response, keys)
+    })
 }
 
 /// The writes that both branches of a transaction contain.

@@ -9,6 +9,7 @@ pub(crate) mod cluster;
 pub(crate) mod concurrency;
 pub(crate) mod health;
 pub(crate) mod kv;
+mod kv_log;
 pub(crate) mod lease;
 pub(crate) mod maintenance;
 pub(crate) mod range_stream;

@@ -145,8 +145,8 @@ fn json(text: &str) -> serde_json::Value {
     text.into()
 }
 
-/// Returns a time in UTC with microseconds, or an empty text if RFC 3339 cannot express the year.
-fn timestamp(time: SystemTime) -> String {
+/// Returns a time as in `ts`, in UTC with microseconds, or an empty text if RFC 3339 cannot express the year.
+pub fn timestamp(time: SystemTime) -> String {
     let time = UtcDateTime::from(time);
     time.format(&Iso8601::<TIMESTAMP>).unwrap_or_default()
 }

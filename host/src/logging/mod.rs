@@ -27,6 +27,7 @@ use tracing_subscriber::{filter::Targets, layer::SubscriberExt};
 
 use limit::LineLimit;
 
+pub use format::timestamp;
 pub use limit::LINES_PER_SECOND_MAX;
 pub use options::{LogLevel, LogOptions, LogOutput};
 

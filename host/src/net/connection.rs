@@ -13,6 +13,7 @@ use std::{
     fmt,
     future::Future,
     mem,
+    net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     sync::{
@@ -59,7 +60,7 @@ pub(crate) enum Security {
     Closed,
 }
 
-/// The identity that a client proved in its TLS handshake.
+/// The address of a client, and the identity that it proved in its TLS handshake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientIdentity {
@@ -67,6 +68,8 @@ pub struct ClientIdentity {
     /// `None` if there is no certificate, or the listener does not
     /// [authenticate users](crate::net::ClientAuth::names_users) by it.
     pub common_name: Option<String>,
+    /// The address of the client; `None` on a Unix socket.
+    pub address: Option<SocketAddr>,
 }
 
 /// Creates the HTTP service of each connection. Implemented by functions that return a
@@ -137,11 +140,11 @@ pub(crate) async fn serve<M: MakeService>(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ConnectionError> {
     let mut shutdown = pin!(shutdown);
+    let address = transport.peer_address();
     let (transport, client) = match &serving.security {
         Security::Plain => (transport, ClientIdentity::default()),
         Security::Closed => return Ok(()),
         Security::Tls(acceptor) => {
-            let address = transport.peer_address();
             let secured = tokio::select! {
                 biased;
                 () = &mut shutdown => return Ok(()),
@@ -164,6 +167,7 @@ pub(crate) async fn serve<M: MakeService>(
                 is_http2.map_err(|error| ConnectionError::Http(error.into()))?
             }
         };
+    let client = ClientIdentity { address, ..client };
     let service = serving.make_service.make_service(client);
     if is_http2 {
         transport.repair_authorities();

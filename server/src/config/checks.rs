@@ -91,6 +91,15 @@ impl Config {
                 count => Some(count),
             },
             keepalive: keepalive(values),
+            // As in etcd, a negative time is shorter than any request.
+            warning_apply_duration: values
+                .get(&flags::WARNING_APPLY_DURATION)
+                .positive()
+                .unwrap_or_default(),
+            warning_unary_request_duration: values
+                .get(&flags::WARNING_UNARY_REQUEST_DURATION)
+                .positive()
+                .unwrap_or_default(),
             enable_pprof: values.get(&flags::ENABLE_PPROF),
             heartbeat_interval,
             election_timeout,

@@ -213,6 +213,12 @@ revstore_host::flags! {
             "'stderr' (the default), 'stdout' or files, comma-separated.";
         LISTEN_METRICS_URLS: Vec<EndpointUrl> = "listen-metrics-urls", "",
             "More URLs to listen on for /metrics, /health, /livez and /readyz.";
+        WARNING_APPLY_DURATION: GoDuration = "warning-apply-duration", "100ms",
+            "The time of the execution of a request above which it is logged.",
+            former_prefix: "experimental-";
+        WARNING_UNARY_REQUEST_DURATION: GoDuration = "warning-unary-request-duration", "300ms",
+            "The time of a unary call above which it is logged.",
+            former_prefix: "experimental-";
         ENABLE_PPROF: bool = "enable-pprof", "false", "Serve profiles under /debug/pprof/.";
     }
 
@@ -273,14 +279,12 @@ revstore_host::flags! {
             "unsafe-no-fsync": bool = "false" | "true";
             "wal-dir": Option<PathBuf> = "";
         }
-        @no_effect "requests are neither traced nor timed" {
+        @no_effect "requests are not traced" {
             "distributed-tracing-address" ("experimental-"): String = "localhost:4317";
             "distributed-tracing-instance-id" ("experimental-"): String = "";
             "distributed-tracing-sampling-rate" ("experimental-"): i64 = "0";
             "distributed-tracing-service-name" ("experimental-"): String = "etcd";
             "enable-distributed-tracing" ("experimental-"): bool = "false";
-            "warning-apply-duration" ("experimental-"): GoDuration = "100ms";
-            "warning-unary-request-duration" ("experimental-"): GoDuration = "300ms";
         }
         @no_effect "the address of a closed connection can always be bound, in etcd too" {
             "socket-reuse-address": bool = "false" | "true";

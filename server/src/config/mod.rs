@@ -127,6 +127,10 @@ pub struct Config {
     /// The time for which a watch stream waits before it sends history, after a watch from a past revision is
     /// created. etcd sends history every 100 ms.
     pub watch_catch_up_delay: Duration,
+    /// The time of an execution of a request above which it is logged.
+    pub warning_apply_duration: Duration,
+    /// The time of a unary call above which it is logged.
+    pub warning_unary_request_duration: Duration,
     /// The options of authentication.
     pub auth: AuthConfig,
     /// The options of the log. Above level info, the line that reports the server ready is missing.

@@ -189,6 +189,11 @@ impl CountedCall {
         self.method.name()
     }
 
+    /// Returns whether the call has one request and one response.
+    pub(crate) fn is_unary(&self) -> bool {
+        self.method.is_unary()
+    }
+
     /// Returns a request body that counts its messages.
     pub(crate) fn count_request<B>(&self, body: B) -> CountedRequest<B> {
         CountedRequest {

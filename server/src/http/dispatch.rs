@@ -4,22 +4,27 @@ use std::{
     convert::Infallible,
     fmt,
     future::Future,
+    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use axum::Router;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, Version, header};
 use http_body::{Body, Frame, SizeHint};
-use revstore_grpc::{CertifiedName, EtcdError, ResponseFuture, Services};
+use revstore_grpc::{CertifiedName, CoarseInstant, EtcdError, ResponseFuture, Services};
 use revstore_host::{
     net::{BoxError, ClientIdentity, RequestBody},
     panics,
 };
 use tower_service::Service;
 
-use super::calls::{CallCounters, CountedCall, CountedResponse};
+use super::{
+    calls::{CallCounters, CountedCall, CountedResponse},
+    request_timer::RequestTimer,
+};
 
 /// The HTTP service of a connection: sends gRPC calls to the services and other requests to the HTTP
 /// endpoints. It is created once for each kind of port and cloned for each connection.
@@ -29,6 +34,8 @@ pub(crate) struct Dispatch {
     http: Option<Router>,
     /// The user in the client certificate of the connection.
     user: Option<CertifiedName>,
+    /// The address of the client.
+    address: Option<SocketAddr>,
 }
 
 /// The gRPC services with the counters of their calls. Connections and the gateway use them.
@@ -36,6 +43,8 @@ pub(crate) struct Dispatch {
 pub(crate) struct CountedServices {
     pub(crate) services: Services,
     pub(crate) calls: CallCounters,
+    /// The time above which a unary call is logged.
+    pub(crate) warning_duration: Duration,
 }
 
 impl<B> Service<Request<B>> for CountedServices
@@ -51,12 +60,16 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        self.count(request)
+        self.count(request, None)
     }
 }
 
 impl CountedServices {
-    fn count<B>(&self, request: Request<B>) -> CountedFuture<ResponseFuture>
+    fn count<B>(
+        &self,
+        request: Request<B>,
+        address: Option<SocketAddr>,
+    ) -> CountedFuture<ResponseFuture>
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
     {
@@ -65,6 +78,11 @@ impl CountedServices {
         CountedFuture {
             response: Some(self.services.clone().call(request)),
             call: Some(call),
+            timer: RequestTimer {
+                start: CoarseInstant::now(),
+                warning_duration: self.warning_duration,
+                address,
+            },
         }
     }
 }
@@ -76,6 +94,7 @@ pub(crate) struct CountedFuture<F> {
     response: Option<F>,
     /// Taken when the response is ready.
     call: Option<CountedCall>,
+    timer: RequestTimer,
 }
 
 impl<F> Future for CountedFuture<F>
@@ -99,7 +118,12 @@ where
             EtcdError::Internal.to_status().into_http()
         };
         match future.call.take() {
-            Some(call) => Poll::Ready(Ok(call.count_response(response))),
+            Some(call) => {
+                if call.is_unary() {
+                    future.timer.log_if_slow(call.name(), response.extensions());
+                }
+                Poll::Ready(Ok(call.count_response(response)))
+            }
             None => Poll::Pending,
         }
     }
@@ -108,14 +132,19 @@ where
 impl Dispatch {
     /// Dispatches to the services, the endpoints, or both.
     pub(crate) fn new(grpc: Option<CountedServices>, http: Option<Router>) -> Self {
-        let user = None;
-        Self { grpc, http, user }
+        Self {
+            grpc,
+            http,
+            user: None,
+            address: None,
+        }
     }
 
     /// Returns the service of a connection with this client.
     pub(crate) fn for_client(&self, client: ClientIdentity) -> Self {
         Self {
             user: client.common_name.map(CertifiedName::new),
+            address: client.address,
             ..self.clone()
         }
     }
@@ -136,7 +165,9 @@ impl hyper::service::Service<Request<RequestBody>> for Dispatch {
             request.extensions_mut().insert(user.clone());
         }
         match (&self.grpc, &self.http) {
-            (Some(grpc), _) if is_grpc(&request) => DispatchFuture::Grpc(grpc.count(request)),
+            (Some(grpc), _) if is_grpc(&request) => {
+                DispatchFuture::Grpc(grpc.count(request, self.address))
+            }
             (_, Some(http)) => DispatchFuture::Http(Box::pin(http.clone().call(request))),
             (_, None) => DispatchFuture::NotGrpc,
         }
@@ -230,6 +261,7 @@ impl fmt::Debug for Dispatch {
             .field("grpc", &self.grpc.is_some())
             .field("http", &self.http.is_some())
             .field("user", &self.user)
+            .field("address", &self.address)
             .finish()
     }
 }
@@ -247,6 +279,11 @@ mod tests {
         let future = CountedFuture {
             response: Some(poll_fn(|_| panic!("on purpose"))),
             call: Some(calls.start(path)),
+            timer: RequestTimer {
+                start: CoarseInstant::now(),
+                warning_duration: Duration::MAX,
+                address: None,
+            },
         };
         let response = future.await.unwrap();
         let status = tonic::Status::from_header_map(response.headers()).unwrap();

@@ -11,6 +11,7 @@ mod dispatch;
 mod health;
 mod metrics;
 mod probe;
+mod request_timer;
 
 use std::sync::{
     Arc,

@@ -7,9 +7,9 @@ use std::{
 
 use revstore_proto::etcdserverpb::{
     AlarmRequest, AlarmType, AuthEnableRequest, AuthRoleAddRequest, AuthUserAddRequest,
-    AuthUserGrantRoleRequest, AuthenticateRequest, CompactionRequest, PutRequest, SnapshotRequest,
-    alarm_request::AlarmAction, auth_client::AuthClient, kv_client::KvClient,
-    maintenance_client::MaintenanceClient,
+    AuthUserGrantRoleRequest, AuthenticateRequest, CompactionRequest, PutRequest, RangeRequest,
+    RequestOp, SnapshotRequest, TxnRequest, alarm_request::AlarmAction, auth_client::AuthClient,
+    kv_client::KvClient, maintenance_client::MaintenanceClient, request_op::Request as OpRequest,
 };
 
 use crate::support::{ANY_PORT, ServerProcess, block_on, connect};
@@ -156,6 +156,78 @@ async fn change(address: SocketAddr) {
     let token = "secret-token".parse().unwrap();
     put.metadata_mut().insert("authorization", token);
     kv.put(put).await.unwrap_err();
+}
+
+#[test]
+fn slow_requests_are_logged_with_the_fields_of_etcd_and_without_values() {
+    let mut process = ServerProcess::start(ANY_PORT.into_iter().chain([
+        "--experimental-warning-apply-duration=1ns",
+        "--experimental-warning-unary-request-duration=1ns",
+    ]));
+    let address = process.address_of("client");
+    block_on(async {
+        let mut kv = KvClient::new(connect(address).await);
+        let put = PutRequest {
+            key: "a".into(),
+            value: "secret".into(),
+            ..PutRequest::default()
+        };
+        kv.put(put.clone()).await.unwrap();
+        let range = RangeRequest {
+            key: "a".into(),
+            range_end: "b".into(),
+            ..RangeRequest::default()
+        };
+        kv.range(range.clone()).await.unwrap();
+        let read = RequestOp {
+            request: Some(OpRequest::RequestRange(range)),
+        };
+        let txn = TxnRequest {
+            success: vec![read],
+            ..TxnRequest::default()
+        };
+        kv.txn(txn).await.unwrap();
+        let lost = PutRequest { lease: 77, ..put };
+        kv.put(lost).await.unwrap_err();
+    });
+    let mut check = |line: &str, expected: &str| {
+        let line = process.wait_for_line(line);
+        assert!(line.starts_with("{\"level\":\"warn\""), "{line}");
+        assert!(line.contains(expected), "expected {expected} in {line}");
+    };
+    check(
+        r#""request":"header:<> put:<key:\"a\" value_size:6 >","response":"size:"#,
+        r#""msg":"apply request took too long","took":""#,
+    );
+    check(
+        "read-only range ",
+        r#""expected-duration":"1ns","prefix":"read-only range ","request":"key:\"a\" range_end:\"b\" ","response":"range_response_count:1 size:"#,
+    );
+    check(
+        "read-only txn ",
+        r#""request":"compare:<> success:<request_range:<key:\"a\" range_end:\"b\" > > failure:<>","response":"responses:<range_response_count:1> size:"#,
+    );
+    check(
+        "failed to apply request",
+        r#"lease:77 >","response":"","error":"etcdserver: requested lease not found"}"#,
+    );
+    check(
+        r#""response type":"/etcdserverpb.KV/Put""#,
+        r#""request count":1,"request size":11,"response count":0,"response size":"#,
+    );
+    check(
+        r#""response type":"/etcdserverpb.KV/Range""#,
+        r#""request count":0,"request size":6,"response count":1,"response size":"#,
+    );
+    check(
+        r#""remote":"127.0.0.1:"#,
+        r#""msg":"request stats","start time":"2"#,
+    );
+    assert!(
+        !process.log.iter().any(|line| line.contains("secret")),
+        "{:?}",
+        process.log
+    );
 }
 
 #[test]

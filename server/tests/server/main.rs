@@ -14,3 +14,4 @@ mod log;
 mod ports;
 mod process;
 mod support;
+mod systemd;

@@ -166,6 +166,7 @@ impl TlsAcceptor {
             common_name: own
                 .filter(|_| self.names_users)
                 .map(|own| common_name(own).unwrap_or_default()),
+            address: None,
         })
     }
 

@@ -88,8 +88,8 @@ pub(super) fn add(
     )?;
     page.counter(
         "etcd_server_slow_apply_total",
-        "Writes that took more than 100 ms: not measured, always 0.",
-        0,
+        "Requests whose execution took more than --warning-apply-duration.",
+        info.services.slow_applies(),
     )?;
     page.gauge(
         "etcd_server_quota_backend_bytes",

@@ -59,6 +59,8 @@ const EFFECTS: &[(&str, &str)] = &[
     ("", "--answer-memory-bytes=1"),
     ("", "--watch-progress-notify-interval=1s"),
     ("", "--watch-catch-up-delay=100ms"),
+    ("", "--warning-apply-duration=1s"),
+    ("", "--warning-unary-request-duration=1s"),
     ("", "--initial-advertise-peer-urls=http://a:1"),
     (
         "",
