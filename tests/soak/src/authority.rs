@@ -76,14 +76,14 @@ impl Authority {
         })
     }
 
-    /// Exchanges the certificate of the server and its key; returns the serial of the new one.
-    pub(crate) fn rotate(&self) -> Result<u64, BoxError> {
+    /// Exchanges the certificate of the server and its key; returns the new one.
+    pub(crate) fn rotate(&self) -> Result<CertificateDer<'static>, BoxError> {
         let pair = self.issue("server")?;
         // A handshake between the two writes finds a key that does not match, and fails; etcd reads
         // both files at each handshake as well. One file with both is exchanged at once.
         let both = format!("{}{}", pair.certificate, pair.key);
         self.write("server.pem", both.as_bytes())?;
-        Ok(pair.serial)
+        Ok(CertificateDer::from_pem_slice(pair.certificate.as_bytes())?)
     }
 
     /// Adds a certificate to the list of revoked ones.

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use prost::Message as _;
 use revstore_proto::etcdserverpb::watch_request::RequestUnion;
 use revstore_proto::etcdserverpb::{RangeRequest, WatchCreateRequest, WatchRequest};
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -124,9 +124,12 @@ async fn connect(
     Ok(TlsConnector::from(config).connect(name, socket).await?)
 }
 
-/// Returns the serial of the certificate of the server, in a new connection; an error if the handshake or the
-/// first exchange of bytes fails.
-pub(crate) async fn handshake(session: &Session, pair: &Pair) -> Result<Vec<u8>, BoxError> {
+/// Returns the certificate of the server in a new connection; an error if the handshake or the first exchange of bytes
+/// fails.
+pub(crate) async fn handshake(
+    session: &Session,
+    pair: &Pair,
+) -> Result<CertificateDer<'static>, BoxError> {
     let mut connection = connect(session, pair, b"h2").await?;
     connection.write_all(PREFACE).await?;
     // With TLS 1.3 the server rejects a certificate after the client has finished its handshake.
@@ -134,7 +137,7 @@ pub(crate) async fn handshake(session: &Session, pair: &Pair) -> Result<Vec<u8>,
     connection.read_exact(&mut header).await?;
     let (_, tls) = connection.get_ref();
     let certificates = tls.peer_certificates().ok_or("no certificate")?;
-    Ok(certificates[0].to_vec())
+    Ok(certificates[0].clone().into_owned())
 }
 
 fn push(bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
