@@ -43,6 +43,7 @@ mod service;
 mod services;
 mod snapshot;
 mod status;
+mod sync;
 
 #[allow(
     missing_docs,

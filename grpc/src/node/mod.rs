@@ -7,9 +7,10 @@ pub(crate) mod admission;
 pub(crate) mod counters;
 pub(crate) mod identity;
 pub(crate) mod shutdown;
+mod signal;
 pub(crate) mod slow;
 pub(crate) mod version;
-pub(crate) mod waker;
+pub(crate) mod wake_filter;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! A wake filter: polls a source only after the source has woken its waker.
+//! A wake filter: polls a source only after the source has woken its waker. `loom-tests/tests/wakers` compiles this
+//! file, too.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use parking_lot::Mutex;
+use crate::sync::{AtomicBool, Mutex, Ordering};
 
 /// Skips polls of a source that is rarely ready, in a task that is often woken for other reasons. The source
 /// gets a separate waker, which records the wake-up and wakes the task.
@@ -75,8 +75,9 @@ impl Wake for Shared {
     fn wake_by_ref(self: &Arc<Self>) {
         // Release: pairs with the Acquire in `poll`. The lock below orders the store before the check of a
         // task that is about to return `Pending`: either this call reads the waker of that task, or the task
-        // reads the flag.
-        self.is_woken.store(true, Ordering::Release);
+        // reads the flag. A swap where a store would do: loom does not know that a store which a swap has not
+        // seen comes after it.
+        self.is_woken.swap(true, Ordering::Release);
         let task = self.task.lock().clone();
         if let Some(task) = task {
             task.wake();
@@ -84,7 +85,7 @@ impl Wake for Shared {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::atomic::AtomicUsize;
 

@@ -22,7 +22,7 @@ use crate::generated::Watch;
 use crate::methods;
 use crate::node::Node;
 use crate::node::shutdown::ShutdownBegun;
-use crate::node::waker::WakeFilter;
+use crate::node::wake_filter::WakeFilter;
 use crate::request::watch::convert_watch_create;
 use crate::status::{self, EtcdError};
 

@@ -17,6 +17,7 @@ mod listener;
 mod options;
 mod ping_limit;
 mod request_body;
+mod task_waker;
 mod tls;
 mod transport;
 
