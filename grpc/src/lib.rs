@@ -69,6 +69,6 @@ pub use node::admission::{Alarm, AlarmKind, Alarms, Limits};
 pub use node::counters::OpCounters;
 pub use node::identity::Identity;
 pub use node::shutdown::{Shutdown, ShutdownBegun};
-pub use node::slow::{CoarseInstant, RequestStats};
+pub use node::slow::{ApplyObserver, ApplyOp, CoarseInstant, RequestStats};
 pub use services::{ResponseFuture, Services, ServicesBuilder};
 pub use status::{EtcdError, has_client_disconnected};

@@ -34,7 +34,7 @@ use crate::node::admission::{Alarms, Limits, RaftIndex};
 use crate::node::counters::{AtomicCounters, OpCounters};
 use crate::node::identity::Identity;
 use crate::node::shutdown::Shutdown;
-use crate::node::slow::{self, SlowRequests};
+use crate::node::slow::{self, ApplyObserver, SlowRequests};
 use crate::service::auth::AuthService;
 use crate::service::cluster::ClusterService;
 use crate::service::concurrency::election::ElectionService;
@@ -111,6 +111,7 @@ struct ServicesInner {
 /// | [`watch_catch_up_delay`](Self::watch_catch_up_delay) | none |
 /// | [`warning_apply_duration`](Self::warning_apply_duration) | 100 ms |
 /// | [`warning_unary_request_duration`](Self::warning_unary_request_duration) | 300 ms |
+/// | [`apply_observer`](Self::apply_observer) | none |
 #[derive(Clone, Debug)]
 #[must_use = "services are created by `build`"]
 pub struct ServicesBuilder {
@@ -123,6 +124,7 @@ pub struct ServicesBuilder {
     watch_catch_up_delay: Duration,
     warning_apply_duration: Duration,
     warning_unary_request_duration: Duration,
+    apply_observer: Option<Arc<dyn ApplyObserver>>,
 }
 
 impl Services {
@@ -138,6 +140,7 @@ impl Services {
             watch_catch_up_delay: Duration::ZERO,
             warning_apply_duration: slow::APPLY,
             warning_unary_request_duration: slow::UNARY,
+            apply_observer: None,
         }
     }
 
@@ -241,6 +244,14 @@ impl ServicesBuilder {
         }
     }
 
+    /// Sets the receiver of the times of executions. With it, an execution reads the exact time twice.
+    pub fn apply_observer(self, observer: Arc<dyn ApplyObserver>) -> Self {
+        Self {
+            apply_observer: Some(observer),
+            ..self
+        }
+    }
+
     /// Creates the services.
     pub fn build(self) -> Services {
         let bytes_max = self.limits.message_bytes_max();
@@ -261,6 +272,7 @@ impl ServicesBuilder {
             slow: SlowRequests::new(
                 self.warning_apply_duration,
                 self.warning_unary_request_duration,
+                self.apply_observer,
             ),
         });
         // `LimitedBody` rejects larger messages first. Without these calls, tonic's default limit would apply

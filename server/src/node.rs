@@ -17,7 +17,8 @@ use tracing::{error, info};
 use crate::{
     config::{AllowList, AuthToken, Config},
     http::{
-        self, Access, CallCounters, CountedServices, Dispatch, HealthCounters, NodeInfo, Probe,
+        self, Access, ApplyTimes, CallCounters, CountedServices, Dispatch, HealthCounters,
+        NodeInfo, Probe,
     },
     start_error::StartError,
     version::ETCD_VERSION,
@@ -100,9 +101,17 @@ impl ServingNode {
             .shutdown(shutdown.clone())
             .watch_catch_up_delay(config.watch_catch_up_delay)
             .warning_apply_duration(config.warning_apply_duration)
-            .warning_unary_request_duration(config.warning_unary_request_duration)
-            .build();
-        let calls = CallCounters::new();
+            .warning_unary_request_duration(config.warning_unary_request_duration);
+        // The names and buckets are valid.
+        let apply_times = (config.extensive_metrics)
+            .then(ApplyTimes::new)
+            .and_then(Result::ok);
+        let services = match &apply_times {
+            Some(times) => services.apply_observer(Arc::new(times.clone())),
+            None => services,
+        };
+        let services = services.build();
+        let calls = CallCounters::new(config.extensive_metrics);
         let info = Arc::new(NodeInfo {
             probe: Probe::new(engine.clone()),
             engine,
@@ -112,6 +121,7 @@ impl ServingNode {
             quota_bytes: config.limits.quota_bytes,
             enable_pprof: config.enable_pprof,
             health_counters: HealthCounters::default(),
+            apply_times,
         });
         log_addresses(&sockets);
         let services = CountedServices {

@@ -1,7 +1,9 @@
 //! The times of requests: slow ones are logged, as in etcd.
 
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::{Level, enabled, warn};
 
@@ -42,23 +44,68 @@ impl CoarseInstant {
 pub(crate) struct Times {
     call: CoarseInstant,
     start: CoarseInstant,
+    /// The exact time of `start`, if executions are observed.
+    exact_start: Option<Instant>,
 }
 
 impl Times {
-    /// A call that begins, and is executed at once.
-    #[inline]
-    pub(crate) fn now() -> Self {
-        let call = CoarseInstant::now();
-        Self { call, start: call }
-    }
-
     /// The execution of a call that has waited begins.
     pub(crate) fn start(self) -> Self {
         Self {
             start: CoarseInstant::now(),
+            exact_start: self.exact_start.map(|_| Instant::now()),
             ..self
         }
     }
+}
+
+/// A kind of executions whose times are observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ApplyOp {
+    /// A put.
+    Put,
+    /// A deletion.
+    DeleteRange,
+    /// A transaction that may write.
+    Txn,
+    /// A compaction, without the removal of history.
+    Compaction,
+    /// A lease is granted.
+    LeaseGrant,
+    /// A lease is revoked.
+    LeaseRevoke,
+}
+
+impl ApplyOp {
+    /// All kinds.
+    pub const ALL: [Self; 6] = [
+        Self::Put,
+        Self::DeleteRange,
+        Self::Txn,
+        Self::Compaction,
+        Self::LeaseGrant,
+        Self::LeaseRevoke,
+    ];
+
+    /// Returns the name of the kind in etcd's metric.
+    // HT-10
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Put => "Put",
+            Self::DeleteRange => "DeleteRange",
+            Self::Txn => "Txn",
+            Self::Compaction => "Compaction",
+            Self::LeaseGrant => "LeaseGrant",
+            Self::LeaseRevoke => "LeaseRevoke",
+        }
+    }
+}
+
+/// Receives the times of executions.
+pub trait ApplyObserver: fmt::Debug + Send + Sync {
+    /// An execution has taken `took`, and has succeeded or failed. Called by the thread that executes.
+    fn observe(&self, op: ApplyOp, succeeded: bool, took: Duration);
 }
 
 /// Every request takes longer than this limit.
@@ -81,7 +128,6 @@ fn coarse_clock() -> Duration {
 #[cfg(not(target_os = "linux"))]
 fn coarse_clock() -> Duration {
     use std::sync::LazyLock;
-    use std::time::Instant;
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed()
 }
@@ -117,6 +163,7 @@ pub(crate) struct SlowRequests {
     /// The time of a call from which on it has [`RequestStats`].
     pub(crate) unary: Duration,
     count: AtomicU64,
+    observer: Option<Arc<dyn ApplyObserver>>,
 }
 
 /// An execution of a request that is logged.
@@ -137,11 +184,35 @@ pub(crate) struct Notes {
 }
 
 impl SlowRequests {
-    pub(crate) fn new(apply: Duration, unary: Duration) -> Self {
+    pub(crate) fn new(
+        apply: Duration,
+        unary: Duration,
+        observer: Option<Arc<dyn ApplyObserver>>,
+    ) -> Self {
         Self {
             apply,
             unary,
             count: AtomicU64::new(0),
+            observer,
+        }
+    }
+
+    /// A call begins, and is executed at once.
+    #[inline]
+    pub(crate) fn times(&self) -> Times {
+        let call = CoarseInstant::now();
+        Times {
+            call,
+            start: call,
+            exact_start: self.observer.as_ref().map(|_| Instant::now()),
+        }
+    }
+
+    /// Reports an execution to the observer, if there is one.
+    #[inline]
+    pub(crate) fn observe(&self, op: ApplyOp, times: Times, succeeded: bool) {
+        if let (Some(observer), Some(start)) = (&self.observer, times.exact_start) {
+            observer.observe(op, succeeded, start.elapsed());
         }
     }
 

@@ -23,7 +23,7 @@ use crate::methods;
 use crate::node::Node;
 use crate::node::admission::Proposal;
 use crate::node::human_bytes;
-use crate::node::slow::{RequestStats, Times};
+use crate::node::slow::{ApplyOp, RequestStats, Times};
 use crate::request::kv::{convert_delete_range, convert_put, convert_range};
 use crate::request::txn::convert_txn;
 use crate::service::kv_log as log;
@@ -42,7 +42,7 @@ impl KvService {
     }
 
     fn put(&self, mut request: PutRequest) -> Result<Response<PutResponse>, EtcdError> {
-        let times = Times::now();
+        let times = self.node.slow.times();
         let node = &*self.node;
         node.admit(Proposal {
             request_bytes: request.encoded_len(),
@@ -50,6 +50,7 @@ impl KvService {
         })?;
         let put = convert_put(&mut request);
         let result = node.engine.put_with(&put);
+        node.slow.observe(ApplyOp::Put, times, result.is_ok());
         let notes = node.slow.notes(times, result.is_err());
         let response = result.map_err(EtcdError::from).map(|result| {
             let header = node.headers.at(result.revision);
@@ -112,7 +113,12 @@ impl KvService {
 
     async fn compact(&self, request: CompactionRequest) -> Result<CompactionResponse, EtcdError> {
         self.node.admit(Proposal::default())?;
-        let compaction = self.node.engine.compact(Revision(request.revision))?;
+        let times = self.node.slow.times();
+        let compaction = self.node.engine.compact(Revision(request.revision));
+        self.node
+            .slow
+            .observe(ApplyOp::Compaction, times, compaction.is_ok());
+        let compaction = compaction?;
         let revision = request.revision;
         info!(revision, "compact tree index");
         let (engine, start) = (self.node.engine.clone(), self.node.engine.now());
@@ -148,7 +154,7 @@ impl Kv for KvService {
         request: Request<RangeRequest>,
     ) -> Result<Response<RangeResponse>, Status> {
         let mut request = self.node.accept::<methods::kv::Range>(request)?;
-        let times = Times::now();
+        let times = self.node.slow.times();
         let cost = Cost::of_range(&self.node.engine, &request);
         let read = RangeRead {
             range: convert_range(&mut request),
@@ -181,7 +187,7 @@ impl Kv for KvService {
     ) -> Result<Response<DeleteRangeResponse>, Status> {
         let start = request.extensions().get::<WriteStart>().cloned();
         let request = self.node.accept::<methods::kv::DeleteRange>(request)?;
-        let times = Times::now();
+        let times = self.node.slow.times();
         let cost = Cost::of_delete_range(&self.node.engine, &request);
         let answer = self
             .run(cost, start, move |node| {
@@ -194,7 +200,7 @@ impl Kv for KvService {
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
         let start = request.extensions().get::<WriteStart>().cloned();
         let request = self.node.accept::<methods::kv::Txn>(request)?;
-        let times = Times::now();
+        let times = self.node.slow.times();
         let cost = Cost::of_txn(&self.node.engine, &request);
         let answer = self
             .run(cost, start, move |node| {
@@ -340,6 +346,8 @@ fn delete_range(
     })?;
     let keys = convert_delete_range(&mut request);
     let result = node.engine.delete(&keys);
+    node.slow
+        .observe(ApplyOp::DeleteRange, times, result.is_ok());
     let notes = node.slow.notes(times, result.is_err());
     let response = result.map_err(EtcdError::from).map(|result| {
         let header = node.headers.at(result.revision);
@@ -369,6 +377,9 @@ fn txn(
     let never_compacted = node.engine.compacted_revision().is_none();
     let txn = convert_txn(&mut request, never_compacted);
     let result = node.engine.txn(&txn);
+    if writes.any {
+        node.slow.observe(ApplyOp::Txn, times, result.is_ok());
+    }
     let notes = node.slow.notes(times, result.is_err() && writes.any);
     let response = result.map_err(EtcdError::from).map(|result| {
         node.counters.add_txn(&result);

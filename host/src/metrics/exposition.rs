@@ -31,9 +31,17 @@ impl Exposition {
         Self::default()
     }
 
-    /// Adds the current values of metrics.
+    /// Adds the current values of metrics. Metrics with the same name and other labels become one family. A family
+    /// without metrics is left out.
     pub fn add(&mut self, metrics: &impl Collector) {
-        self.families.extend(metrics.collect());
+        for mut family in metrics.collect() {
+            let known = self.families.last_mut();
+            match known.filter(|known| known.name() == family.name()) {
+                Some(known) => known.mut_metric().append(family.mut_metric()),
+                None if family.get_metric().is_empty() => {}
+                None => self.families.push(family),
+            }
+        }
     }
 
     /// Adds a gauge without labels. A value above `i64::MAX` is written as `i64::MAX`.

@@ -100,6 +100,11 @@ impl Config {
                 .get(&flags::WARNING_UNARY_REQUEST_DURATION)
                 .positive()
                 .unwrap_or_default(),
+            extensive_metrics: match values.get(&flags::METRICS).as_str() {
+                "basic" => false,
+                "extensive" => true,
+                level => fail!("invalid --metrics {level:?}: must be 'basic' or 'extensive'"),
+            },
             enable_pprof: values.get(&flags::ENABLE_PPROF),
             heartbeat_interval,
             election_timeout,

@@ -213,6 +213,10 @@ revstore_host::flags! {
             "'stderr' (the default), 'stdout' or files, comma-separated.";
         LISTEN_METRICS_URLS: Vec<EndpointUrl> = "listen-metrics-urls", "",
             "More URLs to listen on for /metrics, /health, /livez and /readyz.";
+        METRICS: String = "metrics", "basic",
+            "The level of detail of /metrics: 'basic', or 'extensive' with the times of calls and \
+             executions and the versions of clients.",
+            suggestions: &["basic", "extensive"];
         WARNING_APPLY_DURATION: GoDuration = "warning-apply-duration", "100ms",
             "The time of the execution of a request above which it is logged.",
             former_prefix: "experimental-";
@@ -360,9 +364,6 @@ revstore_host::flags! {
         @only "the log is written as JSON" {
             "log-format": String = "json" in ["console", "json"];
             "logger": String = "zap";
-        }
-        @only "there are no histograms of gRPC calls" {
-            "metrics": String = "basic" in ["basic", "extensive"];
         }
     }
 }

@@ -77,6 +77,10 @@ pub fn parse(
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is the value of a flag, independent of the others"
+)]
 pub struct Config {
     /// The name of this member, as `MemberList` reports it.
     pub name: String,
@@ -135,6 +139,8 @@ pub struct Config {
     pub auth: AuthConfig,
     /// The options of the log. Above level info, the line that reports the server ready is missing.
     pub log: LogOptions,
+    /// Whether `/metrics` also has the times of calls and of executions, and the versions of clients.
+    pub extensive_metrics: bool,
     /// Whether profiles are served under `/debug/pprof/`.
     pub enable_pprof: bool,
     /// The revision of the empty store; the first write gets the next one. etcd starts at 1.

@@ -10,13 +10,17 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll},
+    time::Instant,
 };
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use revstore_grpc::{RpcKind, RpcMethod, has_client_disconnected};
-use revstore_host::panics;
+use revstore_host::{metrics::prometheus::Histogram, panics};
 use tonic::Status;
+
+use super::extensive_calls::{self, ClientVersions};
 
 /// The names of gRPC's status codes, in the order of their numbers.
 pub(crate) const CODES: [&str; 17] = [
@@ -56,6 +60,8 @@ struct Table {
     methods: Vec<Arc<MethodCounters>>,
     /// Counts calls of unknown methods. Only their bytes appear in a metric.
     unknown: Arc<MethodCounters>,
+    /// The versions of clients, with extensive metrics.
+    clients: Option<ClientVersions>,
 }
 
 /// The counters of one method. All accesses are relaxed: they do not order other memory accesses.
@@ -67,6 +73,8 @@ pub(crate) struct MethodCounters {
     handled: [AtomicU64; CODES.len()],
     received: Traffic,
     sent: Traffic,
+    /// The times of calls, with extensive metrics.
+    handling: Option<Histogram>,
 }
 
 /// The numbers of messages and bytes of one direction.
@@ -87,27 +95,38 @@ pub(crate) struct Counts {
 }
 
 impl CallCounters {
-    /// Returns counters at zero for the methods of all services.
-    pub(crate) fn new() -> Self {
-        let counters = |method| Arc::new(MethodCounters::new(method));
+    /// Returns counters at zero for the methods of all services. If they are `extensive`, they have times and the
+    /// versions of clients.
+    pub(crate) fn new(extensive: bool) -> Self {
+        let counters = |method| Arc::new(MethodCounters::new(method, extensive));
         Self {
             table: Arc::new(Table {
                 methods: RpcMethod::all().iter().map(Some).map(counters).collect(),
                 unknown: counters(None),
+                clients: extensive.then(ClientVersions::default),
             }),
         }
     }
 
-    /// Counts the start of a call of the method with this path.
-    pub(crate) fn start(&self, path: &str) -> CountedCall {
+    /// Counts the start of a call of the method with this path and these headers.
+    pub(crate) fn start(&self, path: &str, headers: &HeaderMap) -> CountedCall {
         let table = &*self.table;
         let known = RpcMethod::position(path).and_then(|position| table.methods.get(position));
         let method = known.unwrap_or(&table.unknown);
         method.started.fetch_add(1, Relaxed);
+        if let (Some(clients), Some(_)) = (&table.clients, method.method) {
+            clients.count(headers, method.is_unary());
+        }
         CountedCall {
             method: method.clone(),
+            start: method.handling.as_ref().map(|_| Instant::now()),
             has_response: false,
         }
+    }
+
+    /// Returns the versions of clients; `None` without extensive metrics.
+    pub(crate) fn clients(&self) -> Option<&ClientVersions> {
+        self.table.clients.as_ref()
     }
 
     /// Returns all methods with their counters, sorted by path.
@@ -140,8 +159,10 @@ impl CallCounters {
 }
 
 impl MethodCounters {
-    fn new(method: Option<&'static RpcMethod>) -> Self {
+    fn new(method: Option<&'static RpcMethod>, extensive: bool) -> Self {
+        let histogram = |method| extensive_calls::handling(method).ok();
         Self {
+            handling: method.filter(|_| extensive).and_then(histogram),
             method,
             started: AtomicU64::new(0),
             handled: Default::default(),
@@ -155,8 +176,16 @@ impl MethodCounters {
             .is_some_and(|method| method.kind() == RpcKind::Unary)
     }
 
-    fn count_handled(&self, code: usize) {
+    fn count_handled(&self, code: usize, start: Option<Instant>) {
         self.handled[code].fetch_add(1, Relaxed);
+        if let (Some(handling), Some(start)) = (&self.handling, start) {
+            handling.observe(start.elapsed().as_secs_f64());
+        }
+    }
+
+    /// Returns the times of calls, with extensive metrics.
+    pub(crate) fn handling(&self) -> Option<&Histogram> {
+        self.handling.as_ref()
     }
 
     fn name(&self) -> &'static str {
@@ -179,6 +208,8 @@ impl MethodCounters {
 #[derive(Debug)]
 pub(crate) struct CountedCall {
     method: Arc<MethodCounters>,
+    /// With extensive metrics.
+    start: Option<Instant>,
     /// Whether the call is counted by its response.
     has_response: bool,
 }
@@ -214,11 +245,12 @@ impl CountedCall {
         let succeeded = self.method.is_unary().then_some(OK);
         let code = code(response.headers()).or(succeeded);
         if let Some(code) = code {
-            self.method.count_handled(code);
+            self.method.count_handled(code, self.start);
         }
         response.map(|body| CountedResponse {
             body,
             method: self.method.clone(),
+            start: self.start,
             messages: MessageParser::default(),
             has_ended: code.is_some(),
         })
@@ -228,7 +260,7 @@ impl CountedCall {
 impl Drop for CountedCall {
     fn drop(&mut self) {
         if !self.has_response {
-            self.method.count_handled(CANCELED);
+            self.method.count_handled(CANCELED, self.start);
         }
     }
 }
@@ -246,6 +278,8 @@ pub(crate) struct CountedRequest<B> {
 pub(crate) struct CountedResponse<B> {
     body: B,
     method: Arc<MethodCounters>,
+    /// With extensive metrics.
+    start: Option<Instant>,
     messages: MessageParser,
     /// Whether the status has been counted.
     has_ended: bool,
@@ -297,7 +331,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for CountedResponse<B> {
                 && !self.has_ended
             {
                 self.has_ended = true;
-                self.method.count_handled(code(trailers).unwrap_or(UNKNOWN));
+                let code = code(trailers).unwrap_or(UNKNOWN);
+                self.method.count_handled(code, self.start);
             }
         }
         polled
@@ -316,7 +351,7 @@ impl<B> Drop for CountedResponse<B> {
     /// Counts a response that is dropped before its end as canceled: the client has closed the stream.
     fn drop(&mut self) {
         if !self.has_ended {
-            self.method.count_handled(CANCELED);
+            self.method.count_handled(CANCELED, self.start);
         }
     }
 }
@@ -406,7 +441,7 @@ mod tests {
             }
         }
         described.sort_unstable();
-        let calls = CallCounters::new();
+        let calls = CallCounters::new(false);
         let counted = calls.methods().into_iter().map(|(method, _)| {
             let path = format!("{}/{}", method.service(), method.name());
             (path, method.kind().as_str())
@@ -417,23 +452,35 @@ mod tests {
     #[test]
     fn ht_10_calls_that_clients_abandon_are_counted_as_canceled() {
         let (put, watch) = ("/etcdserverpb.KV/Put", "/etcdserverpb.Watch/Watch");
-        let calls = CallCounters::new();
+        let calls = CallCounters::new(false);
         let check = |path: &str, code: usize| {
             let counts = calls.counts(path);
             let mut expected = [0; CODES.len()];
             expected[code] = 1;
             assert_eq!((counts.started, counts.handled), (1, expected), "{path}");
         };
-        drop(calls.start("/v3lockpb.Lock/Lock"));
+        drop(calls.start("/v3lockpb.Lock/Lock", &HeaderMap::new()));
         check("/v3lockpb.Lock/Lock", CANCELED);
-        drop(calls.start(watch).count_response(http::Response::new(())));
+        drop(
+            calls
+                .start(watch, &HeaderMap::new())
+                .count_response(http::Response::new(())),
+        );
         check(watch, CANCELED);
         // The call was handled, but the client has not read the response.
-        drop(calls.start(put).count_response(http::Response::new(())));
+        drop(
+            calls
+                .start(put, &HeaderMap::new())
+                .count_response(http::Response::new(())),
+        );
         check(put, OK);
         let range = "/etcdserverpb.KV/Range";
         let failed = http::Response::builder().header("grpc-status", "11");
-        drop(calls.start(range).count_response(failed.body(()).unwrap()));
+        drop(
+            calls
+                .start(range, &HeaderMap::new())
+                .count_response(failed.body(()).unwrap()),
+        );
         check(range, 11);
     }
 

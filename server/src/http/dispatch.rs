@@ -73,7 +73,7 @@ impl CountedServices {
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
     {
-        let call = self.calls.start(request.uri().path());
+        let call = self.calls.start(request.uri().path(), request.headers());
         let request = request.map(|body| call.count_request(body));
         CountedFuture {
             response: Some(self.services.clone().call(request)),
@@ -275,10 +275,10 @@ mod tests {
     #[tokio::test]
     async fn a_call_that_panics_has_a_response_and_is_counted() {
         let path = "/etcdserverpb.KV/Put";
-        let calls = CallCounters::new();
+        let calls = CallCounters::new(false);
         let future = CountedFuture {
             response: Some(poll_fn(|_| panic!("on purpose"))),
-            call: Some(calls.start(path)),
+            call: Some(calls.start(path, &http::HeaderMap::new())),
             timer: RequestTimer {
                 start: CoarseInstant::now(),
                 warning_duration: Duration::MAX,

@@ -8,6 +8,7 @@ mod access;
 mod calls;
 mod debug;
 mod dispatch;
+mod extensive_calls;
 mod health;
 mod metrics;
 mod probe;
@@ -39,6 +40,7 @@ use crate::version::{ETCD_CLUSTER_VERSION, ETCD_VERSION};
 pub(crate) use access::Access;
 pub(crate) use calls::CallCounters;
 pub(crate) use dispatch::{CountedServices, Dispatch};
+pub(crate) use extensive_calls::ApplyTimes;
 pub(crate) use probe::Probe;
 
 /// The parts of a node that the endpoints use.
@@ -52,6 +54,8 @@ pub(crate) struct NodeInfo {
     pub(crate) enable_pprof: bool,
     pub(crate) health_counters: HealthCounters,
     pub(crate) probe: Probe,
+    /// With extensive metrics.
+    pub(crate) apply_times: Option<ApplyTimes>,
 }
 
 /// Counters of the results of `/health`.

@@ -42,6 +42,9 @@ fn render(info: &NodeInfo, engine: Result<(), ProbeError>) -> prometheus::Result
         store::add(&mut page, info)?;
     }
     rpc::add(&mut page, &info.calls)?;
+    if let Some(times) = &info.apply_times {
+        page.add(times.family());
+    }
     heavy::add(&mut page, &info.services.heavy_stats())?;
     absent::add(&mut page)?;
     page.process()?;

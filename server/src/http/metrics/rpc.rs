@@ -41,6 +41,31 @@ pub(super) fn add(page: &mut Exposition, calls: &CallCounters) -> prometheus::Re
     for counter in [&started, &received, &sent, &handled] {
         page.add(counter);
     }
+    // Present with extensive metrics.
+    for (_, counters) in calls.methods() {
+        if let Some(handling) = counters.handling() {
+            page.add(handling);
+        }
+    }
+    if let Some(clients) = calls.clients() {
+        let requests = IntCounterVec::new(
+            Opts::new(
+                "etcd_server_client_requests_total",
+                "Calls started, by the version of the client. More than 64 versions are one.",
+            ),
+            &["type", "client_api_version"],
+        )?;
+        for (version, [unary, stream]) in clients.counts() {
+            for (kind, count) in [("unary", unary), ("stream", stream)] {
+                if count > 0 {
+                    requests
+                        .get_metric_with_label_values(&[kind, &version])?
+                        .inc_by(count);
+                }
+            }
+        }
+        page.add(&requests);
+    }
     let (received, sent) = calls.bytes();
     page.counter(
         "etcd_network_client_grpc_received_bytes_total",

@@ -59,6 +59,7 @@ const EFFECTS: &[(&str, &str)] = &[
     ("", "--answer-memory-bytes=1"),
     ("", "--watch-progress-notify-interval=1s"),
     ("", "--watch-catch-up-delay=100ms"),
+    ("", "--metrics=extensive"),
     ("", "--warning-apply-duration=1s"),
     ("", "--warning-unary-request-duration=1s"),
     ("", "--initial-advertise-peer-urls=http://a:1"),
@@ -216,7 +217,6 @@ fn fl_21_a_value_that_is_not_supported_is_an_error_that_names_its_flag() {
         ("initial-cluster-state", "existing"),
         ("log-format", "console"),
         ("logger", "capnslog"),
-        ("metrics", "extensive"),
         ("proxy", "on"),
     ];
     let names: Vec<_> = described(&["Only "]).into_iter().collect();
