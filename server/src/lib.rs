@@ -24,7 +24,7 @@ pub use config::{
 pub use revstore_engine as engine;
 pub use revstore_grpc::Limits;
 pub use revstore_host::config::ConfigError;
-pub use revstore_host::logging::{LogLevel, LogOptions, LogOutput};
+pub use revstore_host::logging::{LogLevel, LogOptions, LogOutput, LogRotation};
 pub use revstore_host::net::{
     BindError, BoundAddress, Certificate, ClientAuth, EndpointUrl, Keepalive, ListenAddress,
     ListenUrl, TlsError, TlsOptions, TlsVersion, UrlError,

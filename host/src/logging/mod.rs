@@ -9,6 +9,7 @@
 mod format;
 mod limit;
 mod options;
+mod rotation;
 
 use std::{
     cell::RefCell,
@@ -30,6 +31,7 @@ use limit::LineLimit;
 pub use format::timestamp;
 pub use limit::LINES_PER_SECOND_MAX;
 pub use options::{LogLevel, LogOptions, LogOutput};
+pub use rotation::LogRotation;
 
 /// A log that is open for writing. Clones write to the same outputs.
 ///
@@ -116,6 +118,7 @@ struct Outputs(Vec<Output>);
 enum Output {
     Stderr,
     Stdout,
+    Rotated(rotation::RotatedFile),
     /// The file is open for appending: the system appends each line as a whole, so no lock is needed.
     File(File),
 }
@@ -125,6 +128,13 @@ impl Output {
         Ok(match output {
             LogOutput::Stderr => Self::Stderr,
             LogOutput::Stdout => Self::Stdout,
+            LogOutput::RotatedFile(path, rotation) => {
+                let file = rotation::RotatedFile::open(path, *rotation);
+                Self::Rotated(file.map_err(|source| LogOpenError {
+                    path: path.clone(),
+                    source,
+                })?)
+            }
             LogOutput::File(path) => {
                 let file = OpenOptions::new().append(true).create(true).open(path);
                 Self::File(file.map_err(|source| LogOpenError {
@@ -143,6 +153,7 @@ impl Write for &Outputs {
             let _ = match output {
                 Output::Stderr => io::stderr().lock().write_all(line),
                 Output::Stdout => io::stdout().lock().write_all(line),
+                Output::Rotated(file) => file.write(line),
                 Output::File(file) => (&*file).write_all(line),
             };
         }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::LogRotation;
+
 /// The level and the outputs of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -79,4 +81,6 @@ pub enum LogOutput {
     Stdout,
     /// A file. Lines are appended to it. It is created if it does not exist.
     File(PathBuf),
+    /// Like [`File`](Self::File), and replaced when it has reached a size.
+    RotatedFile(PathBuf, LogRotation),
 }

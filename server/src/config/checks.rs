@@ -15,7 +15,7 @@ use revstore_host::{
     net::{EndpointUrl, Keepalive, ListenUrl, join_urls},
 };
 
-use super::{AuthConfig, Cluster, Config, auto_compaction, flags, tls};
+use super::{AuthConfig, Cluster, Config, auto_compaction, flags, log_rotation, tls};
 
 /// The limit that `--quota-backend-bytes=0` means.
 const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
@@ -169,6 +169,8 @@ fn log(values: &mut Values) -> Result<LogOptions> {
     if names.len() > 1 && names.contains("default") {
         fail!("multi logoutput for \"default\" is not supported yet");
     }
+    let texts: Vec<_> = names.iter().map(String::as_str).collect();
+    let rotation = log_rotation::rotation(values, &texts)?;
     let mut outputs = Vec::new();
     for name in &names {
         if name == "systemd/journal" {
@@ -179,7 +181,10 @@ fn log(values: &mut Values) -> Result<LogOptions> {
         let output = match name.as_str() {
             "default" | "stderr" | "systemd/journal" => LogOutput::Stderr,
             "stdout" => LogOutput::Stdout,
-            path => LogOutput::File(path.into()),
+            path => match rotation {
+                Some(rotation) => LogOutput::RotatedFile(path.into(), rotation),
+                None => LogOutput::File(path.into()),
+            },
         };
         // Two names can mean the same output, which must receive each line once.
         if !outputs.contains(&output) {

@@ -211,6 +211,12 @@ revstore_host::flags! {
             suggestions: &["debug", "info", "warn", "error", "panic", "fatal"];
         LOG_OUTPUTS: Vec<String> = "log-outputs", "default",
             "'stderr' (the default), 'stdout' or files, comma-separated.";
+        ENABLE_LOG_ROTATION: bool = "enable-log-rotation", "false",
+            "Replace the file of --log-outputs when it has reached a size.";
+        LOG_ROTATION_CONFIG_JSON: String = "log-rotation-config-json",
+            "{\"maxsize\": 100, \"maxage\": 0, \"maxbackups\": 0, \"localtime\": false, \"compress\": false}",
+            "The size of the file in MiB, and the age in days and the number of old files to keep, with 0 for \
+             all.";
         LISTEN_METRICS_URLS: Vec<EndpointUrl> = "listen-metrics-urls", "",
             "More URLs to listen on for /metrics, /health, /livez and /readyz.";
         METRICS: String = "metrics", "basic",
@@ -292,10 +298,6 @@ revstore_host::flags! {
         }
         @no_effect "the address of a closed connection can always be bound, in etcd too" {
             "socket-reuse-address": bool = "false" | "true";
-        }
-        @no_effect "log files are not rotated" {
-            "enable-log-rotation": bool = "false";
-            "log-rotation-config-json": String = "{\"maxsize\": 100, \"maxage\": 0, \"maxbackups\": 0, \"localtime\": false, \"compress\": false}";
         }
         @no_effect "the gateway calls the services without a connection" {
             "client-cert-file": Option<PathBuf> = "";

@@ -1,7 +1,8 @@
 //! The configuration of the server.
 //!
 //! `flags` declares etcd's flags, and `checks` makes a [`Config`] of their values, with the help of `tls` and
-//! of the files for single values: `allow_list`, `auth_token`, `auto_compaction` and `feature_gates`. A new
+//! of the files for single values: `allow_list`, `auth_token`, `auto_compaction`,
+//! `feature_gates` and `log_rotation`. A new
 //! flag is a declaration in `flags`, a field of [`Config`] or of one of its parts, and a line in `checks`.
 
 mod allow_list;
@@ -10,6 +11,7 @@ mod auto_compaction;
 mod checks;
 mod feature_gates;
 mod flags;
+mod log_rotation;
 mod tls;
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, time::Duration};

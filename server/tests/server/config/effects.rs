@@ -59,6 +59,11 @@ const EFFECTS: &[(&str, &str)] = &[
     ("", "--answer-memory-bytes=1"),
     ("", "--watch-progress-notify-interval=1s"),
     ("", "--watch-catch-up-delay=100ms"),
+    ("--log-outputs=a", "--enable-log-rotation"),
+    (
+        "--log-outputs=a --enable-log-rotation",
+        "--log-rotation-config-json={\"maxsize\":1}",
+    ),
     ("", "--metrics=extensive"),
     ("", "--warning-apply-duration=1s"),
     ("", "--warning-unary-request-duration=1s"),

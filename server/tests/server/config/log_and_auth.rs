@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use revstore::{AuthToken, LogLevel, LogOutput};
+use revstore::{AuthToken, LogLevel, LogOutput, LogRotation};
 
 use super::{check, check_error, check_warning, serve, try_serve};
 
@@ -78,5 +78,45 @@ fn fl_20_auth_token() {
     check_token(
         "jwt,sign-method=HS256,ttl=5",
         Err("time: missing unit in duration \"5\""),
+    );
+}
+
+#[test]
+fn the_rotation_of_the_log_needs_one_file_and_a_valid_configuration() {
+    let single =
+        "--log-outputs requires a single file path when --log-rotate-config-json is defined";
+    for outputs in ["", "--log-outputs=stderr", "--log-outputs=a,b"] {
+        check_error(&format!("{outputs} --enable-log-rotation"), 1, single);
+    }
+    let config = |json: &str| {
+        let flags = "--log-outputs=stderr,a --enable-log-rotation --log-rotation-config-json=";
+        format!("{flags}{json}")
+    };
+    for (json, reason) in [
+        ("{", "improperly formatted log rotation config: "),
+        ("[]", "invalid log rotation config: "),
+        (r#"{"maxsize":"1"}"#, "invalid log rotation config: "),
+        (r#"{"compress":1}"#, "invalid log rotation config: "),
+    ] {
+        let error = super::try_serve(&config(json)).unwrap_err().to_string();
+        assert!(error.starts_with(reason), "{error}");
+    }
+    let log = serve(&config(
+        r#"{"MaxSize":2,"maxage":-1,"maxbackups":3,"compress":true,"x":1}"#,
+    ))
+    .0
+    .log;
+    let rotation = LogRotation::default()
+        .bytes_max(2 << 20)
+        .backups_max(Some(3))
+        .compress(true);
+    let expected = [
+        LogOutput::RotatedFile("a".into(), rotation),
+        LogOutput::Stderr,
+    ];
+    assert_eq!(log.outputs, expected);
+    check_warning(
+        &config(r#"{"localtime":true}"#),
+        "\"localtime\" of --log-rotation-config-json has no effect",
     );
 }
