@@ -32,6 +32,7 @@
 struct Readme;
 
 mod auth;
+mod compression;
 mod deadline;
 mod encode;
 mod gateway;

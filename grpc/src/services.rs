@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 use revstore_engine::Engine;
 use revstore_proto::etcdserverpb::auth_server::AuthServer;
@@ -23,6 +24,7 @@ use tonic::Status;
 use tonic::codegen::{BoxFuture, StdError};
 
 use crate::auth::{Auth, AuthOptions, AuthStore};
+use crate::compression::{self, Decompressor};
 use crate::deadline::{self, Deadline};
 use crate::encode::large_answer::LargeAnswer;
 use crate::encode::response::Headers;
@@ -316,13 +318,14 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
         let inner = &*self.inner;
-        let metadata_bytes = metadata_bytes(request.headers());
-        if metadata_bytes > METADATA_BYTES_MAX {
-            let status = status::metadata_too_large(metadata_bytes, METADATA_BYTES_MAX);
+        let metadata = Metadata::of_call(request.headers());
+        if metadata.bytes > METADATA_BYTES_MAX {
+            let status = status::metadata_too_large(metadata.bytes, METADATA_BYTES_MAX);
             return ResponseFuture::of_status(status);
         }
+        let encoding = metadata.encoding.map(compression::is_compressed);
         let path = request.uri().path();
         let Some(method) = RpcMethod::of_path(path) else {
             // LI-9 comes before HL-3.
@@ -336,7 +339,16 @@ where
             Err(status) => return ResponseFuture::bad_request(status),
         };
         let bytes_max = inner.node.limits.message_bytes_max();
-        let mut request = request.map(|body| LimitedBody::new(body, bytes_max));
+        let is_compressed = match encoding {
+            None => false,
+            Some(Ok(is_compressed)) => is_compressed,
+            Some(Err(status)) => return ResponseFuture::of_status(status),
+        };
+        if encoding.is_some() {
+            // The generated servers see messages that are not compressed.
+            request.headers_mut().remove(compression::ENCODING);
+        }
+        let mut request = request.map(|body| LimitedBody::new(body, bytes_max, is_compressed));
         if let Some(deadline) = &deadline
             && method.waits_for_its_write()
         {
@@ -357,6 +369,7 @@ where
             response: Some(response),
             deadline,
             is_begun: false,
+            is_compressed,
         }
     }
 }
@@ -369,6 +382,8 @@ pub struct ResponseFuture {
     deadline: Option<Deadline>,
     /// Whether the future was polled.
     is_begun: bool,
+    /// Whether the messages of the response are compressed.
+    is_compressed: bool,
 }
 
 impl ResponseFuture {
@@ -389,6 +404,7 @@ impl ResponseFuture {
             response: Some(Box::pin(ready(Ok(response)))),
             deadline: None,
             is_begun: false,
+            is_compressed: false,
         }
     }
 
@@ -400,7 +416,11 @@ impl ResponseFuture {
             return Poll::Pending;
         };
         let polled = response.as_mut().poll(context);
-        polled.map(|response| response.map(LargeAnswer::replace_body))
+        let polled = polled.map(|response| response.map(LargeAnswer::replace_body));
+        if self.is_compressed {
+            return polled.map(|response| response.map(compression::compress_response));
+        }
+        polled
     }
 }
 
@@ -433,26 +453,44 @@ impl fmt::Debug for ResponseFuture {
     }
 }
 
-/// Returns the size of the metadata of a call.
-fn metadata_bytes(headers: &http::HeaderMap) -> usize {
-    let fields = headers.iter();
-    fields
-        .map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES)
-        .sum()
+/// The metadata of a call, as far as it concerns all methods.
+struct Metadata<'a> {
+    /// The size of all fields.
+    bytes: usize,
+    encoding: Option<&'a HeaderValue>,
 }
 
-/// A request body that returns an error at the length prefix of the first message above the limit, before the
-/// message is buffered (LI-2). tonic also has such a limit, but its error has another code and text.
+impl<'a> Metadata<'a> {
+    fn of_call(headers: &'a HeaderMap) -> Self {
+        let (mut bytes, mut encoding) = (0, None);
+        for (name, value) in headers {
+            let name = name.as_str();
+            bytes += name.len() + value.len() + FIELD_BYTES;
+            if name == compression::ENCODING {
+                encoding = encoding.or(Some(value));
+            }
+        }
+        Self { bytes, encoding }
+    }
+}
+
+/// A request body that returns an error at the prefix of the first message above the limit, before the message is
+/// buffered (LI-2), or of one with an invalid flag (LI-13). tonic also checks both, but its errors have other codes and
+/// texts. Compressed messages are decompressed.
 #[derive(Debug)]
 struct LimitedBody<B> {
     inner: B,
     frames: MessageFrames,
+    /// `None` if messages cannot be compressed.
+    decompressor: Option<Box<Decompressor>>,
 }
 
 /// A parser of gRPC frames: a flag, the length of the message, and the message.
 #[derive(Debug)]
 struct MessageFrames {
     bytes_max: usize,
+    /// The highest valid flag: 1 if messages can be compressed.
+    flag_max: u8,
     prefix: [u8; PREFIX_BYTES],
     /// The number of bytes of the prefix that have arrived.
     prefix_len: usize,
@@ -464,20 +502,33 @@ struct MessageFrames {
 const PREFIX_BYTES: usize = 5;
 
 impl<B> LimitedBody<B> {
-    fn new(inner: B, bytes_max: usize) -> Self {
+    fn new(inner: B, bytes_max: usize, is_compressed: bool) -> Self {
         let frames = MessageFrames {
             bytes_max,
+            flag_max: u8::from(is_compressed),
             prefix: [0; PREFIX_BYTES],
             prefix_len: 0,
             remaining: 0,
         };
-        Self { inner, frames }
+        Self {
+            inner,
+            frames,
+            decompressor: is_compressed.then(|| Box::new(Decompressor::new(bytes_max))),
+        }
     }
 }
 
+/// The prefix of a message is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InvalidPrefix {
+    /// The message has this length.
+    TooLarge(usize),
+    Flag(u8),
+}
+
 impl MessageFrames {
-    /// Parses more bytes. If a message is too large, returns its length as the error.
-    fn advance(&mut self, mut data: &[u8]) -> Result<(), usize> {
+    /// Parses more bytes, up to an invalid prefix.
+    fn advance(&mut self, mut data: &[u8]) -> Result<(), InvalidPrefix> {
         while !data.is_empty() {
             if self.remaining > 0 {
                 let skipped = self.remaining.min(data.len());
@@ -490,10 +541,13 @@ impl MessageFrames {
             self.prefix_len += copied;
             data = &data[copied..];
             if self.prefix_len == PREFIX_BYTES {
-                let [_compressed, length @ ..] = self.prefix;
+                let [flag, length @ ..] = self.prefix;
                 let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
                 if length > self.bytes_max {
-                    return Err(length);
+                    return Err(InvalidPrefix::TooLarge(length));
+                }
+                if flag > self.flag_max {
+                    return Err(InvalidPrefix::Flag(flag));
                 }
                 (self.prefix_len, self.remaining) = (0, length);
             }
@@ -514,6 +568,34 @@ where
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.decompressor.is_some() {
+            return self.poll_decompressed(context);
+        }
+        self.poll_checked(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream() && (self.decompressor.as_ref()).is_none_or(|it| it.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.decompressor.is_some() {
+            return SizeHint::default();
+        }
+        self.inner.size_hint()
+    }
+}
+
+impl<B> LimitedBody<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<StdError>,
+{
+    /// Polls for a frame of the client, and checks the prefixes in it.
+    fn poll_checked(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
         let frame = match Pin::new(&mut self.inner).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => frame,
             Poll::Ready(Some(Err(error))) => {
@@ -523,31 +605,62 @@ where
             Poll::Ready(None) => return Poll::Ready(None),
             Poll::Pending => return Poll::Pending,
         };
-        if let Some(Err(bytes)) = frame.data_ref().map(|data| self.frames.advance(data)) {
-            let status = status::message_too_large(bytes, self.frames.bytes_max);
+        if let Some(Err(invalid)) = frame.data_ref().map(|data| self.frames.advance(data)) {
+            let status = match invalid {
+                InvalidPrefix::TooLarge(bytes) => {
+                    status::message_too_large(bytes, self.frames.bytes_max)
+                }
+                InvalidPrefix::Flag(flag) => status::invalid_flag(flag),
+            };
             // If the error of a body is a status, tonic sends it to the client.
             return Poll::Ready(Some(Err(Box::new(status))));
         }
         Poll::Ready(Some(Ok(frame)))
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+    /// Polls for the next message, decompressed.
+    #[cold]
+    fn poll_decompressed(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
+        while let Some(decompressor) = &mut self.decompressor {
+            match decompressor.next() {
+                Ok(Some(message)) => return Poll::Ready(Some(Ok(Frame::data(message)))),
+                Ok(None) => {}
+                Err(status) => return Poll::Ready(Some(Err(Box::new(status)))),
+            }
+            let frame = match self.poll_checked(context) {
+                Poll::Ready(Some(Ok(frame))) => frame,
+                Poll::Ready(None) => {
+                    // A part of a message, which tonic rejects.
+                    let rest = self.decompressor.take().map(|mut it| it.rest());
+                    let rest = rest.filter(|rest| !rest.is_empty());
+                    return Poll::Ready(rest.map(|rest| Ok(Frame::data(rest))));
+                }
+                polled => return polled,
+            };
+            match (&mut self.decompressor, frame.data_ref()) {
+                (Some(decompressor), Some(data)) => decompressor.push(data),
+                _ => return Poll::Ready(Some(Ok(frame))),
+            }
+        }
+        Poll::Ready(None)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::LimitedBody;
+    use super::{InvalidPrefix, LimitedBody};
 
     fn check(bytes_max: usize, data: &[u8], expected: Result<(), usize>) {
-        let mut whole = LimitedBody::new((), bytes_max).frames;
+        check_prefixes(bytes_max, data, expected.map_err(InvalidPrefix::TooLarge));
+    }
+
+    fn check_prefixes(bytes_max: usize, data: &[u8], expected: Result<(), InvalidPrefix>) {
+        let mut whole = LimitedBody::new((), bytes_max, true).frames;
         assert_eq!(whole.advance(data), expected, "{data:?} at once");
-        let mut bytewise = LimitedBody::new((), bytes_max).frames;
+        let mut bytewise = LimitedBody::new((), bytes_max, true).frames;
         let parsed = data.iter().try_for_each(|byte| bytewise.advance(&[*byte]));
         assert_eq!(parsed, expected, "{data:?} byte by byte");
     }
@@ -564,5 +677,13 @@ mod tests {
         );
         check(0, b"\0\xff\xff\xff\xff", Err(0xffff_ffff));
         check(3, b"\0\0\0", Ok(()));
+    }
+
+    #[test]
+    fn li_13_an_invalid_flag_is_rejected() {
+        check_prefixes(3, b"\x02\0\0\0\0", Err(InvalidPrefix::Flag(2)));
+        let mut plain = LimitedBody::new((), 3, false).frames;
+        assert_eq!(plain.advance(b"\0\0\0\0\0"), Ok(()));
+        assert_eq!(plain.advance(b"\x01\0\0\0\0"), Err(InvalidPrefix::Flag(1)));
     }
 }

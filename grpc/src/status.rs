@@ -472,6 +472,36 @@ pub(crate) fn message_too_large(bytes: usize, bytes_max: usize) -> Status {
     Status::resource_exhausted(text)
 }
 
+/// LI-13: a message is larger than the limit when it is decompressed.
+pub(crate) fn decompressed_too_large(bytes: usize, bytes_max: usize) -> Status {
+    let text = format!(
+        "grpc: received message after decompression larger than max ({bytes} vs. {bytes_max})"
+    );
+    Status::resource_exhausted(text)
+}
+
+/// LI-13: a compressed message cannot be decompressed.
+pub(crate) fn malformed_gzip(reason: &str) -> Status {
+    Status::internal(format!(
+        "grpc: failed to decompress the received message: {reason}"
+    ))
+}
+
+/// LI-13: the server does not support the encoding of a call.
+pub(crate) fn unknown_encoding(encoding: &str) -> Status {
+    Status::unimplemented(format!(
+        "grpc: Decompressor is not installed for grpc-encoding {encoding:?}"
+    ))
+}
+
+/// LI-13: a message has the flag of compressed ones although the call has no encoding, or an unknown flag.
+pub(crate) fn invalid_flag(flag: u8) -> Status {
+    if flag == 1 {
+        return Status::internal("grpc: compressed flag set with identity or empty encoding");
+    }
+    Status::internal(format!("grpc: received unexpected payload format {flag}"))
+}
+
 /// LI-10: the metadata of a call is larger than the limit.
 pub(crate) fn metadata_too_large(bytes: usize, bytes_max: usize) -> Status {
     let text = format!("grpc: received metadata larger than max ({bytes} vs. {bytes_max})");
