@@ -8,6 +8,7 @@
 //! | `credentials.rs` | the token and the certificate name of a client |
 //! | `token.rs` | valid tokens |
 //! | `password.rs` | password hashes |
+//! | `hashing.rs` | the order in which passwords are hashed |
 //! | `options.rs` | the options of authentication |
 //! | `log.rs` | the log lines about users and roles |
 //!
@@ -16,6 +17,7 @@
 
 pub(crate) mod authorize;
 pub(crate) mod credentials;
+mod hashing;
 pub(crate) mod log;
 mod options;
 mod password;
@@ -28,19 +30,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Semaphore;
 
 use self::authorize::Access;
 use self::credentials::ClaimedIdentity;
+use self::hashing::{Hasher, Hashing};
 pub use self::options::{AuthOptions, AuthTokens};
 pub(crate) use self::password::PasswordHash;
 pub(crate) use self::store::AuthStore;
 use self::token::Tokens;
 use crate::status::EtcdError;
-
-/// The maximum number of passwords that are hashed concurrently. Hashing is slow by design, and any
-/// client may call Authenticate. Further calls wait in order.
-const CONCURRENT_HASHES_MAX: usize = 4;
 
 /// Users, roles and valid tokens.
 #[derive(Debug)]
@@ -53,7 +51,7 @@ pub(crate) struct Auth {
     tokens: Option<Mutex<Tokens>>,
     bcrypt_cost: u32,
     /// Limits concurrent hashing.
-    hashing: Semaphore,
+    hashing: Arc<Hashing>,
 }
 
 /// A copy of [`AuthStore::is_enabled`] that is read without a lock.
@@ -84,7 +82,7 @@ impl Auth {
                 AuthTokens::Disabled => None,
             },
             bcrypt_cost: options.effective_bcrypt_cost(),
-            hashing: Semaphore::new(CONCURRENT_HASHES_MAX),
+            hashing: Hashing::new(),
         }
     }
 
@@ -157,11 +155,11 @@ impl Auth {
         })
     }
 
-    /// Hashes a password on a thread that may block.
+    /// Hashes a password that an administrator sets, on a thread that may block.
     pub(crate) async fn hash_password(&self, password: String) -> Result<PasswordHash, EtcdError> {
         let cost = self.bcrypt_cost;
-        self.run_blocking(move || PasswordHash::of(&password, cost))
-            .await?
+        let hash = move || PasswordHash::of(&password, cost);
+        self.run_blocking(Hasher::Administrator, hash).await?
     }
 
     /// Checks a name and a password, and assigns a token (AU-3).
@@ -178,7 +176,8 @@ impl Auth {
         loop {
             let checked = self.read(|store| store.stored_password(name))?;
             let (hash, given) = (checked.hash.clone(), password.clone());
-            if !self.run_blocking(move || hash.matches(&given)).await? {
+            let hasher = Hasher::User(checked.user.clone());
+            if !(self.run_blocking(hasher, move || hash.matches(&given))).await? {
                 log::invalid_password(name);
                 return Err(EtcdError::AuthFailed);
             }
@@ -201,9 +200,15 @@ impl Auth {
     /// Runs CPU-intensive work on a thread that may block, limited by `hashing`.
     async fn run_blocking<T: Send + 'static>(
         &self,
+        hasher: Hasher,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, EtcdError> {
-        let _permit = self.hashing.acquire().await;
+        let permit = self.hashing.acquire(hasher).await?;
+        let work = move || {
+            // The work goes on if the client ends its call meanwhile.
+            let _permit = permit;
+            work()
+        };
         let result = tokio::task::spawn_blocking(work).await;
         result.map_err(|_panicked| EtcdError::Internal)
     }
@@ -212,5 +217,41 @@ impl Auth {
         if let Some(tokens) = &self.tokens {
             change(&mut tokens.lock());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Clients could otherwise start any number of hashes by calls that they end at once.
+    #[tokio::test]
+    async fn a_hash_counts_until_its_end_although_its_call_has_ended() {
+        const CALLS: usize = 20;
+        let auth = Arc::new(Auth::new(AuthOptions::default()));
+        let (started, starts) = mpsc::channel();
+        let (gate, gates) = mpsc::channel::<()>();
+        let gates = Arc::new(Mutex::new(gates));
+        for call in 0..CALLS {
+            let (auth, started, gates) = (auth.clone(), started.clone(), gates.clone());
+            let hash = move || {
+                started.send(call).unwrap();
+                gates.lock().recv().unwrap();
+            };
+            let task =
+                tokio::spawn(async move { auth.run_blocking(Hasher::Administrator, hash).await });
+            tokio::task::yield_now().await;
+            task.abort();
+            let _ended = task.await;
+        }
+        drop(started);
+        for _ in 0..CALLS {
+            // There may be fewer hashes than calls.
+            let _open = gate.send(());
+        }
+        let hashes = tokio::task::spawn_blocking(move || starts.iter().count());
+        assert!(hashes.await.unwrap() <= 4);
     }
 }
