@@ -62,7 +62,7 @@ mod generated {
 }
 
 pub use auth::credentials::CertifiedName;
-pub use auth::{AuthOptions, AuthTokens};
+pub use auth::{AuthOptions, AuthTokens, JwtKeyError, JwtMethod, JwtTokens, UnknownJwtMethod};
 pub use gateway::Gateway;
 pub use heavy::HeavyStats;
 pub use methods::{RpcKind, RpcMethod};

@@ -246,6 +246,9 @@ etcd_errors! {
     // AU-3: etcd does not translate this error.
     NoPasswordUser => Unknown,
         "auth: authentication failed, password was given for no password user";
+    /// The server has no private key for JWT tokens.
+    // AU-14: etcd does not translate this error.
+    VerifyOnly => Unknown, "auth: token signing attempted with verify-only key";
     /// The password is longer than bcrypt accepts.
     PasswordTooLong => Unknown, "bcrypt: password length exceeds 72 bytes";
     /// The key of a waiter for a lock no longer exists.
@@ -654,6 +657,7 @@ mod tests {
                 EtcdError::UnknownHealthService,
                 EtcdError::DowngradeUnsupported,
                 EtcdError::NoPasswordUser,
+                EtcdError::VerifyOnly,
                 EtcdError::PasswordTooLong,
                 EtcdError::LockSessionExpired,
                 EtcdError::ElectionNotLeader,

@@ -22,7 +22,7 @@ pub use config::{
 };
 /// The engine, for programs that use the store directly.
 pub use revstore_engine as engine;
-pub use revstore_grpc::Limits;
+pub use revstore_grpc::{JwtKeyError, JwtMethod, Limits};
 pub use revstore_host::config::ConfigError;
 pub use revstore_host::logging::{LogLevel, LogOptions, LogOutput, LogRotation};
 pub use revstore_host::net::{

@@ -3,11 +3,16 @@
 //! [`Sockets::bind`] executes all steps that can fail. After it, the addresses that the system chose are
 //! known. [`ServingNode::new`] then builds the services.
 
-use std::{fs::DirBuilder, io, path::Path, sync::Arc};
+use std::{
+    fs::{DirBuilder, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use axum::Router;
 use revstore_engine::{Engine, EngineBuilder, Revision, StartRevisionError};
-use revstore_grpc::{AuthOptions, AuthTokens, Gateway, Identity, Services, Shutdown};
+use revstore_grpc::{AuthOptions, AuthTokens, Gateway, Identity, JwtTokens, Services, Shutdown};
 use revstore_host::net::{
     BindError, EndpointUrl, HttpOptions, ListenUrl, Listener, TlsAcceptor, TlsOptions,
 };
@@ -15,7 +20,7 @@ use tokio::task::JoinSet;
 use tracing::{error, info};
 
 use crate::{
-    config::{AllowList, AuthToken, Config},
+    config::{AllowList, AuthToken, Config, JwtOptions},
     http::{
         self, Access, ApplyTimes, CallCounters, CountedServices, Dispatch, HealthCounters,
         NodeInfo, Probe,
@@ -97,7 +102,7 @@ impl ServingNode {
             .identity(identity.clone())
             .version(ETCD_VERSION)
             .limits(config.limits)
-            .auth(sockets.auth)
+            .auth(sockets.auth.clone())
             .shutdown(shutdown.clone())
             .watch_catch_up_delay(config.watch_catch_up_delay)
             .warning_apply_duration(config.warning_apply_duration)
@@ -278,6 +283,10 @@ fn ports(
     ports
 }
 
+/// The maximum size of a key file of JWT tokens. A server does not start with a larger one, such as a
+/// device that never ends.
+const KEY_FILE_BYTES_MAX: u64 = 1 << 20;
+
 /// Adds the settings of a configuration to those of an engine builder.
 pub(crate) fn configure(
     engine: EngineBuilder,
@@ -308,11 +317,46 @@ fn auth(config: &Config) -> Result<AuthOptions, StartError> {
             ttl: config.auth.token_ttl,
         },
         AuthToken::Disabled => AuthTokens::Disabled,
-        AuthToken::Jwt(_) => return Err(StartError::Jwt),
+        AuthToken::Jwt(options) => AuthTokens::Jwt(jwt(options)?),
     };
     Ok(AuthOptions::default()
         .tokens(tokens)
         .bcrypt_cost(config.auth.bcrypt_cost))
+}
+
+/// Reads the key files. As in etcd, a public key that the method does not use is read, too.
+fn jwt(options: &JwtOptions) -> Result<JwtTokens, StartError> {
+    let read = |option, path: &Option<PathBuf>| {
+        let Some(path) = path else {
+            return Ok(None);
+        };
+        let file = File::open(path).and_then(|file| {
+            let mut key = Vec::new();
+            file.take(KEY_FILE_BYTES_MAX + 1).read_to_end(&mut key)?;
+            if key.len() as u64 > KEY_FILE_BYTES_MAX {
+                return Err(io::Error::other("the file is larger than 1 MiB"));
+            }
+            Ok(key)
+        });
+        let path = path.clone();
+        file.map(Some).map_err(|source| StartError::JwtFile {
+            option,
+            path,
+            source,
+        })
+    };
+    let public = read("pub-key", &options.public_key)?;
+    let private = read("priv-key", &options.private_key)?;
+    let tokens = JwtTokens::new(
+        options.sign_method,
+        public.as_deref(),
+        private.as_deref(),
+        options.ttl,
+    )?;
+    if !tokens.can_sign() {
+        tracing::warn!("there is no priv-key in --auth-token; Authenticate requests will fail");
+    }
+    Ok(tokens)
 }
 
 fn identity(config: &Config) -> Identity {

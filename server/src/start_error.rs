@@ -3,6 +3,7 @@
 use std::{io, path::PathBuf};
 
 use revstore_engine::StartRevisionError;
+use revstore_grpc::JwtKeyError;
 use revstore_host::{
     logging::LogOpenError,
     net::{BindError, TlsError},
@@ -29,9 +30,19 @@ pub enum StartError {
     /// A certificate or a key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// `--auth-token=jwt,...` is set, but JWT tokens are not supported.
-    #[error("auth: JWT tokens are not supported, only --auth-token=simple")]
-    Jwt,
+    /// A file of `--auth-token=jwt,...` cannot be read.
+    #[error("auth: cannot read the {option} {}: {source}", path.display())]
+    JwtFile {
+        /// The option that names the file.
+        option: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The I/O error.
+        source: io::Error,
+    },
+    /// The keys of `--auth-token=jwt,...` cannot be used.
+    #[error(transparent)]
+    JwtKey(#[from] JwtKeyError),
     /// The start revision is too high.
     #[error(transparent)]
     StartRevision(#[from] StartRevisionError),

@@ -5,6 +5,7 @@
 //! `authApplierV3`, `authMaintenanceServer` and `EtcdServer`, and `AuthInfoFromCtx` returns the
 //! user.
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -60,10 +61,14 @@ impl Node {
     }
 
     fn client(&self, credentials: &Credentials) -> Result<Client<'_>, EtcdError> {
-        let access = self
+        let (access, age) = self
             .auth
             .access(credentials.identity(), self.engine.now())?;
-        Ok(Client { node: self, access })
+        Ok(Client {
+            node: self,
+            access,
+            age,
+        })
     }
 }
 
@@ -72,6 +77,50 @@ impl Node {
 pub(crate) struct Client<'a> {
     node: &'a Node,
     access: Access,
+    age: AuthAge,
+}
+
+/// The age of a JWT token, from the auth revision that it contains (AU-16). Anything else that
+/// identifies a client is current.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AuthAge {
+    /// The token has the auth revision 0, which for requests for keys is no user.
+    Unset,
+    /// Users, roles or permissions have changed after the creation of the token.
+    Old,
+    Current,
+    /// The token has an auth revision that the server has not reached.
+    Newer,
+}
+
+impl AuthAge {
+    pub(super) fn of(revision: u64, current: u64) -> Self {
+        if revision == 0 {
+            return Self::Unset;
+        }
+        match revision.cmp(&current) {
+            Less => Self::Old,
+            Equal => Self::Current,
+            Greater => Self::Newer,
+        }
+    }
+
+    /// Checks the token of a request for keys.
+    fn check(self) -> Result<(), EtcdError> {
+        match self {
+            Self::Unset => Err(EtcdError::UserEmpty),
+            Self::Old => Err(EtcdError::AuthOldRevision),
+            Self::Current | Self::Newer => Ok(()),
+        }
+    }
+
+    /// Checks the token of a range or a read-only transaction after the permissions.
+    fn check_read_only(self) -> Result<(), EtcdError> {
+        match self {
+            Self::Unset | Self::Current => Ok(()),
+            Self::Old | Self::Newer => Err(EtcdError::AuthOldRevision),
+        }
+    }
 }
 
 /// The permissions that a request has.
@@ -81,9 +130,10 @@ pub(crate) enum Access {
     Unrestricted,
     /// No permissions: the request has neither a token nor a certificate.
     Anonymous,
-    /// The permissions of every user: the certificate names a user that does not exist (TL-2).
+    /// The permissions of every user: the certificate (TL-2) or the JWT token names a user that does not
+    /// exist.
     UnknownUser {
-        /// The name in the certificate.
+        /// The name in the certificate or the token.
         name: Arc<str>,
     },
     /// The permissions of a user.
@@ -116,11 +166,13 @@ impl Client<'_> {
     /// Accepts users with read permission for all keys of a range (AU-7). `range_end` is as in
     /// requests.
     fn check_read(&self, key: &[u8], range_end: &[u8]) -> Result<(), EtcdError> {
+        self.age.check()?;
         self.check(|grants| grants.may_read(key, range_end))
     }
 
     /// Accepts users with write permission for all keys of a range.
     fn check_write(&self, key: &[u8], range_end: &[u8]) -> Result<(), EtcdError> {
+        self.age.check()?;
         self.check(|grants| grants.may_write(key, range_end))
     }
 
@@ -175,7 +227,8 @@ pub(crate) fn admin<T>(_: &T, client: &Client<'_>) -> Result<(), EtcdError> {
 }
 
 pub(crate) fn range(request: &RangeRequest, client: &Client<'_>) -> Result<(), EtcdError> {
-    client.check_read(&request.key, &request.range_end)
+    client.check_read(&request.key, &request.range_end)?;
+    client.age.check_read_only()
 }
 
 pub(crate) fn put(request: &PutRequest, client: &Client<'_>) -> Result<(), EtcdError> {
@@ -203,6 +256,15 @@ pub(crate) fn delete_range(
 /// Checks compares and both branches, at every depth (AU-7). The decoder limits the depth of the
 /// recursion. An empty transaction is accepted from every client.
 pub(crate) fn txn(request: &TxnRequest, client: &Client<'_>) -> Result<(), EtcdError> {
+    txn_permissions(request, client)?;
+    let mut ops = request.success.iter().chain(&request.failure);
+    if ops.all(|op| matches!(op.request, Some(OpRequest::RequestRange(_)))) {
+        client.age.check_read_only()?;
+    }
+    Ok(())
+}
+
+fn txn_permissions(request: &TxnRequest, client: &Client<'_>) -> Result<(), EtcdError> {
     let mut compares = request.compare.iter();
     compares.try_for_each(|compare| client.check_read(&compare.key, &compare.range_end))?;
     let mut ops = request.success.iter().chain(&request.failure);
@@ -211,10 +273,12 @@ pub(crate) fn txn(request: &TxnRequest, client: &Client<'_>) -> Result<(), EtcdE
 
 fn txn_op(op: &RequestOp, client: &Client<'_>) -> Result<(), EtcdError> {
     match &op.request {
-        Some(OpRequest::RequestRange(request)) => range(request, client),
+        Some(OpRequest::RequestRange(request)) => {
+            client.check_read(&request.key, &request.range_end)
+        }
         Some(OpRequest::RequestPut(request)) => put(request, client),
         Some(OpRequest::RequestDeleteRange(request)) => delete_range(request, client),
-        Some(OpRequest::RequestTxn(request)) => txn(request, client),
+        Some(OpRequest::RequestTxn(request)) => txn_permissions(request, client),
         None => Ok(()),
     }
 }

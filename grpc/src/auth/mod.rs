@@ -6,7 +6,8 @@
 //! | `store.rs` | users and roles |
 //! | `permission.rs` | the union of the permissions of a user |
 //! | `credentials.rs` | the token and the certificate name of a client |
-//! | `token.rs` | valid tokens |
+//! | `token.rs` | simple tokens |
+//! | `jwt/` | JWT tokens |
 //! | `password.rs` | password hashes |
 //! | `hashing.rs` | the order in which passwords are hashed |
 //! | `options.rs` | the options of authentication |
@@ -18,6 +19,7 @@
 pub(crate) mod authorize;
 pub(crate) mod credentials;
 mod hashing;
+mod jwt;
 pub(crate) mod log;
 mod options;
 mod password;
@@ -31,9 +33,10 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
-use self::authorize::Access;
+use self::authorize::{Access, AuthAge};
 use self::credentials::ClaimedIdentity;
 use self::hashing::{Hasher, Hashing};
+pub use self::jwt::{JwtKeyError, JwtMethod, JwtTokens, UnknownJwtMethod};
 pub use self::options::{AuthOptions, AuthTokens};
 pub(crate) use self::password::PasswordHash;
 pub(crate) use self::store::AuthStore;
@@ -47,11 +50,19 @@ pub(crate) struct Auth {
     /// Held for one read or change, never while a password is hashed. `tokens` may be locked while
     /// this lock is held.
     store: RwLock<AuthStore>,
-    /// A leaf lock, held for one lookup or change. `None` if tokens are disabled.
-    tokens: Option<Mutex<Tokens>>,
+    tokens: TokenProvider,
     bcrypt_cost: u32,
     /// Limits concurrent hashing.
     hashing: Arc<Hashing>,
+}
+
+/// The tokens of one kind; etcd's `TokenProvider`.
+#[derive(Debug)]
+enum TokenProvider {
+    /// A leaf lock, held for one lookup or change.
+    Simple(Mutex<Tokens>),
+    Jwt(JwtTokens),
+    Disabled,
 }
 
 /// A copy of [`AuthStore::is_enabled`] that is read without a lock.
@@ -74,14 +85,16 @@ impl EnabledFlag {
 
 impl Auth {
     pub(crate) fn new(options: AuthOptions) -> Self {
+        let bcrypt_cost = options.effective_bcrypt_cost();
         Self {
             enabled: EnabledFlag::default(),
             store: RwLock::default(),
             tokens: match options.tokens {
-                AuthTokens::Simple { ttl } => Some(Mutex::new(Tokens::new(ttl))),
-                AuthTokens::Disabled => None,
+                AuthTokens::Simple { ttl } => TokenProvider::Simple(Mutex::new(Tokens::new(ttl))),
+                AuthTokens::Jwt(tokens) => TokenProvider::Jwt(tokens),
+                AuthTokens::Disabled => TokenProvider::Disabled,
             },
-            bcrypt_cost: options.effective_bcrypt_cost(),
+            bcrypt_cost,
             hashing: Hashing::new(),
         }
     }
@@ -91,33 +104,38 @@ impl Auth {
         self.enabled.get()
     }
 
-    /// Authenticates a client and returns its permissions (AU-5).
+    /// Authenticates a client, and returns its permissions and the age of its token (AU-5).
     fn access(
         &self,
         identity: Option<ClaimedIdentity<'_>>,
         now: Duration,
-    ) -> Result<Access, EtcdError> {
+    ) -> Result<(Access, AuthAge), EtcdError> {
         if !self.is_enabled() {
-            return Ok(Access::Unrestricted);
+            return Ok((Access::Unrestricted, AuthAge::Current));
         }
         let token = match identity {
             Some(ClaimedIdentity::Token(token)) => token,
-            None => return Ok(Access::Anonymous),
+            None => return Ok((Access::Anonymous, AuthAge::Current)),
             Some(ClaimedIdentity::Certificate(name)) => {
-                let name: Arc<str> = name.into();
-                return Ok(match self.store.read().grants(&name) {
-                    Some(grants) => Access::User { name, grants },
-                    None => Access::UnknownUser { name },
-                });
+                let access = self.store.read().access(name.into());
+                return Ok((access, AuthAge::Current));
             }
         };
-        let tokens = self.tokens.as_ref();
-        let user = tokens.and_then(|tokens| tokens.lock().user_of(token, now));
+        let user = match &self.tokens {
+            TokenProvider::Simple(tokens) => tokens.lock().user_of(token, now),
+            TokenProvider::Jwt(tokens) => {
+                let user = tokens.user_of(token).ok_or_else(log::invalid_token)?;
+                let store = self.store.read();
+                let age = AuthAge::of(user.revision, store.revision());
+                return Ok((store.access(user.name.into()), age));
+            }
+            TokenProvider::Disabled => None,
+        };
         let user = user.ok_or_else(log::invalid_token)?;
         let grants = self.store.read().grants(&user);
         // The user may have been deleted after the lookup of the token.
         let grants = grants.ok_or_else(log::invalid_token)?;
-        Ok(Access::User { name: user, grants })
+        Ok((Access::User { name: user, grants }, AuthAge::Current))
     }
 
     /// Reads users and roles.
@@ -131,14 +149,14 @@ impl Auth {
         let changed = change(&mut store);
         self.enabled.set(store.is_enabled());
         if !store.is_enabled() {
-            // Tokens do not become valid again when auth is enabled later.
-            self.with_tokens(Tokens::invalidate_all);
+            // Simple tokens do not become valid again when auth is enabled later.
+            self.with_simple_tokens(Tokens::invalidate_all);
         }
         changed
     }
 
-    /// Changes a user as [`change`](Self::change) does, and invalidates its tokens (AU-9). Returns the roles that the
-    /// user had.
+    /// Changes a user as [`change`](Self::change) does, and invalidates its simple tokens (AU-9). Returns the roles
+    /// that the user had.
     pub(crate) fn change_and_invalidate_tokens(
         &self,
         user: &str,
@@ -150,7 +168,7 @@ impl Auth {
             // This holds the lock of the store, which `authenticate` also holds while it assigns a
             // token. So a token that is assigned concurrently is either invalidated here or
             // assigned after the change.
-            self.with_tokens(|tokens| tokens.invalidate_user(user));
+            self.with_simple_tokens(|tokens| tokens.invalidate_user(user));
             Ok(roles)
         })
     }
@@ -181,16 +199,27 @@ impl Auth {
                 log::invalid_password(name);
                 return Err(EtcdError::AuthFailed);
             }
-            let Some(tokens) = &self.tokens else {
+            if matches!(self.tokens, TokenProvider::Disabled) {
                 return Err(EtcdError::AuthFailed);
-            };
+            }
             {
                 let store = self.store.read();
                 // If the password has changed since it was checked, it is checked again.
                 if Arc::ptr_eq(&store.stored_password(name)?.hash, &checked.hash) {
                     let (index, now) = admit()?;
-                    let token = tokens.lock().assign(checked.user, index, now)?;
-                    return Ok(token.to_string());
+                    return match &self.tokens {
+                        TokenProvider::Simple(tokens) => {
+                            let token = tokens.lock().assign(checked.user, index, now)?;
+                            Ok(token.to_string())
+                        }
+                        TokenProvider::Jwt(tokens) => {
+                            let revision = store.revision();
+                            // Signing with RSA takes a millisecond or more.
+                            drop(store);
+                            tokens.assign(&checked.user, revision)
+                        }
+                        TokenProvider::Disabled => Err(EtcdError::AuthFailed),
+                    };
                 }
             }
             log::password_changed();
@@ -213,8 +242,8 @@ impl Auth {
         result.map_err(|_panicked| EtcdError::Internal)
     }
 
-    fn with_tokens(&self, change: impl FnOnce(&mut Tokens)) {
-        if let Some(tokens) = &self.tokens {
+    fn with_simple_tokens(&self, change: impl FnOnce(&mut Tokens)) {
+        if let TokenProvider::Simple(tokens) = &self.tokens {
             change(&mut tokens.lock());
         }
     }

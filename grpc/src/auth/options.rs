@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::jwt::JwtTokens;
+
 /// The default cost of bcrypt. It also replaces a cost that is out of range.
 const BCRYPT_COST_DEFAULT: u32 = 10;
 
@@ -12,7 +14,7 @@ const BCRYPT_COST_DEFAULT: u32 = 10;
 /// let options = AuthOptions::default().bcrypt_cost(4);
 /// assert!(matches!(options.tokens, AuthTokens::Simple { .. }));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AuthOptions {
     /// The kind of tokens. Default [`AuthTokens::Simple`] with a TTL of 300 s.
@@ -49,13 +51,15 @@ impl AuthOptions {
 
 /// The tokens that Authenticate returns.
 // AU-13
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum AuthTokens {
     /// Random words that the server keeps in memory.
     Simple {
         /// The time for which a token is valid after its last use.
         ttl: Duration,
     },
+    /// Signed claims that the server does not store.
+    Jwt(JwtTokens),
     /// No tokens: every Authenticate request fails.
     Disabled,
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use revstore_proto::authpb::{self, Permission};
 
+use super::authorize::Access;
 use super::password::PasswordHash;
 use super::permission::{self, Grants};
 use crate::status::EtcdError;
@@ -135,6 +136,14 @@ impl AuthStore {
     /// Returns the permissions of a user, if the user exists.
     pub(crate) fn grants(&self, name: &str) -> Option<Arc<Grants>> {
         self.users.get(name).map(|user| user.grants.clone())
+    }
+
+    /// Returns the permissions of a client that has proved its name by other means than a simple token.
+    pub(crate) fn access(&self, name: Arc<str>) -> Access {
+        match self.grants(&name) {
+            Some(grants) => Access::User { name, grants },
+            None => Access::UnknownUser { name },
+        }
     }
 
     /// Adds a user. Without a password, the user cannot authenticate with a password.

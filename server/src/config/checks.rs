@@ -15,7 +15,7 @@ use revstore_host::{
     net::{EndpointUrl, Keepalive, ListenUrl, join_urls},
 };
 
-use super::{AuthConfig, Cluster, Config, auto_compaction, flags, log_rotation, tls};
+use super::{AuthConfig, AuthToken, Cluster, Config, auto_compaction, flags, log_rotation, tls};
 
 /// The limit that `--quota-backend-bytes=0` means.
 const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
@@ -309,8 +309,14 @@ fn auth(values: &mut Values) -> Result<AuthConfig> {
         0 => Values::default().get(&flags::AUTH_TOKEN_TTL),
         seconds => seconds,
     };
+    let token = values.get(&flags::AUTH_TOKEN).parse()?;
+    if let AuthToken::Jwt(options) = &token {
+        for warning in options.warnings() {
+            values.warn(warning);
+        }
+    }
     Ok(AuthConfig {
-        token: values.get(&flags::AUTH_TOKEN).parse()?,
+        token,
         token_ttl: Duration::from_secs(token_ttl),
         bcrypt_cost: u32::try_from(cost).unwrap_or(u32::MAX),
     })

@@ -199,7 +199,8 @@ revstore_host::flags! {
             "The highest TLS version to accept: TLS1.2 or TLS1.3.",
             suggestions: &["TLS1.2", "TLS1.3"];
         AUTH_TOKEN: String = "auth-token", "simple",
-            "The kind of authentication token and its options: 'simple' or 'jwt,...'.";
+            "The kind of authentication token and its options: 'simple' or \
+             'jwt,sign-method=RS256,pub-key=FILE,priv-key=FILE,ttl=5m'.";
         AUTH_TOKEN_TTL: u64 = "auth-token-ttl", "300",
             "The time to live of a simple token in seconds.";
         BCRYPT_COST: u64 = "bcrypt-cost", "10", "The cost of hashing passwords, from 4 to 31.";

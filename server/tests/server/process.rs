@@ -41,13 +41,44 @@ fn fl_9_a_port_in_use_is_fatal() {
 }
 
 #[test]
-fn au_13_token_types_other_than_simple_are_fatal() {
-    let jwt = "--auth-token=jwt,sign-method=HS256,priv-key=none";
-    let process = ServerProcess::start(ANY_PORT.into_iter().chain([jwt]));
-    let (status, log) = process.wait();
-    assert_eq!(status.code(), Some(1));
-    let expected = "auth: JWT tokens are not supported, only --auth-token=simple";
-    assert!(log.last().unwrap().contains(expected), "{log:?}");
+fn au_14_unusable_keys_of_tokens_are_fatal() {
+    let directory = tempfile::tempdir().unwrap();
+    let large = directory.path().join("large");
+    std::fs::write(&large, vec![b'x'; (1 << 20) + 1]).unwrap();
+    let large = large.display();
+    for (options, expected) in [
+        (
+            "sign-method=HS256,priv-key=/none".to_owned(),
+            "auth: cannot read the priv-key /none: No such file",
+        ),
+        (
+            "sign-method=RS256,pub-key=/,priv-key=/none".to_owned(),
+            "auth: cannot read the pub-key /: Is a directory",
+        ),
+        ("sign-method=HS256".to_owned(), "auth: missing key data"),
+        (
+            format!("sign-method=HS256,priv-key={large}"),
+            "the file is larger than 1 MiB",
+        ),
+        (
+            "sign-method=ES256,pub-key=/dev/zero".to_owned(),
+            "the file is larger than 1 MiB",
+        ),
+        (
+            "sign-method=ES256,pub-key=/dev/null".to_owned(),
+            "auth: missing key data",
+        ),
+        (
+            "sign-method=RS256,priv-key=/proc/version".to_owned(),
+            "auth: invalid priv-key for RS256: the file contains no private key in PEM format",
+        ),
+    ] {
+        let jwt = format!("--auth-token=jwt,{options}");
+        let process = ServerProcess::start(ANY_PORT.into_iter().chain([&*jwt]));
+        let (status, log) = process.wait();
+        assert_eq!(status.code(), Some(1), "{options}");
+        assert!(log.last().unwrap().contains(expected), "{log:?}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The Auth service and authorization: AU-1 to AU-13, WA-38, WA-60, and section J.
+//! The Auth service and authorization: AU-1 to AU-16, WA-38, WA-60, and section J.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use revstore::{AuthToken, LogLevel, LogOutput, LogRotation};
+use revstore::{AuthToken, JwtMethod, LogLevel, LogOutput, LogRotation};
 
 use super::{check, check_error, check_warning, serve, try_serve};
 
@@ -63,7 +63,7 @@ fn fl_20_auth_token() {
     let AuthToken::Jwt(options) = config.auth.token else {
         panic!("{:?}", config.auth);
     };
-    assert_eq!(options.sign_method, "RS512");
+    assert_eq!(options.sign_method, JwtMethod::Rs512);
     assert_eq!(options.public_key, Some("app.rsa.pub".into()));
     assert_eq!(options.private_key, Some("app.rsa".into()));
     assert_eq!(options.ttl, Duration::from_secs(600));
@@ -74,6 +74,20 @@ fn fl_20_auth_token() {
     );
     check_token("jwt,sign-method", Err("auth: invalid auth options"));
     check_token("jwt,ttl=1s,ttl=2s", Err("auth: invalid auth options"));
+    for method in JwtMethod::ALL {
+        let (config, _) = serve(&format!("--auth-token=jwt,sign-method={method},priv-key=a"));
+        assert!(
+            matches!(config.auth.token, AuthToken::Jwt(options) if options.sign_method == method)
+        );
+    }
+    check_warning(
+        "--auth-token=jwt,sign-method=RS256,priv-key=a,public-key=b",
+        "--auth-token: the unknown JWT option \"public-key\" has no effect",
+    );
+    check_warning(
+        "--auth-token=jwt,sign-method=HS256,priv-key=a,pub-key=b",
+        "--auth-token: pub-key has no effect with sign-method=HS256",
+    );
     check_token("paseto", Err("auth: invalid auth options"));
     check_token(
         "jwt,sign-method=HS256,ttl=5",
