@@ -197,6 +197,10 @@ impl WatchSession {
     }
 
     fn create(&mut self, request: WatchCreateRequest) -> WatchResponse {
+        // WA-7: before all other checks.
+        if request.start_revision < 0 {
+            return self.not_created(EtcdError::Compacted.text().into());
+        }
         let accepted =
             (self.node).accept_on_stream::<methods::watch::Watch>(&request, &self.credentials);
         if let Err(error) = accepted {

@@ -105,6 +105,13 @@ async fn wa_4_5_7_14_a_rejected_create_has_no_watch_id_and_does_not_end_the_stre
     assert_create_rejected(&mut watch, with_id(-1), DUPLICATE_ID).await;
     let compacted = "etcdserver: mvcc: required revision has been compacted";
     assert_create_rejected(&mut watch, from_revision(-1), compacted).await;
+    // As in etcd 3.5.30, a negative start is checked before the range and the id.
+    let several = WatchCreateRequest {
+        range_end: "k".into(),
+        watch_id: -1,
+        ..from_revision(-1)
+    };
+    assert_create_rejected(&mut watch, several, compacted).await;
     assert_create_rejected(&mut watch, from_revision(i64::MIN), compacted).await;
     let empty = "mvcc: watcher range is empty";
     assert_create_rejected(&mut watch, watch_of("b", "a"), empty).await;

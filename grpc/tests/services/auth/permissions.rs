@@ -14,7 +14,7 @@ use revstore_proto::etcdserverpb::{
     Compare, DeleteRangeRequest, DowngradeRequest, LeaseGrantRequest, LeaseKeepAliveRequest,
     LeaseLeasesRequest, LeaseRevokeRequest, LeaseTimeToLiveRequest, MemberAddRequest,
     MemberPromoteRequest, MemberRemoveRequest, MemberUpdateRequest, MoveLeaderRequest, PutRequest,
-    RequestOp, StatusRequest, TxnRequest, WatchRequest,
+    RequestOp, StatusRequest, TxnRequest, WatchCreateRequest, WatchRequest,
 };
 use revstore_proto::v3electionpb::election_client::ElectionClient;
 use revstore_proto::v3electionpb::{
@@ -314,6 +314,12 @@ async fn wa_60_a_denied_watch_does_not_end_the_stream() {
     let create = |key, range_end| WatchRequest {
         request_union: Some(RequestUnion::CreateRequest(watch_of(key, range_end))),
     };
+    let create_from = |start_revision, range_end| WatchRequest {
+        request_union: Some(RequestUnion::CreateRequest(WatchCreateRequest {
+            start_revision,
+            ..watch_of("read", range_end)
+        })),
+    };
     for (token, request, expected) in [
         (
             NO_TOKEN,
@@ -336,7 +342,18 @@ async fn wa_60_a_denied_watch_does_not_end_the_stream() {
             create("", "reae"),
             "rpc error: code = PermissionDenied desc = etcdserver: permission denied",
         ),
-        // In watches, authorization comes before validation.
+        // WA-7: a negative start is checked first, as in etcd 3.5.30.
+        (
+            NO_TOKEN,
+            create_from(-1, "read"),
+            "etcdserver: mvcc: required revision has been compacted",
+        ),
+        (
+            "x.1",
+            create_from(-1, "read"),
+            "etcdserver: mvcc: required revision has been compacted",
+        ),
+        // In watches, authorization comes before the check of the range.
         (
             NO_TOKEN,
             create("read", "read"),
