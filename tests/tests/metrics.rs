@@ -110,7 +110,10 @@ fn ht_10_metrics_have_the_names_and_types_of_etcd(servers: &Servers) {
 fn ht_10_extensive_metrics_have_the_names_and_types_of_etcd(servers: &Servers) {
     let server = fresh_with(servers, &["--metrics=extensive"]);
     check_names(servers, server.as_ref(), &[], &[HANDLING]);
-    let page = page(server.address());
+    let address = server.address();
+    post(address, "lease/grant", r#"{"ID":"7","TTL":"60"}"#);
+    post(address, "lease/revoke", r#"{"ID":"7"}"#);
+    let page = page(address);
     for (line, expected) in [
         (
             r#"grpc_server_handling_seconds_count{grpc_method="Put",grpc_service="etcdserverpb.KV",grpc_type="unary"}"#,
@@ -129,8 +132,16 @@ fn ht_10_extensive_metrics_have_the_names_and_types_of_etcd(servers: &Servers) {
             1,
         ),
         (
-            r#"etcd_server_client_requests_total{client_api_version="unknown",type="unary"}"#,
+            r#"etcd_server_apply_duration_seconds_count{op="LeaseGrant",success="true",version="v3"}"#,
             1,
+        ),
+        (
+            r#"etcd_server_apply_duration_seconds_count{op="LeaseRevoke",success="true",version="v3"}"#,
+            1,
+        ),
+        (
+            r#"etcd_server_client_requests_total{client_api_version="unknown",type="unary"}"#,
+            3,
         ),
     ] {
         assert_eq!(value(&page, line), Some(expected), "{line} in {page}");

@@ -20,6 +20,7 @@ use crate::methods;
 use crate::node::Node;
 use crate::node::admission::Proposal;
 use crate::node::shutdown::ShutdownBegun;
+use crate::node::slow::ApplyOp;
 use crate::status::EtcdError;
 
 /// `etcdserverpb.Lease`; etcd's `LeaseServer` and `quotaLeaseServer`.
@@ -38,11 +39,12 @@ impl LeaseService {
             request_bytes: 0,
             growth_bytes: Some(0),
         })?;
+        let (engine, slow) = (&self.node.engine, &self.node.slow);
+        let times = slow.times();
         // LE-3: with the id 0 the engine chooses one.
-        let granted = self
-            .node
-            .engine
-            .grant(LeaseId::new(request.id), request.ttl)?;
+        let granted = engine.grant(LeaseId::new(request.id), request.ttl);
+        slow.observe(ApplyOp::LeaseGrant, times, granted.is_ok());
+        let granted = granted?;
         Ok(LeaseGrantResponse {
             header: Some(self.node.current_header()),
             id: granted.id.get(),
@@ -54,9 +56,12 @@ impl LeaseService {
     fn revoke(&self, request: LeaseRevokeRequest) -> Result<LeaseRevokeResponse, EtcdError> {
         self.node.admit(Proposal::default())?;
         let lease = LeaseId::new(request.id).ok_or(EtcdError::LeaseNotFound)?;
-        let revision = self.node.engine.revoke(lease)?;
+        let (engine, slow) = (&self.node.engine, &self.node.slow);
+        let times = slow.times();
+        let revision = engine.revoke(lease);
+        slow.observe(ApplyOp::LeaseRevoke, times, revision.is_ok());
         Ok(LeaseRevokeResponse {
-            header: Some(self.node.headers.at(revision)),
+            header: Some(self.node.headers.at(revision?)),
         })
     }
 
