@@ -23,7 +23,7 @@ use std::{
 
 use crate::net::{
     HttpOptions, RequestBody,
-    http1::{DISCARD_TIME, Http1Service},
+    http1::{DISCARD_TIME, Http1Connection, Http1Service},
     http2::Http2Connection,
     ping_limit::{PREFACE, PingLimit},
     task_waker::TaskWaker,
@@ -36,7 +36,7 @@ use http_body::Body;
 use hyper::{server::conn::http1, service::Service};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
 /// The time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -127,6 +127,46 @@ pub(crate) struct Serving<M> {
     pub(crate) make_service: M,
 }
 
+/// Serves a connection that the program has accepted or made itself, such as one in memory, without TLS. Completes when
+/// the client has closed it. Dropping the future closes the connection.
+///
+/// ```
+/// use http::Response;
+/// use http_body_util::Full;
+/// use hyper::service::service_fn;
+/// use revstore_host::net::{self, HttpOptions};
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+/// let (mut client, server) = tokio::io::duplex(1024);
+/// let respond = |_| async { Ok::<_, std::io::Error>(Response::new(Full::from("hello"))) };
+/// tokio::spawn(net::serve_connection(server, HttpOptions::new(), move |_| service_fn(respond)));
+/// client.write_all(b"GET / HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n").await?;
+/// let mut response = String::new();
+/// client.read_to_string(&mut response).await?;
+/// assert!(response.ends_with("hello"));
+/// # Ok::<(), std::io::Error>(())
+/// # })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// The connection failed.
+pub async fn serve_connection<M: MakeService>(
+    stream: impl AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin + 'static,
+    options: HttpOptions,
+    make_service: M,
+) -> Result<(), BoxError> {
+    let serving = Serving {
+        options,
+        security: Security::Plain,
+        make_service,
+    };
+    let transport = Transport::Boxed(Box::new(stream));
+    let served = serve(transport, Arc::new(serving), std::future::pending()).await;
+    served.map_err(Into::into)
+}
+
 /// Serves a connection until the client closes it or, after `shutdown` completes, until the requests in
 /// flight have completed. Dropping the future closes the connection.
 ///
@@ -187,8 +227,12 @@ pub(crate) async fn serve<M: MakeService>(
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new());
         let connection = pin!(http.serve_connection(io, service));
+        let connection = pin!(Http1Connection::new(connection, write_buffer.clone()));
         let driver = ConnectionDriver::new(connection, executor, write_buffer.clone());
-        let served = drive(driver, shutdown, http1::Connection::graceful_shutdown).await;
+        let close = |connection: Pin<&mut Http1Connection<'_, _>>| {
+            http1::Connection::graceful_shutdown(connection.get_mut().connection());
+        };
+        let served = drive(driver, shutdown, close).await;
         if served.is_err() || is_unread.load(Ordering::Relaxed) {
             // The client can read the last response, even if it has not been read to the end.
             let _ = tokio::time::timeout(DISCARD_TIME, write_buffer.linger()).await;

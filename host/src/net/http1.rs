@@ -7,11 +7,13 @@
 
 use std::{
     future::{Future, poll_fn},
+    io,
     pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -19,15 +21,69 @@ use http::{Request, header};
 use http_body::Body;
 use hyper::{body::Incoming, service::Service};
 use parking_lot::Mutex;
-use tokio::time::timeout;
+use tokio::time::{Sleep, sleep, timeout};
 
-use crate::net::RequestBody;
+use crate::net::{BoxError, RequestBody, transport::WriteBuffer};
 
 /// The maximum size of the rest of a body that is read before the response is sent.
 const DISCARDED_BYTES_MAX: u64 = 256 * 1024;
 
 /// The time limit for reading it, and for reading what arrives after the last response of a connection.
 pub(super) const DISCARD_TIME: Duration = Duration::from_millis(500);
+
+/// The time for which requests continue after the end of the client's bytes, if bytes of further requests precede it. The
+/// client may have closed only one direction, and still read the responses.
+const ENDED_CLIENT_TIME: Duration = Duration::from_secs(5);
+
+/// A connection. It ends some time after its client, also if hyper does not notice that: hyper does not read while a
+/// request waits and bytes of the next one have arrived.
+pub(super) struct Http1Connection<'a, C> {
+    connection: Pin<&'a mut C>,
+    write_buffer: WriteBuffer,
+    /// The end of the time for requests, since the client has ended.
+    end: Option<Pin<Box<Sleep>>>,
+}
+
+impl<'a, C> Http1Connection<'a, C> {
+    pub(super) fn new(connection: Pin<&'a mut C>, write_buffer: WriteBuffer) -> Self {
+        Self {
+            connection,
+            write_buffer,
+            end: None,
+        }
+    }
+
+    pub(super) fn connection(&mut self) -> Pin<&mut C> {
+        self.connection.as_mut()
+    }
+}
+
+impl<C, E> Future for Http1Connection<'_, C>
+where
+    C: Future<Output = Result<(), E>>,
+    E: Into<BoxError>,
+{
+    type Output = Result<(), BoxError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if let Poll::Ready(end) = this.connection.as_mut().poll(context) {
+            return Poll::Ready(end.map_err(Into::into));
+        }
+        if this.end.is_none() && this.write_buffer.has_client_ended(context) {
+            this.end = Some(Box::pin(sleep(ENDED_CLIENT_TIME)));
+        }
+        let Some(end) = &mut this.end else {
+            return Poll::Pending;
+        };
+        ready!(end.as_mut().poll(context));
+        let error = io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the client has closed the connection",
+        );
+        Poll::Ready(Err(error.into()))
+    }
+}
 
 /// The body of a request whose reader has left before its end.
 pub(super) type Leftover = Arc<Mutex<Option<Incoming>>>;

@@ -21,7 +21,7 @@ mod task_waker;
 mod tls;
 mod transport;
 
-pub use connection::{BoxError, ClientIdentity, MakeService};
+pub use connection::{BoxError, ClientIdentity, MakeService, serve_connection};
 pub use endpoint_url::{EndpointUrl, UrlError, join_urls};
 pub use listen_url::{ListenAddress, ListenUrl};
 pub use listener::{BindError, BoundAddress, GRACE_PERIOD, Listener};

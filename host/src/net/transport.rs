@@ -7,6 +7,7 @@
 //! copy.
 
 use std::{
+    collections::VecDeque,
     fmt,
     future::poll_fn,
     io::{self, IoSlice},
@@ -47,8 +48,11 @@ const IDLE_CAPACITY_MAX: usize = 16 * 1024;
 /// and the frames of their bodies are taken from the HTTP library.
 pub(crate) const READ_BYTES_PER_ROUND: usize = 64 * 1024;
 
-/// The number of bytes that are read for a filter at a time.
-const FILTERED_BYTES_MAX: usize = 4 * 1024;
+/// The maximum number of bytes that are read before the HTTP library needs them, so that the end of the client is noticed.
+const AHEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// The number of bytes that are read ahead, or for a filter, at a time.
+const READ_BYTES: usize = 4 * 1024;
 
 /// Both directions of a connection.
 ///
@@ -213,7 +217,7 @@ impl BufferedTransport {
                 self.filtered = None;
                 break;
             }
-            let mut bytes = [MaybeUninit::uninit(); FILTERED_BYTES_MAX];
+            let mut bytes = [MaybeUninit::uninit(); READ_BYTES];
             let mut input = ReadBuf::uninit(&mut bytes);
             ready!(self.buffer.poll_read(context, &mut input))?;
             if input.filled().is_empty() {
@@ -248,6 +252,10 @@ struct WriteState {
     readable: usize,
     /// Whether a read was refused in this round.
     is_read_paused: bool,
+    /// The bytes that were read ahead and not taken.
+    ahead: VecDeque<u8>,
+    /// Whether the last read has to wait. The reader then notices the end of the client.
+    is_reader_waiting: bool,
     /// The time of the last read.
     last_read: Instant,
 }
@@ -263,6 +271,8 @@ impl WriteBuffer {
             failure: None,
             readable: READ_BYTES_PER_ROUND,
             is_read_paused: false,
+            ahead: VecDeque::new(),
+            is_reader_waiting: false,
             last_read: Instant::now(),
         };
         Self {
@@ -287,12 +297,18 @@ impl WriteBuffer {
     ) -> Poll<io::Result<()>> {
         let mut inner = self.inner.lock();
         inner.check_failure()?;
+        inner.is_reader_waiting = true;
         if inner.readable == 0 {
             inner.is_read_paused = true;
             return Poll::Pending;
         }
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut inner.transport).poll_read(context, buffer))?;
+        if inner.ahead.is_empty() {
+            ready!(Pin::new(&mut inner.transport).poll_read(context, buffer))?;
+        } else {
+            inner.take_ahead(buffer);
+        }
+        inner.is_reader_waiting = false;
         inner.readable = inner
             .readable
             .saturating_sub(buffer.filled().len() - before);
@@ -335,6 +351,26 @@ impl WriteBuffer {
         .await;
     }
 
+    /// Reads ahead, up to a limit, if the reader does not read. Returns whether the client sends nothing more.
+    pub(crate) fn has_client_ended(&self, context: &mut Context<'_>) -> bool {
+        let mut inner = self.inner.lock();
+        if inner.is_reader_waiting {
+            return false;
+        }
+        while inner.ahead.len() < AHEAD_BYTES_MAX {
+            let mut bytes = [MaybeUninit::uninit(); READ_BYTES];
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            match Pin::new(&mut inner.transport).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    inner.ahead.extend(buffer.filled());
+                }
+                Poll::Ready(_) => return true,
+                Poll::Pending => return false,
+            }
+        }
+        false
+    }
+
     /// Returns the time of the last read.
     pub(crate) fn last_read(&self) -> Instant {
         self.inner.lock().last_read
@@ -352,6 +388,17 @@ impl WriteBuffer {
 }
 
 impl WriteState {
+    /// Copies bytes that were read ahead to the reader.
+    fn take_ahead(&mut self, buffer: &mut ReadBuf<'_>) {
+        let (first, _) = self.ahead.as_slices();
+        let count = first.len().min(buffer.remaining());
+        buffer.put_slice(&first[..count]);
+        self.ahead.drain(..count);
+        if self.ahead.is_empty() {
+            self.ahead = VecDeque::new();
+        }
+    }
+
     fn check_failure(&mut self) -> io::Result<()> {
         self.failure.take().map_or(Ok(()), Err)
     }
