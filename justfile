@@ -114,9 +114,9 @@ soak *args:
     cargo build --release -p revstore -p revstore-soak
     cargo run --release -p revstore-soak -- {{args}}
 
-# Sends random requests to every method, guided by coverage. Needs cargo-fuzz.
-fuzz *args:
-    cargo fuzz run --sanitizer none requests -- {{args}}
+# Sends random requests to every method, or random frames to a connection, guided by coverage. Needs cargo-fuzz.
+fuzz target='requests' *args:
+    cargo fuzz run --sanitizer none {{target}} -- {{args}}
 
 # Runs the engine's stress tests under ThreadSanitizer.
 tsan *args:
