@@ -150,6 +150,37 @@ impl RpcMethod {
         self.service_id == ServiceId::Kv && matches!(self.name, "Txn" | "DeleteRange" | "Compact")
     }
 
+    /// Returns whether a call of the method may change something that a journal stores.
+    pub(crate) fn may_write(&self) -> bool {
+        match self.service_id {
+            ServiceId::Kv => matches!(self.name, "Put" | "Txn" | "DeleteRange" | "Compact"),
+            ServiceId::Lock => true,
+            ServiceId::Election => matches!(self.name, "Campaign" | "Proclaim" | "Resign"),
+            _ => self.writes_without_revision(),
+        }
+    }
+
+    /// Returns whether a call of the method may change something that a journal stores without making a
+    /// revision.
+    pub(crate) fn writes_without_revision(&self) -> bool {
+        match self.service_id {
+            ServiceId::Kv => self.name == "Compact",
+            ServiceId::Lease => matches!(self.name, "LeaseGrant" | "LeaseRevoke"),
+            ServiceId::Maintenance => self.name == "Alarm",
+            ServiceId::Auth => self.changes_auth(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether each call of the method changes users, roles or the state of auth.
+    pub(crate) fn changes_auth(&self) -> bool {
+        let only_reads = matches!(
+            self.name,
+            "AuthStatus" | "Authenticate" | "UserGet" | "UserList" | "RoleGet" | "RoleList"
+        );
+        self.service_id == ServiceId::Auth && !only_reads
+    }
+
     /// Returns the number of messages in each direction.
     pub fn kind(&self) -> RpcKind {
         self.kind

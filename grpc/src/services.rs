@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 use revstore_engine::Engine;
+use revstore_persist::{Metadata as StoredMetadata, Persist};
 use revstore_proto::etcdserverpb::auth_server::AuthServer;
 use revstore_proto::etcdserverpb::cluster_server::ClusterServer;
 use revstore_proto::etcdserverpb::lease_server::LeaseServer;
@@ -22,6 +23,7 @@ use revstore_proto::v3electionpb::election_server::ElectionServer;
 use revstore_proto::v3lockpb::lock_server::LockServer;
 use tonic::Status;
 use tonic::codegen::{BoxFuture, StdError};
+use tower_service::Service as _;
 
 use crate::auth::{Auth, AuthOptions, AuthStore};
 use crate::compression::{self, Decompressor};
@@ -34,6 +36,7 @@ use crate::methods::{self, RpcMethod, ServiceId};
 use crate::node::Node;
 use crate::node::admission::{Alarms, Limits, RaftIndex};
 use crate::node::counters::{AtomicCounters, OpCounters};
+use crate::node::durability::{Durability, Restored};
 use crate::node::identity::Identity;
 use crate::node::shutdown::Shutdown;
 use crate::node::slow::{self, ApplyObserver, SlowRequests};
@@ -90,6 +93,9 @@ pub struct Services {
 #[derive(Debug)]
 struct ServicesInner {
     node: Arc<Node>,
+    /// The size of the metadata of a call from which on `call` does not continue at once. With a journal
+    /// that is each call, so that without one no call is examined for it.
+    indirect_metadata_bytes: usize,
     kv: KvServer<KvService>,
     watch: WatchServer<WatchService>,
     lease: LeaseServer<LeaseService>,
@@ -111,6 +117,7 @@ struct ServicesInner {
 /// | [`auth`](Self::auth) | etcd's: simple tokens for 300 s, bcrypt with cost 10 |
 /// | [`shutdown`](Self::shutdown) | a signal that never begins |
 /// | [`watch_catch_up_delay`](Self::watch_catch_up_delay) | none |
+/// | [`persist`](Self::persist) | no journal |
 /// | [`warning_apply_duration`](Self::warning_apply_duration) | 100 ms |
 /// | [`warning_unary_request_duration`](Self::warning_unary_request_duration) | 300 ms |
 /// | [`apply_observer`](Self::apply_observer) | none |
@@ -127,6 +134,7 @@ pub struct ServicesBuilder {
     warning_apply_duration: Duration,
     warning_unary_request_duration: Duration,
     apply_observer: Option<Arc<dyn ApplyObserver>>,
+    persist: Option<(Persist, StoredMetadata)>,
 }
 
 impl Services {
@@ -140,6 +148,7 @@ impl Services {
             auth: AuthOptions::default(),
             shutdown: Shutdown::new(),
             watch_catch_up_delay: Duration::ZERO,
+            persist: None,
             warning_apply_duration: slow::APPLY,
             warning_unary_request_duration: slow::UNARY,
             apply_observer: None,
@@ -254,10 +263,23 @@ impl ServicesBuilder {
         }
     }
 
+    /// Sets the journal of the engine, and continues with the users, roles and alarms in its metadata.
+    ///
+    /// If the journal is synced always, the response of a call is sent when everything that it depends on is
+    /// synced; watches may deliver events before. While the journal fails, writes fail and reads go on.
+    pub fn persist(self, persist: Persist, metadata: &StoredMetadata) -> Self {
+        Self {
+            persist: Some((persist, metadata.clone())),
+            ..self
+        }
+    }
+
     /// Creates the services.
     pub fn build(self) -> Services {
         let bytes_max = self.limits.message_bytes_max();
         let heavy = Arc::new(Heavy::new(&self.limits, self.engine.clock()));
+        let metadata = self.persist.as_ref().map(|(_, metadata)| metadata);
+        let restored = metadata.map(Restored::of).unwrap_or_default();
         let node = Arc::new(Node {
             headers: Headers::new(self.identity.cluster_id, self.identity.member_id),
             engine: self.engine,
@@ -265,21 +287,32 @@ impl ServicesBuilder {
             version: self.version,
             limits: self.limits,
             alarms: Alarms::default(),
-            auth: Auth::new(self.auth),
+            auth: Auth::new(self.auth, restored.auth),
             raft_index: RaftIndex::new(),
             counters: AtomicCounters::default(),
             heavy,
             shutdown: self.shutdown,
             watch_catch_up_delay: self.watch_catch_up_delay,
+            durability: self.persist.map(|(persist, _)| Durability::new(persist)),
             slow: SlowRequests::new(
                 self.warning_apply_duration,
                 self.warning_unary_request_duration,
                 self.apply_observer,
             ),
         });
+        for alarm in restored.alarms {
+            node.alarms.raise(alarm);
+        }
+        if let Some(durability) = &node.durability {
+            durability.observe(&node);
+        }
         // `LimitedBody` rejects larger messages first. Without these calls, tonic's default limit would apply
         // to smaller messages.
         let inner = ServicesInner {
+            indirect_metadata_bytes: match node.durability {
+                None => METADATA_BYTES_MAX + 1,
+                Some(_) => 0,
+            },
             kv: KvServer::new(KvService::new(node.clone())).max_decoding_message_size(bytes_max),
             watch: WatchServer::new(WatchService::new(node.clone()))
                 .max_decoding_message_size(bytes_max),
@@ -318,14 +351,56 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
-        let inner = &*self.inner;
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let metadata = Metadata::of_call(request.headers());
-        if metadata.bytes > METADATA_BYTES_MAX {
-            let status = status::metadata_too_large(metadata.bytes, METADATA_BYTES_MAX);
+        let encoding = metadata.encoding.map(compression::is_compressed);
+        if metadata.bytes >= self.inner.indirect_metadata_bytes {
+            let metadata_bytes = metadata.bytes;
+            return self.call_indirectly(request, metadata_bytes, encoding);
+        }
+        self.call_directly(request, encoding)
+    }
+}
+
+impl Services {
+    /// Handles a call with too much metadata, and each call of a node with a journal.
+    #[cold]
+    fn call_indirectly<B>(
+        &self,
+        request: http::Request<B>,
+        metadata_bytes: usize,
+        encoding: Option<Result<bool, Status>>,
+    ) -> ResponseFuture
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<StdError>,
+    {
+        if metadata_bytes > METADATA_BYTES_MAX {
+            let status = status::metadata_too_large(metadata_bytes, METADATA_BYTES_MAX);
             return ResponseFuture::of_status(status);
         }
-        let encoding = metadata.encoding.map(compression::is_compressed);
+        let method = RpcMethod::of_path(request.uri().path());
+        let mut future = self.call_directly(request, encoding);
+        if let Some(method) = method
+            && let Some(response) = future.response.take()
+        {
+            let node = self.inner.node.clone();
+            future.response = Some(Box::pin(durable(node, method, response)));
+        }
+        future
+    }
+
+    #[inline]
+    fn call_directly<B>(
+        &self,
+        mut request: http::Request<B>,
+        encoding: Option<Result<bool, Status>>,
+    ) -> ResponseFuture
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<StdError>,
+    {
+        let inner = &*self.inner;
         let path = request.uri().path();
         let Some(method) = RpcMethod::of_path(path) else {
             // LI-9 comes before HL-3.
@@ -371,6 +446,26 @@ where
             is_begun: false,
             is_compressed,
         }
+    }
+}
+
+/// Returns the response of a call when everything that it depends on is stored.
+async fn durable(
+    node: Arc<Node>,
+    method: &'static RpcMethod,
+    response: BoxFuture<http::Response<tonic::body::Body>, Infallible>,
+) -> Result<http::Response<tonic::body::Body>, Infallible> {
+    let Some(durability) = &node.durability else {
+        return response.await;
+    };
+    let start = match durability.begin(&node, method).await {
+        Ok(start) => start,
+        Err(error) => return Ok(error.to_status().into_http()),
+    };
+    let response = response.await?;
+    match durability.end(&node, method, start).await {
+        Ok(()) => Ok(response),
+        Err(error) => Ok(error.to_status().into_http()),
     }
 }
 

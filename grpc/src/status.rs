@@ -272,6 +272,13 @@ etcd_errors! {
     /// The client did not read the answer, and another request needed its memory.
     AnswerNotRead => ResourceExhausted,
         "revstore: the answer was not read for 10s while other requests waited for its memory";
+    /// The disk of the journal is full, so that a write cannot be stored. One that was executed is stored
+    /// when there is space.
+    JournalFull => ResourceExhausted,
+        "revstore: cannot persist the write: no space left on the device of --data-dir";
+    /// The journal cannot be written. A write that was executed is stored when the disk works again.
+    JournalFailed => Unavailable,
+        "revstore: cannot persist the write: the device of --data-dir fails";
     /// A task of the server panicked during the request.
     Internal => Internal, "revstore: the request was not completed";
 }
@@ -666,6 +673,8 @@ mod tests {
                 EtcdError::AnswerTooLarge,
                 EtcdError::MessageTooLarge,
                 EtcdError::AnswerNotRead,
+                EtcdError::JournalFull,
+                EtcdError::JournalFailed,
                 EtcdError::Internal,
             ]
         );

@@ -47,7 +47,7 @@ pub enum Fsync {
 }
 
 /// The options of a directory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
     /// When the journal is synced; [`Fsync::Always`] by default.
@@ -224,7 +224,12 @@ impl Journal {
             return;
         }
         let is_rewrite = self.failure.as_ref().is_some_and(|it| it.is_rewrite);
-        let done = if is_rewrite {
+        let done = if let Some(injected) = self.shared.injected() {
+            Err(StepError {
+                source: injected.into(),
+                is_intact: !is_rewrite,
+            })
+        } else if is_rewrite {
             self.rewrite().map_err(StepError::broken)
         } else {
             self.append(now, ticket, is_last)

@@ -261,15 +261,29 @@ impl Persist {
         self.shared.health()
     }
 
+    /// Lets all attempts to write fail with an error of this kind, until `None` is set. For tests of a
+    /// program, which can so see what it does on a full disk.
+    pub fn fail_for_test(&self, error: Option<std::io::ErrorKind>) {
+        self.shared.state.lock().injected = error;
+    }
+
     /// Replaces the contents of some buckets of the metadata, all of them at once.
     pub fn replace_metadata(&self, buckets: Metadata) {
         self.shared.replace_metadata(buckets);
     }
 
-    /// Calls `observer` from the thread of the journal when writing begins to fail, and when it works
-    /// again; also when a snapshot fails while the journal works.
+    /// Returns how often writing has begun to fail or to work again. One atomic read. If
+    /// [`is_healthy`](Self::is_healthy) was false and the number is the same later, then no attempt to write
+    /// has succeeded in between.
+    pub fn outages(&self) -> u64 {
+        self.shared.outages.load(Ordering::Acquire)
+    }
+
+    /// Calls `observer` from the thread of the journal when writing begins to fail, before
+    /// [`is_healthy`](Self::is_healthy) returns so; and when it works again, after it; also when a snapshot
+    /// fails while the journal works.
     pub fn observe(&self, observer: impl Fn(&Change) + Send + Sync + 'static) {
-        *self.shared.observer.lock() = Some(Arc::new(observer));
+        self.shared.observers.lock().push(Arc::new(observer));
     }
 
     /// Returns numbers about the directory.
@@ -358,7 +372,8 @@ pub(crate) struct Shared {
     snapshot_bytes: AtomicU64,
     syncs: AtomicU64,
     failures: AtomicU64,
-    observer: Mutex<Option<Arc<Observer>>>,
+    outages: AtomicU64,
+    observers: Mutex<Vec<Arc<Observer>>>,
 }
 
 type Observer = dyn Fn(&Change) + Send + Sync;
@@ -374,6 +389,8 @@ struct SharedState {
     error: Option<PersistError>,
     is_closing: bool,
     is_closed: bool,
+    /// The error of all attempts to write, for tests.
+    injected: Option<std::io::ErrorKind>,
 }
 
 /// Somebody who waits for a step.
@@ -401,7 +418,8 @@ impl Shared {
             snapshot_bytes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             failures: AtomicU64::new(0),
-            observer: Mutex::new(None),
+            outages: AtomicU64::new(0),
+            observers: Mutex::default(),
         }
     }
 
@@ -486,15 +504,20 @@ impl Shared {
         waiters.any(|(_, waiter)| matches!(waiter, Waiter::Waiting(_)))
     }
 
+    pub(crate) fn injected(&self) -> Option<std::io::ErrorKind> {
+        self.state.lock().injected
+    }
+
     pub(crate) fn take_meta_changes(&self) -> Vec<Vec<MetaChange>> {
         mem::take(&mut self.state.lock().meta_changes)
     }
 
     pub(crate) fn complete_step(&self, through: u64) {
         let was_failed = self.state.lock().error.take().is_some();
-        // Release: who sees that writing works again sees what was written.
-        self.is_healthy.store(true, Ordering::Release);
         if was_failed {
+            // In this order, and Release: who sees the effects of the observers sees the others.
+            self.outages.fetch_add(1, Ordering::Release);
+            self.is_healthy.store(true, Ordering::Release);
             self.observe(&Change::Recovered);
         }
         self.end_waiting(through, &Ok(()));
@@ -502,7 +525,6 @@ impl Shared {
 
     /// Ends the waiting of all, because a step has failed, now or before.
     pub(crate) fn fail_step(&self, through: u64, error: Option<PersistError>) {
-        self.is_healthy.store(false, Ordering::Release);
         let (error, is_new) = {
             let mut state = self.state.lock();
             let was_failed = state.error.is_some();
@@ -516,6 +538,9 @@ impl Shared {
         let Some(error) = error else { return };
         if is_new {
             self.observe(&Change::Failed(error.clone()));
+            // Afterwards: who sees the failure knows that the observers have.
+            self.is_healthy.store(false, Ordering::Release);
+            self.outages.fetch_add(1, Ordering::Release);
         }
         self.end_waiting(through, &Err(error));
     }
@@ -571,8 +596,8 @@ impl Shared {
     }
 
     fn observe(&self, change: &Change) {
-        let observer = self.observer.lock().clone();
-        if let Some(observer) = observer {
+        let observers = self.observers.lock().clone();
+        for observer in observers {
             observer(change);
         }
     }

@@ -11,6 +11,7 @@ mod config;
 mod http;
 pub mod identity;
 mod node;
+mod persist;
 mod run;
 mod server;
 mod start_error;
@@ -29,6 +30,7 @@ pub use revstore_host::net::{
     BindError, BoundAddress, Certificate, ClientAuth, EndpointUrl, Keepalive, ListenAddress,
     ListenUrl, TlsError, TlsOptions, TlsVersion, UrlError,
 };
+pub use revstore_persist::{Fsync, Options as PersistOptions, Persist};
 pub use run::{StopSignal, run};
 pub use server::{Server, ServerBuilder};
 pub use start_error::StartError;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use axum::Router;
-use revstore_engine::{Engine, EngineBuilder, Revision, StartRevisionError};
+use revstore_engine::{EngineBuilder, Revision, StartRevisionError};
 use revstore_grpc::{AuthOptions, AuthTokens, Gateway, Identity, JwtTokens, Services, Shutdown};
 use revstore_host::net::{
     BindError, EndpointUrl, HttpOptions, ListenUrl, Listener, TlsAcceptor, TlsOptions,
@@ -25,6 +25,7 @@ use crate::{
         self, Access, ApplyTimes, CallCounters, CountedServices, Dispatch, HealthCounters,
         NodeInfo, Probe,
     },
+    persist::Store,
     start_error::StartError,
     version::ETCD_VERSION,
 };
@@ -95,10 +96,15 @@ struct Port {
 
 impl ServingNode {
     /// Builds the services. Must run in the runtime that serves the node.
-    pub(crate) fn new(config: &Config, sockets: Sockets, engine: Engine) -> Self {
+    pub(crate) fn new(config: &Config, sockets: Sockets, store: &Store) -> Self {
         let shutdown = Shutdown::new();
-        let identity = identity(config);
-        let services = Services::builder(engine.clone())
+        let identity = store.keep_ids(identity(config));
+        let engine = store.engine.clone();
+        let mut services = Services::builder(engine.clone());
+        if let Some((persist, metadata)) = &store.journal {
+            services = services.persist(persist.clone(), metadata);
+        }
+        let services = services
             .identity(identity.clone())
             .version(ETCD_VERSION)
             .limits(config.limits)
@@ -119,6 +125,7 @@ impl ServingNode {
         let calls = CallCounters::new(config.extensive_metrics);
         let info = Arc::new(NodeInfo {
             probe: Probe::new(engine.clone()),
+            persist: store.journal.as_ref().map(|(persist, _)| persist.clone()),
             engine,
             services: services.clone(),
             calls: calls.clone(),

@@ -17,6 +17,7 @@ use tracing::{info, warn};
 use crate::{
     config::Config,
     node::{self, ServingNode, Sockets},
+    persist::{self, Store},
     start_error::StartError,
     systemd,
     version::{ETCD_VERSION, REVSTORE_VERSION},
@@ -62,13 +63,18 @@ pub fn run(config: &Config, warnings: &[String]) -> Result<StopSignal, StartErro
 async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     let mut signals = Signals::install().map_err(StartError::Signals)?;
     let sockets = Sockets::bind(config)?;
-    let engine = node::configure(Engine::builder(), config)?.build();
-    let node = ServingNode::new(config, sockets, engine);
+    let store = Store::open(config, node::configure(Engine::builder(), config)?)?;
+    let node = ServingNode::new(config, sockets, &store);
+    let journal = store.journal.map(|(persist, _)| persist);
     let shutdown = node.shutdown();
     let mut serving = std::pin::pin!(node.serve((), systemd::notify_ready));
     let signal = tokio::select! {
         // Serving ends without a signal only if every port has failed. The process then waits for a signal.
-        () = &mut serving => return Ok(signals.next().await),
+        () = &mut serving => {
+            let signal = signals.next().await;
+            persist::close(journal);
+            return Ok(signal);
+        }
         signal = signals.next() => signal,
     };
     info!(signal = signal.text(), "received signal; shutting down");
@@ -76,6 +82,8 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     systemd::notify_stopping();
     shutdown.begin();
     serving.await;
+    // Nothing else runs in the runtime that this could delay.
+    persist::close(journal);
     Ok(signal)
 }
 

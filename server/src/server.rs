@@ -14,11 +14,13 @@ use revstore_host::{
     logging::{LogOptions, Logger},
     net::{BoundAddress, EndpointUrl, ListenUrl, Listener, TlsOptions},
 };
+use revstore_persist::Persist;
 use tokio::{runtime, sync::oneshot};
 
 use crate::{
     config::Config,
     node::{self, ServingNode, Sockets},
+    persist::{self, Store},
     start_error::StartError,
 };
 
@@ -90,6 +92,8 @@ struct Running {
     /// Disconnects when the last connection has ended. No message is sent.
     serving: oneshot::Receiver<()>,
     thread: JoinHandle<()>,
+    /// Closed at the end, so that another server can open the data directory.
+    journal: Option<Persist>,
 }
 
 /// A builder of a [`Server`], created by [`Server::builder`].
@@ -160,6 +164,11 @@ impl Server {
         &self.engine
     }
 
+    /// Returns the journal of the server, if [`Config::persist`] is set.
+    pub fn journal(&self) -> Option<&Persist> {
+        self.running.as_ref()?.journal.as_ref()
+    }
+
     /// Stops the server and waits until it has stopped. Open streams end immediately with `UNAVAILABLE`,
     /// watches after the events of all revisions up to then, and requests in flight have 1 second to complete.
     ///
@@ -192,6 +201,7 @@ impl Drop for Server {
             if let Ok(ports_open) = running.ports_open.into_inner() {
                 let _ = ports_open.recv();
             }
+            persist::close(running.journal);
         }
     }
 }
@@ -303,9 +313,11 @@ impl ServerBuilder {
         if let Some(ttl) = min_lease_ttl {
             engine = engine.lease_ttl_min(ttl);
         }
-        let engine = engine.build();
-
-        let node = ServingNode::new(&config, sockets, engine.clone());
+        let store = Store::open(&config, engine)?;
+        let engine = store.engine.clone();
+        let node = ServingNode::new(&config, sockets, &store);
+        let journal = store.journal.map(|(persist, _)| persist);
+        let closed_on_drop = journal.clone();
         drop(guard);
         let shutdown = node.shutdown();
         let (failure_sender, failure) = mpsc::channel();
@@ -323,6 +335,7 @@ impl ServerBuilder {
                 };
                 drop(failure_sender);
                 runtime.block_on(node.serve(open, || ()));
+                persist::close(journal);
                 drop(until_stopped);
                 runtime.shutdown_background();
             })
@@ -340,6 +353,7 @@ impl ServerBuilder {
                 ports_open: Mutex::new(ports_open),
                 serving,
                 thread,
+                journal: closed_on_drop,
             }),
         })
     }

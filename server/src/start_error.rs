@@ -43,6 +43,9 @@ pub enum StartError {
     /// The keys of `--auth-token=jwt,...` cannot be used.
     #[error(transparent)]
     JwtKey(#[from] JwtKeyError),
+    /// The store in the data directory cannot be opened.
+    #[error("cannot open the data directory: {0}")]
+    Persist(#[from] revstore_persist::OpenError),
     /// The start revision is too high.
     #[error(transparent)]
     StartRevision(#[from] StartRevisionError),

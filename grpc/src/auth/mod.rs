@@ -84,11 +84,13 @@ impl EnabledFlag {
 }
 
 impl Auth {
-    pub(crate) fn new(options: AuthOptions) -> Self {
+    pub(crate) fn new(options: AuthOptions, store: AuthStore) -> Self {
+        let enabled = EnabledFlag::default();
+        enabled.set(store.is_enabled());
         let bcrypt_cost = options.effective_bcrypt_cost();
         Self {
-            enabled: EnabledFlag::default(),
-            store: RwLock::default(),
+            enabled,
+            store: RwLock::new(store),
             tokens: match options.tokens {
                 AuthTokens::Simple { ttl } => TokenProvider::Simple(Mutex::new(Tokens::new(ttl))),
                 AuthTokens::Jwt(tokens) => TokenProvider::Jwt(tokens),
@@ -259,7 +261,7 @@ mod tests {
     #[tokio::test]
     async fn a_hash_counts_until_its_end_although_its_call_has_ended() {
         const CALLS: usize = 20;
-        let auth = Arc::new(Auth::new(AuthOptions::default()));
+        let auth = Arc::new(Auth::new(AuthOptions::default(), AuthStore::default()));
         let (started, starts) = mpsc::channel();
         let (gate, gates) = mpsc::channel::<()>();
         let gates = Arc::new(Mutex::new(gates));

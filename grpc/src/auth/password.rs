@@ -21,6 +21,11 @@ impl PasswordHash {
         Ok(Self(hash))
     }
 
+    /// Returns a hash that was stored.
+    pub(crate) fn stored(hash: String) -> Self {
+        Self(hash)
+    }
+
     /// Returns whether the hash is that of `password`. Takes as long as creating the hash.
     pub(crate) fn matches(&self, password: &str) -> bool {
         bcrypt::verify(password, &self.0).unwrap_or(false)

@@ -66,6 +66,38 @@ impl Default for AuthStore {
 }
 
 impl AuthStore {
+    /// Returns the store of an earlier node. Names that are not UTF-8 cannot have been stored.
+    pub(crate) fn restored(
+        users: impl Iterator<Item = authpb::User>,
+        roles: impl Iterator<Item = authpb::Role>,
+        enabled: bool,
+        revision: u64,
+    ) -> Self {
+        let name = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let roles = roles.map(|role| {
+            let permissions = role.key_permission;
+            (name(&role.name), RoleEntry { permissions })
+        });
+        let roles: BTreeMap<_, _> = roles.collect();
+        let users = users.map(|user| {
+            let has_password = !user.options.is_some_and(|options| options.no_password);
+            let mut entry = UserEntry {
+                password: has_password
+                    .then(|| Arc::new(PasswordHash::stored(name(&user.password)))),
+                roles: user.roles.into_iter().collect(),
+                grants: Arc::default(),
+            };
+            entry.update_grants(&roles);
+            (name(&user.name).into(), entry)
+        });
+        Self {
+            enabled,
+            revision,
+            users: users.collect(),
+            roles,
+        }
+    }
+
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled
     }

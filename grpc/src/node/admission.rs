@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use revstore_proto::etcdserverpb::{AlarmMember, AlarmType};
@@ -151,9 +151,7 @@ impl Node {
             self.check_quota(growth_bytes);
         }
         self.raft_index.advance();
-        if self.alarms.is_raised(AlarmKind::Corrupt) {
-            return Err(EtcdError::Corrupt);
-        }
+        self.alarms.check_refusal()?;
         if proposal.growth_bytes.is_some() && self.alarms.is_raised(AlarmKind::NoSpace) {
             return Err(EtcdError::NoSpace);
         }
@@ -213,6 +211,42 @@ impl RaftIndex {
     }
 }
 
+/// The alarm CORRUPT is raised.
+const CORRUPT: u8 = 1;
+/// The disk of the journal is full.
+const JOURNAL_FULL: u8 = 2;
+/// The journal fails for another reason.
+const JOURNAL_FAILED: u8 = 4;
+
+#[cold]
+fn refusal_error(refusal: u8) -> EtcdError {
+    if refusal & CORRUPT != 0 {
+        EtcdError::Corrupt
+    } else if refusal & JOURNAL_FULL != 0 {
+        EtcdError::JournalFull
+    } else {
+        EtcdError::JournalFailed
+    }
+}
+
+/// The reason for which the journal cannot store writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JournalFailure {
+    /// Its disk is full.
+    Full,
+    /// Any other.
+    Failed,
+}
+
+impl From<JournalFailure> for EtcdError {
+    fn from(failure: JournalFailure) -> Self {
+        match failure {
+            JournalFailure::Full => Self::JournalFull,
+            JournalFailure::Failed => Self::JournalFailed,
+        }
+    }
+}
+
 /// A kind of alarm. Writes fail while an alarm is raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AlarmKind {
@@ -252,6 +286,21 @@ impl Alarm {
     }
 }
 
+impl Alarm {
+    /// Decodes an alarm; `None` for a kind that this server does not have.
+    pub(crate) fn of(member: &AlarmMember) -> Option<Self> {
+        let kind = match AlarmType::try_from(member.alarm).ok()? {
+            AlarmType::Nospace => AlarmKind::NoSpace,
+            AlarmType::Corrupt => AlarmKind::Corrupt,
+            AlarmType::None => return None,
+        };
+        Some(Self {
+            kind,
+            member_id: member.member_id,
+        })
+    }
+}
+
 impl fmt::Display for Alarm {
     /// Writes the alarm as in the response of Status, with a space at the end.
     // MT-3
@@ -277,7 +326,8 @@ impl From<Alarm> for AlarmMember {
 #[derive(Debug, Default)]
 pub struct Alarms {
     no_space: AtomicBool,
-    corrupt: AtomicBool,
+    /// The reasons to refuse all writes, as bits: one load for each write, whatever their number.
+    refusal: AtomicU8,
     /// A leaf lock, held for one change or copy. Writes read the flags instead.
     raised: Mutex<BTreeSet<Alarm>>,
 }
@@ -286,7 +336,42 @@ impl Alarms {
     /// Returns whether any member has an alarm of this kind. Costs one atomic load.
     pub fn is_raised(&self, kind: AlarmKind) -> bool {
         // Acquire: pairs with the Release in `update`, so that after a raised flag the alarm is in the set.
-        self.flag(kind).load(Ordering::Acquire)
+        match kind {
+            AlarmKind::NoSpace => self.no_space.load(Ordering::Acquire),
+            AlarmKind::Corrupt => self.refusal.load(Ordering::Acquire) & CORRUPT != 0,
+        }
+    }
+
+    /// Returns an error if a reason to refuse all writes exists.
+    #[inline]
+    fn check_refusal(&self) -> Result<(), EtcdError> {
+        // Acquire: as in `is_raised`.
+        let refusal = self.refusal.load(Ordering::Acquire);
+        if refusal == 0 {
+            return Ok(());
+        }
+        Err(refusal_error(refusal))
+    }
+
+    /// Returns an error if the journal fails. Unlike [`Node::admit`], this ignores alarms.
+    pub(crate) fn check_journal(&self) -> Result<(), EtcdError> {
+        match self.refusal.load(Ordering::Acquire) & !CORRUPT {
+            0 => Ok(()),
+            refusal => Err(refusal_error(refusal)),
+        }
+    }
+
+    /// Sets or clears the failure of the journal.
+    pub(crate) fn set_journal_failure(&self, failure: Option<JournalFailure>) {
+        // Under the lock, so that the two changes are one for other changes.
+        let _raised = self.raised.lock();
+        let bit = match failure {
+            None => 0,
+            Some(JournalFailure::Full) => JOURNAL_FULL,
+            Some(JournalFailure::Failed) => JOURNAL_FAILED,
+        };
+        let alarms = self.refusal.load(Ordering::Acquire) & CORRUPT;
+        self.refusal.store(alarms | bit, Ordering::Release);
     }
 
     /// Returns all alarms, or those of one kind, ordered by kind and member.
@@ -328,15 +413,15 @@ impl Alarms {
         let any = raised.iter().any(|alarm| alarm.kind == kind);
         // Release: pairs with the Acquire in `is_raised`. The flag is stored under the lock, so that it
         // matches the last change.
-        self.flag(kind).store(any, Ordering::Release);
-        (has_changed, was_raised)
-    }
-
-    fn flag(&self, kind: AlarmKind) -> &AtomicBool {
         match kind {
-            AlarmKind::NoSpace => &self.no_space,
-            AlarmKind::Corrupt => &self.corrupt,
+            AlarmKind::NoSpace => self.no_space.store(any, Ordering::Release),
+            AlarmKind::Corrupt => {
+                let others = self.refusal.load(Ordering::Acquire) & !CORRUPT;
+                let bit = if any { CORRUPT } else { 0 };
+                self.refusal.store(others | bit, Ordering::Release);
+            }
         }
+        (has_changed, was_raised)
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod counters;
+pub(crate) mod durability;
 pub(crate) mod identity;
 pub(crate) mod shutdown;
 mod signal;
@@ -20,6 +21,7 @@ use revstore_proto::etcdserverpb::ResponseHeader;
 
 use self::admission::{Alarms, Limits, RaftIndex};
 use self::counters::AtomicCounters;
+use self::durability::Durability;
 use self::identity::Identity;
 use self::shutdown::Shutdown;
 use self::slow::SlowRequests;
@@ -43,6 +45,8 @@ pub(crate) struct Node {
     pub(crate) shutdown: Shutdown,
     pub(crate) watch_catch_up_delay: Duration,
     pub(crate) slow: SlowRequests,
+    /// `None` for a node that keeps its data in memory only.
+    pub(crate) durability: Option<Durability>,
 }
 
 impl Node {

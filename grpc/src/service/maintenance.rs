@@ -38,9 +38,12 @@ impl MaintenanceService {
         Self { node }
     }
 
-    fn alarm(&self, request: AlarmRequest) -> AlarmResponse {
-        self.node.raft_index.advance();
+    fn alarm(&self, request: AlarmRequest) -> Result<AlarmResponse, EtcdError> {
         let alarms = &self.node.alarms;
+        if request.action != i32::from(AlarmAction::Get) {
+            alarms.check_journal()?;
+        }
+        self.node.raft_index.advance();
         let kind = kind(request.alarm);
         let named = kind.map(|kind| Alarm {
             kind,
@@ -60,10 +63,10 @@ impl MaintenanceService {
                 .collect(),
             Err(_unknown) => Vec::new(),
         };
-        AlarmResponse {
+        Ok(AlarmResponse {
             header: Some(self.node.current_header()),
             alarms: listed.into_iter().map(AlarmMember::from).collect(),
-        }
+        })
     }
 
     fn status(&self) -> StatusResponse {
@@ -191,7 +194,7 @@ impl Maintenance for MaintenanceService {
         request: Request<AlarmRequest>,
     ) -> Result<Response<AlarmResponse>, Status> {
         let request = self.node.accept::<methods::maintenance::Alarm>(request)?;
-        Ok(Response::new(self.alarm(request)))
+        Ok(Response::new(self.alarm(request)?))
     }
 
     async fn status(

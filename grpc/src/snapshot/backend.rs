@@ -16,7 +16,7 @@ use crate::node::version;
 use crate::status::EtcdError;
 
 /// The pairs of a small bucket, by key.
-type SmallBucket = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type SmallBucket = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Returns all buckets with the contents of the current store. Visits all versions.
 pub(super) fn buckets(node: &Node) -> Result<Vec<Bucket>, EtcdError> {
@@ -125,14 +125,14 @@ struct StoredLease {
     ttl: i64,
 }
 
-fn alarms(node: &Node) -> SmallBucket {
+pub(crate) fn alarms(node: &Node) -> SmallBucket {
     let alarms = node.alarms.list(None).into_iter();
     let members = alarms.map(AlarmMember::from);
     members.map(|it| (it.encode_to_vec(), Vec::new())).collect()
 }
 
 /// Returns the users, the roles, and the state of auth.
-fn auth(node: &Node) -> (SmallBucket, SmallBucket, SmallBucket) {
+pub(crate) fn auth(node: &Node) -> (SmallBucket, SmallBucket, SmallBucket) {
     node.auth.read(|store| {
         let users = store.stored_users().map(|user: authpb::User| {
             let name = user.name.to_vec();

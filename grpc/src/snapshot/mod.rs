@@ -31,6 +31,7 @@ use tokio::runtime::Handle;
 use tonic::Status;
 use tracing::info;
 
+pub(crate) use self::backend::{alarms as alarm_bucket, auth as auth_buckets};
 use self::bolt::BoltFile;
 use crate::heavy::{ANSWER_BYTES, Answer, Heavy};
 use crate::node::version;

@@ -14,6 +14,7 @@ use revstore_host::{
     logging::{LogLevel, LogOptions, LogOutput},
     net::{EndpointUrl, Keepalive, ListenUrl, join_urls},
 };
+use revstore_persist::{Fsync, Options as PersistOptions};
 
 use super::{AuthConfig, AuthToken, Cluster, Config, auto_compaction, flags, log_rotation, tls};
 
@@ -22,6 +23,8 @@ const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
 const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// The longest `--watch-catch-up-delay`. A client would take a longer one for a broken stream.
 const MAX_CATCH_UP_DELAY: Duration = Duration::from_secs(10);
+const PERSIST_INTERVAL_MIN: Duration = Duration::from_millis(1);
+const PERSIST_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 const MAX_ELECTION_MS: u64 = 50_000;
 const MAX_START_REVISION: i64 = Revision::START_MAX.0;
 // The defaults of grpc-go, which replace times that are not positive (LI-5, LI-7).
@@ -72,6 +75,7 @@ impl Config {
         client_urls.extend_from_slice(&listen_client_http_urls);
         Ok(Self {
             name: values.get(&flags::NAME),
+            persist: persist(values)?,
             data_dir: values.get(&flags::DATA_DIR),
             tls: tls::client(values, &client_urls, &listen_metrics_urls)?,
             peer_tls: tls::peer(values, &listen_peer_urls)?,
@@ -118,6 +122,38 @@ impl Config {
             start_revision,
         })
     }
+}
+
+/// FL-17.
+fn persist(values: &Values) -> Result<Option<PersistOptions>> {
+    let (fsync, interval) = (&flags::PERSIST_FSYNC, &flags::PERSIST_FSYNC_INTERVAL);
+    let policy = values.get(fsync);
+    if !values.get(&flags::PERSIST) {
+        for name in [&fsync.declaration, &interval.declaration] {
+            if values.is_given(name) {
+                fail!("--{} requires --persist", name.name);
+            }
+        }
+        return Ok(None);
+    }
+    if values.get(&flags::DATA_DIR).is_none() {
+        fail!("--persist requires --data-dir");
+    }
+    let time = Duration::from_nanos(u64::try_from(values.get(interval).0).unwrap_or(0));
+    let range = PERSIST_INTERVAL_MIN..=PERSIST_INTERVAL_MAX;
+    if values.is_given(&interval.declaration) && policy != "interval" {
+        fail!("--persist-fsync-interval requires --persist-fsync=interval");
+    }
+    let fsync = match &*policy {
+        "always" => Fsync::Always,
+        "never" => Fsync::Never,
+        "interval" if range.contains(&time) => Fsync::Interval(time),
+        "interval" => fail!("--persist-fsync-interval must be from 1ms to 1h"),
+        other => {
+            fail!("invalid --persist-fsync \"{other}\": it must be never, interval or always")
+        }
+    };
+    Ok(Some(PersistOptions::default().fsync(fsync)))
 }
 
 /// FL-10.

@@ -84,7 +84,15 @@ revstore_host::flags! {
     "Member" {
         NAME: String = "name", "default", "The name of this member.";
         DATA_DIR: Option<PathBuf> = "data-dir", "",
-            "A directory to create. Nothing is stored in it: all data live in memory.";
+            "A directory to create. Without --persist nothing is stored in it.";
+        PERSIST: bool = "persist", "false",
+            "Keep a journal with snapshots in --data-dir, from which a restart brings back revisions, \
+             history, leases, users and ids. Without it all data live in memory only.";
+        PERSIST_FSYNC: String = "persist-fsync", "always",
+            "When the journal is synced: 'always' before the response to a write, 'interval' after \
+             --persist-fsync-interval, or 'never', when the system likes.";
+        PERSIST_FSYNC_INTERVAL: GoDuration = "persist-fsync-interval", "100ms",
+            "The longest time for which --persist-fsync=interval leaves a write unsynced.";
         LISTEN_CLIENT_URLS: Vec<EndpointUrl> = "listen-client-urls", "http://localhost:2379",
             "The URLs to listen on for clients, comma-separated: gRPC, and HTTP unless \
              --listen-client-http-urls is given.";

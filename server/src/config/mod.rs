@@ -23,6 +23,7 @@ use revstore_host::{
     logging::LogOptions,
     net::{EndpointUrl, Keepalive, ListenUrl, TlsOptions},
 };
+use revstore_persist::Options as PersistOptions;
 
 use crate::identity;
 
@@ -86,9 +87,12 @@ pub fn parse(
 pub struct Config {
     /// The name of this member, as `MemberList` reports it.
     pub name: String,
-    /// A directory to create. Nothing is stored in it. Without the flag etcd creates `default.etcd`
-    /// in the working directory, and this server nothing.
+    /// A directory to create. Without `persist` nothing is stored in it. Without the flag etcd creates
+    /// `default.etcd` in the working directory, and this server nothing.
     pub data_dir: Option<PathBuf>,
+    /// The options of the journal in `data_dir`, which must be set then; `None` to keep all data in memory
+    /// only.
+    pub persist: Option<PersistOptions>,
     /// The URLs for clients: gRPC, and HTTP unless `listen_client_http_urls` has URLs.
     pub listen_client_urls: Vec<ListenUrl>,
     /// The URLs for HTTP. If there are any, `listen_client_urls` serve gRPC only.

@@ -10,6 +10,7 @@ use axum::{
     routing::any,
 };
 use revstore_grpc::AlarmKind;
+use revstore_persist::Persist;
 
 use super::{NodeInfo, error, not_found, probe::ProbeError, text};
 
@@ -24,6 +25,8 @@ pub(super) enum HealthCheck {
     LinearizableRead,
     /// The server is a voting member.
     NonLearner,
+    /// The data directory can be written. Only with `--persist`.
+    Persist,
 }
 
 /// The checks of `/livez`.
@@ -37,6 +40,22 @@ pub(super) const READYZ: &[HealthCheck] = &[
     HealthCheck::NonLearner,
 ];
 
+/// The checks of `/readyz` with `--persist`.
+pub(super) const READYZ_PERSIST: &[HealthCheck] = &[
+    HealthCheck::DataCorruption,
+    HealthCheck::SerializableRead,
+    HealthCheck::LinearizableRead,
+    HealthCheck::NonLearner,
+    HealthCheck::Persist,
+];
+
+fn readyz_checks(info: &NodeInfo) -> &'static [HealthCheck] {
+    match info.persist {
+        None => READYZ,
+        Some(_) => READYZ_PERSIST,
+    }
+}
+
 impl HealthCheck {
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -44,6 +63,7 @@ impl HealthCheck {
             Self::SerializableRead => "serializable_read",
             Self::LinearizableRead => "linearizable_read",
             Self::NonLearner => "non_learner",
+            Self::Persist => "persist",
         }
     }
 
@@ -60,6 +80,10 @@ impl HealthCheck {
                 engine.err().map(|error| error.to_string())
             }
             Self::NonLearner => None,
+            Self::Persist => {
+                let health = info.persist.as_ref().map(Persist::health);
+                health.and_then(Result::err).map(|error| error.to_string())
+            }
         }
     }
 }
@@ -105,7 +129,7 @@ async fn livez(State(info): State<Arc<NodeInfo>>, RawQuery(query): RawQuery) -> 
 }
 
 async fn readyz(State(info): State<Arc<NodeInfo>>, RawQuery(query): RawQuery) -> Response {
-    report(READYZ, &info, &Query::new(query.as_deref())).await
+    report(readyz_checks(&info), &info, &Query::new(query.as_deref())).await
 }
 
 async fn livez_check(
@@ -121,7 +145,7 @@ async fn readyz_check(
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    report_check(READYZ, &name, &info, query.as_deref()).await
+    report_check(readyz_checks(&info), &name, &info, query.as_deref()).await
 }
 
 async fn report_check(

@@ -33,6 +33,7 @@ use axum::{
 };
 use revstore_engine::Engine;
 use revstore_grpc::{Gateway, Identity, Services};
+use revstore_persist::Persist;
 use serde_json::json;
 
 use crate::version::{ETCD_CLUSTER_VERSION, ETCD_VERSION};
@@ -56,6 +57,8 @@ pub(crate) struct NodeInfo {
     pub(crate) probe: Probe,
     /// With extensive metrics.
     pub(crate) apply_times: Option<ApplyTimes>,
+    /// `None` if all data are in memory only.
+    pub(crate) persist: Option<Persist>,
 }
 
 /// Counters of the results of `/health`.

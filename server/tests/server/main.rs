@@ -11,6 +11,7 @@ mod embedded;
 mod host_whitelist;
 mod http_endpoints;
 mod log;
+mod persist;
 mod ports;
 mod process;
 mod support;

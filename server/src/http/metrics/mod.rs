@@ -6,6 +6,7 @@
 //! | `store.rs` | keys, operations, watches, compactions, leases |
 //! | `rpc.rs` | gRPC calls |
 //! | `heavy.rs` | the threads and the memory of heavy requests, which etcd does not have |
+//! | `persist.rs` | the journal of `--persist` |
 //! | `absent.rs` | what this server does not have: a disk, a Raft log, other members |
 //!
 //! All values are collected when the page is requested. The help texts are not those of etcd. They state how the
@@ -15,6 +16,7 @@
 mod absent;
 mod heavy;
 mod node;
+mod persist;
 mod rpc;
 mod store;
 
@@ -46,6 +48,9 @@ fn render(info: &NodeInfo, engine: Result<(), ProbeError>) -> prometheus::Result
         page.add(times.family());
     }
     heavy::add(&mut page, &info.services.heavy_stats())?;
+    if let Some(persist) = &info.persist {
+        persist::add(&mut page, &persist.stats())?;
+    }
     absent::add(&mut page)?;
     page.process()?;
     page.encode()

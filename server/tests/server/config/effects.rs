@@ -28,6 +28,12 @@ const PEER_HTTPS: &str = "--listen-peer-urls=https://127.0.0.1:1 --peer-auto-tls
 const EFFECTS: &[(&str, &str)] = &[
     ("", "--name=a"),
     ("", "--data-dir=a"),
+    ("--data-dir=a", "--persist"),
+    ("--data-dir=a --persist", "--persist-fsync=never"),
+    (
+        "--data-dir=a --persist --persist-fsync=interval",
+        "--persist-fsync-interval=1s",
+    ),
     (
         "--advertise-client-urls=http://a:1",
         "--listen-client-urls=http://127.0.0.1:1",

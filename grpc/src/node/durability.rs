@@ -1,0 +1,192 @@
+//! Durability: the responses of a node with a journal, and what the journal stores besides keys.
+//!
+//! [`Services`](crate::Services) of a node without a journal do not call anything of this file.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use prost::Message;
+use revstore_persist::{Change, Fsync, Metadata, Persist, PersistError};
+use revstore_proto::authpb;
+use revstore_proto::etcdserverpb::AlarmMember;
+
+use crate::auth::AuthStore;
+use crate::methods::RpcMethod;
+use crate::node::Node;
+use crate::node::admission::{Alarm, JournalFailure};
+use crate::snapshot;
+use crate::status::EtcdError;
+
+/// The buckets of the metadata that the services store.
+const ALARM: &str = "alarm";
+const AUTH: &str = "auth";
+const ROLES: &str = "authRoles";
+const USERS: &str = "authUsers";
+
+/// The journal of a node.
+#[derive(Debug)]
+pub(crate) struct Durability {
+    persist: Persist,
+    /// What the journal has of the metadata, so that most writes compare only this. A leaf lock, except
+    /// for those of users and alarms; held for one comparison or change.
+    stored: Mutex<Option<Stored>>,
+}
+
+/// Numbers that change with the metadata.
+#[derive(Debug, PartialEq, Eq)]
+struct Stored {
+    auth_enabled: bool,
+    auth_revision: u64,
+    alarms: Vec<Alarm>,
+}
+
+/// A call that may write, at its start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallStart {
+    outages: u64,
+    is_failed: bool,
+}
+
+impl Durability {
+    pub(crate) fn new(persist: Persist) -> Self {
+        Self {
+            persist,
+            stored: Mutex::default(),
+        }
+    }
+
+    /// Lets the node refuse writes while they cannot be stored.
+    pub(crate) fn observe(&self, node: &Arc<Node>) {
+        let observed = Arc::downgrade(node);
+        let update = move |failure| {
+            if let Some(node) = observed.upgrade() {
+                node.alarms.set_journal_failure(failure);
+            }
+        };
+        self.persist.observe(move |change| match change {
+            Change::Failed(error) => update(Some(JournalFailure::from(error))),
+            Change::Recovered => update(None),
+            Change::SnapshotFailed(_) => {}
+        });
+    }
+
+    /// Begins a call. One that may write waits while the journal is too far behind.
+    pub(crate) async fn begin(
+        &self,
+        node: &Node,
+        method: &RpcMethod,
+    ) -> Result<CallStart, EtcdError> {
+        let start = CallStart {
+            outages: self.persist.outages(),
+            is_failed: !self.persist.is_healthy(),
+        };
+        // Other writes are refused when they are admitted.
+        if start.is_failed && method.changes_auth() {
+            node.alarms.check_journal()?;
+        }
+        if method.may_write() && !start.is_failed && !self.persist.has_room() {
+            let synced = self.persist.sync().await;
+            synced.map_err(|error| JournalFailure::from(&error))?;
+        }
+        Ok(start)
+    }
+
+    /// Ends a call: returns when everything that its response depends on is stored as the policy says.
+    pub(crate) async fn end(
+        &self,
+        node: &Node,
+        method: &RpcMethod,
+        start: CallStart,
+    ) -> Result<(), EtcdError> {
+        let may_write = method.may_write();
+        // While the journal fails no write is admitted, so this was none; reads go on.
+        if start.is_failed && start.outages == self.persist.outages() {
+            return Ok(());
+        }
+        let has_metadata = may_write && self.store_metadata(node);
+        if self.persist.fsync() != Fsync::Always {
+            return Ok(());
+        }
+        let only_keys = !has_metadata && !method.writes_without_revision();
+        if only_keys && self.persist.is_synced(node.engine.current_revision()) {
+            return Ok(());
+        }
+        match self.persist.sync().await {
+            Err(error) if may_write => Err(JournalFailure::from(&error).into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Stores users, roles and alarms if they have changed; returns whether they have.
+    fn store_metadata(&self, node: &Node) -> bool {
+        let mut stored = self.stored.lock();
+        let current = node.auth.read(|store| Stored {
+            auth_enabled: store.is_enabled(),
+            auth_revision: store.revision(),
+            alarms: node.alarms.list(None),
+        });
+        if stored.as_ref() == Some(&current) {
+            return false;
+        }
+        // Under the lock, so that later contents are not replaced by earlier ones.
+        self.persist.replace_metadata(metadata(node));
+        *stored = Some(current);
+        true
+    }
+}
+
+/// Returns the metadata of a node.
+fn metadata(node: &Node) -> Metadata {
+    let (users, roles, auth) = snapshot::auth_buckets(node);
+    let named = [
+        (ALARM, snapshot::alarm_bucket(node)),
+        (AUTH, auth),
+        (ROLES, roles),
+        (USERS, users),
+    ];
+    named.map(|(name, pairs)| (name.to_owned(), pairs)).into()
+}
+
+/// The users, roles and alarms of an earlier node.
+#[derive(Debug, Default)]
+pub(crate) struct Restored {
+    pub(crate) auth: AuthStore,
+    pub(crate) alarms: Vec<Alarm>,
+}
+
+impl Restored {
+    /// Decodes the metadata of a journal. What another program has stored there is ignored.
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        let empty = BTreeMap::new();
+        let bucket = |name| metadata.get(name).unwrap_or(&empty);
+        let users = bucket(USERS).values();
+        let roles = bucket(ROLES).values();
+        let auth = bucket(AUTH);
+        let enabled = auth
+            .get(&b"authEnabled"[..])
+            .is_some_and(|it| it[..] == [1]);
+        let revision = auth.get(&b"authRevision"[..]);
+        let revision = revision.and_then(|it| it[..].try_into().ok());
+        let alarms = bucket(ALARM).keys();
+        let alarms = alarms.filter_map(|member| AlarmMember::decode(&member[..]).ok());
+        Self {
+            auth: AuthStore::restored(
+                users.filter_map(|user| authpb::User::decode(&user[..]).ok()),
+                roles.filter_map(|role| authpb::Role::decode(&role[..]).ok()),
+                enabled,
+                revision.map_or(1, u64::from_be_bytes),
+            ),
+            alarms: alarms.filter_map(|member| Alarm::of(&member)).collect(),
+        }
+    }
+}
+
+impl From<&PersistError> for JournalFailure {
+    fn from(error: &PersistError) -> Self {
+        match error {
+            PersistError::NoSpace(_) => Self::Full,
+            PersistError::Io(_) | PersistError::Closed => Self::Failed,
+        }
+    }
+}
