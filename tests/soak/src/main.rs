@@ -8,27 +8,16 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `history` | requests and what they were answered |
-//! | `judge` | the comparison of all answers and events with one order of revisions |
-//! | `session` | what the tasks of one history share |
-//! | `worker`, `watcher`, `bystander` | clients that behave |
-//! | `raw` | clients that do not |
-//! | `disturbance` | the administrator |
-//! | `authority`, `server` | certificates, and the process |
+//! | `clients` | clients that behave, clients that do not, and the administrator |
+//! | `history` | what they asked for and saw, and the comparison of all of it with one order of revisions |
+//! | `server` | the process, and its certificates |
 //! | `run`, `report` | the order of events, and what is printed |
 
-mod authority;
-mod bystander;
-mod disturbance;
+mod clients;
 mod history;
-mod judge;
-mod raw;
 mod report;
 mod run;
 mod server;
-mod session;
-mod watcher;
-mod worker;
 
 use std::error::Error;
 use std::ffi::OsString;

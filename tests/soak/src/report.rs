@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::Limits;
-use crate::disturbance::Done;
-use crate::judge::Violations;
+use crate::clients::administrator::Done;
+use crate::history::judge::Violations;
 
 /// The result of a run.
 #[derive(Debug)]

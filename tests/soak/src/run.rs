@@ -11,14 +11,15 @@ use fastrand::Rng;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::authority::Authority;
-use crate::disturbance::{self, Done};
+use crate::clients::administrator::{self, Done};
+use crate::clients::session::Session;
+use crate::clients::{bystander, raw, watcher, worker};
+use crate::history::judge::Judge;
 use crate::history::{Tick, Ticks, WriteId};
-use crate::judge::Judge;
 use crate::report::Report;
+use crate::server::authority::Authority;
 use crate::server::{Server, Setup};
-use crate::session::Session;
-use crate::{Arguments, BoxError, Limits, bystander, raw, watcher, worker};
+use crate::{Arguments, BoxError, Limits};
 
 const WORKERS: usize = 6;
 const WATCHERS: usize = 8;
@@ -148,7 +149,7 @@ impl Soak {
         {
             let mut client = session.client(&root).await?;
             if is_new {
-                disturbance::prepare(&mut client).await?;
+                administrator::prepare(&mut client).await?;
             } else {
                 // Auth may have been enabled when the server was killed.
                 client.auth_disable().await?;
@@ -214,7 +215,7 @@ impl Soak {
             leases: tokio::spawn(bystander::leases(session.clone(), soak.clone(), rng.fork())),
             stranger: tokio::spawn(bystander::stranger(session.clone(), stranger)),
             bystander: tokio::spawn(bystander::bystander(session.clone(), soak)),
-            administrator: tokio::spawn(disturbance::run(session.clone(), root, rng.fork())),
+            administrator: tokio::spawn(administrator::run(session.clone(), root, rng.fork())),
         })
     }
 

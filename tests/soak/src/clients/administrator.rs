@@ -9,9 +9,9 @@ use fastrand::Rng;
 use tokio::time::{sleep, timeout};
 
 use crate::BoxError;
-use crate::authority::Pair;
-use crate::raw;
-use crate::session::{REQUEST_MAX, Session};
+use crate::clients::raw;
+use crate::clients::session::{REQUEST_MAX, Session};
+use crate::server::authority::Pair;
 
 /// The pause between two disturbances, at most.
 const PAUSE_MAX: Duration = Duration::from_millis(1_500);

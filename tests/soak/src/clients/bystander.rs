@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 
 use crate::BoxError;
-use crate::authority::Pair;
-use crate::session::{REQUEST_MAX, Session};
+use crate::clients::session::{REQUEST_MAX, Session};
+use crate::server::authority::Pair;
 
 /// The pause between two requests of the bystander.
 const PAUSE: Duration = Duration::from_millis(20);

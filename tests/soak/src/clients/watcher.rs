@@ -8,10 +8,10 @@ use fastrand::Rng;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::BoxError;
-use crate::authority::Pair;
+use crate::clients::session::Session;
+use crate::history::judge::Selection;
 use crate::history::{Event, KEYS, Key, Keys, PREFIX};
-use crate::judge::Selection;
-use crate::session::Session;
+use crate::server::authority::Pair;
 
 /// The time without a message after which a watch asks for its progress.
 const PATIENCE: Duration = Duration::from_millis(500);

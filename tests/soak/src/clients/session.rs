@@ -9,9 +9,9 @@ use etcd_client::{Client, ConnectOptions};
 use tonic::Code;
 
 use crate::BoxError;
-use crate::authority::{Authority, Pair};
+use crate::history::judge::Judge;
 use crate::history::{Tick, Ticks, WriteId};
-use crate::judge::Judge;
+use crate::server::authority::{Authority, Pair};
 
 /// The time limit of each request.
 pub(crate) const REQUEST_MAX: Duration = Duration::from_secs(15);

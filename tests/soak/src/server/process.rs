@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::BoxError;
-use crate::authority::Authority;
+use crate::server::authority::Authority;
 
 /// The time limit of a start and of a stop.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -9,9 +9,9 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::BoxError;
-use crate::authority::Pair;
+use crate::clients::session::{Failed, REQUEST_MAX, Session};
 use crate::history::{self, Answer, KEYS, Key, Keys, Operation, Seen, WriteId};
-use crate::session::{Failed, REQUEST_MAX, Session};
+use crate::server::authority::Pair;
 
 /// The number of requests that are sent at once in a burst.
 const BURST: usize = 64;

@@ -16,8 +16,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::BoxError;
-use crate::authority::Pair;
-use crate::session::Session;
+use crate::clients::session::Session;
+use crate::server::authority::Pair;
 
 /// The client connection preface of HTTP/2 and an empty SETTINGS frame.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
