@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::Limits;
 use crate::clients::administrator::Done;
-use crate::history::judge::Violations;
+use crate::history::judge::{Judge, Violations};
 
 /// The result of a run.
 #[derive(Debug)]
@@ -61,6 +61,13 @@ impl Report {
 
     pub(crate) fn is_ok(&self) -> bool {
         self.violations.count == 0
+    }
+
+    /// Ends a history: judges what is left of it.
+    pub(crate) fn close(&mut self, mut judge: Judge) {
+        self.unseen += judge.finish() as u64;
+        self.revisions += judge.revision();
+        self.violations.append(judge.violations);
     }
 
     /// Sorts the latencies, and compares the limits.

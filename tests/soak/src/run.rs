@@ -92,6 +92,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<Report, BoxError> {
     while Instant::now() < end {
         (judge, first_write) = soak.serve(judge, first_write, end).await?;
     }
+    if let Some(judge) = judge {
+        soak.report.close(judge);
+    }
     soak.report.finish(start.elapsed());
     Ok(soak.report)
 }
@@ -181,7 +184,7 @@ impl Soak {
         if self.setup.is_durable {
             return Ok((Some(judge), next_write));
         }
-        self.report.revisions += judge.revision();
+        self.report.close(judge);
         Ok((None, next_write))
     }
 
@@ -219,8 +222,8 @@ impl Soak {
         })
     }
 
-    /// Notes what the server uses, and whether it runs.
-    fn look(&mut self, server: &mut Server, session: &Session) -> Result<(), BoxError> {
+    /// Notes what the server uses, and whether it runs; returns the number of its open files.
+    fn look(&mut self, server: &mut Server, session: &Session) -> Result<u64, BoxError> {
         if let Some(status) = server.ended()? {
             return Err(format!("the server has ended: {status}").into());
         }
@@ -232,7 +235,7 @@ impl Soak {
             writeln!(std::io::stderr(), "{violations:#?}")?;
             self.report.violations.append(violations);
         }
-        Ok(())
+        Ok(usage.descriptors)
     }
 
     /// Stops the server and its clients.
@@ -288,7 +291,7 @@ impl Soak {
             end("a watch", &session, watch).await;
         }
         if stop == Stop::Quiet {
-            let left = session.judge().finish();
+            let left = session.judge().settle_all();
             if left > 0 {
                 session.violation(format!(
                     "{left} operations at revisions that no watch showed"
@@ -297,8 +300,6 @@ impl Soak {
             self.descriptors(server, &session).await?;
             session.go_down();
             self.terminate(server).await?;
-        } else if !self.setup.is_durable {
-            self.report.unseen += session.judge().finish() as u64;
         }
         Ok(())
     }
@@ -323,13 +324,11 @@ impl Soak {
     ) -> Result<(), BoxError> {
         let deadline = Instant::now() + LEFT_MAX;
         loop {
-            let usage = server.usage()?;
-            if usage.descriptors <= self.report.limits.descriptors || Instant::now() > deadline {
-                let left = self.report.left_descriptors.max(usage.descriptors);
-                self.report.left_descriptors = left;
+            let left = self.look(server, session)?;
+            if left <= self.report.limits.descriptors || Instant::now() > deadline {
+                self.report.left_descriptors = self.report.left_descriptors.max(left);
                 return Ok(());
             }
-            self.look(server, session)?;
             sleep(INTERVAL).await;
         }
     }

@@ -468,20 +468,25 @@ impl Judge {
         }
     }
 
-    /// Judges everything that is left after the end of all requests, and returns the number of
-    /// acknowledged operations at revisions that the witness has not delivered.
-    pub(crate) fn finish(&mut self) -> usize {
+    /// Judges everything after the end of all requests. Returns the number of acknowledged operations at
+    /// revisions that the witness has not delivered, which are dropped.
+    pub(crate) fn settle_all(&mut self) -> usize {
         self.settle(Tick::MAX);
+        let left = self.unjudged.drain();
+        left.filter(|Reverse(ByEnd(operation))| !matches!(operation.answer, Answer::Observed))
+            .count()
+    }
+
+    /// Ends the history: as [`settle_all`](Self::settle_all), and looks whether requests explain all deletions.
+    pub(crate) fn finish(&mut self) -> usize {
+        let left = self.settle_all();
         for (key, deletions) in &self.deletions {
             if deletions.events > deletions.acknowledged + deletions.unknown {
                 let violation = format!("{key:?}: {deletions:?}");
                 self.violations.add(violation);
             }
         }
-        let left = self.unjudged.drain().collect::<Vec<_>>();
-        left.iter()
-            .filter(|Reverse(ByEnd(operation))| !matches!(operation.answer, Answer::Observed))
-            .count()
+        left
     }
 }
 
