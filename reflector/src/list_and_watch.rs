@@ -35,8 +35,8 @@ const BOOKMARK_OVERDUE_INTERVAL: Duration = Duration::from_secs(10);
 enum Phase {
     /// An initial state is needed. Requests a list or a watch-list.
     ///
-    /// - Watch-list started: `InitialEvents`. Watch-list not supported: `Unlisted`, from then on with
-    ///   lists.
+    /// - Watch-list started: `InitialEvents`. Watch-list refused: `Unlisted`, with lists until the
+    ///   end of this round.
     /// - First page of a list: `ReadingPage`.
     /// - Any other failure: `Unlisted`.
     Unlisted,
@@ -159,9 +159,11 @@ pub(crate) struct ListAndWatch {
     /// next list then requests the most recent state (client-go:
     /// `isLastSyncResourceVersionUnavailable`).
     last_revision_unavailable: bool,
-    /// Whether the initial state is requested as a watch-list. Cleared if the server does not support
-    /// watch-lists.
+    /// Whether initial states are requested as watch-lists.
     uses_watch_list: bool,
+    /// Whether a watch-list has failed in this round, which therefore uses lists. A round ends with
+    /// its initial state, or with a pause (client-go: `fallbackToList`, a variable of one round).
+    falls_back_to_lists: bool,
     /// Whether the response to a list at resource version 0 was a page (WC-503; client-go:
     /// `paginatedResult`).
     paginated: bool,
@@ -195,6 +197,7 @@ impl ListAndWatch {
             last_revision: resume_after,
             last_revision_unavailable: false,
             uses_watch_list,
+            falls_back_to_lists: false,
             paginated: false,
             next_list_unpaged: false,
             initial_state: InitialState::default(),
@@ -239,7 +242,7 @@ impl ListAndWatch {
     /// Changes no state before its last await, so that dropping the future loses nothing.
     async fn receive(&mut self) -> Input {
         match &mut self.phase {
-            Phase::Unlisted if self.uses_watch_list => {
+            Phase::Unlisted if self.uses_watch_list && !self.falls_back_to_lists => {
                 let timeout = self.backoff.jitter(WATCH_TIMEOUT_MIN);
                 let options = WatchOptions::default()
                     .resource_version(self.list_version(""))
@@ -376,6 +379,7 @@ impl ListAndWatch {
         observe_since(&counters.list_seconds, started, self.timer.now());
         counters.items_per_list.observe(f64::from(objects));
         self.last_revision_unavailable = false;
+        self.falls_back_to_lists = false;
         self.set_last_revision(revision);
         self.phase = next;
         ReflectorEvent::InitDone(revision)
@@ -422,7 +426,7 @@ impl ListAndWatch {
                 }
                 self.last_revision_unavailable = true;
             }
-            _ => self.uses_watch_list = false,
+            _ => self.falls_back_to_lists = true,
         }
         self.failed(error)
     }
@@ -524,7 +528,9 @@ impl ListAndWatch {
         ReflectorEvent::Failed(error)
     }
 
+    /// Ends the round: the next request is sent after a pause.
     fn pause(&mut self) {
+        self.falls_back_to_lists = false;
         let now = self.timer.now();
         self.pause_until = Some(now + self.backoff.next(now));
     }

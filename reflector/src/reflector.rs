@@ -54,8 +54,9 @@ pub enum ReflectorMode {
     #[default]
     ListWatch,
     /// One watch that begins with the existing objects (`sendInitialEvents`). If it fails with an
-    /// error other than 410, 429 or "resource version too large", the reflector uses lists from then
-    /// on.
+    /// error other than 410, 429 or "resource version too large", the reflector reads this initial
+    /// state with a list, and requests the next one as a watch-list again. With a server that does
+    /// not support watch-lists, each initial state takes one request more.
     WatchList,
 }
 

@@ -459,16 +459,64 @@ fn wc_703_lists_watches_and_failures_are_counted() {
     );
 }
 
+// Shows WC-502.
 #[test]
-fn t_60_a_reflector_uses_lists_if_the_server_does_not_support_watch_lists() {
+fn t_60_after_a_refused_watch_list_only_that_initial_state_is_read_with_lists() {
+    let refusals = [
+        RequestError::Invalid(Vec::new()),
+        RequestError::Internal("a failure that passes".into()),
+    ];
+    for refusal in refusals {
+        let mut setup = Setup::new(ReflectorMode::WatchList, None);
+        setup.server.then([
+            ScriptedResponse::Error(refusal.clone()),
+            ScriptedResponse::List(vec![], 5, false),
+            ScriptedResponse::Watch(vec![WatchEvent::Error(gone())], false),
+        ]);
+        let refused = format!("failed {}", refusal.code());
+        assert_eq!(setup.events(), [&refused, "init", "done 5", "failed 410"]);
+        setup
+            .server
+            .then([ScriptedResponse::Watch(vec![bookmark(9, true)], true)]);
+        setup.advance(2);
+        assert_eq!(setup.events(), ["init", "done 9"]);
+        assert_eq!(
+            setup.server.requests(),
+            [
+                "watch \"\" initial",
+                "list \"0\" 500",
+                "watch \"5\"",
+                "watch \"5\" initial"
+            ]
+        );
+    }
+}
+
+// Shows WC-502.
+#[test]
+fn t_60_a_list_that_fails_after_a_refused_watch_list_ends_the_round() {
     let mut setup = Setup::new(ReflectorMode::WatchList, None);
     setup.server.then([
         ScriptedResponse::Error(RequestError::Invalid(Vec::new())),
-        ScriptedResponse::List(vec![], 5, false),
-        ScriptedResponse::Watch(vec![], true),
+        ScriptedResponse::Error(gone()),
+        ScriptedResponse::Error(RequestError::Internal("a failure that passes".into())),
     ]);
-    assert_eq!(setup.events(), ["failed 422", "init", "done 5"]);
-    assert_eq!(setup.server.requests()[1], "list \"0\" 500");
+    assert_eq!(setup.events(), ["failed 422", "failed 410", "failed 500"]);
+    setup
+        .server
+        .then([ScriptedResponse::Watch(vec![bookmark(9, true)], true)]);
+    setup.advance(2);
+    assert_eq!(setup.events(), ["init", "done 9"]);
+    // The second list of a round, at the most recent state, is no new round.
+    assert_eq!(
+        setup.server.requests(),
+        [
+            "watch \"\" initial",
+            "list \"0\" 500",
+            "list \"\" 500",
+            "watch \"\" initial"
+        ]
+    );
 }
 
 #[test]
