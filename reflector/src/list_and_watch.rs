@@ -28,6 +28,8 @@ const SHORT_WATCH_MAX: Duration = Duration::from_secs(1);
 const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(300);
 /// The time after its timeout at which a watch that is still open is abandoned.
 const WATCH_TIMEOUT_GRACE: Duration = Duration::from_secs(5);
+/// The longest pause that a server can ask for.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// The interval of reports that the initial events of a watch-list have not ended (WC-502).
 const BOOKMARK_OVERDUE_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -397,7 +399,7 @@ impl ListAndWatch {
         if is_version_unavailable && request != FirstPageRequest::MostRecent {
             self.last_revision_unavailable = true;
         } else {
-            self.pause();
+            self.pause(&error);
         }
         self.failed(error)
     }
@@ -419,10 +421,10 @@ impl ListAndWatch {
         self.observe_watch_duration();
         self.phase = Phase::Unlisted;
         match &error {
-            RequestError::NotReady { .. } | RequestError::Stopped => self.pause(),
+            error if error.is_temporary() => self.pause(error),
             RequestError::Expired(_) | RequestError::TooLarge { .. } => {
                 if self.last_revision_unavailable {
-                    self.pause();
+                    self.pause(&error);
                 }
                 self.last_revision_unavailable = true;
             }
@@ -507,8 +509,8 @@ impl ListAndWatch {
     fn watch_failed(&mut self, error: RequestError) -> ReflectorEvent {
         self.observe_watch_duration();
         let next = match &error {
-            // The server is overloaded or not ready yet: the same watch is requested again.
-            RequestError::NotReady { .. } | RequestError::Stopped => Phase::Listed,
+            // The server is overloaded, not ready or not reachable: the same watch is requested again.
+            error if error.is_temporary() => Phase::Listed,
             // The list requests a state not older than the last revision, which the server reads
             // from its cache. The most recent state would need a quorum read of the store.
             _ => Phase::Unlisted,
@@ -519,7 +521,7 @@ impl ListAndWatch {
     /// Reports an error and sends the request of `next` after a pause.
     fn retry(&mut self, next: Phase, error: RequestError) -> ReflectorEvent {
         self.phase = next;
-        self.pause();
+        self.pause(&error);
         self.failed(error)
     }
 
@@ -528,11 +530,13 @@ impl ListAndWatch {
         ReflectorEvent::Failed(error)
     }
 
-    /// Ends the round: the next request is sent after a pause.
-    fn pause(&mut self) {
+    /// Ends the round: the next request is sent after a pause, which is at least as long as the server
+    /// has asked for.
+    fn pause(&mut self, error: &RequestError) {
         self.falls_back_to_lists = false;
         let now = self.timer.now();
-        self.pause_until = Some(now + self.backoff.next(now));
+        let asked = error.retry_after().unwrap_or_default().min(RETRY_AFTER_MAX);
+        self.pause_until = Some(now + self.backoff.next(now).max(asked));
     }
 
     fn set_last_revision(&mut self, revision: Revision) {

@@ -14,7 +14,43 @@ use revstore_watch_cache::{ListOptions, RequestError, Scope, Selector, WatchOpti
 ///
 /// An implementation behaves as kube-apiserver: a watch from the resource version of a list delivers
 /// all changes after that list, in order. After a request or a watch fails with
-/// [`RequestError::Expired`], the reflector lists again.
+/// [`RequestError::Expired`], the reflector lists again; after an error that
+/// [is temporary](RequestError::is_temporary) it sends the same request again. An implementation
+/// refuses the options that it does not support with [`RequestError::Invalid`] or
+/// [`RequestError::BadRequest`], for example `send_initial_events` (a reflector then lists) and a
+/// selector. It may ignore a limit and return the whole collection.
+///
+/// [`Object::from_json`](revstore_watch_cache::Object::from_json) and
+/// [`Object::from_parts`](revstore_watch_cache::Object::from_parts) create objects,
+/// [`ObjectList::from_objects`] creates lists and
+/// [`WatchEvent::unshared`](revstore_watch_cache::WatchEvent::unshared) events. The tests of this crate
+/// (`tests/suite/list_watch.rs`) have an implementation with changes, over a vector.
+///
+/// ```
+/// use futures_core::future::BoxFuture;
+/// use futures_util::stream;
+/// use revstore_reflector::ListWatch;
+/// use revstore_watch_cache::api::{EventStream, ObjectList};
+/// use revstore_watch_cache::{ListOptions, Object, RequestError, Revision, WatchOptions};
+///
+/// /// A collection that never changes.
+/// #[derive(Debug)]
+/// struct Fixed(Vec<Object>);
+///
+/// impl ListWatch for Fixed {
+///     fn list(&self, _: ListOptions) -> BoxFuture<'_, Result<ObjectList, RequestError>> {
+///         Box::pin(async { Ok(ObjectList::from_objects(Revision(1), &self.0)) })
+///     }
+///     fn watch(&self, options: WatchOptions) -> BoxFuture<'_, Result<EventStream, RequestError>> {
+///         Box::pin(async move {
+///             if options.send_initial_events == Some(true) {
+///                 return Err(RequestError::BadRequest("not supported".into()));
+///             }
+///             Ok(Box::pin(stream::pending()) as EventStream)
+///         })
+///     }
+/// }
+/// ```
 pub trait ListWatch: fmt::Debug + Send + Sync + 'static {
     /// Returns one page of the collection, or all of it if `options` has no limit.
     ///

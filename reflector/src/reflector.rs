@@ -64,7 +64,8 @@ pub enum ReflectorMode {
 ///
 /// A reflector sends requests only while the future of [`Reflector::next`] is polled. It never ends:
 /// it reports a failure as an event, and retries. The pause before a retry starts at 0.8 s to 1.6 s
-/// and doubles up to 30 s to 60 s; after 2 minutes without a failure it starts again.
+/// and doubles up to 30 s to 60 s; after 2 minutes without a failure it starts again. It is longer if
+/// the server asks for that, up to 60 s.
 ///
 /// | Situation | Next request |
 /// |---|---|
@@ -72,7 +73,7 @@ pub enum ReflectorMode {
 /// | end of a watch | a watch after the last revision |
 /// | 410, or an unexpected error | a list not older than the last revision |
 /// | 410 or "too large" for that list | a list of the most recent state |
-/// | 429, or a stopped cache | the same watch |
+/// | 429, 503, or a stopped cache | the same watch |
 /// | 410 for a page | the list at once, without a limit |
 ///
 /// ```

@@ -11,6 +11,7 @@
 
 mod delta_queue;
 mod informer;
+mod list_watch;
 mod model;
 mod reflector;
 mod support;

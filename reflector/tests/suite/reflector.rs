@@ -271,6 +271,36 @@ fn t_59_after_429_the_watch_is_requested_again_and_after_410_a_list() {
     );
 }
 
+// Shows WC-506.
+#[test]
+fn t_59_an_unreachable_server_is_asked_again_and_a_pause_is_as_long_as_it_wants() {
+    let busy = RequestError::TooManyRequests {
+        message: "busy".into(),
+        retry_after_seconds: 20,
+    };
+    let endless = RequestError::TooManyRequests {
+        message: "busy".into(),
+        retry_after_seconds: 100_000,
+    };
+    let mut setup = Setup::new(ReflectorMode::ListWatch, Some(8));
+    setup.server.then([
+        ScriptedResponse::Error(RequestError::Unavailable("connection refused".into())),
+        ScriptedResponse::Error(busy),
+        ScriptedResponse::Error(endless),
+        ScriptedResponse::Watch(vec![], true),
+    ]);
+    assert_eq!(setup.events(), ["failed 503"]);
+    setup.advance(2);
+    assert_eq!(setup.events(), ["failed 429"]);
+    setup.advance(19);
+    assert!(setup.events().is_empty());
+    setup.advance(1);
+    assert_eq!(setup.events(), ["failed 429"]);
+    setup.advance(60);
+    assert!(setup.events().is_empty());
+    assert_eq!(setup.server.requests(), ["watch \"8\""; 4]);
+}
+
 // Shows WC-505.
 #[test]
 fn t_59_a_very_short_watch_is_a_failure() {

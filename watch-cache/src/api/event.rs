@@ -83,8 +83,8 @@ pub enum WatchEvent {
 pub struct SharedEncoding(pub(crate) Option<Arc<WindowEvent>>);
 
 impl WatchEvent {
-    /// Returns an event without a shared encoding.
-    pub(crate) fn unshared(event: EventType, object: Object) -> Self {
+    /// Returns an event without a shared encoding, for sources of watches outside of this crate.
+    pub fn unshared(event: EventType, object: Object) -> Self {
         Self::Object {
             event,
             object,

@@ -2,6 +2,7 @@
 //! reasons and texts of kube-apiserver.
 
 use std::fmt;
+use std::time::Duration;
 
 use revstore_engine::Revision;
 use serde::Serialize;
@@ -69,9 +70,23 @@ pub enum RequestError {
     // WC-104.
     #[error("apiserver cacher is stopped")]
     Stopped,
+    /// 429: the server has too many requests.
+    #[error("{message}")]
+    TooManyRequests {
+        /// The message of the server.
+        message: String,
+        /// The number of seconds after which the client should try again; 0 if unspecified.
+        retry_after_seconds: u32,
+    },
     /// 500: the source failed, or an object cannot be decoded.
     #[error("Internal error occurred: {0}")]
     Internal(String),
+    /// 503: the server cannot be reached, or does not answer. Only clients over a network report it.
+    #[error("the server is unavailable: {0}")]
+    Unavailable(String),
+    /// Any other error of a server on the network, as that server reported it.
+    #[error("{}", .0.message)]
+    Reported(Box<Status>),
 }
 
 /// The reason of a [`RequestError::Conflict`].
@@ -153,6 +168,8 @@ pub enum Expired {
         /// The watermark of the cache.
         current: Revision,
     },
+    /// A server on the network reported the error, with this message.
+    Reported(String),
 }
 
 impl fmt::Display for Expired {
@@ -182,6 +199,7 @@ impl fmt::Display for Expired {
             Self::Future { requested, current } => {
                 write!(f, "too large resource version: {requested} ({current})")
             }
+            Self::Reported(message) => f.write_str(message),
         }
     }
 }
@@ -313,9 +331,32 @@ impl RequestError {
             Self::Conflict { .. } => (409, "Conflict"),
             Self::Expired(_) => (410, "Expired"),
             Self::TooLarge { .. } => (504, "Timeout"),
-            Self::NotReady { .. } | Self::Stopped => (429, "TooManyRequests"),
+            Self::NotReady { .. } | Self::Stopped | Self::TooManyRequests { .. } => {
+                (429, "TooManyRequests")
+            }
             Self::Internal(_) => (500, "InternalError"),
+            Self::Unavailable(_) => (503, "ServiceUnavailable"),
+            Self::Reported(status) => (status.code, status.reason),
         }
+    }
+
+    /// Returns whether the same request may succeed later, because the server is overloaded, not
+    /// ready or not reachable.
+    ///
+    /// ```
+    /// use revstore_watch_cache::RequestError;
+    /// assert!(RequestError::Unavailable("connection refused".into()).is_temporary());
+    /// assert!(!RequestError::BadRequest("no".into()).is_temporary());
+    /// ```
+    // WC-506.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self.code(), 429 | 503)
+    }
+
+    /// Returns the time after which the server wants the client to try again, if it said so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.status().details.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 
     /// Returns the `Status` object for this error.
@@ -327,6 +368,9 @@ impl RequestError {
     /// assert_eq!((status.code, status.reason), (410, "Expired"));
     /// ```
     pub fn status(&self) -> Status {
+        if let Self::Reported(status) = self {
+            return (**status).clone();
+        }
         let (code, reason) = self.code_and_reason();
         let mut status = Status {
             code,
@@ -363,8 +407,16 @@ impl RequestError {
                 ..
             } => details.retry_after_seconds = (*retry_after_seconds).max(1),
             Self::Stopped => details.retry_after_seconds = 1,
+            Self::TooManyRequests {
+                retry_after_seconds,
+                ..
+            } => details.retry_after_seconds = *retry_after_seconds,
             Self::Expired(Expired::Continue { token }) => status.continue_token.clone_from(token),
-            Self::BadRequest(_) | Self::Expired(_) | Self::Internal(_) => {}
+            Self::BadRequest(_)
+            | Self::Expired(_)
+            | Self::Internal(_)
+            | Self::Unavailable(_)
+            | Self::Reported(_) => {}
         }
         status
     }

@@ -163,37 +163,7 @@ impl Kind for JsonKind {
     }
 
     fn write_object(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
-        let value = object.value();
-        let from = out.len();
-        let span = object
-            .attributes()
-            .and_then(|attributes| attributes.resource_version_span);
-        match span {
-            Some(ResourceVersionSpan {
-                start,
-                end,
-                needs_comma,
-            }) => {
-                let (start, end) = (start as usize, end as usize);
-                out.extend_from_slice(&value[..start]);
-                if start == end {
-                    out.extend_from_slice(b"\"resourceVersion\":");
-                }
-                out.extend_from_slice(format!("\"{revision}\"").as_bytes());
-                if needs_comma {
-                    out.push(b',');
-                }
-                out.extend_from_slice(&value[end..]);
-            }
-            None => out.extend_from_slice(value),
-        }
-        // WC-331: an object is written on one line. Line breaks in JSON occur between tokens only, so
-        // they can be replaced by spaces.
-        for byte in &mut out[from..] {
-            if matches!(byte, b'\n' | b'\r') {
-                *byte = b' ';
-            }
-        }
+        object.write_json(revision, out);
     }
 
     fn write_event(

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use revstore_engine::Revision;
+use serde::Deserialize;
 
-use crate::api::keys::KeyLayout;
+use crate::api::keys::{KeyLayout, ObjectRef};
 use crate::cache::objects::tree::Item;
-use crate::encode::kind::{Attributes, DecodeError, Kind};
+use crate::encode::kind::{Attributes, DecodeError, Kind, ResourceVersionSpan};
 use crate::selector::ResolvedField;
 use crate::source::StoredKeyValue;
 
@@ -51,6 +52,41 @@ impl StoredObject {
                 value,
                 ..self.kv.clone()
             },
+        }
+    }
+
+    /// Writes the JSON of the object with the resource version `revision`, on one line.
+    pub(crate) fn write_json(&self, revision: Revision, out: &mut Vec<u8>) {
+        let value = self.value();
+        let from = out.len();
+        let span = self
+            .attributes()
+            .and_then(|attributes| attributes.resource_version_span);
+        match span {
+            Some(ResourceVersionSpan {
+                start,
+                end,
+                needs_comma,
+            }) => {
+                let (start, end) = (start as usize, end as usize);
+                out.extend_from_slice(&value[..start]);
+                if start == end {
+                    out.extend_from_slice(b"\"resourceVersion\":");
+                }
+                out.extend_from_slice(format!("\"{revision}\"").as_bytes());
+                if needs_comma {
+                    out.push(b',');
+                }
+                out.extend_from_slice(&value[end..]);
+            }
+            None => out.extend_from_slice(value),
+        }
+        // WC-331: an object is written on one line. Line breaks in JSON occur between tokens only, so
+        // they can be replaced by spaces.
+        for byte in &mut out[from..] {
+            if matches!(byte, b'\n' | b'\r') {
+                *byte = b' ';
+            }
         }
     }
 
@@ -160,10 +196,28 @@ impl fmt::Debug for StoredObject {
 /// The shown resource version is the mod revision, except in a `DELETED` event, whose object is the
 /// last version with the revision of the deletion.
 // WC-351.
+///
+/// Objects come from a store, or from [`Object::from_parts`] and [`Object::from_json`] for other
+/// origins, such as a server on the network.
 #[derive(Clone, Debug)]
 pub struct Object {
     stored: Arc<StoredObject>,
     revision: Revision,
+}
+
+/// The fields of an object that identify one version of it.
+#[derive(Deserialize)]
+struct Identity {
+    metadata: IdentityMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct IdentityMetadata {
+    name: String,
+    #[serde(default)]
+    namespace: Option<String>,
+    resource_version: String,
 }
 
 impl Object {
@@ -171,6 +225,114 @@ impl Object {
     pub fn new(stored: Arc<StoredObject>) -> Self {
         let revision = stored.mod_revision();
         Self { stored, revision }
+    }
+
+    /// Creates an object that is in no store: `value`, which `kind` decodes, with its name and the
+    /// revision of its last change. The revision that created it is unknown, and is given as
+    /// `revision` too.
+    ///
+    /// A value that `kind` cannot decode leads to an object with a
+    /// [`decode_error`](StoredObject::decode_error).
+    ///
+    /// ```
+    /// use revstore_watch_cache::{JsonKind, Object, ObjectRef, Revision};
+    ///
+    /// let pods = JsonKind::new("v1", "Pod");
+    /// let value = r#"{"metadata":{"name":"a","labels":{"app":"web"}}}"#;
+    /// let pod = Object::from_parts(&ObjectRef::namespaced("ns", "a"), Revision(7), value, &pods);
+    /// assert_eq!((pod.store_key().as_str(), pod.revision()), ("ns/a", Revision(7)));
+    /// assert_eq!(pod.label("app"), Some("web"));
+    /// ```
+    pub fn from_parts(
+        name: &ObjectRef,
+        revision: Revision,
+        value: impl Into<Bytes>,
+        kind: &dyn Kind,
+    ) -> Self {
+        let value = value.into();
+        let (key, name_offset) = match name.namespace.as_deref() {
+            None | Some("") => (name.name.clone(), 0),
+            Some(namespace) => (format!("{namespace}/{}", name.name), namespace.len() + 1),
+        };
+        Self::new(Arc::new(StoredObject {
+            prefix_len: 0,
+            name_offset,
+            attributes: attributes(&value, kind),
+            kv: StoredKeyValue {
+                key: key.into(),
+                value,
+                create_revision: revision,
+                mod_revision: revision,
+            },
+        }))
+    }
+
+    /// Creates an object from the JSON that an API server sends: its name, its namespace and its
+    /// revision are those in `metadata`.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the value is not such an object, if it has no name, or if its resource
+    /// version is not a number, and if `kind` cannot decode it.
+    ///
+    /// ```
+    /// use revstore_watch_cache::{JsonKind, Object};
+    ///
+    /// let pods = JsonKind::new("v1", "Pod");
+    /// let json = r#"{"metadata":{"name":"a","namespace":"ns","resourceVersion":"7"}}"#;
+    /// let pod = Object::from_json(json, &pods)?;
+    /// assert_eq!((pod.store_key().as_str(), pod.revision().0), ("ns/a", 7));
+    /// assert!(Object::from_json(r#"{"metadata":{"name":"a"}}"#, &pods).is_err());
+    /// # Ok::<(), revstore_watch_cache::encode::DecodeError>(())
+    /// ```
+    pub fn from_json(value: impl Into<Bytes>, kind: &dyn Kind) -> Result<Self, DecodeError> {
+        let value = value.into();
+        let identity: Identity =
+            serde_json::from_slice(&value).map_err(|error| DecodeError(error.to_string()))?;
+        let IdentityMetadata {
+            name,
+            namespace,
+            resource_version,
+        } = identity.metadata;
+        if name.is_empty() {
+            return Err(DecodeError("`metadata.name` is empty".into()));
+        }
+        let revision = resource_version.parse().map_err(|_| {
+            let text = format!("`metadata.resourceVersion` is not a number: {resource_version:?}");
+            DecodeError(text)
+        })?;
+        let object = Self::from_parts(
+            &ObjectRef { namespace, name },
+            Revision(revision),
+            value,
+            kind,
+        );
+        match object.decode_error() {
+            None => Ok(object),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    /// Returns the JSON of an object whose kind is JSON, with the shown revision as its resource
+    /// version, which stored bytes do not contain.
+    ///
+    /// ```
+    /// use revstore_watch_cache::{JsonKind, Object, ObjectRef, Revision};
+    ///
+    /// let name = ObjectRef::cluster("a");
+    /// let kind = JsonKind::new("v1", "Node");
+    /// let node = Object::from_parts(&name, Revision(7), r#"{"metadata":{"name":"a"}}"#, &kind);
+    /// assert_eq!(node.to_json(), br#"{"metadata":{"resourceVersion":"7","name":"a"}}"#);
+    /// ```
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut json = Vec::with_capacity(self.value().len() + 40);
+        self.stored.write_json(self.revision, &mut json);
+        json
+    }
+
+    /// Returns a copy of the object that shows another revision, as the object of a deletion does.
+    #[must_use]
+    pub fn at_revision(&self, revision: Revision) -> Self {
+        Self::shown_at(self.stored.clone(), revision)
     }
 
     /// Returns an object that shows another revision.
