@@ -37,6 +37,13 @@ pub struct StoredKeyValue {
     pub mod_revision: Revision,
 }
 
+impl StoredKeyValue {
+    /// Returns whether this version has created the key, so that there is no previous version.
+    pub(crate) fn is_created(&self) -> bool {
+        self.create_revision == self.mod_revision
+    }
+}
+
 /// A request to read the keys of a range.
 #[derive(Clone, Debug)]
 pub struct ListRequest {

@@ -32,8 +32,9 @@ use crate::wake::timer_queue::TimerQueue;
 /// The differences are:
 /// - A request at resource version 0 reads the most recent state, and its limit is honored.
 /// - A request for a future revision fails at once.
-/// - A watch that starts below the compacted revision fails with
-///   [`Expired::Watch`](crate::api::Expired::Watch).
+/// - A watch fails with [`Expired::Watch`](crate::api::Expired::Watch) if it needs a compacted
+///   version: if it starts below the compacted revision, or at the first event whose previous
+///   version is compacted.
 /// - Bookmarks follow the initial objects and the progress notifications of the source, and are not
 ///   sent periodically.
 ///

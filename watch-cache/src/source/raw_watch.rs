@@ -15,7 +15,7 @@ use crate::api::status::{Expired, RequestError};
 use crate::api::target::Target;
 use crate::encode::object::ObjectDecoder;
 use crate::source::raw_store::internal;
-use crate::source::{Batch, BatchStream, Change, SourceError};
+use crate::source::{Batch, BatchStream, Change, SourceError, StoredKeyValue};
 
 /// Returns the error of a watch whose source failed.
 pub(crate) fn watch_failed(error: SourceError) -> RequestError {
@@ -74,12 +74,15 @@ impl RawWatch {
     }
 
     /// Returns the event of a change, or `None` if the filter matches neither version.
-    fn event_of(&self, change: Change) -> Result<Option<WatchEvent>, RequestError> {
-        if change.new.is_none() && change.previous.is_none() {
-            let key = String::from_utf8_lossy(&change.key).into_owned();
-            return Err(RequestError::Internal(format!(
-                "the version of {key:?} before its deletion is compacted"
-            )));
+    ///
+    /// Fails with [`Expired::Watch`] if the previous version is compacted: without it, an update that
+    /// leaves the selector would be lost, and one that stays in it would be an `ADDED` event.
+    fn event_of(&self, mut change: Change) -> Result<Option<WatchEvent>, RequestError> {
+        if change.new.as_ref().is_some_and(StoredKeyValue::is_created) {
+            // A deletion in the same revision may precede the creation. It has its own event.
+            change.previous = None;
+        } else if change.previous.is_none() {
+            return Err(RequestError::Expired(Expired::Watch));
         }
         let old = change.previous.map(|stored| self.decoder.decode(stored));
         let new = change.new.map(|stored| self.decoder.decode(stored));

@@ -254,6 +254,63 @@ fn t_28_after_a_compaction_a_watch_from_0_starts_and_one_from_before_needs_the_w
     });
 }
 
+// Shows WC-106 and WC-311.
+#[test]
+fn t_28_a_watch_that_needs_a_compacted_previous_version_is_410() {
+    on_both(|fixture, store, side| {
+        if side == Side::Cached {
+            // The window contains the previous versions.
+            return;
+        }
+        let too_old = [
+            "ERROR 410 The resourceVersion for the provided watch is too old.",
+            "end",
+        ];
+        // Each change is exactly at the compacted revision, so the watch itself can start.
+        let from_before = |changed: i64, labels: &str| {
+            fixture.compact(changed);
+            let options = select(from(changed - 1), labels, "");
+            fixture.watch(store, &Scope::All, &options)
+        };
+        fixture.put("ns/a", pod("ns/a", "web", ""));
+        let left = fixture.put("ns/a", pod("ns/a", "db", ""));
+        let mut selected = from_before(left, "app=web");
+        assert_eq!(selected.words(2), too_old, "it leaves the selector");
+        let updated = fixture.put("ns/a", pod("ns/a", "db", "n1"));
+        assert_eq!(from_before(updated, "").words(2), too_old, "it is updated");
+        let deleted = fixture.delete("ns/a");
+        assert_eq!(from_before(deleted, "").words(2), too_old, "it is deleted");
+        // A new object has no previous version.
+        let created = fixture.put("ns/a", pod("ns/a", "web", ""));
+        let mut events = from_before(created, "app=web");
+        assert_eq!(events.word(), format!("ADDED ns/a@{created}"));
+    });
+}
+
+// Shows WC-352.
+#[test]
+fn t_55_an_object_that_is_replaced_in_one_revision_is_deleted_and_added() {
+    use revstore_engine::{KeyRange, Op, Put, Txn};
+    on_both(|fixture, store, _| {
+        let Some(engine) = &fixture.engine else {
+            return;
+        };
+        let start = fixture.put("ns/a", pod("ns/a", "web", ""));
+        fixture.wait_until_fresh();
+        let mut events = fixture.watch(store, &Scope::All, &from(start));
+        let key = format!("{PODS}/ns/a");
+        let ops = [
+            Op::Delete(KeyRange::one(key.clone())),
+            Op::Put(Put::new(key, pod("ns/a", "db", ""))),
+        ];
+        let made = engine.txn(&Txn::new().and_then(ops)).unwrap().revision.0;
+        assert_eq!(
+            events.words(2),
+            [format!("DELETED ns/a@{made}"), format!("ADDED ns/a@{made}")]
+        );
+    });
+}
+
 // Shows WC-114.
 #[test]
 fn t_28_and_t_54_a_start_before_the_window_is_410_with_both_revisions() {
@@ -402,7 +459,7 @@ fn t_33_a_watch_can_be_dropped_at_any_time() {
     assert_eq!(fixture.pods.metrics().watchers_woken, woken);
 }
 
-/// A source whose watch delivers a thousand changes of one pod at once.
+/// A source whose watch delivers a thousand new pods at once.
 #[derive(Debug)]
 struct BusySource {
     inner: Arc<dyn Source>,
@@ -422,7 +479,7 @@ impl Source for BusySource {
             let stored = StoredKeyValue {
                 key: format!("{PODS}/ns/a").into(),
                 value: pod("ns/a", "", "").into(),
-                create_revision: Revision(1),
+                create_revision: revision,
                 mod_revision: revision,
             };
             let change = Change {
