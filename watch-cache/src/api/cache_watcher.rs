@@ -104,8 +104,10 @@ struct InitialObjects {
     began: Duration,
 }
 
-/// The time between the last bookmark of a watcher and its deadline (WC-322).
+/// The time before the deadline of a watcher from which on it sends bookmarks more often (WC-322).
 const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
+/// The time between bookmarks shortly before the deadline (WC-322).
+const LAST_BOOKMARKS_PERIOD: Duration = Duration::from_secs(1);
 /// The maximum number of chunks without a matching event that one poll examines before it yields to
 /// other tasks.
 const POLL_CHUNKS_MAX: usize = 64;
@@ -132,7 +134,7 @@ impl CacheWatcher {
     ) -> Self {
         let shared = &resource.shared;
         let now = shared.timers.now();
-        let grace = shared.settings.future_grace;
+        let grace = shared.settings.future_rv_grace;
         let is_future =
             registration.after > shared.watermark.load() && registration.initial.is_none();
         let end = target.scan.end;
@@ -290,12 +292,12 @@ impl CacheWatcher {
                 }
             }
             Refill::Stopping(watermark) => {
+                // Delivered events may be above the watermark, if the stop came between their
+                // application and their publication (WC-321).
+                self.through = self.through.max(watermark);
+                self.sent_through = self.through;
                 self.end();
-                let bookmark = self.bookmarks && watermark >= self.after;
-                let last = bookmark.then_some(WatchEvent::Bookmark {
-                    revision: watermark,
-                    initial_events_end: false,
-                });
+                let last = self.bookmark().filter(|_| self.bookmarks);
                 return Some(Poll::Ready(last));
             }
             Refill::Evicted(oldest) => {
@@ -318,17 +320,27 @@ impl CacheWatcher {
             }
         }
         if self.next_bookmark.is_some_and(|due| due <= now) {
+            let bookmark = self.bookmark();
+            if bookmark.is_none() && !self.events.is_empty() {
+                // The bookmark follows these events.
+                return None;
+            }
             self.schedule_bookmark(now);
-            // There is no bookmark before a future start revision is reached (WC-315).
-            if self.resource.shared.watermark.load() >= self.after {
+            if let Some(bookmark) = bookmark {
                 self.resource.counters.bookmarks_sent.add(1);
-                return Some(Poll::Ready(Some(WatchEvent::Bookmark {
-                    revision: self.sent_through,
-                    initial_events_end: false,
-                })));
+                return Some(Poll::Ready(Some(bookmark)));
             }
         }
         None
+    }
+
+    /// Returns a bookmark at the position of the watcher, or `None` if that is not above its start
+    /// (WC-315, WC-322).
+    fn bookmark(&self) -> Option<WatchEvent> {
+        (self.sent_through > self.after).then_some(WatchEvent::Bookmark {
+            revision: self.sent_through,
+            initial_events_end: false,
+        })
     }
 
     /// Returns the next initial object, then the bookmark after the initial objects, then `None`.
@@ -420,17 +432,17 @@ impl CacheWatcher {
         }))
     }
 
-    /// Schedules the next bookmark: after the bookmark period, or shortly before the deadline,
-    /// whichever comes first (WC-322).
+    /// Schedules the next bookmark: after the bookmark period, and from shortly before the deadline
+    /// on each [`LAST_BOOKMARKS_PERIOD`] (WC-322).
     fn schedule_bookmark(&mut self, now: Duration) {
         if !self.bookmarks {
             return;
         }
         let periodic = now.saturating_add(self.resource.shared.settings.bookmark_period);
-        let last = self
-            .deadline
-            .and_then(|deadline| deadline.checked_sub(BOOKMARK_BEFORE_DEADLINE))
-            .filter(|last| *last > now);
+        let last = self.deadline.map(|deadline| {
+            let first = deadline.saturating_sub(BOOKMARK_BEFORE_DEADLINE);
+            first.max(now.saturating_add(LAST_BOOKMARKS_PERIOD))
+        });
         self.next_bookmark = Some(last.map_or(periodic, |last| last.min(periodic)));
     }
 
@@ -483,5 +495,59 @@ impl Stream for CacheWatcher {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
         self.get_mut().poll(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use revstore_engine::{Engine, ManualClock};
+
+    use super::*;
+    use crate::api::keys::Scope;
+    use crate::cache::config::ResourceConfig;
+    use crate::cache::readiness::Readiness;
+    use crate::cache::resource::WatchStart;
+    use crate::cache::shared::{CacheSettings, CacheShared};
+    use crate::selector::Selector;
+    use crate::source::{Change, EngineSource, StoredKeyValue};
+
+    #[test]
+    fn wc_321_the_bookmark_of_a_stop_is_not_below_events_that_are_not_published_yet() {
+        let clock = Arc::new(ManualClock::new());
+        let source = Arc::new(EngineSource::new(Engine::builder().build()));
+        let shared = Arc::new(CacheShared::new(source, clock, CacheSettings::default()));
+        let config = ResourceConfig::namespaced("", "pods", "/pods");
+        let pods = Arc::new(Resource::new(config, shared.clone()).unwrap());
+        let decoder = pods.decoder();
+        let target = Target::new(&decoder, &Scope::All, &Selector::default(), true).unwrap();
+        pods.replace(Revision(1), Vec::new());
+        shared.watermark.publish(Revision(1));
+        pods.ready.set(Readiness::Ready);
+        let start = WatchStart::After(Some(Revision(1)));
+        let registration = pods.register(&target, start).unwrap();
+        let mut watcher = CacheWatcher::new(pods.clone(), target, registration, true, None);
+
+        let stored = StoredKeyValue {
+            key: "/pods/ns/a".into(),
+            value: "{\"metadata\":{}}".into(),
+            create_revision: Revision(2),
+            mod_revision: Revision(2),
+        };
+        let change = Change {
+            key: stored.key.clone(),
+            revision: Revision(2),
+            new: Some(stored),
+            previous: None,
+        };
+        // The stop comes before the feeder publishes the revision.
+        pods.apply(vec![change], Duration::ZERO, &mut Vec::new());
+        shared.stop();
+        pods.stop();
+        let events: Vec<_> = std::iter::from_fn(|| watcher.next_blocking()).collect();
+        let received: Vec<_> = events
+            .iter()
+            .map(|event| (event.type_name(), event.revision().unwrap().0))
+            .collect();
+        assert_eq!(received, [("ADDED", 2), ("BOOKMARK", 2)]);
     }
 }

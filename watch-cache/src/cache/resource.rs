@@ -570,14 +570,7 @@ mod tests {
     fn wc_120_no_watcher_is_registered_while_the_state_is_being_replaced() {
         let clock = Arc::new(ManualClock::new());
         let source = Arc::new(EngineSource::new(Engine::builder().build()));
-        let settings = CacheSettings {
-            freshness_wait: Duration::ZERO,
-            bookmark_period: Duration::ZERO,
-            future_grace: None,
-            honor_limit_at_rv0: false,
-            consistency_interval: None,
-        };
-        let shared = Arc::new(CacheShared::new(source, clock, settings));
+        let shared = Arc::new(CacheShared::new(source, clock, CacheSettings::default()));
         let config = ResourceConfig::namespaced("", "pods", "/pods");
         let pods = Resource::new(config, shared).unwrap();
         let decoder = pods.decoder();

@@ -33,9 +33,21 @@ pub(crate) struct CacheShared {
 pub(crate) struct CacheSettings {
     pub(crate) freshness_wait: Duration,
     pub(crate) bookmark_period: Duration,
-    pub(crate) future_grace: Option<Duration>,
+    pub(crate) future_rv_grace: Option<Duration>,
     pub(crate) honor_limit_at_rv0: bool,
     pub(crate) consistency_interval: Option<Duration>,
+}
+
+impl Default for CacheSettings {
+    fn default() -> Self {
+        Self {
+            freshness_wait: Duration::from_secs(3),
+            bookmark_period: Duration::from_secs(60),
+            future_rv_grace: None,
+            honor_limit_at_rv0: false,
+            consistency_interval: Some(Duration::from_secs(300)),
+        }
+    }
 }
 
 impl CacheShared {

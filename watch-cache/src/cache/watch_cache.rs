@@ -93,7 +93,7 @@ pub struct WatchCache {
 /// | [`seed`](Self::seed) | random |
 /// | [`freshness_wait`](Self::freshness_wait) | 3 s |
 /// | [`bookmark_period`](Self::bookmark_period) | 60 s |
-/// | [`future_grace`](Self::future_grace) | 10 s |
+/// | [`future_rv_grace`](Self::future_rv_grace) | none |
 /// | [`honor_limit_at_rv0`](Self::honor_limit_at_rv0) | `false` |
 /// | [`consistency_interval`](Self::consistency_interval) | 5 min |
 // WC-131, WC-322, WC-316, WC-224, WC-135.
@@ -140,10 +140,11 @@ impl WatchCacheBuilder {
 
     /// Sets the time for which a watcher that starts at a future revision waits for that revision
     /// before it ends with [`Expired::Future`](crate::api::Expired::Future). With `None` it waits
-    /// without a limit, as in kube-apiserver.
+    /// until its timeout, as in kube-apiserver. A store that was replaced by an older one is detected
+    /// also without this option.
     // WC-315, WC-316.
-    pub fn future_grace(mut self, grace: Option<Duration>) -> Self {
-        self.settings.future_grace = grace;
+    pub fn future_rv_grace(mut self, grace: Option<Duration>) -> Self {
+        self.settings.future_rv_grace = grace;
         self
     }
 
@@ -179,13 +180,7 @@ impl WatchCache {
             source,
             clock: None,
             rng: fastrand::Rng::new(),
-            settings: CacheSettings {
-                freshness_wait: Duration::from_secs(3),
-                bookmark_period: Duration::from_secs(60),
-                future_grace: Some(Duration::from_secs(10)),
-                honor_limit_at_rv0: false,
-                consistency_interval: Some(Duration::from_secs(300)),
-            },
+            settings: CacheSettings::default(),
         }
     }
 

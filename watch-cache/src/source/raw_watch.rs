@@ -65,7 +65,8 @@ impl RawWatch {
                 }
             }
         }
-        if is_progress && self.bookmarks && batch.through >= self.after {
+        // WC-322: no bookmark has the version of the start.
+        if is_progress && self.bookmarks && batch.through > self.after {
             self.ready.push_back(WatchEvent::Bookmark {
                 revision: batch.through,
                 initial_events_end: false,

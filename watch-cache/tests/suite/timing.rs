@@ -65,32 +65,58 @@ fn events_by_second(
 
 // Shows WC-304.
 #[test]
-fn t_37_and_t_39_bookmarks_come_every_minute_and_two_seconds_before_the_deadline() {
+fn t_37_and_t_39_bookmarks_come_every_minute_and_each_second_before_the_deadline() {
     let fixture = Fixture::new();
     let current = fixture.put_pod("ns/a");
+    let newest = fixture.put_elsewhere();
     fixture.wait_until_fresh();
-    let bookmark = format!("BOOKMARK@{current}");
     let watch = |timeout, bookmarks, seconds| {
         let options = bookmarked(from(current), timeout).allow_bookmarks(bookmarks);
         let mut events = fixture.watch(&fixture.pods, &Scope::All, &options);
         events_by_second(&fixture, &mut events, seconds)
     };
+    let bookmark = |second| (second, format!("BOOKMARK@{newest}"));
     let end = |second| (second, "end".to_owned());
     assert_eq!(watch(Some(3), false, 5), [end(3)]);
-    assert_eq!(watch(Some(3), true, 5), [(1, bookmark.clone()), end(3)]);
+    assert_eq!(watch(Some(1), true, 5), [end(1)]);
+    assert_eq!(watch(Some(3), true, 5), [bookmark(1), bookmark(2), end(3)]);
     assert_eq!(
         watch(Some(130), true, 140),
         [
-            (60, bookmark.clone()),
-            (120, bookmark.clone()),
-            (128, bookmark.clone()),
+            bookmark(60),
+            bookmark(120),
+            bookmark(128),
+            bookmark(129),
             end(130)
         ]
     );
-    assert_eq!(
-        watch(None, true, 125),
-        [(60, bookmark.clone()), (120, bookmark)]
-    );
+    assert_eq!(watch(None, true, 125), [bookmark(60), bookmark(120)]);
+}
+
+#[test]
+fn wc_322_a_watch_gets_no_bookmark_at_the_version_of_its_start() {
+    let fixture = Fixture::new();
+    let current = fixture.put_pod("ns/a");
+    fixture.wait_until_fresh();
+    let watch = |options: WatchOptions| {
+        let options = bookmarked(options, Some(70));
+        fixture.watch(&fixture.pods, &Scope::All, &options)
+    };
+    let end = [(70, "end".to_owned())];
+    let mut resumed = watch(from(current));
+    assert_eq!(events_by_second(&fixture, &mut resumed, 80), end);
+    let mut listed = watch(from("0"));
+    let initial = [
+        format!("ADDED ns/a@{current}"),
+        format!("BOOKMARK@{current} end"),
+    ];
+    assert_eq!(listed.words(2), initial);
+    assert_eq!(events_by_second(&fixture, &mut listed, 80), end);
+    // Nor does a stop make one.
+    let mut stopped = watch(from(current));
+    assert!(stopped.is_silent());
+    fixture.cache.stop();
+    assert_eq!(stopped.word(), "end");
 }
 
 #[test]
@@ -358,36 +384,42 @@ fn t_50_a_consistent_list_of_a_lagging_cache_comes_from_the_source() {
 }
 
 #[test]
-fn wc_315_and_wc_316_a_watch_from_a_future_revision_waits_ten_seconds() {
-    let fixture = Fixture::new();
-    let current = fixture.put_pod("ns/a");
-    fixture.wait_until_fresh();
-    let mut reached = fixture.watch(&fixture.pods, &Scope::All, &from(current + 2));
-    let mut never = fixture.watch(&fixture.pods, &Scope::All, &from(current + 1000));
-    assert!(reached.is_silent() && never.is_silent());
-    for _ in 0..3 {
-        fixture.put_pod("ns/b");
+fn wc_315_and_wc_316_a_watch_from_a_future_revision_waits_until_its_timeout_or_the_grace_period() {
+    let default = Fixture::new();
+    let limited = Fixture::with(config(), |builder| {
+        builder.future_rv_grace(Some(10 * SECOND))
+    });
+    for (fixture, has_grace) in [(&default, false), (&limited, true)] {
+        let current = fixture.put_pod("ns/a");
+        fixture.wait_until_fresh();
+        let future = |after: i64| {
+            let options = bookmarked(from(current + after), Some(300));
+            fixture.watch(&fixture.pods, &Scope::All, &options)
+        };
+        let (mut reached, mut never) = (future(2), future(1000));
+        assert!(reached.is_silent() && never.is_silent());
+        for _ in 0..3 {
+            fixture.put_pod("ns/b");
+        }
+        fixture.wait_until_fresh();
+        assert_eq!(
+            reached.word(),
+            format!("MODIFIED ns/b@{}", current + 3),
+            "the start is exclusive"
+        );
+        assert!(never.is_silent());
+        fixture.clock.advance(10 * SECOND);
+        let now = fixture.current();
+        if has_grace {
+            let requested = current + 1000;
+            let error = format!("ERROR 410 too large resource version: {requested} ({now})");
+            assert_eq!(never.words(2), [error, "end".into()]);
+        } else {
+            assert!(never.is_silent());
+            fixture.clock.advance(290 * SECOND);
+            assert_eq!(never.word(), "end");
+        }
     }
-    fixture.wait_until_fresh();
-    assert_eq!(
-        reached.word(),
-        format!("MODIFIED ns/b@{}", current + 3),
-        "the start is exclusive"
-    );
-    assert!(never.is_silent());
-    fixture.clock.advance(10 * SECOND);
-    let now = fixture.current();
-    assert_eq!(
-        never.words(2),
-        [
-            format!(
-                "ERROR 410 too large resource version: {} ({now})",
-                current + 1000
-            ),
-            "end".into()
-        ]
-    );
-    assert!(reached.is_silent());
 }
 
 #[test]
@@ -527,7 +559,7 @@ fn maximal_durations_never_elapse() {
         builder
             .freshness_wait(endless)
             .bookmark_period(endless)
-            .future_grace(Some(endless))
+            .future_rv_grace(Some(endless))
             .consistency_interval(Some(endless))
     });
     fixture.clock.advance(SECOND);

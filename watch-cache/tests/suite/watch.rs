@@ -28,7 +28,6 @@ fn t_24_an_object_that_enters_a_selector_is_added_and_one_that_leaves_is_deleted
     on_both(|fixture, store, _| {
         fixture.put_elsewhere();
         for scope in [namespace("ns"), Scope::Object(object("ns/a"))] {
-            // The start must not be a future revision, for which the cache waits 10 s only.
             fixture.wait_until_fresh();
             let start = fixture.current();
             let mut events = fixture.watch(store, &scope, &select(from(start), "app=web", ""));
