@@ -42,8 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let _informer = informer.spawn();
     assert!(block_on(handle.synced()), "the informer is running");
 
-    // A subscription merges changes that were not delivered yet: `b` may be added and then deleted,
-    // or not appear at all. The loop ends at the pod `last` only because this is an example.
+    // The changes of all pods, in order. The loop ends at the pod `last` only because this is an
+    // example.
     put("b", "web")?;
     put("a", "db")?;
     engine.delete(&KeyRange::one("/registry/pods/default/b"))?;

@@ -1,11 +1,14 @@
-//! The delta queue: changes of objects, grouped by key.
+//! The delta queue: changes of a collection in the order in which they arrived.
 //!
-//! Corresponds to `DeltaFIFO` of client-go; [`FinalState::Unknown`] corresponds to
-//! `DeletedFinalStateUnknown`.
+//! Corresponds to `RealFIFO` of client-go, which replaced its `DeltaFIFO`; [`FinalState::Unknown`]
+//! corresponds to `DeletedFinalStateUnknown`.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use revstore_watch_cache::Object;
+use revstore_watch_cache::{Object, Revision};
+
+/// The maximum number of different keys in a batch of a [`DeltaQueue`].
+pub const BATCH_KEYS_MAX: usize = 1_000;
 
 /// The last content of a deleted object.
 #[derive(Clone, Debug)]
@@ -24,62 +27,83 @@ impl FinalState {
             Self::Known(object) | Self::Unknown(object) => object,
         }
     }
-
-    fn is_known(&self) -> bool {
-        matches!(self, Self::Known(_))
-    }
 }
 
-/// A change of an object.
+/// A change of a collection.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Delta {
-    /// The object was created.
-    Added(Object),
-    /// The object was changed.
-    Updated(Object),
-    /// The object was deleted.
-    Deleted(FinalState),
-    /// The object is part of a state that replaces all known objects.
-    Replaced(Object),
+    /// The object was created or changed.
+    Applied(Object),
+    /// The object was deleted. This is its last content.
+    Deleted(Object),
     /// The object is unchanged and delivered again by a resync.
     Sync(Object),
+    /// The collection consists of these objects, as of a revision.
+    ReplacedAll(Vec<Object>, Revision),
+    /// All changes up to this revision were queued before.
+    Bookmark(Revision),
 }
 
 impl Delta {
-    fn object(&self) -> &Object {
+    /// Returns the object of a change of one object.
+    pub fn object(&self) -> Option<&Object> {
         match self {
-            Self::Added(object)
-            | Self::Updated(object)
-            | Self::Replaced(object)
-            | Self::Sync(object) => object,
-            Self::Deleted(state) => state.object(),
+            Self::Applied(object) | Self::Deleted(object) | Self::Sync(object) => Some(object),
+            Self::ReplacedAll(..) | Self::Bookmark(_) => None,
+        }
+    }
+
+    /// Returns the revision up to which the collection is known after this change.
+    fn revision(&self) -> Option<Revision> {
+        match self {
+            Self::Applied(object) | Self::Deleted(object) => Some(object.revision()),
+            Self::ReplacedAll(_, revision) | Self::Bookmark(revision) => Some(*revision),
+            Self::Sync(_) => None,
         }
     }
 }
 
-/// A queue of deltas by key. Keys are popped in the order in which their first delta was queued, each
-/// with all its deltas.
+/// Deltas that are applied together.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Batch {
+    /// The deltas, in their order. Either one `ReplacedAll`, or deltas of different objects and
+    /// bookmarks.
+    pub deltas: Vec<Delta>,
+    /// The newest revision of the deltas, if one of them has a revision.
+    pub revision: Option<Revision>,
+}
+
+/// A queue of deltas in the order in which they were pushed, over all keys.
 ///
-/// The number of keys is at most the number of known and new objects. The number of deltas of one
-/// key is not limited, except that two deletions in a row become one. An
-/// [`Informer`](crate::Informer) empties the queue after each event.
+/// Deltas are popped in batches of at most [`BATCH_KEYS_MAX`] different keys. A batch ends before the
+/// second delta of a key, and a `ReplacedAll` is a batch of its own.
+///
+/// The queue itself has no limit. An [`Informer`](crate::Informer) pushes the events that are ready,
+/// up to the size of a batch, and then empties the queue, so that it contains at most one batch and
+/// one resync.
 ///
 /// ```
-/// use revstore_reflector::delta_queue::DeltaQueue;
+/// use revstore_reflector::delta_queue::{Delta, DeltaQueue};
+/// use revstore_watch_cache::Revision;
 ///
 /// let mut queue = DeltaQueue::new();
-/// queue.replace(Vec::new(), &[]);
-/// assert!(queue.pop().is_none());
+/// assert!(!queue.has_synced());
+/// queue.push(Delta::ReplacedAll(Vec::new(), Revision(7)));
+/// assert_eq!(queue.pop_batch().and_then(|batch| batch.revision), Some(Revision(7)));
 /// assert!(queue.has_synced(), "an empty state is complete at once");
 /// ```
+// WC-511.
 #[derive(Debug, Default)]
 pub struct DeltaQueue {
-    deltas: HashMap<String, Vec<Delta>>,
-    order: VecDeque<String>,
-    /// The keys of the first state that are not popped yet; `None` before the first state.
-    initial: Option<HashSet<String>>,
-    /// Whether a delta or a state was queued before.
-    populated: bool,
+    deltas: VecDeque<Delta>,
+    /// The number of queued deltas of each key.
+    counts: HashMap<String, usize>,
+    /// The number of queued `ReplacedAll`.
+    replacements: usize,
+    /// Whether a `ReplacedAll` was popped.
+    has_synced: bool,
 }
 
 impl DeltaQueue {
@@ -89,102 +113,79 @@ impl DeltaQueue {
     }
 
     /// Queues a delta.
-    ///
-    /// Two deletions of a key in a row become one: the last one with a known final state, or the
-    /// last one if neither has a known final state.
     pub fn push(&mut self, delta: Delta) {
-        self.populated = true;
-        let key = delta.object().store_key();
-        let Some(queued) = self.deltas.get_mut(&key) else {
-            self.order.push_back(key.clone());
-            self.deltas.insert(key, vec![delta]);
-            return;
-        };
-        // WC-511.
-        if let (Some(Delta::Deleted(previous)), Delta::Deleted(next)) = (queued.last_mut(), &delta)
-        {
-            if next.is_known() || !previous.is_known() {
-                *previous = next.clone();
-            }
-            return;
+        match delta.object() {
+            Some(object) => *self.counts.entry(object.store_key()).or_default() += 1,
+            None => self.replacements += usize::from(matches!(delta, Delta::ReplacedAll(..))),
         }
-        queued.push(delta);
+        self.deltas.push_back(delta);
     }
 
-    /// Queues a new state of the collection.
-    ///
-    /// Each object in `listed` is queued as `Replaced`. Each object that is in `known` or in the
-    /// queue, but not in `listed`, is queued as `Deleted` with an unknown final state.
-    pub fn replace(&mut self, listed: Vec<Object>, known: &[Object]) {
-        // WC-512.
-        let keys: HashSet<String> = listed.iter().map(Object::store_key).collect();
-        let deleted_from_queue: Vec<Object> = self
-            .order
-            .iter()
-            .filter(|key| !keys.contains(*key))
-            .filter_map(|key| self.deltas.get(key)?.last())
-            .filter(|last| !matches!(last, Delta::Deleted(_)))
-            .map(|last| last.object().clone())
-            .collect();
-        let queued: HashSet<String> = self.order.iter().cloned().collect();
-        let deleted_from_known = known.iter().filter(|object| {
-            let key = object.store_key();
-            !keys.contains(&key) && !queued.contains(&key)
-        });
-        let deleted: Vec<Object> = deleted_from_queue
-            .into_iter()
-            .chain(deleted_from_known.cloned())
-            .collect();
-        let is_first = !self.populated;
-        self.populated = true;
-        if is_first {
-            let deleted_keys = deleted.iter().map(Object::store_key);
-            self.initial = Some(keys.into_iter().chain(deleted_keys).collect());
-        } else if self.initial.is_none() {
-            self.initial = Some(HashSet::new());
-        }
-        for object in listed {
-            self.push(Delta::Replaced(object));
-        }
-        for object in deleted {
-            self.push(Delta::Deleted(FinalState::Unknown(object)));
-        }
-    }
-
-    /// Queues each object in `known` as `Sync`, except those whose key has a queued delta.
+    /// Queues each object in `known` as `Sync`, except those with a queued delta.
     pub fn resync(&mut self, known: Vec<Object>) {
-        // WC-508.
+        // WC-508. A queued state contains all objects.
+        if self.replacements > 0 {
+            return;
+        }
         for object in known {
-            if !self.deltas.contains_key(&object.store_key()) {
+            if !self.counts.contains_key(&object.store_key()) {
                 self.push(Delta::Sync(object));
             }
         }
     }
 
-    /// Removes the key that was queued first, and returns it with all its deltas.
-    pub fn pop(&mut self) -> Option<(String, Vec<Delta>)> {
-        let key = self.order.pop_front()?;
-        if let Some(initial) = &mut self.initial {
-            initial.remove(&key);
+    /// Removes the deltas that were queued first.
+    pub fn pop_batch(&mut self) -> Option<Batch> {
+        let mut batch = Batch {
+            deltas: Vec::new(),
+            revision: None,
+        };
+        let mut keys = HashSet::new();
+        while let Some(delta) = self.deltas.front() {
+            let is_replacement = matches!(delta, Delta::ReplacedAll(..));
+            if is_replacement && !batch.deltas.is_empty() {
+                break;
+            }
+            if let Some(object) = delta.object() {
+                let key = object.store_key();
+                if keys.len() == BATCH_KEYS_MAX || keys.contains(&key) {
+                    break;
+                }
+                if let Some(count) = self.counts.get_mut(&key) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.counts.remove(&key);
+                    }
+                }
+                keys.insert(key);
+            }
+            batch.revision = match delta {
+                Delta::ReplacedAll(_, revision) => Some(*revision),
+                other => batch.revision.max(other.revision()),
+            };
+            batch.deltas.extend(self.deltas.pop_front());
+            if is_replacement {
+                self.replacements -= 1;
+                self.has_synced = true;
+                break;
+            }
         }
-        let deltas = self.deltas.remove(&key).unwrap_or_default();
-        Some((key, deltas))
+        (!batch.deltas.is_empty()).then_some(batch)
     }
 
-    /// Returns whether all keys of the first state that was queued with [`DeltaQueue::replace`] are
-    /// popped.
+    /// Returns whether a state of the whole collection was popped.
     pub fn has_synced(&self) -> bool {
         // WC-514.
-        self.initial.as_ref().is_some_and(HashSet::is_empty)
+        self.has_synced
     }
 
-    /// Returns the number of keys in the queue.
+    /// Returns the number of deltas in the queue.
     pub fn len(&self) -> usize {
-        self.order.len()
+        self.deltas.len()
     }
 
     /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
-        self.order.is_empty()
+        self.deltas.is_empty()
     }
 }

@@ -16,11 +16,11 @@ use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 use revstore_watch_cache::{Object, RequestError, Revision};
 
-use crate::delta_queue::{Delta, DeltaQueue, FinalState};
+use crate::delta_queue::{BATCH_KEYS_MAX, Batch, Delta, DeltaQueue, FinalState};
 use crate::metrics::{ReflectorCounters, ReflectorMetrics};
 use crate::reflector::{Reflector, ReflectorEvent};
-use crate::store::{IndexFn, ObjectStore};
-use crate::subscription::{Notification, NotificationQueue, Subscription};
+use crate::store::{Change, IndexFn, ObjectStore};
+use crate::subscription::{Delivery, Notification, NotificationQueue, Subscription};
 use crate::timer::Timer;
 
 /// The minimum interval between two resyncs (WC-508).
@@ -33,9 +33,9 @@ type ErrorFn = Box<dyn FnMut(&RequestError) + Send>;
 
 /// Keeps an [`ObjectStore`] equal to a collection, and notifies subscriptions of changes.
 ///
-/// Each event of the reflector passes through a [`DeltaQueue`] into the store and then to the
-/// subscriptions. When a subscription delivers a notification, the store and its indexes already
-/// contain the change, or a later one.
+/// The events of the reflector pass through a [`DeltaQueue`], in order and in batches, into the store
+/// and then to the subscriptions. When a subscription delivers a notification, the store and its
+/// indexes already contain the change, or a later one.
 ///
 /// An informer runs while the future of [`Informer::run`] is polled; [`Informer::spawn`] runs it on
 /// a new thread. It ends when it is stopped or dropped. It is also dropped when its task is aborted,
@@ -265,12 +265,22 @@ impl Informer {
     pub async fn run(mut self) {
         loop {
             match self.next_input().await {
-                InformerInput::Event(event) => self.apply(event),
+                InformerInput::Event(event) => {
+                    self.queue_event(event);
+                    // Further events that are ready are part of the same batch.
+                    for _ in 1..BATCH_KEYS_MAX {
+                        match self.next_ready().await {
+                            Some(event) => self.queue_event(event),
+                            None => break,
+                        }
+                    }
+                    self.apply_queued();
+                }
                 InformerInput::Resync => {
                     let now = self.timer.now();
                     self.next_resync = self.resync.map(|interval| now.saturating_add(interval));
                     self.queue.resync(self.shared.store.list());
-                    self.apply_deltas(None);
+                    self.apply_queued();
                 }
                 InformerInput::Stopped => break,
             }
@@ -312,6 +322,18 @@ impl Informer {
         .await
     }
 
+    /// Returns the next event of the reflector if there is one now.
+    async fn next_ready(&mut self) -> Option<ReflectorEvent> {
+        let mut event = pin!(self.reflector.next());
+        poll_fn(|context| {
+            Poll::Ready(match event.as_mut().poll(context) {
+                Poll::Ready(event) => Some(event),
+                Poll::Pending => None,
+            })
+        })
+        .await
+    }
+
     fn transformed(&mut self, object: Object) -> Object {
         match &mut self.transform {
             Some(transform) => transform(object),
@@ -319,32 +341,26 @@ impl Informer {
         }
     }
 
-    fn apply(&mut self, event: ReflectorEvent) {
+    fn queue_event(&mut self, event: ReflectorEvent) {
         match event {
             ReflectorEvent::Init => self.incoming.clear(),
             ReflectorEvent::InitApply(object) => {
                 let object = self.transformed(object);
                 self.incoming.push(object);
             }
-            ReflectorEvent::InitDone(revision) => self.replace_state(revision),
+            ReflectorEvent::InitDone(revision) => {
+                let listed = std::mem::take(&mut self.incoming);
+                self.queue.push(Delta::ReplacedAll(listed, revision));
+            }
             ReflectorEvent::Apply(object) => {
-                let revision = object.revision();
                 let object = self.transformed(object);
-                let is_known = self.shared.store.get(&object.store_key()).is_some();
-                self.queue.push(if is_known {
-                    Delta::Updated(object)
-                } else {
-                    Delta::Added(object)
-                });
-                self.apply_deltas(Some(revision));
+                self.queue.push(Delta::Applied(object));
             }
             ReflectorEvent::Delete(object) => {
-                let revision = object.revision();
                 let object = self.transformed(object);
-                self.queue.push(Delta::Deleted(FinalState::Known(object)));
-                self.apply_deltas(Some(revision));
+                self.queue.push(Delta::Deleted(object));
             }
-            ReflectorEvent::Bookmark(revision) => self.shared.store.raise_revision(revision),
+            ReflectorEvent::Bookmark(revision) => self.queue.push(Delta::Bookmark(revision)),
             ReflectorEvent::BookmarkOverdue(_) => {}
             ReflectorEvent::Failed(error) => {
                 if let Some(handler) = &mut self.on_error {
@@ -354,36 +370,53 @@ impl Informer {
         }
     }
 
-    /// Applies a complete initial state. Readers of the store see it in one step (WC-510 and WC-511),
+    /// Applies all batches of the queue.
+    fn apply_queued(&mut self) {
+        while let Some(Batch { deltas, revision }) = self.queue.pop_batch() {
+            let mut changes = Vec::with_capacity(deltas.len());
+            for delta in deltas {
+                match delta {
+                    Delta::ReplacedAll(listed, revision) => self.replace_state(listed, revision),
+                    Delta::Applied(object) | Delta::Sync(object) => {
+                        changes.push(Change::Insert(self.shared.store.indexed(object)));
+                    }
+                    Delta::Deleted(object) => changes.push(Change::Remove(object)),
+                    Delta::Bookmark(_) => {}
+                }
+            }
+            self.apply_changes(changes, revision);
+        }
+    }
+
+    /// Applies a complete state. Readers of the store see it in one step (WC-510 and WC-511),
     /// subscriptions receive its changes one by one (WC-512).
-    fn replace_state(&mut self, revision: Revision) {
+    fn replace_state(&mut self, listed: Vec<Object>, revision: Revision) {
+        let indexed = |object: Object| self.shared.store.indexed(object);
+        let state: Vec<_> = listed.iter().cloned().map(indexed).collect();
         let previous = self.shared.store.list();
-        let known: BTreeMap<String, Object> = previous
-            .iter()
-            .map(|object| (object.store_key(), object.clone()))
+        let mut known: BTreeMap<String, Object> = previous
+            .into_iter()
+            .map(|object| (object.store_key(), object))
             .collect();
-        let listed = std::mem::take(&mut self.incoming);
-        let indexed = |object: &Object| self.shared.store.indexed(object.clone());
-        let state: Vec<_> = listed.iter().map(indexed).collect();
-        self.queue.replace(listed, &previous);
         // Relaxed: only this task writes the flag.
         let initial = !self.shared.synced.load(Ordering::Relaxed);
-        let mut changes = Vec::new();
-        while let Some((key, deltas)) = self.queue.pop() {
-            for delta in deltas {
-                let old = known.get(&key).cloned();
-                let notification = notification(delta, old.clone(), initial);
-                changes.extend(notification.map(|notification| (notification, old)));
-            }
-        }
+        let mut changes: Vec<_> = listed
+            .into_iter()
+            .map(|new| {
+                let old = known.remove(&new.store_key());
+                (applied(old.clone(), new, initial), old)
+            })
+            .collect();
+        changes.extend(known.into_values().map(|lost| {
+            let state = FinalState::Unknown(lost.clone());
+            (Notification::Deleted(state), Some(lost))
+        }));
         let (queues, sync_waiters) = {
             let mut subscriptions = self.shared.subscriptions.lock();
             self.shared.store.replace(state, revision);
             let queues = subscriptions.open_queues();
             for queue in &queues {
-                for (notification, old) in &changes {
-                    queue.push(notification.clone(), old.clone());
-                }
+                queue.extend(changes.iter().cloned());
                 queue.end_initial();
             }
             // Release: pairs with the Acquire in `has_synced`. With Relaxed a thread that reads
@@ -400,40 +433,23 @@ impl Informer {
         }
     }
 
-    /// Applies all deltas of the queue: first to the store, its indexes and its revision, then to the
-    /// subscriptions (WC-513).
-    fn apply_deltas(&mut self, revision: Option<Revision>) {
-        while let Some((key, deltas)) = self.queue.pop() {
-            for delta in deltas {
-                let new = match &delta {
-                    Delta::Deleted(_) => None,
-                    Delta::Added(object)
-                    | Delta::Updated(object)
-                    | Delta::Replaced(object)
-                    | Delta::Sync(object) => Some(self.shared.store.indexed(object.clone())),
-                };
-                let queues = {
-                    let mut subscriptions = self.shared.subscriptions.lock();
-                    let old = match new {
-                        None => self.shared.store.remove(&key),
-                        Some(new) => self.shared.store.insert(new),
-                    };
-                    if let Some(revision) = revision {
-                        self.shared.store.raise_revision(revision);
-                    }
-                    let Some(notification) = notification(delta, old.clone(), false) else {
-                        continue;
-                    };
-                    let queues = subscriptions.open_queues();
-                    for queue in &queues {
-                        queue.push(notification.clone(), old.clone());
-                    }
-                    queues
-                };
-                for queue in queues {
-                    queue.wake();
-                }
+    /// Applies changes of different objects: first to the store, its indexes and its revision, then
+    /// to the subscriptions (WC-513).
+    fn apply_changes(&mut self, changes: Vec<Change>, revision: Option<Revision>) {
+        let queues = {
+            let mut subscriptions = self.shared.subscriptions.lock();
+            let applied = self.shared.store.apply(changes, revision);
+            if applied.is_empty() {
+                return;
             }
+            let queues = subscriptions.open_queues();
+            for queue in &queues {
+                queue.extend(applied.iter().cloned());
+            }
+            queues
+        };
+        for queue in queues {
+            queue.wake();
         }
     }
 }
@@ -457,24 +473,15 @@ impl Drop for Informer {
     }
 }
 
-/// Returns the notification of a delta, or `None` for the deletion of an unknown object. `old` is the
-/// object before the delta.
-fn notification(delta: Delta, old: Option<Object>, initial: bool) -> Option<Notification> {
-    Some(match (delta, old) {
-        (Delta::Deleted(_), None) => return None,
-        (Delta::Deleted(state), Some(_)) => Notification::Deleted(state),
-        (
-            Delta::Added(new) | Delta::Updated(new) | Delta::Replaced(new) | Delta::Sync(new),
-            Some(old),
-        ) => Notification::Updated { old, new },
-        (
-            Delta::Added(object)
-            | Delta::Updated(object)
-            | Delta::Replaced(object)
-            | Delta::Sync(object),
-            None,
-        ) => Notification::Added { object, initial },
-    })
+/// Returns the notification of an object that was stored, where `old` was stored before.
+pub(crate) fn applied(old: Option<Object>, new: Object, initial: bool) -> Notification {
+    match old {
+        Some(old) => Notification::Updated { old, new },
+        None => Notification::Added {
+            object: new,
+            initial,
+        },
+    }
 }
 
 impl Subscriptions {
@@ -524,16 +531,22 @@ impl InformerHandle {
         .await
     }
 
-    /// Creates a subscription. It begins with the existing objects of the store. If the informer has
-    /// ended, the subscription ends after them.
+    /// Creates a subscription to all changes, in order. It begins with the existing objects of the
+    /// store. If the informer has ended, the subscription ends after them.
     // WC-516.
     pub fn subscribe(&self) -> Subscription {
-        let queue = Arc::new(NotificationQueue::default());
+        self.subscribe_with(Delivery::InOrder)
+    }
+
+    /// Creates a subscription as [`subscribe`](Self::subscribe) does, with another [`Delivery`].
+    pub fn subscribe_with(&self, delivery: Delivery) -> Subscription {
+        let queue = Arc::new(NotificationQueue::new(delivery));
         let mut subscriptions = self.shared.subscriptions.lock();
-        for object in self.shared.store.list() {
+        let existing = self.shared.store.list().into_iter();
+        queue.extend(existing.map(|object| {
             let initial = true;
-            queue.push(Notification::Added { object, initial }, None);
-        }
+            (Notification::Added { object, initial }, None)
+        }));
         if self.has_synced() {
             queue.end_initial();
         }

@@ -8,7 +8,7 @@
 //! | `ListWatch` | `Api` with `watcher::Config` | [`StorageListWatch`] |
 //! | `Reflector` | `watcher` | [`Reflector`] |
 //! | | `watcher::Event` | [`ReflectorEvent`] |
-//! | `DeltaFIFO`, `Delta` | | [`delta_queue::DeltaQueue`], [`delta_queue::Delta`] |
+//! | `RealFIFO` (before: `DeltaFIFO`), `Delta` | | [`delta_queue::DeltaQueue`], [`delta_queue::Delta`] |
 //! | `DeletedFinalStateUnknown` | | [`FinalState::Unknown`] |
 //! | `Indexer`, `Store`, `ThreadSafeStore` | `reflector::Store` | [`ObjectStore`] |
 //! | `SharedIndexInformer` | `reflector` | [`Informer`], [`InformerHandle`] |
@@ -40,4 +40,4 @@ pub use informer::{Informer, InformerHandle};
 pub use list_watch::{ListWatch, StorageListWatch};
 pub use reflector::{Reflector, ReflectorEvent, ReflectorMode};
 pub use store::ObjectStore;
-pub use subscription::{EventHandler, Notification, Subscription};
+pub use subscription::{Delivery, EventHandler, Notification, PENDING_MAX, Subscription};

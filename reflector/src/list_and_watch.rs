@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_core::future::BoxFuture;
 use revstore_watch_cache::api::{EventStream, ListItems, ObjectList};
 use revstore_watch_cache::{
     EventType, ListOptions, Object, RequestError, Revision, WatchEvent, WatchOptions,
@@ -153,6 +154,9 @@ pub(crate) struct ListAndWatch {
     backoff: Backoff,
     counters: Arc<ReflectorCounters>,
     phase: Phase,
+    /// The request of the phase, if one was sent and not answered. It is kept here so that it
+    /// continues if the future that waits for it is dropped.
+    request: Option<BoxFuture<'static, Input>>,
     /// The end of the pause before the next request.
     pause_until: Option<Duration>,
     /// All changes up to this revision were emitted (client-go: `lastSyncResourceVersion`).
@@ -195,6 +199,7 @@ impl ListAndWatch {
             } else {
                 Phase::Unlisted
             },
+            request: None,
             pause_until: None,
             last_revision: resume_after,
             last_revision_unavailable: false,
@@ -222,6 +227,7 @@ impl ListAndWatch {
     /// older than the last revision.
     pub(crate) fn start_over(&mut self) {
         self.observe_watch_duration();
+        self.request = None;
         self.phase = Phase::Unlisted;
     }
 
@@ -241,48 +247,73 @@ impl ListAndWatch {
 
     /// Sends the request of the current phase, or reads the open page or watch.
     ///
-    /// Changes no state before its last await, so that dropping the future loses nothing.
+    /// Changes no state before its last await except the sent request, so that dropping the future
+    /// loses nothing and repeats no request.
     async fn receive(&mut self) -> Input {
         match &mut self.phase {
-            Phase::Unlisted if self.uses_watch_list && !self.falls_back_to_lists => {
-                let timeout = self.backoff.jitter(WATCH_TIMEOUT_MIN);
-                let options = WatchOptions::default()
-                    .resource_version(self.list_version(""))
-                    .resource_version_match("NotOlderThan")
-                    .send_initial_events(true)
-                    .allow_bookmarks(true)
-                    .timeout(timeout);
-                Input::WatchListStarted(timeout, self.source.watch(options).await)
-            }
-            Phase::Unlisted => {
-                let (request, options) = self.first_page_request();
-                Input::FirstPage(request, self.source.list(options).await)
-            }
             Phase::ReadingPage(page) => {
                 if let Some(item) = page.items.next() {
                     return Input::Item(item);
                 }
-                let Some(continue_token) = page.next.clone() else {
+                if page.next.is_none() {
                     return Input::EndOfList(page.revision);
-                };
-                let options = ListOptions::default()
-                    .limit(PAGE_LIMIT)
-                    .continue_token(continue_token);
-                Input::NextPage(self.source.list(options).await)
+                }
             }
             Phase::InitialEvents(watch) => {
-                Input::InitialEvent(receive_event(watch, &self.timer).await)
+                return Input::InitialEvent(receive_event(watch, &self.timer).await);
+            }
+            Phase::Watching(watch) => {
+                return Input::Event(receive_event(watch, &self.timer).await);
+            }
+            Phase::Unlisted | Phase::Listed => {}
+        }
+        let request = match self.request.take() {
+            Some(request) => request,
+            None => self.send(),
+        };
+        let input = self.request.insert(request).await;
+        self.request = None;
+        input
+    }
+
+    /// Returns the request of the current phase.
+    fn send(&mut self) -> BoxFuture<'static, Input> {
+        let source = self.source.clone();
+        let watch = |revision: String, timeout| {
+            WatchOptions::default()
+                .resource_version(revision)
+                .allow_bookmarks(true)
+                .timeout(timeout)
+        };
+        match &self.phase {
+            Phase::Unlisted if self.uses_watch_list && !self.falls_back_to_lists => {
+                let timeout = self.backoff.jitter(WATCH_TIMEOUT_MIN);
+                let options = watch(self.list_version(""), timeout)
+                    .resource_version_match("NotOlderThan")
+                    .send_initial_events(true);
+                Box::pin(
+                    async move { Input::WatchListStarted(timeout, source.watch(options).await) },
+                )
+            }
+            Phase::ReadingPage(PendingPage {
+                next: Some(token), ..
+            }) => {
+                let options = ListOptions::default()
+                    .limit(PAGE_LIMIT)
+                    .continue_token(token.clone());
+                Box::pin(async move { Input::NextPage(source.list(options).await) })
             }
             Phase::Listed => {
                 let timeout = self.backoff.jitter(WATCH_TIMEOUT_MIN);
                 let revision = self.last_revision.map(|revision| revision.to_string());
-                let options = WatchOptions::default()
-                    .resource_version(revision.unwrap_or_default())
-                    .allow_bookmarks(true)
-                    .timeout(timeout);
-                Input::WatchStarted(timeout, self.source.watch(options).await)
+                let options = watch(revision.unwrap_or_default(), timeout);
+                Box::pin(async move { Input::WatchStarted(timeout, source.watch(options).await) })
             }
-            Phase::Watching(watch) => Input::Event(receive_event(watch, &self.timer).await),
+            // The other phases send no request.
+            _ => {
+                let (request, options) = self.first_page_request();
+                Box::pin(async move { Input::FirstPage(request, source.list(options).await) })
+            }
         }
     }
 

@@ -10,6 +10,10 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use revstore_watch_cache::{Object, Revision};
 
+use crate::delta_queue::FinalState;
+use crate::informer;
+use crate::subscription::Notification;
+
 /// A function that returns the values of an object in an index.
 pub type IndexFn = Arc<dyn Fn(&Object) -> Vec<String> + Send + Sync>;
 
@@ -61,6 +65,13 @@ pub(crate) struct IndexedObject {
     object: Object,
     /// The name of each index, with the values of the object.
     values: Vec<(String, Vec<String>)>,
+}
+
+/// A change of one object in the store.
+pub(crate) enum Change {
+    Insert(IndexedObject),
+    /// Contains the last content of the object.
+    Remove(Object),
 }
 
 impl fmt::Debug for ObjectStore {
@@ -198,14 +209,32 @@ impl ObjectStore {
         }
     }
 
-    /// Inserts an object, and returns the previous object with the same key.
-    pub(crate) fn insert(&self, new: IndexedObject) -> Option<Object> {
-        self.shared.objects.write().insert(new)
-    }
-
-    /// Removes an object, and returns it.
-    pub(crate) fn remove(&self, key: &str) -> Option<Object> {
-        self.shared.objects.write().remove(key)
+    /// Applies changes and raises the revision, in one step for readers. Returns the notification of
+    /// each change, with the object before it. The deletion of an unknown object leads to none.
+    pub(crate) fn apply(
+        &self,
+        changes: Vec<Change>,
+        revision: Option<Revision>,
+    ) -> Vec<(Notification, Option<Object>)> {
+        let mut applied = Vec::with_capacity(changes.len());
+        let mut objects = self.shared.objects.write();
+        for change in changes {
+            match change {
+                Change::Insert(new) => {
+                    let object = new.object.clone();
+                    let old = objects.insert(new);
+                    applied.push((informer::applied(old.clone(), object, false), old));
+                }
+                Change::Remove(last) => {
+                    if let Some(old) = objects.remove(&last.store_key()) {
+                        let state = FinalState::Known(last);
+                        applied.push((Notification::Deleted(state), Some(old)));
+                    }
+                }
+            }
+        }
+        objects.revision = objects.revision.max(revision);
+        applied
     }
 
     /// Replaces all objects in one step for readers (WC-510).
@@ -220,11 +249,5 @@ impl ObjectStore {
         let previous = std::mem::replace(&mut *self.shared.objects.write(), new);
         // Freed after the lock is released.
         drop(previous);
-    }
-
-    /// Raises the revision. A lower revision has no effect.
-    pub(crate) fn raise_revision(&self, revision: Revision) {
-        let mut objects = self.shared.objects.write();
-        objects.revision = objects.revision.max(Some(revision));
     }
 }

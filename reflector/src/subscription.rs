@@ -1,4 +1,4 @@
-//! Subscriptions of an informer: a queue of notifications per handler, merged per object.
+//! Subscriptions of an informer: a queue of notifications for each, in order or merged per object.
 //!
 //! [`EventHandler`] corresponds to `ResourceEventHandler` of client-go, and the queue of a
 //! [`Subscription`] to its `processorListener`.
@@ -119,23 +119,54 @@ pub trait EventHandler: Send {
     }
 }
 
+/// The number of pending notifications of a [`Subscription`] in order above which they are merged.
+pub const PENDING_MAX: usize = 64 * 1024;
+
+/// The notifications that a [`Subscription`] delivers, and their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Delivery {
+    /// Each change, in the order of the informer, so that the changes of all objects appear in the
+    /// order of their revisions. Notifications of a new state after a relist are in the order of keys,
+    /// with deletions last.
+    ///
+    /// A subscription that is read too slowly may miss intermediate states: when more than
+    /// [`PENDING_MAX`] notifications are pending, those of each object are merged into its last one.
+    /// What remains is still in order, but an object that changes all the time is delivered late.
+    /// Later merges happen when the number of pending notifications has doubled, so the queue
+    /// contains at most [`PENDING_MAX`] notifications, or two for each object that has one.
+    #[default]
+    InOrder,
+    /// The newest state of each object. Pending notifications of one object are merged into the first
+    /// one of them, so that the queue contains at most one notification for each object, and each is
+    /// delivered after those that were pending before it. The order of different objects is
+    /// unspecified: `a` at revision 4 may be delivered before `b` at revision 3. This suits a reader
+    /// that reconciles objects one by one.
+    Merged,
+}
+
 /// The queue between the informer and one subscription.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct NotificationQueue {
-    /// The pending notifications. The lock is held to add or to remove one; no task is woken under
-    /// it.
+    /// The pending notifications. The lock is held to add a batch or to remove one notification; no
+    /// task is woken under it.
     pending: Mutex<PendingNotifications>,
     waker: AtomicWaker,
 }
 
-/// Pending notifications, at most one per key, in the order in which their keys were queued.
-#[derive(Debug, Default)]
+/// Pending notifications, in the order of their numbers.
+#[derive(Debug)]
 struct PendingNotifications {
-    /// The number of the next key that is queued.
+    delivery: Delivery,
+    /// The number of the next notification.
     next_number: u64,
     by_number: BTreeMap<u64, PendingNotification>,
-    /// The number of each key in the queue.
+    /// The number of each key in the queue, if the delivery is [`Delivery::Merged`].
     numbers: HashMap<String, u64>,
+    /// The number of pending notifications above which those of a subscription in order are merged.
+    merge_above: usize,
+    /// The number of notifications that were merged into another one because of `merge_above`.
+    merged: u64,
     /// The number of initial objects that were not delivered yet; `None` before all of them are
     /// queued.
     initial_remaining: Option<usize>,
@@ -153,54 +184,104 @@ struct PendingNotification {
 }
 
 impl PendingNotifications {
-    /// Queues a notification of an object, or merges it with the pending notification of the same
-    /// key. `previous` is the object before the change.
-    fn push(&mut self, notification: Notification, previous: Option<Object>) {
-        let key = notification.key();
-        let pending = self.numbers.get(&key);
-        let pending = pending.and_then(|number| self.by_number.remove(number));
-        let merged = match pending {
-            None => {
-                self.initial_queued += usize::from(notification.is_initial());
-                Some(PendingNotification {
-                    notification,
-                    delivered: previous,
-                })
-            }
-            Some(PendingNotification {
-                notification: pending,
-                delivered,
-            }) => {
-                let was_initial = pending.is_initial();
-                let merged = pending.merge(notification, delivered.as_ref());
-                if was_initial && !merged.as_ref().is_some_and(Notification::is_initial) {
-                    self.record_initial_removed();
-                }
-                merged.map(|notification| PendingNotification {
-                    notification,
-                    delivered,
-                })
-            }
-        };
-        match merged {
-            Some(merged) => {
-                // A key keeps its position, because the order of different objects is unspecified.
-                let number = *self.numbers.entry(key).or_insert(self.next_number);
-                self.next_number += u64::from(number == self.next_number);
-                self.by_number.insert(number, merged);
-            }
-            None => {
-                self.numbers.remove(&key);
-            }
+    fn new(delivery: Delivery, merge_above: usize) -> Self {
+        Self {
+            delivery,
+            next_number: 0,
+            by_number: BTreeMap::new(),
+            numbers: HashMap::new(),
+            merge_above,
+            merged: 0,
+            initial_remaining: None,
+            initial_queued: 0,
+            closed: false,
         }
     }
 
-    /// Removes the notification of the key that was queued first.
+    /// Queues a notification of an object. `previous` is the object before the change.
+    fn push(&mut self, notification: Notification, previous: Option<Object>) {
+        let is_merged = self.delivery == Delivery::Merged;
+        let key = is_merged.then(|| notification.key());
+        let number = self.next_number;
+        self.initial_queued += usize::from(notification.is_initial());
+        let next = PendingNotification {
+            notification,
+            delivered: previous,
+        };
+        let known = key.as_ref().and_then(|key| self.numbers.get(key).copied());
+        let pending = known.and_then(|number| Some((number, self.by_number.remove(&number)?)));
+        let Some((number, pending)) = pending else {
+            self.next_number += 1;
+            self.by_number.insert(number, next);
+            if let Some(key) = key {
+                self.numbers.insert(key, number);
+            }
+            return;
+        };
+        // A key keeps its position, so that it is delivered even if it changes all the time.
+        if let Some(merged) = self.merge(pending, next) {
+            self.by_number.insert(number, merged);
+        } else if let Some(key) = key {
+            self.numbers.remove(&key);
+        }
+    }
+
+    /// Merges the notifications of each object if there are too many.
+    fn limit(&mut self) {
+        if self.delivery == Delivery::Merged || self.by_number.len() <= self.merge_above {
+            return;
+        }
+        let before = self.by_number.len();
+        let mut last: HashMap<String, (u64, PendingNotification)> = HashMap::new();
+        for (number, next) in std::mem::take(&mut self.by_number) {
+            let key = next.notification.key();
+            let merged = match last.remove(&key) {
+                Some((_, pending)) => self.merge(pending, next),
+                None => Some(next),
+            };
+            if let Some(merged) = merged {
+                last.insert(key, (number, merged));
+            }
+        }
+        self.by_number = last.into_values().collect();
+        self.merged += (before - self.by_number.len()) as u64;
+        self.merge_above = self.merge_above.max(2 * self.by_number.len());
+    }
+
+    /// Merges two pending notifications of an object. Returns `None` if the object was created and
+    /// deleted since the last delivered one.
+    fn merge(
+        &mut self,
+        pending: PendingNotification,
+        next: PendingNotification,
+    ) -> Option<PendingNotification> {
+        let initials = [&pending, &next].map(|pending| pending.notification.is_initial());
+        let PendingNotification {
+            notification,
+            delivered,
+        } = pending;
+        let merged = notification.merge(next.notification, delivered.as_ref());
+        let remaining = usize::from(merged.as_ref().is_some_and(Notification::is_initial));
+        for _ in remaining..initials.into_iter().map(usize::from).sum() {
+            self.record_initial_removed();
+        }
+        merged.map(|notification| PendingNotification {
+            notification,
+            delivered,
+        })
+    }
+
+    /// Removes the notification that was queued first.
     fn pop(&mut self) -> Option<Notification> {
         let (_, PendingNotification { notification, .. }) = self.by_number.pop_first()?;
-        self.numbers.remove(&notification.key());
+        if self.delivery == Delivery::Merged {
+            self.numbers.remove(&notification.key());
+        }
         if notification.is_initial() {
             self.record_initial_removed();
+        }
+        if self.by_number.is_empty() {
+            self.merge_above = self.merge_above.min(PENDING_MAX);
         }
         Some(notification)
     }
@@ -215,10 +296,21 @@ impl PendingNotifications {
 }
 
 impl NotificationQueue {
-    /// Queues a notification of an object. `previous` is the object before the change. The caller
-    /// then calls [`NotificationQueue::wake`] after it has released its locks (I8).
-    pub(crate) fn push(&self, notification: Notification, previous: Option<Object>) {
-        self.pending.lock().push(notification, previous);
+    pub(crate) fn new(delivery: Delivery) -> Self {
+        Self {
+            pending: Mutex::new(PendingNotifications::new(delivery, PENDING_MAX)),
+            waker: AtomicWaker::new(),
+        }
+    }
+
+    /// Queues notifications, each with the object before the change. The caller then calls
+    /// [`NotificationQueue::wake`] after it has released its locks (I8).
+    pub(crate) fn extend(&self, changes: impl IntoIterator<Item = (Notification, Option<Object>)>) {
+        let mut pending = self.pending.lock();
+        for (notification, previous) in changes {
+            pending.push(notification, previous);
+        }
+        pending.limit();
     }
 
     /// Wakes the task that reads the subscription.
@@ -245,11 +337,11 @@ impl NotificationQueue {
 /// [`InformerHandle::subscribe`](crate::InformerHandle::subscribe).
 ///
 /// - It begins with the existing objects, as initial additions.
-/// - Notifications of one object are in order. The order of different objects is unspecified.
-/// - Notifications that were not delivered yet are merged per object: an addition and an update
-///   become an addition, two updates become one, an addition and a deletion cancel out, a deletion
-///   and an addition become an update. The queue therefore contains at most one notification per
-///   object.
+/// - Notifications are in order, or merged per object: see [`Delivery`], which also says what a slow
+///   reader receives. A slow reader delays neither the informer nor another subscription.
+/// - Notifications of one object are in order. Where several of them are merged, an addition and an
+///   update become an addition, two updates become one, an addition and a deletion cancel out, a
+///   deletion and an addition become an update.
 /// - A panic of one handler ends the task of its subscription and affects no other subscription.
 ///
 /// The subscription ends with the informer. Dropping it unsubscribes.
@@ -268,6 +360,12 @@ impl Subscription {
     /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns the number of notifications that were merged into another one because the subscription
+    /// in order is read too slowly ([`PENDING_MAX`]). With [`Delivery::Merged`] it is 0.
+    pub fn merged(&self) -> u64 {
+        self.queue.pending.lock().merged
     }
 
     /// Returns whether all initial objects were delivered.
@@ -312,5 +410,132 @@ impl Stream for Subscription {
             None if pending.closed => Poll::Ready(None),
             None => Poll::Pending,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use revstore_watch_cache::{JsonKind, ObjectRef, Revision};
+
+    use super::*;
+
+    fn object(name: &str, revision: i64) -> Object {
+        let kind = JsonKind::new("v1", "Pod");
+        let name = ObjectRef::namespaced("ns", name);
+        Object::from_parts(&name, Revision(revision), "{\"metadata\":{}}", &kind)
+    }
+
+    fn added(name: &str, revision: i64) -> (Notification, Option<Object>) {
+        let object = object(name, revision);
+        let initial = false;
+        (Notification::Added { object, initial }, None)
+    }
+
+    fn updated(name: &str, from: i64, to: i64) -> (Notification, Option<Object>) {
+        let (old, new) = (object(name, from), object(name, to));
+        (
+            Notification::Updated {
+                old: old.clone(),
+                new,
+            },
+            Some(old),
+        )
+    }
+
+    fn deleted(name: &str, from: i64, at: i64) -> (Notification, Option<Object>) {
+        let state = FinalState::Known(object(name, at));
+        (Notification::Deleted(state), Some(object(name, from)))
+    }
+
+    fn queue(
+        delivery: Delivery,
+        limit: usize,
+        changes: impl IntoIterator<Item = (Notification, Option<Object>)>,
+    ) -> Subscription {
+        let queue = NotificationQueue::new(delivery);
+        queue.pending.lock().merge_above = limit;
+        queue.extend(changes);
+        Subscription {
+            queue: Arc::new(queue),
+        }
+    }
+
+    fn drain(mut subscription: Subscription) -> Vec<String> {
+        let describe = |notification| match notification {
+            Notification::Added { object, .. } => {
+                format!("{}@{}", object.name(), object.revision())
+            }
+            Notification::Updated { old, new } => {
+                format!("{}@{} from {}", new.name(), new.revision(), old.revision())
+            }
+            Notification::Deleted(state) => {
+                format!(
+                    "{} deleted@{}",
+                    state.object().name(),
+                    state.object().revision()
+                )
+            }
+        };
+        std::iter::from_fn(|| subscription.try_next())
+            .map(describe)
+            .collect()
+    }
+
+    // Shows WC-511.
+    #[test]
+    fn wc_511_changes_of_different_objects_are_in_order_unless_they_are_merged() {
+        let changes = || {
+            [
+                added("a", 2),
+                added("b", 3),
+                updated("a", 2, 4),
+                updated("b", 3, 5),
+            ]
+        };
+        assert_eq!(
+            drain(queue(Delivery::InOrder, 9, changes())),
+            ["a@2", "b@3", "a@4 from 2", "b@5 from 3"]
+        );
+        assert_eq!(drain(queue(Delivery::Merged, 9, changes())), ["a@4", "b@5"]);
+    }
+
+    // Shows WC-515.
+    #[test]
+    fn wc_515_a_slow_reader_misses_intermediate_states_and_keeps_the_order() {
+        let subscription = queue(
+            Delivery::InOrder,
+            4,
+            [
+                updated("a", 1, 5),
+                updated("b", 2, 6),
+                added("short", 7),
+                updated("a", 5, 8),
+                deleted("short", 7, 9),
+                deleted("c", 3, 10),
+            ],
+        );
+        assert_eq!((subscription.len(), subscription.merged()), (3, 3));
+        assert_eq!(
+            drain(subscription),
+            ["b@6 from 2", "a@8 from 1", "c deleted@10"]
+        );
+    }
+
+    #[test]
+    fn notifications_of_many_objects_are_merged_again_only_when_they_have_doubled() {
+        let subscription = queue(
+            Delivery::InOrder,
+            4,
+            (0..100).map(|n| added(&n.to_string(), n)),
+        );
+        let limit = || subscription.queue.pending.lock().merge_above;
+        assert_eq!((subscription.len(), limit()), (100, 200));
+        let update = |round: i64| (0..100).map(move |n| updated(&n.to_string(), n, n + round));
+        for round in 1..50 {
+            subscription.queue.extend(update(round));
+            assert!(subscription.len() <= 200);
+        }
+        assert!(subscription.merged() > 4_000);
+        assert!(limit() <= 200);
     }
 }

@@ -9,7 +9,8 @@ use futures_core::Stream as _;
 use pollster::block_on;
 use revstore_reflector::informer::InformerBuilder;
 use revstore_reflector::{
-    EventHandler, FinalState, Informer, Notification, Reflector, StorageListWatch, Subscription,
+    Delivery, EventHandler, FinalState, Informer, Notification, Reflector, StorageListWatch,
+    Subscription,
 };
 use revstore_watch_cache::clock::ManualClock;
 use revstore_watch_cache::{JsonKind, Object, Revision, Scope, Selector};
@@ -186,7 +187,7 @@ fn t_62_queued_notifications_are_merged_per_object() {
     let fixture = Fixture::new();
     let informer = informer(&fixture, fixture.clock.clone()).build();
     let handle = informer.handle();
-    let mut subscription = handle.subscribe();
+    let mut subscription = handle.subscribe_with(Delivery::Merged);
     let _running = informer.spawn();
     block_on(handle.synced());
     for _ in 0..100 {
@@ -208,6 +209,35 @@ fn t_62_queued_notifications_are_merged_per_object() {
         [next(&mut subscription), next(&mut subscription)],
         ["added a", "added end"]
     );
+}
+
+// Shows WC-511: a merged subscription would deliver the second change of `a` before `b`.
+#[test]
+fn t_62_a_subscription_delivers_the_changes_of_all_objects_in_order() {
+    let fixture = Fixture::new();
+    let informer = informer(&fixture, fixture.clock.clone()).build();
+    let handle = informer.handle();
+    let subscription = handle.subscribe();
+    let mut run = Box::pin(informer.run());
+    assert!(poll_once(&mut run).is_pending());
+    fixture.put_pod("ns/a");
+    fixture.put_pod("ns/b");
+    fixture.put_pod("ns/a");
+    fixture.delete("ns/b");
+    fixture.put_pod("ns/c");
+    fixture.wait_until_fresh();
+    while subscription.len() < 5 {
+        assert!(poll_once(&mut run).is_pending());
+    }
+    let mut subscription = subscription;
+    let changes: Vec<String> = std::iter::from_fn(|| subscription.try_next())
+        .map(|notification| describe(&notification))
+        .collect();
+    assert_eq!(
+        changes,
+        ["added a", "added b", "updated a 2", "deleted b", "added c"]
+    );
+    assert_eq!(subscription.merged(), 0);
 }
 
 // Shows WC-516.

@@ -301,6 +301,40 @@ fn t_59_an_unreachable_server_is_asked_again_and_a_pause_is_as_long_as_it_wants(
     assert_eq!(setup.server.requests(), ["watch \"8\""; 4]);
 }
 
+/// A source whose requests are never answered.
+#[derive(Debug, Default)]
+struct SilentServer {
+    requests: Mutex<usize>,
+}
+
+impl ListWatch for SilentServer {
+    fn list(&self, _: ListOptions) -> BoxFuture<'_, Result<ObjectList, RequestError>> {
+        *self.requests.lock().unwrap() += 1;
+        Box::pin(futures_util::future::pending())
+    }
+    fn watch(&self, _: WatchOptions) -> BoxFuture<'_, Result<EventStream, RequestError>> {
+        *self.requests.lock().unwrap() += 1;
+        Box::pin(futures_util::future::pending())
+    }
+}
+
+#[test]
+fn t_59_a_request_continues_if_the_future_that_waits_for_it_is_dropped() {
+    for resume in [false, true] {
+        let server = Arc::new(SilentServer::default());
+        let builder = Reflector::builder(server.clone());
+        let mut reflector = if resume {
+            builder.resume_after(Revision(5)).build()
+        } else {
+            builder.build()
+        };
+        for _ in 0..3 {
+            assert!(poll_once(reflector.next()).is_pending());
+        }
+        assert_eq!(*server.requests.lock().unwrap(), 1);
+    }
+}
+
 // Shows WC-505.
 #[test]
 fn t_59_a_very_short_watch_is_a_failure() {
