@@ -13,7 +13,6 @@ use futures_core::Stream;
 use revstore_engine::Revision;
 
 use crate::api::event::{EventType, SharedEncoding, WatchEvent, visible_event};
-use crate::api::list::decodable;
 use crate::api::status::{Expired, RequestError};
 use crate::api::target::Target;
 use crate::cache::interest::InterestKey;
@@ -354,15 +353,15 @@ impl CacheWatcher {
             if *object.key() >= *initial.end {
                 break;
             }
-            match decodable(object) {
-                Ok(object) if self.filter.matches(&object) => {
+            match self.filter.decide(&object) {
+                Ok(true) => {
                     self.resource.counters.init_events.add(1);
                     let event = WatchEvent::unshared(EventType::Added, Object::new(object));
                     return Poll::Ready(Some(event));
                 }
-                Ok(_) => {}
-                Err(error) => {
-                    self.failure = Some(Box::new(error));
+                Ok(false) => {}
+                Err(corrupt) => {
+                    self.failure = Some(Box::new(RequestError::Corrupt(Box::new(corrupt))));
                     return Poll::Ready(None);
                 }
             }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use revstore_engine::Revision;
 
-use crate::api::list::decodable;
 use crate::api::status::RequestError;
 use crate::cache::window::WindowEvent;
 use crate::encode::object::{Object, StoredObject};
@@ -127,15 +126,17 @@ pub(crate) fn visible_event(
     old: Option<&Arc<StoredObject>>,
     new: Option<&Arc<StoredObject>>,
 ) -> Result<Option<(EventType, Object)>, RequestError> {
-    for object in [old, new].into_iter().flatten() {
-        if filter.span.contains(object.key()) {
-            // T-34: it is unknown whether an undecodable object matches.
-            decodable(object.clone())?;
-        }
-    }
-    let matches =
-        |object: Option<&Arc<StoredObject>>| object.is_some_and(|object| filter.matches(object));
-    let Some(event) = EventType::of(matches(old), matches(new)) else {
+    let matches = |object: Option<&Arc<StoredObject>>| match object {
+        Some(object) => filter.decide(object).map_err(|corrupt| {
+            if new.is_none() {
+                RequestError::CorruptDeleted(Box::new(corrupt))
+            } else {
+                RequestError::Corrupt(Box::new(corrupt))
+            }
+        }),
+        None => Ok(false),
+    };
+    let Some(event) = EventType::of(matches(old)?, matches(new)?) else {
         return Ok(None);
     };
     let shown = if event == EventType::Deleted {

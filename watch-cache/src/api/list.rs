@@ -7,6 +7,7 @@ use bytes::Bytes;
 use revstore_engine::{KeyRange, Revision};
 
 use crate::api::continue_token::ContinueToken;
+use crate::api::corrupt::{CorruptList, CorruptObject};
 use crate::api::keys::{KeySpan, after};
 use crate::api::status::{Expired, RequestError};
 use crate::api::target::Target;
@@ -52,11 +53,13 @@ pub struct ObjectList {
     pub items: ListItems,
 }
 
-/// An iterator over the objects of a list, in ascending order of their keys. An object that cannot be
-/// decoded is returned as an error, after which the iterator ends.
+/// An iterator over the objects of a list, in ascending order of their keys. If objects cannot be
+/// decoded, it returns an error that names them in place of the first one, and ends.
 // WC-134.
 pub struct ListItems {
     objects: ItemIter,
+    /// The filter, unless the objects are already filtered.
+    filter: Option<ObjectFilter>,
     ended: bool,
     counts: Option<ListCounts>,
 }
@@ -93,41 +96,31 @@ enum ItemIter {
     Snapshot {
         objects: TreeIter<Arc<StoredObject>>,
         end: Bytes,
-        filter: ObjectFilter,
     },
     /// A snapshot of an index of the cache.
     Index {
         objects: TreeIter<IndexItem>,
         /// The index key at which the iteration ends.
         end: Bytes,
-        filter: ObjectFilter,
     },
     /// Key-value pairs returned by a source.
     Stored {
         items: std::vec::IntoIter<StoredKeyValue>,
         decoder: ObjectDecoder,
-        filter: ObjectFilter,
     },
     /// Objects that are already filtered.
     Page(std::vec::IntoIter<Arc<StoredObject>>),
 }
 
-/// Returns `object`, or [`RequestError::Internal`] if it could not be decoded.
-pub(crate) fn decodable(object: Arc<StoredObject>) -> Result<Arc<StoredObject>, RequestError> {
-    match object.decode_error() {
-        None => Ok(object),
-        Some(error) => Err(RequestError::Internal(error.to_string())),
-    }
-}
-
 impl ObjectList {
-    fn new(revision: Revision, objects: ItemIter) -> Self {
+    fn new(revision: Revision, objects: ItemIter, filter: Option<ObjectFilter>) -> Self {
         Self {
             revision,
             continue_token: None,
             remaining_item_count: None,
             items: ListItems {
                 objects,
+                filter,
                 ended: false,
                 counts: None,
             },
@@ -141,7 +134,7 @@ impl ObjectList {
             .iter()
             .map(|object| object.stored().clone())
             .collect();
-        Self::new(revision, ItemIter::Page(objects.into_iter()))
+        Self::new(revision, ItemIter::Page(objects.into_iter()), None)
     }
 
     /// Returns a list without a limit over a snapshot, up to the key `end`.
@@ -152,15 +145,7 @@ impl ObjectList {
         filter: ObjectFilter,
         counts: ListCounts,
     ) -> Self {
-        Self::new(
-            revision,
-            ItemIter::Snapshot {
-                objects,
-                end,
-                filter,
-            },
-        )
-        .with_counts(counts)
+        Self::new(revision, ItemIter::Snapshot { objects, end }, Some(filter)).with_counts(counts)
     }
 
     /// Returns a list without a limit over the objects of an index, up to the index key `end`.
@@ -171,15 +156,7 @@ impl ObjectList {
         filter: ObjectFilter,
         counts: ListCounts,
     ) -> Self {
-        Self::new(
-            revision,
-            ItemIter::Index {
-                objects,
-                end,
-                filter,
-            },
-        )
-        .with_counts(counts)
+        Self::new(revision, ItemIter::Index { objects, end }, Some(filter)).with_counts(counts)
     }
 
     fn with_counts(mut self, counts: ListCounts) -> Self {
@@ -198,6 +175,7 @@ impl ObjectList {
         count: impl FnOnce() -> usize,
     ) -> Result<Self, RequestError> {
         let mut found = Vec::new();
+        let mut corrupt = CorruptList::of(&target.filter);
         let mut more = false;
         for object in objects.take_while(|object| *object.key() < *span.end) {
             if found.len() == limit {
@@ -205,11 +183,17 @@ impl ObjectList {
                 break;
             }
             counts.fetched += 1;
-            let object = decodable(object)?;
-            if target.filter.matches(&object) {
-                found.push(object);
+            match target.filter.decide(&object) {
+                Ok(true) => found.push(object),
+                Ok(false) => {}
+                Err(object) => {
+                    if !corrupt.add(object) {
+                        break;
+                    }
+                }
             }
         }
+        corrupt.check()?;
         counts.returned = found.len() as u64;
         Self::page(revision, found, more, target, limit, count)
     }
@@ -222,7 +206,7 @@ impl ObjectList {
         limit: usize,
         count: impl FnOnce() -> usize,
     ) -> Result<Self, RequestError> {
-        let mut list = Self::new(revision, ItemIter::Page(Vec::new().into_iter()));
+        let mut list = Self::new(revision, ItemIter::Page(Vec::new().into_iter()), None);
         if let (true, Some(last)) = (more, found.last()) {
             list.continue_token = Some(target.token(last.key(), revision)?);
             // WC-223: `count` counts keys, so the number is known only if the filter selects by key.
@@ -251,6 +235,7 @@ impl ObjectList {
                 .map_err(failed);
         };
         let mut found = Vec::new();
+        let mut corrupt = CorruptList::of(&target.filter);
         let (mut next, mut revision) = (span.start.clone(), at);
         // Without a selector one read is enough. With a selector the page size doubles until there
         // are enough matches.
@@ -267,16 +252,24 @@ impl ObjectList {
             let fetched = page.items.len();
             for (index, stored) in page.items.into_iter().enumerate() {
                 next = after(&stored.key);
-                let object = decodable(decoder.decode(stored))?;
-                if target.filter.matches(&object) {
-                    found.push(object);
+                let object = decoder.decode(stored);
+                match target.filter.decide(&object) {
+                    Ok(true) => found.push(object),
+                    Ok(false) => {}
+                    Err(object) => {
+                        if !corrupt.add(object) {
+                            corrupt.check()?;
+                        }
+                    }
                 }
                 if found.len() == limit {
+                    corrupt.check()?;
                     let more = page.more || index + 1 < fetched;
                     return Self::page(page.revision, found, more, target, limit, || count);
                 }
             }
             if !page.more {
+                corrupt.check()?;
                 return Self::page(page.revision, found, false, target, limit, || count);
             }
             page_size = (page_size * 2).min(SCAN_PAGE_MAX);
@@ -319,15 +312,18 @@ impl ObjectList {
         let objects = ItemIter::Stored {
             items: page.items.into_iter(),
             decoder: decoder.clone(),
-            filter: target.filter.clone(),
         };
-        Ok(Self::new(page.revision, objects))
+        Ok(Self::new(
+            page.revision,
+            objects,
+            Some(target.filter.clone()),
+        ))
     }
 
     /// Collects the objects.
     ///
     /// # Errors
-    /// [`RequestError::Internal`] if an object cannot be decoded.
+    /// [`RequestError::CorruptList`] if an object cannot be decoded.
     pub fn into_objects(self) -> Result<Vec<Object>, RequestError> {
         self.items.collect()
     }
@@ -370,54 +366,67 @@ impl fmt::Debug for ListItems {
     }
 }
 
+impl ListItems {
+    /// Returns the next object, before the filter is applied.
+    fn next_object(&mut self) -> Option<Arc<StoredObject>> {
+        let object = match &mut self.objects {
+            ItemIter::Snapshot { objects, end } => {
+                objects.next().filter(|object| *object.key() < **end)?
+            }
+            ItemIter::Index { objects, end } => {
+                objects.next().filter(|item| *item.key() < **end)?.object
+            }
+            ItemIter::Stored { items, decoder } => decoder.decode(items.next()?),
+            ItemIter::Page(objects) => objects.next()?,
+        };
+        if let Some(counts) = &mut self.counts {
+            counts.fetched += 1;
+        }
+        Some(object)
+    }
+
+    /// Returns the error of a list with a corrupt object. Names the other ones after it too.
+    fn corrupt(&mut self, first: CorruptObject) -> RequestError {
+        let Some(filter) = self.filter.take() else {
+            return RequestError::Corrupt(Box::new(first));
+        };
+        let mut corrupt = CorruptList::of(&filter);
+        corrupt.add(first);
+        while let Some(object) = self.next_object() {
+            if let Err(object) = filter.decide(&object)
+                && !corrupt.add(object)
+            {
+                break;
+            }
+        }
+        RequestError::CorruptList(Box::new(corrupt))
+    }
+}
+
 impl Iterator for ListItems {
     type Item = Result<Object, RequestError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if self.ended {
-                return None;
-            }
-            let (object, filter) = match &mut self.objects {
-                ItemIter::Snapshot {
-                    objects,
-                    end,
-                    filter,
-                } => {
-                    let object = objects.next().filter(|object| *object.key() < **end)?;
-                    (object, Some(&*filter))
-                }
-                ItemIter::Index {
-                    objects,
-                    end,
-                    filter,
-                } => {
-                    let item = objects.next().filter(|item| *item.key() < **end)?;
-                    (item.object, Some(&*filter))
-                }
-                ItemIter::Stored {
-                    items,
-                    decoder,
-                    filter,
-                } => (decoder.decode(items.next()?), Some(&*filter)),
-                ItemIter::Page(objects) => (objects.next()?, None),
+        while !self.ended {
+            let object = self.next_object()?;
+            let decided = match &self.filter {
+                Some(filter) => filter.decide(&object),
+                None => object.corruption().map_or(Ok(true), Err),
             };
-            if let Some(counts) = &mut self.counts {
-                counts.fetched += 1;
-            }
-            match decodable(object) {
-                Ok(object) if filter.is_none_or(|filter| filter.matches(&object)) => {
+            match decided {
+                Ok(true) => {
                     if let Some(counts) = &mut self.counts {
                         counts.returned += 1;
                     }
                     return Some(Ok(Object::new(object)));
                 }
-                Ok(_) => {}
-                Err(error) => {
+                Ok(false) => {}
+                Err(corrupt) => {
                     self.ended = true;
-                    return Some(Err(error));
+                    return Some(Err(self.corrupt(corrupt)));
                 }
             }
         }
+        None
     }
 }

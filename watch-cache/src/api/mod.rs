@@ -4,6 +4,7 @@
 
 pub(crate) mod cache_watcher;
 pub(crate) mod continue_token;
+pub(crate) mod corrupt;
 pub(crate) mod event;
 pub(crate) mod keys;
 pub(crate) mod list;
@@ -15,14 +16,17 @@ pub(crate) mod target;
 
 pub use cache_watcher::CacheWatcher;
 pub use continue_token::ContinueToken;
+pub use corrupt::{CorruptList, CorruptObject};
 pub use event::{EventType, SharedEncoding, WatchEvent};
 pub use keys::{KeyLayout, ObjectRef, Scope};
 pub use list::{ListItems, ObjectList};
 pub use options::{GetOptions, ListOptions, WatchOptions};
 pub use resource_cache::ResourceCache;
 pub use status::{
-    Conflict, Expired, RequestError, ResourceName, Status, StatusCause, StatusDetails,
+    Conflict, Expired, InvalidDelete, RequestError, ResourceName, Status, StatusCause,
+    StatusDetails,
 };
 pub use storage::{
-    EventStream, Preconditions, Storage, StoreStats, Update, UpdateFn, UpdateOptions, ValidateFn,
+    DeleteOptions, EventStream, Preconditions, Storage, StoreStats, Update, UpdateFn,
+    UpdateOptions, ValidateFn,
 };

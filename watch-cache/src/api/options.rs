@@ -290,7 +290,7 @@ fn forbidden(field: &'static str, message: &str) -> StatusCause {
     StatusCause {
         reason: "FieldValueForbidden",
         message: format!("Forbidden: {message}"),
-        field,
+        field: field.into(),
     }
 }
 
@@ -298,7 +298,7 @@ fn unsupported(value: &str, supported: &str) -> StatusCause {
     StatusCause {
         reason: "FieldValueNotSupported",
         message: format!("Unsupported value: \"{value}\": supported values: {supported}"),
-        field: MATCH,
+        field: MATCH.into(),
     }
 }
 

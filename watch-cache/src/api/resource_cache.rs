@@ -6,9 +6,10 @@ use bytes::Bytes;
 use revstore_engine::Revision;
 
 use crate::api::cache_watcher::CacheWatcher;
+use crate::api::corrupt::decodable;
 use crate::api::event::WatchEvent;
 use crate::api::keys::{ObjectRef, Scope};
-use crate::api::list::{ListCounts, ObjectList, decodable};
+use crate::api::list::{ListCounts, ObjectList};
 use crate::api::options::{
     GetOptions, ListOptions, ListPlan, RequestedVersion, WatchOptions, WatchPlan,
 };
@@ -112,7 +113,8 @@ impl ResourceCache {
     /// - [`RequestError::BadRequest`] for an invalid name or resource version.
     /// - [`RequestError::TooLarge`] if the cache does not reach the revision in time.
     /// - [`RequestError::Stopped`] if the cache is stopped.
-    /// - [`RequestError::Internal`] if the object cannot be decoded or the source fails.
+    /// - [`RequestError::Corrupt`] if the object cannot be decoded.
+    /// - [`RequestError::Internal`] if the source fails.
     // WC-210.
     pub async fn get(
         &self,
@@ -152,9 +154,9 @@ impl ResourceCache {
     /// - [`RequestError::TooLarge`] if the cache does not reach a revision in time.
     /// - [`RequestError::NotReady`] while the cache loads, and [`RequestError::Stopped`] after it is
     ///   stopped.
-    /// - [`RequestError::Internal`] if the source fails, or if an object of a page cannot be
-    ///   decoded. A list without a limit reports an undecodable object as an item of its
-    ///   [`ListItems`](crate::api::ListItems).
+    /// - [`RequestError::CorruptList`] if an object of a page cannot be decoded. A list without a
+    ///   limit reports it as an item of its [`ListItems`](crate::api::ListItems).
+    /// - [`RequestError::Internal`] if the source fails.
     // WC-220, WC-230 to WC-235.
     pub async fn list(
         &self,

@@ -1,6 +1,7 @@
 //! Errors of requests, and the Kubernetes `Status` that clients receive for them, with the codes,
 //! reasons and texts of kube-apiserver.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -8,13 +9,15 @@ use revstore_engine::Revision;
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::api::corrupt::{CorruptList, CorruptObject};
+
 /// The error of a request. [`RequestError::status`] converts it into the `Status` that clients parse.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RequestError {
     /// 422: options are missing, are not supported, or exclude each other.
     // WC-230.
-    #[error("{}", invalid_message(.0))]
+    #[error("{}", invalid_options_message(.0))]
     Invalid(Vec<StatusCause>),
     /// 400: an option or a name cannot be parsed.
     #[error("{0}")]
@@ -78,15 +81,87 @@ pub enum RequestError {
         /// The number of seconds after which the client should try again; 0 if unspecified.
         retry_after_seconds: u32,
     },
-    /// 500: the source failed, or an object cannot be decoded.
+    /// 500: the source failed.
     #[error("Internal error occurred: {0}")]
     Internal(String),
+    /// 500: the object cannot be decoded.
+    // WC-205. Boxed, as the next three, so that the `Result`s of requests are small.
+    #[error("Internal error occurred: {0}")]
+    Corrupt(Box<CorruptObject>),
+    /// 500: objects of a list cannot be decoded.
+    #[error("failed to read one or more {} from the storage", .0.resource)]
+    CorruptList(Box<CorruptList>),
+    /// 500: an object that a watch has to report as deleted cannot be decoded.
+    #[error("saw a DELETED event, but object data is corrupt - {}", .0.failure())]
+    CorruptDeleted(Box<CorruptObject>),
+    /// 422: the options of a deletion exclude each other, or do not fit the object.
+    #[error("{0}")]
+    InvalidDelete(Box<InvalidDelete>),
     /// 503: the server cannot be reached, or does not answer. Only clients over a network report it.
     #[error("the server is unavailable: {0}")]
     Unavailable(String),
     /// Any other error of a server on the network, as that server reported it.
     #[error("{}", .0.message)]
     Reported(Box<Status>),
+}
+
+/// The reason of a [`RequestError::InvalidDelete`]. All variants are about
+/// [`DeleteOptions::ignore_store_read_error`](crate::api::DeleteOptions).
+// WC-205.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidDelete {
+    /// The object can be decoded, or does not exist.
+    NotCorrupt {
+        /// The resource of the object.
+        resource: ResourceName,
+        /// The name of the object.
+        name: String,
+    },
+    /// The option is set together with preconditions.
+    Preconditions,
+}
+
+impl InvalidDelete {
+    fn details(&self) -> StatusDetails {
+        let (name, group, kind) = match self {
+            Self::NotCorrupt { resource, name } => {
+                (name.as_str(), &*resource.group, &*resource.plural)
+            }
+            Self::Preconditions => ("", "meta.k8s.io", "DeleteOptions"),
+        };
+        let reason = match self {
+            Self::NotCorrupt { .. } => {
+                "is exclusively used to delete corrupt object(s), try again by removing this option"
+            }
+            Self::Preconditions => "cannot be set together with .preconditions",
+        };
+        StatusDetails {
+            name: name.into(),
+            group: group.into(),
+            kind: kind.into(),
+            causes: vec![StatusCause {
+                reason: "FieldValueInvalid",
+                message: format!("Invalid value: true: {reason}"),
+                field: "ignoreStoreReadErrorWithClusterBreakingPotential".into(),
+            }],
+            ..StatusDetails::default()
+        }
+    }
+}
+
+impl fmt::Display for InvalidDelete {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StatusDetails {
+            name,
+            group,
+            kind,
+            causes,
+            ..
+        } = self.details();
+        let resource = ResourceName::new(group, kind);
+        f.write_str(&invalid_message(&resource, &name, &causes))
+    }
 }
 
 /// The reason of a [`RequestError::Conflict`].
@@ -246,9 +321,9 @@ pub struct StatusCause {
     pub reason: &'static str,
     /// The human-readable message.
     pub message: String,
-    /// The option that caused the error, or empty.
+    /// The option that caused the error, or the key of a corrupt object, or empty.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub field: &'static str,
+    pub field: Cow<'static, str>,
 }
 
 /// A Kubernetes `Status` object: the response to a failed request.
@@ -298,7 +373,11 @@ fn cause_suffix(cause: Option<&str>) -> String {
     cause.map_or_else(String::new, |cause| format!(": {cause}"))
 }
 
-fn invalid_message(causes: &[StatusCause]) -> String {
+fn invalid_options_message(causes: &[StatusCause]) -> String {
+    invalid_message(&ResourceName::new("meta.k8s.io", "ListOptions"), "", causes)
+}
+
+fn invalid_message(resource: &ResourceName, name: &str, causes: &[StatusCause]) -> String {
     let bodies: Vec<String> = causes
         .iter()
         .map(|cause| format!("{}: {}", cause.field, cause.message))
@@ -307,7 +386,7 @@ fn invalid_message(causes: &[StatusCause]) -> String {
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),
     };
-    format!("ListOptions.meta.k8s.io \"\" is invalid: {bodies}")
+    format!("{resource} \"{name}\" is invalid: {bodies}")
 }
 
 impl RequestError {
@@ -324,7 +403,7 @@ impl RequestError {
 
     fn code_and_reason(&self) -> (u16, &'static str) {
         match self {
-            Self::Invalid(_) => (422, "Invalid"),
+            Self::Invalid(_) | Self::InvalidDelete(_) => (422, "Invalid"),
             Self::BadRequest(_) => (400, "BadRequest"),
             Self::NotFound { .. } => (404, "NotFound"),
             Self::AlreadyExists { .. } => (409, "AlreadyExists"),
@@ -334,7 +413,8 @@ impl RequestError {
             Self::NotReady { .. } | Self::Stopped | Self::TooManyRequests { .. } => {
                 (429, "TooManyRequests")
             }
-            Self::Internal(_) => (500, "InternalError"),
+            Self::Internal(_) | Self::Corrupt(_) => (500, "InternalError"),
+            Self::CorruptList(_) | Self::CorruptDeleted(_) => (500, "StorageReadError"),
             Self::Unavailable(_) => (503, "ServiceUnavailable"),
             Self::Reported(status) => (status.code, status.reason),
         }
@@ -393,12 +473,22 @@ impl RequestError {
                 details.group.clone_from(&resource.group);
                 details.kind.clone_from(&resource.plural);
             }
+            Self::InvalidDelete(invalid) => *details = invalid.details(),
+            Self::CorruptList(list) => {
+                details.name = "list".into();
+                details.group.clone_from(&list.resource.group);
+                details.kind.clone_from(&list.resource.plural);
+                details.causes = list.causes();
+            }
+            Self::Corrupt(corrupt) | Self::CorruptDeleted(corrupt) => {
+                details.causes = vec![corrupt.cause()];
+            }
             Self::TooLarge { .. } => {
                 // WC-232: old clients match the message, new clients match this cause.
                 details.causes = vec![StatusCause {
                     reason: "ResourceVersionTooLarge",
                     message: "Too large resource version".into(),
-                    field: "",
+                    field: "".into(),
                 }];
                 details.retry_after_seconds = 1;
             }

@@ -103,6 +103,37 @@ impl UpdateOptions {
     }
 }
 
+/// The options of a deletion.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeleteOptions {
+    /// The preconditions on the current version.
+    pub preconditions: Preconditions,
+    /// Whether to delete a corrupt object, one that cannot be decoded, which a deletion without this
+    /// option refuses. Finalizers, owners and preconditions of the object are unknown then, so its
+    /// dependents may be left behind. With this option the deletion of any other object fails with
+    /// [`RequestError::InvalidDelete`].
+    ///
+    /// This is `ignoreStoreReadErrorWithClusterBreakingPotential` of Kubernetes' `DeleteOptions`.
+    pub ignore_store_read_error: bool,
+}
+
+impl DeleteOptions {
+    /// Sets the preconditions on the current version.
+    #[must_use]
+    pub fn preconditions(mut self, preconditions: Preconditions) -> Self {
+        self.preconditions = preconditions;
+        self
+    }
+
+    /// Sets whether to delete a corrupt object.
+    #[must_use]
+    pub fn ignore_store_read_error(mut self, ignore: bool) -> Self {
+        self.ignore_store_read_error = ignore;
+        self
+    }
+}
+
 /// A function that computes the new version of an object from the current one, or rejects the update
 /// with an error. It is called again if the current version was stale, so it must have no side
 /// effects.
@@ -110,7 +141,8 @@ impl UpdateOptions {
 pub type UpdateFn<'a> = Box<dyn FnMut(Option<&Object>) -> Result<Update, RequestError> + Send + 'a>;
 
 /// A function that accepts the deletion of an object, or rejects it with an error. It may be called
-/// more than once, like an [`UpdateFn`].
+/// more than once, like an [`UpdateFn`]. It is also called for a corrupt object that is deleted
+/// deliberately.
 pub type ValidateFn<'a> = Box<dyn FnMut(&Object) -> Result<(), RequestError> + Send + 'a>;
 
 /// The number and the size of the objects of a resource in a store.
@@ -171,11 +203,11 @@ pub trait Storage: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'a, Result<Object, RequestError>>;
 
     /// Deletes an object if `validate` accepts its current version. Returns the last version of the
-    /// object with the revision of the deletion.
+    /// object with the revision of the deletion, which cannot be decoded if it is a corrupt object.
     fn delete<'a>(
         &'a self,
         object: &'a ObjectRef,
-        preconditions: &'a Preconditions,
+        options: &'a DeleteOptions,
         validate: ValidateFn<'a>,
     ) -> BoxFuture<'a, Result<Object, RequestError>>;
 
@@ -240,14 +272,11 @@ impl Storage for ResourceCache {
     fn delete<'a>(
         &'a self,
         object: &'a ObjectRef,
-        preconditions: &'a Preconditions,
+        options: &'a DeleteOptions,
         validate: ValidateFn<'a>,
     ) -> BoxFuture<'a, Result<Object, RequestError>> {
         let assumed = self.cached(object);
-        Box::pin(
-            self.raw()
-                .delete_object(object, preconditions, assumed, validate),
-        )
+        Box::pin(self.raw().delete_object(object, options, assumed, validate))
     }
 
     fn current_revision(&self) -> BoxFuture<'_, Result<Revision, RequestError>> {

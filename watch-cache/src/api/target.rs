@@ -33,7 +33,7 @@ impl Target {
     ) -> Result<Self, RequestError> {
         let layout = &decoder.layout;
         let span = layout.span_of(scope)?;
-        let filter = ObjectFilter::new(span.clone(), selector, &*decoder.kind)?;
+        let filter = ObjectFilter::new(span.clone(), selector, decoder)?;
         let (mut namespace, mut name) = match scope {
             Scope::All => (None, None),
             Scope::Namespace(namespace) => (Some(namespace.clone()), None),

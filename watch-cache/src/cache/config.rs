@@ -22,7 +22,7 @@ use crate::encode::object::ObjectDecoder;
 /// ```
 #[derive(Clone, Debug)]
 pub struct ResourceConfig {
-    pub(crate) name: ResourceName,
+    pub(crate) name: Arc<ResourceName>,
     pub(crate) layout: KeyLayout,
     pub(crate) kind: Arc<dyn Kind>,
     pub(crate) window: WindowLimits,
@@ -44,7 +44,7 @@ impl ResourceConfig {
 
     fn new(group: &str, plural: &str, layout: KeyLayout) -> Self {
         Self {
-            name: ResourceName::new(group, plural),
+            name: Arc::new(ResourceName::new(group, plural)),
             layout,
             kind: Arc::new(crate::encode::json::JsonKind::new("v1", plural)),
             window: WindowLimits::default(),
@@ -79,6 +79,7 @@ impl ResourceConfig {
 
     pub(crate) fn decoder(&self) -> ObjectDecoder {
         ObjectDecoder {
+            resource: self.name.clone(),
             kind: self.kind.clone(),
             layout: self.layout.clone(),
         }

@@ -103,7 +103,8 @@ pub trait Kind: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`DecodeError`] if the value is not an object of this kind. The cache keeps such a value, and
-    /// requests that must read or match it fail with [`RequestError::Internal`].
+    /// requests that must read or match it fail with [`RequestError::Corrupt`] or
+    /// [`RequestError::CorruptList`].
     // T-34.
     fn extract(&self, value: &[u8]) -> Result<Attributes, DecodeError>;
 

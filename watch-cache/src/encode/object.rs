@@ -8,7 +8,9 @@ use bytes::Bytes;
 use revstore_engine::Revision;
 use serde::Deserialize;
 
+use crate::api::corrupt::CorruptObject;
 use crate::api::keys::{KeyLayout, ObjectRef};
+use crate::api::status::ResourceName;
 use crate::cache::objects::tree::Item;
 use crate::encode::kind::{Attributes, DecodeError, Kind, ResourceVersionSpan};
 use crate::selector::ResolvedField;
@@ -135,6 +137,15 @@ impl StoredObject {
     /// Returns the error if the bytes could not be decoded.
     pub fn decode_error(&self) -> Option<&DecodeError> {
         self.attributes.as_ref().err()
+    }
+
+    /// Returns what errors say of the object if the bytes could not be decoded.
+    pub(crate) fn corruption(&self) -> Option<CorruptObject> {
+        self.decode_error().map(|error| CorruptObject {
+            key: String::from_utf8_lossy(self.key()).into_owned(),
+            revision: self.mod_revision(),
+            reason: error.0.clone(),
+        })
     }
 
     /// Returns the uid, or an empty string if there is none.
@@ -380,6 +391,7 @@ impl Deref for Object {
 /// A decoder of stored key-value pairs for one resource.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectDecoder {
+    pub(crate) resource: Arc<ResourceName>,
     pub(crate) kind: Arc<dyn Kind>,
     pub(crate) layout: KeyLayout,
 }

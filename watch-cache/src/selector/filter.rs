@@ -1,9 +1,12 @@
 //! Filters: a scope and a selector, resolved for the objects of one resource.
 
+use std::sync::Arc;
+
+use crate::api::corrupt::CorruptObject;
 use crate::api::keys::KeySpan;
-use crate::api::status::RequestError;
+use crate::api::status::{RequestError, ResourceName};
 use crate::encode::kind::Kind;
-use crate::encode::object::StoredObject;
+use crate::encode::object::{ObjectDecoder, StoredObject};
 use crate::selector::{FieldRequirement, LabelOperator, LabelRequirement, Selector};
 
 /// The location of a selectable field in an object.
@@ -38,6 +41,7 @@ impl ResolvedField {
 /// (WC-122).
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectFilter {
+    resource: Arc<ResourceName>,
     pub(crate) span: KeySpan,
     labels: Box<[LabelRequirement]>,
     fields: Box<[(ResolvedField, FieldRequirement)]>,
@@ -47,8 +51,9 @@ impl ObjectFilter {
     pub(crate) fn new(
         span: KeySpan,
         selector: &Selector,
-        kind: &dyn Kind,
+        decoder: &ObjectDecoder,
     ) -> Result<Self, RequestError> {
+        let kind = &*decoder.kind;
         let resolve = |requirement: &FieldRequirement| {
             let field = ResolvedField::of(&requirement.field, kind)?;
             Ok((field, requirement.clone()))
@@ -56,6 +61,7 @@ impl ObjectFilter {
         let fields: Result<Vec<_>, RequestError> =
             selector.fields.requirements.iter().map(resolve).collect();
         Ok(Self {
+            resource: decoder.resource.clone(),
             span,
             labels: selector.labels.requirements.clone().into(),
             fields: fields?.into(),
@@ -67,7 +73,33 @@ impl ObjectFilter {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Returns whether the filter matches an object.
+    pub(crate) fn resource(&self) -> &ResourceName {
+        &self.resource
+    }
+
+    /// Returns whether the filter may match an object with the key of `object`: whether its scope,
+    /// its name and its namespace match, which are known without decoding the object.
+    pub(crate) fn matches_key(&self, object: &StoredObject) -> bool {
+        let matches = |(field, requirement): &(ResolvedField, FieldRequirement)| match field {
+            ResolvedField::Name | ResolvedField::Namespace => {
+                requirement.matches(object.field(*field))
+            }
+            ResolvedField::Selectable(_) => true,
+        };
+        self.span.contains(object.key()) && self.fields.iter().all(matches)
+    }
+
+    /// Returns whether the filter matches an object. Fails if the filter may match it and the object
+    /// cannot be decoded (T-34).
+    pub(crate) fn decide(&self, object: &StoredObject) -> Result<bool, CorruptObject> {
+        match object.corruption() {
+            None => Ok(self.matches(object)),
+            Some(corrupt) if self.matches_key(object) => Err(corrupt),
+            Some(_) => Ok(false),
+        }
+    }
+
+    /// Returns whether the filter matches a decoded object.
     pub(crate) fn matches(&self, object: &StoredObject) -> bool {
         self.span.contains(object.key())
             && self

@@ -9,15 +9,16 @@ use bytes::Bytes;
 use futures_core::future::BoxFuture;
 use revstore_engine::{Clock, KeyRange, Revision};
 
+use crate::api::corrupt::decodable;
 use crate::api::event::WatchEvent;
 use crate::api::keys::{ObjectRef, Scope};
-use crate::api::list::{ListItems, ObjectList, decodable};
+use crate::api::list::{ListItems, ObjectList};
 use crate::api::options::{
     GetOptions, ListOptions, ListPlan, RequestedVersion, WatchOptions, WatchPlan,
 };
 use crate::api::status::RequestError;
 use crate::api::storage::{
-    EventStream, Preconditions, Storage, StoreStats, UpdateFn, UpdateOptions, ValidateFn,
+    DeleteOptions, EventStream, Storage, StoreStats, UpdateFn, UpdateOptions, ValidateFn,
 };
 use crate::api::target::Target;
 use crate::cache::config::ResourceConfig;
@@ -43,7 +44,9 @@ use crate::wake::timer_queue::TimerQueue;
 /// use revstore_engine::Engine;
 /// use pollster::block_on;
 /// use revstore_watch_cache::{EngineSource, GetOptions, ObjectRef, ResourceConfig};
-/// use revstore_watch_cache::api::{Preconditions, Storage, Update, UpdateFn, UpdateOptions};
+/// use revstore_watch_cache::api::{
+///     DeleteOptions, Preconditions, Storage, Update, UpdateFn, UpdateOptions,
+/// };
 /// use revstore_watch_cache::clock::SystemClock;
 /// use revstore_watch_cache::source::RawStore;
 /// # block_on(async {
@@ -67,7 +70,8 @@ use crate::wake::timer_queue::TimerQueue;
 ///
 /// // With a precondition the write fails instead.
 /// let unchanged = Preconditions::default().resource_version(made.revision().to_string());
-/// let rejected = pods.delete(&pod, &unchanged, Box::new(|_| Ok(()))).await;
+/// let options = DeleteOptions::default().preconditions(unchanged);
+/// let rejected = pods.delete(&pod, &options, Box::new(|_| Ok(()))).await;
 /// assert_eq!(rejected.unwrap_err().code(), 409);
 /// let found = pods.get(&pod, &GetOptions::default()).await?;
 /// assert_eq!(found.unwrap().label("app"), Some("web"));
@@ -302,10 +306,10 @@ impl Storage for RawStore {
     fn delete<'a>(
         &'a self,
         object: &'a ObjectRef,
-        preconditions: &'a Preconditions,
+        options: &'a DeleteOptions,
         validate: ValidateFn<'a>,
     ) -> BoxFuture<'a, Result<Object, RequestError>> {
-        Box::pin(self.delete_object(object, preconditions, None, validate))
+        Box::pin(self.delete_object(object, options, None, validate))
     }
 
     fn current_revision(&self) -> BoxFuture<'_, Result<Revision, RequestError>> {

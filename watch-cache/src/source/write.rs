@@ -6,9 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use revstore_engine::Revision;
 
+use crate::api::corrupt::decodable;
 use crate::api::keys::ObjectRef;
-use crate::api::status::{Conflict, RequestError};
-use crate::api::storage::{Preconditions, Update, UpdateFn, UpdateOptions, ValidateFn};
+use crate::api::status::{Conflict, InvalidDelete, RequestError};
+use crate::api::storage::{
+    DeleteOptions, Preconditions, Update, UpdateFn, UpdateOptions, ValidateFn,
+};
 use crate::encode::object::Object;
 use crate::source::raw_store::{RawStore, internal};
 use crate::source::{ConditionalWrite, ListRequest, StoredKeyValue, WriteAction, WriteOutcome};
@@ -47,7 +50,7 @@ impl RawStore {
         match self.write(&key, None, action).await? {
             WriteOutcome::Done(revision) => Ok(self.written(key, value, None, revision)),
             WriteOutcome::Differs(_) => Err(RequestError::AlreadyExists {
-                resource: self.config.name.clone(),
+                resource: (*self.config.name).clone(),
                 name: object.name.clone(),
             }),
         }
@@ -82,12 +85,25 @@ impl RawStore {
     pub(crate) async fn delete_object(
         &self,
         object: &ObjectRef,
-        preconditions: &Preconditions,
+        options: &DeleteOptions,
         assumed: Option<Object>,
         mut validate: ValidateFn<'_>,
     ) -> Result<Object, RequestError> {
+        let preconditions = &options.preconditions;
+        if options.ignore_store_read_error && *preconditions != Preconditions::default() {
+            let invalid = InvalidDelete::Preconditions;
+            return Err(RequestError::InvalidDelete(Box::new(invalid)));
+        }
         self.write_decided(object, assumed, |current| {
-            self.check(object, current, preconditions, false)?;
+            if !options.ignore_store_read_error {
+                self.check(object, current, preconditions, false)?;
+            } else if current.is_none_or(|current| current.decode_error().is_none()) {
+                let invalid = InvalidDelete::NotCorrupt {
+                    resource: (*self.config.name).clone(),
+                    name: object.name.clone(),
+                };
+                return Err(RequestError::InvalidDelete(Box::new(invalid)));
+            }
             current.map_or(Ok(()), &mut validate)?;
             Ok(Decision::Write(WriteAction::Delete))
         })
@@ -196,8 +212,8 @@ impl RawStore {
         Object::new(self.config.decoder().decode(stored))
     }
 
-    /// Fails if the object does not exist and `may_be_missing` is not set, or if a precondition does
-    /// not hold.
+    /// Fails if the object does not exist and `may_be_missing` is not set, if it is corrupt, or if a
+    /// precondition does not hold.
     fn check(
         &self,
         object: &ObjectRef,
@@ -212,6 +228,7 @@ impl RawStore {
                 Err(self.not_found(object))
             };
         };
+        decodable(current.stored().clone())?;
         if let Some(requested) = &preconditions.uid
             && requested != current.uid()
         {
@@ -233,14 +250,14 @@ impl RawStore {
 
     pub(crate) fn not_found(&self, object: &ObjectRef) -> RequestError {
         RequestError::NotFound {
-            resource: self.config.name.clone(),
+            resource: (*self.config.name).clone(),
             name: object.name.clone(),
         }
     }
 
     fn conflict(&self, object: &ObjectRef, reason: Conflict) -> RequestError {
         RequestError::Conflict {
-            resource: self.config.name.clone(),
+            resource: (*self.config.name).clone(),
             name: object.name.clone(),
             reason: Box::new(reason),
         }

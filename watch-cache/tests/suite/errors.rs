@@ -17,7 +17,7 @@ fn check(error: &RequestError, expected: &[(&str, &str, &str)]) {
         .details
         .causes
         .iter()
-        .map(|cause| (cause.field, cause.reason, cause.message.as_str()))
+        .map(|cause| (&*cause.field, cause.reason, cause.message.as_str()))
         .collect();
     assert_eq!(causes, expected);
     let bodies: Vec<_> = expected

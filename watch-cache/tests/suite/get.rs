@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use revstore_watch_cache::api::{Preconditions, UpdateOptions};
+use revstore_watch_cache::api::{DeleteOptions, UpdateOptions};
 use revstore_watch_cache::{GetOptions, Object, ObjectRef, RequestError, Scope};
 
 use crate::support::{after, at, object, on_both, pod};
@@ -70,7 +70,7 @@ fn t_22_invalid_names_are_rejected_by_every_operation() {
     on_both(|fixture, store, _| {
         let is_bad_request = |error: RequestError| assert_eq!(error.code(), 400);
         for name in ["", "/", ".", "..", "a/../b"] {
-            let (invalid, none) = (ObjectRef::namespaced("ns", name), Preconditions::default());
+            let (invalid, none) = (ObjectRef::namespaced("ns", name), DeleteOptions::default());
             is_bad_request(
                 fixture
                     .wait(store.get(&invalid, &GetOptions::default()))

@@ -16,7 +16,7 @@ use pollster::block_on;
 use revstore_engine::Engine;
 use revstore_tests::poll;
 use revstore_watch_cache::api::{
-    EventStream, ObjectList, Preconditions, Storage, Update, UpdateOptions,
+    DeleteOptions, EventStream, ObjectList, Storage, Update, UpdateOptions,
 };
 use revstore_watch_cache::cache::{FeederThread, ObjectIndex, WindowLimits};
 use revstore_watch_cache::clock::ManualClock;
@@ -220,10 +220,8 @@ impl Fixture {
     }
 
     pub(crate) fn delete(&self, key: &str) -> i64 {
-        let (object, preconditions) = (object(key), Preconditions::default());
-        let deleted = self
-            .raw
-            .delete(&object, &preconditions, Box::new(|_| Ok(())));
+        let (object, options) = (object(key), DeleteOptions::default());
+        let deleted = self.raw.delete(&object, &options, Box::new(|_| Ok(())));
         self.wait(deleted)
             .expect("the deletion succeeds")
             .revision()

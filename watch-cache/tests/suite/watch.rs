@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use pollster::block_on;
+use revstore_watch_cache::api::DeleteOptions;
 use revstore_watch_cache::cache::WindowLimits;
 use revstore_watch_cache::source::{
     Batch, BatchStream, Change, ConditionalWrite, ListPage, ListRequest, RawStore, Source,
@@ -639,6 +640,10 @@ fn t_34_an_index_hides_no_undecodable_object() {
             assert!(watch.word().starts_with("ERROR 500 "));
         }
         // All objects can be decoded again, so the index is used again.
+        let (corrupt, options) = (object("ns/b"), DeleteOptions::default());
+        let options = options.ignore_store_read_error(true);
+        let deleted = store.delete(&corrupt, &options, Box::new(|_| Ok(())));
+        fixture.wait(deleted).unwrap();
         fixture.put("ns/b", pod("ns/b", "", "n2"));
         fixture.wait_until_fresh();
         assert_eq!(listed().unwrap().items, [format!("ns/a@{start}")]);

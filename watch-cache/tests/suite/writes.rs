@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use revstore_watch_cache::api::{Preconditions, Storage, Update, UpdateFn, UpdateOptions};
+use revstore_watch_cache::api::{
+    DeleteOptions, Preconditions, Storage, Update, UpdateFn, UpdateOptions,
+};
 use revstore_watch_cache::{GetOptions, ListOptions, Object, RequestError, Scope};
 
 use crate::support::{Fixture, Side, object, on_both, pod};
@@ -67,7 +69,8 @@ fn t_03_delete_checks_its_preconditions() {
         let written = fixture.put_pod("ns/a");
         fixture.wait_until_fresh();
         let delete = |preconditions: Preconditions| {
-            fixture.wait(store.delete(&object("ns/a"), &preconditions, Box::new(|_| Ok(()))))
+            let options = DeleteOptions::default().preconditions(preconditions);
+            fixture.wait(store.delete(&object("ns/a"), &options, Box::new(|_| Ok(()))))
         };
         let uid = |uid: &str| none().uid(uid);
         let wrong = delete(uid("other")).unwrap_err();
@@ -150,12 +153,11 @@ fn t_04_and_t_05_a_deletion_is_validated_again_with_the_fresh_version() {
         }
     };
     let delete = |key: &str, preconditions: &Preconditions, wanted| {
+        let options = DeleteOptions::default().preconditions(preconditions.clone());
         let key = object(key);
-        fixture.wait(
-            stale
-                .pods
-                .delete(&key, preconditions, Box::new(app_is(wanted))),
-        )
+        let validate = Box::new(app_is(wanted));
+        let deletion = stale.pods.delete(&key, &options, validate);
+        fixture.wait(deletion)
     };
     let rejected = delete("ns/a", &none(), "old").unwrap_err();
     assert_eq!(
@@ -250,9 +252,10 @@ fn t_05_a_deletion_validates_the_new_version_after_a_concurrent_write() {
             };
             let seen = Mutex::new(Vec::new());
             let key = object("ns/a");
+            let options = DeleteOptions::default().preconditions(preconditions);
             let deletion = store.delete(
                 &key,
-                &preconditions,
+                &options,
                 Box::new(|pod| {
                     let mut seen = seen.lock().unwrap();
                     seen.push(pod.revision().0);
