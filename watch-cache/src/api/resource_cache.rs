@@ -185,6 +185,12 @@ impl ResourceCache {
         self.resource.counters.lists.add(1);
         match plan {
             ListPlan::Latest { start } => {
+                if !shared.source.requests_progress() {
+                    self.resource.counters.lists_from_source.add(1);
+                    return self
+                        .read(&decoder, &target, None, start.as_deref(), limit)
+                        .await;
+                }
                 let current = shared.current_revision().await?;
                 if self.resource.wait_until_fresh(current).await.is_err() {
                     // WC-233: the cache does not reach the revision in time, so the source answers.

@@ -11,7 +11,7 @@ mod write;
 
 pub use engine::EngineSource;
 #[cfg(feature = "etcd")]
-pub use etcd::EtcdSource;
+pub use etcd::{EtcdOptions, EtcdOptionsError, EtcdSource, EtcdTls};
 pub use raw_store::RawStore;
 
 use std::fmt;
@@ -205,6 +205,13 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
 
     /// Writes a key if it has the expected version.
     fn write(&self, write: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>>;
+
+    /// Returns whether [`request_progress`](Self::request_progress) makes the open watches report the
+    /// current revision soon, or they report every revision at once. If not, a cache is fresh only
+    /// after a change of its resources, so the source answers lists of the most recent state.
+    fn requests_progress(&self) -> bool {
+        true
+    }
 
     /// Requests progress on the open watches: a batch that reports the current revision. Does nothing
     /// by default, for sources whose watches report every revision at once.

@@ -1,58 +1,19 @@
 //! Tests of sources over a network: progress requests, disconnects, and replaced clusters.
 
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::Client;
 use futures_util::StreamExt as _;
 use revstore::Server;
 use revstore_engine::{KeyRange, Op, Put, Txn};
 use revstore_watch_cache::clock::{ManualClock, SystemClock};
-use revstore_watch_cache::source::{Batch, EtcdSource, ListRequest, Source, WatchRequest};
+use revstore_watch_cache::source::{
+    Batch, EtcdOptions, EtcdSource, ListRequest, Source, WatchRequest,
+};
 use revstore_watch_cache::{ListOptions, ResourceCache, Revision, Scope, WatchCache, WatchEvent};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 
+use crate::proxy::Proxy;
 use crate::support::{PODS, at, config, describe, from, pod};
-
-/// A TCP proxy with one address, whose server can be replaced.
-struct Proxy {
-    url: String,
-    target: Arc<Mutex<Option<SocketAddr>>>,
-    /// Notified when the server is replaced. Connections to the previous server then end.
-    moved: watch::Sender<()>,
-}
-
-impl Proxy {
-    async fn open(server: &Server) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let target = Arc::new(Mutex::new(server.address()));
-        let moved = watch::Sender::new(());
-        let (current, ends) = (target.clone(), moved.clone());
-        tokio::spawn(async move {
-            while let Ok((mut client, _)) = listener.accept().await {
-                let mut end = ends.subscribe();
-                let address = *current.lock().unwrap();
-                tokio::spawn(async move {
-                    let mut server = TcpStream::connect(address?).await.ok()?;
-                    tokio::select! {
-                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-                        _ = end.changed() => {}
-                    }
-                    Some(())
-                });
-            }
-        });
-        Self { url, target, moved }
-    }
-
-    fn move_to(&self, server: &Server) {
-        *self.target.lock().unwrap() = server.address();
-        self.moved.send_replace(());
-    }
-}
 
 fn put(server: &Server, name: &str) -> i64 {
     let put = server
@@ -61,11 +22,14 @@ fn put(server: &Server, name: &str) -> i64 {
     put.unwrap().revision.0
 }
 
+fn source_of(url: &str) -> EtcdSource {
+    EtcdSource::new(&EtcdOptions::new([url]), Arc::new(SystemClock::new())).unwrap()
+}
+
 /// Returns a ready cache over the server of a proxy.
 async fn cache_over(proxy: &Proxy) -> (WatchCache, ResourceCache) {
-    let client = Client::connect([&proxy.url], None).await.unwrap();
     let clock = Arc::new(SystemClock::new());
-    let source = EtcdSource::new(client, clock.clone());
+    let source = EtcdSource::new(&EtcdOptions::new([&proxy.url]), clock.clone()).unwrap();
     let (cache, feeder) = WatchCache::builder(Arc::new(source)).clock(clock).build();
     let pods = cache.add(config()).unwrap();
     tokio::spawn(feeder.run());
@@ -82,9 +46,9 @@ async fn names(pods: &ResourceCache, options: &ListOptions) -> Vec<String> {
 #[tokio::test]
 async fn wc_107_an_idle_watch_requests_progress_periodically_and_when_a_request_waits() {
     let server = Server::builder().start().unwrap();
-    let client = Client::connect([server.endpoint()], None).await.unwrap();
     let clock = ManualClock::new();
-    let source = EtcdSource::new(client, Arc::new(clock.clone()));
+    let options = EtcdOptions::new([server.endpoint()]);
+    let source = EtcdSource::new(&options, Arc::new(clock.clone())).unwrap();
     let request = WatchRequest {
         range: KeyRange::prefix(PODS),
         after: Revision(1),
@@ -113,13 +77,13 @@ async fn wc_107_an_idle_watch_requests_progress_periodically_and_when_a_request_
 async fn a_cache_resumes_after_a_disconnect_without_a_second_load() {
     let server = Server::builder().start().unwrap();
     put(&server, "a");
-    let proxy = Proxy::open(&server).await;
+    let proxy = Proxy::open(server.address()).await;
     let (_cache, pods) = cache_over(&proxy).await;
     let mut open = pods
         .watch(&Scope::All, &from(server.engine().current_revision()))
         .await
         .unwrap();
-    proxy.move_to(&server);
+    proxy.move_to(server.address());
     let made = put(&server, "b");
     let event = open.next().await.unwrap();
     assert_eq!(describe(&event), format!("ADDED ns/b@{made}"));
@@ -129,12 +93,12 @@ async fn a_cache_resumes_after_a_disconnect_without_a_second_load() {
 /// Replaces the server of a cache, and checks that the cache loads the second one.
 async fn check_replacement(first: Server, second: Server) {
     let known = put(&first, "a");
-    let proxy = Proxy::open(&first).await;
+    let proxy = Proxy::open(first.address()).await;
     let (cache, pods) = cache_over(&proxy).await;
     let mut open = pods.watch(&Scope::All, &from(known)).await.unwrap();
     put(&second, "z");
     let found = second.engine().current_revision();
-    proxy.move_to(&second);
+    proxy.move_to(second.address());
     drop(first);
 
     let Some(WatchEvent::Error(error)) = open.next().await else {
@@ -189,8 +153,7 @@ async fn pages_and_batches_above_the_default_message_size_of_grpc_are_received()
     let put = |number| Op::Put(Put::new(format!("{PODS}/ns/p{number}"), value.clone()));
     let txn = Txn::new().and_then((0..6).map(put));
     server.engine().txn(&txn).unwrap();
-    let client = Client::connect([server.endpoint()], None).await.unwrap();
-    let source = EtcdSource::new(client, Arc::new(SystemClock::new()));
+    let source = source_of(server.endpoint());
     let range = KeyRange::prefix(PODS);
     let request = ListRequest {
         range: range.clone(),
@@ -214,11 +177,10 @@ async fn pages_and_batches_above_the_default_message_size_of_grpc_are_received()
 async fn wc_316_a_replacement_that_concurrent_reads_detect_is_counted_once() {
     let first = Server::builder().start_revision(1000).start().unwrap();
     let second = Server::builder().start().unwrap();
-    let proxy = Proxy::open(&first).await;
-    let client = Client::connect([&proxy.url], None).await.unwrap();
-    let source = EtcdSource::new(client, Arc::new(SystemClock::new()));
+    let proxy = Proxy::open(first.address()).await;
+    let source = source_of(&proxy.url);
     assert_eq!(source.current_revision().await.unwrap().0, 1000);
-    proxy.move_to(&second);
+    proxy.move_to(second.address());
     // All reads start with the state of the first server. Reads fail if their connection ends.
     let mut succeeded = 0;
     while succeeded == 0 {

@@ -19,9 +19,17 @@ mod corrupt;
 mod errors;
 #[cfg(feature = "etcd")]
 mod etcd;
+#[cfg(feature = "etcd")]
+mod etcd_access;
+#[cfg(feature = "etcd")]
+mod etcd_faults;
+#[cfg(feature = "etcd")]
+mod fake_etcd;
 mod get;
 mod list;
 mod metrics;
+#[cfg(feature = "etcd")]
+mod proxy;
 mod reload;
 mod support;
 mod timing;

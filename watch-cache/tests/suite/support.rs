@@ -595,12 +595,13 @@ mod etcd {
     use revstore_tests::tools::{self, Tool};
     use revstore_watch_cache::WatchCache;
     use revstore_watch_cache::clock::ManualClock;
-    use revstore_watch_cache::source::{EtcdSource, RawStore, Source};
+    use revstore_watch_cache::source::{EtcdOptions, EtcdSource, RawStore, Source};
 
     use super::{Fixture, Over, config};
 
     pub(super) struct Server {
         process: Process,
+        url: String,
         client: Client,
     }
 
@@ -637,6 +638,7 @@ mod etcd {
             let client = runtime.block_on(Client::connect([url], None));
             Self {
                 process,
+                url: url.to_owned(),
                 client: client.expect("the client connects"),
             }
         }
@@ -663,8 +665,9 @@ mod etcd {
             };
             // Requests over a network take real time.
             let time = Arc::new(SystemClock::new());
-            let source: Arc<dyn Source> =
-                Arc::new(EtcdSource::new(server.client.clone(), time.clone()));
+            let options = EtcdOptions::new([&server.url]);
+            let source = EtcdSource::new(&options, time.clone()).expect("the options are valid");
+            let source: Arc<dyn Source> = Arc::new(source);
             let (cache, feeder) = WatchCache::builder(source.clone())
                 .clock(time.clone())
                 .build();

@@ -1,0 +1,433 @@
+//! The source over an etcd cluster.
+
+mod client;
+mod options;
+mod watch;
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_core::future::BoxFuture;
+use parking_lot::Mutex;
+use revstore_engine::{Clock, KeyRange, Revision};
+use revstore_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
+use revstore_proto::etcdserverpb::{
+    Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest,
+    LeaseRevokeResponse, PutRequest, RangeRequest, RangeResponse, RequestOp, ResponseHeader,
+    TxnRequest, TxnResponse, WatchCreateRequest, request_op, response_op,
+};
+use revstore_proto::mvccpb::KeyValue;
+
+use self::client::{CallError, EtcdClient, LEASE_GRANT, LEASE_REVOKE, RANGE, Repeat, TXN};
+pub use self::options::{EtcdOptions, EtcdOptionsError, EtcdTls};
+use self::watch::{EtcdWatch, ProgressSupport};
+use super::{
+    BatchStream, ConditionalWrite, ListPage, ListRequest, Source, SourceError, StoredKeyValue,
+    WatchRequest, WriteAction, WriteOutcome,
+};
+use crate::wake::timer_queue::TimerQueue;
+
+/// The page size, in keys, of reads from etcd.
+const PAGE_KEYS: i64 = 1000;
+
+/// A [`Source`] over an etcd cluster.
+///
+/// The futures of this source need a tokio runtime with its timers and its network driver. Spawn the
+/// feeder on that runtime with [`Feeder::run`](crate::Feeder::run), not on a separate thread.
+///
+/// - A list is read in pages of 1000 keys at one revision.
+/// - A watch requests previous versions only if they are needed. It requests progress every 500 ms
+///   while no events arrive, and at once when a request waits for a revision. Servers before 3.4.31,
+///   and those of 3.5 before 3.5.13, may report progress before an event that it includes; progress
+///   is not requested from them, and
+///   [`requests_progress`](Source::requests_progress) returns `false`.
+/// - Every request has a time limit ([`EtcdOptions::request_timeout`]). A watch fails if its
+///   connection does not answer a ping ([`EtcdOptions::keep_alive`]), or its server a progress request.
+/// - An endpoint that is cut off from the leader of the cluster rejects requests and ends watches, as
+///   with `WithRequireLeader` of etcd's client.
+/// - If an endpoint fails, the following calls use the next one. Reads, and writes that were not sent,
+///   are repeated there at once. Another write fails, because it may have been executed.
+/// - A watch has a connection of its own; all other calls share one.
+/// - A replacement of the cluster, by one that was restored from a backup or started empty, is
+///   detected by its cluster id, raft term and revision, which never decrease in one cluster. They
+///   are compared whenever the current revision is read.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use revstore_watch_cache::clock::SystemClock;
+/// use revstore_watch_cache::source::{EtcdOptions, EtcdSource};
+/// use revstore_watch_cache::{ListOptions, ResourceConfig, Scope, WatchCache};
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let clock = Arc::new(SystemClock::new());
+/// let options = EtcdOptions::new(["http://127.0.0.1:2379"]);
+/// let source = EtcdSource::new(&options, clock.clone())?;
+/// let (cache, feeder) = WatchCache::builder(Arc::new(source)).clock(clock).build();
+/// let pods = cache.add(ResourceConfig::namespaced("", "pods", "/registry/pods"))?;
+/// tokio::spawn(feeder.run());
+///
+/// pods.wait_until_ready().await?;
+/// let list = pods.list(&Scope::All, &ListOptions::default()).await?;
+/// println!("{} pods at revision {}", list.items.count(), list.revision);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct EtcdSource {
+    client: Arc<EtcdClient>,
+    /// Notifies the watches that a request waits for progress.
+    progress_requests: tokio::sync::watch::Sender<()>,
+    progress: Arc<ProgressSupport>,
+    revision_key: Bytes,
+    /// The lock is held for one lookup or change.
+    known: Arc<Mutex<KnownCluster>>,
+}
+
+/// The state of the cluster in the header of a response.
+#[derive(Clone, Copy, Debug)]
+struct ClusterState {
+    cluster_id: u64,
+    raft_term: u64,
+    revision: Revision,
+}
+
+impl ClusterState {
+    fn of(header: Option<&ResponseHeader>) -> Self {
+        Self {
+            cluster_id: header.map_or(0, |header| header.cluster_id),
+            raft_term: header.map_or(0, |header| header.raft_term),
+            revision: Revision(header.map_or(0, |header| header.revision)),
+        }
+    }
+
+    /// Returns whether `later`, from a linearizable read that started later, can be a state of the
+    /// same cluster.
+    fn may_precede(&self, later: &Self) -> bool {
+        self.cluster_id == later.cluster_id
+            && self.raft_term <= later.raft_term
+            && self.revision <= later.revision
+    }
+}
+
+/// The newest known state of the cluster.
+#[derive(Debug, Default)]
+struct KnownCluster {
+    newest: Option<ClusterState>,
+    replacements: u64,
+}
+
+impl fmt::Debug for EtcdSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdSource").finish_non_exhaustive()
+    }
+}
+
+impl EtcdSource {
+    /// Returns a source over the cluster of `options`. It connects when it is used. Time limits and
+    /// periodic progress requests use `clock`.
+    ///
+    /// # Errors
+    /// If an option is invalid.
+    pub fn new(options: &EtcdOptions, clock: Arc<dyn Clock>) -> Result<Self, EtcdOptionsError> {
+        let client = EtcdClient::new(options, TimerQueue::new(clock))?;
+        Ok(Self {
+            client: Arc::new(client),
+            progress_requests: tokio::sync::watch::Sender::new(()),
+            progress: Arc::default(),
+            revision_key: options.revision_key.clone(),
+            known: Arc::default(),
+        })
+    }
+
+    async fn range(&self, request: RangeRequest) -> Result<RangeResponse, CallError> {
+        self.client.call(RANGE, request, Repeat::Always).await
+    }
+
+    /// Reads the current revision, and counts a replacement of the cluster.
+    async fn current(&self) -> Result<Revision, SourceError> {
+        // Loaded before the read: a concurrent read may return first, with a later state.
+        let before = self.known.lock().newest;
+        // A linearizable read: all acknowledged writes have the revision in its
+        // header or an earlier one.
+        let request = RangeRequest {
+            key: self.revision_key.clone(),
+            count_only: true,
+            ..RangeRequest::default()
+        };
+        let response = self.range(request).await.map_err(failed)?;
+        let current = ClusterState::of(response.header.as_ref());
+        let mut known = self.known.lock();
+        let is_later = known
+            .newest
+            .is_none_or(|newest| newest.may_precede(&current));
+        if is_later {
+            // If the cluster was replaced since `before`, a concurrent read has counted the
+            // replacement.
+            known.newest = Some(current);
+        } else if before.is_some_and(|before| !before.may_precede(&current)) {
+            known.newest = Some(current);
+            known.replacements += 1;
+        }
+        Ok(current.revision)
+    }
+
+    async fn read(&self, request: ListRequest) -> Result<ListPage, SourceError> {
+        let limit = request
+            .limit
+            .map_or(i64::MAX, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let (mut start, end) = bounds(&request.range);
+        let mut at = request.at;
+        let (mut items, mut count) = (Vec::new(), None);
+        loop {
+            let left = limit - i64::try_from(items.len()).unwrap_or(limit);
+            let request = RangeRequest {
+                key: start,
+                range_end: end.clone().unwrap_or_default(),
+                limit: left.min(PAGE_KEYS),
+                revision: at.map_or(0, |at| at.0),
+                ..RangeRequest::default()
+            };
+            let response = self.range(request).await;
+            let response = response.map_err(|error| read_failed(&error, at))?;
+            let header = response.header.as_ref();
+            let revision = *at.get_or_insert_with(|| ClusterState::of(header).revision);
+            count.get_or_insert(response.count);
+            let more = response.more;
+            items.extend(response.kvs.iter().map(stored));
+            let enough = i64::try_from(items.len()).unwrap_or(i64::MAX) >= limit;
+            match items.last() {
+                Some(last) if more && !enough => {
+                    start = crate::api::keys::after(&last.key);
+                }
+                _ => {
+                    return Ok(ListPage {
+                        revision,
+                        items,
+                        more,
+                        count: usize::try_from(count.unwrap_or_default()).unwrap_or_default(),
+                    });
+                }
+            }
+        }
+    }
+
+    async fn open_watch(&self, request: WatchRequest) -> Result<BatchStream, SourceError> {
+        let (key, range_end) = bounds(&request.range);
+        let create = WatchCreateRequest {
+            key,
+            range_end: range_end.unwrap_or_default(),
+            start_revision: request.after.next().0,
+            progress_notify: true,
+            prev_kv: request.previous,
+            // A response of many revisions with previous versions can exceed the largest message.
+            fragment: true,
+            ..WatchCreateRequest::default()
+        };
+        let progress_requests = self.progress_requests.subscribe();
+        let watch = EtcdWatch::open(
+            self.client.clone(),
+            create,
+            request.after,
+            progress_requests,
+        );
+        let watch = watch.await.map_err(failed)?;
+        self.progress.set(watch.requests_progress());
+        Ok(Box::pin(futures_util::stream::unfold(
+            Some(watch),
+            |watch| async move {
+                let mut watch = watch?;
+                match watch.next().await {
+                    Ok(Some(batch)) => Some((Ok(batch), Some(watch))),
+                    Ok(None) => None,
+                    Err(error) => Some((Err(error), None)),
+                }
+            },
+        )))
+    }
+
+    async fn write_key(&self, write: ConditionalWrite) -> Result<WriteOutcome, SourceError> {
+        let lease = match &write.action {
+            WriteAction::Put {
+                time_to_live: Some(lifetime),
+                ..
+            } => {
+                let grant = LeaseGrantRequest {
+                    ttl: super::engine::seconds(*lifetime),
+                    ..LeaseGrantRequest::default()
+                };
+                let granted = self
+                    .client
+                    .call(LEASE_GRANT, grant, Repeat::IfNotSent)
+                    .await;
+                let granted: LeaseGrantResponse = granted.map_err(failed)?;
+                Some(granted.id)
+            }
+            _ => None,
+        };
+        let outcome = self.write_with(write, lease).await;
+        if let Some(id) = lease
+            && matches!(outcome, Ok(WriteOutcome::Differs(_)))
+        {
+            // The lease has no keys and may have a long time to live, so it is revoked. If that
+            // fails, the lease expires later. If the outcome of the write is unknown, the lease may
+            // have a key and is not revoked.
+            let revoke = LeaseRevokeRequest { id };
+            let revoked: Result<LeaseRevokeResponse, _> =
+                self.client.call(LEASE_REVOKE, revoke, Repeat::Always).await;
+            drop(revoked);
+        }
+        outcome
+    }
+
+    async fn write_with(
+        &self,
+        write: ConditionalWrite,
+        lease: Option<i64>,
+    ) -> Result<WriteOutcome, SourceError> {
+        let key = write.key;
+        let expected = write.expected.map_or(0, |revision| revision.0);
+        let success = match write.action {
+            WriteAction::Put { value, .. } => request_op::Request::RequestPut(PutRequest {
+                key: key.clone(),
+                value,
+                lease: lease.unwrap_or_default(),
+                ..PutRequest::default()
+            }),
+            WriteAction::Delete => request_op::Request::RequestDeleteRange(DeleteRangeRequest {
+                key: key.clone(),
+                ..DeleteRangeRequest::default()
+            }),
+        };
+        let is_as_expected = Compare {
+            key: key.clone(),
+            target: CompareTarget::Mod.into(),
+            result: CompareResult::Equal.into(),
+            target_union: Some(TargetUnion::ModRevision(expected)),
+            ..Compare::default()
+        };
+        let found = request_op::Request::RequestRange(RangeRequest {
+            key,
+            ..RangeRequest::default()
+        });
+        let operation = |request| RequestOp {
+            request: Some(request),
+        };
+        let txn = TxnRequest {
+            compare: vec![is_as_expected],
+            success: vec![operation(success)],
+            failure: vec![operation(found)],
+        };
+        let response = self.client.call(TXN, txn, Repeat::IfNotSent).await;
+        let response: TxnResponse = response.map_err(failed)?;
+        if response.succeeded {
+            let revision = ClusterState::of(response.header.as_ref()).revision;
+            return Ok(WriteOutcome::Done(revision));
+        }
+        let mut responses = response.responses.into_iter();
+        let found = responses.find_map(|response| match response.response {
+            Some(response_op::Response::ResponseRange(found)) => found.kvs.first().map(stored),
+            _ => None,
+        });
+        Ok(WriteOutcome::Differs(found))
+    }
+}
+
+/// Returns the start and the end of a range in etcd's encoding: no end for a single key, and a zero
+/// byte for all keys from the start on.
+fn bounds(range: &KeyRange) -> (Bytes, Option<Bytes>) {
+    const FIRST_KEY: Bytes = Bytes::from_static(b"\0");
+    let start = |key: &Bytes| {
+        if key.is_empty() {
+            FIRST_KEY
+        } else {
+            key.clone()
+        }
+    };
+    match range {
+        KeyRange::One(key) => (key.clone(), None),
+        KeyRange::Within { start: from, end } => (start(from), Some(end.clone())),
+        KeyRange::From(from) => (start(from), Some(FIRST_KEY)),
+    }
+}
+
+fn stored(kv: &KeyValue) -> StoredKeyValue {
+    StoredKeyValue {
+        key: copied(&kv.key),
+        value: copied(&kv.value),
+        create_revision: Revision(kv.create_revision),
+        mod_revision: Revision(kv.mod_revision),
+    }
+}
+
+/// Returns a copy of a part of a message. A slice would keep the whole message, up to a page of
+/// objects, in memory.
+fn copied(part: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(part)
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "used as a function of map_err"
+)]
+fn failed(error: CallError) -> SourceError {
+    SourceError::Unavailable(error.to_string())
+}
+
+/// Converts the error of a read. The errors are distinguished by their text, because etcd uses one
+/// status code for both.
+fn read_failed(error: &CallError, at: Option<Revision>) -> SourceError {
+    let text = error.status.message();
+    if text.contains("required revision has been compacted") {
+        return SourceError::Compacted;
+    }
+    match at {
+        Some(requested) if text.contains("required revision is a future revision") => {
+            SourceError::Future {
+                requested,
+                // etcd does not report its revision; it is at least one below the requested one.
+                current: requested.previous(),
+            }
+        }
+        _ => SourceError::Unavailable(error.to_string()),
+    }
+}
+
+impl Source for EtcdSource {
+    fn current_revision(&self) -> BoxFuture<'_, Result<Revision, SourceError>> {
+        Box::pin(self.current())
+    }
+
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<ListPage, SourceError>> {
+        Box::pin(async move {
+            match self.read(request).await {
+                // WC-232: the error reports the current revision.
+                Err(SourceError::Future { requested, .. }) => Err(SourceError::Future {
+                    requested,
+                    current: self.current().await?,
+                }),
+                other => other,
+            }
+        })
+    }
+
+    fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<BatchStream, SourceError>> {
+        Box::pin(self.open_watch(request))
+    }
+
+    fn write(&self, write: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+        Box::pin(self.write_key(write))
+    }
+
+    fn replacements(&self) -> u64 {
+        self.known.lock().replacements
+    }
+
+    fn requests_progress(&self) -> bool {
+        self.progress.get()
+    }
+
+    fn request_progress(&self) {
+        self.progress_requests.send_replace(());
+    }
+}
