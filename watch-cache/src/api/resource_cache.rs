@@ -24,7 +24,6 @@ use crate::encode;
 use crate::encode::kind::encoded_with;
 use crate::encode::object::{Object, ObjectDecoder};
 use crate::metrics::ResourceMetrics;
-use crate::source::SourceError;
 use crate::source::raw_store::RawStore;
 
 /// A handle on one resource of a cache: get, list and watch. Clones are handles on the same resource.
@@ -385,15 +384,12 @@ impl ResourceCache {
     ///
     /// # Errors
     /// - [`Expired::List`] if the revision was compacted during the check.
-    /// - [`RequestError::NotReady`] or [`RequestError::Stopped`] if the cache is not ready.
+    /// - [`RequestError::NotReady`] or [`RequestError::Stopped`] if the cache is not ready, or was
+    ///   loaded again during the check.
     /// - [`RequestError::Internal`] if the source fails.
     // WC-135.
     pub async fn check_consistency(&self) -> Result<ConsistencyReport, RequestError> {
         self.resource.check_ready()?;
-        let report = consistency::check(&self.resource).await;
-        report.map_err(|error| match error {
-            SourceError::Compacted => RequestError::Expired(Expired::List),
-            other => RequestError::Internal(other.to_string()),
-        })
+        consistency::check(&self.resource).await
     }
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use futures_util::future::pending;
 use revstore_engine::Revision;
 
+use crate::api::status::{Expired, RequestError};
+use crate::cache::objects::snapshot::Snapshot;
 use crate::cache::readiness::Readiness;
 use crate::cache::resource::Resource;
 use crate::cache::shared::CacheShared;
@@ -77,25 +79,37 @@ pub(crate) async fn check_periodically(
 }
 
 /// Compares a resource with its source. If they differ, marks the resource as inconsistent and
-/// requests that the feeder load it again.
-pub(crate) async fn check(resource: &Arc<Resource>) -> Result<ConsistencyReport, SourceError> {
+/// requests that the feeder load it again. Fails with [`RequestError::NotReady`] if it was loaded
+/// again meanwhile, because the difference is one of the previous objects then.
+pub(crate) async fn check(resource: &Arc<Resource>) -> Result<ConsistencyReport, RequestError> {
     let counters = &resource.counters;
-    let report = compare(resource).await;
-    match &report {
-        Ok(report) if report.is_consistent() => counters.consistency_checks_passed.add(1),
-        Ok(_) => {
-            counters.consistency_checks_failed.add(1);
-            resource.ready.set(Readiness::Inconsistent);
-            resource.shared.request_load();
+    let (snapshot, generation) = resource.snapshot_and_generation();
+    let report = match compare(resource, &snapshot).await {
+        Ok(report) if report.is_consistent() => {
+            counters.consistency_checks_passed.add(1);
+            return Ok(report);
         }
-        Err(_) => counters.consistency_checks_aborted.add(1),
-    }
+        Ok(report) if resource.mark_inconsistent(generation) => {
+            counters.consistency_checks_failed.add(1);
+            resource.shared.request_load();
+            return Ok(report);
+        }
+        Ok(_) => Err(RequestError::NotReady {
+            cause: Some("the cache was loaded again during the check".into()),
+            retry_after_seconds: 1,
+        }),
+        Err(SourceError::Compacted) => Err(RequestError::Expired(Expired::List)),
+        Err(other) => Err(RequestError::Internal(other.to_string())),
+    };
+    counters.consistency_checks_aborted.add(1);
     report
 }
 
-async fn compare(resource: &Resource) -> Result<ConsistencyReport, SourceError> {
+async fn compare(
+    resource: &Resource,
+    snapshot: &Snapshot,
+) -> Result<ConsistencyReport, SourceError> {
     let span = resource.config.layout.span();
-    let snapshot = resource.snapshot();
     let (mut cache, mut source) = (Digest::new(), Digest::new());
     for (index, object) in snapshot.objects.iter_from(&span.start).enumerate() {
         cache.add(object.key(), object.mod_revision());

@@ -70,13 +70,16 @@ impl ReadinessGate {
         self.inner.lock().state.clone()
     }
 
-    /// Changes the state and wakes the waiting tasks. `Stopped` is final, and a change from `Pending`
-    /// to `Pending` keeps the time at which loading began.
+    /// Changes the state and wakes the waiting tasks. `Stopped` is final, `Pending` does not become
+    /// `Inconsistent`, because the cache is being loaded already, and a change from `Pending` to
+    /// `Pending` keeps the time at which loading began.
     pub(crate) fn set(&self, next: Readiness) {
         let waiting = {
             let mut inner = self.inner.lock();
             let next = match (&inner.state, next) {
-                (Readiness::Stopped, _) => return,
+                (Readiness::Stopped, _) | (Readiness::Pending { .. }, Readiness::Inconsistent) => {
+                    return;
+                }
                 (Readiness::Pending { since, .. }, Readiness::Pending { cause, .. }) => {
                     Readiness::Pending {
                         since: *since,
@@ -188,6 +191,8 @@ mod tests {
             2,
             "since 5 s, not 9 s"
         );
+        ready.set(Readiness::Inconsistent);
+        assert!(matches!(ready.state(), Readiness::Pending { .. }));
         ready.set(Readiness::Stopped);
         ready.set(Readiness::Ready);
         assert_eq!(ready.state(), Readiness::Stopped);

@@ -189,15 +189,34 @@ impl Resource {
 
     /// Returns the current objects. The lock is held only while the roots of the trees are cloned.
     pub(crate) fn snapshot(&self) -> Snapshot {
+        self.snapshot_and_generation().0
+    }
+
+    /// Returns the current objects, and the number of the load from which they come.
+    pub(crate) fn snapshot_and_generation(&self) -> (Snapshot, u64) {
         let state = self.state.read();
-        Snapshot {
+        let snapshot = Snapshot {
             revision: self.newest(&state),
             objects: state.objects.clone(),
             by_index: match state.undecodable {
                 0 => state.by_index.clone(),
                 _ => Vec::new(),
             },
+        };
+        (snapshot, state.generation)
+    }
+
+    /// Marks the resource as inconsistent if its objects still come from the load `generation`.
+    /// Returns whether that is so.
+    pub(crate) fn mark_inconsistent(&self, generation: u64) -> bool {
+        // Set under the lock of the state, so that the objects are not replaced between the
+        // comparison of the generation and the change.
+        let state = self.state.read();
+        let is_current = state.generation == generation;
+        if is_current {
+            self.ready.set(Readiness::Inconsistent);
         }
+        is_current
     }
 
     /// Returns the objects at an older revision, by undoing the events since then in a clone of the

@@ -311,6 +311,45 @@ fn t_51_an_inconsistent_cache_answers_from_its_source_until_it_is_loaded_again()
 }
 
 #[test]
+fn t_51_a_check_of_objects_that_were_replaced_meanwhile_has_no_effect() {
+    let engine = engine_at(10, &["a"]);
+    // A check pauses after each 1000 keys.
+    for number in 0..2500 {
+        put(&engine, &format!("p{number}"));
+    }
+    let loses_changes = Arc::new(AtomicBool::new(true));
+    let mut polled = PolledCache::over(Arc::new(LossySource {
+        inner: EngineSource::new(engine.clone()),
+        loses_changes: loses_changes.clone(),
+    }));
+    let run_feeder = |polled: &mut PolledCache| (0..100).for_each(|_| polled.step());
+    run_feeder(&mut polled);
+    put(&engine, "lost");
+    put(&engine, "b");
+    run_feeder(&mut polled);
+    let pods = polled.pods.clone();
+    let mut late = Box::pin(pods.check_consistency());
+    assert!(poll_once(&mut late).is_pending());
+    // Another check has the cache loaded again.
+    assert!(!block_on(pods.check_consistency()).unwrap().is_consistent());
+    run_feeder(&mut polled);
+    assert_eq!(pods.readiness(), Readiness::Ready);
+    let error = block_on(late).unwrap_err();
+    let text = "storage is (re)initializing: the cache was loaded again during the check";
+    assert_eq!((error.code(), error.to_string().as_str()), (429, text));
+    assert_eq!(pods.readiness(), Readiness::Ready);
+    let metrics = pods.metrics();
+    assert_eq!(
+        (
+            metrics.consistency_checks_failed,
+            metrics.consistency_checks_aborted,
+            metrics.initializations
+        ),
+        (1, 1, 2)
+    );
+}
+
+#[test]
 fn t_51_the_feeder_checks_consistency_every_5_to_7_and_a_half_minutes() {
     let engine = engine_at(10, &["a"]);
     // More keys than one page of the check.
