@@ -38,6 +38,10 @@ impl GetOptions {
         self.resource_version = version.into();
         self
     }
+
+    pub(crate) fn version(&self) -> Result<RequestedVersion, RequestError> {
+        RequestedVersion::parse(&self.resource_version).map_err(InvalidVersion::of_get_or_watch)
+    }
 }
 
 /// The options of a list, as clients send them. The default lists all objects at the most recent
@@ -255,9 +259,8 @@ impl RequestedVersion {
     /// Parses a resource version.
     ///
     /// # Errors
-    /// [`RequestError::BadRequest`] if the text is not a decimal number in the range of `u64`
-    /// (WC-235).
-    pub(crate) fn parse(text: &str) -> Result<Self, RequestError> {
+    /// [`InvalidVersion`] if the text is not a decimal number in the range of `u64` (WC-235).
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidVersion> {
         if text.is_empty() {
             return Ok(Self::Unset);
         }
@@ -274,12 +277,27 @@ impl RequestedVersion {
                 } else {
                     "invalid syntax"
                 };
-                Err(RequestError::BadRequest(format!(
-                    "invalid resource version: resourceVersion: Invalid value: \"{text}\": \
-                     strconv.ParseUint: parsing \"{text}\": {reason}"
+                Err(InvalidVersion(format!(
+                    "resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: \
+                     parsing \"{text}\": {reason}"
                 )))
             }
         }
+    }
+}
+
+/// The error of a resource version that is not a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InvalidVersion(String);
+
+impl InvalidVersion {
+    /// Returns the error of a get or a watch, for which kube-apiserver has no reason.
+    pub(crate) fn of_get_or_watch(self) -> RequestError {
+        RequestError::Unclassified(self.0)
+    }
+
+    fn of_list(self) -> RequestError {
+        RequestError::BadRequest(format!("invalid resource version: {}", self.0))
     }
 }
 
@@ -331,7 +349,9 @@ impl ListOptions {
         let exact = self.resource_version_match == "Exact";
         // L8: with a limit, a revision without `resourceVersionMatch` is exact.
         let legacy_exact = self.resource_version_match.is_empty() && self.limit > 0;
-        Ok(match RequestedVersion::parse(&self.resource_version)? {
+        let version =
+            RequestedVersion::parse(&self.resource_version).map_err(InvalidVersion::of_list)?;
+        Ok(match version {
             RequestedVersion::Unset => ListPlan::Latest { start: None },
             RequestedVersion::Zero => ListPlan::Any,
             RequestedVersion::At(at) if exact || legacy_exact => {
@@ -382,7 +402,8 @@ impl WatchOptions {
     /// Validates the options (WC-230), then parses them (WC-235), then chooses the row of WC-310.
     pub(crate) fn plan(&self) -> Result<WatchPlan, RequestError> {
         self.validate()?;
-        let version = RequestedVersion::parse(&self.resource_version)?;
+        let version = RequestedVersion::parse(&self.resource_version)
+            .map_err(InvalidVersion::of_get_or_watch)?;
         let initial = match self.send_initial_events {
             Some(send) => send,
             // WC-310: the default is the behaviour from before `sendInitialEvents` existed.

@@ -109,7 +109,8 @@ impl ResourceCache {
     /// version is given, or while the cache is not ready.
     ///
     /// # Errors
-    /// - [`RequestError::BadRequest`] for an invalid name or resource version.
+    /// - [`RequestError::BadRequest`] for an invalid name.
+    /// - [`RequestError::Unclassified`] for an invalid resource version.
     /// - [`RequestError::TooLarge`] if the cache does not reach the revision in time.
     /// - [`RequestError::Stopped`] if the cache is stopped.
     /// - [`RequestError::Corrupt`] if the object cannot be decoded.
@@ -121,7 +122,7 @@ impl ResourceCache {
         options: &GetOptions,
     ) -> Result<Option<Object>, RequestError> {
         let key = self.resource.config.layout.key(object)?;
-        let version = RequestedVersion::parse(&options.resource_version)?;
+        let version = options.version()?;
         match self.readiness() {
             Readiness::Stopped => return Err(RequestError::Stopped),
             // The source answers gets while the cache loads or is inconsistent (docs/watch-cache.md,
@@ -300,7 +301,8 @@ impl ResourceCache {
     /// starts.
     ///
     /// # Errors
-    /// - [`RequestError::Invalid`] or [`RequestError::BadRequest`] for invalid options.
+    /// - [`RequestError::Invalid`] or [`RequestError::BadRequest`] for invalid options, and
+    ///   [`RequestError::Unclassified`] for an invalid resource version.
     /// - [`RequestError::NotReady`] while the cache loads or is inconsistent, and
     ///   [`RequestError::Stopped`] after it is stopped.
     ///

@@ -84,6 +84,11 @@ pub enum RequestError {
     /// 500: the source failed.
     #[error("Internal error occurred: {0}")]
     Internal(String),
+    /// 500 without a reason, as kube-apiserver answers where it has no status for an error, such as
+    /// a resource version of a get or a watch that is not a number.
+    // WC-235.
+    #[error("{0}")]
+    Unclassified(String),
     /// 500: the object cannot be decoded.
     // WC-205. Boxed, as the next three, so that the `Result`s of requests are small.
     #[error("Internal error occurred: {0}")]
@@ -332,7 +337,7 @@ pub struct StatusCause {
 pub struct Status {
     /// The HTTP status code.
     pub code: u16,
-    /// The machine-readable reason.
+    /// The machine-readable reason, or empty.
     pub reason: &'static str,
     /// The human-readable message. Old clients parse it as well.
     pub message: String,
@@ -415,6 +420,7 @@ impl RequestError {
             }
             Self::Internal(_) | Self::Corrupt(_) => (500, "InternalError"),
             Self::CorruptList(_) | Self::CorruptDeleted(_) => (500, "StorageReadError"),
+            Self::Unclassified(_) => (500, ""),
             Self::Unavailable(_) => (503, "ServiceUnavailable"),
             Self::Reported(status) => (status.code, status.reason),
         }
@@ -505,6 +511,7 @@ impl RequestError {
             Self::BadRequest(_)
             | Self::Expired(_)
             | Self::Internal(_)
+            | Self::Unclassified(_)
             | Self::Unavailable(_)
             | Self::Reported(_) => {}
         }
@@ -541,6 +548,7 @@ impl Status {
             metadata: Metadata<'a>,
             status: &'static str,
             message: &'a str,
+            #[serde(skip_serializing_if = "str::is_empty")]
             reason: &'a str,
             #[serde(skip_serializing_if = "Option::is_none")]
             details: Option<&'a StatusDetails>,

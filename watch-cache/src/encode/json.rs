@@ -195,8 +195,7 @@ impl Kind for JsonKind {
                 };
                 format!(
                     "{{\"type\":\"BOOKMARK\",\"object\":{{\"kind\":{},\"apiVersion\":{},\
-                     \"metadata\":{{\"resourceVersion\":\"{revision}\",\
-                     \"creationTimestamp\":null{annotations}}}}}}}\n",
+                     \"metadata\":{{\"resourceVersion\":\"{revision}\"{annotations}}}}}}}\n",
                     quoted(&self.kind),
                     quoted(&self.api_version),
                 )
@@ -279,7 +278,7 @@ mod tests {
         assert_eq!(
             std::str::from_utf8(&out).unwrap(),
             "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\
-             \"metadata\":{\"resourceVersion\":\"7\",\"creationTimestamp\":null,\
+             \"metadata\":{\"resourceVersion\":\"7\",\
              \"annotations\":{\"k8s.io/initial-events-end\":\"true\"}}}}\n"
         );
     }

@@ -131,7 +131,7 @@ impl RawStore {
         options: &GetOptions,
     ) -> Result<Option<Object>, RequestError> {
         let key = self.config.layout.key(object)?;
-        if let RequestedVersion::At(at) = RequestedVersion::parse(&options.resource_version)? {
+        if let RequestedVersion::At(at) = options.version()? {
             self.check_reached(at).await?;
         }
         let request = ListRequest {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use revstore_watch_cache::api::{DeleteOptions, UpdateOptions};
-use revstore_watch_cache::{GetOptions, Object, ObjectRef, RequestError, Scope};
+use revstore_watch_cache::{GetOptions, Object, ObjectRef, RequestError, Scope, WatchOptions};
 
 use crate::support::{after, at, object, on_both, pod};
 
@@ -34,10 +34,43 @@ fn t_02_a_get_returns_the_object_at_every_version_that_is_reached() {
                 .unwrap();
             assert!(missing.is_none());
         }
-        let invalid = fixture
-            .wait(store.get(&object("ns/a"), &version("x")))
-            .unwrap_err();
-        assert_eq!(invalid.code(), 400);
+    });
+}
+
+#[test]
+fn wc_235_a_version_that_is_not_a_number_is_500_without_a_reason_for_a_get_and_a_watch() {
+    on_both(|fixture, store, _| {
+        for (text, reason) in [
+            ("x", "invalid syntax"),
+            ("-1", "invalid syntax"),
+            ("1.5", "invalid syntax"),
+            (" 1", "invalid syntax"),
+            ("99999999999999999999", "value out of range"),
+        ] {
+            let key = object("ns/a");
+            let got = fixture.wait(store.get(&key, &version(text)));
+            let options = WatchOptions::default().resource_version(text);
+            let watched = fixture.wait(store.watch(&Scope::All, &options));
+            let message = format!(
+                "resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \
+                 \"{text}\": {reason}"
+            );
+            for error in [got.err().unwrap(), watched.err().unwrap()] {
+                let status = error.status();
+                assert_eq!((status.code, status.reason), (500, ""));
+                assert_eq!(status.message, message);
+                assert!(!status.to_json().contains("reason\":"));
+            }
+            // A list is a bad request.
+            let listed = fixture.list(store, &Scope::All, &at(text)).unwrap_err();
+            let message = format!("invalid resource version: {message}");
+            assert_eq!((listed.code(), listed.to_string()), (400, message));
+        }
+        // The validation of other options comes first.
+        let options = WatchOptions::default().resource_version("x");
+        let options = options.resource_version_match("NotOlderThan");
+        let watched = fixture.wait(store.watch(&Scope::All, &options));
+        assert_eq!(watched.err().unwrap().code(), 422);
     });
 }
 
