@@ -66,19 +66,16 @@ impl WriteStart {
 }
 
 impl Deadline {
-    /// Returns the deadline of a call; `None` if it has none.
+    /// Returns the deadline of a call with this timeout; `None` if it is too far away to be reached.
     ///
     /// # Errors
-    /// The header is malformed.
+    /// The timeout is malformed.
     pub(crate) fn of_call(
-        headers: &HeaderMap,
+        timeout: &HeaderValue,
         method: &'static RpcMethod,
     ) -> Result<Option<Self>, Status> {
-        let Some(timeout) = timeout(headers)? else {
-            return Ok(None);
-        };
         // A time that the clock cannot represent is never reached.
-        let at = Instant::now().checked_add(timeout);
+        let at = Instant::now().checked_add(parse_header(timeout)?);
         Ok(at.map(|at| Self {
             at,
             sleep: None,
@@ -131,18 +128,15 @@ impl Deadline {
     }
 }
 
-/// Returns the timeout of a call. As in Go's gRPC library, a negative timeout has passed already, a sign is
-/// accepted, and of several headers the last one counts.
-pub(crate) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
-    let value = headers.get_all(TIMEOUT_HEADER).iter().next_back();
-    let Some(value) = value.map(HeaderValue::as_bytes) else {
-        return Ok(None);
-    };
+/// Returns the timeout of a call. As in Go's gRPC library, a negative timeout has passed already, and a sign is
+/// accepted.
+pub(crate) fn parse_header(value: &HeaderValue) -> Result<Duration, Status> {
+    let value = value.as_bytes();
     if value.len() > TIMEOUT_BYTES_MAX {
         let text = format!("transport: timeout string is too long: {}", quote(value));
         return Err(status::malformed_timeout(&text));
     }
-    parse(value).map(Some).map_err(|error| {
+    parse(value).map_err(|error| {
         let text = match error {
             TimeoutError::TooShort => {
                 format!("transport: timeout string is too short: {}", quote(value))
@@ -266,17 +260,14 @@ mod tests {
     use super::*;
 
     fn timeout_of(value: &[u8]) -> Result<Duration, Status> {
-        let mut headers = HeaderMap::new();
-        headers.append(TIMEOUT_HEADER, HeaderValue::from_bytes(value).unwrap());
-        timeout(&headers).map(|timeout| timeout.expect("a timeout"))
+        parse_header(&HeaderValue::from_bytes(value).unwrap())
     }
 
     #[tokio::test(start_paused = true)]
     async fn li_9_a_deadline_does_not_end_a_call_whose_write_has_started() {
-        let mut headers = HeaderMap::new();
-        headers.insert(TIMEOUT_HEADER, HeaderValue::from_static("1S"));
+        let timeout = HeaderValue::from_static("1S");
         let method = RpcMethod::of_path("/etcdserverpb.KV/Txn").unwrap();
-        let deadline = || Deadline::of_call(&headers, method).unwrap().unwrap();
+        let deadline = || Deadline::of_call(&timeout, method).unwrap().unwrap();
         let (mut of_started, mut of_waiting) = (deadline(), deadline());
         assert!(of_started.write_start().start());
         let mut context = Context::from_waker(std::task::Waker::noop());
@@ -303,7 +294,6 @@ mod tests {
         ] {
             assert_eq!(timeout_of(value.as_bytes()).unwrap(), expected, "{value}");
         }
-        assert_eq!(timeout(&HeaderMap::new()).unwrap(), None);
     }
 
     /// The expected texts are those of etcd 3.5.16.

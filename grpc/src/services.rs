@@ -23,7 +23,6 @@ use revstore_proto::v3electionpb::election_server::ElectionServer;
 use revstore_proto::v3lockpb::lock_server::LockServer;
 use tonic::Status;
 use tonic::codegen::{BoxFuture, StdError};
-use tower_service::Service as _;
 
 use crate::auth::{Auth, AuthOptions, AuthStore};
 use crate::compression::{self, Decompressor};
@@ -93,9 +92,6 @@ pub struct Services {
 #[derive(Debug)]
 struct ServicesInner {
     node: Arc<Node>,
-    /// The size of the metadata of a call from which on `call` does not continue at once. With a journal
-    /// that is each call, so that without one no call is examined for it.
-    indirect_metadata_bytes: usize,
     kv: KvServer<KvService>,
     watch: WatchServer<WatchService>,
     lease: LeaseServer<LeaseService>,
@@ -309,10 +305,6 @@ impl ServicesBuilder {
         // `LimitedBody` rejects larger messages first. Without these calls, tonic's default limit would apply
         // to smaller messages.
         let inner = ServicesInner {
-            indirect_metadata_bytes: match node.durability {
-                None => METADATA_BYTES_MAX + 1,
-                Some(_) => 0,
-            },
             kv: KvServer::new(KvService::new(node.clone())).max_decoding_message_size(bytes_max),
             watch: WatchServer::new(WatchService::new(node.clone()))
                 .max_decoding_message_size(bytes_max),
@@ -351,84 +343,44 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
+        let inner = &*self.inner;
         let metadata = Metadata::of_call(request.headers());
-        let encoding = metadata.encoding.map(compression::is_compressed);
-        if metadata.bytes >= self.inner.indirect_metadata_bytes {
-            let metadata_bytes = metadata.bytes;
-            return self.call_indirectly(request, metadata_bytes, encoding);
-        }
-        self.call_directly(request, encoding)
-    }
-}
-
-impl Services {
-    /// Handles a call with too much metadata, and each call of a node with a journal.
-    #[cold]
-    fn call_indirectly<B>(
-        &self,
-        request: http::Request<B>,
-        metadata_bytes: usize,
-        encoding: Option<Result<bool, Status>>,
-    ) -> ResponseFuture
-    where
-        B: Body<Data = Bytes> + Send + Unpin + 'static,
-        B::Error: Into<StdError>,
-    {
-        if metadata_bytes > METADATA_BYTES_MAX {
-            let status = status::metadata_too_large(metadata_bytes, METADATA_BYTES_MAX);
+        if metadata.bytes > METADATA_BYTES_MAX {
+            let status = status::metadata_too_large(metadata.bytes, METADATA_BYTES_MAX);
             return ResponseFuture::of_status(status);
         }
-        let method = RpcMethod::of_path(request.uri().path());
-        let mut future = self.call_directly(request, encoding);
-        if let Some(method) = method
-            && let Some(response) = future.response.take()
-        {
-            let node = self.inner.node.clone();
-            future.response = Some(Box::pin(durable(node, method, response)));
-        }
-        future
-    }
-
-    #[inline]
-    fn call_directly<B>(
-        &self,
-        mut request: http::Request<B>,
-        encoding: Option<Result<bool, Status>>,
-    ) -> ResponseFuture
-    where
-        B: Body<Data = Bytes> + Send + Unpin + 'static,
-        B::Error: Into<StdError>,
-    {
-        let inner = &*self.inner;
         let path = request.uri().path();
         let Some(method) = RpcMethod::of_path(path) else {
             // LI-9 comes before HL-3.
-            if let Err(status) = deadline::timeout(request.headers()) {
+            if let Some(Err(status)) = metadata.timeout.map(deadline::parse_header) {
                 return ResponseFuture::bad_request(status);
             }
             return ResponseFuture::of_status(methods::no_such_method(path));
         };
-        let deadline = match Deadline::of_call(request.headers(), method) {
-            Ok(deadline) => deadline,
-            Err(status) => return ResponseFuture::bad_request(status),
+        let deadline = match metadata.timeout {
+            None => None,
+            Some(timeout) => match Deadline::of_call(timeout, method) {
+                Ok(deadline) => deadline,
+                Err(status) => return ResponseFuture::bad_request(status),
+            },
         };
-        let bytes_max = inner.node.limits.message_bytes_max();
-        let is_compressed = match encoding {
-            None => false,
-            Some(Ok(is_compressed)) => is_compressed,
-            Some(Err(status)) => return ResponseFuture::of_status(status),
-        };
-        if encoding.is_some() {
+        let mut is_compressed = false;
+        if let Some(encoding) = metadata.encoding {
+            is_compressed = match compression::is_compressed(encoding) {
+                Ok(is_compressed) => is_compressed,
+                Err(status) => return ResponseFuture::of_status(status),
+            };
             // The generated servers see messages that are not compressed.
             request.headers_mut().remove(compression::ENCODING);
         }
-        let mut request = request.map(|body| LimitedBody::new(body, bytes_max, is_compressed));
         if let Some(deadline) = &deadline
             && method.waits_for_its_write()
         {
             request.extensions_mut().insert(deadline.write_start());
         }
+        let bytes_max = inner.node.limits.message_bytes_max();
+        let request = request.map(|body| LimitedBody::new(body, bytes_max, is_compressed));
         let response = match method.service_id {
             ServiceId::Kv => inner.kv.clone().call(request),
             ServiceId::Watch => inner.watch.clone().call(request),
@@ -439,6 +391,10 @@ impl Services {
             ServiceId::Lock => inner.lock.clone().call(request),
             ServiceId::Election => inner.election.clone().call(request),
             ServiceId::Health => inner.health.clone().call(request),
+        };
+        let response = match inner.node.durability {
+            None => response,
+            Some(_) => Box::pin(durable(inner.node.clone(), method, response)),
         };
         ResponseFuture {
             response: Some(response),
@@ -553,19 +509,28 @@ struct Metadata<'a> {
     /// The size of all fields.
     bytes: usize,
     encoding: Option<&'a HeaderValue>,
+    timeout: Option<&'a HeaderValue>,
 }
 
 impl<'a> Metadata<'a> {
     fn of_call(headers: &'a HeaderMap) -> Self {
-        let (mut bytes, mut encoding) = (0, None);
+        let mut metadata = Self {
+            bytes: 0,
+            encoding: None,
+            timeout: None,
+        };
+        // One pass, which is cheaper than to look a single name up.
         for (name, value) in headers {
             let name = name.as_str();
-            bytes += name.len() + value.len() + FIELD_BYTES;
-            if name == compression::ENCODING {
-                encoding = encoding.or(Some(value));
+            metadata.bytes += name.len() + value.len() + FIELD_BYTES;
+            match name {
+                compression::ENCODING => metadata.encoding = metadata.encoding.or(Some(value)),
+                // As in Go's gRPC library, the last one counts.
+                deadline::TIMEOUT_HEADER => metadata.timeout = Some(value),
+                _ => {}
             }
         }
-        Self { bytes, encoding }
+        metadata
     }
 }
 

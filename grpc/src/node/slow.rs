@@ -12,13 +12,17 @@ use crate::status::EtcdError;
 /// A time with a resolution of a few milliseconds. To read it costs a few nanoseconds, a fifth of
 /// [`Instant`](std::time::Instant).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CoarseInstant(Duration);
+pub struct CoarseInstant {
+    nanos: u64,
+}
 
 impl CoarseInstant {
     /// Returns the current time.
     #[inline]
     pub fn now() -> Self {
-        Self(coarse_clock())
+        Self {
+            nanos: coarse_clock(),
+        }
     }
 
     /// Returns the time since then.
@@ -35,7 +39,7 @@ impl CoarseInstant {
     }
 
     fn since(self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
+        Duration::from_nanos(self.nanos.saturating_sub(earlier.nanos))
     }
 }
 
@@ -112,24 +116,26 @@ pub trait ApplyObserver: fmt::Debug + Send + Sync {
 const LIMIT_MIN: Duration = Duration::from_micros(1);
 
 /// Returns whether a coarse time exceeds a limit.
-#[inline]
 fn exceeds(took: Duration, limit: Duration) -> bool {
     took > limit || limit <= LIMIT_MIN
 }
 
+/// Returns a time in nanoseconds.
 #[cfg(target_os = "linux")]
 #[inline]
-fn coarse_clock() -> Duration {
+fn coarse_clock() -> u64 {
     use nix::time::{ClockId, clock_gettime};
-    // The clock exists on every Linux.
-    clock_gettime(ClockId::CLOCK_MONOTONIC_COARSE).map_or(Duration::ZERO, Duration::from)
+    // The clock exists on every Linux. It is never negative.
+    clock_gettime(ClockId::CLOCK_MONOTONIC_COARSE).map_or(0, |time| {
+        (time.tv_sec() * 1_000_000_000 + time.tv_nsec()).cast_unsigned()
+    })
 }
 
 #[cfg(not(target_os = "linux"))]
-fn coarse_clock() -> Duration {
+fn coarse_clock() -> u64 {
     use std::sync::LazyLock;
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    START.elapsed()
+    u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What the log says about a request that took long, an extension of its response. Counts and sizes are those of
@@ -162,6 +168,8 @@ pub(crate) struct SlowRequests {
     pub(crate) apply: Duration,
     /// The time of a call from which on it has [`RequestStats`].
     pub(crate) unary: Duration,
+    /// A call that has ended within this time exceeds neither limit; 0 if each call exceeds one.
+    quick_nanos: u64,
     count: AtomicU64,
     observer: Option<Arc<dyn ApplyObserver>>,
 }
@@ -189,9 +197,13 @@ impl SlowRequests {
         unary: Duration,
         observer: Option<Arc<dyn ApplyObserver>>,
     ) -> Self {
+        let shorter = apply.min(unary);
+        let is_exceeded = exceeds(Duration::ZERO, shorter);
+        let nanos = u64::try_from(shorter.as_nanos()).unwrap_or(u64::MAX);
         Self {
             apply,
             unary,
+            quick_nanos: if is_exceeded { 0 } else { nanos },
             count: AtomicU64::new(0),
             observer,
         }
@@ -220,6 +232,16 @@ impl SlowRequests {
     #[inline]
     pub(crate) fn notes(&self, times: Times, has_failed: bool) -> Option<Notes> {
         let now = CoarseInstant::now();
+        let nanos = now.nanos.saturating_sub(times.call.nanos);
+        // An execution is a part of its call.
+        if nanos < self.quick_nanos && !has_failed && !enabled!(Level::DEBUG) {
+            return None;
+        }
+        self.notes_at(now, times, has_failed)
+    }
+
+    #[cold]
+    fn notes_at(&self, now: CoarseInstant, times: Times, has_failed: bool) -> Option<Notes> {
         let took = now.since(times.start);
         let notes = Notes {
             took,
@@ -268,7 +290,43 @@ impl SlowRequests {
 
 impl Notes {
     /// Returns `stats` if the call has any.
-    pub(crate) fn stats(self, stats: impl FnOnce() -> RequestStats) -> Option<RequestStats> {
-        self.has_stats.then(stats)
+    pub(crate) fn stats(self, stats: impl FnOnce() -> RequestStats) -> Option<Box<RequestStats>> {
+        self.has_stats.then(|| Box::new(stats()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_calls_that_exceed_a_limit_or_fail_have_notes() {
+        const HOUR: Duration = Duration::from_secs(3_600);
+        let check = |apply, unary, expected: Option<(bool, bool)>| {
+            let slow = SlowRequests::new(apply, unary, None);
+            let notes = slow.notes(slow.times(), false);
+            let notes = notes.map(|notes| (notes.is_slow, notes.has_stats));
+            assert_eq!(notes, expected, "limits {apply:?} and {unary:?}");
+            assert!(slow.notes(slow.times(), true).is_some());
+        };
+        check(HOUR, HOUR, None);
+        check(Duration::MAX, Duration::MAX, None);
+        check(LIMIT_MIN, HOUR, Some((true, false)));
+        check(HOUR, Duration::ZERO, Some((false, true)));
+        check(LIMIT_MIN, LIMIT_MIN, Some((true, true)));
+    }
+
+    #[test]
+    fn the_execution_of_a_call_begins_when_a_worker_starts_it() {
+        let slow = SlowRequests::new(Duration::from_secs(1), Duration::from_secs(1), None);
+        let now = CoarseInstant::now();
+        let times = Times {
+            call: CoarseInstant {
+                nanos: now.nanos - 2_000_000_000,
+            },
+            ..slow.times()
+        };
+        let notes = slow.notes(times, false).unwrap();
+        assert_eq!((notes.is_slow, notes.has_stats), (false, true));
     }
 }

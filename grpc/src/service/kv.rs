@@ -60,20 +60,37 @@ impl KvService {
         Ok(log::with_stats(Response::new(response?), stats))
     }
 
-    /// Runs a write, on a worker if it is heavy.
-    async fn run<M: Send + 'static>(
+    /// Runs a write, on a worker if it is heavy, and returns the response.
+    async fn write<M: InParts + Send + 'static>(
         &self,
         cost: Cost,
         start: Option<WriteStart>,
         write: impl FnOnce(&Node) -> Result<Written<M>, EtcdError> + Send + 'static,
-    ) -> Result<Written<M>, EtcdError> {
-        if !cost.is_quick() {
-            yield_now().await;
-        }
+    ) -> Result<Response<M>, EtcdError> {
         let write = move |node: &Node| {
             check_start(start.as_ref())?;
             write(node)
         };
+        // Long requests have boxes, so that the futures of all others are small.
+        let written = if cost.is_quick() {
+            write(&self.node)?
+        } else {
+            Box::pin(self.write_slowly(cost, write)).await?
+        };
+        if !LargeAnswer::is_large(written.encoded_len, written.keys) {
+            let response = Response::new(written.message);
+            return Ok(log::with_stats(response, written.stats));
+        }
+        Box::pin(self.respond_in_parts(written)).await
+    }
+
+    /// Runs a write that is not quick.
+    async fn write_slowly<M: Send + 'static>(
+        &self,
+        cost: Cost,
+        write: impl FnOnce(&Node) -> Result<Written<M>, EtcdError> + Send + 'static,
+    ) -> Result<Written<M>, EtcdError> {
+        yield_now().await;
         if !cost.is_heavy() {
             return write(&self.node);
         }
@@ -85,30 +102,47 @@ impl KvService {
         Ok(written)
     }
 
-    /// Returns the response to a write. Unlike a read, a write cannot run again when there is memory
-    /// for its answer. So the answer waits for it.
-    async fn respond<M: InParts>(&self, written: Written<M>) -> Result<Response<M>, EtcdError> {
-        let Written {
-            message,
-            encoded_len,
-            keys,
-            reservation,
-            stats,
-        } = written;
-        if !LargeAnswer::is_large(encoded_len, keys) {
-            return Ok(log::with_stats(Response::new(message), stats));
-        }
+    /// Returns the response to a write whose answer is large. Unlike a read, a write cannot run again when
+    /// there is memory for its answer. So the answer waits for it.
+    async fn respond_in_parts<M: InParts>(
+        &self,
+        written: Written<M>,
+    ) -> Result<Response<M>, EtcdError> {
         let heavy = &self.node.heavy;
-        let bytes = answer_bytes(keys);
-        let reservation = match reservation {
+        let bytes = answer_bytes(written.keys);
+        let reservation = match written.reservation {
             Some(mut reservation) => {
                 reservation.resize(bytes);
                 reservation
             }
             None => heavy.memory.reserve_up_to(bytes).await?,
         };
-        let response = LargeAnswer::respond(message, encoded_len, reservation, heavy)?;
-        Ok(log::with_stats(response, stats))
+        let response =
+            LargeAnswer::respond(written.message, written.encoded_len, reservation, heavy)?;
+        Ok(log::with_stats(response, written.stats))
+    }
+
+    /// Reads a range that is not quick, or that needs more memory for its answer than there is.
+    async fn range_slowly(
+        &self,
+        read: RangeRead,
+        cost: Cost,
+        times: Times,
+    ) -> Result<Response<RangeResponse>, EtcdError> {
+        if !cost.is_quick() {
+            yield_now().await;
+            if !cost.is_heavy()
+                && let Some(response) = read.run(&self.node, times, None)?
+            {
+                return Ok(response);
+            }
+        }
+        let heavy = &self.node.heavy;
+        let reservation = heavy.memory.reserve(cost.answer_bytes()).await?;
+        let node = self.node.clone();
+        let reading = move || read.run(&node, times.start(), Some(reservation));
+        let response = heavy.workers.run(reading).await??;
+        response.ok_or(EtcdError::Internal)
     }
 
     async fn compact(&self, request: CompactionRequest) -> Result<CompactionResponse, EtcdError> {
@@ -160,20 +194,12 @@ impl Kv for KvService {
             range: convert_range(&mut request),
             request,
         };
-        if !cost.is_quick() {
-            yield_now().await;
-        }
-        if !cost.is_heavy()
+        if cost.is_quick()
             && let Some(response) = read.run(&self.node, times, None)?
         {
             return Ok(response);
         }
-        let heavy = &self.node.heavy;
-        let reservation = heavy.memory.reserve(cost.answer_bytes()).await?;
-        let node = self.node.clone();
-        let reading = move || read.run(&node, times.start(), Some(reservation));
-        let response = heavy.workers.run(reading).await??;
-        response.ok_or_else(|| EtcdError::Internal.to_status())
+        Ok(Box::pin(self.range_slowly(read, cost, times)).await?)
     }
 
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
@@ -189,12 +215,8 @@ impl Kv for KvService {
         let request = self.node.accept::<methods::kv::DeleteRange>(request)?;
         let times = self.node.slow.times();
         let cost = Cost::of_delete_range(&self.node.engine, &request);
-        let answer = self
-            .run(cost, start, move |node| {
-                delete_range(node, times.after(cost), request)
-            })
-            .await?;
-        Ok(self.respond(answer).await?)
+        let write = move |node: &Node| delete_range(node, times.after(cost), request);
+        Ok(self.write(cost, start, write).await?)
     }
 
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
@@ -202,12 +224,8 @@ impl Kv for KvService {
         let request = self.node.accept::<methods::kv::Txn>(request)?;
         let times = self.node.slow.times();
         let cost = Cost::of_txn(&self.node.engine, &request);
-        let answer = self
-            .run(cost, start, move |node| {
-                txn(node, times.after(cost), request)
-            })
-            .await?;
-        Ok(self.respond(answer).await?)
+        let write = move |node: &Node| txn(node, times.after(cost), request);
+        Ok(self.write(cost, start, write).await?)
     }
 
     async fn compact(
@@ -313,7 +331,7 @@ struct Written<M> {
     /// The memory of the answer, if it was reserved before the write.
     reservation: Option<Reservation>,
     /// What the log says about the request, if it took long.
-    stats: Option<RequestStats>,
+    stats: Option<Box<RequestStats>>,
 }
 
 impl<M: Encode> Written<M> {

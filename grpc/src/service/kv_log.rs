@@ -26,9 +26,12 @@ const LOGGED_RESPONSES_MAX: usize = 128;
 
 /// Adds the statistics to a response.
 #[inline]
-pub(crate) fn with_stats<T>(mut response: Response<T>, stats: Option<RequestStats>) -> Response<T> {
+pub(crate) fn with_stats<T>(
+    mut response: Response<T>,
+    stats: Option<Box<RequestStats>>,
+) -> Response<T> {
     if let Some(stats) = stats {
-        response.extensions_mut().insert(stats);
+        response.extensions_mut().insert(*stats);
     }
     response
 }
@@ -40,7 +43,7 @@ pub(crate) fn put(
     mut request: PutRequest,
     put: &Put,
     response: &Result<PutResponse, EtcdError>,
-) -> Option<RequestStats> {
+) -> Option<Box<RequestStats>> {
     text::restore_put(&mut request, put);
     let content = text::of_put(&request);
     log_write(node, notes, &format!("put:<{content}>"), response);
@@ -60,7 +63,7 @@ pub(crate) fn delete_range(
     mut request: DeleteRangeRequest,
     keys: &KeyRange,
     response: &Result<DeleteRangeResponse, EtcdError>,
-) -> Option<RequestStats> {
+) -> Option<Box<RequestStats>> {
     text::restore_keys(&mut request.key, &mut request.range_end, keys);
     let content = text::of_delete_range(&request);
     log_write(node, notes, &format!("delete_range:<{content}>"), response);
@@ -81,7 +84,7 @@ pub(crate) fn range(
     request: &RangeRequest,
     range: &Range,
     (count, keys, bytes): (i64, usize, usize),
-) -> Option<RequestStats> {
+) -> Option<Box<RequestStats>> {
     let request = restored(request, range);
     let content = text::of_range(&request);
     let applied = Applied {
@@ -131,7 +134,7 @@ pub(crate) fn txn(
     mut request: TxnRequest,
     txn: &Txn,
     response: &Result<TxnResponse, EtcdError>,
-) -> Option<RequestStats> {
+) -> Option<Box<RequestStats>> {
     text::restore_txn(&mut request, txn);
     let content = text::of_txn(&request);
     if prefix.is_empty() {
