@@ -38,7 +38,8 @@ const POLL_BATCHES_MAX: usize = 64;
 
 /// The task that keeps a cache up to date: the only writer of all its resources.
 ///
-/// The feeder follows the source with one watch for all resources. It applies the changes of a
+/// The feeder follows the source with one watch for all resources, of the range that
+/// [`Source::watch_range`](crate::source::Source::watch_range) returns. It applies the changes of a
 /// revision to their resources, then raises the watermark
 /// ([`WatchCache::revision`](crate::WatchCache::revision)), then wakes the watchers that the changes
 /// may match. It also compares the resources with the source periodically
@@ -98,6 +99,14 @@ enum FeederInput {
     Stopped,
 }
 
+/// Why the feeder has stopped to follow a watch that did not fail.
+enum Followed {
+    /// The cache was stopped.
+    ToTheEnd,
+    /// A resource outside of the watched range was added.
+    ToANewRange,
+}
+
 impl Feeder {
     pub(crate) fn new(
         shared: Arc<CacheShared>,
@@ -144,7 +153,8 @@ impl Feeder {
         let mut keep_loaded = false;
         while !self.shared.is_stopped() {
             match feed.follow_source(keep_loaded).await {
-                Ok(()) => break,
+                Ok(Followed::ToTheEnd) => break,
+                Ok(Followed::ToANewRange) => keep_loaded = true,
                 Err(SourceError::Compacted) => keep_loaded = false,
                 Err(SourceError::Replaced { known, found }) => {
                     feed.discard_replaced(known, found);
@@ -197,8 +207,9 @@ struct FeedLoop {
 
 impl FeedLoop {
     /// Loads the resources that are not ready, or all resources unless `keep_loaded` is set. Then
-    /// applies the changes of the source until the source fails or the cache is stopped.
-    async fn follow_source(&mut self, keep_loaded: bool) -> Result<(), SourceError> {
+    /// applies the changes of the source until the source fails, the cache is stopped, or a resource
+    /// is added that the watch does not cover.
+    async fn follow_source(&mut self, keep_loaded: bool) -> Result<Followed, SourceError> {
         if !keep_loaded {
             self.set_pending(None);
             self.replacements = self.shared.source.replacements();
@@ -208,9 +219,11 @@ impl FeedLoop {
         self.loading.clear();
         for resource in self.registry.all() {
             // A resource that is still ready contains all changes up to the watermark.
-            let complete_to = match resource.ready.state() {
-                Readiness::Ready => watermark,
-                _ => self.load(&resource, self.is_first).await?,
+            let complete_to = if resource.ready.state() == Readiness::Ready {
+                watermark
+            } else {
+                let others = after.or(keep_loaded.then_some(watermark));
+                self.load(&resource, self.is_first, others).await?
             };
             after = Some(after.map_or(complete_to, |after| after.min(complete_to)));
         }
@@ -218,23 +231,31 @@ impl FeedLoop {
             Some(after) => after,
             None => self.shared.source.current_revision().await?.max(watermark),
         };
-        let mut batches = self.open_watch(after).await?;
+        let range = self.range();
+        let mut batches = self.open_watch(range.clone(), after).await?;
         // Checked after the watch is opened: if the store is replaced after this check, the watch
         // ends.
         self.check_not_replaced(after).await?;
         // All changes up to `after` are loaded or were applied before.
         self.publish(after);
+        if !self.loading.is_empty() {
+            self.shared.source.request_progress();
+        }
         self.is_first = false;
         loop {
             match self.next_input(&mut batches).await {
                 FeederInput::Batch(batch) => self.apply(batch),
+                // The next watch starts after the watermark, so it delivers what this one has not.
+                FeederInput::LoadRequested if self.range() != range => {
+                    return Ok(Followed::ToANewRange);
+                }
                 FeederInput::LoadRequested => self.load_requested().await?,
                 FeederInput::Regressed => {
                     self.check_not_replaced(self.shared.watermark.load())
                         .await?;
                 }
                 FeederInput::Failed(error) => return Err(error),
-                FeederInput::Stopped => return Ok(()),
+                FeederInput::Stopped => return Ok(Followed::ToTheEnd),
             }
         }
     }
@@ -273,11 +294,20 @@ impl FeedLoop {
         }
     }
 
+    /// Returns the range to watch. One watch delivers the changes of all resources in the order of
+    /// their revisions, which the watermark needs; watches of several ranges would not (WC-165).
+    fn range(&self) -> KeyRange {
+        self.shared.source.watch_range(self.registry.range())
+    }
+
     /// Opens the watch of the source.
-    async fn open_watch(&self, after: Revision) -> Result<BatchStream, SourceError> {
-        // All keys, not only those of the resources: the watermark follows every commit (WC-107).
+    async fn open_watch(
+        &self,
+        range: KeyRange,
+        after: Revision,
+    ) -> Result<BatchStream, SourceError> {
         let request = WatchRequest {
-            range: KeyRange::all(),
+            range,
             after,
             previous: false,
         };
@@ -369,27 +399,39 @@ impl FeedLoop {
                 .any(|(known, _)| Arc::ptr_eq(known, &resource));
             let state = resource.ready.state();
             if !known && !matches!(state, Readiness::Ready | Readiness::Stopped) {
-                self.load(&resource, false).await?;
+                let watermark = self.shared.watermark.load();
+                self.load(&resource, false, Some(watermark)).await?;
             }
         }
         self.publish(self.shared.watermark.load());
+        if !self.loading.is_empty() {
+            self.shared.source.request_progress();
+        }
         Ok(())
     }
 
     /// Loads a resource and returns the loaded revision. Loads the oldest revision of the source if
     /// `from_oldest` is set, so that the window also contains earlier events (WC-144); otherwise
-    /// loads the current revision.
+    /// loads the current revision. `others` is the revision of the other resources. If the source does
+    /// not report progress on request, that revision is loaded, because the watermark might not reach
+    /// the current one for a long time.
     async fn load(
         &mut self,
         resource: &Arc<Resource>,
         from_oldest: bool,
+        others: Option<Revision>,
     ) -> Result<Revision, SourceError> {
         let began = self.shared.timers.now();
-        let ready_at = self.shared.source.current_revision().await?;
+        let current = self.shared.source.current_revision().await?;
+        let others = others
+            .filter(|others| (1..=current.0).contains(&others.0))
+            .filter(|_| !self.shared.source.requests_progress());
         let mut attempt = 0;
         loop {
             let oldest = self.shared.source.oldest_revision().filter(|_| from_oldest);
-            let at = oldest.filter(|_| attempt < COMPACTED_LOADS_AT_OLDEST_MAX);
+            let at = oldest
+                .or(others)
+                .filter(|_| attempt < COMPACTED_LOADS_AT_OLDEST_MAX);
             match self.read_all(resource, at).await {
                 Ok((revision, items)) => {
                     let decoder: ObjectDecoder = resource.decoder();
@@ -397,7 +439,10 @@ impl FeedLoop {
                     resource.replace(revision, objects.collect());
                     let duration = &resource.counters.initialization_seconds;
                     duration.observe_since(began, self.shared.timers.now());
-                    let ready_at = ready_at.max(revision);
+                    let ready_at = match others {
+                        Some(others) if others == revision => revision,
+                        _ => current.max(revision),
+                    };
                     self.loading.push((resource.clone(), ready_at));
                     return Ok(revision);
                 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
-use revstore_engine::{Clock, Revision, SystemClock};
+use revstore_engine::{Clock, KeyRange, Revision, SystemClock};
 
 use crate::api::resource_cache::ResourceCache;
 use crate::api::status::RequestError;
@@ -37,6 +37,18 @@ impl ResourceRegistry {
             .range::<[u8], _>((Bound::Unbounded, Bound::Included(key)))
             .next_back()?;
         key.starts_with(prefix).then(|| resource.clone())
+    }
+
+    /// Returns the smallest range with the keys of all resources, or `None` if there are none.
+    pub(crate) fn range(&self) -> Option<KeyRange> {
+        let resources = self.resources.read();
+        let (start, _) = resources.first_key_value()?;
+        // No prefix is a prefix of another one, so the last prefix has the last keys.
+        let (_, last) = resources.last_key_value()?;
+        Some(KeyRange::Within {
+            start: start.clone(),
+            end: last.config.layout.span().end,
+        })
     }
 
     fn add(&self, resource: Arc<Resource>) -> Result<(), RequestError> {

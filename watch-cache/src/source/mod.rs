@@ -206,6 +206,16 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
     /// Writes a key if it has the expected version.
     fn write(&self, write: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>>;
 
+    /// Returns the range that a cache watches, whose resources have keys in `needed`; there are no
+    /// resources if that is `None`. The range must contain `needed`.
+    ///
+    /// By default all keys, so that the watch reports every revision at once. A source that reports
+    /// progress on request returns `needed`.
+    fn watch_range(&self, needed: Option<KeyRange>) -> KeyRange {
+        let _ = needed;
+        KeyRange::all()
+    }
+
     /// Returns whether [`request_progress`](Self::request_progress) makes the open watches report the
     /// current revision soon, or they report every revision at once. If not, a cache is fresh only
     /// after a change of its resources, so the source answers lists of the most recent state.

@@ -8,20 +8,22 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use revstore::Server;
 use revstore_engine::KeyRange;
-use revstore_proto::etcdserverpb::WatchResponse;
 use revstore_proto::etcdserverpb::watch_request::RequestUnion;
+use revstore_proto::etcdserverpb::{WatchCreateRequest, WatchResponse};
 use revstore_tests::poll;
 use revstore_watch_cache::clock::{ManualClock, SystemClock};
 use revstore_watch_cache::source::{
     Batch, BatchStream, ConditionalWrite, EtcdOptions, EtcdSource, ListPage, ListRequest, Source,
     SourceError, WatchRequest, WriteAction, WriteOutcome,
 };
-use revstore_watch_cache::{ListOptions, Revision, Scope, WatchCache};
+use revstore_watch_cache::{
+    EventType, ListOptions, ResourceConfig, Revision, Scope, WatchCache, WatchEvent,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::fake_etcd::{FakeEtcd, FakeWatch, events};
 use crate::proxy::Proxy;
-use crate::support::{PODS, at, config};
+use crate::support::{PODS, at, config, from, pod};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -262,10 +264,7 @@ async fn the_fragments_of_a_response_are_one_batch() {
     let mut fake = FakeEtcd::start("3.5.13", 1).await;
     let source = source([&fake.url], &ManualClock::new());
     let (mut watch, mut batches) = open(&mut fake, &source).await;
-    let created = watch.requests.message().await.unwrap().unwrap();
-    let Some(RequestUnion::CreateRequest(created)) = created.request_union else {
-        panic!("expected a watch, got {created:?}");
-    };
+    let created = watch.created().await;
     assert!(created.fragment);
     watch.send(WatchResponse {
         fragment: true,
@@ -374,6 +373,109 @@ async fn wc_132_the_source_answers_consistent_lists_if_progress_is_not_reliable(
     );
     within(pods.list(&Scope::All, &at("0"))).await.unwrap();
     assert_eq!(pods.metrics().lists_from_source, 1);
+}
+
+fn created_range(request: WatchCreateRequest) -> (String, String) {
+    let text = |key: bytes::Bytes| String::from_utf8(key.to_vec()).unwrap();
+    (text(request.key), text(request.range_end))
+}
+
+#[tokio::test]
+async fn wc_165_only_the_range_of_the_resources_is_watched() {
+    for version in ["3.5.13", "3.5.12"] {
+        let mut fake = FakeEtcd::start(version, 7).await;
+        let clock = ManualClock::new();
+        let source = Arc::new(source([&fake.url], &clock));
+        let (cache, feeder) = WatchCache::builder(source).clock(Arc::new(clock)).build();
+        let pods = cache.add(config()).unwrap();
+        tokio::spawn(feeder.run());
+        let mut first = within(fake.next_watch()).await;
+        let created = within(first.created()).await;
+        assert_eq!(created.start_revision, 8);
+        assert_eq!(
+            created_range(created),
+            ("/registry/pods/".into(), "/registry/pods0".into())
+        );
+        first.send_created();
+        within(pods.wait_until_ready()).await.unwrap();
+        first.send_event(8);
+        within(pods.wait_until_fresh(Revision(8))).await.unwrap();
+        fake.set_revision(9);
+        let nodes = ResourceConfig::cluster("", "nodes", "/registry/minions");
+        let nodes = cache.add(nodes).unwrap();
+        let mut second = within(fake.next_watch()).await;
+        let created = within(second.created()).await;
+        // The watch starts after the watermark.
+        assert_eq!(created.start_revision, 9);
+        assert_eq!(
+            created_range(created),
+            ("/registry/minions/".into(), "/registry/pods0".into())
+        );
+        second.send_created();
+        if version == "3.5.13" {
+            within(second.requests.message()).await.unwrap();
+            second.send_progress(9);
+        }
+        within(nodes.wait_until_ready()).await.unwrap();
+        // A resource in the range does not need a new watch, and is ready without an event.
+        let leases = ResourceConfig::namespaced("coordination.k8s.io", "leases", "/registry/ns");
+        let leases = cache.add(leases).unwrap();
+        if version == "3.5.13" {
+            second.send_progress(10);
+        }
+        within(leases.wait_until_ready()).await.unwrap();
+        assert_eq!(pods.metrics().initializations, 1);
+    }
+}
+
+#[tokio::test]
+async fn wc_165_no_event_is_lost_while_resources_are_added() {
+    let server = Server::builder().start().unwrap();
+    let clock = Arc::new(SystemClock::new());
+    let options = EtcdOptions::new([server.endpoint()]);
+    let source = EtcdSource::new(&options, clock.clone()).unwrap();
+    let (cache, feeder) = WatchCache::builder(Arc::new(source)).clock(clock).build();
+    let pods = cache.add(config()).unwrap();
+    tokio::spawn(feeder.run());
+    within(pods.wait_until_ready()).await.unwrap();
+    let mut open = pods.watch(&Scope::All, &from(1)).await.unwrap();
+    let engine = server.engine().clone();
+    let writer = tokio::task::spawn_blocking(move || {
+        for number in 0..2000 {
+            let pod = pod(&format!("ns/p{number}"), "", "");
+            engine.put(format!("{PODS}/ns/p{number}"), pod).unwrap();
+            engine
+                .put(format!("/registry/r{}/a", number % 8), "{\"metadata\":{}}")
+                .unwrap();
+        }
+    });
+    let mut others = Vec::new();
+    for number in 0..8 {
+        let prefix = format!("/registry/r{number}");
+        let added = cache.add(ResourceConfig::cluster("", &format!("r{number}"), &prefix));
+        let added = added.unwrap();
+        within(added.wait_until_ready()).await.unwrap();
+        others.push(added);
+    }
+    within(writer).await.unwrap();
+    let mut newest = 0;
+    for number in 0..2000 {
+        let event = within(open.next()).await.unwrap();
+        let WatchEvent::Object { event, object, .. } = event else {
+            panic!("expected an event of an object, got {event:?}");
+        };
+        assert_eq!(event, EventType::Added);
+        assert_eq!(object.name(), format!("p{number}"));
+        assert!(object.revision().0 > newest);
+        newest = object.revision().0;
+    }
+    for other in others {
+        let report = within(other.check_consistency()).await.unwrap();
+        assert!(report.is_consistent());
+        let list = within(other.list(&Scope::All, &ListOptions::default())).await;
+        assert_eq!(list.unwrap().into_objects().unwrap().len(), 1);
+    }
+    assert_eq!(pods.metrics().initializations, 1);
 }
 
 #[test]

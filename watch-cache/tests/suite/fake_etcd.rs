@@ -1,11 +1,13 @@
 //! A server of etcd's API whose watch responses a test writes by hand.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures_core::Stream;
 use revstore_proto::etcdserverpb::kv_server::{Kv, KvServer};
 use revstore_proto::etcdserverpb::maintenance_server::{Maintenance, MaintenanceServer};
+use revstore_proto::etcdserverpb::watch_request::RequestUnion;
 use revstore_proto::etcdserverpb::watch_server::{Watch, WatchServer};
 use revstore_proto::etcdserverpb::{
     AlarmRequest, AlarmResponse, CompactionRequest, CompactionResponse, DefragmentRequest,
@@ -13,7 +15,7 @@ use revstore_proto::etcdserverpb::{
     DowngradeResponse, HashKvRequest, HashKvResponse, HashRequest, HashResponse, MoveLeaderRequest,
     MoveLeaderResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, RangeStreamResponse,
     ResponseHeader, SnapshotRequest, SnapshotResponse, StatusRequest, StatusResponse, TxnRequest,
-    TxnResponse, WatchRequest, WatchResponse,
+    TxnResponse, WatchCreateRequest, WatchRequest, WatchResponse,
 };
 use revstore_proto::mvccpb::{Event, KeyValue};
 use tokio::net::TcpListener;
@@ -28,6 +30,7 @@ pub(crate) struct FakeEtcd {
     pub(crate) url: String,
     watches: mpsc::UnboundedReceiver<FakeWatch>,
     ranges: Arc<Mutex<MetadataMap>>,
+    revision: Arc<AtomicI64>,
 }
 
 /// A watch that a client has opened.
@@ -40,7 +43,7 @@ pub(crate) struct FakeWatch {
 #[derive(Clone)]
 struct Services {
     version: String,
-    revision: i64,
+    revision: Arc<AtomicI64>,
     opened: mpsc::UnboundedSender<FakeWatch>,
     /// The metadata of the last range.
     ranges: Arc<Mutex<MetadataMap>>,
@@ -55,11 +58,12 @@ impl FakeEtcd {
         let (opened, watches) = mpsc::unbounded_channel();
         let services = Services {
             version: version.into(),
-            revision,
+            revision: Arc::new(AtomicI64::new(revision)),
             opened,
             ranges: Arc::default(),
         };
         let ranges = services.ranges.clone();
+        let revision = services.revision.clone();
         let incoming = futures_util::stream::unfold(listener, async |listener| {
             let accepted = listener.accept().await.map(|(stream, _)| stream);
             Some((accepted, listener))
@@ -73,7 +77,13 @@ impl FakeEtcd {
             url,
             watches,
             ranges,
+            revision,
         }
+    }
+
+    /// Sets the revision in the headers of ranges.
+    pub(crate) fn set_revision(&self, revision: i64) {
+        self.revision.store(revision, Ordering::Relaxed);
     }
 
     /// Returns the next watch that a client opens.
@@ -91,6 +101,15 @@ impl FakeWatch {
     pub(crate) fn send(&self, response: WatchResponse) {
         // The client may have left.
         let _ = self.responses.send(Ok(response));
+    }
+
+    /// Receives the request that creates the watch.
+    pub(crate) async fn created(&mut self) -> WatchCreateRequest {
+        let request = self.requests.message().await.unwrap().unwrap();
+        match request.request_union {
+            Some(RequestUnion::CreateRequest(create)) => create,
+            other => panic!("expected a watch, got {other:?}"),
+        }
     }
 
     /// Ends the stream with an error.
@@ -176,7 +195,7 @@ impl Kv for Services {
     ) -> Result<Response<RangeResponse>, Status> {
         *self.ranges.lock().unwrap() = request.metadata().clone();
         Ok(Response::new(RangeResponse {
-            header: header(self.revision).header,
+            header: header(self.revision.load(Ordering::Relaxed)).header,
             ..RangeResponse::default()
         }))
     }

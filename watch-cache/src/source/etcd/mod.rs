@@ -42,6 +42,12 @@ const PAGE_KEYS: i64 = 1000;
 ///   and those of 3.5 before 3.5.13, may report progress before an event that it includes; progress
 ///   is not requested from them, and
 ///   [`requests_progress`](Source::requests_progress) returns `false`.
+/// - A cache watches the smallest range that contains the keys of all its resources. With one resource
+///   that is its prefix. With several, it also contains the keys between the first and the last
+///   prefix, which are received and ignored: one watch delivers changes in the order of their
+///   revisions, and several watches would not. If a resource is added outside of the range, the cache
+///   opens a new watch where the previous one ended. Resources with distant prefixes and many keys
+///   between them are better kept in separate caches.
 /// - Every request has a time limit ([`EtcdOptions::request_timeout`]). A watch fails if its
 ///   connection does not answer a ping ([`EtcdOptions::keep_alive`]), or its server a progress request.
 /// - An endpoint that is cut off from the leader of the cluster rejects requests and ends watches, as
@@ -421,6 +427,10 @@ impl Source for EtcdSource {
 
     fn replacements(&self) -> u64 {
         self.known.lock().replacements
+    }
+
+    fn watch_range(&self, needed: Option<KeyRange>) -> KeyRange {
+        needed.unwrap_or_else(|| KeyRange::One(self.revision_key.clone()))
     }
 
     fn requests_progress(&self) -> bool {
