@@ -69,6 +69,7 @@ pub use methods::{RpcKind, RpcMethod};
 pub use node::admission::{Alarm, AlarmKind, Alarms, Limits};
 pub use node::counters::OpCounters;
 pub use node::identity::Identity;
+pub use node::members::{ClusterMember, PromoteFailures};
 pub use node::shutdown::{Shutdown, ShutdownBegun};
 pub use node::slow::{ApplyObserver, ApplyOp, CoarseInstant, RequestStats};
 pub use services::{ResponseFuture, Services, ServicesBuilder};

@@ -167,18 +167,28 @@ impl RpcMethod {
             ServiceId::Kv => self.name == "Compact",
             ServiceId::Lease => matches!(self.name, "LeaseGrant" | "LeaseRevoke"),
             ServiceId::Maintenance => self.name == "Alarm",
-            ServiceId::Auth => self.changes_auth(),
+            _ => self.changes_metadata(),
+        }
+    }
+
+    /// Returns whether each call of the method changes users, roles, the state of auth or the members.
+    pub(crate) fn changes_metadata(&self) -> bool {
+        match self.service_id {
+            ServiceId::Auth => !matches!(
+                self.name,
+                "AuthStatus" | "Authenticate" | "UserGet" | "UserList" | "RoleGet" | "RoleList"
+            ),
+            ServiceId::Cluster => {
+                matches!(self.name, "MemberAdd" | "MemberRemove" | "MemberUpdate")
+            }
             _ => false,
         }
     }
 
-    /// Returns whether each call of the method changes users, roles or the state of auth.
-    pub(crate) fn changes_auth(&self) -> bool {
-        let only_reads = matches!(
-            self.name,
-            "AuthStatus" | "Authenticate" | "UserGet" | "UserList" | "RoleGet" | "RoleList"
-        );
-        self.service_id == ServiceId::Auth && !only_reads
+    /// Returns whether the response of a call depends on more than keys and revisions.
+    pub(crate) fn uses_metadata(&self) -> bool {
+        let has_metadata = matches!(self.service_id, ServiceId::Auth | ServiceId::Cluster);
+        has_metadata || self.writes_without_revision()
     }
 
     /// Returns the number of messages in each direction.

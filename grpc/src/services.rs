@@ -37,6 +37,7 @@ use crate::node::admission::{Alarms, Limits, RaftIndex};
 use crate::node::counters::{AtomicCounters, OpCounters};
 use crate::node::durability::{Durability, Restored};
 use crate::node::identity::Identity;
+use crate::node::members::{ClusterMember, Members, PromoteFailures};
 use crate::node::shutdown::Shutdown;
 use crate::node::slow::{self, ApplyObserver, SlowRequests};
 use crate::service::auth::AuthService;
@@ -188,6 +189,16 @@ impl Services {
         self.inner.node.slow.count()
     }
 
+    /// Returns the members of the cluster, ordered by id: this node, and a learner that a client has added.
+    pub fn members(&self) -> Vec<ClusterMember> {
+        self.inner.node.members.list()
+    }
+
+    /// Returns the numbers of failed promotions of members.
+    pub fn promote_failures(&self) -> PromoteFailures {
+        self.inner.node.members.promote_failures()
+    }
+
     /// Returns the number of proposals that etcd would have in its Raft log.
     // DM-13
     pub fn raft_index(&self) -> u64 {
@@ -259,7 +270,7 @@ impl ServicesBuilder {
         }
     }
 
-    /// Sets the journal of the engine, and continues with the users, roles and alarms in its metadata.
+    /// Sets the journal of the engine, and continues with the users, roles, alarms and members in its metadata.
     ///
     /// If the journal is synced always, the response of a call is sent when everything that it depends on is
     /// synced; watches may deliver events before. While the journal fails, writes fail and reads go on.
@@ -279,6 +290,7 @@ impl ServicesBuilder {
         let node = Arc::new(Node {
             headers: Headers::new(self.identity.cluster_id, self.identity.member_id),
             engine: self.engine,
+            members: Members::new(&self.identity, restored.members),
             identity: self.identity,
             version: self.version,
             limits: self.limits,

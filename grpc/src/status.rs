@@ -224,7 +224,7 @@ etcd_errors! {
     /// The client's deadline has passed.
     DeadlineExceeded => DeadlineExceeded, "etcdserver: context deadline exceeded";
 
-    /// The last member cannot be removed.
+    /// The last member cannot be removed, and no voting member be added beside one that has not started.
     // CL-5: the text of another row, with the code that etcd returns in this case.
     LastMember => Unknown, "etcdserver: re-configuration failed due to not enough started members";
     /// The action of a downgrade request is unknown.

@@ -618,6 +618,9 @@ fn invalid_cluster_changes_fail(servers: &Servers) {
         > cluster/member/add {"peerURLs":["nonsense"]}
         400
         {"code":3,"message":"etcdserver: given member URLs are invalid"}
+        > cluster/member/add {"isLearner":true,"peerURLs":["http://localhost:2380"]}
+        400
+        {"code":9,"message":"etcdserver: Peer URLs already exists"}
         > cluster/member/remove {"ID":"1"}
         404
         {"code":5,"message":"etcdserver: member not found"}

@@ -16,6 +16,7 @@ revstore_tests::on_every_server! {
     ht_10_lease_operations_are_counted,
     ht_10_delivered_events_are_counted,
     ht_10_health_checks_are_counted,
+    ht_10_failed_promotions_are_counted,
 }
 
 fn fresh(servers: &Servers) -> Box<dyn Endpoint> {
@@ -381,4 +382,43 @@ fn ht_10_health_checks_are_counted(servers: &Servers) {
     let corrupt = r#"{"action":"ACTIVATE","memberID":5,"alarm":"CORRUPT"}"#;
     post(address, "maintenance/alarm", corrupt);
     assert_eq!(probe(address, 503), [1, 1, 0, 1]);
+}
+
+fn ht_10_failed_promotions_are_counted(servers: &Servers) {
+    let server = fresh(servers);
+    let address = server.address();
+    let call = |path: &str, body: &str| {
+        let request = http::Request {
+            method: "POST",
+            path: &format!("/v3/cluster/member/{path}"),
+            headers: &[],
+            body,
+        };
+        request.send(address).expect("a response").body
+    };
+    let added = call(
+        "add",
+        r#"{"isLearner":true,"peerURLs":["http://127.0.0.1:2"]}"#,
+    );
+    let id = added.split(r#""member":{"ID":""#).nth(1);
+    let id = id.and_then(|rest| rest.split('"').next()).expect("an id");
+    for id in [id, id, "5", "10276657743932975437"] {
+        call("promote", &format!(r#"{{"ID":"{id}"}}"#));
+    }
+    let page = page(address);
+    for (reason, expected) in [
+        (
+            "etcdserver: can only promote a learner member which is in sync with leader",
+            2,
+        ),
+        ("membership: ID not found", 1),
+        ("membership: can only promote a learner member", 1),
+    ] {
+        let name = format!("etcd_server_learner_promote_failures{{Reason=\"{reason}\"}}");
+        assert_eq!(value(&page, &name), Some(expected), "{name} in {page}");
+    }
+    assert_eq!(
+        value(&page, "etcd_server_learner_promote_successes"),
+        Some(0)
+    );
 }

@@ -23,6 +23,8 @@ fn mt_6_a_snapshot_can_be_restored_into_etcd() {
     let lease = grant(&ctl);
     set_auth_up(&ctl, &lease);
     let data = tempfile::tempdir().unwrap();
+    let learner = ["member", "add", "l1", "--learner", "--peer-urls=http://a:1"];
+    run(&ctl, &learner);
     let file = data.path().join("snapshot.db");
     run(&ctl, &["snapshot", "save", path(&file)]);
 
@@ -31,6 +33,17 @@ fn mt_6_a_snapshot_can_be_restored_into_etcd() {
     let status: Vec<_> = status.trim().split(", ").collect();
     assert_eq!(status[1], (revision + 1).to_string(), "{status:?}");
 
+    // The members are in the file. A restore creates a cluster with members of its own.
+    let contents = std::fs::read(&file).expect("the file");
+    for pair in [
+        r#""peerURLs":["http://a:1"],"isLearner":true}"#,
+        r#""learners":["#,
+    ] {
+        assert!(
+            contents.windows(pair.len()).any(|it| it == pair.as_bytes()),
+            "{pair}"
+        );
+    }
     restore(&ctl, &file, &data.path().join(DATA));
     let etcd = Etcd::start_on(data).unwrap();
     let theirs = Etcdctl::new(etcd.address()).unwrap();
@@ -69,6 +82,8 @@ fn mt_6_a_snapshot_can_be_restored_into_etcd() {
     same(&["user", "list"]);
     same(&["user", "get", "ann", "--detail"]);
     same(&["role", "list"]);
+    let members = run(&theirs, &["member", "list"]);
+    assert!(!members.contains("unstarted"), "{members}");
     same(&["put", "new", "value"]);
     // The snapshot includes the passwords.
     let as_ann = ["--user=ann:a", "put", "leased", "other", "--ignore-lease"];

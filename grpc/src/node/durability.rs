@@ -15,12 +15,15 @@ use crate::auth::AuthStore;
 use crate::methods::RpcMethod;
 use crate::node::Node;
 use crate::node::admission::{Alarm, JournalFailure};
+use crate::node::members::StoredMembers;
 use crate::snapshot;
 use crate::status::EtcdError;
 
 /// The buckets of the metadata that the services store.
 const ALARM: &str = "alarm";
 const AUTH: &str = "auth";
+const MEMBERS: &str = "members";
+const REMOVED: &str = "members_removed";
 const ROLES: &str = "authRoles";
 const USERS: &str = "authUsers";
 
@@ -39,6 +42,7 @@ struct Stored {
     auth_enabled: bool,
     auth_revision: u64,
     alarms: Vec<Alarm>,
+    members_changes: u64,
 }
 
 /// A call that may write, at its start.
@@ -82,7 +86,7 @@ impl Durability {
             is_failed: !self.persist.is_healthy(),
         };
         // Other writes are refused when they are admitted.
-        if start.is_failed && method.changes_auth() {
+        if start.is_failed && method.changes_metadata() {
             node.alarms.check_journal()?;
         }
         if method.may_write() && !start.is_failed && !self.persist.has_room() {
@@ -108,7 +112,7 @@ impl Durability {
         if self.persist.fsync() != Fsync::Always {
             return Ok(());
         }
-        let only_keys = !has_metadata && !method.writes_without_revision();
+        let only_keys = !has_metadata && !method.uses_metadata();
         if only_keys && self.persist.is_synced(node.engine.current_revision()) {
             return Ok(());
         }
@@ -118,13 +122,14 @@ impl Durability {
         }
     }
 
-    /// Stores users, roles and alarms if they have changed; returns whether they have.
+    /// Stores users, roles, alarms and members if they have changed; returns whether they have.
     fn store_metadata(&self, node: &Node) -> bool {
         let mut stored = self.stored.lock();
         let current = node.auth.read(|store| Stored {
             auth_enabled: store.is_enabled(),
             auth_revision: store.revision(),
             alarms: node.alarms.list(None),
+            members_changes: node.members.changes(),
         });
         if stored.as_ref() == Some(&current) {
             return false;
@@ -139,18 +144,22 @@ impl Durability {
 /// Returns the metadata of a node.
 fn metadata(node: &Node) -> Metadata {
     let (users, roles, auth) = snapshot::auth_buckets(node);
+    let (members, removed) = snapshot::member_buckets(node);
     let named = [
         (ALARM, snapshot::alarm_bucket(node)),
         (AUTH, auth),
+        (MEMBERS, members),
+        (REMOVED, removed),
         (ROLES, roles),
         (USERS, users),
     ];
     named.map(|(name, pairs)| (name.to_owned(), pairs)).into()
 }
 
-/// The users, roles and alarms of an earlier node.
+/// The users, roles, alarms and members of an earlier node.
 #[derive(Debug, Default)]
 pub(crate) struct Restored {
+    pub(crate) members: StoredMembers,
     pub(crate) auth: AuthStore,
     pub(crate) alarms: Vec<Alarm>,
 }
@@ -170,7 +179,17 @@ impl Restored {
         let revision = revision.and_then(|it| it[..].try_into().ok());
         let alarms = bucket(ALARM).keys();
         let alarms = alarms.filter_map(|member| AlarmMember::decode(&member[..]).ok());
+        let members = bucket(MEMBERS).values();
+        let removed = bucket(REMOVED).keys();
+        let id = |hex: &[u8]| u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok();
+        let members = StoredMembers {
+            members: members
+                .filter_map(|it| serde_json::from_slice(it).ok())
+                .collect(),
+            removed: removed.filter_map(|hex| id(hex)).collect(),
+        };
         Self {
+            members,
             auth: AuthStore::restored(
                 users.filter_map(|user| authpb::User::decode(&user[..]).ok()),
                 roles.filter_map(|role| authpb::Role::decode(&role[..]).ok()),

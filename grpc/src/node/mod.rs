@@ -7,6 +7,7 @@ pub(crate) mod admission;
 pub(crate) mod counters;
 pub(crate) mod durability;
 pub(crate) mod identity;
+pub(crate) mod members;
 pub(crate) mod shutdown;
 mod signal;
 pub(crate) mod slow;
@@ -23,6 +24,7 @@ use self::admission::{Alarms, Limits, RaftIndex};
 use self::counters::AtomicCounters;
 use self::durability::Durability;
 use self::identity::Identity;
+use self::members::Members;
 use self::shutdown::Shutdown;
 use self::slow::SlowRequests;
 use crate::auth::Auth;
@@ -33,7 +35,9 @@ use crate::heavy::Heavy;
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) engine: Engine,
+    /// The identity at the start. `members` has the current peer URLs.
     pub(crate) identity: Identity,
+    pub(crate) members: Members,
     pub(crate) headers: Headers,
     pub(crate) version: String,
     pub(crate) limits: Limits,

@@ -1,4 +1,4 @@
-//! Peer URLs: the validation of requests to add a member.
+//! Peer URLs: their validation, and the form in which they are stored.
 
 use revstore_proto::etcdserverpb::MemberAddRequest;
 
@@ -12,6 +12,22 @@ pub(crate) fn validate_member_add(request: &MemberAddRequest, _: &Limits) -> Res
         Ok(())
     } else {
         Err(EtcdError::BadMemberUrls)
+    }
+}
+
+/// Returns whether there is a URL, and all are well-formed, also without a change of whitespace.
+pub(crate) fn are_valid(urls: &[String]) -> bool {
+    !urls.is_empty() && urls.iter().all(|url| is_valid(url))
+}
+
+/// Returns a valid URL in the form in which etcd stores it: without whitespace around it and an empty fragment, and with
+/// the scheme in lower case.
+pub(crate) fn normalize(url: &str) -> String {
+    let url = url.trim();
+    let url = url.strip_suffix('#').unwrap_or(url);
+    match url.split_once("://") {
+        Some((scheme, rest)) => format!("{}://{rest}", scheme.to_ascii_lowercase()),
+        None => url.to_owned(),
     }
 }
 
@@ -103,5 +119,19 @@ mod tests {
             check(url, false);
         }
         assert!(!is_accepted(&[]));
+    }
+    /// The expected results are those of etcd 3.5.16.
+    #[test]
+    fn cl_2_peer_urls_are_stored_in_one_form() {
+        for (url, expected) in [
+            ("HTTP://a:2", "http://a:2"),
+            ("http://A:1", "http://A:1"),
+            (" http://u@b:1?x=1#f ", "http://u@b:1?x=1#f"),
+            ("http://a:1#", "http://a:1"),
+            ("http://a:1?", "http://a:1?"),
+            ("unix:///abc", "unix:///abc"),
+        ] {
+            assert_eq!(normalize(url), expected);
+        }
     }
 }

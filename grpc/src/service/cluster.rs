@@ -1,8 +1,8 @@
-//! The Cluster service of a cluster that always has one member.
+//! The Cluster service of a cluster in which one member runs.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use parking_lot::Mutex;
 use revstore_proto::etcdserverpb::cluster_server::Cluster;
 use revstore_proto::etcdserverpb::{
     Member, MemberAddRequest, MemberAddResponse, MemberListRequest, MemberListResponse,
@@ -13,20 +13,18 @@ use tonic::{Request, Response, Status};
 
 use crate::methods;
 use crate::node::Node;
+use crate::node::members::ClusterMember;
 use crate::status::EtcdError;
 
 /// `etcdserverpb.Cluster`; etcd's `ClusterServer`.
 #[derive(Debug)]
 pub(crate) struct ClusterService {
     node: Arc<Node>,
-    /// The peer URLs, which `MemberUpdate` replaces. A leaf lock, held to copy or replace them.
-    peer_urls: Mutex<Vec<String>>,
 }
 
 impl ClusterService {
     pub(crate) fn new(node: Arc<Node>) -> Self {
-        let peer_urls = Mutex::new(node.identity.peer_urls.clone());
-        Self { node, peer_urls }
+        Self { node }
     }
 
     /// DM-27
@@ -34,66 +32,36 @@ impl ClusterService {
         self.node.headers.without_revision()
     }
 
-    fn members(&self) -> Vec<Member> {
-        let identity = &self.node.identity;
-        vec![Member {
-            id: identity.member_id,
-            name: identity.name.clone(),
-            peer_ur_ls: self.peer_urls.lock().clone(),
-            client_ur_ls: identity.client_urls.clone(),
-            is_learner: false,
-        }]
-    }
-
-    fn check_member(&self, id: u64) -> Result<(), EtcdError> {
-        if id == self.node.identity.member_id {
-            Ok(())
-        } else {
-            Err(EtcdError::MemberNotFound)
-        }
-    }
-
-    /// Returns the error of a request to add a member. A second voting member would leave the
-    /// cluster without a quorum, and the maximum number of learners is 0 (CL-3).
-    fn add_error(&self, request: &MemberAddRequest) -> EtcdError {
-        let urls = &request.peer_ur_ls;
-        let known = self.peer_urls.lock();
-        if urls
-            .iter()
-            .any(|url| known.iter().any(|known| known == url.trim()))
-        {
-            return EtcdError::PeerUrlExists;
-        }
-        if request.is_learner {
-            EtcdError::TooManyLearners
-        } else {
-            EtcdError::NotEnoughStartedMembers
-        }
-    }
-
-    /// CL-5: the only member cannot be removed.
-    fn remove_error(&self, id: u64) -> EtcdError {
-        match self.check_member(id) {
-            Ok(()) => EtcdError::LastMember,
-            Err(error) => error,
-        }
-    }
-
-    /// Replaces the peer URLs without validating them, as etcd does.
-    fn update(&self, request: MemberUpdateRequest) -> Result<MemberUpdateResponse, EtcdError> {
-        self.check_member(request.id)?;
-        *self.peer_urls.lock() = request.peer_ur_ls;
-        Ok(MemberUpdateResponse {
+    fn add(&self, request: &MemberAddRequest) -> Result<MemberAddResponse, EtcdError> {
+        let Node {
+            members,
+            raft_index,
+            ..
+        } = &*self.node;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.unwrap_or_default().as_secs();
+        let (added, members) =
+            members.add(raft_index, &request.peer_ur_ls, request.is_learner, now)?;
+        Ok(MemberAddResponse {
             header: Some(self.header()),
-            members: self.members(),
+            member: Some(added.into()),
+            members: to_messages(members),
         })
     }
+}
 
-    /// CL-4: the only member is not a learner.
-    fn promote_error(&self, id: u64) -> EtcdError {
-        match self.check_member(id) {
-            Ok(()) => EtcdError::MemberNotLearner,
-            Err(error) => error,
+fn to_messages(members: Vec<ClusterMember>) -> Vec<Member> {
+    members.into_iter().map(Member::from).collect()
+}
+
+impl From<ClusterMember> for Member {
+    fn from(member: ClusterMember) -> Self {
+        Self {
+            id: member.id,
+            name: member.name,
+            peer_ur_ls: member.peer_urls,
+            client_ur_ls: member.client_urls,
+            is_learner: member.is_learner,
         }
     }
 }
@@ -105,7 +73,7 @@ impl Cluster for ClusterService {
         request: Request<MemberAddRequest>,
     ) -> Result<Response<MemberAddResponse>, Status> {
         let request = self.node.accept::<methods::cluster::MemberAdd>(request)?;
-        Err(self.add_error(&request).to_status())
+        Ok(Response::new(self.add(&request)?))
     }
 
     async fn member_remove(
@@ -115,7 +83,15 @@ impl Cluster for ClusterService {
         let request = self
             .node
             .accept::<methods::cluster::MemberRemove>(request)?;
-        Err(self.remove_error(request.id).to_status())
+        let Node {
+            members,
+            raft_index,
+            ..
+        } = &*self.node;
+        Ok(Response::new(MemberRemoveResponse {
+            members: to_messages(members.remove(raft_index, request.id)?),
+            header: Some(self.header()),
+        }))
     }
 
     async fn member_update(
@@ -125,7 +101,16 @@ impl Cluster for ClusterService {
         let request = self
             .node
             .accept::<methods::cluster::MemberUpdate>(request)?;
-        Ok(Response::new(self.update(request)?))
+        let Node {
+            members,
+            raft_index,
+            ..
+        } = &*self.node;
+        let members = members.update(raft_index, request.id, &request.peer_ur_ls)?;
+        Ok(Response::new(MemberUpdateResponse {
+            header: Some(self.header()),
+            members: to_messages(members),
+        }))
     }
 
     async fn member_list(
@@ -135,7 +120,7 @@ impl Cluster for ClusterService {
         self.node.accept::<methods::cluster::MemberList>(request)?;
         Ok(Response::new(MemberListResponse {
             header: Some(self.header()),
-            members: self.members(),
+            members: to_messages(self.node.members.list()),
         }))
     }
 
@@ -146,6 +131,11 @@ impl Cluster for ClusterService {
         let request = self
             .node
             .accept::<methods::cluster::MemberPromote>(request)?;
-        Err(self.promote_error(request.id).to_status())
+        let Node {
+            members,
+            raft_index,
+            ..
+        } = &*self.node;
+        Err(members.promote_error(raft_index, request.id).to_status())
     }
 }

@@ -12,6 +12,7 @@ use super::bolt::{Bucket, BucketPairs};
 use super::stored_version;
 use crate::encode::response::RAFT_TERM;
 use crate::node::Node;
+use crate::node::members::hex;
 use crate::node::version;
 use crate::status::EtcdError;
 
@@ -31,6 +32,7 @@ pub(super) fn buckets(node: &Node) -> Result<Vec<Bucket>, EtcdError> {
 
     let compacted = history.compacted;
     let (users, roles, auth) = auth(node);
+    let (members, removed) = members(node);
     let small_buckets = [
         ("alarm", alarms(node)),
         ("auth", auth),
@@ -38,8 +40,8 @@ pub(super) fn buckets(node: &Node) -> Result<Vec<Bucket>, EtcdError> {
         ("authUsers", users),
         ("cluster", cluster(node)),
         ("lease", leases),
-        ("members", members(node)),
-        ("members_removed", SmallBucket::new()),
+        ("members", members),
+        ("members_removed", removed),
         ("meta", meta(node, compacted)),
     ];
     let mut buckets: Vec<_> = small_buckets
@@ -154,20 +156,28 @@ fn cluster(node: &Node) -> SmallBucket {
     named([("clusterVersion", version::of_cluster(&node.version).into())])
 }
 
-fn members(node: &Node) -> SmallBucket {
-    let identity = &node.identity;
-    let member = json!({
-        "id": identity.member_id,
-        "peerURLs": identity.peer_urls,
-        "name": identity.name,
-        "clientURLs": identity.client_urls,
-    });
-    let id = format!("{:x}", identity.member_id);
-    SmallBucket::from([(id.into(), member.to_string().into())])
+/// Returns the members and the ids of removed ones.
+pub(crate) fn members(node: &Node) -> (SmallBucket, SmallBucket) {
+    let key = |id| hex(id).into_bytes();
+    let members = node.members.list().into_iter();
+    let removed = node.members.removed().into_iter();
+    (
+        members
+            .map(|it| (key(it.id), it.to_json().into()))
+            .collect(),
+        removed.map(|id| (key(id), b"removed".to_vec())).collect(),
+    )
 }
 
 fn meta(node: &Node, compacted: Option<Revision>) -> SmallBucket {
-    let voters = json!({ "voters": [node.identity.member_id], "auto_leave": false });
+    let own_id = node.identity.member_id;
+    let mut voters = json!({ "voters": [own_id], "auto_leave": false });
+    // An updated learner is still one here, also if it is not shown as one any more (CL-6).
+    let members = node.members.list().into_iter().map(|it| it.id);
+    let learners: Vec<_> = members.filter(|id| *id != own_id).collect();
+    if !learners.is_empty() {
+        voters["learners"] = json!(learners);
+    }
     let mut meta = named([
         ("confState", voters.to_string().into()),
         (

@@ -31,7 +31,9 @@ use tokio::runtime::Handle;
 use tonic::Status;
 use tracing::info;
 
-pub(crate) use self::backend::{alarms as alarm_bucket, auth as auth_buckets};
+pub(crate) use self::backend::{
+    alarms as alarm_bucket, auth as auth_buckets, members as member_buckets,
+};
 use self::bolt::BoltFile;
 use crate::heavy::{ANSWER_BYTES, Answer, Heavy};
 use crate::node::version;

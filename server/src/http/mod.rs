@@ -32,9 +32,8 @@ use axum::{
     routing::any,
 };
 use revstore_engine::Engine;
-use revstore_grpc::{Gateway, Identity, Services};
+use revstore_grpc::{ClusterMember, Gateway, Identity, Services};
 use revstore_persist::Persist;
-use serde_json::json;
 
 use crate::version::{ETCD_CLUSTER_VERSION, ETCD_VERSION};
 
@@ -147,13 +146,9 @@ async fn version() -> Response {
 /// `/members` on peer ports (HT-14).
 async fn members(State(info): State<Arc<NodeInfo>>) -> Response {
     let identity = &info.identity;
-    let mut response = json_response(format!(
-        "[{{\"id\":{},\"peerURLs\":{},\"name\":{},\"clientURLs\":{}}}]\n",
-        identity.member_id,
-        json!(identity.peer_urls),
-        json!(identity.name),
-        json!(identity.client_urls),
-    ));
+    let members = info.services.members();
+    let members: Vec<_> = members.iter().map(ClusterMember::to_json).collect();
+    let mut response = json_response(format!("[{}]\n", members.join(",")));
     if let Ok(id) = HeaderValue::try_from(format!("{:x}", identity.cluster_id)) {
         let name = HeaderName::from_static("x-etcd-cluster-id");
         response.headers_mut().insert(name, id);

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use revstore::Server;
 use revstore_proto::etcdserverpb::{
-    AlarmRequest, AlarmType, StatusRequest, alarm_request::AlarmAction,
-    maintenance_client::MaintenanceClient,
+    AlarmRequest, AlarmType, MemberAddRequest, StatusRequest, alarm_request::AlarmAction,
+    cluster_client::ClusterClient, maintenance_client::MaintenanceClient,
 };
 
 use crate::support::{ANY_PORT, ServerProcess, block_on, connect, get, http, put, watch};
@@ -420,6 +420,18 @@ fn ht_14_the_peer_port_serves_version_and_members_only() {
         "{}",
         members.body
     );
+    let client = process.address_of("client");
+    block_on(async {
+        let mut cluster = ClusterClient::new(connect(client).await);
+        let learner = MemberAddRequest {
+            peer_ur_ls: vec!["http://a:1".to_owned()],
+            is_learner: true,
+        };
+        cluster.member_add(learner).await.unwrap();
+    });
+    let members = get(address, "/members").body;
+    let learner = r#","peerURLs":["http://a:1"],"isLearner":true}"#;
+    assert!(members.contains(learner), "{members}");
     for path in ["/health", "/metrics", "/"] {
         assert_eq!(get(address, path).status, 404, "{path}");
     }

@@ -13,10 +13,11 @@ use revstore::{Config, ListenUrl, PersistOptions, Server};
 use revstore_proto::etcdserverpb::{
     AlarmRequest, AlarmType, AuthEnableRequest, AuthRoleAddRequest, AuthUserAddRequest,
     AuthUserGrantRoleRequest, AuthUserListRequest, AuthenticateRequest, CompactionRequest,
-    LeaseGrantRequest, LeaseTimeToLiveRequest, MemberListRequest, PutRequest, RangeRequest,
-    RequestOp, TxnRequest, alarm_request::AlarmAction, auth_client::AuthClient,
-    cluster_client::ClusterClient, kv_client::KvClient, lease_client::LeaseClient,
-    maintenance_client::MaintenanceClient, request_op::Request,
+    LeaseGrantRequest, LeaseTimeToLiveRequest, MemberAddRequest, MemberListRequest,
+    MemberRemoveRequest, MemberUpdateRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
+    alarm_request::AlarmAction, auth_client::AuthClient, cluster_client::ClusterClient,
+    kv_client::KvClient, lease_client::LeaseClient, maintenance_client::MaintenanceClient,
+    request_op::Request,
 };
 use tonic::{Code, Status, transport::Channel};
 
@@ -57,7 +58,7 @@ async fn range(channel: &Channel, key: &str, revision: i64) -> Result<Vec<(Strin
 }
 
 #[test]
-fn fl_17_a_restart_brings_back_revisions_history_leases_users_and_ids() {
+fn fl_17_a_restart_brings_back_revisions_history_leases_users_members_and_ids() {
     let dir = tempfile::tempdir().unwrap();
     for mode in ["always", "interval", "never"] {
         let dir = dir.path().join(mode);
@@ -71,7 +72,10 @@ fn fl_17_a_restart_brings_back_revisions_history_leases_users_and_ids() {
             "{log:?}"
         );
         // Other flags do not change the ids.
-        let (_process, address) = start(&dir, &[&fsync, "--initial-cluster-token=other"]);
+        let (_process, address) = start(
+            &dir,
+            &[&fsync, "--initial-cluster-token=other", "--name=renamed"],
+        );
         block_on(check_everything(address, ids));
     }
 }
@@ -110,6 +114,23 @@ async fn write_everything(address: SocketAddr) -> (u64, u64) {
     let mut cluster = ClusterClient::new(channel.clone());
     let list = cluster.member_list(MemberListRequest::default());
     let header = list.await.unwrap().into_inner().header.unwrap();
+    for url in ["http://removed:1", "http://a:1"] {
+        let learner = MemberAddRequest {
+            peer_ur_ls: vec![url.to_owned()],
+            is_learner: true,
+        };
+        let added = cluster.member_add(learner).await.unwrap().into_inner();
+        if url == "http://removed:1" {
+            let id = added.member.unwrap().id;
+            let remove = MemberRemoveRequest { id };
+            cluster.member_remove(remove).await.unwrap();
+        }
+    }
+    let update = MemberUpdateRequest {
+        id: header.member_id,
+        peer_ur_ls: vec!["http://changed:1".to_owned()],
+    };
+    cluster.member_update(update).await.unwrap();
     let mut auth = AuthClient::new(channel);
     let user = AuthUserAddRequest {
         name: "root".to_owned(),
@@ -155,6 +176,16 @@ async fn check_everything(address: SocketAddr, ids: (u64, u64)) {
     let mut auth = AuthClient::with_interceptor(channel.clone(), authorized);
     let users = auth.user_list(AuthUserListRequest::default());
     assert_eq!(users.await.unwrap().into_inner().users, ["root"]);
+    let mut cluster = ClusterClient::with_interceptor(channel.clone(), authorized);
+    let list = cluster.member_list(MemberListRequest::default());
+    let members = list.await.unwrap().into_inner().members;
+    let (own, learner): (Vec<_>, Vec<_>) = members.into_iter().partition(|it| it.id == ids.1);
+    // The peer URLs of a member are those of its cluster. It publishes its name and the others again.
+    assert_eq!(own[0].peer_ur_ls, ["http://changed:1"]);
+    assert_eq!(own[0].name, "renamed");
+    assert_eq!(learner.len(), 1);
+    assert_eq!(learner[0].peer_ur_ls, ["http://a:1"]);
+    assert!(learner[0].is_learner && learner[0].name.is_empty());
     let mut kv = KvClient::with_interceptor(channel.clone(), authorized);
     let all = |revision| RangeRequest {
         key: "\0".into(),
@@ -296,7 +327,7 @@ fn fl_17_writes_fail_and_reads_go_on_while_the_disk_fails() {
                 assert!(error.message().contains("cannot persist"));
             }
             let refused = refused_writes(&channel).await;
-            assert_eq!(refused, [code; 4]);
+            assert_eq!(refused, [code; 5]);
             assert!(range(&channel, "\0", 0).await.is_ok());
             let read = TxnRequest {
                 success: vec![RequestOp {
@@ -339,7 +370,7 @@ fn fl_17_writes_fail_and_reads_go_on_while_the_disk_fails() {
 }
 
 /// Returns the codes of writes that are not puts.
-async fn refused_writes(channel: &Channel) -> [Code; 4] {
+async fn refused_writes(channel: &Channel) -> [Code; 5] {
     let code = |result: Result<(), Status>| result.map_or_else(|error| error.code(), |()| Code::Ok);
     let grant = LeaseGrantRequest { ttl: 500, id: 0 };
     let grant = LeaseClient::new(channel.clone()).lease_grant(grant).await;
@@ -353,6 +384,14 @@ async fn refused_writes(channel: &Channel) -> [Code; 4] {
         name: "r".to_owned(),
     };
     let role = AuthClient::new(channel.clone()).role_add(role).await;
+    let learner = MemberAddRequest {
+        peer_ur_ls: vec!["http://a:1".to_owned()],
+        is_learner: true,
+    };
+    let mut cluster = ClusterClient::new(channel.clone());
+    let learner = cluster.member_add(learner).await;
+    let list = cluster.member_list(MemberListRequest::default()).await;
+    assert_eq!(list.unwrap().into_inner().members.len(), 1);
     let compact = CompactionRequest {
         revision: 2,
         ..CompactionRequest::default()
@@ -362,6 +401,7 @@ async fn refused_writes(channel: &Channel) -> [Code; 4] {
         code(grant.map(drop)),
         code(alarm.map(drop)),
         code(role.map(drop)),
+        code(learner.map(drop)),
         code(compact.map(drop)),
     ]
 }

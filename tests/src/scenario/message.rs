@@ -3,7 +3,7 @@
 //! - `header @7` is a top-level header at revision 7 with the ids and the term of the servers under test.
 //!   Every other header is written in full.
 //! - `%200(x)` is `x` repeated 200 times, in requests and in responses.
-//! - `$1` is the first lease whose id the server chose; see [`LeaseNames`].
+//! - `$1` is the first lease or member whose id the server chose; see [`LeaseNames`].
 
 use std::fmt::Write as _;
 
@@ -102,12 +102,14 @@ fn format_field(field: &FieldDescriptor, value: &Value, names: &LeaseNames) -> S
             None => number.to_string(),
         },
         (Value::I64(number), _) => names
-            .of(field, *number)
+            .of(field, number.cast_unsigned())
             .unwrap_or_else(|| number.to_string()),
         (Value::Bytes(bytes), _) => quoted(bytes),
         (Value::String(text), _) => quoted(text.as_bytes()),
         (Value::Bool(flag), _) => flag.to_string(),
-        (Value::U64(number), _) => number.to_string(),
+        (Value::U64(number), _) => names
+            .of(field, *number)
+            .unwrap_or_else(|| number.to_string()),
         (Value::U32(number), _) => number.to_string(),
         (Value::I32(number), _) => number.to_string(),
         (value, _) => value.to_string(),

@@ -3,6 +3,8 @@
 //! | Part of a message | Replaced by | Clause |
 //! |---|---|---|
 //! | the id of a lease that the server chose | `$1`, `$2`, in the order of the grants | LE-3 |
+//! | the id of an added member | as above | CL-3 |
+//! | members, which are sorted by id | the same, this server first | CL-3 |
 //! | the remaining time of a lease, if at most two seconds have passed | `TTL: $left` | LE-10 |
 //! | the keys of a lease | the same, sorted | LE-10 |
 //! | `hash_revision` of a hash | nothing | HK-6 |
@@ -13,6 +15,8 @@
 
 use bytes::Bytes;
 use prost_reflect::{DynamicMessage, FieldDescriptor, ReflectMessage as _, Value};
+
+use crate::scenario::target::MEMBER_ID;
 
 /// The maximum time since the grant of a lease, in seconds, for which the remaining time is normalized.
 const PASSED_MAX: i64 = 2;
@@ -27,23 +31,29 @@ const STATUS_IGNORED: [&str; 6] = [
     "downgradeInfo",
 ];
 
-/// The names of the leases whose ids a server chose.
+/// The names of the leases and members whose ids a server chose.
 #[derive(Clone, Debug, Default)]
-pub struct LeaseNames(Vec<i64>);
+pub struct LeaseNames(Vec<u64>);
 
 impl LeaseNames {
-    /// Names the lease of a response, if the request left the choice of the id to the server.
+    /// Names the lease of a response, if the request left the choice of the id to the server, or the added member.
     pub fn learn(&mut self, request: &DynamicMessage, response: &DynamicMessage) {
         let id = |message: &DynamicMessage| message.get_field_by_name("ID")?.as_i64();
-        if request.descriptor().name() != "LeaseGrantRequest" || id(request) != Some(0) {
-            return;
+        match request.descriptor().name() {
+            "LeaseGrantRequest" if id(request) == Some(0) => {
+                self.0.extend(id(response).map(i64::cast_unsigned));
+            }
+            "MemberAddRequest" => {
+                let member = response.get_field_by_name("member");
+                self.0.extend(member.and_then(|member| member_id(&member)));
+            }
+            _ => {}
         }
-        self.0.extend(id(response));
     }
 
-    /// Returns the name of the lease whose id the field holds, if it has a name.
-    pub fn of(&self, field: &FieldDescriptor, number: i64) -> Option<String> {
-        if number == REMAINING && field.name() == "TTL" {
+    /// Returns the name of the lease or the member whose id the field holds, if it has a name.
+    pub fn of(&self, field: &FieldDescriptor, number: u64) -> Option<String> {
+        if number == REMAINING.cast_unsigned() && field.name() == "TTL" {
             return Some("$left".to_owned());
         }
         let at = self.0.iter().position(|id| *id == number)?;
@@ -53,7 +63,7 @@ impl LeaseNames {
     /// Replaces the names in a text by ids.
     ///
     /// # Errors
-    /// If a name belongs to no lease.
+    /// If a name belongs to no id.
     pub fn resolve(&self, text: &str) -> Result<String, String> {
         let mut resolved = String::new();
         let mut rest = text;
@@ -69,8 +79,7 @@ impl LeaseNames {
                 .and_then(|name| name.checked_sub(1));
             let id = at.and_then(|at| self.0.get(at));
             let granted = self.0.len();
-            let id =
-                id.ok_or_else(|| format!("unknown lease ${name}: {granted} leases have names"))?;
+            let id = id.ok_or_else(|| format!("unknown id ${name}: {granted} ids have names"))?;
             resolved.push_str(&id.to_string());
             rest = after;
         }
@@ -98,8 +107,16 @@ pub fn normalize_after(message: &mut DynamicMessage, passed_max: i64) {
                 message.clear_field_by_name(field);
             }
         }
-        _ => {}
+        _ => {
+            if let Some(Value::List(members)) = message.get_field_by_name_mut("members") {
+                members.sort_by_key(|member| member_id(member) != Some(MEMBER_ID));
+            }
+        }
     }
+}
+
+fn member_id(member: &Value) -> Option<u64> {
+    member.as_message()?.get_field_by_name("ID")?.as_u64()
 }
 
 fn time_to_live(message: &mut DynamicMessage, passed_max: i64) {

@@ -9,6 +9,7 @@ on_every_server! {
     needs: [Etcdctl];
     member_list_prints_one_member,
     member_list_prints_a_table,
+    a_learner_can_be_added_updated_and_removed,
     alarm_list_is_empty_on_a_new_server,
     exceeded_quota_raises_the_nospace_alarm,
     defrag_succeeds_and_keeps_the_keys,
@@ -70,6 +71,75 @@ fn member_list_prints_a_table(servers: &Servers) {
             ]
         ]
     );
+}
+
+/// Members are listed in the order of their ids, and that of the learner depends on the time.
+fn a_learner_can_be_added_updated_and_removed(servers: &Servers) {
+    let session = Session::fresh(servers);
+    let list = || {
+        let list = session.stdout(&["member", "list"]);
+        let lines = list.lines().map(str::to_owned);
+        let (own, others): (Vec<_>, Vec<_>) =
+            lines.partition(|line| line.contains("started, default"));
+        assert_eq!(own.len(), 1, "{list}");
+        others
+    };
+    let add = [
+        "member",
+        "add",
+        "l1",
+        "--learner",
+        "--peer-urls=http://127.0.0.1:9991",
+    ];
+    let added = session.stdout(&add);
+    let id = added
+        .strip_prefix("Member ")
+        .and_then(|rest| rest.split_once(" added to cluster cdf818194e3a8c32\n"))
+        .map(|(id, _)| id)
+        .expect("the id of the learner");
+    assert!(added.contains("ETCD_NAME=\"l1\"\n"), "{added}");
+    assert!(added.contains("l1=http://127.0.0.1:9991"), "{added}");
+    assert_eq!(
+        list(),
+        [format!("{id}, unstarted, , http://127.0.0.1:9991, , true")]
+    );
+    session.replay(&format!(
+        r"
+        # Writes need no vote of a learner.
+        $ put k v
+        OK
+        $ endpoint status
+        %address%, 8e9e05c52164694d, %version%, %_% %_%, true, false, 2, 6, 6, 
+        $ member add l2 --learner --peer-urls=http://127.0.0.1:9992
+        ! Error: etcdserver: too many learner members in cluster
+        ? 1
+        $ member promote {id}
+        ! Error: etcdserver: can only promote a learner member which is in sync with leader
+        ? 1
+        $ move-leader {id}
+        ! Error: etcdserver: bad leader transferee
+        ? 1
+        $ member update {id} --peer-urls=http://127.0.0.1:9993
+        Member {id} updated in cluster cdf818194e3a8c32
+        ",
+    ));
+    assert_eq!(
+        list(),
+        [format!("{id}, unstarted, , http://127.0.0.1:9993, , false")]
+    );
+    session.replay(&format!(
+        r"
+        $ member remove {id}
+        Member {id} removed from cluster cdf818194e3a8c32
+        $ member remove {id}
+        ! Error: etcdserver: member not found
+        ? 1
+        $ member list
+        8e9e05c52164694d, started, default, http://localhost:2380, http://localhost:2379, false
+        $ endpoint health
+        %address% is healthy: successfully committed proposal: took = %_%
+        ",
+    ));
 }
 
 fn alarm_list_is_empty_on_a_new_server(servers: &Servers) {

@@ -1,10 +1,11 @@
 //! The metrics of the node: its role, its proposals, its health.
 
 use revstore_engine::WriteError;
+use revstore_grpc::PromoteFailures;
 use revstore_host::{
     metrics::{
         Exposition,
-        prometheus::{self, IntGaugeVec, Opts},
+        prometheus::{self, IntCounterVec, IntGaugeVec, Opts},
     },
     panics,
 };
@@ -116,7 +117,38 @@ pub(super) fn add(
         "Panics of the process; 0 in a server that is embedded in another program.",
         panics::count(),
     )?;
+    promote_failures(page, info.services.promote_failures())?;
     health_checks(page, info, engine)
+}
+
+/// Adds the failed promotions, each reason from its first one on, as in etcd.
+fn promote_failures(page: &mut Exposition, failures: PromoteFailures) -> prometheus::Result<()> {
+    let counters = IntCounterVec::new(
+        Opts::new(
+            "etcd_server_learner_promote_failures",
+            "Failed promotions of members.",
+        ),
+        &["Reason"],
+    )?;
+    for (reason, count) in [
+        ("membership: ID not found", failures.unknown),
+        (
+            "membership: can only promote a learner member",
+            failures.not_learner,
+        ),
+        (
+            "etcdserver: can only promote a learner member which is in sync with leader",
+            failures.not_ready,
+        ),
+    ] {
+        if count > 0 {
+            counters
+                .get_metric_with_label_values(&[reason])?
+                .inc_by(count);
+        }
+    }
+    page.add(&counters);
+    Ok(())
 }
 
 /// Adds the results of the checks of `/livez` and `/readyz`.
