@@ -10,6 +10,7 @@ use std::sync::Arc;
 use pollster::block_on;
 use revstore_engine::Engine;
 use revstore_watch_cache::api::{Expired, ObjectList};
+use revstore_watch_cache::status::Reason;
 use revstore_watch_cache::{
     EngineSource, ListOptions, RequestError, ResourceCache, ResourceConfig, Scope, WatchCache,
 };
@@ -61,7 +62,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     ) {
         Err(error @ RequestError::Expired(Expired::Continue { .. })) => {
             let status = error.status();
-            writeln!(out, "{} {}", status.code, status.reason)?;
+            let reason = status.reason.map_or("", Reason::name);
+            writeln!(out, "{} {reason}", status.code)?;
             let token = status
                 .continue_token
                 .ok_or("the status has no continue token")?;

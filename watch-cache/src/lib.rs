@@ -4,6 +4,7 @@
 //! - [`cache`]: the cache, its resources and its feeder.
 //! - [`api`]: requests and responses: get, list and watch with options, events and errors.
 //! - [`selector`]: label and field selectors.
+//! - [`status`]: the bodies of errors: reasons, causes and field paths.
 //! - [`encode`]: objects, and the encoding of objects and events.
 //! - [`source`]: the store behind a cache: the engine in this process, or an etcd cluster.
 //! - [`metrics`]: counters and histograms of a resource.
@@ -31,7 +32,7 @@
 //! | `ready` | [`cache::Readiness`] |
 //! | consistency checker | [`ResourceCache::check_consistency`] |
 //! | `storeElement` | [`encode::StoredObject`] |
-//! | `metav1.Status` | [`api::Status`] |
+//! | `metav1.Status`, `field.Error`, `field.Path` | [`status::Status`], [`status::StatusCause`], [`status::FieldPath`] |
 //! | `Reflector`, `DeltaFIFO`, `SharedInformer` of client-go | the crate `revstore-reflector` |
 //!
 //! # Failures
@@ -68,6 +69,7 @@ pub mod encode;
 pub mod metrics;
 pub mod selector;
 pub mod source;
+pub mod status;
 mod wake;
 
 /// Clocks: the trait, the system clock and a clock that tests advance, re-exported from

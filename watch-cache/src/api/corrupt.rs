@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use revstore_engine::Revision;
 
-use crate::api::status::{RequestError, ResourceName, StatusCause};
+use crate::api::status::RequestError;
 use crate::encode::object::StoredObject;
 use crate::selector::ObjectFilter;
+use crate::status::{CauseReason, ResourceName, StatusCause};
 
 /// The maximum number of corrupt objects that the error of a list names, as in kube-apiserver.
 const CORRUPT_OBJECTS_MAX: usize = 100;
@@ -40,9 +41,8 @@ impl CorruptObject {
     /// Returns the cause that names the object in the details of a status.
     pub(crate) fn cause(&self) -> StatusCause {
         StatusCause {
-            reason: "UnexpectedServerResponse",
-            message: self.to_string(),
-            field: self.key.clone().into(),
+            field: self.key.clone(),
+            ..StatusCause::new(CauseReason::UNEXPECTED_RESPONSE, self.to_string())
         }
     }
 }
@@ -99,10 +99,9 @@ impl CorruptList {
 
     /// Returns the causes that name the objects in the details of a status.
     pub(crate) fn causes(&self) -> Vec<StatusCause> {
-        let too_many = self.more.then(|| StatusCause {
-            reason: "FieldValueTooMany",
-            message: "too many errors, the list is truncated".into(),
-            field: "".into(),
+        let too_many = self.more.then(|| {
+            let message = "too many errors, the list is truncated";
+            StatusCause::new(CauseReason::TOO_MANY, message)
         });
         let causes = self.objects.iter().map(CorruptObject::cause);
         causes.chain(too_many).collect()

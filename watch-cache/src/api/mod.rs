@@ -9,6 +9,7 @@ pub(crate) mod event;
 pub(crate) mod keys;
 pub(crate) mod list;
 pub(crate) mod options;
+pub(crate) mod query;
 pub(crate) mod resource_cache;
 pub(crate) mod status;
 pub(crate) mod storage;
@@ -21,11 +22,9 @@ pub use event::{EventType, SharedEncoding, WatchEvent};
 pub use keys::{KeyLayout, ObjectRef, Scope};
 pub use list::{ListItems, ObjectList};
 pub use options::{GetOptions, ListOptions, WatchOptions};
+pub use query::{CollectionOptions, Query};
 pub use resource_cache::ResourceCache;
-pub use status::{
-    Conflict, Expired, InvalidDelete, RequestError, ResourceName, Status, StatusCause,
-    StatusDetails,
-};
+pub use status::{Conflict, Expired, InvalidDelete, RequestError};
 pub use storage::{
     DeleteOptions, EventStream, Preconditions, Storage, StoreStats, Update, UpdateFn,
     UpdateOptions, ValidateFn,

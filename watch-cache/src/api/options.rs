@@ -6,8 +6,9 @@ use std::time::Duration;
 use revstore_engine::Revision;
 
 use crate::api::continue_token::ContinueToken;
-use crate::api::status::{RequestError, StatusCause};
+use crate::api::status::RequestError;
 use crate::selector::Selector;
+use crate::status::StatusCause;
 
 /// The options of a get.
 ///
@@ -161,7 +162,7 @@ pub struct WatchOptions {
     pub resource_version: String,
     /// Empty, or `NotOlderThan` together with `send_initial_events`.
     pub resource_version_match: String,
-    /// Must be empty if `resource_version_match` is set.
+    /// Must be empty if `resource_version_match` is set, or if the watch starts with the current objects.
     pub continue_token: String,
     /// Whether to send bookmarks.
     pub allow_bookmarks: bool,
@@ -304,22 +305,6 @@ impl InvalidVersion {
 /// The option that most of the errors name.
 const MATCH: &str = "resourceVersionMatch";
 
-fn forbidden(field: &'static str, message: &str) -> StatusCause {
-    StatusCause {
-        reason: "FieldValueForbidden",
-        message: format!("Forbidden: {message}"),
-        field: field.into(),
-    }
-}
-
-fn unsupported(value: &str, supported: &str) -> StatusCause {
-    StatusCause {
-        reason: "FieldValueNotSupported",
-        message: format!("Unsupported value: \"{value}\": supported values: {supported}"),
-        field: MATCH.into(),
-    }
-}
-
 /// Fails with [`RequestError::Invalid`] if there is a cause.
 fn check_causes(causes: Vec<StatusCause>) -> Result<(), RequestError> {
     if causes.is_empty() {
@@ -363,28 +348,29 @@ impl ListOptions {
 
     fn validate(&self) -> Result<(), RequestError> {
         let mut causes = Vec::new();
-        if self.send_initial_events.is_some() {
-            let reason = "sendInitialEvents is forbidden for list";
-            causes.push(forbidden("sendInitialEvents", reason));
-        }
         let matching = self.resource_version_match.as_str();
         if !matching.is_empty() {
             if self.resource_version.is_empty() {
                 let reason = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-                causes.push(forbidden(MATCH, reason));
+                causes.push(StatusCause::forbidden(MATCH, reason));
             }
             if !self.continue_token.is_empty() {
                 let reason = "resourceVersionMatch is forbidden when continue is provided";
-                causes.push(forbidden(MATCH, reason));
+                causes.push(StatusCause::forbidden(MATCH, reason));
             }
             if !matches!(matching, "Exact" | "NotOlderThan") {
-                causes.push(unsupported(matching, "\"Exact\", \"NotOlderThan\", \"\""));
+                let supported = ["Exact", "NotOlderThan", ""];
+                causes.push(StatusCause::not_supported(MATCH, matching, &supported));
             }
             if matching == "Exact" && self.resource_version == "0" {
                 let reason =
                     "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-                causes.push(forbidden(MATCH, reason));
+                causes.push(StatusCause::forbidden(MATCH, reason));
             }
+        }
+        if self.send_initial_events.is_some() {
+            let reason = "sendInitialEvents is forbidden for list";
+            causes.push(StatusCause::forbidden("sendInitialEvents", reason));
         }
         check_causes(causes)
     }
@@ -417,24 +403,33 @@ impl WatchOptions {
     }
 
     fn validate(&self) -> Result<(), RequestError> {
+        let starts_now = matches!(self.resource_version.as_str(), "" | "0");
+        let (send, matching) = match (
+            self.send_initial_events,
+            self.resource_version_match.as_str(),
+        ) {
+            // As kube-apiserver, which fills in the options of a watch of the current objects.
+            (None, "") if starts_now => (Some(true), "NotOlderThan"),
+            given => given,
+        };
         let mut causes = Vec::new();
-        let matching = self.resource_version_match.as_str();
-        if self.send_initial_events.is_some() && matching != "NotOlderThan" {
+        if send.is_some() && matching != "NotOlderThan" {
             let reason = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            causes.push(forbidden(MATCH, reason));
+            causes.push(StatusCause::forbidden(MATCH, reason));
         }
         if !matching.is_empty() {
-            if self.send_initial_events.is_none() {
+            if send.is_none() {
                 let reason = "resourceVersionMatch is forbidden for watch unless sendInitialEvents \
                            is provided";
-                causes.push(forbidden(MATCH, reason));
+                causes.push(StatusCause::forbidden(MATCH, reason));
             }
             if matching != "NotOlderThan" {
-                causes.push(unsupported(matching, "\"NotOlderThan\""));
+                let supported = ["NotOlderThan"];
+                causes.push(StatusCause::not_supported(MATCH, matching, &supported));
             }
             if !self.continue_token.is_empty() {
                 let reason = "resourceVersionMatch is forbidden when continue is provided";
-                causes.push(forbidden(MATCH, reason));
+                causes.push(StatusCause::forbidden(MATCH, reason));
             }
         }
         check_causes(causes)

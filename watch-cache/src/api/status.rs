@@ -1,15 +1,13 @@
-//! Errors of requests, and the Kubernetes `Status` that clients receive for them, with the codes,
-//! reasons and texts of kube-apiserver.
+//! Errors of requests, with the codes, reasons and texts of kube-apiserver.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use revstore_engine::Revision;
-use serde::Serialize;
 use thiserror::Error;
 
 use crate::api::corrupt::{CorruptList, CorruptObject};
+use crate::status::{CauseReason, Reason, ResourceName, Status, StatusCause, StatusDetails};
 
 /// The error of a request. [`RequestError::status`] converts it into the `Status` that clients parse.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -17,7 +15,7 @@ use crate::api::corrupt::{CorruptList, CorruptObject};
 pub enum RequestError {
     /// 422: options are missing, are not supported, or exclude each other.
     // WC-230.
-    #[error("{}", invalid_options_message(.0))]
+    #[error("{}", invalid_options(.0))]
     Invalid(Vec<StatusCause>),
     /// 400: an option or a name cannot be parsed.
     #[error("{0}")]
@@ -105,8 +103,9 @@ pub enum RequestError {
     /// 503: the server cannot be reached, or does not answer. Only clients over a network report it.
     #[error("the server is unavailable: {0}")]
     Unavailable(String),
-    /// Any other error of a server on the network, as that server reported it.
-    #[error("{}", .0.message)]
+    /// Any other error, as a server on the network reported it, or a function that computes or validates
+    /// an object.
+    #[error("{0}")]
     Reported(Box<Status>),
 }
 
@@ -128,44 +127,28 @@ pub enum InvalidDelete {
 }
 
 impl InvalidDelete {
-    fn details(&self) -> StatusDetails {
-        let (name, group, kind) = match self {
-            Self::NotCorrupt { resource, name } => {
-                (name.as_str(), &*resource.group, &*resource.plural)
-            }
-            Self::Preconditions => ("", "meta.k8s.io", "DeleteOptions"),
+    fn status(&self) -> Status {
+        let (resource, name, reason) = match self {
+            Self::NotCorrupt { resource, name } => (
+                resource.clone(),
+                name.as_str(),
+                "is exclusively used to delete corrupt object(s), try again by removing this option",
+            ),
+            Self::Preconditions => (
+                ResourceName::new("meta.k8s.io", "DeleteOptions"),
+                "",
+                "cannot be set together with .preconditions",
+            ),
         };
-        let reason = match self {
-            Self::NotCorrupt { .. } => {
-                "is exclusively used to delete corrupt object(s), try again by removing this option"
-            }
-            Self::Preconditions => "cannot be set together with .preconditions",
-        };
-        StatusDetails {
-            name: name.into(),
-            group: group.into(),
-            kind: kind.into(),
-            causes: vec![StatusCause {
-                reason: "FieldValueInvalid",
-                message: format!("Invalid value: true: {reason}"),
-                field: "ignoreStoreReadErrorWithClusterBreakingPotential".into(),
-            }],
-            ..StatusDetails::default()
-        }
+        let option = "ignoreStoreReadErrorWithClusterBreakingPotential";
+        let cause = StatusCause::invalid(option, true, reason);
+        Status::invalid(&resource, name, vec![cause])
     }
 }
 
 impl fmt::Display for InvalidDelete {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let StatusDetails {
-            name,
-            group,
-            kind,
-            causes,
-            ..
-        } = self.details();
-        let resource = ResourceName::new(group, kind);
-        f.write_str(&invalid_message(&resource, &name, &causes))
+        self.status().fmt(f)
     }
 }
 
@@ -284,146 +267,41 @@ impl fmt::Display for Expired {
     }
 }
 
-/// The name of a resource in errors: `<plural>.<group>`, or `<plural>` for the core group.
-///
-/// ```
-/// use revstore_watch_cache::api::ResourceName;
-/// assert_eq!(ResourceName::new("", "pods").to_string(), "pods");
-/// assert_eq!(ResourceName::new("apps", "deployments").to_string(), "deployments.apps");
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ResourceName {
-    /// The API group; empty for the core group.
-    pub group: String,
-    /// The plural name.
-    pub plural: String,
-}
-
-impl ResourceName {
-    /// Returns the name of the resource `plural` of the API group `group`.
-    pub fn new(group: impl Into<String>, plural: impl Into<String>) -> Self {
-        Self {
-            group: group.into(),
-            plural: plural.into(),
-        }
-    }
-}
-
-impl fmt::Display for ResourceName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.group.is_empty() {
-            f.write_str(&self.plural)
-        } else {
-            write!(f, "{}.{}", self.plural, self.group)
-        }
-    }
-}
-
-/// One of the causes in a [`StatusDetails`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct StatusCause {
-    /// The machine-readable reason.
-    pub reason: &'static str,
-    /// The human-readable message.
-    pub message: String,
-    /// The option that caused the error, or the key of a corrupt object, or empty.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub field: Cow<'static, str>,
-}
-
-/// A Kubernetes `Status` object: the response to a failed request.
-// WC-230 to WC-236.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// The HTTP status code.
-    pub code: u16,
-    /// The machine-readable reason, or empty.
-    pub reason: &'static str,
-    /// The human-readable message. Old clients parse it as well.
-    pub message: String,
-    /// The object or the options that caused the error.
-    pub details: StatusDetails,
-    /// The token that continues an expired list: `metadata.continue`.
-    // WC-234.
-    pub continue_token: Option<String>,
-}
-
-/// The `details` of a [`Status`]. Empty fields are not serialized.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct StatusDetails {
-    /// The name of the object.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub name: String,
-    /// The API group.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub group: String,
-    /// The plural name of the resource; Kubernetes calls this field `kind`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub kind: String,
-    /// The causes of the error.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub causes: Vec<StatusCause>,
-    /// The number of seconds after which the client should try again; 0 if unspecified.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub retry_after_seconds: u32,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
 fn cause_suffix(cause: Option<&str>) -> String {
     cause.map_or_else(String::new, |cause| format!(": {cause}"))
 }
 
-fn invalid_options_message(causes: &[StatusCause]) -> String {
-    invalid_message(&ResourceName::new("meta.k8s.io", "ListOptions"), "", causes)
-}
-
-fn invalid_message(resource: &ResourceName, name: &str, causes: &[StatusCause]) -> String {
-    let bodies: Vec<String> = causes
-        .iter()
-        .map(|cause| format!("{}: {}", cause.field, cause.message))
-        .collect();
-    let bodies = match bodies.as_slice() {
-        [one] => one.clone(),
-        several => format!("[{}]", several.join(", ")),
-    };
-    format!("{resource} \"{name}\" is invalid: {bodies}")
+fn invalid_options(causes: &[StatusCause]) -> Status {
+    let options = ResourceName::new("meta.k8s.io", "ListOptions");
+    Status::invalid(&options, "", causes.to_vec())
 }
 
 impl RequestError {
     /// Returns the HTTP status code.
     pub fn code(&self) -> u16 {
-        self.code_and_reason().0
+        let reason = match self {
+            Self::Invalid(_) | Self::InvalidDelete(_) => Reason::Invalid,
+            Self::BadRequest(_) => Reason::BadRequest,
+            Self::NotFound { .. } => Reason::NotFound,
+            Self::AlreadyExists { .. } => Reason::AlreadyExists,
+            Self::Conflict { .. } => Reason::Conflict,
+            Self::Expired(_) => Reason::Expired,
+            Self::TooLarge { .. } => Reason::Timeout,
+            Self::NotReady { .. } | Self::Stopped | Self::TooManyRequests { .. } => {
+                Reason::TooManyRequests
+            }
+            Self::Internal(_) | Self::Corrupt(_) | Self::Unclassified(_) => Reason::InternalError,
+            Self::CorruptList(_) | Self::CorruptDeleted(_) => Reason::StoreReadError,
+            Self::Unavailable(_) => Reason::ServiceUnavailable,
+            Self::Reported(status) => return status.code,
+        };
+        reason.code()
     }
 
     /// Returns whether the client must list again, because the error has code 410.
     // WC-530.
     pub fn is_expired(&self) -> bool {
-        matches!(self, Self::Expired(_))
-    }
-
-    fn code_and_reason(&self) -> (u16, &'static str) {
-        match self {
-            Self::Invalid(_) | Self::InvalidDelete(_) => (422, "Invalid"),
-            Self::BadRequest(_) => (400, "BadRequest"),
-            Self::NotFound { .. } => (404, "NotFound"),
-            Self::AlreadyExists { .. } => (409, "AlreadyExists"),
-            Self::Conflict { .. } => (409, "Conflict"),
-            Self::Expired(_) => (410, "Expired"),
-            Self::TooLarge { .. } => (504, "Timeout"),
-            Self::NotReady { .. } | Self::Stopped | Self::TooManyRequests { .. } => {
-                (429, "TooManyRequests")
-            }
-            Self::Internal(_) | Self::Corrupt(_) => (500, "InternalError"),
-            Self::CorruptList(_) | Self::CorruptDeleted(_) => (500, "StorageReadError"),
-            Self::Unclassified(_) => (500, ""),
-            Self::Unavailable(_) => (503, "ServiceUnavailable"),
-            Self::Reported(status) => (status.code, status.reason),
-        }
+        self.code() == Reason::Expired.code()
     }
 
     /// Returns whether the same request may succeed later, because the server is overloaded, not
@@ -441,8 +319,8 @@ impl RequestError {
 
     /// Returns the time after which the server wants the client to try again, if it said so.
     pub fn retry_after(&self) -> Option<Duration> {
-        let seconds = self.status().details.retry_after_seconds;
-        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+        let seconds = self.status().retry_after_seconds()?;
+        Some(Duration::from_secs(seconds.into()))
     }
 
     /// Returns the `Status` object for this error.
@@ -450,123 +328,64 @@ impl RequestError {
     /// ```
     /// use revstore_watch_cache::RequestError;
     /// use revstore_watch_cache::api::Expired;
+    /// use revstore_watch_cache::status::Reason;
     /// let status = RequestError::Expired(Expired::List).status();
-    /// assert_eq!((status.code, status.reason), (410, "Expired"));
+    /// assert_eq!((status.code, status.reason), (410, Some(Reason::Expired)));
     /// ```
     pub fn status(&self) -> Status {
-        if let Self::Reported(status) = self {
-            return (**status).clone();
-        }
-        let (code, reason) = self.code_and_reason();
-        let mut status = Status {
-            code,
-            reason,
-            message: self.to_string(),
-            details: StatusDetails::default(),
-            continue_token: None,
-        };
-        let details = &mut status.details;
         match self {
-            Self::Invalid(causes) => {
-                details.group = "meta.k8s.io".into();
-                details.kind = "ListOptions".into();
-                details.causes.clone_from(causes);
-            }
-            Self::NotFound { resource, name }
-            | Self::AlreadyExists { resource, name }
-            | Self::Conflict { resource, name, .. } => {
-                details.name.clone_from(name);
-                details.group.clone_from(&resource.group);
-                details.kind.clone_from(&resource.plural);
-            }
-            Self::InvalidDelete(invalid) => *details = invalid.details(),
-            Self::CorruptList(list) => {
-                details.name = "list".into();
-                details.group.clone_from(&list.resource.group);
-                details.kind.clone_from(&list.resource.plural);
-                details.causes = list.causes();
-            }
-            Self::Corrupt(corrupt) | Self::CorruptDeleted(corrupt) => {
-                details.causes = vec![corrupt.cause()];
-            }
-            Self::TooLarge { .. } => {
-                // WC-232: old clients match the message, new clients match this cause.
-                details.causes = vec![StatusCause {
-                    reason: "ResourceVersionTooLarge",
-                    message: "Too large resource version".into(),
-                    field: "".into(),
-                }];
-                details.retry_after_seconds = 1;
-            }
+            Self::Invalid(causes) => invalid_options(causes),
+            Self::InvalidDelete(invalid) => invalid.status(),
+            Self::BadRequest(message) => Status::bad_request(message),
+            Self::NotFound { resource, name } => Status::not_found(resource, name),
+            Self::AlreadyExists { resource, name } => Status::already_exists(resource, name),
+            Self::Conflict {
+                resource,
+                name,
+                reason,
+            } => Status::conflict(resource, name, &reason.to_string()),
+            // WC-232: old clients match the message, new clients match this cause.
+            Self::TooLarge { .. } => Status::failure(Reason::Timeout, self.to_string())
+                .with_causes([StatusCause::new(
+                    CauseReason::RESOURCE_VERSION_TOO_LARGE,
+                    "Too large resource version",
+                )])
+                .with_retry_after(1),
             Self::NotReady {
                 retry_after_seconds,
                 ..
-            } => details.retry_after_seconds = (*retry_after_seconds).max(1),
-            Self::Stopped => details.retry_after_seconds = 1,
+            } => Status::too_many_requests(self.to_string(), (*retry_after_seconds).max(1)),
+            Self::Stopped => Status::too_many_requests(self.to_string(), 1),
             Self::TooManyRequests {
+                message,
                 retry_after_seconds,
-                ..
-            } => details.retry_after_seconds = *retry_after_seconds,
-            Self::Expired(Expired::Continue { token }) => status.continue_token.clone_from(token),
-            Self::BadRequest(_)
-            | Self::Expired(_)
-            | Self::Internal(_)
-            | Self::Unclassified(_)
-            | Self::Unavailable(_)
-            | Self::Reported(_) => {}
+            } => Status::too_many_requests(message, *retry_after_seconds),
+            Self::Expired(expired) => {
+                let mut status = Status::failure(Reason::Expired, expired.to_string());
+                if let Expired::Continue { token } = expired {
+                    status.continue_token.clone_from(token);
+                }
+                status
+            }
+            Self::Internal(message) => Status::internal_error(message),
+            Self::Unclassified(message) => Status::unclassified(message),
+            Self::Corrupt(corrupt) => Status::failure(Reason::InternalError, self.to_string())
+                .with_causes([corrupt.cause()]),
+            Self::CorruptDeleted(corrupt) => {
+                Status::failure(Reason::StoreReadError, self.to_string())
+                    .with_causes([corrupt.cause()])
+            }
+            Self::CorruptList(list) => Status::failure(Reason::StoreReadError, self.to_string())
+                .with_details(StatusDetails::of(&list.resource, "list"))
+                .with_causes(list.causes()),
+            Self::Unavailable(_) => Status::service_unavailable(self.to_string()),
+            Self::Reported(status) => (**status).clone(),
         }
-        status
     }
 }
 
-impl Status {
-    /// Returns the JSON object on one line.
-    ///
-    /// ```
-    /// use revstore_watch_cache::RequestError;
-    /// let status = RequestError::BadRequest("no".into()).status();
-    /// assert_eq!(
-    ///     status.to_json(),
-    ///     r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no","reason":"BadRequest","code":400}"#,
-    /// );
-    /// ```
-    #[expect(
-        clippy::missing_panics_doc,
-        reason = "the serialization of strings and numbers does not fail"
-    )]
-    pub fn to_json(&self) -> String {
-        #[derive(Serialize)]
-        struct Metadata<'a> {
-            #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
-            continue_token: Option<&'a str>,
-        }
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Body<'a> {
-            kind: &'static str,
-            api_version: &'static str,
-            metadata: Metadata<'a>,
-            status: &'static str,
-            message: &'a str,
-            #[serde(skip_serializing_if = "str::is_empty")]
-            reason: &'a str,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            details: Option<&'a StatusDetails>,
-            code: u16,
-        }
-        let body = Body {
-            kind: "Status",
-            api_version: "v1",
-            metadata: Metadata {
-                continue_token: self.continue_token.as_deref(),
-            },
-            status: "Failure",
-            message: &self.message,
-            reason: self.reason,
-            details: (self.details != StatusDetails::default()).then_some(&self.details),
-            code: self.code,
-        };
-        serde_json::to_string(&body)
-            .expect("the serialization of strings and numbers does not fail")
+impl From<Status> for RequestError {
+    fn from(status: Status) -> Self {
+        Self::Reported(Box::new(status))
     }
 }

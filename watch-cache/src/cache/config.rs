@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::api::keys::KeyLayout;
-use crate::api::status::ResourceName;
 use crate::cache::objects::index::ObjectIndex;
 use crate::cache::window::WindowLimits;
 use crate::encode::kind::Kind;
 use crate::encode::object::ObjectDecoder;
+use crate::status::ResourceName;
 
 /// The configuration of one resource: its name, the prefix of its keys, the kind of its objects, the
 /// limits of its window and its indexes.

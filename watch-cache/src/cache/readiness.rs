@@ -187,8 +187,8 @@ mod tests {
         let error = ready.check(Duration::from_secs(17)).unwrap_err();
         assert_eq!(error.to_string(), "storage is (re)initializing: no route");
         assert_eq!(
-            error.status().details.retry_after_seconds,
-            2,
+            error.status().retry_after_seconds(),
+            Some(2),
             "since 5 s, not 9 s"
         );
         ready.set(Readiness::Inconsistent);

@@ -10,11 +10,11 @@ use serde::Deserialize;
 
 use crate::api::corrupt::CorruptObject;
 use crate::api::keys::{KeyLayout, ObjectRef};
-use crate::api::status::ResourceName;
 use crate::cache::objects::tree::Item;
 use crate::encode::kind::{Attributes, DecodeError, Kind, ResourceVersionSpan};
 use crate::selector::ResolvedField;
 use crate::source::StoredKeyValue;
+use crate::status::ResourceName;
 
 /// The approximate memory of an object in bytes without its key and value: the struct, its labels and
 /// fields, and its items in the trees.

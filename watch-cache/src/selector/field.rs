@@ -51,7 +51,7 @@ impl FieldSelector {
         let requirements = terms
             .into_iter()
             .filter(|term| !term.is_empty())
-            .map(parse_term)
+            .map(|term| parse_term(text, term))
             .collect::<Result<_, _>>()?;
         Ok(Self { requirements })
     }
@@ -84,22 +84,22 @@ fn split_unescaped(text: &str) -> Vec<&str> {
     terms
 }
 
-fn parse_term(term: &str) -> Result<FieldRequirement, RequestError> {
+fn parse_term(selector: &str, term: &str) -> Result<FieldRequirement, RequestError> {
     let invalid = || {
         RequestError::BadRequest(format!(
-            "invalid selector: '{term}'; can't understand '{term}'"
+            "invalid selector: '{selector}'; can't understand '{term}'"
         ))
     };
-    let operator = term.find(['=', '!']).ok_or_else(invalid)?;
-    let (field, rest) = term.split_at(operator);
-    let (equal, value) = if let Some(value) = rest.strip_prefix("!=") {
-        (false, value)
-    } else if let Some(value) = rest.strip_prefix("==") {
-        (true, value)
-    } else if let Some(value) = rest.strip_prefix('=') {
-        (true, value)
+    let position = term.find('=').ok_or_else(invalid)?;
+    let (field, equal) = match term[..position].strip_suffix('!') {
+        Some(field) => (field, false),
+        None => (&term[..position], true),
+    };
+    let value = &term[position + 1..];
+    let value = if equal {
+        value.strip_prefix('=').unwrap_or(value)
     } else {
-        return Err(invalid());
+        value
     };
     Ok(FieldRequirement {
         field: field.to_owned(),

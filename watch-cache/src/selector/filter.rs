@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::api::corrupt::CorruptObject;
 use crate::api::keys::KeySpan;
-use crate::api::status::{RequestError, ResourceName};
+use crate::api::status::RequestError;
 use crate::encode::kind::Kind;
 use crate::encode::object::{ObjectDecoder, StoredObject};
 use crate::selector::{FieldRequirement, LabelOperator, LabelRequirement, Selector};
+use crate::status::ResourceName;
 
 /// The location of a selectable field in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

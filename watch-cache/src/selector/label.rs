@@ -3,7 +3,10 @@
 //! apimachinery, [`LabelRequirement`] to `labels.Requirement`, and [`LabelOperator`] to
 //! `selection.Operator`.
 
+use std::iter::Peekable;
+
 use crate::api::status::RequestError;
+use crate::status::{FieldPath, StatusCause};
 
 /// A label selector: a list of requirements, which must all hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,10 +66,10 @@ impl LabelSelector {
     /// # Ok::<(), revstore_watch_cache::RequestError>(())
     /// ```
     pub fn parse(text: &str) -> Result<Self, RequestError> {
-        let mut parser = Parser { text, offset: 0 };
-        let requirements = parser.selector().map_err(|reason| {
-            RequestError::BadRequest(format!("unable to parse requirement: {reason}"))
-        })?;
+        let parser = Parser {
+            rest: Lexer { rest: text }.peekable(),
+        };
+        let requirements = parser.selector().map_err(RequestError::BadRequest)?;
         Ok(Self { requirements })
     }
 }
@@ -91,139 +94,247 @@ impl LabelRequirement {
     }
 }
 
-/// A recursive-descent parser of label selectors.
-struct Parser<'a> {
-    text: &'a str,
-    /// The offset of the next character.
-    offset: usize,
+/// The symbols of selectors. A symbol stands before its prefixes.
+const SYMBOLS: [&str; 9] = ["==", "!=", "=", "!", "<", ">", "(", ")", ","];
+
+/// Splits a selector into symbols and words. Spaces separate words.
+struct Lexer<'a> {
+    rest: &'a str,
 }
 
-/// The characters that end a word, in addition to spaces.
-const SPECIAL: [char; 7] = ['=', '!', '<', '>', '(', ')', ','];
+impl<'a> Iterator for Lexer<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let is_space = |letter| matches!(letter, ' ' | '\t' | '\r' | '\n');
+        let rest = self.rest.trim_start_matches(is_space);
+        let symbol = SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol));
+        let end = match symbol {
+            Some(symbol) => symbol.len(),
+            None => rest
+                .find(|letter| is_space(letter) || "=!<>(),".contains(letter))
+                .unwrap_or(rest.len()),
+        };
+        let (token, rest) = rest.split_at(end);
+        self.rest = rest;
+        (!token.is_empty()).then_some(token)
+    }
+}
+
+fn is_word(token: &str) -> bool {
+    !token.is_empty() && !SYMBOLS.contains(&token)
+}
+
+/// A parser of label selectors with the error texts of Kubernetes. The end of the text is the empty
+/// token.
+struct Parser<'a> {
+    rest: Peekable<Lexer<'a>>,
+}
 
 impl<'a> Parser<'a> {
-    fn selector(&mut self) -> Result<Vec<LabelRequirement>, String> {
+    fn selector(mut self) -> Result<Vec<LabelRequirement>, String> {
         let mut requirements = Vec::new();
-        self.skip_space();
-        if self.rest().is_empty() {
-            return Ok(requirements);
-        }
         loop {
-            requirements.push(self.requirement()?);
-            if self.rest().is_empty() {
+            let token = self.peek();
+            if token.is_empty() {
                 return Ok(requirements);
             }
-            self.expect(",")?;
+            if !is_word(token) && token != "!" {
+                return Err(format!(
+                    "found '{token}', expected: !, identifier, or 'end of string'"
+                ));
+            }
+            let requirement = self.requirement();
+            requirements.push(
+                requirement.map_err(|reason| format!("unable to parse requirement: {reason}"))?,
+            );
+            match self.next() {
+                "" => return Ok(requirements),
+                "," => {
+                    let token = self.peek();
+                    if !is_word(token) && token != "!" {
+                        return Err(format!("found '{token}', expected: identifier after ','"));
+                    }
+                }
+                token => {
+                    return Err(format!("found '{token}', expected: ',' or 'end of string'"));
+                }
+            }
         }
     }
 
     fn requirement(&mut self) -> Result<LabelRequirement, String> {
-        if self.take("!") {
-            let key = self.key()?;
-            return Ok(LabelRequirement {
-                key,
-                operator: LabelOperator::DoesNotExist,
-            });
+        let negated = self.peek() == "!";
+        if negated {
+            self.next();
         }
-        let key = self.key()?;
-        let operator = if self.rest().is_empty() || self.rest().starts_with(',') {
+        let key = self.next();
+        if !is_word(key) {
+            return Err(format!("found '{key}', expected: identifier"));
+        }
+        check_key(key)?;
+        let operator = if negated {
+            LabelOperator::DoesNotExist
+        } else if matches!(self.peek(), "" | ",") {
             LabelOperator::Exists
-        } else if self.take("!=") {
-            LabelOperator::NotIn(vec![self.value()?])
-        } else if self.take("==") || self.take("=") {
-            LabelOperator::In(vec![self.value()?])
-        } else if self.take(">") {
-            LabelOperator::GreaterThan(self.number()?)
-        } else if self.take("<") {
-            LabelOperator::LessThan(self.number()?)
         } else {
-            match self.word() {
-                "in" => LabelOperator::In(self.values()?),
-                "notin" => LabelOperator::NotIn(self.values()?),
-                other => {
+            match self.next() {
+                "in" => LabelOperator::In(self.values(key)?),
+                "notin" => LabelOperator::NotIn(self.values(key)?),
+                "=" | "==" => LabelOperator::In(vec![self.value(key)?]),
+                "!=" => LabelOperator::NotIn(vec![self.value(key)?]),
+                ">" => LabelOperator::GreaterThan(self.number(key)?),
+                "<" => LabelOperator::LessThan(self.number(key)?),
+                token => {
                     return Err(format!(
-                        "found '{other}', expected: in, notin, =, ==, !=, >, <"
+                        "found '{token}', expected: in, notin, =, ==, !=, gt, lt"
                     ));
                 }
             }
         };
-        Ok(LabelRequirement { key, operator })
-    }
-
-    fn key(&mut self) -> Result<String, String> {
-        let word = self.word();
-        let legal = |letter: char| letter.is_ascii_alphanumeric() || "-_./".contains(letter);
-        if word.is_empty() || !word.chars().all(legal) {
-            return Err(format!("found '{word}', expected: !, identifier, or ','"));
-        }
-        Ok(word.to_owned())
-    }
-
-    fn value(&mut self) -> Result<String, String> {
-        let word = self.word();
-        let legal = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-        if !word.chars().all(legal) {
-            return Err(format!("values: Invalid value: \"{word}\""));
-        }
-        Ok(word.to_owned())
-    }
-
-    fn values(&mut self) -> Result<Vec<String>, String> {
-        self.expect("(")?;
-        let mut values = vec![self.value()?];
-        while self.take(",") {
-            values.push(self.value()?);
-        }
-        self.expect(")")?;
-        Ok(values)
-    }
-
-    fn number(&mut self) -> Result<i64, String> {
-        let word = self.word();
-        word.parse().map_err(|_| {
-            format!("for 'Gt', 'Lt' operators, the value must be an integer: '{word}'")
+        Ok(LabelRequirement {
+            key: key.to_owned(),
+            operator,
         })
     }
 
-    fn word(&mut self) -> &'a str {
-        let rest = self.rest();
-        let end = rest
-            .find(|letter: char| letter.is_whitespace() || SPECIAL.contains(&letter))
-            .unwrap_or(rest.len());
-        self.offset += end;
-        self.skip_space();
-        &rest[..end]
+    /// Parses one value, which may be absent.
+    fn value(&mut self, key: &str) -> Result<String, String> {
+        let value = self.one_value()?;
+        check_value(key, 0, value)?;
+        Ok(value.to_owned())
     }
 
-    fn expect(&mut self, token: &str) -> Result<(), String> {
-        if self.take(token) {
-            return Ok(());
+    fn one_value(&mut self) -> Result<&'a str, String> {
+        if matches!(self.peek(), "" | ",") {
+            return Ok("");
         }
-        Err(format!("found '{}', expected: '{token}'", self.rest()))
-    }
-
-    fn take(&mut self, token: &str) -> bool {
-        let found = self.rest().starts_with(token);
-        if found {
-            self.offset += token.len();
-            self.skip_space();
+        let token = self.next();
+        if is_word(token) {
+            return Ok(token);
         }
-        found
+        Err(format!("found '{token}', expected: identifier"))
     }
 
-    fn skip_space(&mut self) {
-        let rest = self.rest();
-        self.offset += rest.len() - rest.trim_start().len();
+    fn number(&mut self, key: &str) -> Result<i64, String> {
+        let value = self.one_value()?;
+        let number = value.parse().map_err(|_| {
+            let reason = "for 'Gt', 'Lt' operators, the value must be an integer";
+            StatusCause::invalid(FieldPath::new("values").index(0), value, reason).to_string()
+        })?;
+        check_value(key, 0, value)?;
+        Ok(number)
     }
 
-    fn rest(&self) -> &'a str {
-        &self.text[self.offset..]
+    /// Parses a list of values in parentheses. Absent values are empty.
+    fn values(&mut self, key: &str) -> Result<Vec<String>, String> {
+        let token = self.next();
+        if token != "(" {
+            return Err(format!("found '{token}' expected: '('"));
+        }
+        let token = self.peek();
+        if !is_word(token) && !matches!(token, "," | ")") {
+            return Err(format!("found '{token}', expected: ',', ')' or identifier"));
+        }
+        let mut values = Vec::new();
+        loop {
+            let value = match self.peek() {
+                "," | ")" => "",
+                token if is_word(token) => self.next(),
+                token => return Err(format!("found '{token}', expected: ',', or identifier")),
+            };
+            check_value(key, values.len(), value)?;
+            values.push(value.to_owned());
+            match self.next() {
+                "," => {}
+                ")" => return Ok(values),
+                token => return Err(format!("found '{token}', expected: ',' or ')'")),
+            }
+        }
     }
+
+    fn peek(&mut self) -> &'a str {
+        self.rest.peek().copied().unwrap_or_default()
+    }
+
+    fn next(&mut self) -> &'a str {
+        self.rest.next().unwrap_or_default()
+    }
+}
+
+/// The maximum length of the name in a key, and of a value.
+const NAME_BYTES_MAX: usize = 63;
+/// The maximum length of the prefix of a key.
+const PREFIX_BYTES_MAX: usize = 253;
+
+/// Returns whether a text begins and ends with a letter or a digit, and has only letters, digits, `-`,
+/// `_` and `.` between them.
+fn is_name(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_outer = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    is_outer(bytes.first()) && is_outer(bytes.last()) && bytes.iter().all(|byte| is_inner(*byte))
+}
+
+/// Returns whether a text is a DNS subdomain in lower case.
+fn is_subdomain(text: &str) -> bool {
+    let is_lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.split('.').all(|label| {
+        let bytes = label.as_bytes();
+        bytes.first().is_some_and(|byte| is_lower(*byte))
+            && bytes.last().is_some_and(|byte| is_lower(*byte))
+            && bytes.iter().all(|byte| is_lower(*byte) || *byte == b'-')
+    })
+}
+
+/// Checks that the key of a requirement is a name, or a prefix and a name: `example.com/name`.
+fn check_key(key: &str) -> Result<(), String> {
+    let (prefix, name) = match key.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
+    let reason = if name.contains('/') {
+        "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start \
+         and end with an alphanumeric character, with an optional DNS subdomain prefix and '/'"
+            .to_owned()
+    } else if prefix.is_some_and(str::is_empty) {
+        "prefix part must be non-empty".to_owned()
+    } else if prefix.is_some_and(|prefix| prefix.len() > PREFIX_BYTES_MAX) {
+        format!("prefix part must be no more than {PREFIX_BYTES_MAX} bytes")
+    } else if prefix.is_some_and(|prefix| !is_subdomain(prefix)) {
+        "prefix part must be a lowercase DNS subdomain".to_owned()
+    } else if name.is_empty() {
+        "name part must be non-empty".to_owned()
+    } else if name.len() > NAME_BYTES_MAX {
+        format!("name part must be no more than {NAME_BYTES_MAX} bytes")
+    } else if !is_name(name) {
+        "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
+         with an alphanumeric character"
+            .to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(StatusCause::invalid("key", key, &reason).to_string())
+}
+
+/// Checks that a value of a requirement can be the value of a label.
+fn check_value(key: &str, index: usize, value: &str) -> Result<(), String> {
+    let reason = if value.len() > NAME_BYTES_MAX {
+        format!("must be no more than {NAME_BYTES_MAX} bytes")
+    } else if !value.is_empty() && !is_name(value) {
+        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
+         '.', and must start and end with an alphanumeric character"
+            .to_owned()
+    } else {
+        return Ok(());
+    };
+    let path = FieldPath::new("values").index(index).key(key);
+    Err(StatusCause::invalid(path, value, &reason).to_string())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::LabelSelector;
+    use super::{LabelOperator, LabelSelector};
 
     fn check(selector: &str, value: Option<&str>, expected: bool) {
         let parsed = LabelSelector::parse(selector).unwrap();
@@ -256,12 +367,102 @@ mod tests {
     }
 
     #[test]
-    fn wc_353_invalid_label_selectors_return_400() {
-        for invalid in [
-            "k in a", "k in (a", "=a", "k~a", "k=a,,", "k>x", "!", "k=a b", "k in ()x",
+    fn wc_353_invalid_label_selectors_return_400_with_the_texts_of_kubernetes() {
+        for (invalid, text) in [
+            (
+                "==",
+                "found '==', expected: !, identifier, or 'end of string'",
+            ),
+            (
+                "a b",
+                "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+            ),
+            (
+                "a in (",
+                "unable to parse requirement: found '', expected: ',', ')' or identifier",
+            ),
+            (
+                "a in",
+                "unable to parse requirement: found '' expected: '('",
+            ),
+            (
+                "a in b",
+                "unable to parse requirement: found 'b' expected: '('",
+            ),
+            (
+                "a in (b",
+                "unable to parse requirement: found '', expected: ',' or ')'",
+            ),
+            (
+                "a in (b,",
+                "unable to parse requirement: found '', expected: ',', or identifier",
+            ),
+            (
+                "a=bad value!",
+                "found 'value', expected: ',' or 'end of string'",
+            ),
+            (
+                "n>abc",
+                "unable to parse requirement: values[0]: Invalid value: \"abc\": for 'Gt', 'Lt' \
+                 operators, the value must be an integer",
+            ),
+            ("a,,b", "found ',', expected: identifier after ','"),
+            ("a,", "found '', expected: identifier after ','"),
+            (
+                "!",
+                "unable to parse requirement: found '', expected: identifier",
+            ),
+            ("!a=b", "found '=', expected: ',' or 'end of string'"),
+            ("k in ()x", "found 'x', expected: ',' or 'end of string'"),
         ] {
             let error = LabelSelector::parse(invalid).unwrap_err();
+            assert_eq!(
+                (error.code(), error.to_string().as_str()),
+                (400, text),
+                "{invalid}"
+            );
+        }
+        let long = "x".repeat(64);
+        for invalid in [
+            "k~a",
+            "/a",
+            "a/",
+            "A.b/c",
+            "a/b/c",
+            "-a",
+            "a.",
+            "a=-1",
+            "a=b.",
+            "n>-1",
+            "é",
+            &format!("{long}=a"),
+            &format!("a={long}"),
+            &format!("a in (b,{long})"),
+        ] {
+            let error = LabelSelector::parse(invalid).unwrap_err();
+            assert!(
+                error.to_string().contains("Invalid value: "),
+                "{invalid}: {error}"
+            );
             assert_eq!(error.code(), 400, "{invalid}");
+        }
+    }
+
+    #[test]
+    fn wc_353_values_may_be_absent_and_keywords_may_be_keys() {
+        for (selector, values) in [
+            ("k in ()", &[""][..]),
+            ("k in (a,,b)", &["a", "", "b"]),
+            ("k in (,)", &["", ""]),
+            ("in=in", &["in"]),
+            ("notin in (notin)", &["notin"]),
+            ("example.com/k==v", &["v"]),
+        ] {
+            let parsed = LabelSelector::parse(selector).unwrap();
+            let LabelOperator::In(found) = &parsed.requirements[0].operator else {
+                panic!("{parsed:?}");
+            };
+            assert_eq!(found, values, "{selector}");
         }
     }
 }

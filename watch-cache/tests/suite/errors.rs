@@ -1,5 +1,6 @@
 //! T-57, T-58: invalid options, and the bodies of errors.
 
+use revstore_watch_cache::status::Reason;
 use revstore_watch_cache::{ListOptions, RequestError, Scope, WatchOptions};
 
 use crate::support::{Fixture, Side, on_both};
@@ -8,16 +9,22 @@ const SUPPORTED: &str = r#"supported values: "Exact", "NotOlderThan", """#;
 
 fn check(error: &RequestError, expected: &[(&str, &str, &str)]) {
     let status = error.status();
-    assert_eq!((status.code, status.reason), (422, "Invalid"));
+    assert_eq!((status.code, status.reason), (422, Some(Reason::Invalid)));
+    let details = status.details.unwrap();
     assert_eq!(
-        (status.details.group.as_str(), status.details.kind.as_str()),
+        (details.group.as_str(), details.kind.as_str()),
         ("meta.k8s.io", "ListOptions")
     );
-    let causes: Vec<_> = status
-        .details
+    let causes: Vec<_> = details
         .causes
         .iter()
-        .map(|cause| (&*cause.field, cause.reason, cause.message.as_str()))
+        .map(|cause| {
+            (
+                cause.field.as_str(),
+                cause.reason.as_str(),
+                cause.message.as_str(),
+            )
+        })
         .collect();
     assert_eq!(causes, expected);
     let bodies: Vec<_> = expected
@@ -132,12 +139,16 @@ fn t_57_invalid_watch_options_return_422_with_their_causes() {
         check(&watch("NotOlderThan", "", None), &[unless]);
         check(&watch("Exact", "", Some(true)), &[requires, unsupported]);
         check(&watch("NotOlderThan", "t", Some(true)), &[with_continue]);
+        let legacy = WatchOptions::default().continue_token("t");
+        let error = fixture.wait(store.watch(&Scope::All, &legacy));
+        check(&error.err().unwrap(), &[with_continue]);
     });
 }
 
 #[test]
 fn t_58_write_errors_have_the_status_bodies_of_kubernetes() {
-    use revstore_watch_cache::api::{Conflict, ResourceName};
+    use revstore_watch_cache::api::Conflict;
+    use revstore_watch_cache::status::ResourceName;
     let resource = ResourceName::new("", "pods");
     let name = || "p1".to_owned();
     let body = |error: RequestError| error.status().to_json();
@@ -165,4 +176,20 @@ fn t_58_write_errors_have_the_status_bodies_of_kubernetes() {
     );
     let fixture = Fixture::new();
     assert!(fixture.store(Side::Cached).is_ready() && fixture.store(Side::Raw).is_ready());
+}
+
+#[test]
+fn the_longest_timeout_of_a_query_is_honoured() {
+    use futures_util::{FutureExt as _, StreamExt as _};
+    use revstore_watch_cache::api::{CollectionOptions, Query};
+    on_both(|fixture, store, _| {
+        let query = Query::parse("watch&timeoutSeconds=9223372036854775807&resourceVersion=1");
+        let Ok(CollectionOptions::Watch(options)) = CollectionOptions::from_query(&query) else {
+            panic!("the query is a watch");
+        };
+        let mut events = fixture.wait(store.watch(&Scope::All, &options)).unwrap();
+        fixture.put_pod("default/a");
+        assert!(fixture.wait(events.next()).is_some());
+        assert!(events.next().now_or_never().is_none());
+    });
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use revstore_watch_cache::api::{DeleteOptions, UpdateOptions};
+use revstore_watch_cache::status::{CauseReason, Reason};
 use revstore_watch_cache::{GetOptions, Object, ObjectRef, RequestError, Scope, WatchOptions};
 
 use crate::support::{after, at, object, on_both, pod};
@@ -57,7 +58,7 @@ fn wc_235_a_version_that_is_not_a_number_is_500_without_a_reason_for_a_get_and_a
             );
             for error in [got.err().unwrap(), watched.err().unwrap()] {
                 let status = error.status();
-                assert_eq!((status.code, status.reason), (500, ""));
+                assert_eq!((status.code, status.reason), (500, None));
                 assert_eq!(status.message, message);
                 assert!(!status.to_json().contains("reason\":"));
             }
@@ -92,9 +93,9 @@ fn t_02_get_of_a_future_version_is_504() {
             format!("Timeout: Too large resource version: 1000, current: {current}")
         );
         let status = error.status();
-        assert_eq!((status.code, status.reason), (504, "Timeout"));
-        assert_eq!(status.details.causes[0].reason, "ResourceVersionTooLarge");
-        assert_eq!(status.details.retry_after_seconds, 1);
+        assert_eq!((status.code, status.reason), (504, Some(Reason::Timeout)));
+        assert!(status.has_cause(&CauseReason::RESOURCE_VERSION_TOO_LARGE));
+        assert_eq!(status.retry_after_seconds(), Some(1));
     });
 }
 

@@ -12,6 +12,7 @@ use revstore_watch_cache::source::{
     BatchStream, ConditionalWrite, ListPage, ListRequest, RawStore, Source, SourceError,
     WatchRequest, WriteOutcome,
 };
+use revstore_watch_cache::status::Reason;
 use revstore_watch_cache::{
     EventType, GetOptions, ListOptions, RequestError, ResourceConfig, Revision, Scope, Selector,
 };
@@ -252,7 +253,7 @@ fn t_12_and_t_21_exact_lists_below_the_compacted_revision_are_410() {
             ),
             (
                 410,
-                "Expired",
+                Some(Reason::Expired),
                 "The resourceVersion for the provided list is too old."
             )
         );
@@ -380,7 +381,7 @@ fn t_15_a_compaction_between_pages_offers_an_inconsistent_token() {
             .list(store, &Scope::All, &next(first.token.unwrap()))
             .unwrap_err();
         let status = error.status();
-        assert_eq!((status.code, status.reason), (410, "Expired"));
+        assert_eq!((status.code, status.reason), (410, Some(Reason::Expired)));
         assert!(status.message.ends_with(
             "objects that were created, modified, or deleted between the time the first chunk \
              was returned and now may show up in the list."
