@@ -15,6 +15,8 @@
 //! | `ResourceEventHandler` | | [`EventHandler`] |
 //! | `processorListener` | `ReflectHandle` | [`Subscription`] |
 //! | `WaitForCacheSync`, `HasSynced` | `Store::wait_until_ready` | [`InformerHandle::synced`], [`InformerHandle::has_synced`] |
+//! | `workqueue.TypedRateLimitingInterface` | `scheduler` | [`WorkQueue`] |
+//! | the worker loop of a controller | `Controller` | [`Controller`] |
 //! | `LastSyncResourceVersion` | | [`Reflector::last_revision`], [`ObjectStore::revision`] |
 //!
 //! # Source files
@@ -22,9 +24,11 @@
 //! An event passes through these files in this order: `list_watch.rs` (the source),
 //! `list_and_watch.rs` (the state machine, with the pauses of `backoff.rs` and `timer.rs`),
 //! `reflector.rs` (the public type), `informer.rs`, `delta_queue.rs`, `store.rs`, `subscription.rs`.
-//! `metrics.rs` has the metrics of a reflector.
+//! `metrics.rs` has the metrics of a reflector. A controller is separate from that: `work_queue/` has
+//! the queue of keys, `controller.rs` the workers.
 
 mod backoff;
+pub mod controller;
 pub mod delta_queue;
 pub mod informer;
 mod list_and_watch;
@@ -34,10 +38,13 @@ pub mod reflector;
 pub mod store;
 mod subscription;
 mod timer;
+pub mod work_queue;
 
+pub use controller::{Action, Controller};
 pub use delta_queue::FinalState;
 pub use informer::{Informer, InformerHandle};
 pub use list_watch::{ListWatch, StorageListWatch};
 pub use reflector::{Reflector, ReflectorEvent, ReflectorMode};
 pub use store::ObjectStore;
 pub use subscription::{Delivery, EventHandler, Notification, PENDING_MAX, Subscription};
+pub use work_queue::WorkQueue;

@@ -1,4 +1,4 @@
-//! Metrics of a reflector, under the names of client-go's metrics.
+//! Metrics of a reflector and of work queues, under the names of client-go's metrics.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ pub struct HistogramSnapshot {
 }
 
 impl HistogramSnapshot {
-    fn of(histogram: &Histogram) -> Self {
+    pub(crate) fn of(histogram: &Histogram) -> Self {
         let metric = histogram.metric();
         let data = metric.get_histogram();
         let bucket =
@@ -123,7 +123,7 @@ impl ReflectorCounters {
 
 // The metrics are not registered, so the name is also used as the help text.
 
-fn counter(name: &str) -> IntCounter {
+pub(crate) fn counter(name: &str) -> IntCounter {
     IntCounter::new(name, name).expect("the name is valid")
 }
 
@@ -131,7 +131,7 @@ fn gauge(name: &str) -> IntGauge {
     IntGauge::new(name, name).expect("the name is valid")
 }
 
-fn histogram(name: &str, bounds: &[f64]) -> Histogram {
+pub(crate) fn histogram(name: &str, bounds: &[f64]) -> Histogram {
     let options = HistogramOpts::new(name, name).buckets(bounds.to_vec());
     Histogram::with_opts(options).expect("the name is valid and the bounds ascend")
 }

@@ -9,9 +9,11 @@
     reason = "the helpers of tests are test code"
 )]
 
+mod controller;
 mod delta_queue;
 mod informer;
 mod list_watch;
 mod model;
 mod reflector;
 mod support;
+mod work_queue;
