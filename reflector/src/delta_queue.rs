@@ -10,19 +10,19 @@ use revstore_watch_cache::{Object, Revision};
 /// The maximum number of different keys in a batch of a [`DeltaQueue`].
 pub const BATCH_KEYS_MAX: usize = 1_000;
 
-/// The last content of a deleted object.
+/// The last content of a deleted object, as an [`Object`] or as another value.
 #[derive(Clone, Debug)]
-pub enum FinalState {
+pub enum FinalState<T = Object> {
     /// The content at the deletion.
-    Known(Object),
+    Known(T),
     /// The deletion was missed: a list no longer contains the object. This is the last received
     /// content; later changes before the deletion may also have been missed.
-    Unknown(Object),
+    Unknown(T),
 }
 
-impl FinalState {
+impl<T> FinalState<T> {
     /// Returns the content.
-    pub fn object(&self) -> &Object {
+    pub fn object(&self) -> &T {
         match self {
             Self::Known(object) | Self::Unknown(object) => object,
         }

@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
+use revstore_watch_cache::clock::Clock;
 use revstore_watch_cache::{Object, RequestError, Revision};
+use thiserror::Error;
 
 use crate::delta_queue::{BATCH_KEYS_MAX, Batch, Delta, DeltaQueue, FinalState};
 use crate::metrics::{ReflectorCounters, ReflectorMetrics};
@@ -93,6 +95,7 @@ struct SharedInformer {
     /// Wakes the task that runs the informer.
     runner: AtomicWaker,
     counters: Arc<ReflectorCounters>,
+    clock: Arc<dyn Clock>,
 }
 
 #[derive(Default)]
@@ -100,8 +103,15 @@ struct Subscriptions {
     /// Whether the informer has ended. A new subscription then ends after the objects of the store.
     ended: bool,
     queues: Vec<Weak<NotificationQueue>>,
-    /// The tasks that wait in [`InformerHandle::synced`].
-    sync_waiters: Vec<Arc<AtomicWaker>>,
+    /// The tasks that wait in [`InformerHandle::synced`] and [`InformerHandle::reached`].
+    waiters: Vec<Waiter>,
+}
+
+/// A task that waits for a state of the informer.
+struct Waiter {
+    waker: Arc<AtomicWaker>,
+    /// The revision that it waits for; `None` if it waits for the first state.
+    revision: Option<Revision>,
 }
 
 /// A handle to an informer: reads its store, creates subscriptions and stops it. Clones are handles
@@ -109,6 +119,28 @@ struct Subscriptions {
 #[derive(Clone)]
 pub struct InformerHandle {
     shared: Arc<SharedInformer>,
+}
+
+/// The error of [`InformerHandle::reached`].
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NotReached {
+    /// The time is over.
+    #[error("the revision was not reached in time: the store is at {}", shown(*.found))]
+    Timeout {
+        /// The revision of the store, or `None` before the first state.
+        found: Option<Revision>,
+    },
+    /// The informer has ended.
+    #[error("the informer has ended: the store is at {}", shown(*.found))]
+    Ended {
+        /// As in `Timeout`.
+        found: Option<Revision>,
+    },
+}
+
+fn shown(revision: Option<Revision>) -> String {
+    revision.map_or_else(|| "no revision".into(), |revision| revision.to_string())
 }
 
 /// A handle on the thread of an informer, created by [`Informer::spawn`]. Dropping it stops the
@@ -217,6 +249,7 @@ impl InformerBuilder {
                 stopped: AtomicBool::new(false),
                 runner: AtomicWaker::new(),
                 counters: self.reflector.counters().clone(),
+                clock: self.reflector.clock().clone(),
             }),
             reflector: self.reflector,
             transform: self.transform,
@@ -411,7 +444,7 @@ impl Informer {
             let state = FinalState::Unknown(lost.clone());
             (Notification::Deleted(state), Some(lost))
         }));
-        let (queues, sync_waiters) = {
+        let (queues, waiters) = {
             let mut subscriptions = self.shared.subscriptions.lock();
             self.shared.store.replace(state, revision);
             let queues = subscriptions.open_queues();
@@ -423,33 +456,37 @@ impl Informer {
             // `true` could miss the objects of the store.
             let has_synced = self.queue.has_synced();
             self.shared.synced.store(has_synced, Ordering::Release);
-            (queues, std::mem::take(&mut subscriptions.sync_waiters))
+            (queues, std::mem::take(&mut subscriptions.waiters))
         };
         for queue in queues {
             queue.wake();
         }
-        for waiter in sync_waiters {
-            waiter.wake();
+        for waiter in waiters {
+            waiter.waker.wake();
         }
     }
 
     /// Applies changes of different objects: first to the store, its indexes and its revision, then
     /// to the subscriptions (WC-513).
     fn apply_changes(&mut self, changes: Vec<Change>, revision: Option<Revision>) {
-        let queues = {
+        let (queues, waiters) = {
             let mut subscriptions = self.shared.subscriptions.lock();
             let applied = self.shared.store.apply(changes, revision);
-            if applied.is_empty() {
-                return;
+            let waiters = subscriptions.waiters_until(revision);
+            let mut queues = Vec::new();
+            if !applied.is_empty() {
+                queues = subscriptions.open_queues();
             }
-            let queues = subscriptions.open_queues();
             for queue in &queues {
                 queue.extend(applied.iter().cloned());
             }
-            queues
+            (queues, waiters)
         };
         for queue in queues {
             queue.wake();
+        }
+        for waiter in waiters {
+            waiter.waker.wake();
         }
     }
 }
@@ -457,18 +494,18 @@ impl Informer {
 impl Drop for Informer {
     /// Ends all subscriptions and all waits for the first state.
     fn drop(&mut self) {
-        let (queues, sync_waiters) = {
+        let (queues, waiters) = {
             let mut subscriptions = self.shared.subscriptions.lock();
             subscriptions.ended = true;
             let queues = subscriptions.open_queues();
             subscriptions.queues.clear();
-            (queues, std::mem::take(&mut subscriptions.sync_waiters))
+            (queues, std::mem::take(&mut subscriptions.waiters))
         };
         for queue in queues {
             queue.close();
         }
-        for waiter in sync_waiters {
-            waiter.wake();
+        for waiter in waiters {
+            waiter.waker.wake();
         }
     }
 }
@@ -489,6 +526,23 @@ impl Subscriptions {
     fn open_queues(&mut self) -> Vec<Arc<NotificationQueue>> {
         self.queues.retain(|queue| queue.strong_count() > 0);
         self.queues.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Removes the tasks that wait for a revision up to `revision`, and returns them.
+    fn waiters_until(&mut self, revision: Option<Revision>) -> Vec<Waiter> {
+        let is_reached = |waiter: &mut Waiter| waiter.revision.is_some_and(|r| Some(r) <= revision);
+        self.waiters.extract_if(.., is_reached).collect()
+    }
+
+    /// Adds a waiting task, unless it is known. Removes those whose future was dropped.
+    fn wait(&mut self, waker: &Arc<AtomicWaker>, revision: Option<Revision>) {
+        self.waiters
+            .retain(|waiter| Arc::strong_count(&waiter.waker) > 1);
+        let is_known = |waiter: &Waiter| Arc::ptr_eq(&waiter.waker, waker);
+        if !self.waiters.iter().any(is_known) {
+            let waker = waker.clone();
+            self.waiters.push(Waiter { waker, revision });
+        }
     }
 }
 
@@ -520,13 +574,53 @@ impl InformerHandle {
             if self.has_synced() || subscriptions.ended {
                 return Poll::Ready(self.has_synced());
             }
-            let waiters = &mut subscriptions.sync_waiters;
-            if !waiters.iter().any(|waiter| Arc::ptr_eq(waiter, &waker)) {
-                // Removes the waiters whose future was dropped.
-                waiters.retain(|waiter| Arc::strong_count(waiter) > 1);
-                waiters.push(waker.clone());
-            }
+            subscriptions.wait(&waker, None);
             Poll::Pending
+        })
+        .await
+    }
+
+    /// Waits until the store contains the changes up to `revision`, for example the revision of an own
+    /// write, so that reads of the store see it. Fails after `timeout`, if there is one. Dropping the
+    /// future ends the wait.
+    ///
+    /// As [`ObjectStore::revision`] says, only one of several changes of that revision may be applied
+    /// yet. With a selector, a revision that changed no matching object is reached with the next
+    /// matching change or bookmark, for which a server may take a minute.
+    ///
+    /// # Errors
+    /// [`NotReached`] if the time is over, or if the informer ends before.
+    pub async fn reached(
+        &self,
+        revision: Revision,
+        timeout: impl Into<Option<Duration>>,
+    ) -> Result<(), NotReached> {
+        let clock = &self.shared.clock;
+        let timer = timeout.into().map(|timeout| {
+            let due = clock.now().saturating_add(timeout);
+            (Timer::new(clock.clone()), due)
+        });
+        let waker = Arc::new(AtomicWaker::new());
+        poll_fn(|context| {
+            waker.register(context.waker());
+            let is_ended = {
+                let mut subscriptions = self.shared.subscriptions.lock();
+                if self.store().revision() >= Some(revision) {
+                    return Poll::Ready(Ok(()));
+                }
+                subscriptions.wait(&waker, Some(revision));
+                subscriptions.ended
+            };
+            let found = self.store().revision();
+            if is_ended {
+                return Poll::Ready(Err(NotReached::Ended { found }));
+            }
+            match &timer {
+                Some((timer, due)) => timer
+                    .poll_until(*due, context)
+                    .map(|()| Err(NotReached::Timeout { found })),
+                None => Poll::Pending,
+            }
         })
         .await
     }

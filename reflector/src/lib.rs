@@ -12,7 +12,9 @@
 //! | `DeletedFinalStateUnknown` | | [`FinalState::Unknown`] |
 //! | `Indexer`, `Store`, `ThreadSafeStore` | `reflector::Store` | [`ObjectStore`] |
 //! | `SharedIndexInformer` | `reflector` | [`Informer`], [`InformerHandle`] |
-//! | `ResourceEventHandler` | | [`EventHandler`] |
+//! | `SharedInformerFactory` | | [`InformerFactory`] |
+//! | generated listers | `reflector::Store<K>` | [`Lister`] |
+//! | `ResourceEventHandler`, `ResourceEventHandlerFuncs` | | [`EventHandler`], [`Handlers`] |
 //! | `processorListener` | `ReflectHandle` | [`Subscription`] |
 //! | `WaitForCacheSync`, `HasSynced` | `Store::wait_until_ready` | [`InformerHandle::synced`], [`InformerHandle::has_synced`] |
 //! | `workqueue.TypedRateLimitingInterface` | `scheduler` | [`WorkQueue`] |
@@ -30,9 +32,12 @@
 mod backoff;
 pub mod controller;
 pub mod delta_queue;
+mod factory;
+mod handler;
 pub mod informer;
 mod list_and_watch;
 mod list_watch;
+mod lister;
 pub mod metrics;
 pub mod reflector;
 pub mod store;
@@ -42,9 +47,12 @@ pub mod work_queue;
 
 pub use controller::{Action, Controller};
 pub use delta_queue::FinalState;
+pub use factory::{Collection, InformerFactory};
+pub use handler::{EventHandler, HandlerRegistration, Handlers};
 pub use informer::{Informer, InformerHandle};
 pub use list_watch::{ListWatch, StorageListWatch};
+pub use lister::{DecodeFailure, Listed, Lister, TypedHandlers};
 pub use reflector::{Reflector, ReflectorEvent, ReflectorMode};
 pub use store::ObjectStore;
-pub use subscription::{Delivery, EventHandler, Notification, PENDING_MAX, Subscription};
+pub use subscription::{Delivery, Notification, PENDING_MAX, Subscription};
 pub use work_queue::WorkQueue;

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use revstore_watch_cache::selector::LabelSelector;
 use revstore_watch_cache::{Object, Revision};
 
 use crate::delta_queue::FinalState;
@@ -144,6 +145,31 @@ impl ObjectStore {
         let objects = self.shared.objects.read();
         let found = objects.by_key.values();
         found.map(|found| found.object.clone()).collect()
+    }
+
+    /// Returns the objects of a namespace, ascending by key. The empty namespace contains the objects
+    /// without one.
+    pub fn namespace(&self, namespace: &str) -> Vec<Object> {
+        let objects = self.shared.objects.read();
+        let is_inside = |found: &&IndexedObject| found.object.namespace() == namespace;
+        if namespace.is_empty() {
+            let found = objects.by_key.values().filter(is_inside);
+            return found.map(|found| found.object.clone()).collect();
+        }
+        let found = objects.by_key.range(format!("{namespace}/")..);
+        found
+            .map(|(_, found)| found)
+            .take_while(is_inside)
+            .map(|found| found.object.clone())
+            .collect()
+    }
+
+    /// Returns the objects with matching labels, ascending by key. Visits all objects: an index is
+    /// faster for one value of a label.
+    pub fn matching(&self, labels: &LabelSelector) -> Vec<Object> {
+        let mut objects = self.list();
+        objects.retain(|object| labels.matches(object));
+        objects
     }
 
     /// Returns all keys, ascending.

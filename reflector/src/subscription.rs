@@ -1,7 +1,6 @@
 //! Subscriptions of an informer: a queue of notifications for each, in order or merged per object.
 //!
-//! [`EventHandler`] corresponds to `ResourceEventHandler` of client-go, and the queue of a
-//! [`Subscription`] to its `processorListener`.
+//! The queue of a [`Subscription`] corresponds to `processorListener` of client-go.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
@@ -15,6 +14,7 @@ use parking_lot::Mutex;
 use revstore_watch_cache::Object;
 
 use crate::delta_queue::FinalState;
+use crate::handler::{self, EventHandler};
 
 /// A change that an informer delivers to a subscription.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Notification {
         }
     }
 
-    fn is_initial(&self) -> bool {
+    pub(crate) fn is_initial(&self) -> bool {
         matches!(self, Self::Added { initial: true, .. })
     }
 
@@ -69,53 +69,6 @@ impl Notification {
             },
             (_, next) => next,
         })
-    }
-}
-
-/// A handler of the notifications of a [`Subscription`]. The default methods do nothing.
-///
-/// ```
-/// use std::sync::mpsc::{Sender, channel};
-/// use revstore_reflector::{EventHandler, FinalState, InformerHandle};
-/// use revstore_watch_cache::Object;
-///
-/// /// Sends the keys of changed objects to a reconcile loop.
-/// struct ChangedKeys(Sender<String>);
-///
-/// impl EventHandler for ChangedKeys {
-///     fn on_add(&mut self, object: &Object, _initial: bool) {
-///         let _ = self.0.send(object.store_key());
-///     }
-///     fn on_update(&mut self, _old: &Object, new: &Object) {
-///         let _ = self.0.send(new.store_key());
-///     }
-///     fn on_delete(&mut self, state: &FinalState) {
-///         let _ = self.0.send(state.object().store_key());
-///     }
-/// }
-///
-/// fn reconcile(informer: &InformerHandle) {
-///     let (sender, keys) = channel();
-///     let subscription = informer.subscribe();
-///     std::thread::spawn(move || pollster::block_on(subscription.run(ChangedKeys(sender))));
-///     // The loop ends when the informer ends.
-///     for key in keys {
-///         let _ = informer.store().get(&key);
-///     }
-/// }
-/// ```
-pub trait EventHandler: Send {
-    /// Called for a new object; `initial` as in [`Notification::Added`].
-    fn on_add(&mut self, object: &Object, initial: bool) {
-        let _ = (object, initial);
-    }
-    /// Called for a changed object.
-    fn on_update(&mut self, old: &Object, new: &Object) {
-        let _ = (old, new);
-    }
-    /// Called for a deleted object.
-    fn on_delete(&mut self, state: &FinalState) {
-        let _ = state;
     }
 }
 
@@ -172,6 +125,8 @@ struct PendingNotifications {
     initial_remaining: Option<usize>,
     /// The number of initial objects in the queue.
     initial_queued: usize,
+    /// Whether an initial object counts as delivered only when that is confirmed.
+    confirms_initial: bool,
     /// Whether the informer has ended.
     closed: bool,
 }
@@ -194,6 +149,7 @@ impl PendingNotifications {
             merged: 0,
             initial_remaining: None,
             initial_queued: 0,
+            confirms_initial: false,
             closed: false,
         }
     }
@@ -277,7 +233,7 @@ impl PendingNotifications {
         if self.delivery == Delivery::Merged {
             self.numbers.remove(&notification.key());
         }
-        if notification.is_initial() {
+        if notification.is_initial() && !self.confirms_initial {
             self.record_initial_removed();
         }
         if self.by_number.is_empty() {
@@ -307,6 +263,9 @@ impl NotificationQueue {
     /// [`NotificationQueue::wake`] after it has released its locks (I8).
     pub(crate) fn extend(&self, changes: impl IntoIterator<Item = (Notification, Option<Object>)>) {
         let mut pending = self.pending.lock();
+        if pending.closed {
+            return;
+        }
         for (notification, previous) in changes {
             pending.push(notification, previous);
         }
@@ -326,6 +285,43 @@ impl NotificationQueue {
         }
     }
 
+    /// Makes an initial object count as delivered after
+    /// [`confirm_initial`](Self::confirm_initial) only.
+    pub(crate) fn expect_confirmations(&self) {
+        self.pending.lock().confirms_initial = true;
+    }
+
+    /// Confirms the delivery of an initial object.
+    pub(crate) fn confirm_initial(&self) {
+        self.pending.lock().record_initial_removed();
+    }
+
+    /// Returns whether all initial objects were delivered.
+    pub(crate) fn has_synced(&self) -> bool {
+        self.pending.lock().initial_remaining == Some(0)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pending.lock().by_number.len()
+    }
+
+    pub(crate) fn merged(&self) -> u64 {
+        self.pending.lock().merged
+    }
+
+    /// Removes the pending notifications, and ends the subscription.
+    pub(crate) fn discard(&self) {
+        let discarded = {
+            let mut pending = self.pending.lock();
+            pending.numbers.clear();
+            pending.closed = true;
+            std::mem::take(&mut pending.by_number)
+        };
+        // Freed after the lock is released.
+        drop(discarded);
+        self.waker.wake();
+    }
+
     /// Ends the subscription after the pending notifications.
     pub(crate) fn close(&self) {
         self.pending.lock().closed = true;
@@ -342,7 +338,8 @@ impl NotificationQueue {
 /// - Notifications of one object are in order. Where several of them are merged, an addition and an
 ///   update become an addition, two updates become one, an addition and a deletion cancel out, a
 ///   deletion and an addition become an update.
-/// - A panic of one handler ends the task of its subscription and affects no other subscription.
+/// - A panic of a handler in [`run`](Self::run) ends the task of its subscription and affects no other
+///   one. A handler of [`InformerHandle::add_handler`](crate::InformerHandle::add_handler) survives it.
 ///
 /// The subscription ends with the informer. Dropping it unsubscribes.
 // WC-513 to WC-516.
@@ -354,7 +351,7 @@ pub struct Subscription {
 impl Subscription {
     /// Returns the number of notifications in the queue.
     pub fn len(&self) -> usize {
-        self.queue.pending.lock().by_number.len()
+        self.queue.len()
     }
 
     /// Returns whether the queue is empty.
@@ -365,13 +362,13 @@ impl Subscription {
     /// Returns the number of notifications that were merged into another one because the subscription
     /// in order is read too slowly ([`PENDING_MAX`]). With [`Delivery::Merged`] it is 0.
     pub fn merged(&self) -> u64 {
-        self.queue.pending.lock().merged
+        self.queue.merged()
     }
 
     /// Returns whether all initial objects were delivered.
     // WC-514.
     pub fn has_synced(&self) -> bool {
-        self.queue.pending.lock().initial_remaining == Some(0)
+        self.queue.has_synced()
     }
 
     /// Returns the next notification, or `None` if the queue is empty.
@@ -388,11 +385,7 @@ impl Subscription {
     /// Calls `handler` for each notification until the informer ends. No lock is held during a call.
     pub async fn run(mut self, mut handler: impl EventHandler) {
         while let Some(notification) = self.next().await {
-            match &notification {
-                Notification::Added { object, initial } => handler.on_add(object, *initial),
-                Notification::Updated { old, new } => handler.on_update(old, new),
-                Notification::Deleted(state) => handler.on_delete(state),
-            }
+            handler::call(&mut handler, &notification);
         }
     }
 }

@@ -11,8 +11,12 @@
 
 mod controller;
 mod delta_queue;
+mod examples;
+mod factory;
+mod handler;
 mod informer;
 mod list_watch;
+mod lister;
 mod model;
 mod reflector;
 mod support;

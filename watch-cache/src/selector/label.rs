@@ -6,6 +6,7 @@
 use std::iter::Peekable;
 
 use crate::api::status::RequestError;
+use crate::encode::object::StoredObject;
 use crate::status::{FieldPath, StatusCause};
 
 /// A label selector: a list of requirements, which must all hold.
@@ -42,6 +43,26 @@ pub enum LabelOperator {
 }
 
 impl LabelSelector {
+    /// Returns whether an object has matching labels. The labels of an object that cannot be decoded
+    /// are unknown, and count as absent.
+    ///
+    /// ```
+    /// use revstore_watch_cache::selector::LabelSelector;
+    /// use revstore_watch_cache::{JsonKind, Object, ObjectRef, Revision};
+    ///
+    /// let value = r#"{"metadata":{"labels":{"app":"web"}}}"#;
+    /// let kind = JsonKind::new("v1", "Pod");
+    /// let pod = Object::from_parts(&ObjectRef::namespaced("ns", "a"), Revision(1), value, &kind);
+    /// assert!(LabelSelector::parse("app in (web, api)")?.matches(&pod));
+    /// assert!(!LabelSelector::parse("app!=web")?.matches(&pod));
+    /// # Ok::<(), revstore_watch_cache::RequestError>(())
+    /// ```
+    pub fn matches(&self, object: &StoredObject) -> bool {
+        self.requirements
+            .iter()
+            .all(|requirement| requirement.matches(object.label(&requirement.key)))
+    }
+
     /// Returns a selector that requires one label to have a value.
     pub fn equals(key: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
