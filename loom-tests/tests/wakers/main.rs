@@ -1,11 +1,17 @@
-//! The wakers of the server: a task that goes to sleep while another thread has something for it is woken, and then
-//! sees it.
+//! The wakers of the server and of the work queue: a task that goes to sleep while another thread has something for it
+//! is woken, and then sees it.
 //!
-//! The files of the server are compiled into this crate, over atomics and locks that loom explores. What one thread
+//! The files of the server and of the reflector are compiled into this crate, over atomics and locks that loom explores. What one thread
 //! has for the other is a cell of loom, which reports a read that is not ordered after the write. Each broken twin
 //! weakens what a waker relies on.
 #![cfg(loom)]
 
+#[expect(dead_code, reason = "models do not use all of the queue")]
+#[path = "../../../reflector/src/work_queue/claims.rs"]
+mod claims;
+#[expect(dead_code, reason = "models do not use all of the queue")]
+#[path = "../../../reflector/src/work_queue/keys.rs"]
+mod keys;
 #[path = "../../../grpc/src/node/signal.rs"]
 mod signal;
 mod sync;
@@ -16,7 +22,9 @@ mod wake_filter;
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use claims::{Claims, Waiting};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
@@ -149,6 +157,124 @@ fn a_filter() {
     assert!(!is_asleep || second.was_woken(), "the task was not woken");
     let is_asleep = is_asleep && poll(&mut Context::from_waker(&task)).is_pending();
     assert!(!is_asleep, "the source was not polled");
+}
+
+/// Takes a key of a work queue without waiting.
+fn poll_take(claims: &Claims<u32>, waiting: &mut Waiting, waker: &Waker) -> Poll<u32> {
+    let context = Context::from_waker(waker);
+    let taken = claims.poll_take(waiting, || Duration::ZERO, &context);
+    taken.map(|taken| taken.expect("the queue is open").0)
+}
+
+/// Adds a key on another thread, for work that is provided before. The flag, which orders nothing, lets loom switch
+/// threads also where the lock of a broken twin does not.
+fn add_on_thread(
+    claims: &Arc<Claims<u32>>,
+    work: &Arc<Work>,
+    flag: &Arc<AtomicBool>,
+) -> thread::JoinHandle<()> {
+    let (claims, work, flag) = (claims.clone(), work.clone(), flag.clone());
+    thread::spawn(move || {
+        work.provide();
+        claims.add(7, Duration::ZERO).1.wake();
+        flag.store(true, Ordering::Relaxed);
+    })
+}
+
+/// A worker takes a key that another thread adds.
+fn a_worker() {
+    let (claims, work) = (Arc::new(Claims::new()), Arc::new(Work::new()));
+    let flag = Arc::new(AtomicBool::new(false));
+    let adder = add_on_thread(&claims, &work, &flag);
+    let recorder = Arc::new(WakeRecorder::default());
+    let mut waiting = Waiting::default();
+    flag.load(Ordering::Relaxed);
+    let taken = poll_take(&claims, &mut waiting, &Waker::from(recorder.clone()));
+    if taken.is_ready() {
+        work.check();
+    }
+    adder.join().expect("loom ends the model");
+    let is_asleep = taken.is_pending();
+    assert!(!is_asleep || recorder.was_woken(), "the task was not woken");
+    assert!(!is_asleep || poll_take(&claims, &mut waiting, Waker::noop()) == Poll::Ready(7));
+}
+
+/// Two workers wait. One of them ends while a key is added.
+fn a_worker_that_ends() {
+    let claims = Arc::new(Claims::new());
+    let recorders = [(); 2].map(|()| Arc::new(WakeRecorder::default()));
+    let [mut first, mut second] = [Waiting::default(), Waiting::default()];
+    assert!(poll_take(&claims, &mut first, &Waker::from(recorders[0].clone())).is_pending());
+    assert!(poll_take(&claims, &mut second, &Waker::from(recorders[1].clone())).is_pending());
+    let adder = {
+        let claims = claims.clone();
+        thread::spawn(move || claims.add(7, Duration::ZERO).1.wake())
+    };
+    if !sync::is_weakened(Weakened::Leave) {
+        claims.leave(&mut first).wake();
+    }
+    adder.join().expect("loom ends the model");
+    assert!(recorders[1].was_woken(), "the task was not woken");
+}
+
+/// A key is added while it is processed. It is processed again, after that.
+fn a_key_that_changes() {
+    let (claims, work) = (Arc::new(Claims::new()), Arc::new(Work::new()));
+    claims.add(7, Duration::ZERO).1.wake();
+    let mut waiting = Waiting::default();
+    assert_eq!(
+        poll_take(&claims, &mut waiting, Waker::noop()),
+        Poll::Ready(7)
+    );
+    let flag = Arc::new(AtomicBool::new(false));
+    let adder = add_on_thread(&claims, &work, &flag);
+    let recorder = Arc::new(WakeRecorder::default());
+    let other = poll_take(&claims, &mut waiting, &Waker::from(recorder.clone()));
+    assert!(other.is_pending(), "the key is processed twice at a time");
+    flag.load(Ordering::Relaxed);
+    claims.done(&7, Duration::ZERO).1.wake();
+    let again = poll_take(&claims, &mut waiting, &Waker::from(recorder.clone()));
+    if again.is_ready() {
+        work.check();
+    }
+    adder.join().expect("loom ends the model");
+    assert!(
+        again.is_ready() || recorder.was_woken(),
+        "the task was not woken"
+    );
+}
+
+#[test]
+fn a_worker_that_waits_for_a_key_is_woken() {
+    run(None, a_worker);
+}
+
+#[test]
+fn a_worker_is_woken_if_another_one_ends() {
+    run(None, a_worker_that_ends);
+}
+
+#[test]
+fn a_key_that_changes_is_processed_again() {
+    run(None, a_key_that_changes);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_queue_without_a_lock_is_detected() {
+    run(Some(Weakened::Lock), a_worker);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_queue_without_a_lock_is_detected_by_a_key_that_changes() {
+    run(Some(Weakened::Lock), a_key_that_changes);
+}
+
+#[test]
+#[should_panic(expected = "the task was not woken")]
+fn a_worker_that_ends_without_leaving_is_detected() {
+    run(Some(Weakened::Leave), a_worker_that_ends);
 }
 
 #[test]

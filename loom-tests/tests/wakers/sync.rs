@@ -17,6 +17,8 @@ pub(crate) enum Weakened {
     Lock,
     /// A flag that was set while its task ran is forgotten when the task sleeps.
     Sleep,
+    /// A worker of a work queue ends and does not pass on that it was woken.
+    Leave,
 }
 
 std::thread_local! {
@@ -24,7 +26,7 @@ std::thread_local! {
     pub(crate) static WEAKENED: Cell<Option<Weakened>> = const { Cell::new(None) };
 }
 
-fn is_weakened(weakened: Weakened) -> bool {
+pub(crate) fn is_weakened(weakened: Weakened) -> bool {
     WEAKENED.get() == Some(weakened)
 }
 
