@@ -15,6 +15,7 @@ use http::HeaderValue;
 use http_body::{Body, Frame};
 use tonic::Status;
 
+use crate::prefix::MessagePrefix;
 use crate::status;
 
 /// The header field that names the encoding of a call's messages.
@@ -24,9 +25,6 @@ const GZIP: &str = "gzip";
 
 /// The encoding without compression.
 const IDENTITY: &str = "identity";
-
-/// The size of the prefix of a message: 1 byte for compression, 4 bytes for the length.
-const PREFIX_BYTES: usize = 5;
 
 /// The maximum size of a message of a response that is compressed, which takes about a millisecond. A larger one is sent
 /// as it is: it is encoded in parts while the client reads it, and would have to be in memory as a whole.
@@ -82,19 +80,19 @@ impl Decompressor {
 
     /// Returns the next message with the prefix of one that is not compressed, if it has arrived.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Status> {
-        let Some((prefix, rest)) = self.arrived.split_at_checked(PREFIX_BYTES) else {
+        let Some((prefix, rest)) = self.arrived.split_first_chunk() else {
             return Ok(None);
         };
-        let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
+        let MessagePrefix { flag, length } = MessagePrefix::parse(*prefix);
+        let length = length as usize;
         if rest.len() < length {
             return Ok(None);
         }
-        let is_compressed = prefix[0] != 0;
-        let message = self.arrived.split_to(PREFIX_BYTES + length);
-        if !is_compressed {
+        let message = self.arrived.split_to(MessagePrefix::BYTES + length);
+        if flag == 0 {
             return Ok(Some(message.freeze()));
         }
-        let message = decompress(&message[PREFIX_BYTES..], self.bytes_max)?;
+        let message = decompress(&message[MessagePrefix::BYTES..], self.bytes_max)?;
         Ok(Some(message))
     }
 
@@ -121,8 +119,8 @@ fn decompress(message: &[u8], bytes_max: usize) -> Result<Bytes, Status> {
     }
     let limit = bytes_max.saturating_add(1);
     let expected = message.len().saturating_mul(EXPECTED_RATIO).min(limit);
-    let mut bytes = Vec::with_capacity(PREFIX_BYTES + expected);
-    bytes.extend_from_slice(&[0; PREFIX_BYTES]);
+    let mut bytes = Vec::with_capacity(MessagePrefix::BYTES + expected);
+    bytes.extend_from_slice(&[0; MessagePrefix::BYTES]);
     let mut decoder = MultiGzDecoder::new(message).take(limit as u64);
     let length = decoder
         .read_to_end(&mut bytes)
@@ -133,7 +131,8 @@ fn decompress(message: &[u8], bytes_max: usize) -> Result<Bytes, Status> {
     // A limit of 4 GiB or more is not reachable: the length of the compressed message has four bytes, too.
     let length =
         u32::try_from(length).map_err(|_| status::decompressed_too_large(length, bytes_max))?;
-    bytes[1..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
+    let prefix = MessagePrefix { flag: 0, length };
+    bytes[..MessagePrefix::BYTES].copy_from_slice(&prefix.to_bytes());
     Ok(bytes.into())
 }
 
@@ -190,10 +189,10 @@ impl CompressedBody {
         output.put(data.split_to(self.passing));
         self.passing = 0;
         self.partial.put(data);
-        while let Some(prefix) = self.partial.first_chunk::<PREFIX_BYTES>() {
-            let [flag, length @ ..] = *prefix;
-            let length = u32::from_be_bytes(length) as usize;
-            let whole = PREFIX_BYTES + length;
+        while let Some(prefix) = self.partial.first_chunk() {
+            let MessagePrefix { flag, length } = MessagePrefix::parse(*prefix);
+            let length = length as usize;
+            let whole = MessagePrefix::BYTES + length;
             if length > COMPRESSED_BYTES_MAX || length == 0 || flag != 0 {
                 let available = whole.min(self.partial.len());
                 self.passing = whole - available;
@@ -204,7 +203,7 @@ impl CompressedBody {
                 break;
             }
             let message = self.partial.split_to(whole);
-            compress(&message[PREFIX_BYTES..], &mut output);
+            compress(&message[MessagePrefix::BYTES..], &mut output);
         }
         output.freeze()
     }
@@ -213,18 +212,17 @@ impl CompressedBody {
 /// Appends a compressed message with its prefix.
 fn compress(message: &[u8], output: &mut BytesMut) {
     let start = output.len();
-    output.put_bytes(0, PREFIX_BYTES);
+    output.put_bytes(0, MessagePrefix::BYTES);
     let mut encoder = GzEncoder::new(output.writer(), flate2::Compression::fast());
     let output = encoder
         .write_all(message)
         .and_then(|()| encoder.finish())
         .expect("writes to memory succeed")
         .into_inner();
-    let length = u32::try_from(output.len() - start - PREFIX_BYTES)
+    let length = u32::try_from(output.len() - start - MessagePrefix::BYTES)
         .expect("a message of at most COMPRESSED_BYTES_MAX bytes");
-    let mut prefix = &mut output[start..];
-    prefix.put_u8(1);
-    prefix.put_u32(length);
+    let prefix = MessagePrefix { flag: 1, length };
+    output[start..][..MessagePrefix::BYTES].copy_from_slice(&prefix.to_bytes());
 }
 
 impl Body for CompressedBody {
@@ -273,8 +271,8 @@ mod tests {
     }
 
     fn frame(flag: u8, message: &[u8]) -> Vec<u8> {
-        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
-        [&[flag], &length[..], message].concat()
+        let length = message.len().try_into().unwrap();
+        [&MessagePrefix { flag, length }.to_bytes(), message].concat()
     }
 
     /// Pushes bytes in parts of a size. Returns everything that is returned.
@@ -316,7 +314,7 @@ mod tests {
         let text = "grpc: received message after decompression larger than max (1001 vs. 1000)";
         assert_eq!(error.message(), text);
         let whole = decompress(&gzip(&[7; 1_000]), 1_000).unwrap();
-        assert_eq!(whole.len(), PREFIX_BYTES + 1_000);
+        assert_eq!(whole.len(), MessagePrefix::BYTES + 1_000);
     }
 
     async fn compressed(parts: Vec<Bytes>) -> Bytes {

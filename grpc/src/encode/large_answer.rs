@@ -22,6 +22,7 @@ use tonic::Status;
 
 use crate::encode::response::{KeyValueMessage, write_kv};
 use crate::heavy::{Answer, Heavy, InWork, Reservation};
+use crate::prefix::MessagePrefix;
 use crate::status::EtcdError;
 
 /// The minimum encoded length of a response that is sent in chunks.
@@ -33,9 +34,6 @@ pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
 
 /// The additional capacity for the record that crosses the end of a chunk.
 const SLACK_BYTES: usize = 1024;
-
-/// The length of the gRPC message prefix: the compression flag and the message length.
-const PREFIX_BYTES: usize = 5;
 
 /// The maximum number of records that are dropped in the task of a connection.
 const DROPPED_MAX: usize = 1_000;
@@ -169,16 +167,16 @@ impl LargeAnswer {
         reservation: Reservation,
         heavy: &Arc<Heavy>,
     ) -> Result<tonic::Response<M>, EtcdError> {
-        let prefix = u32::try_from(encoded_len).map_err(|_| EtcdError::MessageTooLarge)?;
+        let length = u32::try_from(encoded_len).map_err(|_| EtcdError::MessageTooLarge)?;
         let mut parts = Parts::default();
         let mut response = tonic::Response::new(message.placeholder());
-        parts.fields().put_u8(0);
-        parts.fields().put_u32(prefix);
+        let prefix = MessagePrefix { flag: 0, length };
+        parts.fields().put_slice(&prefix.to_bytes());
         message.add_to(&mut parts);
         let content = Content {
             parts,
             encoded: BytesMut::new(),
-            bytes_left: PREFIX_BYTES + encoded_len,
+            bytes_left: MessagePrefix::BYTES + encoded_len,
             heavy: heavy.clone(),
             runtime: Handle::try_current().ok(),
         };
@@ -387,9 +385,9 @@ mod tests {
         let last = sizes.pop().expect("a chunk");
         assert!(sizes.iter().all(|size| *size == CHUNK_BYTES), "{sizes:?}");
         assert!((1..=CHUNK_BYTES).contains(&last));
-        let (prefix, rest) = message.split_at(PREFIX_BYTES);
-        let len = u32::try_from(expected.len()).unwrap().to_be_bytes();
-        assert_eq!(prefix, [&[0][..], &len].concat());
+        let (prefix, rest) = message.split_first_chunk().unwrap();
+        let prefix = MessagePrefix::parse(*prefix);
+        assert_eq!((prefix.flag, prefix.length as usize), (0, expected.len()));
         assert!(rest == expected);
         drop(body);
         assert_eq!(heavy.stats().answer_bytes, 0);

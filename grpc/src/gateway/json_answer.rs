@@ -20,10 +20,8 @@ use super::http_response;
 use super::json_writer::{JsonLayout, JsonWriter};
 use super::routes::Route;
 use crate::encode::large_answer::PartWorkers;
+use crate::prefix::MessagePrefix;
 use crate::status::{self, EtcdError};
-
-/// The length of the gRPC message prefix: the compression flag and the message length.
-const PREFIX_BYTES: usize = 5;
 
 /// The minimum length of an answer that is converted while it is sent.
 const LARGE_BYTES_MIN: usize = 64 * 1024;
@@ -58,10 +56,12 @@ where
             Ok(data) => received.extend_from_slice(&data),
             Err(frame) => check_status(frame.trailers_ref())?,
         }
-        if length.is_none() && received.len() >= PREFIX_BYTES {
-            // Our services do not compress.
-            let _compressed = received.get_u8();
-            length = usize::try_from(received.get_u32()).ok();
+        if length.is_none()
+            && let Some(prefix) = received.first_chunk()
+        {
+            // The flag is 0: the services compress no response to the gateway.
+            length = Some(MessagePrefix::parse(*prefix).length as usize);
+            received.advance(MessagePrefix::BYTES);
         }
     }
     match length {
@@ -90,9 +90,8 @@ where
 fn request(route: &Route, metadata: MetadataMap, message: &Bytes) -> Result<Request<Body>, Status> {
     let length = u32::try_from(message.len());
     let length = length.map_err(|error| status::gateway_broken(&error))?;
-    let mut framed = BytesMut::with_capacity(PREFIX_BYTES + message.len());
-    framed.put_u8(0);
-    framed.put_u32(length);
+    let mut framed = BytesMut::with_capacity(MessagePrefix::BYTES + message.len());
+    framed.put_slice(&MessagePrefix { flag: 0, length }.to_bytes());
     framed.put_slice(message);
     let mut request = Request::new(Body::new(Full::new(framed.freeze())));
     *request.method_mut() = http::Method::POST;

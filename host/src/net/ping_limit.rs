@@ -21,45 +21,30 @@ use tokio::{
     time::Instant,
 };
 
+use super::http2::frame::{
+    ACK, DATA, END_STREAM, FrameHeader, FrameReader, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM,
+};
+
 /// The maximum number of strikes. The next strike closes the connection.
 const STRIKES_MAX: u32 = 2;
 
 /// The minimum time between two pings of a client without an open stream.
 const IDLE_MIN_TIME: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// The first bytes that an HTTP/2 client sends.
-pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// The length of a frame header.
-const HEADER_BYTES: usize = 9;
-
-// Frame types.
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-
-/// The flag on the last frame that one side sends on a stream.
-const END_STREAM: u8 = 1;
-
-/// The flag of the acknowledgement of a ping.
-const ACK: u8 = 1;
-
 /// The error code and the debug data of the GOAWAY frame, which clients recognize.
 const ENHANCE_YOUR_CALM: u32 = 11;
 const TOO_MANY_PINGS: [u8; 14] = *b"too_many_pings";
 
 /// The length of the payload of the GOAWAY frame: last stream, error code, debug data.
-const GOAWAY_PAYLOAD_BYTES: u8 = 4 + 4 + 14;
+const GOAWAY_PAYLOAD_BYTES: u32 = 4 + 4 + 14;
 
 /// A transport that is closed with GOAWAY when the client sends too many pings.
 #[derive(Debug)]
 pub(crate) struct PingLimit<T> {
     transport: T,
     protocol: Protocol,
-    received: FrameParser,
-    sent: FrameParser,
+    received: FrameReader,
+    sent: FrameReader,
     pings: PingCounter,
     /// The bytes of the GOAWAY frame that are not written yet; `None` while the limit is not exceeded.
     goaway: Option<Vec<u8>>,
@@ -81,8 +66,8 @@ impl<T> PingLimit<T> {
         Self {
             transport,
             protocol: Protocol::Unknown(PREFACE),
-            received: FrameParser::default(),
-            sent: FrameParser::default(),
+            received: FrameReader::default(),
+            sent: FrameReader::default(),
             pings: PingCounter::new(min_time),
             goaway: None,
         }
@@ -103,17 +88,20 @@ impl<T> PingLimit<T> {
             return;
         }
         let (pings, mut too_many) = (&mut self.pings, false);
-        self.received
-            .parse(bytes, |header| too_many |= pings.received(header));
+        while let Some(header) = self.received.next(&mut bytes) {
+            too_many |= pings.received(header);
+        }
         if too_many {
             self.goaway = Some(self.pings.goaway());
         }
     }
 
-    fn inspect_sent(&mut self, bytes: &[u8]) {
-        if matches!(self.protocol, Protocol::Http2) {
-            let pings = &mut self.pings;
-            self.sent.parse(bytes, |header| pings.sent(header));
+    fn inspect_sent(&mut self, mut bytes: &[u8]) {
+        if !matches!(self.protocol, Protocol::Http2) {
+            return;
+        }
+        while let Some(header) = self.sent.next(&mut bytes) {
+            self.pings.sent(header);
         }
     }
 }
@@ -205,60 +193,6 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for PingLimit<T> {
     }
 }
 
-/// A parser of the sequence of frames in one direction of a connection.
-#[derive(Debug, Default)]
-struct FrameParser {
-    header: [u8; HEADER_BYTES],
-    /// The number of bytes of `header` that have arrived.
-    header_length: usize,
-    /// The number of bytes of the current frame's payload that have not arrived.
-    payload: usize,
-}
-
-/// The parts of a frame header that the ping limit needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FrameHeader {
-    kind: u8,
-    flags: u8,
-    stream: u32,
-}
-
-impl FrameParser {
-    /// Advances over `bytes` and calls `on_header` for each completed frame header.
-    fn parse(&mut self, mut bytes: &[u8], mut on_header: impl FnMut(FrameHeader)) {
-        while !bytes.is_empty() {
-            let skipped = self.payload.min(bytes.len());
-            self.payload -= skipped;
-            bytes = &bytes[skipped..];
-            let taken = bytes.len().min(HEADER_BYTES - self.header_length);
-            let (header, rest) = bytes.split_at(taken);
-            self.header[self.header_length..][..taken].copy_from_slice(header);
-            self.header_length += taken;
-            bytes = rest;
-            if self.header_length == HEADER_BYTES {
-                let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = self.header;
-                self.payload = u32::from_be_bytes([0, l0, l1, l2]) as usize;
-                self.header_length = 0;
-                // The highest bit of the stream id is reserved.
-                let stream = u32::from_be_bytes([s0, s1, s2, s3]) & (u32::MAX >> 1);
-                on_header(FrameHeader {
-                    kind,
-                    flags,
-                    stream,
-                });
-            }
-        }
-    }
-
-    /// Returns the number of bytes to the end of the frame header or the payload.
-    fn rest(&self) -> usize {
-        match self.header_length {
-            0 => self.payload,
-            taken => HEADER_BYTES - taken,
-        }
-    }
-}
-
 /// A counter of the pings of a client that are too early.
 #[derive(Debug)]
 struct PingCounter {
@@ -329,7 +263,13 @@ impl PingCounter {
 
     /// Returns the GOAWAY frame.
     fn goaway(&self) -> Vec<u8> {
-        let mut frame = vec![0, 0, GOAWAY_PAYLOAD_BYTES, GOAWAY, 0, 0, 0, 0, 0];
+        let header = FrameHeader {
+            length: GOAWAY_PAYLOAD_BYTES,
+            kind: GOAWAY,
+            flags: 0,
+            stream: 0,
+        };
+        let mut frame = header.to_bytes().to_vec();
         frame.extend(self.last_stream.to_be_bytes());
         frame.extend(ENHANCE_YOUR_CALM.to_be_bytes());
         frame.extend(TOO_MANY_PINGS);
@@ -345,6 +285,7 @@ mod tests {
 
     fn header(kind: u8, flags: u8, stream: u32) -> FrameHeader {
         FrameHeader {
+            length: 0,
             kind,
             flags,
             stream,
@@ -399,31 +340,6 @@ mod tests {
             assert!(!pings.received(header(PING, 0, 0)));
             assert!(!pings.received(header(PING, ACK, 0)));
             pings.sent(header(DATA, 0, 1));
-        }
-    }
-
-    #[test]
-    fn frames_are_parsed_from_pieces_of_any_size() {
-        let bytes = [
-            &[0, 0, 0, 4, 0, 0, 0, 0, 0][..],
-            &[0, 0, 3, DATA, END_STREAM, 0x80, 0, 0, 1],
-            b"abc",
-            &[0, 0, 8, PING, ACK, 0, 0, 0, 0],
-            b"12345678",
-        ]
-        .concat();
-        let expected = [
-            header(4, 0, 0),
-            header(DATA, END_STREAM, 1),
-            header(PING, ACK, 0),
-        ];
-        for size in 1..=bytes.len() {
-            let (mut frames, mut headers) = (FrameParser::default(), Vec::new());
-            for piece in bytes.chunks(size) {
-                frames.parse(piece, |header| headers.push(header));
-            }
-            assert_eq!(headers, expected, "in pieces of {size}");
-            assert_eq!(frames.rest(), 0);
         }
     }
 

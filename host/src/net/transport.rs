@@ -25,10 +25,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::net::{
-    http2::AuthorityFilter,
-    ping_limit::{PREFACE, PingLimit},
-};
+use crate::net::{http2::AuthorityFilter, http2::frame::PREFACE, ping_limit::PingLimit};
 
 /// The maximum number of bytes in a write buffer. A larger buffer is written before the end of the round.
 const BUFFERED_BYTES_MAX: usize = 64 * 1024;

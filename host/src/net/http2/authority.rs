@@ -13,6 +13,7 @@
 use bytes::Bytes;
 use http::uri::Authority;
 
+use super::frame::{CONTINUATION, END_HEADERS, END_STREAM, FrameHeader, HEADERS, PADDED, PRIORITY};
 use super::hpack::{Decoder, Field};
 
 /// The maximum size of the frames of a header block that is rewritten: that of the decoded fields. A larger block ends
@@ -23,20 +24,7 @@ const BLOCK_BYTES_MAX: usize = super::HEADER_LIST_BYTES_MAX as usize;
 const FIRST_BLOCK_BYTES_MAX: usize = 64 * 1024;
 
 /// The maximum size of a frame, which this server does not change.
-const FRAME_BYTES_MAX: usize = 16_384;
-
-/// The length of a frame header.
-const HEAD_BYTES: usize = 9;
-
-// Frame types.
-const HEADERS: u8 = 1;
-const CONTINUATION: u8 = 9;
-
-// Flags of HEADERS and CONTINUATION frames.
-const END_STREAM: u8 = 0x1;
-const END_HEADERS: u8 = 0x4;
-const PADDED: u8 = 0x8;
-const PRIORITY: u8 = 0x20;
+const FRAME_BYTES_MAX: u32 = 16_384;
 
 /// The number of bytes of a priority.
 const PRIORITY_BYTES: usize = 5;
@@ -69,7 +57,7 @@ enum Stage {
 
 /// A header block.
 struct Block {
-    stream: [u8; 4],
+    stream: u32,
     flags: u8,
     priority: Vec<u8>,
     fields: Vec<u8>,
@@ -102,21 +90,23 @@ impl AuthorityFilter {
                 (input, self.passing) = (rest, self.passing - count);
                 continue;
             }
-            let frame_bytes = self.frame_bytes();
+            let head = self.head();
+            let frame_bytes = head.map_or(FrameHeader::BYTES, FrameHeader::frame_bytes);
             let missing = frame_bytes - (self.held.len() - self.complete);
             let (taken, rest) = input.split_at(missing.min(input.len()));
             self.held.extend_from_slice(taken);
             input = rest;
-            if taken.len() == missing {
-                if frame_bytes == HEAD_BYTES {
-                    self.take_head(output);
-                }
-                // A frame without a payload is complete with its header.
-                if self.held.len() > self.complete
-                    && self.held.len() - self.complete == self.frame_bytes()
-                {
-                    self.take_frame(output);
-                }
+            if taken.len() < missing {
+                break;
+            }
+            if head.is_none() {
+                self.take_head(output);
+            }
+            // A frame without a payload is complete with its header.
+            if let Some(head) = self.head()
+                && self.held.len() - self.complete == head.frame_bytes()
+            {
+                self.take_frame(head, output);
             }
         }
         output.extend_from_slice(input);
@@ -129,45 +119,47 @@ impl AuthorityFilter {
         self.stage = Stage::Passing;
     }
 
-    /// Returns the size of the current frame, or of its header if that is not complete.
-    fn frame_bytes(&self) -> usize {
-        match self.held[self.complete..] {
-            [a, b, c, _, _, _, _, _, _, ..] => {
-                HEAD_BYTES + u32::from_be_bytes([0, a, b, c]) as usize
-            }
-            _ => HEAD_BYTES,
-        }
+    /// Returns the header of the current frame if it has arrived.
+    fn head(&self) -> Option<FrameHeader> {
+        let head = self.held[self.complete..].first_chunk();
+        head.copied().map(FrameHeader::parse)
+    }
+
+    /// Returns the stream of the held block.
+    fn stream(&self) -> Option<u32> {
+        let head = self.held.first_chunk();
+        head.map(|head| FrameHeader::parse(*head).stream)
     }
 
     /// Decides what becomes of the frame whose header has arrived.
     fn take_head(&mut self, output: &mut Vec<u8>) {
-        let frame_bytes = self.frame_bytes();
-        let frame = &self.held[self.complete..];
+        let Some(head) = self.head() else {
+            return;
+        };
         let is_block = if self.complete == 0 {
-            frame[3] == HEADERS
+            head.kind == HEADERS
         } else {
-            frame[3] == CONTINUATION && stream(frame) == stream(&self.held)
+            head.kind == CONTINUATION && Some(head.stream) == self.stream()
         };
         let bytes_max = match self.stage {
             Stage::Rewriting => BLOCK_BYTES_MAX,
             Stage::Examining | Stage::Passing => FIRST_BLOCK_BYTES_MAX,
         };
         if !is_block && self.complete == 0 {
-            self.passing = frame_bytes - HEAD_BYTES;
+            self.passing = head.length as usize;
             output.append(&mut self.held);
-        } else if !is_block || frame_bytes > HEAD_BYTES + FRAME_BYTES_MAX {
+        } else if !is_block || head.length > FRAME_BYTES_MAX {
             // An error of the connection, which the library finds.
             self.release(output);
-        } else if self.complete + frame_bytes > bytes_max {
+        } else if self.complete + head.frame_bytes() > bytes_max {
             self.give_up(output);
         }
     }
 
     /// Handles a complete frame of a header block.
-    fn take_frame(&mut self, output: &mut Vec<u8>) {
-        let flags = self.held[self.complete + 4];
+    fn take_frame(&mut self, head: FrameHeader, output: &mut Vec<u8>) {
         self.complete = self.held.len();
-        if flags & END_HEADERS == 0 {
+        if head.flags & END_HEADERS == 0 {
             return;
         }
         let Some(block) = Block::parse(&self.held) else {
@@ -188,8 +180,9 @@ impl AuthorityFilter {
 
     /// Ends the examination. The library gets what it has to answer with an error.
     fn give_up(&mut self, output: &mut Vec<u8>) {
-        if self.stage == Stage::Rewriting {
-            let stream = stream(&self.held);
+        if self.stage == Stage::Rewriting
+            && let Some(stream) = self.stream()
+        {
             self.held.clear();
             write_frame(HEADERS, END_HEADERS, stream, &[MALFORMED_BLOCK], output);
         }
@@ -230,19 +223,19 @@ fn authority_of_url(url: &[u8]) -> Option<Bytes> {
     Some(Bytes::copy_from_slice(authority))
 }
 
-fn stream(frame: &[u8]) -> [u8; 4] {
-    [frame[5], frame[6], frame[7], frame[8]]
-}
-
 impl Block {
     /// Parses complete frames: one HEADERS frame and its CONTINUATION frames.
     fn parse(frames: &[u8]) -> Option<Self> {
         let (mut rest, mut block) = (frames, None::<Self>);
-        while let [a, b, c, _, flags, ..] = *rest {
-            let length = u32::from_be_bytes([0, a, b, c]) as usize;
-            let (frame, after) = rest.split_at_checked(HEAD_BYTES + length)?;
-            rest = after;
-            let mut payload = &frame[HEAD_BYTES..];
+        while let Some((head, after)) = rest.split_first_chunk() {
+            let FrameHeader {
+                length,
+                flags,
+                stream,
+                ..
+            } = FrameHeader::parse(*head);
+            let mut payload;
+            (payload, rest) = after.split_at_checked(length as usize)?;
             if let Some(block) = &mut block {
                 block.fields.extend_from_slice(payload);
                 continue;
@@ -258,7 +251,7 @@ impl Block {
             };
             let (priority, fields) = payload.split_at_checked(priority_bytes)?;
             block = Some(Self {
-                stream: stream(frame),
+                stream,
                 flags: flags & (END_STREAM | PRIORITY),
                 priority: priority.to_vec(),
                 fields: fields.to_vec(),
@@ -269,7 +262,8 @@ impl Block {
 
     /// Writes frames with these fields instead of those of the block.
     fn write(&self, fields: &[u8], output: &mut Vec<u8>) {
-        let first = fields.len().min(FRAME_BYTES_MAX - self.priority.len());
+        let frame_bytes_max = FRAME_BYTES_MAX as usize;
+        let first = fields.len().min(frame_bytes_max - self.priority.len());
         let (first, mut rest) = fields.split_at(first);
         let last = |rest: &[u8]| if rest.is_empty() { END_HEADERS } else { 0 };
         let flags = self.flags | last(rest);
@@ -281,18 +275,23 @@ impl Block {
             output,
         );
         while !rest.is_empty() {
-            let (part, after) = rest.split_at(rest.len().min(FRAME_BYTES_MAX));
+            let (part, after) = rest.split_at(rest.len().min(frame_bytes_max));
             rest = after;
             write_frame(CONTINUATION, last(rest), self.stream, &[part], output);
         }
     }
 }
 
-fn write_frame(kind: u8, flags: u8, stream: [u8; 4], payload: &[&[u8]], output: &mut Vec<u8>) {
+/// Writes a frame with a payload of less than 2^24 bytes, in parts.
+fn write_frame(kind: u8, flags: u8, stream: u32, payload: &[&[u8]], output: &mut Vec<u8>) {
     let length: usize = payload.iter().map(|part| part.len()).sum();
-    let [.., a, b, c] = length.to_be_bytes();
-    output.extend_from_slice(&[a, b, c, kind, flags]);
-    output.extend_from_slice(&stream);
+    let head = FrameHeader {
+        length: u32::try_from(length).expect("a frame of at most FRAME_BYTES_MAX bytes"),
+        kind,
+        flags,
+        stream,
+    };
+    output.extend_from_slice(&head.to_bytes());
     for part in payload {
         output.extend_from_slice(part);
     }
@@ -304,7 +303,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
-    use crate::net::ping_limit::PREFACE;
+    use crate::net::http2::frame::PREFACE;
 
     /// `:method: POST`, `:scheme: http`, `:path: /`, from the static table.
     const REQUEST: &[u8] = &[0x83, 0x86, 0x84];
@@ -312,9 +311,9 @@ mod tests {
     /// The newest field that a client has stored.
     const NEWEST: &[u8] = &[0x80 | 0x3e];
 
-    fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        write_frame(kind, flags, [0, 0, 0, stream], &[payload], &mut bytes);
+        write_frame(kind, flags, stream, &[payload], &mut bytes);
         bytes
     }
 
@@ -443,7 +442,7 @@ mod tests {
         ];
         let unstored = [&[0x00], &field[1..]].concat();
         let fields = [REQUEST, &[1, 1, b'a'], &unstored.repeat(10)].concat();
-        let (first, rest) = fields.split_at(FRAME_BYTES_MAX - PRIORITY_BYTES);
+        let (first, rest) = fields.split_at(FRAME_BYTES_MAX as usize - PRIORITY_BYTES);
         let expected = [
             opening(),
             frame(
@@ -491,7 +490,12 @@ mod tests {
         }
         let padded = frame(HEADERS, END_HEADERS | PADDED, 3, &[2, 0]);
         check(padded.clone(), padded);
-        let long = frame(HEADERS, END_HEADERS, 3, &vec![0; FRAME_BYTES_MAX + 1]);
+        let long = frame(
+            HEADERS,
+            END_HEADERS,
+            3,
+            &vec![0; FRAME_BYTES_MAX as usize + 1],
+        );
         check(long.clone(), long);
     }
 
@@ -507,7 +511,7 @@ mod tests {
         filter.filter(&first, &mut output);
         output.clear();
         filter.filter(&frame(HEADERS, 0, 3, REQUEST), &mut output);
-        let more = frame(CONTINUATION, 0, 3, &[0x86; FRAME_BYTES_MAX]);
+        let more = frame(CONTINUATION, 0, 3, &[0x86; FRAME_BYTES_MAX as usize]);
         while !filter.is_done() {
             assert!(output.is_empty() && filter.held.len() <= BLOCK_BYTES_MAX);
             filter.filter(&more, &mut output);

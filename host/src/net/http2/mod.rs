@@ -1,10 +1,12 @@
 //! An HTTP/2 connection over the library `h2`.
 //!
 //! [`Http2Connection`] accepts requests, `exchange` sends the response to each, `intake` holds their bodies, and
-//! `keepalive` pings the client. `authority` rewrites requests that the library would refuse, by means of `hpack`.
+//! `keepalive` pings the client. `authority` rewrites requests that the library would refuse, by means of `hpack` and
+//! `frame`.
 
 mod authority;
 mod exchange;
+pub(super) mod frame;
 mod hpack;
 mod intake;
 mod keepalive;

@@ -20,23 +20,16 @@ use tokio::{
 use super::*;
 use crate::net::{
     connection::{self, ConnectionError, MakeService, Security, Serving},
-    ping_limit::PREFACE,
+    http2::frame::{
+        ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHeader, GOAWAY, HEADERS, PREFACE,
+        RST_STREAM,
+    },
     transport::Transport,
 };
 
-// Frame types.
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
+// Further types of frames.
 const SETTINGS: u8 = 4;
-const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
-
-// Flags.
-const ACK: u8 = 1;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
 
 /// `:method: POST`, `:scheme: http`, `:path: /`, from the static table.
 const REQUEST: &[u8] = &[0x83, 0x86, 0x84];
@@ -47,8 +40,13 @@ const ENHANCE_YOUR_CALM: u32 = 11;
 const SOCKET_BYTES: usize = 32 << 20;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let [_, length @ ..] = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    [&length[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    let header = FrameHeader {
+        length: payload.len().try_into().unwrap(),
+        kind,
+        flags,
+        stream,
+    };
+    [&header.to_bytes(), payload].concat()
 }
 
 /// The client's stream ids.
@@ -98,15 +96,15 @@ async fn frames(bytes: &[u8], responses: usize) -> Vec<(u8, Vec<u8>)> {
         let mut frames = Vec::new();
         let mut seen = 0;
         while seen < responses || responses == 0 {
-            let mut head = [0; 9];
+            let mut head = [0; FrameHeader::BYTES];
             if client.read_exact(&mut head).await.is_err() {
                 break;
             }
-            let [l0, l1, l2, kind, ..] = head;
-            let mut payload = vec![0; u32::from_be_bytes([0, l0, l1, l2]) as usize];
+            let head = FrameHeader::parse(head);
+            let mut payload = vec![0; head.length as usize];
             client.read_exact(&mut payload).await.unwrap();
-            seen += usize::from(kind == HEADERS);
-            frames.push((kind, payload));
+            seen += usize::from(head.kind == HEADERS);
+            frames.push((head.kind, payload));
         }
         frames
     };
