@@ -35,6 +35,8 @@ pub mod delta_queue;
 mod factory;
 mod handler;
 pub mod informer;
+#[cfg(feature = "http")]
+pub mod kube;
 mod list_and_watch;
 mod list_watch;
 mod lister;

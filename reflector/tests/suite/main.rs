@@ -15,6 +15,7 @@ mod examples;
 mod factory;
 mod handler;
 mod informer;
+mod kube;
 mod list_watch;
 mod lister;
 mod model;
