@@ -36,7 +36,7 @@ use crate::methods::{self, RpcMethod, ServiceId};
 use crate::node::Node;
 use crate::node::admission::{Alarms, Limits, RaftIndex};
 use crate::node::counters::{AtomicCounters, OpCounters};
-use crate::node::durability::{Durability, Restored};
+use crate::node::durability::{Durability, RaftState, Restored};
 use crate::node::identity::Identity;
 use crate::node::members::{ClusterMember, Members, PromoteFailures};
 use crate::node::shutdown::Shutdown;
@@ -205,6 +205,14 @@ impl Services {
     pub fn raft_index(&self) -> u64 {
         self.inner.node.raft_index.get()
     }
+
+    /// Stores the number of proposals in the journal, if there is one. For the end of a server, before it closes the
+    /// journal: services after those of a process that was killed continue with a higher number.
+    pub fn store_raft_index(&self) {
+        if let Some(durability) = &self.inner.node.durability {
+            durability.store_raft_index(&self.inner.node);
+        }
+    }
 }
 
 impl ServicesBuilder {
@@ -271,7 +279,8 @@ impl ServicesBuilder {
         }
     }
 
-    /// Sets the journal of the engine, and continues with the users, roles, alarms and members in its metadata.
+    /// Sets the journal of the engine, and continues with the users, roles, alarms, members and the Raft state in its
+    /// metadata.
     ///
     /// If the journal is synced always, the response of a call is sent when everything that it depends on is
     /// synced; watches may deliver events before. While the journal fails, writes fail and reads go on.
@@ -288,8 +297,16 @@ impl ServicesBuilder {
         let heavy = Arc::new(Heavy::new(&self.limits, self.engine.clock()));
         let metadata = self.persist.as_ref().map(|(_, metadata)| metadata);
         let restored = metadata.map(Restored::of).unwrap_or_default();
+        let headers = Headers::new(self.identity.cluster_id, self.identity.member_id);
+        let (headers, raft_index) = match restored.raft {
+            None => (headers, RaftIndex::new()),
+            Some(raft) => {
+                let RaftState { term, index } = raft.after_restart();
+                (headers.with_raft_term(term), RaftIndex::at(index))
+            }
+        };
         let node = Arc::new(Node {
-            headers: Headers::new(self.identity.cluster_id, self.identity.member_id),
+            headers,
             engine: self.engine,
             members: Members::new(&self.identity, restored.members),
             identity: self.identity,
@@ -297,7 +314,7 @@ impl ServicesBuilder {
             limits: self.limits,
             alarms: Alarms::default(),
             auth: Auth::new(self.auth, restored.auth),
-            raft_index: RaftIndex::new(),
+            raft_index,
             counters: AtomicCounters::default(),
             heavy,
             shutdown: self.shutdown,
@@ -314,6 +331,7 @@ impl ServicesBuilder {
         }
         if let Some(durability) = &node.durability {
             durability.observe(&node);
+            durability.reserve_raft_index(&node);
         }
         // `LimitedBody` rejects larger messages first. Without these calls, tonic's default limit would apply
         // to smaller messages.

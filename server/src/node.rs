@@ -25,7 +25,7 @@ use crate::{
         self, Access, ApplyTimes, CallCounters, CountedServices, Dispatch, HealthCounters,
         NodeInfo, Probe,
     },
-    persist::Store,
+    persist::{Journal, Store},
     start_error::StartError,
     version::ETCD_VERSION,
 };
@@ -82,6 +82,7 @@ impl Sockets {
 #[derive(Debug)]
 pub(crate) struct ServingNode {
     ports: Vec<Port>,
+    journal: Option<Journal>,
     shutdown: Shutdown,
 }
 
@@ -142,6 +143,10 @@ impl ServingNode {
             warning_duration: config.warning_unary_request_duration,
         };
         Self {
+            journal: store.journal.as_ref().map(|(persist, _)| Journal {
+                persist: persist.clone(),
+                services: info.services.clone(),
+            }),
             ports: ports(config, sockets, &services, &info),
             shutdown,
         }
@@ -152,10 +157,19 @@ impl ServingNode {
         self.shutdown.clone()
     }
 
+    /// Returns the journal, to close it in the end.
+    pub(crate) fn journal(&self) -> Option<Journal> {
+        self.journal.clone()
+    }
+
     /// Serves until the shutdown signal, and calls `on_ready` when it serves. After it, waits until the last connection has ended or
     /// [`GRACE_PERIOD`](revstore_host::net::GRACE_PERIOD) has passed. Each port drops a clone of `open` when
     /// it is closed.
     pub(crate) async fn serve<T: Clone + Send + 'static>(self, open: T, on_ready: impl FnOnce()) {
+        if let Some(journal) = &self.journal {
+            // DM-12: no client sees a term that a crash could repeat. While the disk fails, the node starts anyway.
+            let _ = journal.persist.sync().await;
+        }
         let mut serving = JoinSet::new();
         for port in self.ports {
             let (shutdown, open) = (self.shutdown.clone(), open.clone());

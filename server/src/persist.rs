@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use revstore_engine::{Engine, EngineBuilder};
-use revstore_grpc::Identity;
+use revstore_grpc::{Identity, Services};
 use revstore_persist::{Change, Metadata, Persist};
 use tracing::{error, info, warn};
 
@@ -87,11 +87,19 @@ impl Store {
     }
 }
 
-/// Syncs the journal and closes it at the end of a server.
-pub(crate) fn close(persist: Option<Persist>) {
-    if let Some(persist) = persist
-        && let Err(error) = persist.close()
-    {
-        error!(%error, "the last changes are not in the data directory");
+/// The journal of a server, with the services whose state it has at the end.
+#[derive(Clone, Debug)]
+pub(crate) struct Journal {
+    pub(crate) persist: Persist,
+    pub(crate) services: Services,
+}
+
+impl Journal {
+    /// Syncs the journal and closes it at the end of a server.
+    pub(crate) fn close(self) {
+        self.services.store_raft_index();
+        if let Err(error) = self.persist.close() {
+            error!(%error, "the last changes are not in the data directory");
+        }
     }
 }

@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use crate::{
     config::Config,
     node::{self, ServingNode, Sockets},
-    persist::{self, Store},
+    persist::Store,
     start_error::StartError,
     systemd,
     version::{ETCD_VERSION, REVSTORE_VERSION},
@@ -65,14 +65,16 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     let sockets = Sockets::bind(config)?;
     let store = Store::open(config, node::configure(Engine::builder(), config)?)?;
     let node = ServingNode::new(config, sockets, &store);
-    let journal = store.journal.map(|(persist, _)| persist);
+    let journal = node.journal();
     let shutdown = node.shutdown();
     let mut serving = std::pin::pin!(node.serve((), systemd::notify_ready));
     let signal = tokio::select! {
         // Serving ends without a signal only if every port has failed. The process then waits for a signal.
         () = &mut serving => {
             let signal = signals.next().await;
-            persist::close(journal);
+            if let Some(journal) = journal {
+                journal.close();
+            }
             return Ok(signal);
         }
         signal = signals.next() => signal,
@@ -83,7 +85,9 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     shutdown.begin();
     serving.await;
     // Nothing else runs in the runtime that this could delay.
-    persist::close(journal);
+    if let Some(journal) = journal {
+        journal.close();
+    }
     Ok(signal)
 }
 

@@ -20,7 +20,7 @@ use tokio::{runtime, sync::oneshot};
 use crate::{
     config::Config,
     node::{self, ServingNode, Sockets},
-    persist::{self, Store},
+    persist::{Journal, Store},
     start_error::StartError,
 };
 
@@ -93,7 +93,7 @@ struct Running {
     serving: oneshot::Receiver<()>,
     thread: JoinHandle<()>,
     /// Closed at the end, so that another server can open the data directory.
-    journal: Option<Persist>,
+    journal: Option<Journal>,
 }
 
 /// A builder of a [`Server`], created by [`Server::builder`].
@@ -166,7 +166,7 @@ impl Server {
 
     /// Returns the journal of the server, if [`Config::persist`] is set.
     pub fn journal(&self) -> Option<&Persist> {
-        self.running.as_ref()?.journal.as_ref()
+        Some(&self.running.as_ref()?.journal.as_ref()?.persist)
     }
 
     /// Stops the server and waits until it has stopped. Open streams end immediately with `UNAVAILABLE`,
@@ -201,7 +201,9 @@ impl Drop for Server {
             if let Ok(ports_open) = running.ports_open.into_inner() {
                 let _ = ports_open.recv();
             }
-            persist::close(running.journal);
+            if let Some(journal) = running.journal {
+                journal.close();
+            }
         }
     }
 }
@@ -316,7 +318,7 @@ impl ServerBuilder {
         let store = Store::open(&config, engine)?;
         let engine = store.engine.clone();
         let node = ServingNode::new(&config, sockets, &store);
-        let journal = store.journal.map(|(persist, _)| persist);
+        let journal = node.journal();
         let closed_on_drop = journal.clone();
         drop(guard);
         let shutdown = node.shutdown();
@@ -335,7 +337,9 @@ impl ServerBuilder {
                 };
                 drop(failure_sender);
                 runtime.block_on(node.serve(open, || ()));
-                persist::close(journal);
+                if let Some(journal) = journal {
+                    journal.close();
+                }
                 drop(until_stopped);
                 runtime.shutdown_background();
             })

@@ -20,8 +20,8 @@ use crate::encode::codec::{
 };
 use crate::encode::large_answer::{InParts, Parts};
 
-/// The raft term in all headers (DM-12): that of an etcd node without a second election.
-pub(crate) const RAFT_TERM: u64 = 2;
+/// The raft term of a new node (DM-12): that of an etcd node without a second election.
+pub(crate) const FIRST_RAFT_TERM: u64 = 2;
 
 /// The capacity for the parts of a message other than key-values.
 pub(super) const ENVELOPE_BYTES: usize = 128;
@@ -35,6 +35,7 @@ const HINT_SLACK_BYTES: usize = 8;
 pub(crate) struct Headers {
     cluster_id: u64,
     member_id: u64,
+    raft_term: u64,
     pub(super) ids: EncodedIds,
 }
 
@@ -116,8 +117,18 @@ impl Headers {
         Self {
             cluster_id,
             member_id,
+            raft_term: FIRST_RAFT_TERM,
             ids: EncodedIds::new(cluster_id, member_id),
         }
+    }
+
+    /// Sets the raft term, which is that of the whole life of a node.
+    pub(crate) fn with_raft_term(self, raft_term: u64) -> Self {
+        Self { raft_term, ..self }
+    }
+
+    pub(crate) fn raft_term(self) -> u64 {
+        self.raft_term
     }
 
     /// Returns the header of a response that reports `revision`.
@@ -134,7 +145,7 @@ impl Headers {
             cluster_id: self.cluster_id,
             member_id: self.member_id,
             revision: 0,
-            raft_term: RAFT_TERM,
+            raft_term: self.raft_term,
         }
     }
 }

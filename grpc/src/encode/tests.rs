@@ -188,6 +188,7 @@ proptest! {
     fn watch_responses_encode_like_the_generated_messages(
         cluster_id in any::<u64>(),
         member_id in number(),
+        raft_term in number(),
         revision in number(),
         watch_id in number(),
         fragment in any::<bool>(),
@@ -195,7 +196,8 @@ proptest! {
         events in events(),
     ) {
         let revision = Revision(revision);
-        let headers = Headers::new(cluster_id, member_id.cast_unsigned());
+        let headers = Headers::new(cluster_id, member_id.cast_unsigned())
+            .with_raft_term(raft_term.cast_unsigned());
         let head = pb::WatchResponse {
             header: Some(headers.at(revision)),
             watch_id,

@@ -15,7 +15,7 @@ use crate::encode::codec::{
     Encode, FieldBuffer, bool_len, delimited_len, int_len, message_len, write_bool, write_int,
     write_message,
 };
-use crate::encode::response::{ENVELOPE_BYTES, EncodedIds, Headers, RAFT_TERM, kv_len, write_kv};
+use crate::encode::response::{ENVELOPE_BYTES, EncodedIds, Headers, kv_len, write_kv};
 
 /// The field number of a watch response's events.
 const EVENTS: u8 = 11;
@@ -57,13 +57,17 @@ pub(crate) struct WatchEvents {
 pub(crate) struct EventsHeader {
     ids: EncodedIds,
     revision: Revision,
+    raft_term: u64,
 }
 
 impl Headers {
     /// Returns the header of events up to and including `revision` (WA-32).
     pub(crate) fn of_events(self, revision: Revision) -> EventsHeader {
-        let ids = self.ids;
-        EventsHeader { ids, revision }
+        EventsHeader {
+            ids: self.ids,
+            revision,
+            raft_term: self.raft_term(),
+        }
     }
 }
 
@@ -78,12 +82,12 @@ impl EventsHeader {
         fields.message_prefix(1, self.len());
         fields.encoded(self.ids.as_slice());
         fields.int(3, self.revision.0);
-        fields.int(4, RAFT_TERM.cast_signed());
+        fields.int(4, self.raft_term.cast_signed());
     }
 
     fn len(&self) -> usize {
         let ids = self.ids.as_slice();
-        ids.len() + int_len(self.revision.0) + int_len(RAFT_TERM.cast_signed())
+        ids.len() + int_len(self.revision.0) + int_len(self.raft_term.cast_signed())
     }
 }
 

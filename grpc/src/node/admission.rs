@@ -196,7 +196,11 @@ pub(crate) struct RaftIndex(AtomicU64);
 impl RaftIndex {
     /// Creates the index of a new node.
     pub(crate) fn new() -> Self {
-        Self(AtomicU64::new(4))
+        Self::at(4)
+    }
+
+    pub(crate) fn at(index: u64) -> Self {
+        Self(AtomicU64::new(index))
     }
 
     /// Counts one proposal and returns the index before it.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use prost::Message;
@@ -27,10 +28,25 @@ const REMOVED: &str = "members_removed";
 const ROLES: &str = "authRoles";
 const USERS: &str = "authUsers";
 
+/// The bucket of the Raft state, with the keys in it.
+const META: &str = "meta";
+const RAFT_INDEX: &[u8] = b"consistent_index";
+const RAFT_TERM: &[u8] = b"term";
+
+/// The number of proposals for which the journal has the Raft index in advance. The index of a node after a crash is up
+/// to so much higher, and never lower than one that a client has received.
+const RAFT_INDEXES_RESERVED: u64 = 16 * 1024;
+
+/// The proposals that a new leader makes when it starts: an empty one, and its attributes.
+const PROPOSALS_AT_START: u64 = 2;
+
 /// The journal of a node.
 #[derive(Debug)]
 pub(crate) struct Durability {
     persist: Persist,
+    /// The Raft index that the journal has. A write changes it under the lock of `stored`; a relaxed read decides whether
+    /// there is something to do.
+    reserved_index: AtomicU64,
     /// What the journal has of the metadata, so that most writes compare only this. A leaf lock, except
     /// for those of users and alarms; held for one comparison or change.
     stored: Mutex<Option<Stored>>,
@@ -56,6 +72,7 @@ impl Durability {
     pub(crate) fn new(persist: Persist) -> Self {
         Self {
             persist,
+            reserved_index: AtomicU64::new(0),
             stored: Mutex::default(),
         }
     }
@@ -104,6 +121,7 @@ impl Durability {
         start: CallStart,
     ) -> Result<(), EtcdError> {
         let may_write = method.may_write();
+        self.reserve_raft_index(node);
         // While the journal fails no write is admitted, so this was none; reads go on.
         if start.is_failed && start.outages == self.persist.outages() {
             return Ok(());
@@ -120,6 +138,40 @@ impl Durability {
             Err(error) if may_write => Err(JournalFailure::from(&error).into()),
             _ => Ok(()),
         }
+    }
+
+    /// Stores a Raft index above the current one, if less than half of those in advance are left.
+    pub(crate) fn reserve_raft_index(&self, node: &Node) {
+        let is_enough = || {
+            let needed = node.raft_index.get() + RAFT_INDEXES_RESERVED / 2;
+            needed <= self.reserved_index.load(Ordering::Relaxed)
+        };
+        if is_enough() {
+            return;
+        }
+        let _stored = self.stored.lock();
+        if !is_enough() {
+            self.replace_raft_index(node, node.raft_index.get() + RAFT_INDEXES_RESERVED);
+        }
+    }
+
+    /// Stores the current Raft index, at the end of a node.
+    pub(crate) fn store_raft_index(&self, node: &Node) {
+        let _stored = self.stored.lock();
+        self.replace_raft_index(node, node.raft_index.get());
+    }
+
+    fn replace_raft_index(&self, node: &Node, index: u64) {
+        self.reserved_index.store(index, Ordering::Relaxed);
+        let bucket = BTreeMap::from([
+            (RAFT_INDEX.to_vec(), index.to_be_bytes().to_vec()),
+            (
+                RAFT_TERM.to_vec(),
+                node.headers.raft_term().to_be_bytes().to_vec(),
+            ),
+        ]);
+        let bucket = Metadata::from([(META.to_owned(), bucket)]);
+        self.persist.replace_metadata(bucket);
     }
 
     /// Stores users, roles, alarms and members if they have changed; returns whether they have.
@@ -156,9 +208,27 @@ fn metadata(node: &Node) -> Metadata {
     named.map(|(name, pairs)| (name.to_owned(), pairs)).into()
 }
 
-/// The users, roles, alarms and members of an earlier node.
+/// The Raft term and index of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RaftState {
+    pub(crate) term: u64,
+    pub(crate) index: u64,
+}
+
+impl RaftState {
+    /// Returns the state after the next start (DM-12): there is an election, and the new leader makes proposals.
+    pub(crate) fn after_restart(self) -> Self {
+        Self {
+            term: self.term.saturating_add(1),
+            index: self.index.saturating_add(PROPOSALS_AT_START),
+        }
+    }
+}
+
+/// The users, roles, alarms, members and the Raft state of an earlier node.
 #[derive(Debug, Default)]
 pub(crate) struct Restored {
+    pub(crate) raft: Option<RaftState>,
     pub(crate) members: StoredMembers,
     pub(crate) auth: AuthStore,
     pub(crate) alarms: Vec<Alarm>,
@@ -188,7 +258,14 @@ impl Restored {
                 .collect(),
             removed: removed.filter_map(|hex| id(hex)).collect(),
         };
+        let meta = bucket(META);
+        let number = |key| Some(u64::from_be_bytes(meta.get(key)?[..].try_into().ok()?));
+        let raft = || {
+            let (term, index) = (number(RAFT_TERM)?, number(RAFT_INDEX)?);
+            Some(RaftState { term, index })
+        };
         Self {
+            raft: raft(),
             members,
             auth: AuthStore::restored(
                 users.filter_map(|user| authpb::User::decode(&user[..]).ok()),

@@ -15,7 +15,6 @@ use revstore_proto::etcdserverpb::{
 use tonic::{Request, Response, Status};
 use tracing::info;
 
-use crate::encode::response::RAFT_TERM;
 use crate::methods;
 use crate::node::Node;
 use crate::node::admission::{Alarm, AlarmKind};
@@ -82,7 +81,7 @@ impl MaintenanceService {
             leader: node.identity.member_id,
             raft_index,
             raft_applied_index: raft_index,
-            raft_term: RAFT_TERM,
+            raft_term: node.headers.raft_term(),
             // MT-3
             errors: node
                 .alarms

@@ -10,7 +10,6 @@ use serde_json::json;
 
 use super::bolt::{Bucket, BucketPairs};
 use super::stored_version;
-use crate::encode::response::RAFT_TERM;
 use crate::node::Node;
 use crate::node::members::hex;
 use crate::node::version;
@@ -184,7 +183,7 @@ fn meta(node: &Node, compacted: Option<Revision>) -> SmallBucket {
             "consistent_index",
             node.raft_index.get().to_be_bytes().into(),
         ),
-        ("term", RAFT_TERM.to_be_bytes().into()),
+        ("term", node.headers.raft_term().to_be_bytes().into()),
     ]);
     if let Some(compacted) = compacted {
         let mut position = Vec::new();

@@ -14,5 +14,6 @@ mod log;
 mod persist;
 mod ports;
 mod process;
+mod raft_state;
 mod support;
 mod systemd;

@@ -23,7 +23,7 @@ use tonic::{Code, Status, transport::Channel};
 
 use crate::support::{ANY_PORT, ServerProcess, block_on, connect, display, get, put};
 
-fn arguments(dir: &Path, more: &[&str]) -> Vec<String> {
+pub(crate) fn arguments(dir: &Path, more: &[&str]) -> Vec<String> {
     let own = [
         format!("--data-dir={}", display(dir)),
         "--persist".to_owned(),
@@ -32,7 +32,7 @@ fn arguments(dir: &Path, more: &[&str]) -> Vec<String> {
     fixed.chain(own).collect()
 }
 
-fn start(dir: &Path, more: &[&str]) -> (ServerProcess, SocketAddr) {
+pub(crate) fn start(dir: &Path, more: &[&str]) -> (ServerProcess, SocketAddr) {
     let mut process = ServerProcess::start(arguments(dir, more));
     let address = process.address_of("client");
     process.wait_for_line("ready to serve client requests");
