@@ -1,12 +1,14 @@
 //! The stream of a `RangeStream` call: a range in chunks.
 
+use std::mem;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_core::Stream;
-use revstore_engine::{KeyRange, Range, RangeResult, Revision};
+use revstore_engine::{KeyRange, Range, RangeResult, ReadError, Revision};
 use tonic::Status;
 
 use crate::encode::codec::{Encode, Measured};
@@ -16,6 +18,13 @@ use crate::status::EtcdError;
 
 /// The number of keys in the first chunk (RG-63).
 const FIRST_CHUNK_KEYS: usize = 10;
+
+/// The maximum number of keys in a chunk. The task of the stream reads and encodes it in about a millisecond, and then
+/// yields to other tasks.
+const CHUNK_KEYS_MAX: usize = 5_120;
+
+/// The size of a chunk, in requests of the maximum size, from which on it gets no more keys.
+const CHUNK_REQUESTS_MAX: usize = 4;
 
 /// A range in key order, read in chunks. A chunk is read when the client has read the previous chunk.
 ///
@@ -32,6 +41,8 @@ pub(crate) struct RangeStream {
     /// The part of the range after `next`.
     rest: Range,
     chunk_keys: usize,
+    /// Whether other tasks have run since the last chunk.
+    has_yielded: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +74,7 @@ impl RangeStream {
             next: None,
             rest: range,
             chunk_keys: FIRST_CHUNK_KEYS,
+            has_yielded: true,
         };
         stream.set_next(first);
         Ok(stream)
@@ -100,26 +112,54 @@ impl RangeStream {
     fn adapt_chunk_keys(&mut self, chunk_bytes: usize) {
         let target_bytes = self.node.limits.request_bytes_max;
         if chunk_bytes < target_bytes / 2 {
-            self.chunk_keys = self.chunk_keys.saturating_mul(2);
+            self.chunk_keys = (self.chunk_keys * 2).min(CHUNK_KEYS_MAX);
         } else if chunk_bytes / 2 > target_bytes {
             self.chunk_keys = (self.chunk_keys / 2).max(1);
         }
     }
 
     fn read_next(&mut self) {
-        let limit = chunk_limit(self.chunk_keys, self.rest.limit);
-        let chunk = self.node.engine.range(&self.rest.clone().limit(limit));
-        match chunk {
+        match self.read(chunk_limit(self.chunk_keys, self.rest.limit)) {
             Ok(chunk) => self.set_next(chunk),
             Err(error) => self.next = Some(Err(error.into())),
         }
+    }
+
+    /// Reads the first keys of the rest. They are not counted: the count at an earlier revision would visit all later
+    /// changes for each chunk.
+    fn read(&self, limit: usize) -> Result<RangeResult, ReadError> {
+        let (mut kvs, mut bytes) = (Vec::new(), 0);
+        let request_bytes_max = self.node.limits.request_bytes_max;
+        let bytes_max = request_bytes_max.saturating_mul(CHUNK_REQUESTS_MAX);
+        let at = self.rest.at.unwrap_or(self.summary.revision);
+        let end = self.node.engine.visit(&self.rest.keys, at, |kv| {
+            if kvs.len() == limit || bytes >= bytes_max && !kvs.is_empty() {
+                return ControlFlow::Break(());
+            }
+            bytes += RangeResponse::kv_len(kv, self.keys_only);
+            kvs.push(kv.clone());
+            ControlFlow::Continue(())
+        })?;
+        Ok(RangeResult {
+            revision: self.summary.revision,
+            kvs,
+            more: end.is_break(),
+            count: 0,
+        })
     }
 }
 
 impl Stream for RangeStream {
     type Item = Result<RangeStreamResponse, Status>;
 
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    /// Yields to other tasks after each chunk: a fast client could otherwise occupy a thread of the runtime until it has
+    /// read everything. The library sends small chunks together, without yielding.
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if !mem::replace(&mut self.has_yielded, true) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.has_yielded = self.next.is_none();
         Poll::Ready(match self.next.take() {
             None => None,
             Some(Ok(chunk)) => Some(Ok(self.message(chunk))),

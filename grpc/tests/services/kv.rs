@@ -1,5 +1,9 @@
 //! The KV service without transactions: sections A to C.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use prost::Message as _;
 use revstore_grpc::Limits;
 use revstore_proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use revstore_proto::etcdserverpb::watch_client::WatchClient;
@@ -378,6 +382,56 @@ async fn rg_63_chunks_of_large_values_contain_fewer_pairs() {
     let sizes: Vec<_> = messages.iter().map(|chunk| chunk.kvs.len()).collect();
     assert_eq!(sizes.iter().sum::<usize>(), 100);
     assert_eq!(sizes[..4], [10, 5, 2, 2]);
+}
+
+/// Values that grow from one key to the next.
+#[tokio::test]
+async fn the_chunks_of_a_stream_are_bounded() {
+    const REQUEST_BYTES_MAX: usize = 10_000;
+    let node = TestNode::with_limits(Limits::default().request_bytes_max(REQUEST_BYTES_MAX));
+    for key in 0..12_000 {
+        let value = if key < 300 { 0 } else { 9_000 };
+        let value = vec![b'v'; if key < 400 { value } else { 0 }];
+        node.engine.put(format!("k{key:05}"), value).unwrap();
+    }
+    let (messages, end) = stream(&node, from_key("k")).await;
+    end.unwrap();
+    for message in &messages {
+        assert!(message.encoded_len() < 5 * REQUEST_BYTES_MAX);
+    }
+    let keys: usize = messages.iter().map(|chunk| chunk.kvs.len()).sum();
+    assert_eq!(keys, 12_000);
+    let node = TestNode::new();
+    for key in 0..20_000 {
+        node.engine.put(format!("k{key:05}"), "").unwrap();
+    }
+    let (messages, end) = stream(&node, from_key("k")).await;
+    end.unwrap();
+    let largest = messages.iter().map(|chunk| chunk.kvs.len()).max();
+    assert_eq!(largest, Some(5_120));
+}
+
+#[tokio::test]
+async fn other_tasks_run_between_the_large_chunks_of_a_stream() {
+    let node = TestNode::new();
+    for key in 0..20_000 {
+        node.engine.put(format!("k{key:05}"), "").unwrap();
+    }
+    let turns = Arc::new(AtomicUsize::new(0));
+    let counted = turns.clone();
+    let other = tokio::spawn(async move {
+        loop {
+            counted.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+    });
+    let (messages, end) = stream(&node, from_key("k")).await;
+    end.unwrap();
+    // Chunks of less than 32 KiB are sent together.
+    let large = messages.iter().filter(|it| it.encoded_len() > 32 * 1024);
+    let large = large.count();
+    assert!(large > 2 && turns.load(Ordering::Relaxed) >= large - 1);
+    other.abort();
 }
 
 #[tokio::test]
