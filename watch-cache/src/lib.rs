@@ -59,7 +59,7 @@
 // (`cache/window.rs`) and the interests of the watchers (`cache/interest.rs`), and to
 // `cache/watermark.rs`, which contains the published revision. `api/resource_cache.rs` answers
 // requests: `api/options.rs` parses their options into a plan, `api/list.rs` builds lists, and
-// `api/cache_watcher.rs` is a watcher. `source/raw_store.rs` and `source/write.rs` answer the same
+// `api/cache_watcher.rs` is a watcher and its states, of which `api/live_watch.rs` is the usual one. `source/raw_store.rs` and `source/write.rs` answer the same
 // requests without a cache. Comments cite the rules in `docs/watch-cache.md` by clause, such as
 // WC-131, and its invariants, such as INV-1.
 

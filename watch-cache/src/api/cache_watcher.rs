@@ -1,7 +1,6 @@
 //! Watchers: streams of events, which read from the window of a resource. Corresponds to Kubernetes'
 //! `cacheWatcher`, without its input channel.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,16 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::Stream;
-use revstore_engine::Revision;
 
-use crate::api::event::{EventType, SharedEncoding, WatchEvent, visible_event};
-use crate::api::status::{Expired, RequestError};
+use crate::api::event::WatchEvent;
+use crate::api::initial_objects::InitialObjects;
+use crate::api::live_watch::LiveWatch;
+use crate::api::status::RequestError;
 use crate::api::target::Target;
-use crate::cache::interest::InterestKey;
-use crate::cache::objects::tree::TreeIter;
-use crate::cache::resource::{Refill, Registration, Resource};
-use crate::cache::window::WindowEvent;
-use crate::encode::object::{Object, StoredObject};
+use crate::cache::resource::{Registration, Resource};
 use crate::selector::ObjectFilter;
 use crate::wake::Waiter;
 
@@ -67,58 +63,69 @@ use crate::wake::Waiter;
 /// ```
 // WC-124, WC-140, WC-311, WC-321, WC-343.
 pub struct CacheWatcher {
-    resource: Arc<Resource>,
-    filter: ObjectFilter,
-    waiter: Arc<Waiter>,
-    interest_key: Option<InterestKey>,
-    generation: u64,
-    /// The watcher delivers the events after this revision.
-    after: Revision,
-    /// All matching events up to this revision were delivered or are in `events`.
-    through: Revision,
-    /// All matching events up to this revision were delivered.
-    sent_through: Revision,
-    initial: Option<Box<InitialObjects>>,
-    events: VecDeque<Arc<WindowEvent>>,
-    bookmarks: bool,
-    next_bookmark: Option<Duration>,
-    deadline: Option<Duration>,
-    /// The time at which a watcher that starts at a future revision fails, unless that revision is
-    /// reached before (WC-316).
-    future_deadline: Option<Duration>,
-    /// The due time of the timer, if it is set.
-    armed: Option<Duration>,
-    failure: Option<Box<RequestError>>,
-    ended: bool,
+    watched: Watched,
+    state: State,
 }
 
-/// The current objects, which a watcher delivers first.
-#[derive(Debug)]
-struct InitialObjects {
-    objects: TreeIter<Arc<StoredObject>>,
-    /// The key at which the iteration ends.
-    end: Bytes,
-    /// Whether a bookmark follows the last object (WC-325).
-    bookmark: bool,
-    began: Duration,
+/// What a watcher watches. Does not change.
+pub(crate) struct Watched {
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) filter: ObjectFilter,
+    pub(crate) waiter: Arc<Waiter>,
 }
 
-/// The time before the deadline of a watcher from which on it sends bookmarks more often (WC-322).
-const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
-/// The time between bookmarks shortly before the deadline (WC-322).
-const LAST_BOOKMARKS_PERIOD: Duration = Duration::from_secs(1);
+/// The state of a watcher.
+///
+/// ```text
+/// Initial ──last object──▶ Live ──deadline, stop, reload──▶ Ended
+///    └───────error───────────┴───error──▶ Failed ──delivered──▶ Ended
+/// ```
+enum State {
+    /// Delivers the current objects.
+    Initial(Box<InitialObjects>),
+    /// Delivers the events of the window.
+    Live(LiveWatch),
+    /// Delivers an error, as its last event (WC-335). A watch that cannot start begins in this state
+    /// (WC-305).
+    Failed(Box<RequestError>),
+    /// Delivers nothing.
+    Ended,
+}
+
+/// What a watcher does next, as its state decides.
+pub(crate) enum Step {
+    /// Deliver an event.
+    Deliver(WatchEvent),
+    /// Take a further step.
+    Continue,
+    /// Deliver the bookmark after the last initial object, if there is one, and become live.
+    BecomeLive(Option<WatchEvent>),
+    /// Wait until the task is woken.
+    Wait,
+    /// Let other tasks run.
+    Yield,
+    /// Fail with an error.
+    Fail(RequestError),
+    /// End, after a last bookmark if there is one.
+    End(Option<WatchEvent>),
+}
+
 /// The maximum number of chunks without a matching event that one poll examines before it yields to
 /// other tasks.
 const POLL_CHUNKS_MAX: usize = 64;
-/// The maximum number of initial objects without a match that one poll examines before it yields.
-const POLL_OBJECTS_MAX: usize = 1000;
 
 impl fmt::Debug for CacheWatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (state, live) = match &self.state {
+            State::Initial(initial) => ("initial", Some(&initial.live)),
+            State::Live(live) => ("live", Some(live)),
+            State::Failed(_) => ("failed", None),
+            State::Ended => ("ended", None),
+        };
         f.debug_struct("CacheWatcher")
-            .field("after", &self.after.0)
-            .field("sent_through", &self.sent_through.0)
-            .field("ended", &self.ended)
+            .field("state", &state)
+            .field("start", &live.map(|live| live.start.0))
+            .field("through", &live.map(|live| live.through.0))
             .finish_non_exhaustive()
     }
 }
@@ -131,65 +138,34 @@ impl CacheWatcher {
         bookmarks: bool,
         timeout: Option<Duration>,
     ) -> Self {
-        let shared = &resource.shared;
-        let now = shared.timers.now();
-        let grace = shared.settings.future_rv_grace;
-        let is_future =
-            registration.after > shared.watermark.load() && registration.initial.is_none();
-        let end = target.scan.end;
-        let initial = registration.initial.map(|objects| {
-            Box::new(InitialObjects {
-                objects,
-                end,
-                bookmark: bookmarks,
-                began: now,
-            })
-        });
-        let mut watcher = Self {
-            filter: target.filter,
-            waiter: registration.waiter,
-            interest_key: Some(registration.interest_key),
-            generation: registration.generation,
-            after: registration.after,
-            through: registration.after,
-            sent_through: registration.after,
-            initial,
-            events: VecDeque::new(),
-            bookmarks,
-            next_bookmark: None,
-            deadline: timeout.map(|timeout| now.saturating_add(timeout)),
-            future_deadline: grace
-                .filter(|_| is_future)
-                .map(|grace| now.saturating_add(grace)),
-            armed: None,
-            failure: None,
-            ended: false,
-            resource,
+        let live = LiveWatch::new(&resource, &registration, bookmarks, timeout);
+        let state = match registration.initial {
+            Some(objects) => {
+                let began = resource.shared.timers.now();
+                let initial = InitialObjects::new(objects, target.scan.end, began, live);
+                State::Initial(Box::new(initial))
+            }
+            None => State::Live(live),
         };
-        watcher.schedule_bookmark(now);
-        watcher
+        Self {
+            watched: Watched {
+                resource,
+                filter: target.filter,
+                waiter: registration.waiter,
+            },
+            state,
+        }
     }
 
     /// Returns a watcher that delivers `error` and ends (WC-305).
     pub(crate) fn failed(resource: Arc<Resource>, target: Target, error: RequestError) -> Self {
         Self {
-            resource,
-            filter: target.filter,
-            waiter: Arc::new(Waiter::new()),
-            interest_key: None,
-            generation: 0,
-            after: Revision(0),
-            through: Revision(0),
-            sent_through: Revision(0),
-            initial: None,
-            events: VecDeque::new(),
-            bookmarks: false,
-            next_bookmark: None,
-            deadline: None,
-            future_deadline: None,
-            armed: None,
-            failure: Some(Box::new(error)),
-            ended: false,
+            watched: Watched {
+                resource,
+                filter: target.filter,
+                waiter: Arc::new(Waiter::new()),
+            },
+            state: State::Failed(Box::new(error)),
         }
     }
 
@@ -198,7 +174,7 @@ impl CacheWatcher {
     /// needs it; the other watchers share the bytes.
     // WC-142, WC-331.
     pub fn encode(&self, event: &WatchEvent) -> Bytes {
-        crate::encode::event::encode(&self.resource, event)
+        crate::encode::event::encode(&self.watched.resource, event)
     }
 
     /// Returns the next event, or `None` if no event is ready or the watcher has ended.
@@ -209,12 +185,12 @@ impl CacheWatcher {
                 if let Poll::Ready(event) = self.poll(&mut context) {
                     return event;
                 }
-                if self.initial.is_none() {
+                if !matches!(self.state, State::Initial(_)) {
                     break;
                 }
             }
             // If no event is pending, the poll has examined all events; otherwise it has yielded.
-            self.waiter.pending()?;
+            self.watched.waiter.pending()?;
         }
         None
     }
@@ -227,265 +203,59 @@ impl CacheWatcher {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
         for _ in 0..POLL_CHUNKS_MAX {
-            if self.ended {
-                return Poll::Ready(None);
-            }
-            if let Some(error) = self.failure.take() {
-                return Poll::Ready(Some(self.fail(*error)));
-            }
-            let ready = match self.next_initial() {
-                Poll::Ready(Some(event)) => Some(event),
-                Poll::Ready(None) => self.next_copied(),
-                Poll::Pending => break,
+            let step = match &mut self.state {
+                State::Live(live) => live.step(&self.watched, context),
+                State::Initial(initial) => initial.step(&self.watched),
+                State::Failed(_) => {
+                    let State::Failed(error) = self.enter(State::Ended) else {
+                        return Poll::Ready(None);
+                    };
+                    Step::Deliver(WatchEvent::Error(*error))
+                }
+                State::Ended => return Poll::Ready(None),
             };
-            if let Some(event) = ready {
-                return Poll::Ready(Some(event));
-            }
-            if self.failure.is_some() {
-                continue;
-            }
-            // All copied events are delivered, so the position is between two revisions.
-            self.sent_through = self.through;
-            self.waiter.waker.register(context.waker());
-            if let Some(event) = self.advance() {
-                return event;
+            match step {
+                Step::Deliver(event) => return Poll::Ready(Some(event)),
+                Step::Continue => {}
+                Step::BecomeLive(bookmark) => {
+                    if let State::Initial(initial) = self.enter(State::Ended) {
+                        self.state = State::Live(initial.live);
+                    }
+                    if bookmark.is_some() {
+                        return Poll::Ready(bookmark);
+                    }
+                }
+                Step::Wait => return Poll::Pending,
+                Step::Yield => break,
+                Step::Fail(error) => self.leave(State::Failed(Box::new(error))),
+                Step::End(last) => {
+                    self.leave(State::Ended);
+                    return Poll::Ready(last);
+                }
             }
         }
         context.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// Checks the deadlines and copies the next events from the window. Returns `None` if there are
-    /// copied events to examine. Bookmarks are created here, and a watcher whose next event was
-    /// evicted ends here with [`Expired::Window`].
-    fn advance(&mut self) -> Option<Poll<Option<WatchEvent>>> {
-        let now = self.resource.shared.timers.now();
-        if self.deadline.is_some_and(|deadline| deadline <= now) {
-            self.end();
-            return Some(Poll::Ready(None));
-        }
-        let resource = &self.resource;
-        match resource.refill(&self.waiter, self.generation, self.after) {
-            Refill::Events(events, through) => {
-                if let Some(oldest) = events.first() {
-                    let counters = &self.resource.counters;
-                    counters
-                        .cache_to_watcher_seconds
-                        .observe_since(oldest.applied_at(), now);
-                    counters
-                        .arrival_to_watcher_seconds
-                        .observe_since(oldest.arrived_at, now);
-                }
-                self.events = events.into();
-                self.through = self.through.max(through);
-            }
-            Refill::Idle(watermark) => {
-                self.through = self.through.max(watermark);
-                self.sent_through = self.through;
-                if let Some(error) = self.check_future(watermark, now) {
-                    return Some(Poll::Ready(Some(self.fail(error))));
-                }
-                if self.next_bookmark.is_none_or(|due| due > now) {
-                    self.arm();
-                    return Some(Poll::Pending);
-                }
-            }
-            Refill::Stopping(watermark) => {
-                // Delivered events may be above the watermark, if the stop came between their
-                // application and their publication (WC-321).
-                self.through = self.through.max(watermark);
-                self.sent_through = self.through;
-                self.end();
-                let last = self.bookmark().filter(|_| self.bookmarks);
-                return Some(Poll::Ready(last));
-            }
-            Refill::Evicted(oldest) => {
-                self.resource.counters.terminated_watchers.add(1);
-                self.resource.counters.expired_window.add(1);
-                let error = RequestError::Expired(Expired::Window {
-                    requested: self.sent_through,
-                    oldest,
-                });
-                return Some(Poll::Ready(Some(self.fail(error))));
-            }
-            Refill::Reloaded => {
-                self.end();
-                return Some(Poll::Ready(None));
-            }
-            Refill::Replaced(known, found) => {
-                self.resource.counters.expired_replaced.add(1);
-                let error = RequestError::Expired(Expired::Replaced { known, found });
-                return Some(Poll::Ready(Some(self.fail(error))));
-            }
-        }
-        if self.next_bookmark.is_some_and(|due| due <= now) {
-            let bookmark = self.bookmark();
-            if bookmark.is_none() && !self.events.is_empty() {
-                // The bookmark follows these events.
-                return None;
-            }
-            self.schedule_bookmark(now);
-            if let Some(bookmark) = bookmark {
-                self.resource.counters.bookmarks_sent.add(1);
-                return Some(Poll::Ready(Some(bookmark)));
-            }
-        }
-        None
+    /// Changes the state, and returns the previous one.
+    fn enter(&mut self, next: State) -> State {
+        std::mem::replace(&mut self.state, next)
     }
 
-    /// Returns a bookmark at the position of the watcher, or `None` if that is not above its start
-    /// (WC-315, WC-322).
-    fn bookmark(&self) -> Option<WatchEvent> {
-        (self.sent_through > self.after).then_some(WatchEvent::Bookmark {
-            revision: self.sent_through,
-            initial_events_end: false,
-        })
-    }
-
-    /// Returns the next initial object, then the bookmark after the initial objects, then `None`.
-    /// Returns `Pending` after [`POLL_OBJECTS_MAX`] objects without a match.
-    fn next_initial(&mut self) -> Poll<Option<WatchEvent>> {
-        let Some(initial) = self.initial.as_mut() else {
-            return Poll::Ready(None);
-        };
-        let mut examined = 0;
-        for object in &mut initial.objects {
-            if *object.key() >= *initial.end {
-                break;
-            }
-            match self.filter.decide(&object) {
-                Ok(true) => {
-                    self.resource.counters.init_events.add(1);
-                    let event = WatchEvent::unshared(EventType::Added, Object::new(object));
-                    return Poll::Ready(Some(event));
-                }
-                Ok(false) => {}
-                Err(corrupt) => {
-                    self.failure = Some(Box::new(RequestError::Corrupt(Box::new(corrupt))));
-                    return Poll::Ready(None);
-                }
-            }
-            examined += 1;
-            if examined == POLL_OBJECTS_MAX {
-                return Poll::Pending;
-            }
-        }
-        let (bookmark, began) = (initial.bookmark, initial.began);
-        self.initial = None;
-        let now = self.resource.shared.timers.now();
-        self.resource
-            .counters
-            .watch_list_seconds
-            .observe_since(began, now);
-        Poll::Ready(bookmark.then_some(WatchEvent::Bookmark {
-            revision: self.after,
-            initial_events_end: true,
-        }))
-    }
-
-    /// Returns the next matching event of those copied from the window.
-    fn next_copied(&mut self) -> Option<WatchEvent> {
-        while let Some(event) = self.events.pop_front() {
-            if event.revision <= self.after {
-                continue;
-            }
-            let visible = visible_event(
-                &self.filter,
-                event.revision,
-                event.old.as_ref(),
-                event.new.as_ref(),
-            );
-            match visible {
-                Ok(Some((kind, object))) => {
-                    self.resource.counters.events_sent.add(1);
-                    return Some(WatchEvent::Object {
-                        event: kind,
-                        object,
-                        shared: SharedEncoding(Some(event)),
-                    });
-                }
-                Ok(None) => self.resource.counters.events_filtered_out.add(1),
-                Err(error) => {
-                    self.failure = Some(Box::new(error));
-                    return None;
-                }
-            }
-        }
-        // Frees the memory, so that an idle watcher stays small.
-        if self.events.capacity() > 0 {
-            self.events = VecDeque::new();
-        }
-        None
-    }
-
-    /// Returns the error of a watcher whose start revision was not reached in time (WC-316).
-    fn check_future(&mut self, watermark: Revision, now: Duration) -> Option<RequestError> {
-        if watermark >= self.after {
-            self.future_deadline = None;
-        }
-        self.future_deadline.filter(|due| *due <= now)?;
-        self.resource.counters.expired_future.add(1);
-        Some(RequestError::Expired(Expired::Future {
-            requested: self.after,
-            current: watermark,
-        }))
-    }
-
-    /// Schedules the next bookmark: after the bookmark period, and from shortly before the deadline
-    /// on each [`LAST_BOOKMARKS_PERIOD`] (WC-322).
-    fn schedule_bookmark(&mut self, now: Duration) {
-        if !self.bookmarks {
-            return;
-        }
-        let periodic = now.saturating_add(self.resource.shared.settings.bookmark_period);
-        let last = self.deadline.map(|deadline| {
-            let first = deadline.saturating_sub(BOOKMARK_BEFORE_DEADLINE);
-            first.max(now.saturating_add(LAST_BOOKMARKS_PERIOD))
-        });
-        self.next_bookmark = Some(last.map_or(periodic, |last| last.min(periodic)));
-    }
-
-    /// Sets the timer to the earliest due time.
-    fn arm(&mut self) {
-        let due = [self.next_bookmark, self.deadline, self.future_deadline];
-        let due = due.into_iter().flatten().min();
-        let timers = &self.resource.shared.timers;
-        // A timer that has fired is no longer set.
-        let is_set = self.armed == due && due.is_none_or(|due| due > timers.now());
-        if !is_set {
-            if let Some(armed) = self.armed {
-                timers.clear(armed, &self.waiter);
-            }
-            if let Some(due) = due {
-                timers.set(due, &self.waiter);
-            }
-            self.armed = due;
-        }
-    }
-
-    /// Ends the watcher, and returns its last event.
-    fn fail(&mut self, error: RequestError) -> WatchEvent {
-        self.end();
-        WatchEvent::Error(error)
-    }
-
-    /// Ends the watcher: unregisters it and frees its state. May be called more than once.
-    fn end(&mut self) {
-        self.ended = true;
-        self.initial = None;
-        self.events = VecDeque::new();
-        if let Some(armed) = self.armed.take() {
-            self.resource.shared.timers.clear(armed, &self.waiter);
-        }
-        if let Some(interest_key) = self.interest_key.take() {
-            self.resource.unregister(interest_key, self.waiter.id);
+    /// Unregisters the watcher and frees its memory, then changes the state.
+    fn leave(&mut self, next: State) {
+        match self.enter(next) {
+            State::Initial(initial) => initial.live.unregister(&self.watched),
+            State::Live(live) => live.unregister(&self.watched),
+            State::Failed(_) | State::Ended => {}
         }
     }
 }
 
 impl Drop for CacheWatcher {
     fn drop(&mut self) {
-        self.end();
+        self.leave(State::Ended);
     }
 }
 
@@ -499,7 +269,7 @@ impl Stream for CacheWatcher {
 
 #[cfg(test)]
 mod tests {
-    use revstore_engine::{Engine, ManualClock};
+    use revstore_engine::{Engine, ManualClock, Revision};
 
     use super::*;
     use crate::api::keys::Scope;
