@@ -11,7 +11,7 @@ use revstore_reflector::work_queue::WorkQueue;
 use revstore_reflector::{
     Action, Controller, Handlers, Informer, ListWatch, Lister, Reflector, StorageListWatch,
 };
-use revstore_watch_cache::{EngineSource, ResourceConfig, Scope, Selector, WatchCache};
+use revstore_watch_cache::{EngineSource, JsonKind, ResourceConfig, Scope, Selector, WatchCache};
 use serde::Deserialize;
 
 /// The part of a pod that the controller reads. A type of `k8s-openapi` would serve as well.
@@ -78,7 +78,8 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let engine = Engine::builder().build();
     let source = Arc::new(EngineSource::new(engine.clone()));
     let (cache, feeder) = WatchCache::builder(source).build();
-    let pods = cache.add(ResourceConfig::namespaced("", "pods", "/registry/pods"))?;
+    let kind = JsonKind::new("v1", "Pod");
+    let pods = cache.add(ResourceConfig::namespaced(kind, "pods", "/registry/pods"))?;
     let _feeder = feeder.spawn();
     for name in ["a", "b", "c"] {
         let pod = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);

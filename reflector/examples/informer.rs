@@ -16,8 +16,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let engine = Engine::builder().build();
     let source = Arc::new(EngineSource::new(engine.clone()));
     let (cache, feeder) = WatchCache::builder(source).build();
-    let pods = ResourceConfig::namespaced("", "pods", "/registry/pods");
-    let pods = cache.add(pods.kind(JsonKind::new("v1", "Pod")))?;
+    let kind = JsonKind::new("v1", "Pod");
+    let pods = cache.add(ResourceConfig::namespaced(kind, "pods", "/registry/pods"))?;
     let _feeder = feeder.spawn();
 
     let put = |name: &str, app: &str| {

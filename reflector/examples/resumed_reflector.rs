@@ -13,7 +13,7 @@ use revstore_engine::{Engine, KeyRange};
 use revstore_reflector::{Reflector, ReflectorEvent, StorageListWatch};
 use revstore_watch_cache::clock::SystemClock;
 use revstore_watch_cache::source::RawStore;
-use revstore_watch_cache::{EngineSource, ResourceConfig, Revision, Scope, Selector};
+use revstore_watch_cache::{EngineSource, JsonKind, ResourceConfig, Revision, Scope, Selector};
 
 /// Prints the events of a reflector up to a revision, and returns that revision.
 fn follow(reflector: &mut Reflector, until: Revision) -> Result<Revision, Box<dyn Error>> {
@@ -39,7 +39,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout();
     let engine = Engine::builder().build();
     let source = Arc::new(EngineSource::new(engine.clone()));
-    let config = ResourceConfig::namespaced("", "leases", "/registry/leases");
+    let kind = JsonKind::new("coordination.k8s.io/v1", "Lease");
+    let config = ResourceConfig::namespaced(kind, "leases", "/registry/leases");
     let leases = RawStore::new(source, config, Arc::new(SystemClock::new()));
     let leases = StorageListWatch::new(Arc::new(leases), Scope::All, Selector::default());
     let leases = Arc::new(leases);

@@ -63,12 +63,13 @@ type ConfigureFn = dyn Fn(&Collection, Arc<dyn ListWatch>) -> InformerBuilder + 
 /// use pollster::block_on;
 /// use revstore_engine::Engine;
 /// use revstore_reflector::{Collection, InformerFactory, ListWatch, StorageListWatch};
-/// use revstore_watch_cache::{EngineSource, RequestError, ResourceConfig, WatchCache};
+/// use revstore_watch_cache::{EngineSource, JsonKind, RequestError, ResourceConfig, WatchCache};
 ///
 /// let engine = Engine::builder().build();
 /// engine.put("/registry/pods/ns/a", r#"{"metadata":{"name":"a"}}"#)?;
 /// let (cache, feeder) = WatchCache::builder(Arc::new(EngineSource::new(engine))).build();
-/// let pods = cache.add(ResourceConfig::namespaced("", "pods", "/registry/pods"))?;
+/// let kind = JsonKind::new("v1", "Pod");
+/// let pods = cache.add(ResourceConfig::namespaced(kind, "pods", "/registry/pods"))?;
 /// let _feeder = feeder.spawn();
 ///
 /// let factory = InformerFactory::new(move |collection| match collection.resource.plural.as_str() {

@@ -49,7 +49,7 @@ type ErrorFn = Box<dyn FnMut(&RequestError) + Send>;
 /// use pollster::block_on;
 /// use revstore_engine::Engine;
 /// use revstore_reflector::{Informer, Reflector, StorageListWatch};
-/// use revstore_watch_cache::{EngineSource, ResourceConfig, Scope, Selector};
+/// use revstore_watch_cache::{EngineSource, JsonKind, ResourceConfig, Scope, Selector};
 /// use revstore_watch_cache::clock::SystemClock;
 /// use revstore_watch_cache::source::RawStore;
 ///
@@ -57,7 +57,7 @@ type ErrorFn = Box<dyn FnMut(&RequestError) + Send>;
 /// engine.put("/pods/ns/a", r#"{"metadata":{"name":"a"}}"#)?;
 /// let pods = RawStore::new(
 ///     Arc::new(EngineSource::new(engine)),
-///     ResourceConfig::namespaced("", "pods", "/pods"),
+///     ResourceConfig::namespaced(JsonKind::new("v1", "Pod"), "pods", "/pods"),
 ///     Arc::new(SystemClock::new()),
 /// );
 /// let source = StorageListWatch::new(Arc::new(pods), Scope::All, Selector::default());

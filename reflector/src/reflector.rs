@@ -81,7 +81,7 @@ pub enum ReflectorMode {
 /// use pollster::block_on;
 /// use revstore_engine::Engine;
 /// use revstore_reflector::{Reflector, ReflectorEvent, StorageListWatch};
-/// use revstore_watch_cache::{EngineSource, ResourceConfig, Scope, Selector};
+/// use revstore_watch_cache::{EngineSource, JsonKind, ResourceConfig, Scope, Selector};
 /// use revstore_watch_cache::clock::ManualClock;
 /// use revstore_watch_cache::source::RawStore;
 ///
@@ -89,7 +89,7 @@ pub enum ReflectorMode {
 /// engine.put("/pods/ns/a", r#"{"metadata":{"name":"a"}}"#)?;
 /// let pods = RawStore::new(
 ///     Arc::new(EngineSource::new(engine)),
-///     ResourceConfig::namespaced("", "pods", "/pods"),
+///     ResourceConfig::namespaced(JsonKind::new("v1", "Pod"), "pods", "/pods"),
 ///     Arc::new(ManualClock::new()),
 /// );
 /// let source = StorageListWatch::new(Arc::new(pods), Scope::All, Selector::default());

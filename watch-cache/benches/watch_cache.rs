@@ -89,8 +89,8 @@ impl Bench {
         let source = Arc::new(EngineSource::new(engine.clone()));
         let clock = Arc::new(ManualClock::new());
         let (cache, feeder) = WatchCache::builder(source).clock(clock).build();
-        let config = ResourceConfig::namespaced("", "pods", "/registry/pods")
-            .kind(JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"]))
+        let kind = JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"]);
+        let config = ResourceConfig::namespaced(kind, "pods", "/registry/pods")
             .index(ObjectIndex::Field("spec.nodeName".into()));
         let pods = cache.add(config).expect("the resource is valid");
         let mut bench = Self {

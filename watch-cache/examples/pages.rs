@@ -12,7 +12,8 @@ use revstore_engine::Engine;
 use revstore_watch_cache::api::{Expired, ObjectList};
 use revstore_watch_cache::status::Reason;
 use revstore_watch_cache::{
-    EngineSource, ListOptions, RequestError, ResourceCache, ResourceConfig, Scope, WatchCache,
+    EngineSource, JsonKind, ListOptions, RequestError, ResourceCache, ResourceConfig, Scope,
+    WatchCache,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -24,7 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let source = Arc::new(EngineSource::new(engine.clone()));
     let (cache, feeder) = WatchCache::builder(source).build();
-    let pods = cache.add(ResourceConfig::namespaced("", "pods", "/pods"))?;
+    let kind = JsonKind::new("v1", "Pod");
+    let pods = cache.add(ResourceConfig::namespaced(kind, "pods", "/pods"))?;
     let running = feeder.spawn();
     block_on(pods.wait_until_ready())?;
 

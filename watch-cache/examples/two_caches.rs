@@ -23,10 +23,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (cache, feeder) = WatchCache::builder(source)
         .clock(Arc::new(clock.clone()))
         .build();
-    let pods = ResourceConfig::namespaced("", "pods", "/registry/pods");
-    let pods = cache.add(pods.kind(JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"])))?;
-    let secrets = ResourceConfig::namespaced("", "secrets", "/registry/secrets");
-    let secrets = cache.add(secrets.kind(JsonKind::new("v1", "Secret")))?;
+    let kind = JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"]);
+    let pods = cache.add(ResourceConfig::namespaced(kind, "pods", "/registry/pods"))?;
+    let kind = JsonKind::new("v1", "Secret");
+    let secrets = cache.add(ResourceConfig::namespaced(
+        kind,
+        "secrets",
+        "/registry/secrets",
+    ))?;
     let running = feeder.spawn();
     block_on(pods.wait_until_ready())?;
     block_on(secrets.wait_until_ready())?;

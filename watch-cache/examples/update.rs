@@ -14,7 +14,7 @@ use pollster::block_on;
 use revstore_engine::Engine;
 use revstore_watch_cache::api::{Storage, Update, UpdateOptions};
 use revstore_watch_cache::{
-    EngineSource, GetOptions, Object, ObjectRef, RequestError, ResourceConfig, WatchCache,
+    EngineSource, GetOptions, JsonKind, Object, ObjectRef, RequestError, ResourceConfig, WatchCache,
 };
 
 const THREADS: u64 = 4;
@@ -24,11 +24,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let engine = Engine::builder().build();
     let source = Arc::new(EngineSource::new(engine));
     let (cache, feeder) = WatchCache::builder(source).build();
-    let counters = cache.add(ResourceConfig::cluster(
-        "example.org",
-        "counters",
-        "/counters",
-    ))?;
+    let kind = JsonKind::new("example.org/v1", "Counter");
+    let counters = cache.add(ResourceConfig::cluster(kind, "counters", "/counters"))?;
     let running = feeder.spawn();
     block_on(counters.wait_until_ready())?;
 

@@ -39,9 +39,7 @@ pub(crate) struct Fixture {
 
 pub(crate) fn config() -> ResourceConfig {
     let kind = JsonKind::new("v1", "Pod").with_fields(["spec.nodeName", "status.phase"]);
-    ResourceConfig::namespaced("", "pods", PODS)
-        .kind(kind)
-        .index(ObjectIndex::Field("spec.nodeName".into()))
+    ResourceConfig::namespaced(kind, "pods", PODS).index(ObjectIndex::Field("spec.nodeName".into()))
 }
 
 impl Fixture {

@@ -42,11 +42,14 @@ use crate::wake::Waiter;
 /// use std::sync::Arc;
 /// use revstore_engine::Engine;
 /// use pollster::block_on;
-/// use revstore_watch_cache::{EngineSource, ResourceConfig, Scope, WatchCache, WatchOptions};
+/// use revstore_watch_cache::{
+///     EngineSource, JsonKind, ResourceConfig, Scope, WatchCache, WatchOptions,
+/// };
 ///
 /// let engine = Engine::builder().build();
 /// let (cache, feeder) = WatchCache::builder(Arc::new(EngineSource::new(engine.clone()))).build();
-/// let pods = cache.add(ResourceConfig::namespaced("", "pods", "/pods"))?;
+/// let kind = JsonKind::new("v1", "Pod");
+/// let pods = cache.add(ResourceConfig::namespaced(kind, "pods", "/pods"))?;
 /// let _running = feeder.spawn();
 /// block_on(pods.wait_until_ready())?;
 ///
@@ -277,6 +280,7 @@ mod tests {
     use crate::cache::readiness::Readiness;
     use crate::cache::resource::WatchStart;
     use crate::cache::shared::{CacheSettings, CacheShared};
+    use crate::encode::json::JsonKind;
     use crate::selector::Selector;
     use crate::source::{Change, EngineSource, StoredKeyValue};
 
@@ -285,7 +289,7 @@ mod tests {
         let clock = Arc::new(ManualClock::new());
         let source = Arc::new(EngineSource::new(Engine::builder().build()));
         let shared = Arc::new(CacheShared::new(source, clock, CacheSettings::default()));
-        let config = ResourceConfig::namespaced("", "pods", "/pods");
+        let config = ResourceConfig::namespaced(JsonKind::new("v1", "Pod"), "pods", "/pods");
         let pods = Arc::new(Resource::new(config, shared.clone()).unwrap());
         let decoder = pods.decoder();
         let target = Target::new(&decoder, &Scope::All, &Selector::default(), true).unwrap();

@@ -15,8 +15,8 @@ use crate::status::ResourceName;
 /// ```
 /// use revstore_watch_cache::{JsonKind, ResourceConfig};
 /// use revstore_watch_cache::cache::ObjectIndex;
-/// let pods = ResourceConfig::namespaced("", "pods", "/registry/pods")
-///     .kind(JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"]))
+/// let kind = JsonKind::new("v1", "Pod").with_fields(["spec.nodeName"]);
+/// let pods = ResourceConfig::namespaced(kind, "pods", "/registry/pods")
 ///     .index(ObjectIndex::Field("spec.nodeName".into()));
 /// # let _ = pods;
 /// ```
@@ -31,32 +31,26 @@ pub struct ResourceConfig {
 
 impl ResourceConfig {
     /// Returns the configuration of a namespaced resource, whose keys are
-    /// `<prefix>/<namespace>/<name>`. Its objects are read as JSON of API version `v1` and kind
-    /// `plural` unless [`ResourceConfig::kind`] is called.
-    pub fn namespaced(group: &str, plural: &str, prefix: &str) -> Self {
-        Self::new(group, plural, KeyLayout::namespaced(prefix))
+    /// `<prefix>/<namespace>/<name>`. `kind` reads stored bytes and writes objects and events for
+    /// clients; its group is that of the resource.
+    pub fn namespaced(kind: impl Kind, plural: &str, prefix: &str) -> Self {
+        Self::new(kind, plural, KeyLayout::namespaced(prefix))
     }
 
-    /// Returns the configuration of a cluster-scoped resource, whose keys are `<prefix>/<name>`.
-    pub fn cluster(group: &str, plural: &str, prefix: &str) -> Self {
-        Self::new(group, plural, KeyLayout::cluster(prefix))
+    /// Returns the configuration of a cluster-scoped resource, whose keys are `<prefix>/<name>`;
+    /// see [`ResourceConfig::namespaced`].
+    pub fn cluster(kind: impl Kind, plural: &str, prefix: &str) -> Self {
+        Self::new(kind, plural, KeyLayout::cluster(prefix))
     }
 
-    fn new(group: &str, plural: &str, layout: KeyLayout) -> Self {
+    fn new(kind: impl Kind, plural: &str, layout: KeyLayout) -> Self {
         Self {
-            name: Arc::new(ResourceName::new(group, plural)),
+            name: Arc::new(ResourceName::new(kind.group(), plural)),
             layout,
-            kind: Arc::new(crate::encode::json::JsonKind::new("v1", plural)),
+            kind: Arc::new(kind),
             window: WindowLimits::default(),
             indexes: Vec::new(),
         }
-    }
-
-    /// Sets the kind, which reads stored bytes and writes objects and events for clients.
-    #[must_use]
-    pub fn kind(mut self, kind: impl Kind) -> Self {
-        self.kind = Arc::new(kind);
-        self
     }
 
     /// Sets the limits of the window of recent events; see [`WindowLimits`] for the default.

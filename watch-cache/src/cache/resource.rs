@@ -582,6 +582,7 @@ mod tests {
     use crate::api::keys::Scope;
     use crate::cache::config::ResourceConfig;
     use crate::cache::shared::CacheSettings;
+    use crate::encode::json::JsonKind;
     use crate::selector::Selector;
     use crate::source::EngineSource;
 
@@ -590,7 +591,7 @@ mod tests {
         let clock = Arc::new(ManualClock::new());
         let source = Arc::new(EngineSource::new(Engine::builder().build()));
         let shared = Arc::new(CacheShared::new(source, clock, CacheSettings::default()));
-        let config = ResourceConfig::namespaced("", "pods", "/pods");
+        let config = ResourceConfig::namespaced(JsonKind::new("v1", "Pod"), "pods", "/pods");
         let pods = Resource::new(config, shared).unwrap();
         let decoder = pods.decoder();
         let target = Target::new(&decoder, &Scope::All, &Selector::default(), true).unwrap();

@@ -79,7 +79,7 @@ impl ResourceRegistry {
 /// let engine = Engine::builder().build();
 /// let (cache, feeder) = WatchCache::builder(Arc::new(EngineSource::new(engine.clone()))).build();
 /// let pods = cache.add(
-///     ResourceConfig::namespaced("", "pods", "/registry/pods").kind(JsonKind::new("v1", "Pod")),
+///     ResourceConfig::namespaced(JsonKind::new("v1", "Pod"), "pods", "/registry/pods"),
 /// )?;
 /// let running = feeder.spawn();
 ///
@@ -204,9 +204,17 @@ impl WatchCache {
     ///
     /// # Errors
     /// - [`RequestError::Internal`] if the key prefix overlaps with that of another resource.
-    /// - [`RequestError::BadRequest`] if an index names a field that the kind does not have.
+    /// - [`RequestError::BadRequest`] if an index names a field that the kind does not have, or if the
+    ///   kind has no API version or no name.
     // WC-144, WC-402.
     pub fn add(&self, config: ResourceConfig) -> Result<ResourceCache, RequestError> {
+        if config.kind.api_version().is_empty() || config.kind.kind().is_empty() {
+            // Clients cannot read bookmarks without them (WC-320).
+            return Err(RequestError::BadRequest(format!(
+                "the kind of {} has no API version or no name",
+                config.name
+            )));
+        }
         let resource = Arc::new(Resource::new(config, self.shared.clone())?);
         self.registry.add(resource.clone())?;
         if self.shared.is_stopped() {

@@ -21,12 +21,13 @@ use crate::encode::object::StoredObject;
 ///
 /// ```
 /// use std::time::Duration;
-/// use revstore_watch_cache::ResourceConfig;
+/// use revstore_watch_cache::{JsonKind, ResourceConfig};
 /// use revstore_watch_cache::cache::WindowLimits;
 ///
 /// // A resource with many short-lived objects: a shorter and smaller window.
 /// let limits = WindowLimits::default().age(Duration::from_secs(75)).bytes_max(16 << 20);
-/// let events = ResourceConfig::namespaced("", "events", "/registry/events").window(limits);
+/// let kind = JsonKind::new("v1", "Event");
+/// let events = ResourceConfig::namespaced(kind, "events", "/registry/events").window(limits);
 /// # let _ = events;
 /// ```
 // WC-110, WC-111.

@@ -117,6 +117,14 @@ fn scalar(mut value: &serde_json::Value, path: &str) -> Option<Box<str>> {
 }
 
 impl Kind for JsonKind {
+    fn api_version(&self) -> &str {
+        &self.api_version
+    }
+
+    fn kind(&self) -> &str {
+        &self.kind
+    }
+
     fn fields(&self) -> &[String] {
         &self.fields
     }

@@ -74,6 +74,12 @@ pub enum ControlEvent<'a> {
 /// struct Text;
 ///
 /// impl Kind for Text {
+///     fn api_version(&self) -> &str {
+///         "example.org/v1"
+///     }
+///     fn kind(&self) -> &str {
+///         "Text"
+///     }
 ///     fn extract(&self, value: &[u8]) -> Result<Attributes, DecodeError> {
 ///         let text = std::str::from_utf8(value).map_err(|error| DecodeError(error.to_string()))?;
 ///         let first = text.split(' ').next().unwrap_or_default();
@@ -92,6 +98,24 @@ pub enum ControlEvent<'a> {
 /// }
 /// ```
 pub trait Kind: fmt::Debug + Send + Sync + 'static {
+    /// Returns the API version, `<group>/<version>`, or `<version>` for the core group. Clients
+    /// require it in every object, bookmarks included.
+    // WC-320.
+    fn api_version(&self) -> &str;
+
+    /// Returns the name of the kind, such as `Pod`. Clients require it in every object, bookmarks
+    /// included.
+    // WC-320.
+    fn kind(&self) -> &str;
+
+    /// Returns the API group: the part of the API version before the slash. Empty for the core
+    /// group.
+    fn group(&self) -> &str {
+        self.api_version()
+            .split_once('/')
+            .map_or("", |(group, _)| group)
+    }
+
     /// Returns the paths of the selectable fields, without `metadata.name` and `metadata.namespace`,
     /// which come from the key.
     // WC-354.

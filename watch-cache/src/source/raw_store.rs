@@ -43,7 +43,7 @@ use crate::wake::timer_queue::TimerQueue;
 /// use std::sync::Arc;
 /// use revstore_engine::Engine;
 /// use pollster::block_on;
-/// use revstore_watch_cache::{EngineSource, GetOptions, ObjectRef, ResourceConfig};
+/// use revstore_watch_cache::{EngineSource, GetOptions, JsonKind, ObjectRef, ResourceConfig};
 /// use revstore_watch_cache::api::{
 ///     DeleteOptions, Preconditions, Storage, Update, UpdateFn, UpdateOptions,
 /// };
@@ -52,7 +52,7 @@ use crate::wake::timer_queue::TimerQueue;
 /// # block_on(async {
 /// let pods = RawStore::new(
 ///     Arc::new(EngineSource::new(Engine::builder().build())),
-///     ResourceConfig::namespaced("", "pods", "/pods"),
+///     ResourceConfig::namespaced(JsonKind::new("v1", "Pod"), "pods", "/pods"),
 ///     Arc::new(SystemClock::new()),
 /// );
 /// let pod = ObjectRef::namespaced("ns", "a");

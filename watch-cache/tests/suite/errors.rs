@@ -1,5 +1,6 @@
 //! T-57, T-58: invalid options, and the bodies of errors.
 
+use revstore_watch_cache::api::{DeleteOptions, Storage as _};
 use revstore_watch_cache::status::Reason;
 use revstore_watch_cache::{ListOptions, RequestError, Scope, WatchOptions};
 
@@ -192,4 +193,46 @@ fn the_longest_timeout_of_a_query_is_honoured() {
         assert!(fixture.wait(events.next()).is_some());
         assert!(events.next().now_or_never().is_none());
     });
+}
+
+#[test]
+fn wc_320_a_resource_needs_an_api_version_and_a_kind() {
+    use revstore_watch_cache::{JsonKind, ResourceConfig, WatchCache};
+    let fixture = Fixture::new();
+    let (cache, _feeder) = WatchCache::builder(fixture.source).build();
+    for (version, kind) in [("", "Widget"), ("example.org/v1", "")] {
+        let kind = JsonKind::new(version, kind);
+        let widgets = ResourceConfig::namespaced(kind, "widgets", "/registry/widgets");
+        let error = cache.add(widgets).unwrap_err();
+        assert_eq!(error.code(), 400);
+    }
+}
+
+#[test]
+fn wc_320_bookmarks_and_errors_of_a_resource_have_the_group_of_its_kind() {
+    use revstore_watch_cache::{GetOptions, JsonKind, ObjectRef, ResourceConfig, Revision};
+    use revstore_watch_cache::{WatchCache, WatchEvent};
+    let fixture = Fixture::new();
+    let (cache, feeder) = WatchCache::builder(fixture.source.clone()).build();
+    let kind = JsonKind::new("example.org/v1", "Widget");
+    let widgets = ResourceConfig::namespaced(kind, "widgets", "/registry/widgets");
+    let widgets = cache.add(widgets).unwrap();
+    let _running = feeder.spawn();
+    fixture.wait(widgets.wait_until_ready()).unwrap();
+    let bookmark = widgets.encode(&WatchEvent::Bookmark {
+        revision: Revision(7),
+        initial_events_end: false,
+    });
+    assert_eq!(
+        std::str::from_utf8(&bookmark).unwrap(),
+        "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Widget\",\"apiVersion\":\
+         \"example.org/v1\",\"metadata\":{\"resourceVersion\":\"7\"}}}\n"
+    );
+    let name = ObjectRef::namespaced("ns", "a");
+    let got = fixture.wait(widgets.get(&name, &GetOptions::default()));
+    assert!(got.unwrap().is_none());
+    let options = DeleteOptions::default();
+    let deleted = fixture.wait(widgets.delete(&name, &options, Box::new(|_| Ok(()))));
+    let error = deleted.unwrap_err();
+    assert_eq!(error.to_string(), "widgets.example.org \"a\" not found");
 }

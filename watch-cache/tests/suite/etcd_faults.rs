@@ -17,7 +17,7 @@ use revstore_watch_cache::source::{
     SourceError, WatchRequest, WriteAction, WriteOutcome,
 };
 use revstore_watch_cache::{
-    EventType, ListOptions, ResourceConfig, Revision, Scope, WatchCache, WatchEvent,
+    EventType, JsonKind, ListOptions, ResourceConfig, Revision, Scope, WatchCache, WatchEvent,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -401,7 +401,8 @@ async fn wc_165_only_the_range_of_the_resources_is_watched() {
         first.send_event(8);
         within(pods.wait_until_fresh(Revision(8))).await.unwrap();
         fake.set_revision(9);
-        let nodes = ResourceConfig::cluster("", "nodes", "/registry/minions");
+        let kind = JsonKind::new("v1", "Node");
+        let nodes = ResourceConfig::cluster(kind, "nodes", "/registry/minions");
         let nodes = cache.add(nodes).unwrap();
         let mut second = within(fake.next_watch()).await;
         let created = within(second.created()).await;
@@ -418,7 +419,8 @@ async fn wc_165_only_the_range_of_the_resources_is_watched() {
         }
         within(nodes.wait_until_ready()).await.unwrap();
         // A resource in the range does not need a new watch, and is ready without an event.
-        let leases = ResourceConfig::namespaced("coordination.k8s.io", "leases", "/registry/ns");
+        let kind = JsonKind::new("coordination.k8s.io/v1", "Lease");
+        let leases = ResourceConfig::namespaced(kind, "leases", "/registry/ns");
         let leases = cache.add(leases).unwrap();
         if version == "3.5.13" {
             second.send_progress(10);
@@ -452,7 +454,12 @@ async fn wc_165_no_event_is_lost_while_resources_are_added() {
     let mut others = Vec::new();
     for number in 0..8 {
         let prefix = format!("/registry/r{number}");
-        let added = cache.add(ResourceConfig::cluster("", &format!("r{number}"), &prefix));
+        let kind = JsonKind::new("v1", "R");
+        let added = cache.add(ResourceConfig::cluster(
+            kind,
+            &format!("r{number}"),
+            &prefix,
+        ));
         let added = added.unwrap();
         within(added.wait_until_ready()).await.unwrap();
         others.push(added);

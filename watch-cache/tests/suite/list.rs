@@ -545,9 +545,11 @@ fn t_19_namespaces_are_path_segments() {
 #[test]
 fn t_20_lists_are_the_same_with_and_without_an_index() {
     let plain = Fixture::with(
-        ResourceConfig::namespaced("", "pods", crate::support::PODS).kind(
+        ResourceConfig::namespaced(
             revstore_watch_cache::JsonKind::new("v1", "Pod")
                 .with_fields(["spec.nodeName", "status.phase"]),
+            "pods",
+            crate::support::PODS,
         ),
         |builder| builder,
     );
@@ -693,6 +695,12 @@ struct CountingKind {
 }
 
 impl Kind for CountingKind {
+    fn api_version(&self) -> &str {
+        self.inner.api_version()
+    }
+    fn kind(&self) -> &str {
+        self.inner.kind()
+    }
     fn extract(&self, value: &[u8]) -> Result<Attributes, DecodeError> {
         self.decoded.fetch_add(1, Ordering::Relaxed);
         self.inner.extract(value)
@@ -722,8 +730,7 @@ fn t_09_exact_lists_within_the_window_decode_nothing() {
         inner: revstore_watch_cache::JsonKind::new("v1", "Pod"),
         decoded: decoded.clone(),
     };
-    let config = ResourceConfig::namespaced("", "pods", crate::support::PODS)
-        .kind(kind)
+    let config = ResourceConfig::namespaced(kind, "pods", crate::support::PODS)
         .window(crate::support::short_window(40));
     let fixture = Fixture::with(config, |builder| builder);
     let mut random = fastrand::Rng::with_seed(9);

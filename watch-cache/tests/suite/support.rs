@@ -78,9 +78,7 @@ pub(crate) enum Side {
 
 pub(crate) fn config() -> ResourceConfig {
     let kind = JsonKind::new("v1", "Pod").with_fields(["spec.nodeName", "status.phase"]);
-    ResourceConfig::namespaced("", "pods", PODS)
-        .kind(kind)
-        .index(ObjectIndex::Field("spec.nodeName".into()))
+    ResourceConfig::namespaced(kind, "pods", PODS).index(ObjectIndex::Field("spec.nodeName".into()))
 }
 
 /// Runs a test over every available source, each time with a new fixture.
@@ -230,7 +228,11 @@ impl Fixture {
 
     /// Writes an object of another resource.
     pub(crate) fn put_elsewhere(&self) -> i64 {
-        let secrets = ResourceConfig::namespaced("", "secrets", "/registry/secrets");
+        let secrets = ResourceConfig::namespaced(
+            JsonKind::new("v1", "Secret"),
+            "secrets",
+            "/registry/secrets",
+        );
         let clock = Arc::new(self.clock.clone());
         let store = RawStore::new(self.source.clone(), secrets, clock);
         let object = ObjectRef::namespaced("ns", format!("s{}", self.current()));

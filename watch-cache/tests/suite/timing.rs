@@ -16,7 +16,7 @@ use revstore_watch_cache::source::{
     WriteOutcome,
 };
 use revstore_watch_cache::{
-    CacheWatcher, EngineSource, GetOptions, ListOptions, RequestError, ResourceCache,
+    CacheWatcher, EngineSource, GetOptions, JsonKind, ListOptions, RequestError, ResourceCache,
     ResourceConfig, Revision, Scope, WatchCache, WatchOptions,
 };
 
@@ -464,7 +464,11 @@ fn t_45_a_feeder_whose_events_are_compacted_loads_again_and_ends_its_watches() {
 fn t_48_a_resource_that_is_added_to_a_stopped_cache_is_stopped() {
     let polled = PolledCache::over(engine);
     polled.cache.stop();
-    let secrets = ResourceConfig::namespaced("", "secrets", "/registry/secrets");
+    let secrets = ResourceConfig::namespaced(
+        JsonKind::new("v1", "Secret"),
+        "secrets",
+        "/registry/secrets",
+    );
     let secrets = polled.cache.add(secrets).unwrap();
     assert_eq!(secrets.readiness(), Readiness::Stopped);
     let wait = poll_once(secrets.wait_until_ready());

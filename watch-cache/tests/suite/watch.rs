@@ -95,9 +95,9 @@ fn t_25_watches_of_cluster_scoped_resources_select_by_name() {
     use bytes::Bytes;
     use revstore_watch_cache::api::{Storage, Update, UpdateOptions};
     use revstore_watch_cache::source::RawStore;
-    use revstore_watch_cache::{Object, ObjectRef, ResourceConfig, WatchCache};
+    use revstore_watch_cache::{JsonKind, Object, ObjectRef, ResourceConfig, WatchCache};
     let fixture = Fixture::new();
-    let nodes = ResourceConfig::cluster("", "nodes", "/registry/nodes");
+    let nodes = ResourceConfig::cluster(JsonKind::new("v1", "Node"), "nodes", "/registry/nodes");
     let clock = std::sync::Arc::new(fixture.clock.clone());
     let raw = RawStore::new(fixture.source.clone(), nodes.clone(), clock);
     let (cache, feeder) = WatchCache::builder(fixture.source.clone()).build();

@@ -63,14 +63,15 @@ const PAGE_KEYS: i64 = 1000;
 /// use std::sync::Arc;
 /// use revstore_watch_cache::clock::SystemClock;
 /// use revstore_watch_cache::source::{EtcdOptions, EtcdSource};
-/// use revstore_watch_cache::{ListOptions, ResourceConfig, Scope, WatchCache};
+/// use revstore_watch_cache::{JsonKind, ListOptions, ResourceConfig, Scope, WatchCache};
 ///
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let clock = Arc::new(SystemClock::new());
 /// let options = EtcdOptions::new(["http://127.0.0.1:2379"]);
 /// let source = EtcdSource::new(&options, clock.clone())?;
 /// let (cache, feeder) = WatchCache::builder(Arc::new(source)).clock(clock).build();
-/// let pods = cache.add(ResourceConfig::namespaced("", "pods", "/registry/pods"))?;
+/// let kind = JsonKind::new("v1", "Pod");
+/// let pods = cache.add(ResourceConfig::namespaced(kind, "pods", "/registry/pods"))?;
 /// tokio::spawn(feeder.run());
 ///
 /// pods.wait_until_ready().await?;
