@@ -39,7 +39,8 @@ pub enum RequestError {
     /// 409: the object was changed meanwhile, or a precondition does not hold.
     #[error("Operation cannot be fulfilled on {resource} \"{name}\": {reason}")]
     Conflict {
-        /// The resource of the object.
+        /// The resource of the object. For a precondition of a deletion it has the name of the kind in
+        /// place of the plural, as in kube-apiserver.
         resource: ResourceName,
         /// The name of the object.
         name: String,
@@ -159,20 +160,46 @@ pub enum Conflict {
     /// The object was changed by other writes during all attempts of this write.
     // WC-414.
     Modified,
-    /// The precondition on the uid does not hold.
+    /// The precondition of an update on the uid does not hold.
     Uid {
+        /// The key of the object in the store.
+        key: String,
         /// The value in the precondition.
         requested: String,
         /// The value of the object.
         found: String,
     },
-    /// The precondition on the resource version does not hold.
+    /// The precondition of an update on the resource version does not hold.
     ResourceVersion {
+        /// The key of the object in the store.
+        key: String,
         /// The value in the precondition.
         requested: String,
         /// The value of the object.
         found: String,
     },
+    /// The precondition of a deletion on the uid does not hold.
+    DeletedUid {
+        /// The value in the precondition.
+        requested: String,
+        /// The value of the object.
+        found: String,
+    },
+    /// The precondition of a deletion on the resource version does not hold.
+    DeletedResourceVersion {
+        /// The value in the precondition.
+        requested: String,
+        /// The value of the object.
+        found: String,
+    },
+}
+
+/// The beginning of the text of a failed precondition in the store.
+fn invalid_object(key: &str) -> String {
+    format!(
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, \
+         AdditionalErrorMsg: Precondition failed:"
+    )
 }
 
 impl fmt::Display for Conflict {
@@ -182,14 +209,34 @@ impl fmt::Display for Conflict {
                 "the object has been modified; please apply your changes to the latest version \
                  and try again",
             ),
-            Self::Uid { requested, found } => write!(
+            Self::Uid {
+                key,
+                requested,
+                found,
+            } => write!(
                 f,
-                "Precondition failed: UID in precondition: {requested}, UID in object meta: {found}"
+                "{} UID in precondition: {requested}, UID in object meta: {found}",
+                invalid_object(key)
             ),
-            Self::ResourceVersion { requested, found } => write!(
+            Self::ResourceVersion {
+                key,
+                requested,
+                found,
+            } => write!(
                 f,
-                "Precondition failed: ResourceVersion in precondition: {requested}, ResourceVersion \
-                 in object meta: {found}"
+                "{} ResourceVersion in precondition: {requested}, ResourceVersion in object meta: \
+                 {found}",
+                invalid_object(key)
+            ),
+            Self::DeletedUid { requested, found } => write!(
+                f,
+                "the UID in the precondition ({requested}) does not match the UID in record \
+                 ({found}). The object might have been deleted and then recreated"
+            ),
+            Self::DeletedResourceVersion { requested, found } => write!(
+                f,
+                "the ResourceVersion in the precondition ({requested}) does not match the \
+                 ResourceVersion in record ({found}). The object might have been modified"
             ),
         }
     }

@@ -15,6 +15,7 @@ use crate::api::storage::{
 use crate::encode::object::Object;
 use crate::source::raw_store::{RawStore, internal};
 use crate::source::{ConditionalWrite, ListRequest, StoredKeyValue, WriteAction, WriteOutcome};
+use crate::status::ResourceName;
 
 /// The maximum number of attempts of a write before it fails with [`Conflict::Modified`].
 const ATTEMPTS_MAX: usize = 128;
@@ -43,6 +44,10 @@ impl RawStore {
         time_to_live: Option<Duration>,
     ) -> Result<Object, RequestError> {
         let key = self.config.layout.key(object)?;
+        if self.has_version(&value) {
+            let message = "resourceVersion should not be set on objects to be created";
+            return Err(RequestError::Unclassified(message.into()));
+        }
         let action = WriteAction::Put {
             value: value.clone(),
             time_to_live,
@@ -54,6 +59,17 @@ impl RawStore {
                 name: object.name.clone(),
             }),
         }
+    }
+
+    /// Returns whether a value contains a resource version (WC-443).
+    fn has_version(&self, value: &[u8]) -> bool {
+        let Ok(attributes) = self.config.kind.extract(value) else {
+            return false;
+        };
+        let version = attributes
+            .resource_version_span
+            .and_then(|span| value.get(span.start as usize..span.end as usize));
+        version.is_some_and(|version| !matches!(version, b"" | b"\"\"" | b"\"0\"" | b"null"))
     }
 
     pub(crate) async fn update_object(
@@ -96,7 +112,8 @@ impl RawStore {
         }
         self.write_decided(object, assumed, |current| {
             if !options.ignore_store_read_error {
-                self.check(object, current, preconditions, false)?;
+                self.check(object, current, preconditions, false)
+                    .map_err(|error| self.of_deletion(error))?;
             } else if current.is_none_or(|current| current.decode_error().is_none()) {
                 let invalid = InvalidDelete::NotCorrupt {
                     resource: (*self.config.name).clone(),
@@ -233,6 +250,7 @@ impl RawStore {
             && requested != current.uid()
         {
             let reason = Conflict::Uid {
+                key: String::from_utf8_lossy(current.key()).into_owned(),
                 requested: requested.clone(),
                 found: current.uid().to_owned(),
             };
@@ -241,10 +259,36 @@ impl RawStore {
         let found = current.revision().to_string();
         match &preconditions.resource_version {
             Some(requested) if *requested != found => {
-                let requested = requested.clone();
-                Err(self.conflict(object, Conflict::ResourceVersion { requested, found }))
+                let reason = Conflict::ResourceVersion {
+                    key: String::from_utf8_lossy(current.key()).into_owned(),
+                    requested: requested.clone(),
+                    found,
+                };
+                Err(self.conflict(object, reason))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Returns the error of a deletion for that of an update with the same precondition.
+    fn of_deletion(&self, error: RequestError) -> RequestError {
+        let RequestError::Conflict { name, reason, .. } = error else {
+            return error;
+        };
+        let reason = match *reason {
+            Conflict::Uid {
+                requested, found, ..
+            } => Conflict::DeletedUid { requested, found },
+            Conflict::ResourceVersion {
+                requested, found, ..
+            } => Conflict::DeletedResourceVersion { requested, found },
+            other => other,
+        };
+        let kind = &self.config.kind;
+        RequestError::Conflict {
+            resource: ResourceName::new(kind.group(), kind.kind()),
+            name,
+            reason: Box::new(reason),
         }
     }
 

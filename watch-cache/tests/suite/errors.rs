@@ -140,9 +140,16 @@ fn t_57_invalid_watch_options_return_422_with_their_causes() {
         check(&watch("NotOlderThan", "", None), &[unless]);
         check(&watch("Exact", "", Some(true)), &[requires, unsupported]);
         check(&watch("NotOlderThan", "t", Some(true)), &[with_continue]);
-        let legacy = WatchOptions::default().continue_token("t");
-        let error = fixture.wait(store.watch(&Scope::All, &legacy));
-        check(&error.err().unwrap(), &[with_continue]);
+        // WC-310: without `sendInitialEvents` and a version the same defaults apply.
+        for version in ["", "0"] {
+            let options = WatchOptions::default().resource_version(version);
+            let options = options.continue_token("t");
+            let watched = store.watch(&Scope::All, &options);
+            check(&fixture.wait(watched).err().unwrap(), &[with_continue]);
+        }
+        let options = WatchOptions::default().resource_version("1");
+        let options = options.continue_token("t");
+        assert!(fixture.wait(store.watch(&Scope::All, &options)).is_ok());
     });
 }
 

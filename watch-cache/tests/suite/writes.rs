@@ -10,7 +10,7 @@ use revstore_watch_cache::api::{
 };
 use revstore_watch_cache::{GetOptions, ListOptions, Object, RequestError, Scope};
 
-use crate::support::{Fixture, Side, object, on_both, pod};
+use crate::support::{Fixture, PODS, Side, object, on_both, pod};
 
 fn update<'a>(value: impl Into<Bytes>) -> UpdateFn<'a> {
     let value = value.into();
@@ -64,6 +64,47 @@ fn t_01_create_honors_the_time_to_live_and_fails_if_the_object_exists() {
 }
 
 #[test]
+fn t_06_a_failed_precondition_of_an_update_has_the_text_of_the_store() {
+    on_both(|fixture, store, _| {
+        fixture.put_pod("ns/a");
+        let options = UpdateOptions::default().preconditions(none().uid("other"));
+        let key = object("ns/a");
+        let updated = store.guaranteed_update(&key, &options, update(pod_of("web")));
+        let error = fixture.wait(updated).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "Operation cannot be fulfilled on pods \"a\": StorageError: invalid object, Code: \
+                 4, Key: {PODS}/ns/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
+                 UID in precondition: other, UID in object meta: uid-a"
+            )
+        );
+        assert_eq!(error.status().details.unwrap().kind, "pods");
+    });
+}
+
+#[test]
+fn wc_443_an_object_to_create_has_no_resource_version() {
+    on_both(|fixture, store, _| {
+        let create = |name: &str, version: &str| {
+            let value =
+                format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":{version}}}}}"#);
+            let key = object(&format!("ns/{name}"));
+            fixture.wait(store.create(&key, value.into(), None))
+        };
+        let status = create("a", "\"12\"").unwrap_err().status();
+        assert_eq!((status.code, status.reason), (500, None));
+        assert_eq!(
+            status.message,
+            "resourceVersion should not be set on objects to be created"
+        );
+        for (name, version) in [("a", "\"0\""), ("b", "\"\""), ("c", "null")] {
+            create(name, version).unwrap();
+        }
+    });
+}
+
+#[test]
 fn t_03_delete_checks_its_preconditions() {
     on_both(|fixture, store, _| {
         let written = fixture.put_pod("ns/a");
@@ -76,11 +117,26 @@ fn t_03_delete_checks_its_preconditions() {
         let wrong = delete(uid("other")).unwrap_err();
         assert_eq!(
             wrong.to_string(),
-            "Operation cannot be fulfilled on pods \"a\": Precondition failed: UID in \
-             precondition: other, UID in object meta: uid-a"
+            "Operation cannot be fulfilled on Pod \"a\": the UID in the precondition (other) does \
+             not match the UID in record (uid-a). The object might have been deleted and then \
+             recreated"
         );
+        let details = wrong.status().details.unwrap();
+        assert_eq!((&*details.name, &*details.kind), ("a", "Pod"));
         let version = |version: i64| none().resource_version(version.to_string());
-        assert_eq!(delete(version(written - 1)).unwrap_err().code(), 409);
+        let stale = delete(version(written - 1)).unwrap_err();
+        assert_eq!(
+            (stale.code(), stale.to_string()),
+            (
+                409,
+                format!(
+                    "Operation cannot be fulfilled on Pod \"a\": the ResourceVersion in the \
+                     precondition ({}) does not match the ResourceVersion in record ({written}). \
+                     The object might have been modified",
+                    written - 1
+                )
+            )
+        );
         let deleted = delete(version(written)).unwrap();
         assert_eq!(
             deleted.revision().0,
