@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use revstore_engine::{Engine, EngineBuilder};
 use revstore_grpc::{Identity, Services};
 use revstore_persist::{Change, Metadata, Persist};
-use tracing::{error, info, warn};
+use tracing::{Dispatch, dispatcher, error, info, warn};
 
 use crate::{config::Config, start_error::StartError};
 
@@ -50,15 +50,10 @@ impl Store {
             leases = stats.leases,
             "opened the store in the data directory"
         );
-        opened.persist.observe(|change| match change {
-            Change::Failed(error) => {
-                error!(%error, "writes fail until the data directory can be written again");
-            }
-            Change::Recovered => info!("the data directory can be written again"),
-            Change::SnapshotFailed(error) => {
-                warn!(%error, "cannot replace the journal by a snapshot; trying again");
-            }
-        });
+        // The thread of the journal has no log of its own.
+        let log = dispatcher::get_default(Dispatch::clone);
+        let observer = move |change: &Change| dispatcher::with_default(&log, || report(change));
+        opened.persist.observe(observer);
         Ok(Self {
             engine: opened.engine,
             journal: Some((opened.persist, opened.metadata)),
@@ -84,6 +79,18 @@ impl Store {
         ]);
         persist.replace_metadata(Metadata::from([(IDENTITY.to_owned(), ids)]));
         kept
+    }
+}
+
+fn report(change: &Change) {
+    match change {
+        Change::Failed(error) => {
+            error!(%error, "writes fail until the data directory can be written again");
+        }
+        Change::Recovered => info!("the data directory can be written again"),
+        Change::SnapshotFailed(error) => {
+            warn!(%error, "cannot replace the journal by a snapshot; trying again");
+        }
     }
 }
 

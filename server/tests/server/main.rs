@@ -8,6 +8,7 @@ mod certificates;
 mod command_line;
 mod config;
 mod embedded;
+mod full_disk;
 mod host_whitelist;
 mod http_endpoints;
 mod log;

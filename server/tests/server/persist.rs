@@ -39,7 +39,11 @@ pub(crate) fn start(dir: &Path, more: &[&str]) -> (ServerProcess, SocketAddr) {
     (process, address)
 }
 
-async fn range(channel: &Channel, key: &str, revision: i64) -> Result<Vec<(String, i64)>, Status> {
+pub(crate) async fn range(
+    channel: &Channel,
+    key: &str,
+    revision: i64,
+) -> Result<Vec<(String, i64)>, Status> {
     let range = RangeRequest {
         key: key.to_owned().into(),
         range_end: "\0".into(),
