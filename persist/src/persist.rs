@@ -261,8 +261,9 @@ impl Persist {
         self.shared.health()
     }
 
-    /// Lets all attempts to write fail with an error of this kind, until `None` is set. For tests of a
-    /// program, which can so see what it does on a full disk.
+    /// Lets all attempts to write fail with an error of this kind, until `None` is set. For tests of our own server with
+    /// errors that no file system produces on request; no part of the interface.
+    #[doc(hidden)]
     pub fn fail_for_test(&self, error: Option<std::io::ErrorKind>) {
         self.shared.state.lock().injected = error;
     }
