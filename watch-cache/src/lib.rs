@@ -3,6 +3,7 @@
 //! # Modules
 //! - [`cache`]: the cache, its resources and its feeder.
 //! - [`api`]: requests and responses: get, list and watch with options, events and errors.
+//! - [`registry`]: stores that create, update and delete objects by the rules of Kubernetes.
 //! - [`selector`]: label and field selectors.
 //! - [`status`]: the bodies of errors: reasons, causes and field paths.
 //! - [`encode`]: objects, and the encoding of objects and events.
@@ -31,6 +32,7 @@
 //! | `cachingObject` | [`api::SharedEncoding`] |
 //! | `ready` | [`cache::Readiness`] |
 //! | consistency checker | [`ResourceCache::check_consistency`] |
+//! | `registry.Store`, `RESTCreateStrategy`, `RESTUpdateStrategy` | [`registry::ObjectStore`], [`registry::Strategy`] |
 //! | `storeElement` | [`encode::StoredObject`] |
 //! | `metav1.Status`, `field.Error`, `field.Path` | [`status::Status`], [`status::StatusCause`], [`status::FieldPath`] |
 //! | `Reflector`, `DeltaFIFO`, `SharedInformer` of client-go | the crate `revstore-reflector` |
@@ -67,6 +69,8 @@ pub mod api;
 pub mod cache;
 pub mod encode;
 pub mod metrics;
+mod names;
+pub mod registry;
 pub mod selector;
 pub mod source;
 pub mod status;

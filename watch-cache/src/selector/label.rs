@@ -7,6 +7,7 @@ use std::iter::Peekable;
 
 use crate::api::status::RequestError;
 use crate::encode::object::StoredObject;
+use crate::names;
 use crate::status::{FieldPath, StatusCause};
 
 /// A label selector: a list of requirements, which must all hold.
@@ -283,74 +284,21 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The maximum length of the name in a key, and of a value.
-const NAME_BYTES_MAX: usize = 63;
-/// The maximum length of the prefix of a key.
-const PREFIX_BYTES_MAX: usize = 253;
-
-/// Returns whether a text begins and ends with a letter or a digit, and has only letters, digits, `-`,
-/// `_` and `.` between them.
-fn is_name(text: &str) -> bool {
-    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let is_outer = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = text.as_bytes();
-    is_outer(bytes.first()) && is_outer(bytes.last()) && bytes.iter().all(|byte| is_inner(*byte))
-}
-
-/// Returns whether a text is a DNS subdomain in lower case.
-fn is_subdomain(text: &str) -> bool {
-    let is_lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    text.split('.').all(|label| {
-        let bytes = label.as_bytes();
-        bytes.first().is_some_and(|byte| is_lower(*byte))
-            && bytes.last().is_some_and(|byte| is_lower(*byte))
-            && bytes.iter().all(|byte| is_lower(*byte) || *byte == b'-')
-    })
-}
-
-/// Checks that the key of a requirement is a name, or a prefix and a name: `example.com/name`.
+/// Checks that the key of a requirement can be the key of a label.
 fn check_key(key: &str) -> Result<(), String> {
-    let (prefix, name) = match key.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, key),
-    };
-    let reason = if name.contains('/') {
-        "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start \
-         and end with an alphanumeric character, with an optional DNS subdomain prefix and '/'"
-            .to_owned()
-    } else if prefix.is_some_and(str::is_empty) {
-        "prefix part must be non-empty".to_owned()
-    } else if prefix.is_some_and(|prefix| prefix.len() > PREFIX_BYTES_MAX) {
-        format!("prefix part must be no more than {PREFIX_BYTES_MAX} bytes")
-    } else if prefix.is_some_and(|prefix| !is_subdomain(prefix)) {
-        "prefix part must be a lowercase DNS subdomain".to_owned()
-    } else if name.is_empty() {
-        "name part must be non-empty".to_owned()
-    } else if name.len() > NAME_BYTES_MAX {
-        format!("name part must be no more than {NAME_BYTES_MAX} bytes")
-    } else if !is_name(name) {
-        "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
-         with an alphanumeric character"
-            .to_owned()
-    } else {
-        return Ok(());
-    };
-    Err(StatusCause::invalid("key", key, &reason).to_string())
+    match names::qualified_name_error(key) {
+        None => Ok(()),
+        Some(reason) => Err(StatusCause::invalid("key", key, &reason).to_string()),
+    }
 }
 
 /// Checks that a value of a requirement can be the value of a label.
 fn check_value(key: &str, index: usize, value: &str) -> Result<(), String> {
-    let reason = if value.len() > NAME_BYTES_MAX {
-        format!("must be no more than {NAME_BYTES_MAX} bytes")
-    } else if !value.is_empty() && !is_name(value) {
-        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
-         '.', and must start and end with an alphanumeric character"
-            .to_owned()
-    } else {
-        return Ok(());
-    };
-    let path = FieldPath::new("values").index(index).key(key);
-    Err(StatusCause::invalid(path, value, &reason).to_string())
+    let path = || FieldPath::new("values").index(index).key(key);
+    match names::label_value_error(value) {
+        None => Ok(()),
+        Some(reason) => Err(StatusCause::invalid(path(), value, &reason).to_string()),
+    }
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ mod list;
 mod metrics;
 #[cfg(feature = "etcd")]
 mod proxy;
+mod registry;
 mod reload;
 mod support;
 mod timing;

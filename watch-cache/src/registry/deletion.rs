@@ -1,0 +1,253 @@
+//! The store of one resource: deletions.
+
+use std::time::Duration;
+
+use revstore_engine::Revision;
+use serde_json::{Value, json};
+
+use crate::api::keys::ObjectRef;
+use crate::api::options::GetOptions;
+use crate::api::status::{Conflict, RequestError};
+use crate::api::storage::{DeleteOptions, Preconditions, Update, UpdateOptions};
+use crate::registry::metadata;
+use crate::registry::object_store::{decode, encode, raise_generation};
+use crate::registry::{JsonObject, ObjectStore};
+
+/// What happens to the objects that an object owns when it is deleted. The deletion itself only sets or
+/// removes the finalizer by which a garbage collector is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Propagation {
+    /// They are deleted after the object.
+    Background,
+    /// They are deleted before the object.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+/// How an object is deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeleteRequest {
+    /// The conditions on the current version.
+    pub preconditions: Preconditions,
+    /// What happens to the objects that it owns; `None` to leave its finalizers as they are.
+    pub propagation: Option<Propagation>,
+    /// The grace period in seconds, for resources that have one.
+    pub grace_period_seconds: Option<i64>,
+    /// Whether to check everything and to write nothing.
+    pub dry_run: bool,
+}
+
+impl DeleteRequest {
+    /// Sets the conditions on the current version.
+    #[must_use]
+    pub fn preconditions(mut self, preconditions: Preconditions) -> Self {
+        self.preconditions = preconditions;
+        self
+    }
+
+    /// Sets what happens to the objects that the object owns.
+    #[must_use]
+    pub fn propagation(mut self, propagation: impl Into<Option<Propagation>>) -> Self {
+        self.propagation = propagation.into();
+        self
+    }
+
+    /// Sets the grace period in seconds.
+    #[must_use]
+    pub fn grace_period_seconds(mut self, seconds: impl Into<Option<i64>>) -> Self {
+        self.grace_period_seconds = seconds.into();
+        self
+    }
+
+    /// Sets whether to check everything and to write nothing.
+    #[must_use]
+    pub fn dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
+}
+
+/// The result of a deletion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Deleted {
+    /// The object is removed; this is its last version.
+    Removed(JsonObject),
+    /// The deletion has begun: finalizers or the grace period hold the object.
+    Terminating(JsonObject),
+}
+
+impl ObjectStore {
+    /// Deletes an object. One with finalizers, or with a grace period, gets a deletion timestamp instead,
+    /// and is removed by the update that removes its last finalizer, or by a deletion without a grace
+    /// period. Another deletion of such an object changes nothing, unless it shortens the grace period.
+    ///
+    /// # Errors
+    /// - [`RequestError::NotFound`].
+    /// - [`RequestError::Conflict`] if a precondition does not hold.
+    /// - Errors of the storage, among them [`RequestError::Corrupt`].
+    // WC-419, WC-447, WC-448.
+    pub async fn delete(
+        &self,
+        object: &ObjectRef,
+        request: &DeleteRequest,
+    ) -> Result<Deleted, RequestError> {
+        loop {
+            let current = self.storage.get(object, &GetOptions::default()).await?;
+            let Some(current) = current else {
+                return Err(self.not_found(object));
+            };
+            let old = decode(&current)?;
+            self.check_preconditions(&object.name, &old, &request.preconditions)?;
+            let (new, removes) = self.marked(&old, request);
+            if request.dry_run {
+                return Ok(if removes {
+                    Deleted::Removed(new)
+                } else {
+                    Deleted::Terminating(new)
+                });
+            }
+            let revision = if new == old || removes && !metadata::is_terminating(&old) {
+                Some(current.revision())
+            } else {
+                self.replace(object, &new, current.revision()).await?
+            };
+            let Some(revision) = revision else {
+                continue;
+            };
+            let mut new = new;
+            metadata::set(
+                &mut new,
+                "resourceVersion",
+                Some(revision.to_string().into()),
+            );
+            if !removes {
+                return Ok(Deleted::Terminating(new));
+            }
+            if self.remove(object, revision).await? {
+                return Ok(Deleted::Removed(new));
+            }
+        }
+    }
+
+    /// Returns the version of an object that a deletion leaves, and whether it is removed then.
+    fn marked(&self, old: &JsonObject, request: &DeleteRequest) -> (JsonObject, bool) {
+        let mut new = old.clone();
+        if let Some(propagation) = request.propagation {
+            set_propagation(&mut new, propagation);
+        }
+        let grace = self
+            .strategy
+            .grace_period_seconds(old, request.grace_period_seconds)
+            .max(0);
+        let removes = grace == 0 && metadata::finalizers(&new).is_empty();
+        let old_grace = metadata::field(old, "deletionGracePeriodSeconds").and_then(Value::as_i64);
+        // A deletion that has begun can only be shortened.
+        if metadata::is_terminating(old) && old_grace.unwrap_or_default() <= grace {
+            return (new, removes);
+        }
+        let after = Duration::from_secs(grace.unsigned_abs());
+        let timestamp = self.timestamp(after);
+        if !metadata::is_terminating(old) && !removes {
+            raise_generation(&mut new);
+        }
+        metadata::set(&mut new, "deletionTimestamp", Some(timestamp.into()));
+        metadata::set(&mut new, "deletionGracePeriodSeconds", Some(json!(grace)));
+        (new, removes)
+    }
+
+    /// Replaces the version `replaced` of an object. Returns the new revision, or `None` if another write
+    /// was faster.
+    async fn replace(
+        &self,
+        object: &ObjectRef,
+        new: &JsonObject,
+        replaced: Revision,
+    ) -> Result<Option<Revision>, RequestError> {
+        let mut value = new.clone();
+        metadata::set(&mut value, "resourceVersion", None);
+        let value = encode(&value);
+        let conditions = Preconditions::default().resource_version(replaced.to_string());
+        let options = UpdateOptions::default().preconditions(conditions);
+        let update = Box::new(|_: Option<&_>| Ok(Update::new(value.clone())));
+        let written = self.storage.guaranteed_update(object, &options, update);
+        match written.await {
+            Ok(stored) => Ok(Some(stored.revision())),
+            Err(RequestError::Conflict { .. } | RequestError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the version `removed` of an object. Returns `false` if another write was faster.
+    pub(super) async fn remove(
+        &self,
+        object: &ObjectRef,
+        removed: Revision,
+    ) -> Result<bool, RequestError> {
+        let conditions = Preconditions::default().resource_version(removed.to_string());
+        let options = DeleteOptions::default().preconditions(conditions);
+        let deleted = self.storage.delete(object, &options, Box::new(|_| Ok(())));
+        match deleted.await {
+            Ok(_) => Ok(true),
+            Err(RequestError::Conflict { .. } | RequestError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn check_preconditions(
+        &self,
+        name: &str,
+        object: &JsonObject,
+        conditions: &Preconditions,
+    ) -> Result<(), RequestError> {
+        let conflict = |reason| {
+            Err(RequestError::Conflict {
+                resource: self.kind.clone(),
+                name: name.to_owned(),
+                reason: Box::new(reason),
+            })
+        };
+        let found = metadata::text(object, "uid");
+        if let Some(requested) = conditions.uid.as_deref()
+            && requested != found
+        {
+            return conflict(Conflict::DeletedUid {
+                requested: requested.to_owned(),
+                found: found.to_owned(),
+            });
+        }
+        let found = metadata::text(object, "resourceVersion");
+        if let Some(requested) = conditions.resource_version.as_deref()
+            && requested != found
+        {
+            return conflict(Conflict::DeletedResourceVersion {
+                requested: requested.to_owned(),
+                found: found.to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Sets the finalizer by which a garbage collector treats the dependents of an object.
+fn set_propagation(object: &mut JsonObject, propagation: Propagation) {
+    let added = match propagation {
+        Propagation::Background => None,
+        Propagation::Foreground => Some(metadata::FOREGROUND),
+        Propagation::Orphan => Some(metadata::ORPHAN),
+    };
+    let before = metadata::finalizers(object);
+    let mut after: Vec<String> = before
+        .iter()
+        .filter(|name| ![metadata::FOREGROUND, metadata::ORPHAN].contains(name))
+        .map(|name| (*name).to_owned())
+        .collect();
+    after.extend(added.map(str::to_owned));
+    if before != after {
+        let list = (!after.is_empty()).then(|| json!(after));
+        metadata::set(object, "finalizers", list);
+    }
+}

@@ -1,0 +1,16 @@
+//! Registries: an [`ObjectStore`] creates, updates and deletes the objects of one resource by the rules
+//! that Kubernetes has for all of them. A [`Strategy`] adds the rules of one resource: defaults,
+//! validation, generations. [`TypedStrategy`] is a strategy for a Rust type.
+//!
+//! Gets, lists and watches need no registry: they go to the [`Storage`](crate::api::Storage) below.
+
+mod deletion;
+mod metadata;
+mod object_store;
+mod strategy;
+mod typed_strategy;
+
+pub use deletion::{DeleteRequest, Deleted, Propagation};
+pub use object_store::{ObjectStore, WriteRequest, Written};
+pub use strategy::{JsonObject, Strategy};
+pub use typed_strategy::TypedStrategy;

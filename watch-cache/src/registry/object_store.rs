@@ -1,0 +1,615 @@
+//! The store of one resource: creates and updates.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use revstore_engine::Revision;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::api::keys::ObjectRef;
+use crate::api::options::GetOptions;
+use crate::api::status::{Conflict, RequestError};
+use crate::api::storage::{Storage, Update, UpdateOptions};
+use crate::clock::{Clock, SystemClock};
+use crate::encode::object::Object;
+use crate::registry::metadata;
+use crate::registry::{JsonObject, Strategy};
+use crate::status::{ResourceName, Status, StatusCause};
+
+/// The number of names that a create generates before it fails because all of them exist.
+const GENERATED_NAMES_MAX: usize = 8;
+/// The number of random characters after a `generateName`.
+const SUFFIX_CHARS: usize = 5;
+/// The characters of a generated name: no vowels and no digits that look like letters.
+const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// The maximum length of a `generateName` in a name. The rest is cut off.
+const PREFIX_BYTES_MAX: usize = 63 - SUFFIX_CHARS;
+
+/// The text of the error by which an update ends that removes the object.
+const FINALIZED: &str = "the object is finalized";
+
+/// How a create or an update is carried out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WriteRequest {
+    /// Whether to check everything and to write nothing.
+    pub dry_run: bool,
+}
+
+impl WriteRequest {
+    /// Sets whether to check everything and to write nothing.
+    #[must_use]
+    pub fn dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
+}
+
+/// The result of an update.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Written {
+    /// The new version of the object, with its resource version. An update that removes the last
+    /// finalizer of an object that is being deleted removes the object; this is its last version then.
+    pub object: JsonObject,
+    /// Whether the object did not exist.
+    pub created: bool,
+}
+
+/// Creates, updates and deletes the objects of one resource by the rules of Kubernetes: names, uids,
+/// generations, timestamps, preconditions, finalizers. A [`Strategy`] has the rules of the resource.
+/// Corresponds to `registry.Store`.
+///
+/// An update costs one read of the cache and one conditional write, and is repeated if another write was
+/// faster.
+///
+/// ```
+/// use std::sync::Arc;
+/// use pollster::block_on;
+/// use revstore_engine::Engine;
+/// use revstore_watch_cache::registry::{ObjectStore, TypedStrategy, WriteRequest};
+/// use revstore_watch_cache::status::ResourceName;
+/// use revstore_watch_cache::{EngineSource, JsonKind, ResourceConfig, WatchCache};
+/// use serde::{Deserialize, Serialize};
+/// use serde_json::json;
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Widget {
+///     #[serde(default)]
+///     size: u32,
+/// }
+///
+/// let source = Arc::new(EngineSource::new(Engine::builder().build()));
+/// let (cache, feeder) = WatchCache::builder(source).build();
+/// let kind = JsonKind::new("example.org/v1", "Widget");
+/// let config = ResourceConfig::namespaced(kind, "widgets", "/widgets");
+/// let widgets = cache.add(config)?;
+/// let _feeder = feeder.spawn();
+/// block_on(widgets.wait_until_ready())?;
+///
+/// let store = ObjectStore::new(
+///     widgets,
+///     ResourceName::new("example.org", "widgets"),
+///     true,
+///     TypedStrategy::<Widget>::new("example.org/v1", "Widget"),
+/// );
+/// let widget = json!({"metadata": {"generateName": "w-"}, "size": 3});
+/// let widget = widget.as_object().cloned().unwrap_or_default();
+/// let created = block_on(store.create("default", widget, &WriteRequest::default()))?;
+/// assert_eq!(created["kind"], "Widget");
+/// assert_eq!(created["metadata"]["generation"], 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct ObjectStore {
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) resource: ResourceName,
+    /// The group and the kind, which errors about fields name.
+    pub(super) kind: ResourceName,
+    namespaced: bool,
+    pub(super) strategy: Arc<dyn Strategy>,
+    clock: Arc<dyn Clock>,
+    /// The time of day at the origin of the clock.
+    epoch: SystemTime,
+    /// Not held while anything else runs.
+    rng: Mutex<fastrand::Rng>,
+}
+
+impl ObjectStore {
+    /// Returns a store of the objects in `storage`, with the system clock and random uids.
+    ///
+    /// `resource` is the name of the resource in errors, and `namespaced` whether its objects are in
+    /// namespaces; both must be those with which the resource of `storage` was configured.
+    pub fn new(
+        storage: impl Storage + 'static,
+        resource: ResourceName,
+        namespaced: bool,
+        strategy: impl Strategy,
+    ) -> Self {
+        let group = strategy.api_version().rsplit_once('/');
+        let kind = ResourceName::new(group.map_or("", |(group, _)| group), strategy.kind());
+        Self {
+            storage: Arc::new(storage),
+            resource,
+            kind,
+            namespaced,
+            strategy: Arc::new(strategy),
+            clock: Arc::new(SystemClock::new()),
+            epoch: SystemTime::now(),
+            rng: Mutex::new(fastrand::Rng::new()),
+        }
+    }
+
+    /// Sets the clock of the timestamps, and the time of day at its origin.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>, epoch: SystemTime) -> Self {
+        self.clock = clock;
+        self.epoch = epoch;
+        self
+    }
+
+    /// Makes the uids and the generated names depend on a seed, for tests.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        Self {
+            rng: Mutex::new(fastrand::Rng::with_seed(seed)),
+            ..self
+        }
+    }
+
+    /// Creates an object in a namespace, which is empty for a resource without namespaces. Without a name
+    /// the object gets one that begins with its `generateName`.
+    ///
+    /// Returns the object as it was written. A dry run returns it without a resource version.
+    ///
+    /// # Errors
+    /// - [`RequestError::BadRequest`] if the kind, the API version or the namespace are not those of the
+    ///   request.
+    /// - 422, as [`RequestError::Reported`], if the object is invalid.
+    /// - [`RequestError::AlreadyExists`].
+    /// - Errors of the strategy and of the storage.
+    // WC-413, WC-440, WC-443.
+    pub async fn create(
+        &self,
+        namespace: &str,
+        object: JsonObject,
+        request: &WriteRequest,
+    ) -> Result<JsonObject, RequestError> {
+        let mut generated = 0;
+        loop {
+            let mut new = object.clone();
+            let is_generated = metadata::text(&new, "name").is_empty();
+            let reference = self.prepare_create(namespace, &mut new)?;
+            let written = self.write_new(&reference, &mut new, request).await;
+            generated += 1;
+            match written {
+                Err(RequestError::AlreadyExists { .. })
+                    if is_generated && generated < GENERATED_NAMES_MAX => {}
+                Err(error) => return Err(error),
+                Ok(()) => return Ok(new),
+            }
+        }
+    }
+
+    async fn write_new(
+        &self,
+        reference: &ObjectRef,
+        new: &mut JsonObject,
+        request: &WriteRequest,
+    ) -> Result<(), RequestError> {
+        if request.dry_run {
+            let existing = self.storage.get(reference, &GetOptions::default()).await?;
+            return existing.map_or(Ok(()), |_| {
+                Err(RequestError::AlreadyExists {
+                    resource: self.resource.clone(),
+                    name: reference.name.clone(),
+                })
+            });
+        }
+        let time_to_live = self.strategy.time_to_live(new);
+        let value = encode(new);
+        let stored = self.storage.create(reference, value, time_to_live).await?;
+        show_revision(new, stored.revision());
+        Ok(())
+    }
+
+    /// Checks and completes a new object.
+    fn prepare_create(
+        &self,
+        namespace: &str,
+        new: &mut JsonObject,
+    ) -> Result<ObjectRef, RequestError> {
+        self.check_type(new)?;
+        self.check_namespace(namespace, new)?;
+        let version = metadata::text(new, "resourceVersion").parse::<u64>();
+        metadata::clear_server_fields(new);
+        metadata::set(new, "uid", Some(self.new_uid().into()));
+        metadata::set(
+            new,
+            "creationTimestamp",
+            Some(self.timestamp(Duration::ZERO).into()),
+        );
+        if self.strategy.has_generation() {
+            metadata::set(new, "generation", Some(json!(1)));
+        }
+        let prefix = metadata::text(new, "generateName");
+        if metadata::text(new, "name").is_empty() && !prefix.is_empty() {
+            let name = self.new_name(prefix);
+            metadata::set(new, "name", Some(name.into()));
+        }
+        self.strategy.prepare_create(new)?;
+        let mut causes = metadata::validate(new, self.namespaced, &*self.strategy);
+        causes.extend(self.strategy.validate_create(new));
+        self.check_causes(new, causes)?;
+        if version.is_ok_and(|version| version != 0) {
+            return Err(RequestError::Unclassified(
+                "resourceVersion should not be set on objects to be created".into(),
+            ));
+        }
+        Ok(ObjectRef {
+            namespace: self.namespaced.then(|| namespace.to_owned()),
+            name: metadata::text(new, "name").to_owned(),
+        })
+    }
+
+    /// Replaces an object. The resource version of `new`, if it is set, must be the current one.
+    ///
+    /// # Errors
+    /// As [`update_with`](Self::update_with), and [`RequestError::Conflict`] if `new` has another uid.
+    // WC-414.
+    pub async fn update(
+        &self,
+        object: &ObjectRef,
+        new: JsonObject,
+        request: &WriteRequest,
+    ) -> Result<Written, RequestError> {
+        let uid = metadata::text(&new, "uid").to_owned();
+        self.update_checked(object, request, &uid, |_| Ok(new.clone()))
+            .await
+    }
+
+    /// Replaces an object by the version that `change` returns for the current one, such as a patch of
+    /// it. If another write changes the object meanwhile, `change` is called again. `None` is an object
+    /// that does not exist, for a strategy that
+    /// [creates on update](Strategy::creates_on_update).
+    ///
+    /// A version without changes is not written. An object whose last finalizer was removed after its
+    /// deletion is removed.
+    ///
+    /// # Errors
+    /// - [`RequestError::NotFound`].
+    /// - [`RequestError::BadRequest`] if the kind, the name or the namespace of the new version are not
+    ///   those of the request.
+    /// - [`RequestError::Conflict`] if the resource version of the new version is not the current one.
+    /// - 422, as [`RequestError::Reported`], if the new version is invalid.
+    /// - Errors of `change`, of the strategy and of the storage.
+    // WC-415, WC-441, WC-442, WC-447.
+    pub async fn update_with(
+        &self,
+        object: &ObjectRef,
+        request: &WriteRequest,
+        change: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, RequestError> + Send,
+    ) -> Result<Written, RequestError> {
+        self.update_checked(object, request, "", change).await
+    }
+
+    /// Updates an object that has the given uid, or any if it is empty.
+    async fn update_checked(
+        &self,
+        object: &ObjectRef,
+        request: &WriteRequest,
+        uid: &str,
+        mut change: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, RequestError> + Send,
+    ) -> Result<Written, RequestError> {
+        loop {
+            // The last version that was computed, and the version it replaces.
+            let mut computed: Option<(JsonObject, Option<Revision>)> = None;
+            let compute = |current: Option<&Object>| {
+                computed = None;
+                if let Some(current) = current
+                    && !uid.is_empty()
+                    && uid != current.stored().uid()
+                {
+                    let reason = Conflict::Uid {
+                        key: String::from_utf8_lossy(current.key()).into_owned(),
+                        requested: uid.to_owned(),
+                        found: current.stored().uid().to_owned(),
+                    };
+                    return Err(self.conflict(object, reason));
+                }
+                let mut old = current.map(decode).transpose()?;
+                let mut new = change(old.as_ref())?;
+                self.prepare_update(object, old.as_ref(), &mut new)?;
+                let replaced = current.map(Object::revision);
+                let (new, _) = computed.insert((new, replaced));
+                // Returned as an error, because an update cannot delete.
+                if replaced.is_some() && is_finalized(new) {
+                    return Err(RequestError::Unclassified(FINALIZED.into()));
+                }
+                let time_to_live = self.strategy.time_to_live(new);
+                let unchanged = old.as_mut().is_some_and(|old| is_unchanged(new, old));
+                let value = match current {
+                    // The storage writes nothing if the bytes are unchanged.
+                    Some(current) if unchanged => Bytes::copy_from_slice(current.value()),
+                    _ => encode(new),
+                };
+                Ok(Update::new(value).time_to_live(time_to_live))
+            };
+            let written = self.write_computed(object, request, compute).await;
+            let Some((mut new, replaced)) = computed else {
+                // Nothing was computed, so the object does not exist, or the error is that of `change`.
+                written?;
+                return Err(self.not_found(object));
+            };
+            match (written, replaced) {
+                (Ok(revision), _) => {
+                    if let Some(revision) = revision.or(replaced) {
+                        show_revision(&mut new, revision);
+                    }
+                }
+                (Err(RequestError::Unclassified(text)), Some(replaced)) if text == FINALIZED => {
+                    if !request.dry_run && !self.remove(object, replaced).await? {
+                        continue;
+                    }
+                    show_revision(&mut new, replaced);
+                }
+                (Err(error), _) => return Err(error),
+            }
+            return Ok(Written {
+                object: new,
+                created: replaced.is_none(),
+            });
+        }
+    }
+
+    /// Writes the version that `compute` returns. Returns the revision of the object, or `None` after a
+    /// dry run.
+    async fn write_computed(
+        &self,
+        object: &ObjectRef,
+        request: &WriteRequest,
+        mut compute: impl FnMut(Option<&Object>) -> Result<Update, RequestError> + Send,
+    ) -> Result<Option<Revision>, RequestError> {
+        if request.dry_run {
+            let current = self.storage.get(object, &GetOptions::default()).await?;
+            if current.is_none() && !self.strategy.creates_on_update() {
+                return Err(self.not_found(object));
+            }
+            return compute(current.as_ref()).map(|_| None);
+        }
+        let options = UpdateOptions::default().create_if_missing(self.strategy.creates_on_update());
+        let stored = self
+            .storage
+            .guaranteed_update(object, &options, Box::new(compute))
+            .await?;
+        Ok(Some(stored.revision()))
+    }
+
+    /// Checks and completes a new version of an object, or a new object if there is no old version.
+    fn prepare_update(
+        &self,
+        object: &ObjectRef,
+        old: Option<&JsonObject>,
+        new: &mut JsonObject,
+    ) -> Result<(), RequestError> {
+        let namespace = object.namespace.as_deref().unwrap_or_default();
+        self.check_type(new)?;
+        check_name(&object.name, new)?;
+        self.check_namespace(namespace, new)?;
+        let Some(old) = old else {
+            return self.prepare_create(namespace, new).map(drop);
+        };
+        self.check_version(object, old, new)?;
+        metadata::inherit(new, old);
+        self.strategy.prepare_update(new, old)?;
+        if self.strategy.has_generation() && differ_outside_of_metadata(new, old) {
+            raise_generation(new);
+        }
+        let mut causes = metadata::validate(new, self.namespaced, &*self.strategy);
+        causes.extend(metadata::validate_update(new, old));
+        causes.extend(self.strategy.validate_update(new, old));
+        self.check_causes(new, causes)
+    }
+
+    /// Checks the resource version of an update.
+    fn check_version(
+        &self,
+        object: &ObjectRef,
+        old: &JsonObject,
+        new: &JsonObject,
+    ) -> Result<(), RequestError> {
+        let requested = metadata::text(new, "resourceVersion");
+        let path = "metadata.resourceVersion";
+        match requested.parse::<u64>() {
+            Ok(version) if version != 0 => {
+                if requested == metadata::text(old, "resourceVersion") {
+                    Ok(())
+                } else {
+                    Err(self.conflict(object, Conflict::Modified))
+                }
+            }
+            Err(_) if !requested.is_empty() => {
+                let cause = StatusCause::invalid(path, requested, "must be a number");
+                Err(RequestError::Unclassified(cause.to_string()))
+            }
+            _ if self.strategy.allows_unconditional_update() => Ok(()),
+            _ => {
+                let cause = StatusCause::invalid(path, 0, "must be specified for an update");
+                Err(Status::invalid(&self.resource, &object.name, vec![cause]).into())
+            }
+        }
+    }
+
+    fn check_type(&self, object: &mut JsonObject) -> Result<(), RequestError> {
+        let (api_version, kind) = (self.strategy.api_version(), self.strategy.kind());
+        let of = |name: &str, expected: &str| match object.get(name) {
+            None => expected.to_owned(),
+            Some(value) => match value.as_str() {
+                Some("") | None => expected.to_owned(),
+                Some(text) => text.to_owned(),
+            },
+        };
+        let (found_version, found_kind) = (of("apiVersion", api_version), of("kind", kind));
+        if found_version != api_version || found_kind != kind {
+            let version = found_version.rsplit('/').next().unwrap_or_default();
+            return Err(RequestError::BadRequest(format!(
+                "{found_kind} in version \"{version}\" cannot be handled as a {kind}: expected kind \
+                 {kind} in version {api_version}"
+            )));
+        }
+        object.insert("apiVersion".into(), found_version.into());
+        object.insert("kind".into(), found_kind.into());
+        Ok(())
+    }
+
+    fn check_namespace(
+        &self,
+        namespace: &str,
+        object: &mut JsonObject,
+    ) -> Result<(), RequestError> {
+        if !self.namespaced {
+            metadata::set(object, "namespace", None);
+            return Ok(());
+        }
+        let found = metadata::text(object, "namespace");
+        if !found.is_empty() && found != namespace {
+            return Err(RequestError::BadRequest(
+                "the namespace of the provided object does not match the namespace sent on the request"
+                    .into(),
+            ));
+        }
+        metadata::set(object, "namespace", Some(namespace.into()));
+        Ok(())
+    }
+
+    fn check_causes(
+        &self,
+        object: &JsonObject,
+        causes: Vec<StatusCause>,
+    ) -> Result<(), RequestError> {
+        if causes.is_empty() {
+            return Ok(());
+        }
+        let name = metadata::text(object, "name");
+        Err(Status::invalid(&self.kind, name, causes).into())
+    }
+
+    fn conflict(&self, object: &ObjectRef, reason: Conflict) -> RequestError {
+        RequestError::Conflict {
+            resource: self.resource.clone(),
+            name: object.name.clone(),
+            reason: Box::new(reason),
+        }
+    }
+
+    pub(super) fn not_found(&self, object: &ObjectRef) -> RequestError {
+        RequestError::NotFound {
+            resource: self.resource.clone(),
+            name: object.name.clone(),
+        }
+    }
+
+    /// Returns the time of day, `after` from now, as the text of a timestamp.
+    pub(super) fn timestamp(&self, after: Duration) -> String {
+        let since_origin = self.clock.now().saturating_add(after);
+        let now = self.epoch.checked_add(since_origin).unwrap_or(self.epoch);
+        let now = OffsetDateTime::from(now);
+        let seconds = now.replace_nanosecond(0).unwrap_or(now);
+        seconds.format(&Rfc3339).unwrap_or_default()
+    }
+
+    /// Returns a new uid: a random UUID of version 4.
+    fn new_uid(&self) -> String {
+        let random = self.rng.lock().u128(..);
+        // The version and the variant have fixed bits.
+        let bits = random & !(0xf << 76) & !(0b11 << 62) | (4 << 76) | (0b10 << 62);
+        let hex = format!("{bits:032x}");
+        let parts = [
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..],
+        ];
+        parts.join("-")
+    }
+
+    fn new_name(&self, prefix: &str) -> String {
+        let mut end = prefix.len().min(PREFIX_BYTES_MAX);
+        while !prefix.is_char_boundary(end) {
+            end -= 1;
+        }
+        let mut name = prefix[..end].to_owned();
+        let mut rng = self.rng.lock();
+        for _ in 0..SUFFIX_CHARS {
+            name.push(SUFFIX_ALPHABET[rng.usize(..SUFFIX_ALPHABET.len())].into());
+        }
+        name
+    }
+}
+
+fn check_name(name: &str, object: &JsonObject) -> Result<(), RequestError> {
+    match metadata::text(object, "name") {
+        "" => Err(RequestError::BadRequest(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ))),
+        found if found != name => Err(RequestError::BadRequest(format!(
+            "the name of the object ({found}) does not match the name on the URL ({name})"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the JSON of an object to store.
+pub(super) fn encode(object: &JsonObject) -> Bytes {
+    serde_json::to_vec(object)
+        .expect("the serialization of JSON values does not fail")
+        .into()
+}
+
+/// Parses a stored object, and sets its resource version.
+pub(super) fn decode(object: &Object) -> Result<JsonObject, RequestError> {
+    let mut decoded = serde_json::from_slice(object.value())
+        .map_err(|error| RequestError::Internal(error.to_string()))?;
+    show_revision(&mut decoded, object.revision());
+    Ok(decoded)
+}
+
+fn show_revision(object: &mut JsonObject, revision: Revision) {
+    metadata::set(object, "resourceVersion", Some(revision.to_string().into()));
+}
+
+/// Returns whether two versions differ in nothing but the resource version.
+fn is_unchanged(new: &JsonObject, old: &mut JsonObject) -> bool {
+    metadata::set(old, "resourceVersion", None);
+    new == old
+}
+
+/// Returns whether the deletion of an object has begun and nothing holds it any more.
+fn is_finalized(object: &JsonObject) -> bool {
+    metadata::is_terminating(object)
+        && metadata::finalizers(object).is_empty()
+        && metadata::field(object, "deletionGracePeriodSeconds").and_then(Value::as_i64) == Some(0)
+}
+
+/// Adds 1 to the generation of an object that has one.
+pub(super) fn raise_generation(object: &mut JsonObject) {
+    if let Some(generation) = metadata::field(object, "generation").and_then(Value::as_i64) {
+        metadata::set(object, "generation", Some((generation + 1).into()));
+    }
+}
+
+/// Returns whether two versions differ in anything but their metadata and status.
+fn differ_outside_of_metadata(new: &JsonObject, old: &JsonObject) -> bool {
+    let contents = |object: &JsonObject| {
+        let mut object = object.clone();
+        object.remove("metadata");
+        object.remove("status");
+        object
+    };
+    contents(new) != contents(old)
+}
