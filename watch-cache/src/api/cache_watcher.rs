@@ -277,6 +277,7 @@ mod tests {
     use super::*;
     use crate::api::keys::Scope;
     use crate::cache::config::ResourceConfig;
+    use crate::cache::contents::Contents;
     use crate::cache::readiness::Readiness;
     use crate::cache::resource::WatchStart;
     use crate::cache::shared::{CacheSettings, CacheShared};
@@ -293,7 +294,9 @@ mod tests {
         let pods = Arc::new(Resource::new(config, shared.clone()).unwrap());
         let decoder = pods.decoder();
         let target = Target::new(&decoder, &Scope::All, &Selector::default(), true).unwrap();
-        pods.replace(Revision(1), Vec::new());
+        let mut contents = Contents::new(pods.config.window, &pods.indexes);
+        contents.set_loaded(Revision(1));
+        pods.join(contents);
         shared.watermark.publish(Revision(1));
         pods.ready.set(Readiness::Ready);
         let start = WatchStart::After(Some(Revision(1)));

@@ -102,7 +102,7 @@ impl ResourceCache {
             return None;
         }
         let key = self.resource.config.layout.key(object).ok()?;
-        self.resource.get(&key).map(Object::new)
+        self.resource.get(&key).ok()?.map(Object::new)
     }
 
     /// Returns one object, or `None` if it does not exist. Reads from the source if no resource
@@ -139,7 +139,10 @@ impl ResourceCache {
             RequestedVersion::Zero => {}
             RequestedVersion::At(at) => self.resource.wait_until_fresh(at).await?,
         }
-        let found = self.resource.get(&key);
+        let Ok(found) = self.resource.get(&key) else {
+            // A load has begun meanwhile.
+            return self.raw.get_object(object, options).await;
+        };
         found
             .map(|object| decodable(object).map(Object::new))
             .transpose()
@@ -192,21 +195,23 @@ impl ResourceCache {
                         .await;
                 }
                 let current = shared.current_revision().await?;
-                if self.resource.wait_until_fresh(current).await.is_err() {
-                    // WC-233: the cache does not reach the revision in time, so the source answers.
+                let is_fresh = self.resource.wait_until_fresh(current).await.is_ok();
+                let Some(snapshot) = self.resource.snapshot().filter(|_| is_fresh) else {
+                    // WC-233: the cache does not reach the revision in time, or a load has begun
+                    // meanwhile, so the source answers.
                     self.resource.counters.lists_from_source.add(1);
                     self.resource.counters.consistent_read_fallbacks.add(1);
                     return self
                         .read(&decoder, &target, None, start.as_deref(), limit)
                         .await;
-                }
+                };
                 self.resource.counters.consistent_reads.add(1);
-                self.list_snapshot(&self.resource.snapshot(), target, start.as_deref(), limit)
+                self.list_snapshot(&snapshot, target, start.as_deref(), limit)
             }
-            ListPlan::Any => self.list_snapshot(&self.resource.snapshot(), target, None, limit),
+            ListPlan::Any => self.list_snapshot(&self.snapshot()?, target, None, limit),
             ListPlan::NotOlderThan(at) => {
                 self.resource.wait_until_fresh(at).await?;
-                self.list_snapshot(&self.resource.snapshot(), target, None, limit)
+                self.list_snapshot(&self.snapshot()?, target, None, limit)
             }
             ListPlan::Exact { at, start } => {
                 let list = self
@@ -218,6 +223,17 @@ impl ResourceCache {
                 list
             }
         }
+    }
+
+    /// Returns the current objects. Fails if a load has begun since the readiness was checked.
+    fn snapshot(&self) -> Result<Snapshot, RequestError> {
+        self.resource.snapshot().ok_or_else(|| {
+            let not_ready = self.resource.check_ready().err();
+            not_ready.unwrap_or(RequestError::NotReady {
+                cause: None,
+                retry_after_seconds: 1,
+            })
+        })
     }
 
     /// Lists the objects at an exact revision (WC-133). If the window contains the events since then,

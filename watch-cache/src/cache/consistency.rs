@@ -83,7 +83,14 @@ pub(crate) async fn check_periodically(
 /// again meanwhile, because the difference is one of the previous objects then.
 pub(crate) async fn check(resource: &Arc<Resource>) -> Result<ConsistencyReport, RequestError> {
     let counters = &resource.counters;
-    let (snapshot, generation) = resource.snapshot_and_generation();
+    let loading = || RequestError::NotReady {
+        cause: Some("the cache was loaded again during the check".into()),
+        retry_after_seconds: 1,
+    };
+    let Some((snapshot, generation)) = resource.snapshot_and_generation() else {
+        counters.consistency_checks_aborted.add(1);
+        return Err(loading());
+    };
     let report = match compare(resource, &snapshot).await {
         Ok(report) if report.is_consistent() => {
             counters.consistency_checks_passed.add(1);
@@ -94,10 +101,7 @@ pub(crate) async fn check(resource: &Arc<Resource>) -> Result<ConsistencyReport,
             resource.shared.request_load();
             return Ok(report);
         }
-        Ok(_) => Err(RequestError::NotReady {
-            cause: Some("the cache was loaded again during the check".into()),
-            retry_after_seconds: 1,
-        }),
+        Ok(_) => Err(loading()),
         Err(SourceError::Compacted) => Err(RequestError::Expired(Expired::List)),
         Err(other) => Err(RequestError::Internal(other.to_string())),
     };

@@ -6,33 +6,20 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use futures_core::Stream;
 use pollster::block_on;
 use revstore_engine::{KeyRange, Revision};
 
 use crate::cache::consistency;
+use crate::cache::loads::{Loads, RETRY_AFTER};
 use crate::cache::readiness::Readiness;
 use crate::cache::resource::Resource;
 use crate::cache::shared::CacheShared;
 use crate::cache::watch_cache::ResourceRegistry;
-use crate::encode::object::ObjectDecoder;
-use crate::source::{
-    Batch, BatchStream, Change, ListRequest, SourceError, StoredKeyValue, WatchRequest,
-};
+use crate::source::{Batch, BatchStream, Change, SourceError, WatchRequest};
 use crate::wake::Waiter;
 
-/// The pause after a failure of the source (docs/watch-cache.md, B.1).
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// The page size, in keys, of the reads that load a resource.
-const LOAD_PAGE_KEYS: usize = 10_000;
-/// The number of loads at the oldest revision that may fail with [`SourceError::Compacted`] before
-/// the current revision is loaded instead.
-const COMPACTED_LOADS_AT_OLDEST_MAX: usize = 3;
-/// The number of loads of a resource that may fail with [`SourceError::Compacted`], at any revision,
-/// before the feeder starts again with all resources.
-const COMPACTED_LOADS_MAX: usize = 2 * COMPACTED_LOADS_AT_OLDEST_MAX;
 /// The maximum number of batches that are applied before the feeder yields to other tasks.
 const POLL_BATCHES_MAX: usize = 64;
 
@@ -46,6 +33,10 @@ const POLL_BATCHES_MAX: usize = 64;
 /// ([`consistency_interval`](crate::cache::WatchCacheBuilder::consistency_interval)). The cache
 /// makes progress only while the feeder is polled: spawn [`Feeder::run`] on an executor, or start a
 /// thread with [`Feeder::spawn`].
+///
+/// Resources are loaded beside this, in steps of 16 objects between which the feeder yields: a resource
+/// that is added, or loaded again, delays the events of the others by one step at most, also on an
+/// executor with one thread.
 ///
 /// Dropping the feeder stops the cache: its watchers end and requests fail with
 /// [`RequestError::Stopped`](crate::RequestError::Stopped). This also happens when the task of the
@@ -144,9 +135,10 @@ impl Feeder {
             registry: self.registry.clone(),
             replacements: 0,
             is_first: true,
-            loading: Vec::new(),
+            loads: Loads::new(self.shared.clone()),
             to_wake: Vec::new(),
             applied: 0,
+            loads_are_next: false,
         };
         // Loaded resources are kept after a lost connection. They are loaded again after a
         // compaction, and after the store was replaced.
@@ -197,51 +189,42 @@ struct FeedLoop {
     /// Whether no revision was published yet. The first load reads the oldest revision of the source,
     /// so that the windows also contain earlier events (WC-144).
     is_first: bool,
-    /// Loaded resources, with the revision that the watermark must reach before they are ready.
-    loading: Vec<(Arc<Resource>, Revision)>,
+    loads: Loads,
     /// The watchers to wake after the next publication. A field, so that its memory is reused.
     to_wake: Vec<Arc<Waiter>>,
     /// The number of batches applied since the feeder last yielded.
     applied: usize,
+    /// Whether the feeder has yielded after batches, and the loads take a step before the next batch.
+    loads_are_next: bool,
 }
 
 impl FeedLoop {
-    /// Loads the resources that are not ready, or all resources unless `keep_loaded` is set. Then
-    /// applies the changes of the source until the source fails, the cache is stopped, or a resource
-    /// is added that the watch does not cover.
+    /// Applies the changes of the source, and loads the resources that are not ready beside them, or
+    /// all resources unless `keep_loaded` is set, until the source fails, the cache is stopped, or a
+    /// resource is added that the watch does not cover.
     async fn follow_source(&mut self, keep_loaded: bool) -> Result<Followed, SourceError> {
         if !keep_loaded {
-            self.set_pending(None);
-            self.replacements = self.shared.source.replacements();
+            self.discard_all();
         }
-        let watermark = self.shared.watermark.load();
-        let mut after: Option<Revision> = None;
-        self.loading.clear();
-        for resource in self.registry.all() {
-            // A resource that is still ready contains all changes up to the watermark.
-            let complete_to = if resource.ready.state() == Readiness::Ready {
-                watermark
-            } else {
-                let others = after.or(keep_loaded.then_some(watermark));
-                self.load(&resource, self.is_first, others).await?
-            };
-            after = Some(after.map_or(complete_to, |after| after.min(complete_to)));
-        }
-        let after = match after {
-            Some(after) => after,
-            None => self.shared.source.current_revision().await?.max(watermark),
+        let after = if self.is_first {
+            self.first_revision().await?
+        } else if keep_loaded {
+            // The ready resources contain all changes up to the watermark, and the loads have
+            // received them.
+            self.shared.watermark.load()
+        } else {
+            let current = self.shared.source.current_revision().await?;
+            current.max(self.shared.watermark.load())
         };
         let range = self.range();
         let mut batches = self.open_watch(range.clone(), after).await?;
         // Checked after the watch is opened: if the store is replaced after this check, the watch
         // ends.
         self.check_not_replaced(after).await?;
-        // All changes up to `after` are loaded or were applied before.
+        // The ready resources contain all changes up to `after`.
         self.publish(after);
-        if !self.loading.is_empty() {
-            self.shared.source.request_progress();
-        }
         self.is_first = false;
+        self.begin_loads(&range);
         loop {
             match self.next_input(&mut batches).await {
                 FeederInput::Batch(batch) => self.apply(batch),
@@ -249,7 +232,7 @@ impl FeedLoop {
                 FeederInput::LoadRequested if self.range() != range => {
                     return Ok(Followed::ToANewRange);
                 }
-                FeederInput::LoadRequested => self.load_requested().await?,
+                FeederInput::LoadRequested => self.begin_loads(&range),
                 FeederInput::Regressed => {
                     self.check_not_replaced(self.shared.watermark.load())
                         .await?;
@@ -260,9 +243,46 @@ impl FeedLoop {
         }
     }
 
+    /// Returns the revision after which the first watch of the source starts. If the oldest revision
+    /// of the source is known, loads the resources there, because the windows will contain the events
+    /// since then (WC-144). No resource is ready beside these loads.
+    async fn first_revision(&mut self) -> Result<Revision, SourceError> {
+        self.loads.clear();
+        let mut first: Option<Revision> = None;
+        if self.shared.source.oldest_revision().is_some() {
+            for resource in self.registry.all() {
+                let loaded = self.loads.load_at_oldest(&resource).await?;
+                first = Some(first.map_or(loaded, |first| first.min(loaded)));
+            }
+        }
+        match first {
+            Some(first) => Ok(first),
+            None => self.shared.source.current_revision().await,
+        }
+    }
+
+    /// Begins to load the resources that were added, whose contents were discarded, or that a
+    /// consistency check found to differ from the source. Begins none if the watched `range` does not
+    /// cover all of them: a resource was just added then, and requests its load.
+    fn begin_loads(&mut self, range: &KeyRange) {
+        let resources = self.registry.all();
+        if self.range() != *range {
+            return;
+        }
+        for resource in resources {
+            let state = resource.ready.state();
+            if !matches!(state, Readiness::Ready | Readiness::Stopped)
+                && !self.loads.contains(&resource)
+            {
+                self.loads.free(resource.discard());
+                self.loads.begin(&resource);
+            }
+        }
+    }
+
     /// Fails with [`SourceError::Replaced`] if the revision of the source is below `known` or below
     /// the watermark, or if the source has counted a replacement since the cache was loaded.
-    async fn check_not_replaced(&self, known: Revision) -> Result<(), SourceError> {
+    async fn check_not_replaced(&mut self, known: Revision) -> Result<(), SourceError> {
         let known = known.max(self.shared.watermark.load());
         let found = self.shared.source.current_revision().await?;
         if found < known || self.shared.source.replacements() != self.replacements {
@@ -276,22 +296,31 @@ impl FeedLoop {
     /// before the load.
     fn discard_replaced(&mut self, known: Revision, found: Revision) {
         let error = SourceError::Replaced { known, found };
-        self.set_pending(Some(&error.to_string()));
-        self.shared.watermark.reset();
         for resource in self.registry.all() {
-            resource.mark_replaced(known, found);
+            self.set_pending(&resource, Some(&error.to_string()));
+            let remains = resource.discard_replaced(known, found);
+            self.loads.free(remains);
         }
+        self.shared.watermark.reset();
         self.is_first = false;
     }
 
-    /// Marks all resources as loading.
-    fn set_pending(&self, cause: Option<&str>) {
+    /// Discards the contents of all resources, and all loads.
+    fn discard_all(&mut self) {
+        self.loads.clear();
+        self.replacements = self.shared.source.replacements();
         for resource in self.registry.all() {
-            resource.ready.set(Readiness::Pending {
-                since: self.shared.timers.now(),
-                cause: cause.map(str::to_owned),
-            });
+            self.set_pending(&resource, None);
+            self.loads.free(resource.discard());
         }
+    }
+
+    /// Marks a resource as loading.
+    fn set_pending(&self, resource: &Resource, cause: Option<&str>) {
+        resource.ready.set(Readiness::Pending {
+            since: self.shared.timers.now(),
+            cause: cause.map(str::to_owned),
+        });
     }
 
     /// Returns the range to watch. One watch delivers the changes of all resources in the order of
@@ -302,7 +331,7 @@ impl FeedLoop {
 
     /// Opens the watch of the source.
     async fn open_watch(
-        &self,
+        &mut self,
         range: KeyRange,
         after: Revision,
     ) -> Result<BatchStream, SourceError> {
@@ -314,7 +343,8 @@ impl FeedLoop {
         self.shared.source.watch(request).await
     }
 
-    /// Waits for the next input. Yields to other tasks after every [`POLL_BATCHES_MAX`] batches.
+    /// Waits for the next input, and takes steps of the loads meanwhile. Yields to other tasks after
+    /// every step, and after the batches that are ready, at most [`POLL_BATCHES_MAX`].
     async fn next_input(&mut self, batches: &mut BatchStream) -> FeederInput {
         poll_fn(|context| {
             self.shared.feeder.waker.register(context.waker());
@@ -327,26 +357,38 @@ impl FeedLoop {
             if self.shared.take_load_request() {
                 return Poll::Ready(FeederInput::LoadRequested);
             }
-            if self.applied >= POLL_BATCHES_MAX {
-                self.applied = 0;
+            let skips_batches = std::mem::take(&mut self.loads_are_next);
+            if !skips_batches && self.applied < POLL_BATCHES_MAX {
+                let input = match Pin::new(&mut *batches).poll_next(context) {
+                    Poll::Ready(Some(Ok(batch))) => {
+                        self.applied += 1;
+                        Some(FeederInput::Batch(batch))
+                    }
+                    Poll::Ready(Some(Err(error))) => Some(FeederInput::Failed(error)),
+                    Poll::Ready(None) => {
+                        let ended = "the source ended its watch".into();
+                        Some(FeederInput::Failed(SourceError::Unavailable(ended)))
+                    }
+                    Poll::Pending => None,
+                };
+                if let Some(input) = input {
+                    return Poll::Ready(input);
+                }
+            }
+            let applied = std::mem::take(&mut self.applied);
+            if applied > 0 && !self.loads.is_idle() {
+                // The tasks that the batches have woken run before the next step of the loads.
+                self.loads_are_next = true;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            match Pin::new(&mut *batches).poll_next(context) {
-                Poll::Ready(Some(Ok(batch))) => {
-                    self.applied += 1;
-                    Poll::Ready(FeederInput::Batch(batch))
-                }
-                Poll::Ready(Some(Err(error))) => Poll::Ready(FeederInput::Failed(error)),
-                Poll::Ready(None) => {
-                    let ended = "the source ended its watch".into();
-                    Poll::Ready(FeederInput::Failed(SourceError::Unavailable(ended)))
-                }
-                Poll::Pending => {
-                    self.applied = 0;
-                    Poll::Pending
-                }
+            let may_have_batches = skips_batches || applied == POLL_BATCHES_MAX;
+            match self.loads.advance(context, self.replacements) {
+                Ok(has_more) if has_more || may_have_batches => context.waker().wake_by_ref(),
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(FeederInput::Failed(error)),
             }
+            Poll::Pending
         })
         .await
     }
@@ -368,129 +410,38 @@ impl FeedLoop {
             }
         }
         for (resource, changes) in parts {
-            resource.apply(changes, arrived, &mut self.to_wake);
+            if let Some(changes) = self.loads.apply(&resource, changes, arrived) {
+                resource.apply(changes, arrived, &mut self.to_wake);
+            }
         }
         self.publish(batch.through);
     }
 
-    /// Raises the watermark to `through`, which wakes the requests that wait for it. Then marks the
-    /// loaded resources as ready, and wakes the watchers in `to_wake`.
+    /// Raises the watermark to `through`, which wakes the requests that wait for it. Then lets the
+    /// resources join whose loads are complete, and wakes the watchers in `to_wake`.
     fn publish(&mut self, through: Revision) {
         self.shared.watermark.publish(through);
-        self.loading.retain(|(resource, ready_at)| {
-            let loaded = through >= *ready_at;
-            if loaded {
-                resource.ready.set(Readiness::Ready);
-            }
-            !loaded
-        });
+        self.loads.join(self.shared.watermark.load());
         for waiter in self.to_wake.drain(..) {
             waiter.waker.wake();
-        }
-    }
-
-    /// Loads the resources that were added since, or that a consistency check found to differ from
-    /// the source.
-    async fn load_requested(&mut self) -> Result<(), SourceError> {
-        for resource in self.registry.all() {
-            let known = self
-                .loading
-                .iter()
-                .any(|(known, _)| Arc::ptr_eq(known, &resource));
-            let state = resource.ready.state();
-            if !known && !matches!(state, Readiness::Ready | Readiness::Stopped) {
-                let watermark = self.shared.watermark.load();
-                self.load(&resource, false, Some(watermark)).await?;
-            }
-        }
-        self.publish(self.shared.watermark.load());
-        if !self.loading.is_empty() {
-            self.shared.source.request_progress();
-        }
-        Ok(())
-    }
-
-    /// Loads a resource and returns the loaded revision. Loads the oldest revision of the source if
-    /// `from_oldest` is set, so that the window also contains earlier events (WC-144); otherwise
-    /// loads the current revision. `others` is the revision of the other resources. If the source does
-    /// not report progress on request, that revision is loaded, because the watermark might not reach
-    /// the current one for a long time.
-    async fn load(
-        &mut self,
-        resource: &Arc<Resource>,
-        from_oldest: bool,
-        others: Option<Revision>,
-    ) -> Result<Revision, SourceError> {
-        let began = self.shared.timers.now();
-        let current = self.shared.source.current_revision().await?;
-        let others = others
-            .filter(|others| (1..=current.0).contains(&others.0))
-            .filter(|_| !self.shared.source.requests_progress());
-        let mut attempt = 0;
-        loop {
-            let oldest = self.shared.source.oldest_revision().filter(|_| from_oldest);
-            let at = oldest
-                .or(others)
-                .filter(|_| attempt < COMPACTED_LOADS_AT_OLDEST_MAX);
-            match self.read_all(resource, at).await {
-                Ok((revision, items)) => {
-                    let decoder: ObjectDecoder = resource.decoder();
-                    let objects = items.into_iter().map(|stored| decoder.decode(stored));
-                    resource.replace(revision, objects.collect());
-                    let duration = &resource.counters.initialization_seconds;
-                    duration.observe_since(began, self.shared.timers.now());
-                    let ready_at = match others {
-                        Some(others) if others == revision => revision,
-                        _ => current.max(revision),
-                    };
-                    self.loading.push((resource.clone(), ready_at));
-                    return Ok(revision);
-                }
-                Err(SourceError::Compacted) if attempt < COMPACTED_LOADS_MAX => attempt += 1,
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Reads all keys of a resource at one revision, in pages: at `at`, or at the current revision.
-    async fn read_all(
-        &self,
-        resource: &Resource,
-        at: Option<Revision>,
-    ) -> Result<(Revision, Vec<StoredKeyValue>), SourceError> {
-        let span = resource.config.layout.span();
-        let (mut all, mut revision, mut start) = (Vec::new(), at, span.start.clone());
-        loop {
-            let request = ListRequest {
-                range: span.from(start).range(),
-                at: revision,
-                limit: Some(LOAD_PAGE_KEYS),
-            };
-            let page = self.shared.source.list(request).await?;
-            revision = Some(page.revision);
-            all.extend(page.items);
-            match all.last() {
-                Some(last) if page.more => start = crate::api::keys::after(&last.key),
-                _ => return Ok((page.revision, all)),
-            }
         }
     }
 
     /// Records an error of the source in the readiness of the resources that are not ready.
     fn record_failure(&self, error: &SourceError) {
         for resource in self.registry.all() {
-            if resource.ready.state() != Readiness::Ready {
+            let state = resource.ready.state();
+            if state != Readiness::Ready {
                 resource.counters.initialization_errors.add(1);
-                resource.ready.set(Readiness::Pending {
-                    since: self.shared.timers.now(),
-                    cause: Some(error.to_string()),
-                });
+            }
+            if matches!(state, Readiness::Pending { .. }) {
+                self.set_pending(&resource, Some(&error.to_string()));
             }
         }
     }
 
     /// Waits for [`RETRY_AFTER`], or until the cache is stopped.
-    async fn pause(&self) {
+    async fn pause(&mut self) {
         let due = self.shared.timers.now() + RETRY_AFTER;
         let mut sleep = Box::pin(self.shared.timers.sleep_until(due));
         poll_fn(|context| {

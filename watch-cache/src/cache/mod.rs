@@ -5,8 +5,11 @@
 
 pub(crate) mod config;
 pub(crate) mod consistency;
+pub(crate) mod contents;
 pub(crate) mod feeder;
 pub(crate) mod interest;
+pub(crate) mod load;
+pub(crate) mod loads;
 pub(crate) mod objects;
 pub(crate) mod readiness;
 pub(crate) mod resource;

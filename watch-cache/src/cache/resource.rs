@@ -11,13 +11,14 @@ use revstore_engine::Revision;
 use crate::api::status::{Expired, RequestError};
 use crate::api::target::Target;
 use crate::cache::config::ResourceConfig;
+use crate::cache::contents::{Contents, ContentsRemains, DecodedChange};
 use crate::cache::interest::{InterestKey, Interests, interest_of};
-use crate::cache::objects::index::{IndexItem, ObjectIndex, ResolvedIndex};
+use crate::cache::objects::index::{ObjectIndex, ResolvedIndex};
 use crate::cache::objects::snapshot::Snapshot;
-use crate::cache::objects::tree::{PersistentTree, TreeIter};
+use crate::cache::objects::tree::TreeIter;
 use crate::cache::readiness::{Readiness, ReadinessGate};
 use crate::cache::shared::CacheShared;
-use crate::cache::window::{Window, WindowEvent};
+use crate::cache::window::WindowEvent;
 use crate::encode::object::{ObjectDecoder, StoredObject};
 use crate::metrics::{ResourceCounters, ResourceMetrics};
 use crate::selector::ResolvedField;
@@ -49,23 +50,17 @@ pub(crate) struct Resource {
 /// The state of a resource that the feeder writes.
 #[derive(Debug)]
 struct ResourceState {
-    objects: PersistentTree<Arc<StoredObject>>,
-    by_index: Vec<PersistentTree<IndexItem>>,
-    /// The total size of the keys and values of `objects`.
-    object_bytes: u64,
-    /// The number of `objects` that cannot be decoded. Their indexed values are unknown.
-    undecodable: usize,
-    window: Window,
-    /// The number of loads. Watchers that were registered before the latest load end (WC-115).
+    contents: Contents,
+    /// Whether the contents follow the watermark. They do not while the resource is being loaded;
+    /// they are empty then.
+    is_current: bool,
+    /// The number of times that the contents were discarded. Watchers that were registered before the
+    /// latest one end (WC-115).
     generation: u64,
     /// The first generation that was loaded from the current store. If that store has replaced
     /// another one, also the newest known revision of the previous store, and the revision of the
     /// current store when the replacement was detected.
     replaced: (u64, Option<(Revision, Revision)>),
-    /// The loaded revision. Changes up to it are already in `objects`.
-    loaded: Revision,
-    /// The revision of the last applied change.
-    last: Revision,
 }
 
 /// The start of a new watcher.
@@ -106,6 +101,10 @@ pub(crate) enum Refill {
     Replaced(Revision, Revision),
 }
 
+/// The objects are being loaded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotCurrent;
+
 /// The number of events that a list at an older revision may undo in any case, also if it reads few
 /// objects.
 const UNDO_EVENTS_MIN: usize = 1000;
@@ -129,19 +128,13 @@ impl Resource {
             .iter()
             .map(resolve)
             .collect::<Result<_, _>>()?;
-        let window = Window::new(config.window, Revision(0));
         let state = ResourceState {
-            objects: PersistentTree::default(),
-            by_index: indexes.iter().map(|_| PersistentTree::default()).collect(),
-            object_bytes: 0,
-            undecodable: 0,
+            contents: Contents::new(config.window, &indexes),
+            is_current: false,
             generation: 0,
             replaced: (0, None),
-            loaded: Revision(0),
-            last: Revision(0),
-            window,
         };
-        let encoded_bytes = state.window.encoded_bytes().clone();
+        let encoded_bytes = state.contents.window.encoded_bytes().clone();
         Ok(Self {
             ready: ReadinessGate::new(shared.timers.now()),
             counters: ResourceCounters::default(),
@@ -187,23 +180,27 @@ impl Resource {
         self.ready.check(self.shared.timers.now())
     }
 
-    /// Returns the current objects. The lock is held only while the roots of the trees are cloned.
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        self.snapshot_and_generation().0
+    /// Returns the current objects, or `None` while they are being loaded. The lock is held only while
+    /// the roots of the trees are cloned.
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
+        Some(self.snapshot_and_generation()?.0)
     }
 
     /// Returns the current objects, and the number of the load from which they come.
-    pub(crate) fn snapshot_and_generation(&self) -> (Snapshot, u64) {
+    pub(crate) fn snapshot_and_generation(&self) -> Option<(Snapshot, u64)> {
         let state = self.state.read();
+        if !state.is_current {
+            return None;
+        }
         let snapshot = Snapshot {
             revision: self.newest(&state),
-            objects: state.objects.clone(),
-            by_index: match state.undecodable {
-                0 => state.by_index.clone(),
+            objects: state.contents.objects.clone(),
+            by_index: match state.contents.undecodable {
+                0 => state.contents.by_index.clone(),
                 _ => Vec::new(),
             },
         };
-        (snapshot, state.generation)
+        Some((snapshot, state.generation))
     }
 
     /// Marks the resource as inconsistent if its objects still come from the load `generation`.
@@ -212,7 +209,7 @@ impl Resource {
         // Set under the lock of the state, so that the objects are not replaced between the
         // comparison of the generation and the change.
         let state = self.state.read();
-        let is_current = state.generation == generation;
+        let is_current = state.is_current && state.generation == generation;
         if is_current {
             self.ready.set(Readiness::Inconsistent);
         }
@@ -226,16 +223,19 @@ impl Resource {
     pub(crate) fn snapshot_at(&self, at: Revision, limit: Option<usize>) -> Option<Snapshot> {
         let (mut objects, events) = {
             let state = self.state.read();
-            if at < state.window.oldest_start() || at > self.newest(&state) {
+            let Contents {
+                objects, window, ..
+            } = &state.contents;
+            if !state.is_current || at < window.oldest_start() || at > self.newest(&state) {
                 return None;
             }
-            let from = state.window.after(at);
-            let changes = usize::try_from(state.window.end() - from).ok()?;
-            let listed = limit.unwrap_or(state.objects.len());
+            let from = window.after(at);
+            let changes = usize::try_from(window.end() - from).ok()?;
+            let listed = limit.unwrap_or(objects.len());
             if changes > UNDO_EVENTS_MIN.max(2 * listed) {
                 return None;
             }
-            (state.objects.clone(), state.window.copy(from, changes))
+            (objects.clone(), window.copy(from, changes))
         };
         for event in events.iter().rev() {
             match (&event.old, &event.new) {
@@ -252,69 +252,76 @@ impl Resource {
     }
 
     /// Returns the revision up to which the locked `state` is complete. Every published change was
-    /// applied under the same lock before, so it is in `state`; and the watermark moves back only
-    /// before the state is replaced (INV-1).
+    /// applied under the same lock before, so it is in `state` (INV-1); and before the watermark
+    /// moves on without the changes of this resource, or back, the state is discarded.
     fn newest(&self, state: &ResourceState) -> Revision {
-        self.shared
-            .watermark
-            .load()
-            .max(state.last)
-            .max(state.loaded)
-    }
-
-    pub(crate) fn get(&self, key: &[u8]) -> Option<Arc<StoredObject>> {
-        self.state.read().objects.get(key).cloned()
-    }
-
-    /// Replaces all objects with those of a load at `revision`. The watchers that were registered
-    /// before the load end without an error event (WC-115).
-    pub(crate) fn replace(&self, revision: Revision, loaded: Vec<Arc<StoredObject>>) {
-        let mut objects = PersistentTree::default();
-        let mut by_index: Vec<PersistentTree<IndexItem>> = self
-            .indexes
-            .iter()
-            .map(|_| PersistentTree::default())
-            .collect();
-        let (mut object_bytes, mut undecodable) = (0, 0);
-        for object in loaded {
-            object_bytes += object.stored_bytes();
-            undecodable += usize::from(object.decode_error().is_some());
-            update_indexes(&self.indexes, &mut by_index, None, Some(&object));
-            objects.insert(object);
-        }
-        let (to_wake, old) = {
-            let mut state = self.state.write();
-            let old = std::mem::replace(&mut state.objects, objects);
-            let old = (old, std::mem::replace(&mut state.by_index, by_index));
-            state.object_bytes = object_bytes;
-            state.undecodable = undecodable;
-            state.window.reset(revision);
-            state.generation += 1;
-            state.loaded = revision;
-            state.last = revision;
-            let to_wake: Vec<_> = self.interests.lock().all().cloned().collect();
-            (to_wake, old)
-        };
-        drop(old);
-        self.counters.initializations.add(1);
-        for waiter in to_wake {
-            waiter.waker.wake();
+        let known = state.contents.last.max(state.contents.loaded);
+        if state.is_current {
+            known.max(self.shared.watermark.load())
+        } else {
+            known
         }
     }
 
-    /// Records that the store was replaced. The watchers end with [`Expired::Replaced`], because the
-    /// objects that they have delivered may not be in the history of the new store.
-    pub(crate) fn mark_replaced(&self, known: Revision, found: Revision) {
-        let to_wake: Vec<_> = {
-            let mut state = self.state.write();
-            state.generation += 1;
-            state.replaced = (state.generation, Some((known, found)));
-            self.interests.lock().all().cloned().collect()
-        };
+    /// Returns an object, or `None` if it does not exist.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Arc<StoredObject>>, NotCurrent> {
+        let state = self.state.read();
+        if !state.is_current {
+            return Err(NotCurrent);
+        }
+        Ok(state.contents.objects.get(key).cloned())
+    }
+
+    /// Discards the contents before they are loaded again, and returns what is left of them. The
+    /// watchers end without an error event (WC-115): the watermark will move on without the changes
+    /// of this resource, so no watcher may deliver it in a bookmark.
+    pub(crate) fn discard(&self) -> Option<ContentsRemains> {
+        if !self.state.read().is_current {
+            return None;
+        }
+        self.discard_with(|_| {})
+    }
+
+    /// As [`Resource::discard`], because the store was replaced. The watchers end with
+    /// [`Expired::Replaced`], because the objects that they have delivered may not be in the history
+    /// of the new store.
+    pub(crate) fn discard_replaced(
+        &self,
+        known: Revision,
+        found: Revision,
+    ) -> Option<ContentsRemains> {
         self.counters.replacements.add(1);
+        self.discard_with(|state| state.replaced = (state.generation, Some((known, found))))
+    }
+
+    fn discard_with(&self, change: impl FnOnce(&mut ResourceState)) -> Option<ContentsRemains> {
+        let empty = Contents::new(self.config.window, &self.indexes);
+        let (to_wake, remains): (Vec<_>, _) = {
+            let mut state = self.state.write();
+            let was_current = std::mem::replace(&mut state.is_current, false);
+            state.generation += 1;
+            change(&mut state);
+            let remains = state.contents.replace_with(empty);
+            let to_wake = self.interests.lock().all().cloned().collect();
+            (to_wake, was_current.then_some(remains))
+        };
         for waiter in to_wake {
             waiter.waker.wake();
         }
+        remains
+    }
+
+    /// Takes the contents of a load, which are complete up to the watermark, and answers requests
+    /// from them.
+    pub(crate) fn join(&self, loaded: Contents) {
+        {
+            let mut state = self.state.write();
+            // The remains are empty, because the contents were discarded before.
+            drop(state.contents.replace_with(loaded));
+            state.is_current = true;
+        }
+        self.counters.initializations.add(1);
+        self.ready.set(Readiness::Ready);
     }
 
     /// Returns the newest known revision of the previous store if the store was replaced and only
@@ -327,7 +334,8 @@ impl Resource {
     }
 
     /// Applies changes that arrived at the time `arrived`, and appends to `to_wake` the watchers to
-    /// wake after the revision is published (WC-113). Objects are decoded before the lock is taken,
+    /// wake after the revision is published (WC-113). Ignores them before a load has begun, because
+    /// it will read them. Objects are decoded before the lock is taken,
     /// and evicted events are freed after it is released.
     pub(crate) fn apply(
         &self,
@@ -336,10 +344,7 @@ impl Resource {
         to_wake: &mut Vec<Arc<Waiter>>,
     ) {
         let decoder = self.decoder();
-        let decode = |change: Change| {
-            let new = change.new.map(|stored| decoder.decode(stored));
-            (change.key, change.revision, new)
-        };
+        let decode = |change| DecodedChange::of(change, &decoder);
         let changes: Vec<_> = changes.into_iter().map(decode).collect();
         self.counters.events_received.add(changes.len() as u64);
         let now = self.shared.timers.now();
@@ -348,54 +353,24 @@ impl Resource {
         let mut capacity = (0, 0);
         let evicted = {
             let mut state = self.state.write();
-            let state = &mut *state;
-            capacity.0 = state.window.capacity();
+            if !state.is_current {
+                return;
+            }
+            let contents = &mut state.contents;
+            capacity.0 = contents.window.capacity();
             let interests = self.interests.lock();
-            for (key, revision, new) in changes {
-                if revision <= state.loaded {
+            for change in changes {
+                let Some((number, event)) = contents.apply(&self.indexes, change, arrived, now)
+                else {
                     continue;
-                }
-                let old = match &new {
-                    Some(new) => state.objects.insert(new.clone()),
-                    None => state.objects.remove(&key),
                 };
-                state.last = revision;
-                if old.is_none() && new.is_none() {
-                    continue;
-                }
-                debug_assert!(
-                    old.as_ref()
-                        .is_none_or(|old| old.mod_revision() <= revision),
-                    "INV-3: the old version of an event is older than the event"
-                );
-                update_indexes(
-                    &self.indexes,
-                    &mut state.by_index,
-                    old.as_ref(),
-                    new.as_ref(),
-                );
-                let bytes = |object: &Option<Arc<StoredObject>>| {
-                    object.as_ref().map_or(0, |object| object.stored_bytes())
-                };
-                state.object_bytes = state.object_bytes + bytes(&new) - bytes(&old);
-                let undecodable = |object: &Option<Arc<StoredObject>>| {
-                    usize::from(
-                        object
-                            .as_ref()
-                            .is_some_and(|object| object.decode_error().is_some()),
-                    )
-                };
-                state.undecodable = state.undecodable + undecodable(&new) - undecodable(&old);
-                let number = state.window.end();
                 let before = to_wake.len();
-                let versions = [old.as_deref(), new.as_deref()];
+                let versions = [event.old.as_deref(), event.new.as_deref()];
                 interests.mark_pending(number, versions, &self.indexes, to_wake);
                 dispatched += u64::from(to_wake.len() > before);
-                let event = WindowEvent::new(revision, arrived, new, old);
-                state.window.append(event.applied(now));
             }
-            let evicted = state.window.evict(now);
-            capacity.1 = state.window.capacity();
+            let evicted = contents.window.evict(now);
+            capacity.1 = contents.window.capacity();
             evicted
         };
         drop(evicted);
@@ -432,14 +407,22 @@ impl Resource {
         // Checked under the lock: the readiness changes before the state is replaced, so no watcher
         // starts with objects that will be discarded.
         self.check_ready()?;
+        if !state.is_current {
+            // A consistency check has just found a difference, or the resource is stopped.
+            return Err(RequestError::NotReady {
+                cause: None,
+                retry_after_seconds: 1,
+            });
+        }
         let newest = self.newest(&state);
+        let Contents {
+            objects, window, ..
+        } = &state.contents;
         let (after, initial) = match start {
-            WatchStart::CurrentObjects => {
-                (newest, Some(state.objects.iter_from(&target.scan.start)))
-            }
+            WatchStart::CurrentObjects => (newest, Some(objects.iter_from(&target.scan.start))),
             WatchStart::After(after) => (after.unwrap_or(newest), None),
         };
-        let oldest = state.window.oldest_start();
+        let oldest = window.oldest_start();
         if after < oldest {
             self.counters.expired_window.add(1);
             return Err(RequestError::Expired(Expired::Window {
@@ -447,8 +430,8 @@ impl Resource {
                 oldest,
             }));
         }
-        let first = state.window.after(after);
-        waiter.set_pending(Some(first).filter(|first| *first < state.window.end()));
+        let first = window.after(after);
+        waiter.set_pending(Some(first).filter(|first| *first < window.end()));
         // Still under the state lock, so that the feeder cannot apply a batch between the start of
         // the watcher and its registration.
         let interest_key = self.interests.lock().add(&interest, waiter.clone());
@@ -490,16 +473,17 @@ impl Resource {
                 Refill::Idle(watermark)
             };
         };
-        let oldest = state.window.oldest_start();
+        let window = &state.contents.window;
+        let oldest = window.oldest_start();
         // If `after` is a future revision, the watcher does not need the evicted events up to it
         // (WC-315).
-        if from < state.window.first() && after < oldest {
+        if from < window.first() && after < oldest {
             return Refill::Evicted(oldest);
         }
-        let from = from.max(state.window.first());
-        let events = state.window.copy(from, COPY_EVENTS_MAX);
+        let from = from.max(window.first());
+        let events = window.copy(from, COPY_EVENTS_MAX);
         let next = from + events.len() as u64;
-        let at_end = next >= state.window.end();
+        let at_end = next >= window.end();
         waiter.set_pending((!at_end).then_some(next));
         let last = events.last().map_or(watermark, |event| event.revision);
         let through = if at_end { last.max(watermark) } else { last };
@@ -524,7 +508,10 @@ impl Resource {
         let number = |revision: Revision| u64::try_from(revision.0).unwrap_or_default();
         let now = self.shared.timers.now();
         let state = self.state.read();
-        let end = state.window.end();
+        let Contents {
+            objects, window, ..
+        } = &state.contents;
+        let end = window.end();
         let mut lags: Vec<u64> = {
             let interests = self.interests.lock();
             let lag = |waiter: &Arc<Waiter>| waiter.pending().map_or(0, |event| end - event);
@@ -533,43 +520,22 @@ impl Resource {
         lags.sort_unstable();
         let watchers = lags.len();
         let lag = |position: usize| lags.get(position).copied().unwrap_or_default();
-        let oldest = state.window.oldest_time();
+        let oldest = window.oldest_time();
         let age = oldest.map(|arrived| now.saturating_sub(arrived));
         ResourceMetrics {
             resource_version: number(self.newest(&state)),
-            window_capacity: state.window.capacity() as u64,
-            window_events: state.window.len() as u64,
-            window_bytes: state.window.bytes() as u64,
-            oldest_watchable: number(state.window.oldest_start().next()),
+            window_capacity: window.capacity() as u64,
+            window_events: window.len() as u64,
+            window_bytes: window.bytes() as u64,
+            oldest_watchable: number(window.oldest_start().next()),
             oldest_event_age_ms: age
                 .map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
             watchers: watchers as u64,
             watcher_lag_max: lag(watchers.saturating_sub(1)),
             watcher_lag_p99: lag((watchers * 99 / 100).min(watchers.saturating_sub(1))),
-            objects: state.objects.len() as u64,
-            object_bytes: state.object_bytes,
+            objects: objects.len() as u64,
+            object_bytes: state.contents.object_bytes,
             ..self.counters.read()
-        }
-    }
-}
-
-/// Replaces the old version of an object in the index trees with the new one.
-fn update_indexes(
-    indexes: &[ResolvedIndex],
-    trees: &mut [PersistentTree<IndexItem>],
-    old: Option<&Arc<StoredObject>>,
-    new: Option<&Arc<StoredObject>>,
-) {
-    for (index, tree) in indexes.iter().zip(trees) {
-        let value = |object: &Arc<StoredObject>| index.value(object).unwrap_or_default().to_owned();
-        let (old_value, new_value) = (old.map(value), new.map(value));
-        if let (Some(old), Some(old_value)) = (old, &old_value)
-            && new_value.as_ref() != Some(old_value)
-        {
-            tree.remove(&IndexItem::index_key(old_value, old.key()));
-        }
-        if let (Some(new), Some(new_value)) = (new, &new_value) {
-            tree.insert(IndexItem::new(new_value, new.clone()));
         }
     }
 }
@@ -595,8 +561,9 @@ mod tests {
         let pods = Resource::new(config, shared).unwrap();
         let decoder = pods.decoder();
         let target = Target::new(&decoder, &Scope::All, &Selector::default(), true).unwrap();
-        pods.replace(Revision(7), Vec::new());
-        pods.ready.set(Readiness::Ready);
+        let mut contents = Contents::new(pods.config.window, &pods.indexes);
+        contents.set_loaded(Revision(7));
+        pods.join(contents);
         assert!(pods.register(&target, WatchStart::CurrentObjects).is_ok());
         // A request on another thread may have checked the readiness just before the replacement of
         // the store was detected.

@@ -199,7 +199,7 @@ impl WatchCache {
     /// Adds a resource, which the feeder then loads. Resources can be added while the feeder runs.
     ///
     /// The window of a resource that is added before the feeder starts contains the events since the
-    /// oldest revision of the source; the window of a later one starts at the current revision. A
+    /// oldest revision of the source; the window of a later one starts at the end of its load. A
     /// resource that is added to a stopped cache is stopped.
     ///
     /// # Errors

@@ -216,14 +216,23 @@ impl Window {
         }
     }
 
-    /// Removes all events. The numbering continues, so that no number is used for two events.
-    pub(crate) fn reset(&mut self, loaded: Revision) {
+    /// Sets the revision after which the events of an empty window begin.
+    pub(crate) fn start_after(&mut self, loaded: Revision) {
+        debug_assert!(self.events.is_empty(), "the window has no events");
+        self.oldest_start = loaded;
+    }
+
+    /// Replaces the events with those of `loaded`, of which no event is encoded, and returns the
+    /// previous ones. The numbering continues, so that no number is used for two events.
+    pub(crate) fn replace_with(&mut self, loaded: Self) -> VecDeque<Arc<WindowEvent>> {
         self.first = self.end();
-        for event in self.events.drain(..) {
+        self.bytes = loaded.bytes;
+        self.oldest_start = loaded.oldest_start;
+        let previous = std::mem::replace(&mut self.events, loaded.events);
+        for event in &previous {
             event.mark_evicted(&self.encoded_bytes);
         }
-        self.bytes = 0;
-        self.oldest_start = loaded;
+        previous
     }
 
     /// Returns the number of the next event to be appended.
@@ -265,10 +274,12 @@ impl Window {
         self.events.front().map(|event| event.arrived_at)
     }
 
-    /// Appends an event with the number [`Window::end`].
-    pub(crate) fn append(&mut self, event: WindowEvent) {
+    /// Appends an event with the number [`Window::end`], and returns both.
+    pub(crate) fn append(&mut self, event: WindowEvent) -> (u64, &WindowEvent) {
+        let number = self.end();
         self.bytes += event.size_bytes();
         self.events.push_back(Arc::new(event));
+        (number, &self.events[self.events.len() - 1])
     }
 
     /// Evicts the oldest revisions until the limits hold, and returns their events. The caller frees

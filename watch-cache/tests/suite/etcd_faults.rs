@@ -362,7 +362,8 @@ async fn wc_132_the_source_answers_consistent_lists_if_progress_is_not_reliable(
     let (cache, feeder) = WatchCache::builder(source).clock(Arc::new(clock)).build();
     let pods = cache.add(config()).unwrap();
     tokio::spawn(feeder.run());
-    within(fake.next_watch()).await.send_created();
+    let watch = within(fake.next_watch()).await;
+    watch.send_created();
     within(pods.wait_until_ready()).await.unwrap();
     let latest = within(pods.list(&Scope::All, &ListOptions::default())).await;
     assert_eq!(latest.unwrap().revision, Revision(7));

@@ -689,9 +689,9 @@ fn wc_227_required_names_and_namespaces_narrow_the_first_page_only() {
 
 /// A kind that counts decoded objects.
 #[derive(Debug)]
-struct CountingKind {
-    inner: revstore_watch_cache::JsonKind,
-    decoded: Arc<AtomicU64>,
+pub(crate) struct CountingKind {
+    pub(crate) inner: revstore_watch_cache::JsonKind,
+    pub(crate) decoded: Arc<AtomicU64>,
 }
 
 impl Kind for CountingKind {

@@ -27,6 +27,7 @@ mod etcd_faults;
 mod fake_etcd;
 mod get;
 mod list;
+mod load;
 mod metrics;
 #[cfg(feature = "etcd")]
 mod proxy;

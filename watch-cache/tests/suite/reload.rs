@@ -23,7 +23,7 @@ use revstore_watch_cache::{
 
 use crate::support::{
     Fixture, InterruptibleSource, PODS, at, config, describe, exact, from, pod, poll_once,
-    short_window,
+    run_until_idle, short_window,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ impl PolledCache {
     }
 
     fn step(&mut self) {
-        assert!(poll_once(&mut self.feeder).is_pending());
+        assert!(run_until_idle(&mut self.feeder).is_pending());
     }
 
     fn watch(&self, options: &WatchOptions) -> CacheWatcher {

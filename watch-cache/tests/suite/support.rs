@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -394,6 +394,26 @@ pub(crate) fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     Pin::new(&mut future)
         .as_mut()
         .poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Polls a future until it does not wake itself any more, as an executor without other tasks does.
+pub(crate) fn run_until_idle<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    struct Flag(AtomicBool);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let flag = Arc::new(Flag(AtomicBool::new(true)));
+    let waker = Waker::from(flag.clone());
+    let mut context = Context::from_waker(&waker);
+    while flag.0.swap(false, Ordering::Relaxed) {
+        let polled = Pin::new(&mut *future).poll(&mut context);
+        if polled.is_ready() {
+            return polled;
+        }
+    }
+    Poll::Pending
 }
 
 /// Polls a future, advances the clock by `time`, and polls it again; it must complete then.

@@ -21,7 +21,8 @@ use revstore_watch_cache::{
 };
 
 use crate::support::{
-    Events, Fixture, after, at, config, from, namespace, object, poll_once, selector, short_window,
+    Events, Fixture, after, at, config, from, namespace, object, poll_once, run_until_idle,
+    selector, short_window,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -244,7 +245,7 @@ impl PolledCache {
     }
 
     fn step(&mut self) {
-        assert!(poll_once(&mut self.feeder).is_pending());
+        assert!(run_until_idle(&mut self.feeder).is_pending());
     }
 
     /// Returns a watch that starts at the current revision.

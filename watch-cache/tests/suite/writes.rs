@@ -179,7 +179,7 @@ struct StaleCache {
 
 impl StaleCache {
     fn poll_feeder(&mut self) {
-        assert!(crate::support::poll_once(&mut self.feeder).is_pending());
+        assert!(crate::support::run_until_idle(&mut self.feeder).is_pending());
     }
 }
 

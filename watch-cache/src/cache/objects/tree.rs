@@ -130,6 +130,13 @@ impl<T: Item> PersistentTree<T> {
         }
     }
 
+    /// Converts the tree into one that is freed in steps.
+    pub(crate) fn into_remains(self) -> TreeRemains<T> {
+        TreeRemains {
+            nodes: vec![self.root],
+        }
+    }
+
     /// Returns an iterator over the items from `key` on, in ascending order. The iterator reads the
     /// state of the tree at this call, holds no lock, and keeps one path of nodes alive at a time.
     pub(crate) fn iter_from(&self, key: &[u8]) -> TreeIter<T> {
@@ -150,6 +157,36 @@ impl<T: Item> PersistentTree<T> {
                 None => return TreeIter { path },
             }
         }
+    }
+}
+
+/// The nodes of a tree that is no longer used, and that is freed in steps.
+pub(crate) struct TreeRemains<T> {
+    nodes: Vec<Arc<TreeNode<T>>>,
+}
+
+/// The number of nodes of a [`TreeRemains`] that one step frees.
+const FREED_NODES: usize = 4;
+
+impl<T> fmt::Debug for TreeRemains<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TreeRemains").finish_non_exhaustive()
+    }
+}
+
+impl<T> TreeRemains<T> {
+    /// Frees some nodes, unless a clone of the tree shares them. Returns whether there were any.
+    pub(crate) fn free_some(&mut self) -> bool {
+        for freed in 0..FREED_NODES {
+            let Some(node) = self.nodes.pop() else {
+                return freed > 0;
+            };
+            if let Some(TreeNode::Inner(children)) = Arc::into_inner(node) {
+                self.nodes
+                    .extend(children.into_iter().map(|child| child.node));
+            }
+        }
+        true
     }
 }
 
@@ -326,6 +363,7 @@ impl<T: Item> Iterator for TreeIter<T> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     use super::{Item, PersistentTree};
 
@@ -347,6 +385,29 @@ mod tests {
         assert_eq!(collected, expected);
         assert_eq!(tree.rank(from), model.range(..from.to_vec()).count());
         assert_eq!(tree.len(), model.len());
+    }
+
+    #[test]
+    fn a_tree_is_freed_in_steps_and_its_clones_stay() {
+        let mut tree = PersistentTree::default();
+        let mut model = BTreeMap::new();
+        for number in 0..5000 {
+            let key = number.to_string().into_bytes();
+            tree.insert(Pair(key.clone(), number));
+            model.insert(key, number);
+        }
+        let copy = tree.clone();
+        tree.insert(Pair(b"x".to_vec(), 1));
+        let leaf = Arc::downgrade(&tree.root);
+        let mut remains = tree.into_remains();
+        while remains.free_some() {}
+        assert!(remains.nodes.is_empty() && leaf.upgrade().is_none());
+        check(&copy, &model, b"");
+        let mut remains = copy.into_remains();
+        assert!(
+            (0..40).all(|_| remains.free_some()),
+            "one step frees a part"
+        );
     }
 
     #[test]
