@@ -86,6 +86,11 @@ impl Process {
         })
     }
 
+    /// Returns the id of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns everything printed on `stream` so far.
     pub fn output(&self, stream: OutputStream) -> String {
         self.capture(stream).text()

@@ -22,6 +22,8 @@ mod etcd;
 #[cfg(feature = "etcd")]
 mod etcd_access;
 #[cfg(feature = "etcd")]
+mod etcd_cluster;
+#[cfg(feature = "etcd")]
 mod etcd_faults;
 #[cfg(feature = "etcd")]
 mod fake_etcd;
