@@ -5,7 +5,7 @@
 //! | client-go | kube-rs | This crate |
 //! |---|---|---|
 //! | `ListerWatcher` | | [`ListWatch`] |
-//! | `ListWatch` | `Api` with `watcher::Config` | [`StorageListWatch`] |
+//! | `ListWatch` | `Api` with `watcher::Config` | [`StorageListWatch`], `kube::KubeListWatch` (feature `http`) |
 //! | `Reflector` | `watcher` | [`Reflector`] |
 //! | | `watcher::Event` | [`ReflectorEvent`] |
 //! | `RealFIFO` (before: `DeltaFIFO`), `Delta` | | [`delta_queue::DeltaQueue`], [`delta_queue::Delta`] |

@@ -13,6 +13,7 @@ use revstore_reflector::kube::KubeListWatch;
 use revstore_reflector::{Informer, ListWatch, Reflector, ReflectorEvent};
 use revstore_watch_cache::{ListOptions, RequestError, Revision, WatchEvent, WatchOptions};
 
+use crate::examples::controller;
 use server::{After, Server, bookmark, event, list, pod, watch};
 
 fn reflector(source: KubeListWatch) -> Reflector {
@@ -149,6 +150,30 @@ fn an_informer_on_a_thread_outside_of_the_runtime_follows_a_server() {
     drop(running);
     // The end of the informer ends its requests.
     server.wait_for("closed");
+}
+
+/// The controller of the example, over this source instead of the embedded cache.
+#[test]
+fn a_controller_needs_no_other_change_than_its_source() {
+    let with_node = |revision, node: &str| {
+        let spec = format!("\"spec\":{{\"nodeName\":{node},");
+        pod("a", revision).replace("\"spec\":{", &spec)
+    };
+    let bound = event("MODIFIED", &with_node(6, "\"n1\""));
+    let server = Server::new(
+        11,
+        [
+            list(5, "", &[&with_node(3, "null")]),
+            watch(&[&bound], After::Hang),
+        ],
+    );
+    // It is called if the controller sees the pod before another one has bound it.
+    let bind = |key: &str, name: &str| {
+        assert_eq!((key, name), ("ns/a", "a"));
+        Ok(())
+    };
+    let source = server.builder().build().unwrap();
+    controller::run(Arc::new(source), bind, |bound| bound == 1);
 }
 
 #[test]
