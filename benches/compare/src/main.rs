@@ -14,6 +14,7 @@
 //! | `watchers` | watch streams that count the received events |
 //! | `cpu_time` | the CPU time of a process |
 //! | `heavy` | heavy loads beside a bystander |
+//! | `persist` | the cost of the journal |
 //! | `scenario` | the rows of the table: load, unit and target |
 //! | `report` | medians as Markdown tables |
 //! | `plot` | medians and curves as SVG |
@@ -24,6 +25,7 @@ mod client;
 mod cpu_time;
 mod heavy;
 mod null;
+mod persist;
 mod plot;
 mod report;
 mod scaling;
@@ -37,6 +39,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use tokio::runtime;
@@ -61,6 +64,8 @@ enum Command {
     Run(RunCommand),
     /// Measure small requests beside heavy loads.
     Heavy(HeavyCommand),
+    /// Measure puts without a journal, and with each policy of `--persist-fsync`.
+    Persist(PersistCommand),
     /// Run the null server, which stores nothing.
     Null {
         #[arg(long)]
@@ -125,6 +130,19 @@ struct HeavyCommand {
 }
 
 #[derive(Debug, clap::Args)]
+struct PersistCommand {
+    /// The binary of revstore [default: the one in the directory of this program].
+    #[arg(long)]
+    revstore: Option<PathBuf>,
+    /// The number of runs, each with newly started servers; the report shows medians.
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// The duration of each load in milliseconds.
+    #[arg(long, default_value_t = 1_000)]
+    millis: u64,
+}
+
+#[derive(Debug, clap::Args)]
 struct SummaryCommand {
     #[command(flatten)]
     binaries: Binaries,
@@ -144,11 +162,7 @@ struct SummaryCommand {
 
 impl Binaries {
     fn kinds(&self) -> Result<Vec<ServerKind>, BoxError> {
-        let default = std::env::current_exe()?.with_file_name("revstore");
-        let revstore = self.revstore.clone().unwrap_or(default);
-        if !revstore.exists() {
-            return Err(format!("{} does not exist: build it first", revstore.display()).into());
-        }
+        let revstore = revstore(self.revstore.clone())?;
         let chosen = self
             .etcd
             .clone()
@@ -162,6 +176,25 @@ impl Binaries {
         }
         kinds.extend(self.mem_etcd.clone().map(ServerKind::MemEtcd));
         Ok(kinds)
+    }
+}
+
+/// Returns the chosen binary of revstore, or the one in the directory of this program.
+fn revstore(chosen: Option<PathBuf>) -> Result<PathBuf, BoxError> {
+    let default = std::env::current_exe()?.with_file_name("revstore");
+    let revstore = chosen.unwrap_or(default);
+    if !revstore.exists() {
+        return Err(format!("{} does not exist: build it first", revstore.display()).into());
+    }
+    Ok(revstore)
+}
+
+impl PersistCommand {
+    async fn run(self) -> Result<(), BoxError> {
+        let binary = revstore(self.revstore)?;
+        let duration = Duration::from_millis(self.millis);
+        let table = persist::table(&binary, self.runs, duration).await?;
+        Ok(io::stdout().lock().write_all(table.as_bytes())?)
     }
 }
 
@@ -230,6 +263,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(run) => block_on(run.run()),
         Command::Heavy(heavy) => block_on(heavy.run()),
+        Command::Persist(persist) => block_on(persist.run()),
         Command::Summary(summary) => block_on(summary.run()),
         Command::Null { listen } => block_on(null::serve(listen)),
         Command::Scaling { out } => scaling::plot(&out),

@@ -18,7 +18,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// The time between two attempts to send the first request.
 const START_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A file system in memory, so that disks do not affect the measurements.
+/// A file system in memory, so that disks do not affect the measurements other than those of the journal.
 const MEMORY_DIR: &str = "/dev/shm";
 
 /// An implementation of the server, with the path of its binary.
@@ -26,6 +26,8 @@ const MEMORY_DIR: &str = "/dev/shm";
 pub(crate) enum ServerKind {
     /// revstore.
     Revstore(PathBuf),
+    /// revstore with a journal, and the value of `--persist-fsync`.
+    Persisted(PathBuf, &'static str),
     /// Another build of revstore.
     Before(PathBuf),
     /// The null server: this program.
@@ -42,6 +44,7 @@ impl ServerKind {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Revstore(_) => "revstore",
+            Self::Persisted(..) => "persist",
             Self::Before(_) => "before",
             Self::Null => "null",
             Self::Etcd(_) => "etcd",
@@ -69,6 +72,11 @@ impl ServerKind {
         };
         Ok(match self {
             Self::Revstore(binary) | Self::Before(binary) => with_etcd_flags(binary),
+            Self::Persisted(binary, fsync) => {
+                let mut command = with_etcd_flags(binary);
+                command.args(["--persist", "--persist-fsync", fsync]);
+                command
+            }
             Self::Etcd(binary) => {
                 let mut command = with_etcd_flags(binary);
                 command.arg("--unsafe-no-fsync");
@@ -131,7 +139,8 @@ impl TestedServer {
         pause: Duration,
     ) -> Result<Self, BoxError> {
         let memory = Path::new(MEMORY_DIR);
-        let dir = if memory.is_dir() {
+        let is_on_disk = matches!(kind, ServerKind::Persisted(..));
+        let dir = if memory.is_dir() && !is_on_disk {
             TempDir::new_in(memory)
         } else {
             TempDir::new()
