@@ -16,8 +16,9 @@ use crate::cache::window::WindowEvent;
 
 /// The time before the deadline of a watcher from which on it sends bookmarks more often (WC-322).
 const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
-/// The time between bookmarks shortly before the deadline (WC-322).
-const LAST_BOOKMARKS_PERIOD: Duration = Duration::from_secs(1);
+/// The minimum time between bookmarks, and the time between those shortly before the deadline
+/// (WC-322).
+const BOOKMARK_PERIOD_MIN: Duration = Duration::from_secs(1);
 
 /// The state of a registered watcher: its position and its timers.
 pub(crate) struct LiveWatch {
@@ -202,12 +203,12 @@ impl LiveWatch {
     }
 
     /// Schedules the next bookmark: after `period`, and from shortly before the deadline on each
-    /// [`LAST_BOOKMARKS_PERIOD`] (WC-322).
+    /// [`BOOKMARK_PERIOD_MIN`] (WC-322).
     fn schedule_bookmark(&mut self, period: Duration, now: Duration) {
-        let periodic = now.saturating_add(period);
+        let periodic = now.saturating_add(period.max(BOOKMARK_PERIOD_MIN));
         let last = self.deadline.map(|deadline| {
             let first = deadline.saturating_sub(BOOKMARK_BEFORE_DEADLINE);
-            first.max(now.saturating_add(LAST_BOOKMARKS_PERIOD))
+            first.max(now.saturating_add(BOOKMARK_PERIOD_MIN))
         });
         self.next_bookmark = Some(last.map_or(periodic, |last| last.min(periodic)));
     }

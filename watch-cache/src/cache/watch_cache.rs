@@ -144,7 +144,7 @@ impl WatchCacheBuilder {
 
     /// Sets the interval between the bookmarks of a watcher. It must be shorter than
     /// [`WindowLimits::age`](crate::cache::WindowLimits::age); otherwise a client that resumes from
-    /// its last bookmark gets error 410.
+    /// its last bookmark gets error 410. Values below one second are raised to it.
     pub fn bookmark_period(mut self, period: Duration) -> Self {
         self.settings.bookmark_period = period;
         self

@@ -95,6 +95,18 @@ fn t_37_and_t_39_bookmarks_come_every_minute_and_each_second_before_the_deadline
 }
 
 #[test]
+fn wc_322_a_bookmark_period_of_zero_is_one_second() {
+    let fixture = Fixture::with(config(), |builder| builder.bookmark_period(Duration::ZERO));
+    let current = fixture.put_pod("ns/a");
+    let newest = fixture.put_elsewhere();
+    fixture.wait_until_fresh();
+    let bookmark = |second| (second, format!("BOOKMARK@{newest}"));
+    let mut events = fixture.watch(&fixture.pods, &Scope::All, &bookmarked(from(current), None));
+    let received = events_by_second(&fixture, &mut events, 3);
+    assert_eq!(received, [bookmark(1), bookmark(2), bookmark(3)]);
+}
+
+#[test]
 fn wc_322_a_watch_gets_no_bookmark_at_the_version_of_its_start() {
     let fixture = Fixture::new();
     let current = fixture.put_pod("ns/a");
