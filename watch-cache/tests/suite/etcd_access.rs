@@ -1,4 +1,4 @@
-//! Tests of the etcd source with users and TLS, against our server and a real etcd.
+//! Tests of the etcd source with users, TLS and large responses, against our server and a real etcd.
 
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ revstore_tests::on_every_server! {
     needs: [];
     a_user_gets_a_new_token_when_the_old_one_ends,
     tls_verifies_the_server_and_authenticates_the_client,
+    a_response_in_fragments_has_whole_revisions_in_order,
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -186,5 +187,37 @@ fn tls_verifies_the_server_and_authenticates_the_client(servers: &Servers) {
         let named = identity(trusted()).server_name("another.example");
         let error = unavailable(list(&with(named)).await);
         assert!(error.contains("certificate"), "{error}");
+    });
+}
+
+fn a_response_in_fragments_has_whole_revisions_in_order(servers: &Servers) {
+    let server = servers.fresh(&Options::default());
+    let url = format!("http://{}", server.address());
+    block_on(async {
+        let mut client = Client::connect([&url], None).await.unwrap();
+        // A server fragments responses above 1.5 MiB.
+        let value = "x".repeat(1 << 20);
+        let mut revisions = Vec::new();
+        for number in 0..6 {
+            let key = format!("{PODS}/ns/p{number}");
+            let put = client.put(key, value.as_str(), None).await.unwrap();
+            revisions.push(put.header().unwrap().revision());
+        }
+        let request = WatchRequest {
+            range: KeyRange::prefix(PODS),
+            after: Revision(1),
+            previous: true,
+        };
+        let mut watch = source(&EtcdOptions::new([&url]))
+            .watch(request)
+            .await
+            .unwrap();
+        let mut found = Vec::new();
+        while found.len() < revisions.len() {
+            let batch = watch.next().await.unwrap().unwrap();
+            found.extend(batch.changes.iter().map(|change| change.revision.0));
+            assert!(found.last().is_none_or(|newest| *newest <= batch.through.0));
+        }
+        assert_eq!(found, revisions);
     });
 }

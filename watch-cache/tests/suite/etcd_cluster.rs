@@ -96,7 +96,9 @@ impl Cluster {
                 .args(["--initial-advertise-peer-urls", peer])
                 .args(["--initial-cluster", &peers.join(",")])
                 .args(["--heartbeat-interval=50", "--election-timeout=500"])
-                .arg("--unsafe-no-fsync=true");
+                .arg("--unsafe-no-fsync=true")
+                // A member can be removed although the cluster has just started.
+                .arg("--strict-reconfig-check=false");
             let process = Process::spawn(command).unwrap();
             Member {
                 process,
@@ -332,6 +334,26 @@ async fn wc_163_no_event_is_lost_when_the_leader_ends() {
     cached.list_again().await;
     writer.stop().await;
     cached.check_history(&cluster.members[0].url).await;
+}
+
+#[tokio::test]
+async fn wc_163_no_event_is_lost_when_a_member_is_removed() {
+    let Some(cluster) = Cluster::start("wc_163: a member is removed") else {
+        return;
+    };
+    let urls = cluster.urls();
+    let mut cached = cache_over(&urls).await;
+    let writer = Writer::start(&urls).await;
+    let mut client = connect(&urls[0]).await;
+    let id = within(client.status()).await.unwrap();
+    let id = id.header().unwrap().member_id();
+    let mut client = connect(&urls[1]).await;
+    within(client.member_remove(id)).await.unwrap();
+    cached.list().await;
+    writer.wait_for_more(20).await;
+    cached.list_again().await;
+    writer.stop().await;
+    cached.check_history(&urls[1]).await;
 }
 
 #[tokio::test]

@@ -274,9 +274,38 @@ async fn the_fragments_of_a_response_are_one_batch() {
         fragment: true,
         ..events(&[("/registry/pods/ns/c", 6)])
     });
+    watch.send_progress(9);
     watch.send(events(&[("/registry/pods/ns/d", 6)]));
     let batch = next(&mut batches).await.unwrap();
     assert_eq!((batch.through.0, batch.changes.len()), (6, 4));
+}
+
+#[tokio::test]
+async fn a_watch_that_is_cancelled_when_it_is_created_reports_the_reason() {
+    let mut fake = FakeEtcd::start("3.5.13", 1).await;
+    let source = source([&fake.url], &ManualClock::new());
+    let mut cancelled = async |response: WatchResponse| {
+        let cancel = async {
+            fake.next_watch().await.send(WatchResponse {
+                created: true,
+                canceled: true,
+                ..response
+            });
+        };
+        let opened = futures_util::future::join(cancel, source.watch(watch()));
+        within(opened).await.1.err().unwrap()
+    };
+    let compacted = WatchResponse {
+        compact_revision: 5,
+        ..WatchResponse::default()
+    };
+    assert_eq!(cancelled(compacted).await, SourceError::Compacted);
+    let denied = WatchResponse {
+        cancel_reason: "etcdserver: permission denied".into(),
+        ..WatchResponse::default()
+    };
+    let error = cancelled(denied).await.to_string();
+    assert!(error.contains("permission denied"), "{error}");
 }
 
 #[tokio::test]

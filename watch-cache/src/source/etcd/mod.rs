@@ -28,6 +28,8 @@ use super::{
 };
 use crate::wake::timer_queue::TimerQueue;
 
+/// The text of etcd's error for a compacted revision.
+const COMPACTED: &str = "required revision has been compacted";
 /// The page size, in keys, of reads from etcd.
 const PAGE_KEYS: i64 = 1000;
 
@@ -238,7 +240,7 @@ impl EtcdSource {
             request.after,
             progress_requests,
         );
-        let watch = watch.await.map_err(failed)?;
+        let watch = watch.await.map_err(|error| read_failed(&error, None))?;
         self.progress.set(watch.requests_progress());
         Ok(Box::pin(futures_util::stream::unfold(
             Some(watch),
@@ -385,7 +387,7 @@ fn failed(error: CallError) -> SourceError {
 /// status code for both.
 fn read_failed(error: &CallError, at: Option<Revision>) -> SourceError {
     let text = error.status.message();
-    if text.contains("required revision has been compacted") {
+    if text.contains(COMPACTED) {
         return SourceError::Compacted;
     }
     match at {

@@ -13,7 +13,7 @@ use revstore_proto::etcdserverpb::{
 use revstore_proto::mvccpb::Event;
 use revstore_proto::mvccpb::event::EventType;
 use tokio::sync::{mpsc, watch};
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Request, Status, Streaming};
 
 use super::client::{CallError, Connection, EtcdClient, Repeat, WATCH};
 use super::{copied, stored};
@@ -173,7 +173,11 @@ impl EtcdWatch {
             self.client.leave(self.position);
             return Err(self.failed(status));
         }
-        let is_progress = response.events.is_empty() && self.fragments.is_empty();
+        if response.events.is_empty() && !self.fragments.is_empty() {
+            // Progress between the fragments of a response, which are not complete.
+            return Ok(None);
+        }
+        let is_progress = response.events.is_empty();
         for event in response.events {
             let change = change(event).ok_or_else(|| {
                 self.failed(Status::internal("the server sent an invalid watch event"))
@@ -225,24 +229,40 @@ async fn open_stream(
         .map_err(|_| Status::internal("the queue of a new watch has no room"))?;
     let queue = futures_util::stream::poll_fn(move |context| queue.poll_recv(context));
     let queue = client.authorized(&mut connection, queue).await?;
+    match create_watch(&mut connection, queue).await {
+        Ok((watch_id, responses)) => Ok(OpenStream {
+            _connection: connection,
+            requests,
+            responses,
+            watch_id,
+            requests_progress: is_progress_reliable(&version),
+        }),
+        Err(status) => {
+            // The next attempt has a new token.
+            client.discards_token(&status).await;
+            Err(status)
+        }
+    }
+}
+
+/// Opens the stream and waits until the server has created the watch, whose id is returned.
+async fn create_watch(
+    connection: &mut Connection,
+    queue: Request<impl futures_core::Stream<Item = WatchRequest> + Send + 'static>,
+) -> Result<(i64, Streaming<WatchResponse>), Status> {
     let mut responses: Streaming<WatchResponse> = connection.streaming(WATCH, queue).await?;
     loop {
         let Some(response) = responses.message().await? else {
             return Err(Status::unavailable("the server ended the watch"));
         };
         if response.created {
-            if response.canceled && response.compact_revision == 0 {
-                let status = cancellation(&response);
-                client.discards_token(&status).await;
-                return Err(status);
+            if response.canceled && response.compact_revision > 0 {
+                return Err(Status::out_of_range(super::COMPACTED));
             }
-            return Ok(OpenStream {
-                _connection: connection,
-                requests,
-                responses,
-                watch_id: response.watch_id,
-                requests_progress: is_progress_reliable(&version),
-            });
+            if response.canceled {
+                return Err(cancellation(&response));
+            }
+            return Ok((response.watch_id, responses));
         }
         // Progress of the stream, which has no watch yet.
         if !response.events.is_empty() {
