@@ -7,6 +7,7 @@
 //! | [`process`] | child processes with captured output |
 //! | [`poll`] | polling, for conditions of other processes |
 //! | [`http`] | single HTTP requests |
+//! | [`raw_call`] | gRPC calls with their headers, flags and resets |
 //! | [`etcdctl`] | etcd's command line client |
 //! | [`transcript`] | recorded sessions with `etcdctl` |
 //! | [`gateway`] | recorded sessions with the JSON gateway |
@@ -24,6 +25,7 @@ pub mod gateway;
 pub mod http;
 pub mod poll;
 pub mod process;
+pub mod raw_call;
 pub mod scenario;
 pub mod server;
 pub mod tools;

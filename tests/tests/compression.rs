@@ -4,15 +4,15 @@
 
 use std::io::{Read as _, Write as _};
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::Bytes;
 use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
-use h2::client::SendRequest;
-use http::{HeaderMap, Request};
+use http::HeaderMap;
 use prost::Message;
 use revstore_proto::etcdserverpb as pb;
 use revstore_proto::etcdserverpb::watch_request::RequestUnion;
 use revstore_tests::on_every_server;
-use revstore_tests::server::{Options, Servers};
+use revstore_tests::raw_call::{RawClient, framed, plain, with_raw_client};
+use revstore_tests::server::Servers;
 
 const PUT: &str = "/etcdserverpb.KV/Put";
 const RANGE: &str = "/etcdserverpb.KV/Range";
@@ -38,68 +38,28 @@ struct Answer {
     messages: Vec<(u8, Bytes)>,
 }
 
-fn with_client(servers: &Servers, session: impl AsyncFnOnce(SendRequest<Bytes>)) {
-    let server = servers.fresh(&Options::default());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let socket = tokio::net::TcpStream::connect(server.address())
-            .await
-            .unwrap();
-        let (requests, connection) = h2::client::handshake(socket).await.unwrap();
-        tokio::spawn(connection);
-        session(requests).await;
-    });
-}
-
 /// Makes a call with an encoding, if it is not empty, and with these bytes.
-async fn call(
-    client: &SendRequest<Bytes>,
-    path: &str,
-    encoding: &str,
-    bytes: impl Into<Bytes>,
-) -> Answer {
-    let mut request = Request::post(format!("http://node{path}"))
-        .header("content-type", "application/grpc")
-        .header("te", "trailers");
-    if !encoding.is_empty() {
-        request = request.header("grpc-encoding", encoding);
-    }
-    let mut client = client.clone().ready().await.unwrap();
-    let (response, mut requests) = client
-        .send_request(request.body(()).unwrap(), false)
-        .unwrap();
-    requests.send_data(bytes.into(), true).unwrap();
-    let (head, mut body) = response.await.unwrap().into_parts();
-    let mut bytes = BytesMut::new();
-    while let Some(data) = body.data().await {
-        let data = data.unwrap();
-        body.flow_control().release_capacity(data.len()).unwrap();
-        bytes.extend_from_slice(&data);
-    }
-    let trailers = match body.trailers().await.unwrap() {
-        Some(trailers) => trailers,
-        None => head.headers.clone(),
-    };
+async fn call(client: &RawClient, path: &str, encoding: &str, bytes: impl Into<Bytes>) -> Answer {
+    let encoding = (!encoding.is_empty()).then_some(("grpc-encoding", encoding));
+    let mut call = client.call(path, encoding).await;
+    call.send(bytes, true);
     let field = |fields: &HeaderMap, name: &str| {
         let value = fields.get(name)?;
         Some(value.to_str().unwrap().to_owned())
     };
+    let encoding = field(&call.head().await.headers, "grpc-encoding");
     let mut messages = Vec::new();
-    while !bytes.is_empty() {
-        let flag = bytes.get_u8();
-        let length = bytes.get_u32() as usize;
-        messages.push((flag, bytes.split_to(length).freeze()));
+    while let Some(message) = call.next().await {
+        messages.push(message);
     }
+    let status = call.status().await;
     Answer {
-        code: field(&trailers, "grpc-status").unwrap(),
+        code: field(&status, "grpc-status").unwrap(),
         // Servers may encode the blanks and quotes of the text.
-        text: (field(&trailers, "grpc-message").unwrap_or_default())
+        text: (field(&status, "grpc-message").unwrap_or_default())
             .replace("%20", " ")
             .replace("%22", "\""),
-        encoding: field(&head.headers, "grpc-encoding"),
+        encoding,
         messages,
     }
 }
@@ -117,12 +77,19 @@ impl Answer {
         messages
             .map(|(flag, message)| {
                 assert_eq!(*flag, 1);
-                let mut bytes = Vec::new();
-                (MultiGzDecoder::new(&message[..]).read_to_end(&mut bytes)).unwrap();
-                M::decode(&bytes[..]).unwrap()
+                decode(message)
             })
             .collect()
     }
+}
+
+/// Decodes a compressed message.
+fn decode<M: Message + Default>(message: &[u8]) -> M {
+    let mut bytes = Vec::new();
+    MultiGzDecoder::new(message)
+        .read_to_end(&mut bytes)
+        .unwrap();
+    M::decode(&bytes[..]).unwrap()
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -131,17 +98,8 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-fn frame(flag: u8, message: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
-    [&[flag], &length[..], message].concat()
-}
-
-fn compressed(message: &impl Message) -> Vec<u8> {
-    frame(1, &gzip(&message.encode_to_vec()))
-}
-
-fn plain(message: &impl Message) -> Vec<u8> {
-    frame(0, &message.encode_to_vec())
+fn compressed(message: &impl Message) -> Bytes {
+    framed(1, &gzip(&message.encode_to_vec()))
 }
 
 fn put(key: &str, value: &str) -> pb::PutRequest {
@@ -160,7 +118,7 @@ fn get(key: &str) -> pb::RangeRequest {
 }
 
 fn li_13_compressed_calls_get_compressed_responses(servers: &Servers) {
-    with_client(servers, async |client| {
+    with_raw_client(servers, async |client| {
         let request = compressed(&put("k", "value"));
         let answer = call(&client, PUT, "gzip", request).await;
         assert_eq!(answer.decode::<pb::PutResponse>().len(), 1);
@@ -177,7 +135,7 @@ fn li_13_compressed_calls_get_compressed_responses(servers: &Servers) {
             gzip(&put("two", "").encode_to_vec()),
             gzip(&[0x12, 1, b'v']),
         );
-        let answer = call(&client, PUT, "gzip", frame(1, &[first, second].concat())).await;
+        let answer = call(&client, PUT, "gzip", framed(1, &[first, second].concat())).await;
         answer.check(OK, "");
         let answer = call(&client, RANGE, "identity", plain(&get("two"))).await;
         answer.check(OK, "");
@@ -189,7 +147,7 @@ fn li_13_compressed_calls_get_compressed_responses(servers: &Servers) {
 }
 
 fn li_13_compressed_streams_get_compressed_responses(servers: &Servers) {
-    with_client(servers, async |client| {
+    with_raw_client(servers, async |client| {
         let alive = pb::LeaseKeepAliveRequest { id: 1 };
         let requests = [compressed(&alive), plain(&alive), compressed(&alive)].concat();
         let answer = call(&client, KEEP_ALIVE, "gzip", requests).await;
@@ -198,7 +156,7 @@ fn li_13_compressed_streams_get_compressed_responses(servers: &Servers) {
 }
 
 fn li_13_encodings_and_flags_are_checked(servers: &Servers) {
-    with_client(servers, async |client| {
+    with_raw_client(servers, async |client| {
         for encoding in ["x", "deflate", "GZIP"] {
             let text =
                 format!("grpc: Decompressor is not installed for grpc-encoding \"{encoding}\"");
@@ -213,14 +171,14 @@ fn li_13_encodings_and_flags_are_checked(servers: &Servers) {
             }
         }
         for encoding in ["", "gzip"] {
-            let answer = call(&client, PUT, encoding, frame(2, b"")).await;
+            let answer = call(&client, PUT, encoding, framed(2, b"")).await;
             answer.check(INTERNAL, "grpc: received unexpected payload format 2");
         }
     });
 }
 
 fn li_13_messages_that_are_not_gzip_are_refused(servers: &Servers) {
-    with_client(servers, async |client| {
+    with_raw_client(servers, async |client| {
         let whole = gzip(&put("k", "v").encode_to_vec());
         let (mut changed, mut trailer) = (whole.clone(), whole.clone());
         // A block of an unknown type.
@@ -237,7 +195,7 @@ fn li_13_messages_that_are_not_gzip_are_refused(servers: &Servers) {
         ] {
             let text = format!("grpc: failed to decompress the received message: {reason}");
             for path in [PUT, WATCH] {
-                let answer = call(&client, path, "gzip", frame(1, message)).await;
+                let answer = call(&client, path, "gzip", framed(1, message)).await;
                 assert_eq!(answer.code, INTERNAL);
                 assert!(answer.text.starts_with(&text), "{}", answer.text);
             }
@@ -250,15 +208,8 @@ fn li_13_messages_that_are_not_gzip_are_refused(servers: &Servers) {
 
 /// The response to the creation of a watch, whose stream does not end.
 fn li_13_a_compressed_watch_gets_compressed_responses(servers: &Servers) {
-    with_client(servers, async |client| {
-        let request = Request::post(format!("http://node{WATCH}"))
-            .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .header("grpc-encoding", "gzip")
-            .body(())
-            .unwrap();
-        let mut client = client.ready().await.unwrap();
-        let (response, mut requests) = client.send_request(request, false).unwrap();
+    with_raw_client(servers, async |client| {
+        let mut call = client.call(WATCH, [("grpc-encoding", "gzip")]).await;
         let create = pb::WatchCreateRequest {
             key: "k".into(),
             ..pb::WatchCreateRequest::default()
@@ -269,28 +220,18 @@ fn li_13_a_compressed_watch_gets_compressed_responses(servers: &Servers) {
         let create = compressed(&create);
         // The message arrives in two parts.
         let (first, second) = create.split_at(create.len() / 2);
-        requests
-            .send_data(Bytes::copy_from_slice(first), false)
-            .unwrap();
-        requests
-            .send_data(Bytes::copy_from_slice(second), false)
-            .unwrap();
-        let (head, mut body) = response.await.unwrap().into_parts();
-        assert_eq!(head.headers["grpc-encoding"], "gzip");
-        let mut bytes = BytesMut::new();
-        while bytes.len() < 5 || bytes.len() < 5 + (&bytes[1..5]).get_u32() as usize {
-            bytes.extend_from_slice(&body.data().await.unwrap().unwrap());
-        }
-        let mut message = Vec::new();
-        (MultiGzDecoder::new(&bytes[5..]).read_to_end(&mut message)).unwrap();
-        let response = pb::WatchResponse::decode(&message[..]).unwrap();
-        assert!(bytes[0] == 1 && response.created, "{response:?}");
+        call.send(Bytes::copy_from_slice(first), false);
+        call.send(Bytes::copy_from_slice(second), false);
+        assert_eq!(call.head().await.headers["grpc-encoding"], "gzip");
+        let (flag, message) = call.next().await.unwrap();
+        let response: pb::WatchResponse = decode(&message);
+        assert!(flag == 1 && response.created, "{response:?}");
     });
 }
 
 /// A message that grows from some kilobytes to a gigabyte when it is decompressed.
 fn li_13_the_size_of_decompressed_messages_is_limited(servers: &Servers) {
-    with_client(servers, async |client| {
+    with_raw_client(servers, async |client| {
         let zeros = |bytes: usize| gzip(&vec![0; bytes]);
         let above = MESSAGE_BYTES_MAX + 1;
         for (message, bytes) in [
@@ -301,14 +242,14 @@ fn li_13_the_size_of_decompressed_messages_is_limited(servers: &Servers) {
             (zeros(1 << 20).repeat(3), above),
         ] {
             for path in [PUT, WATCH] {
-                let answer = call(&client, path, "gzip", frame(1, &message)).await;
+                let answer = call(&client, path, "gzip", framed(1, &message)).await;
                 let text = "grpc: received message after decompression larger than max";
                 let text = format!("{text} ({bytes} vs. {MESSAGE_BYTES_MAX})");
                 answer.check(RESOURCE_EXHAUSTED, &text);
             }
         }
         // A message at the limit is decoded: it begins with the key, the number 0 is no field.
-        let answer = call(&client, PUT, "gzip", frame(1, &zeros(MESSAGE_BYTES_MAX))).await;
+        let answer = call(&client, PUT, "gzip", framed(1, &zeros(MESSAGE_BYTES_MAX))).await;
         assert_eq!(answer.code, INTERNAL);
     });
 }
