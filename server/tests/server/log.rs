@@ -12,7 +12,7 @@ use revstore_proto::etcdserverpb::{
     kv_client::KvClient, maintenance_client::MaintenanceClient, request_op::Request as OpRequest,
 };
 
-use crate::support::{ANY_PORT, ServerProcess, block_on, connect};
+use crate::support::{ANY_PORT, AUTO_TLS, ServerProcess, block_on, connect};
 
 /// Checks the level, the message and the fields of the line with a message.
 fn check(process: &mut ServerProcess, level: &str, message: &str, fields: &str) {
@@ -232,12 +232,7 @@ fn slow_requests_are_logged_with_the_fields_of_etcd_and_without_values() {
 
 #[test]
 fn rejected_connections_are_logged_with_the_reason() {
-    let mut process = ServerProcess::start([
-        "--listen-client-urls=https://127.0.0.1:0",
-        "--advertise-client-urls=https://127.0.0.1:0",
-        "--listen-peer-urls=http://127.0.0.1:0",
-        "--auto-tls",
-    ]);
+    let mut process = ServerProcess::start(AUTO_TLS);
     let address = process.address_of("client");
     let mut rejected = |bytes: &[u8], reason: &str| {
         let mut connection = TcpStream::connect(address).unwrap();
@@ -267,12 +262,7 @@ fn rejected_connections_are_logged_with_the_reason() {
 #[test]
 fn a_client_that_floods_the_log_is_limited() {
     const CONNECTIONS: usize = 400;
-    let mut process = ServerProcess::start([
-        "--listen-client-urls=https://127.0.0.1:0",
-        "--advertise-client-urls=https://127.0.0.1:0",
-        "--listen-peer-urls=http://127.0.0.1:0",
-        "--auto-tls",
-    ]);
+    let mut process = ServerProcess::start(AUTO_TLS);
     let address = process.address_of("client");
     for _ in 0..CONNECTIONS {
         drop(TcpStream::connect(address).unwrap());

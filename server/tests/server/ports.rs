@@ -10,7 +10,8 @@ use std::{
 
 use crate::certificates::{CertificateAuthority, any_issuer_client, tls, tls_channel};
 use crate::support::{
-    ANY_PORT, ServerProcess, block_on, connect, display, get, http_over, put, try_http_over, watch,
+    ANY_PORT, AUTO_TLS, ServerProcess, block_on, connect, display, get, http_over, put,
+    try_http_over, watch,
 };
 use revstore::{Certificate, ClientAuth, Server, TlsOptions};
 use revstore_proto::etcdserverpb::{
@@ -556,12 +557,7 @@ fn tl_1_an_invalid_certificate_is_fatal() {
 
 #[test]
 fn tl_1_auto_tls_creates_a_certificate() {
-    let mut process = ServerProcess::start([
-        "--listen-client-urls=https://127.0.0.1:0",
-        "--advertise-client-urls=https://127.0.0.1:0",
-        "--listen-peer-urls=http://127.0.0.1:0",
-        "--auto-tls",
-    ]);
+    let mut process = ServerProcess::start(AUTO_TLS);
     let address = process.address_of("client");
     // A client that trusts only another authority rejects the generated certificate.
     let error = tls(address, CertificateAuthority::new().client(None, &[])).unwrap_err();

@@ -35,6 +35,14 @@ pub(crate) const ANY_PORT: [&str; 3] = [
     "--listen-peer-urls=http://127.0.0.1:0",
 ];
 
+/// Flags of such a server that serves clients over TLS, with a certificate that it creates.
+pub(crate) const AUTO_TLS: [&str; 4] = [
+    "--listen-client-urls=https://127.0.0.1:0",
+    "--advertise-client-urls=https://127.0.0.1:0",
+    "--listen-peer-urls=http://127.0.0.1:0",
+    "--auto-tls",
+];
+
 impl ServerProcess {
     /// Starts the binary in an empty environment, with standard error captured.
     pub(crate) fn start<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Self {
