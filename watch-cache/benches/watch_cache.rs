@@ -19,6 +19,7 @@ use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_ma
 use futures_core::Stream as _;
 use pollster::block_on;
 use revstore_engine::{Engine, ManualClock};
+use revstore_watch_cache::api::Storage;
 use revstore_watch_cache::cache::{ObjectIndex, Readiness};
 use revstore_watch_cache::{
     CacheWatcher, EngineSource, JsonKind, ListOptions, ResourceCache, ResourceConfig, Scope,
@@ -179,6 +180,7 @@ fn figures(_: &mut Criterion) {
         delivery_of_events(matching, others);
     }
     delivery_beside_loads();
+    pages_under_churn();
     loads_and_lists();
 }
 
@@ -345,6 +347,72 @@ fn one_load(
         thread.join().expect("the thread has not panicked");
     }
     took
+}
+
+/// Measures the memory of checkpoints, and pages at a revision that is 25,600 changes old.
+fn pages_under_churn() {
+    let mut grown = [0, 0];
+    for (case, spread) in [(0, false), (1, true)] {
+        let mut bench = Bench::new(100_000);
+        let options = ListOptions::default().limit(500);
+        let page = block_on(bench.pods.list(&Scope::All, &options)).expect("the cache is ready");
+        let before = IN_USE.load(Ordering::Relaxed);
+        for number in 0..25_600 {
+            // Each name is in another leaf of the tree, or they are the same few names.
+            let name = if spread {
+                number * 7919 % 100_000
+            } else {
+                number % 64
+            };
+            let key = format!("/registry/pods/ns{:02}/pod-{name:06}", name % 100);
+            let put = bench
+                .engine
+                .put(key, pod(name, &format!("node-{}", name % 1000)));
+            put.expect("the put succeeds");
+            bench.feed();
+        }
+        bench.catch_up();
+        grown[case] = IN_USE.load(Ordering::Relaxed) - before;
+        if !spread {
+            continue;
+        }
+        let checkpoints = bench.pods.metrics().checkpoints;
+        let each = grown[1].saturating_sub(grown[0]) / usize::try_from(checkpoints).unwrap_or(1);
+        print_line(&format!(
+            "{checkpoints} checkpoints of 100,000 objects, 256 changes of different objects each: \
+             {each} bytes per checkpoint"
+        ));
+        let first = page.continue_token;
+        for from_cache in [true, false] {
+            let (mut token, mut pages, mut objects) = (first.clone(), 0, 0);
+            let began = Instant::now();
+            while let Some(start) = token {
+                let options = ListOptions::default().limit(500).continue_token(start);
+                let page = if from_cache {
+                    block_on(bench.pods.list(&Scope::All, &options))
+                } else {
+                    block_on(Storage::list(bench.pods.raw(), &Scope::All, &options))
+                };
+                let page = page.expect("the revision is not compacted");
+                token = page.continue_token;
+                objects += page.items.count();
+                pages += 1;
+            }
+            let from = if from_cache {
+                "the cache"
+            } else {
+                "its source"
+            };
+            print_line(&format!(
+                "{objects} objects in {pages} pages, 25,600 changes ago, from {from}: {:?} per page",
+                began.elapsed() / pages,
+            ));
+        }
+        let from_source = bench.pods.metrics().lists_from_source;
+        print_line(&format!(
+            "pages that the cache has read from its source: {from_source}"
+        ));
+    }
 }
 
 fn loads_and_lists() {

@@ -39,8 +39,9 @@
 //!
 //! # Failures
 //! - The source is unavailable: requests are answered from the cache. Requests for the most recent
-//!   state or for an exact revision, including further pages of a list, fail with 500. The feeder
-//!   tries again every second and resumes after the last applied revision.
+//!   state fail with 500, and so do lists at an exact revision, including further pages of a list, if
+//!   the cache has to ask whether that revision is compacted. The feeder tries again every second and
+//!   resumes after the last applied revision.
 //! - The objects of a resource cannot be read: the other resources go on. The page is read again every
 //!   second, and [`ResourceCache::readiness`] reports the error.
 //! - The source has compacted events that the feeder needs: the cache loads all objects again, and

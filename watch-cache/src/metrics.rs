@@ -318,6 +318,8 @@ counters! {
         watcher_lag_p99,
         /// `apiserver_resource_objects`: number of objects.
         objects,
+        /// Number of checkpoints, from which lists at older revisions are built.
+        checkpoints,
         /// `apiserver_resource_size_estimate_bytes`: size of the keys and values of the objects.
         object_bytes,
     }

@@ -236,8 +236,8 @@ impl ResourceCache {
         })
     }
 
-    /// Lists the objects at an exact revision (WC-133). If the window contains the events since then,
-    /// they are undone; otherwise the objects are read from the source and decoded again.
+    /// Lists the objects at an exact revision (WC-133): from a checkpoint if the window contains the
+    /// revision; otherwise the objects are read from the source and decoded again.
     async fn list_exact(
         &self,
         decoder: &ObjectDecoder,
@@ -247,8 +247,12 @@ impl ResourceCache {
         limit: Option<usize>,
     ) -> Result<ObjectList, RequestError> {
         let shared = &self.resource.shared;
-        // The source decides whether the revision is compacted or in the future (WC-110).
-        ObjectList::check_readable(&*shared.source, &target, at, start).await?;
+        if !shared.is_readable(at) {
+            // The source decides whether the revision is compacted or in the future (WC-110).
+            let asked = shared.timers.now();
+            ObjectList::check_readable(&*shared.source, &target, at, start).await?;
+            shared.set_readable(at, asked);
+        }
         if self.resource.wait_until_fresh(at).await.is_ok()
             && let Some(snapshot) = self.resource.snapshot_at(at, limit)
         {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use revstore_engine::Revision;
 
+use crate::cache::objects::checkpoint::{Checkpoint, Checkpoints};
 use crate::cache::objects::index::{IndexItem, ResolvedIndex};
 use crate::cache::objects::tree::{PersistentTree, TreeRemains};
 use crate::cache::window::{Window, WindowEvent, WindowLimits};
@@ -44,6 +45,8 @@ pub(crate) struct Contents {
     /// The number of `objects` that cannot be decoded. Their indexed values are unknown.
     pub(crate) undecodable: usize,
     pub(crate) window: Window,
+    /// The objects at some revisions in the window.
+    pub(crate) checkpoints: Checkpoints,
     /// The revision of the load. Changes up to it are in `objects` and not in the window.
     pub(crate) loaded: Revision,
     /// The revision of the last applied change.
@@ -58,6 +61,7 @@ impl Contents {
             object_bytes: 0,
             undecodable: 0,
             window: Window::new(limits, Revision(0)),
+            checkpoints: Checkpoints::default(),
             loaded: Revision(0),
             last: Revision(0),
         }
@@ -124,7 +128,23 @@ impl Contents {
             "INV-3: the old version of an event is older than the event"
         );
         let event = WindowEvent::new(revision, arrived, new, old).applied(now);
+        self.checkpoints.count();
         Some(self.window.append(event))
+    }
+
+    /// Adds a checkpoint if it is due. Called between two batches, because a checkpoint contains all
+    /// changes of its revision. The caller frees a dropped one after it has released its locks.
+    pub(crate) fn add_checkpoint(&mut self) -> Option<Checkpoint> {
+        let revision = self.last.max(self.loaded);
+        self.checkpoints.add(revision, &self.objects)
+    }
+
+    /// Evicts the oldest events and their checkpoints. The caller frees them after it has released its
+    /// locks.
+    pub(crate) fn evict(&mut self, now: Duration) -> (Vec<Arc<WindowEvent>>, Vec<Checkpoint>) {
+        let events = self.window.evict(now);
+        let oldest = self.window.oldest_start();
+        (events, self.checkpoints.remove_below(oldest))
     }
 
     /// Replaces the old version of an object in the index trees with the new one.
@@ -159,8 +179,12 @@ impl Contents {
         self.last = loaded.last;
         let objects = std::mem::replace(&mut self.objects, loaded.objects);
         let by_index = std::mem::replace(&mut self.by_index, loaded.by_index);
+        let checkpoints = std::mem::replace(&mut self.checkpoints, loaded.checkpoints);
+        let checkpoints = checkpoints.into_kept().into_iter();
+        let trees = checkpoints.map(|checkpoint| checkpoint.objects);
+        let trees = trees.chain([objects]);
         ContentsRemains {
-            objects: objects.into_remains(),
+            objects: trees.map(PersistentTree::into_remains).collect(),
             by_index: by_index
                 .into_iter()
                 .map(PersistentTree::into_remains)
@@ -174,7 +198,7 @@ impl Contents {
 /// delay the feeder.
 #[derive(Debug)]
 pub(crate) struct ContentsRemains {
-    objects: TreeRemains<Arc<StoredObject>>,
+    objects: Vec<TreeRemains<Arc<StoredObject>>>,
     by_index: Vec<TreeRemains<IndexItem>>,
     events: VecDeque<Arc<WindowEvent>>,
 }
@@ -190,6 +214,7 @@ impl ContentsRemains {
             self.events.drain(..events);
             return true;
         }
-        self.by_index.iter_mut().any(TreeRemains::free_some) || self.objects.free_some()
+        self.by_index.iter_mut().any(TreeRemains::free_some)
+            || self.objects.iter_mut().any(TreeRemains::free_some)
     }
 }

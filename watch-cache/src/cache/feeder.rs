@@ -302,6 +302,7 @@ impl FeedLoop {
             self.loads.free(remains);
         }
         self.shared.watermark.reset();
+        self.shared.reset_readable();
         self.is_first = false;
     }
 

@@ -178,7 +178,7 @@ impl Load {
         }
         let now = self.resource.shared.timers.now();
         self.contents.apply(indexes, change, arrived, now);
-        drop(self.contents.window.evict(now));
+        drop(self.contents.evict(now));
     }
 
     pub(crate) fn take_page(&mut self, page: ListPage) {

@@ -14,7 +14,7 @@ use crate::cache::config::ResourceConfig;
 use crate::cache::contents::{Contents, ContentsRemains, DecodedChange};
 use crate::cache::interest::{InterestKey, Interests, interest_of};
 use crate::cache::objects::index::{ObjectIndex, ResolvedIndex};
-use crate::cache::objects::snapshot::Snapshot;
+use crate::cache::objects::snapshot::{ExactSnapshots, Snapshot};
 use crate::cache::objects::tree::TreeIter;
 use crate::cache::readiness::{Readiness, ReadinessGate};
 use crate::cache::shared::CacheShared;
@@ -27,7 +27,7 @@ use crate::wake::Waiter;
 
 /// The cache of one resource. The feeder is the only writer; requests and watchers read.
 ///
-/// Lock order: `state` first, then either `interests` or the lock inside `ready`. No lock is held
+/// Lock order: `state` first, then `interests`, `exact_snapshots` or the lock inside `ready`. No lock is held
 /// while objects are decoded, filtered or encoded, or while tasks are woken, and none is held across
 /// an await.
 #[derive(Debug)]
@@ -45,6 +45,9 @@ pub(crate) struct Resource {
     /// Guards the registered watchers. The lock is held for one lookup or change; the feeder holds it
     /// while it applies one batch.
     interests: Mutex<Interests>,
+    /// The snapshots that lists at older revisions have used last. The lock is held for one lookup or
+    /// change.
+    exact_snapshots: Mutex<ExactSnapshots>,
 }
 
 /// The state of a resource that the feeder writes.
@@ -141,6 +144,7 @@ impl Resource {
             encoded_bytes,
             state: RwLock::new(state),
             interests: Mutex::new(Interests::default()),
+            exact_snapshots: Mutex::default(),
             indexes,
             config,
             shared,
@@ -216,26 +220,37 @@ impl Resource {
         is_current
     }
 
-    /// Returns the objects at an older revision, by undoing the events since then in a clone of the
-    /// tree. Costs O(events) and decodes nothing. Returns `None` if the window does not contain these
-    /// events, or if there are so many that reading the objects, at most `limit` of them, from the
-    /// source is cheaper.
+    /// Returns the objects at an older revision, by undoing events in a clone of the tree of the next
+    /// checkpoint, or of the current tree. Decodes nothing. Returns `None` if the window does not
+    /// contain these events, or if no checkpoint is near and there are so many that reading the
+    /// objects, at most `limit` of them, from the source is cheaper.
     pub(crate) fn snapshot_at(&self, at: Revision, limit: Option<usize>) -> Option<Snapshot> {
-        let (mut objects, events) = {
+        let (mut objects, events, generation) = {
             let state = self.state.read();
             let Contents {
-                objects, window, ..
+                objects,
+                window,
+                checkpoints,
+                ..
             } = &state.contents;
             if !state.is_current || at < window.oldest_start() || at > self.newest(&state) {
                 return None;
             }
             let from = window.after(at);
-            let changes = usize::try_from(window.end() - from).ok()?;
+            let (objects, end) = match checkpoints.next_after(at) {
+                Some(next) => (&next.objects, window.after(next.revision)),
+                None => (objects, window.end()),
+            };
+            let changes = usize::try_from(end - from).ok()?;
             let listed = limit.unwrap_or(objects.len());
             if changes > UNDO_EVENTS_MIN.max(2 * listed) {
                 return None;
             }
-            (objects.clone(), window.copy(from, changes))
+            if let Some(kept) = self.exact_snapshots.lock().find(at) {
+                return Some(kept);
+            }
+            let events = window.copy(from, changes);
+            (objects.clone(), events, state.generation)
         };
         for event in events.iter().rev() {
             match (&event.old, &event.new) {
@@ -244,11 +259,19 @@ impl Resource {
                 (None, None) => {}
             }
         }
-        Some(Snapshot {
+        let snapshot = Snapshot {
             revision: at,
             objects,
             by_index: Vec::new(),
-        })
+        };
+        let state = self.state.read();
+        // Under the lock of the state, so that no snapshot of discarded or evicted contents is kept.
+        if state.generation == generation && at >= state.contents.window.oldest_start() {
+            let dropped = self.exact_snapshots.lock().keep(snapshot.clone());
+            drop(state);
+            drop(dropped);
+        }
+        Some(snapshot)
     }
 
     /// Returns the revision up to which the locked `state` is complete. Every published change was
@@ -302,6 +325,7 @@ impl Resource {
             state.generation += 1;
             change(&mut state);
             let remains = state.contents.replace_with(empty);
+            self.exact_snapshots.lock().clear();
             let to_wake = self.interests.lock().all().cloned().collect();
             (to_wake, was_current.then_some(remains))
         };
@@ -351,12 +375,13 @@ impl Resource {
         let to_wake_before = to_wake.len();
         let mut dispatched = 0;
         let mut capacity = (0, 0);
-        let evicted = {
+        let (evicted, dropped, oldest) = {
             let mut state = self.state.write();
             if !state.is_current {
                 return;
             }
             let contents = &mut state.contents;
+            let checkpoint = contents.add_checkpoint();
             capacity.0 = contents.window.capacity();
             let interests = self.interests.lock();
             for change in changes {
@@ -369,11 +394,16 @@ impl Resource {
                 interests.mark_pending(number, versions, &self.indexes, to_wake);
                 dispatched += u64::from(to_wake.len() > before);
             }
-            let evicted = contents.window.evict(now);
+            let evicted = contents.evict(now);
             capacity.1 = contents.window.capacity();
-            evicted
+            (evicted, checkpoint, contents.window.oldest_start())
         };
-        drop(evicted);
+        if !evicted.0.is_empty() {
+            // Snapshots of these revisions would keep the objects of evicted events in memory.
+            let removed = self.exact_snapshots.lock().remove_below(oldest);
+            drop(removed);
+        }
+        drop((evicted, dropped));
         self.counters
             .storage_to_cache_seconds
             .observe_since(arrived, now);
@@ -534,6 +564,7 @@ impl Resource {
             watcher_lag_max: lag(watchers.saturating_sub(1)),
             watcher_lag_p99: lag((watchers * 99 / 100).min(watchers.saturating_sub(1))),
             objects: objects.len() as u64,
+            checkpoints: state.contents.checkpoints.len() as u64,
             object_bytes: state.contents.object_bytes,
             ..self.counters.read()
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use revstore_engine::{Clock, Revision};
 
 use crate::api::status::RequestError;
@@ -24,6 +25,9 @@ pub(crate) struct CacheShared {
     pub(crate) feeder: Waiter,
     /// Set when a resource must be loaded. The feeder clears it before it loads.
     load_requested: AtomicBool,
+    /// A revision that was not compacted at a time of the clock. The lock is held for one look or
+    /// change.
+    readable: Mutex<Option<(Revision, Duration)>>,
     /// Set when a request has detected that the revision of the source is below the watermark.
     regressed: AtomicBool,
 }
@@ -36,6 +40,7 @@ pub(crate) struct CacheSettings {
     pub(crate) future_rv_grace: Option<Duration>,
     pub(crate) honor_limit_at_rv0: bool,
     pub(crate) consistency_interval: Option<Duration>,
+    pub(crate) compaction_interval: Duration,
 }
 
 impl Default for CacheSettings {
@@ -46,6 +51,7 @@ impl Default for CacheSettings {
             future_rv_grace: None,
             honor_limit_at_rv0: false,
             consistency_interval: Some(Duration::from_secs(300)),
+            compaction_interval: Duration::from_secs(15),
         }
     }
 }
@@ -65,7 +71,35 @@ impl CacheShared {
             feeder: Waiter::new(),
             load_requested: AtomicBool::new(false),
             regressed: AtomicBool::new(false),
+            readable: Mutex::new(None),
         }
+    }
+
+    /// Returns whether the source can be read at `revision`, as far as the cache knows: the revision
+    /// is not in the future, and the source has reported that it is not compacted, or was asked about
+    /// this or an earlier revision within the configured interval (WC-110, WC-133).
+    pub(crate) fn is_readable(&self, revision: Revision) -> bool {
+        if revision > self.watermark.load() {
+            return false;
+        }
+        if let Some(oldest) = self.source.oldest_revision() {
+            return revision >= oldest;
+        }
+        let interval = self.settings.compaction_interval;
+        let readable = *self.readable.lock();
+        readable.is_some_and(|(known, asked)| {
+            revision >= known && self.timers.now() < asked.saturating_add(interval)
+        })
+    }
+
+    /// Records that the source could be read at `revision` at the time `asked`, before the request.
+    pub(crate) fn set_readable(&self, revision: Revision, asked: Duration) {
+        *self.readable.lock() = Some((revision, asked));
+    }
+
+    /// Forgets which revision could be read, because the store was replaced.
+    pub(crate) fn reset_readable(&self) {
+        *self.readable.lock() = None;
     }
 
     /// Requests that the feeder load every resource that is not ready.

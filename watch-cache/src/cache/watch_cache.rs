@@ -108,6 +108,7 @@ pub struct WatchCache {
 /// | [`future_rv_grace`](Self::future_rv_grace) | none |
 /// | [`honor_limit_at_rv0`](Self::honor_limit_at_rv0) | `false` |
 /// | [`consistency_interval`](Self::consistency_interval) | 5 min |
+/// | [`compaction_interval`](Self::compaction_interval) | 15 s |
 // WC-131, WC-322, WC-316, WC-224, WC-135.
 #[derive(Debug)]
 #[must_use = "call `build` to create the cache"]
@@ -172,6 +173,16 @@ impl WatchCacheBuilder {
     /// all keys of the resource from the source, in pages, and does not block the feeder.
     pub fn consistency_interval(mut self, interval: Option<Duration>) -> Self {
         self.settings.consistency_interval = interval;
+        self
+    }
+
+    /// Sets the time for which lists at older revisions, and further pages of a list, rely on an
+    /// earlier answer of the source that their revision is not compacted. Until the time has passed,
+    /// the cache may list a revision that was compacted meanwhile, as kube-apiserver does; with zero
+    /// each page asks the source. It has no effect if the source always knows its
+    /// [`oldest_revision`](crate::source::Source::oldest_revision).
+    pub fn compaction_interval(mut self, interval: Duration) -> Self {
+        self.settings.compaction_interval = interval;
         self
     }
 

@@ -30,7 +30,7 @@ const OBJECT: &str = "{\"metadata\":{}}";
 
 /// A source over an engine. A test can delay its lists and its watches, and let its lists fail.
 #[derive(Debug)]
-struct GatedSource {
+pub(crate) struct GatedSource {
     inner: Arc<InterruptibleSource>,
     gate: Arc<Mutex<Gate>>,
     lists: AtomicUsize,
@@ -74,7 +74,7 @@ impl GatedSource {
         self.gate.lock().unwrap().error = error;
     }
 
-    fn lists(&self) -> usize {
+    pub(crate) fn lists(&self) -> usize {
         self.lists.load(Ordering::Relaxed)
     }
 }
@@ -129,10 +129,10 @@ impl Source for GatedSource {
 }
 
 /// A cache over a gated source, whose feeder runs only when a test polls it.
-struct GatedCache {
-    engine: Engine,
-    source: Arc<GatedSource>,
-    clock: ManualClock,
+pub(crate) struct GatedCache {
+    pub(crate) engine: Engine,
+    pub(crate) source: Arc<GatedSource>,
+    pub(crate) clock: ManualClock,
     cache: WatchCache,
     // An executor may move the task between threads.
     feeder: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -140,7 +140,7 @@ struct GatedCache {
 }
 
 impl GatedCache {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let clock = ManualClock::new();
         let engine = Engine::builder().clock(clock.clone()).build();
         let source = GatedSource::new(&engine);
@@ -157,7 +157,7 @@ impl GatedCache {
         }
     }
 
-    fn add(&self, resource: &str) -> ResourceCache {
+    pub(crate) fn add(&self, resource: &str) -> ResourceCache {
         let kind = CountingKind {
             inner: JsonKind::new("v1", "Thing"),
             decoded: self.decoded.clone(),
@@ -167,12 +167,12 @@ impl GatedCache {
         self.cache.add(config).unwrap()
     }
 
-    fn put(&self, key: &str) -> i64 {
+    pub(crate) fn put(&self, key: &str) -> i64 {
         let put = self.engine.put(format!("/registry/{key}"), OBJECT);
         put.unwrap().revision.0
     }
 
-    fn fill(&self, resource: &str, objects: usize) {
+    pub(crate) fn fill(&self, resource: &str, objects: usize) {
         for number in 0..objects {
             self.put(&format!("{resource}/ns/o{number:05}"));
         }
@@ -183,7 +183,7 @@ impl GatedCache {
         assert!(poll_once(&mut self.feeder).is_pending());
     }
 
-    fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         assert!(run_until_idle(&mut self.feeder).is_pending());
     }
 

@@ -31,6 +31,7 @@ mod get;
 mod list;
 mod load;
 mod metrics;
+mod pages;
 mod protobuf;
 #[cfg(feature = "etcd")]
 mod proxy;

@@ -692,6 +692,8 @@ mod etcd {
             let source: Arc<dyn Source> = Arc::new(source);
             let (cache, feeder) = WatchCache::builder(source.clone())
                 .clock(time.clone())
+                // The tests expect the errors of the raw store at once.
+                .compaction_interval(std::time::Duration::ZERO)
                 .build();
             let pods = cache
                 .add(config())
