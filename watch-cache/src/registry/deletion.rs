@@ -150,7 +150,7 @@ impl ObjectStore {
             return (new, removes);
         }
         let after = Duration::from_secs(grace.unsigned_abs());
-        let timestamp = self.timestamp(after);
+        let timestamp = self.origin.timestamp(after);
         if !metadata::is_terminating(old) && !removes {
             raise_generation(&mut new);
         }

@@ -7,6 +7,7 @@
 mod deletion;
 mod metadata;
 mod object_store;
+mod origin;
 mod strategy;
 mod typed_strategy;
 

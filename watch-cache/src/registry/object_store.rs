@@ -4,31 +4,22 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use revstore_engine::Revision;
 use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use crate::api::keys::ObjectRef;
 use crate::api::options::GetOptions;
 use crate::api::status::{Conflict, RequestError};
 use crate::api::storage::{Storage, Update, UpdateOptions};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::Clock;
 use crate::encode::object::Object;
 use crate::registry::metadata;
+use crate::registry::origin::Origin;
 use crate::registry::{JsonObject, Strategy};
 use crate::status::{ResourceName, Status, StatusCause};
 
 /// The number of names that a create generates before it fails because all of them exist.
 const GENERATED_NAMES_MAX: usize = 8;
-/// The number of random characters after a `generateName`.
-const SUFFIX_CHARS: usize = 5;
-/// The characters of a generated name: no vowels and no digits that look like letters.
-const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-/// The maximum length of a `generateName` in a name. The rest is cut off.
-const PREFIX_BYTES_MAX: usize = 63 - SUFFIX_CHARS;
-
 /// The text of the error by which an update ends that removes the object.
 const FINALIZED: &str = "the object is finalized";
 
@@ -112,11 +103,7 @@ pub struct ObjectStore {
     pub(super) kind: ResourceName,
     namespaced: bool,
     pub(super) strategy: Arc<dyn Strategy>,
-    clock: Arc<dyn Clock>,
-    /// The time of day at the origin of the clock.
-    epoch: SystemTime,
-    /// Not held while anything else runs.
-    rng: Mutex<fastrand::Rng>,
+    pub(super) origin: Origin,
 }
 
 impl ObjectStore {
@@ -138,27 +125,22 @@ impl ObjectStore {
             kind,
             namespaced,
             strategy: Arc::new(strategy),
-            clock: Arc::new(SystemClock::new()),
-            epoch: SystemTime::now(),
-            rng: Mutex::new(fastrand::Rng::new()),
+            origin: Origin::default(),
         }
     }
 
     /// Sets the clock of the timestamps, and the time of day at its origin.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>, epoch: SystemTime) -> Self {
-        self.clock = clock;
-        self.epoch = epoch;
+        self.origin.set_clock(clock, epoch);
         self
     }
 
     /// Makes the uids and the generated names depend on a seed, for tests.
     #[must_use]
-    pub fn seed(self, seed: u64) -> Self {
-        Self {
-            rng: Mutex::new(fastrand::Rng::with_seed(seed)),
-            ..self
-        }
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.origin.set_seed(seed);
+        self
     }
 
     /// Creates an object in a namespace, which is empty for a resource without namespaces. Without a name
@@ -227,18 +209,18 @@ impl ObjectStore {
         self.check_namespace(namespace, new)?;
         let version = metadata::text(new, "resourceVersion").parse::<u64>();
         metadata::clear_server_fields(new);
-        metadata::set(new, "uid", Some(self.new_uid().into()));
+        metadata::set(new, "uid", Some(self.origin.new_uid().into()));
         metadata::set(
             new,
             "creationTimestamp",
-            Some(self.timestamp(Duration::ZERO).into()),
+            Some(self.origin.timestamp(Duration::ZERO).into()),
         );
         if self.strategy.has_generation() {
             metadata::set(new, "generation", Some(json!(1)));
         }
         let prefix = metadata::text(new, "generateName");
         if metadata::text(new, "name").is_empty() && !prefix.is_empty() {
-            let name = self.new_name(prefix);
+            let name = self.origin.new_name(prefix);
             metadata::set(new, "name", Some(name.into()));
         }
         self.strategy.prepare_create(new)?;
@@ -511,44 +493,6 @@ impl ObjectStore {
             resource: self.resource.clone(),
             name: object.name.clone(),
         }
-    }
-
-    /// Returns the time of day, `after` from now, as the text of a timestamp.
-    pub(super) fn timestamp(&self, after: Duration) -> String {
-        let since_origin = self.clock.now().saturating_add(after);
-        let now = self.epoch.checked_add(since_origin).unwrap_or(self.epoch);
-        let now = OffsetDateTime::from(now);
-        let seconds = now.replace_nanosecond(0).unwrap_or(now);
-        seconds.format(&Rfc3339).unwrap_or_default()
-    }
-
-    /// Returns a new uid: a random UUID of version 4.
-    fn new_uid(&self) -> String {
-        let random = self.rng.lock().u128(..);
-        // The version and the variant have fixed bits.
-        let bits = random & !(0xf << 76) & !(0b11 << 62) | (4 << 76) | (0b10 << 62);
-        let hex = format!("{bits:032x}");
-        let parts = [
-            &hex[..8],
-            &hex[8..12],
-            &hex[12..16],
-            &hex[16..20],
-            &hex[20..],
-        ];
-        parts.join("-")
-    }
-
-    fn new_name(&self, prefix: &str) -> String {
-        let mut end = prefix.len().min(PREFIX_BYTES_MAX);
-        while !prefix.is_char_boundary(end) {
-            end -= 1;
-        }
-        let mut name = prefix[..end].to_owned();
-        let mut rng = self.rng.lock();
-        for _ in 0..SUFFIX_CHARS {
-            name.push(SUFFIX_ALPHABET[rng.usize(..SUFFIX_ALPHABET.len())].into());
-        }
-        name
     }
 }
 
