@@ -301,8 +301,9 @@ fn one_load(
     if shares_thread {
         let (mut feeder, mut watch) = (Box::pin(feeder.run()), None);
         let both = std::future::poll_fn(move |context| {
-            watch = watch.take().or_else(|| watches.try_recv().ok());
             let stopped = feeder.as_mut().poll(context);
+            // After the feeder: an event that it has delivered to a watch was written after the watch was sent.
+            watch = watch.take().or_else(|| watches.try_recv().ok());
             if let Some(watch) = &mut watch {
                 let _ = deliver_all(watch, context);
             }
