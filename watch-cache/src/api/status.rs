@@ -202,6 +202,21 @@ fn invalid_object(key: &str) -> String {
     )
 }
 
+impl Conflict {
+    /// Returns the conflict of a deletion for that of an update with the same precondition.
+    pub(crate) fn of_deletion(self) -> Self {
+        match self {
+            Self::Uid {
+                requested, found, ..
+            } => Self::DeletedUid { requested, found },
+            Self::ResourceVersion {
+                requested, found, ..
+            } => Self::DeletedResourceVersion { requested, found },
+            other => other,
+        }
+    }
+}
+
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -343,6 +358,12 @@ impl RequestError {
             Self::Reported(status) => return status.code,
         };
         reason.code()
+    }
+
+    /// Returns the error of a create of an object with a resource version.
+    // WC-443.
+    pub(crate) fn version_on_create() -> Self {
+        Self::Unclassified("resourceVersion should not be set on objects to be created".to_owned())
     }
 
     /// Returns whether the client must list again, because the error has code 410.

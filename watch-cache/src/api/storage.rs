@@ -15,7 +15,7 @@ use crate::api::keys::{ObjectRef, Scope};
 use crate::api::list::ObjectList;
 use crate::api::options::{GetOptions, ListOptions, WatchOptions};
 use crate::api::resource_cache::ResourceCache;
-use crate::api::status::RequestError;
+use crate::api::status::{Conflict, RequestError};
 use crate::encode::object::Object;
 
 /// A stream of watch events of any [`Storage`].
@@ -45,6 +45,29 @@ impl Preconditions {
     pub fn resource_version(mut self, version: impl Into<String>) -> Self {
         self.resource_version = Some(version.into());
         self
+    }
+
+    /// Fails with the conflict of an update if one of the conditions does not hold.
+    pub(crate) fn check(&self, current: &Object) -> Result<(), Conflict> {
+        let key = || String::from_utf8_lossy(current.key()).into_owned();
+        if let Some(requested) = &self.uid
+            && requested != current.uid()
+        {
+            return Err(Conflict::Uid {
+                key: key(),
+                requested: requested.clone(),
+                found: current.uid().to_owned(),
+            });
+        }
+        let found = current.revision().to_string();
+        match &self.resource_version {
+            Some(requested) if *requested != found => Err(Conflict::ResourceVersion {
+                key: key(),
+                requested: requested.clone(),
+                found,
+            }),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::api::keys::ObjectRef;
 use crate::api::options::GetOptions;
-use crate::api::status::{Conflict, RequestError};
+use crate::api::status::RequestError;
 use crate::api::storage::{DeleteOptions, Preconditions, Update, UpdateOptions};
 use crate::registry::metadata;
 use crate::registry::object_store::{decode, encode, raise_generation};
@@ -101,7 +101,13 @@ impl ObjectStore {
                 return Err(self.not_found(object));
             };
             let old = decode(&current)?;
-            self.check_preconditions(&object.name, &old, &request.preconditions)?;
+            if let Err(reason) = request.preconditions.check(&current) {
+                return Err(RequestError::Conflict {
+                    resource: self.kind.clone(),
+                    name: object.name.clone(),
+                    reason: Box::new(reason.of_deletion()),
+                });
+            }
             let (new, removes) = self.marked(&old, request);
             if request.dry_run {
                 return Ok(if removes {
@@ -195,40 +201,6 @@ impl ObjectStore {
             Err(RequestError::Conflict { .. } | RequestError::NotFound { .. }) => Ok(false),
             Err(error) => Err(error),
         }
-    }
-
-    fn check_preconditions(
-        &self,
-        name: &str,
-        object: &JsonObject,
-        conditions: &Preconditions,
-    ) -> Result<(), RequestError> {
-        let conflict = |reason| {
-            Err(RequestError::Conflict {
-                resource: self.kind.clone(),
-                name: name.to_owned(),
-                reason: Box::new(reason),
-            })
-        };
-        let found = metadata::text(object, "uid");
-        if let Some(requested) = conditions.uid.as_deref()
-            && requested != found
-        {
-            return conflict(Conflict::DeletedUid {
-                requested: requested.to_owned(),
-                found: found.to_owned(),
-            });
-        }
-        let found = metadata::text(object, "resourceVersion");
-        if let Some(requested) = conditions.resource_version.as_deref()
-            && requested != found
-        {
-            return conflict(Conflict::DeletedResourceVersion {
-                requested: requested.to_owned(),
-                found: found.to_owned(),
-            });
-        }
-        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::api::keys::ObjectRef;
 use crate::api::options::GetOptions;
 use crate::api::status::{Conflict, RequestError};
-use crate::api::storage::{Storage, Update, UpdateOptions};
+use crate::api::storage::{Preconditions, Storage, Update, UpdateOptions};
 use crate::clock::Clock;
 use crate::encode::object::Object;
 use crate::registry::metadata;
@@ -228,9 +228,7 @@ impl ObjectStore {
         causes.extend(self.strategy.validate_create(new));
         self.check_causes(new, causes)?;
         if version.is_ok_and(|version| version != 0) {
-            return Err(RequestError::Unclassified(
-                "resourceVersion should not be set on objects to be created".into(),
-            ));
+            return Err(RequestError::version_on_create());
         }
         Ok(ObjectRef {
             namespace: self.namespaced.then(|| namespace.to_owned()),
@@ -249,8 +247,12 @@ impl ObjectStore {
         new: JsonObject,
         request: &WriteRequest,
     ) -> Result<Written, RequestError> {
-        let uid = metadata::text(&new, "uid").to_owned();
-        self.update_checked(object, request, &uid, |_| Ok(new.clone()))
+        let uid = metadata::text(&new, "uid");
+        let preconditions = Preconditions {
+            uid: (!uid.is_empty()).then(|| uid.to_owned()),
+            ..Preconditions::default()
+        };
+        self.update_checked(object, request, &preconditions, |_| Ok(new.clone()))
             .await
     }
 
@@ -276,15 +278,16 @@ impl ObjectStore {
         request: &WriteRequest,
         change: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, RequestError> + Send,
     ) -> Result<Written, RequestError> {
-        self.update_checked(object, request, "", change).await
+        self.update_checked(object, request, &Preconditions::default(), change)
+            .await
     }
 
-    /// Updates an object that has the given uid, or any if it is empty.
+    /// Updates an object for which preconditions hold, also in a dry run.
     async fn update_checked(
         &self,
         object: &ObjectRef,
         request: &WriteRequest,
-        uid: &str,
+        preconditions: &Preconditions,
         mut change: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, RequestError> + Send,
     ) -> Result<Written, RequestError> {
         loop {
@@ -292,16 +295,9 @@ impl ObjectStore {
             let mut computed: Option<(JsonObject, Option<Revision>)> = None;
             let compute = |current: Option<&Object>| {
                 computed = None;
-                if let Some(current) = current
-                    && !uid.is_empty()
-                    && uid != current.stored().uid()
-                {
-                    let reason = Conflict::Uid {
-                        key: String::from_utf8_lossy(current.key()).into_owned(),
-                        requested: uid.to_owned(),
-                        found: current.stored().uid().to_owned(),
-                    };
-                    return Err(self.conflict(object, reason));
+                if let Some(current) = current {
+                    let held = preconditions.check(current);
+                    held.map_err(|reason| self.conflict(object, reason))?;
                 }
                 let mut old = current.map(decode).transpose()?;
                 let mut new = change(old.as_ref())?;

@@ -45,8 +45,7 @@ impl RawStore {
     ) -> Result<Object, RequestError> {
         let key = self.config.layout.key(object)?;
         if self.has_version(&value) {
-            let message = "resourceVersion should not be set on objects to be created";
-            return Err(RequestError::Unclassified(message.into()));
+            return Err(RequestError::version_on_create());
         }
         let action = WriteAction::Put {
             value: value.clone(),
@@ -246,28 +245,9 @@ impl RawStore {
             };
         };
         decodable(current.stored().clone())?;
-        if let Some(requested) = &preconditions.uid
-            && requested != current.uid()
-        {
-            let reason = Conflict::Uid {
-                key: String::from_utf8_lossy(current.key()).into_owned(),
-                requested: requested.clone(),
-                found: current.uid().to_owned(),
-            };
-            return Err(self.conflict(object, reason));
-        }
-        let found = current.revision().to_string();
-        match &preconditions.resource_version {
-            Some(requested) if *requested != found => {
-                let reason = Conflict::ResourceVersion {
-                    key: String::from_utf8_lossy(current.key()).into_owned(),
-                    requested: requested.clone(),
-                    found,
-                };
-                Err(self.conflict(object, reason))
-            }
-            _ => Ok(()),
-        }
+        preconditions
+            .check(current)
+            .map_err(|reason| self.conflict(object, reason))
     }
 
     /// Returns the error of a deletion for that of an update with the same precondition.
@@ -275,20 +255,11 @@ impl RawStore {
         let RequestError::Conflict { name, reason, .. } = error else {
             return error;
         };
-        let reason = match *reason {
-            Conflict::Uid {
-                requested, found, ..
-            } => Conflict::DeletedUid { requested, found },
-            Conflict::ResourceVersion {
-                requested, found, ..
-            } => Conflict::DeletedResourceVersion { requested, found },
-            other => other,
-        };
         let kind = &self.config.kind;
         RequestError::Conflict {
             resource: ResourceName::new(kind.group(), kind.kind()),
             name,
-            reason: Box::new(reason),
+            reason: Box::new(reason.of_deletion()),
         }
     }
 
