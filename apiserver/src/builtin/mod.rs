@@ -1,0 +1,1 @@
+//! The rules of the built-in kinds: defaults, validation, and what updates may not change.

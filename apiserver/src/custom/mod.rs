@@ -1,0 +1,1 @@
+//! Custom resources: their definitions, structural schemas, and the strategies that follow from them.

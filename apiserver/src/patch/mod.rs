@@ -1,0 +1,1 @@
+//! JSON patches, merge patches and strategic merge patches.
