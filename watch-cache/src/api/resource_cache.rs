@@ -25,6 +25,7 @@ use crate::encode::kind::encoded_with;
 use crate::encode::object::{Object, ObjectDecoder};
 use crate::metrics::ResourceMetrics;
 use crate::source::raw_store::RawStore;
+use crate::status::ResourceName;
 
 /// A handle on one resource of a cache: get, list and watch. Clones are handles on the same resource.
 ///
@@ -47,6 +48,15 @@ impl ResourceCache {
         Self { resource, raw }
     }
 
+    pub(crate) fn resource(&self) -> &Arc<Resource> {
+        &self.resource
+    }
+
+    /// Returns the group and the plural name of the resource.
+    pub fn name(&self) -> &ResourceName {
+        &self.resource.config.name
+    }
+
     /// Returns whether requests can be answered from the cache.
     pub fn readiness(&self) -> Readiness {
         self.resource.ready.state()
@@ -55,7 +65,8 @@ impl ResourceCache {
     /// Waits until requests can be answered from the cache.
     ///
     /// # Errors
-    /// [`RequestError::Stopped`] if the cache is stopped.
+    /// [`RequestError::Stopped`] if the cache is stopped, and [`RequestError::Removed`] if the resource
+    /// is removed.
     pub async fn wait_until_ready(&self) -> Result<(), RequestError> {
         self.resource.ready.wait().await
     }
@@ -76,7 +87,16 @@ impl ResourceCache {
         self.resource.metrics()
     }
 
-    /// Returns the store behind the cache, which offers the same operations.
+    /// Fails with [`RequestError::Removed`] if the resource was removed.
+    pub(crate) fn check_not_removed(&self) -> Result<(), RequestError> {
+        match self.readiness() {
+            Readiness::Removed => Err(RequestError::Removed),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the store behind the cache, which offers the same operations. It is usable also after
+    /// the resource was removed.
     pub fn raw(&self) -> &RawStore {
         &self.raw
     }
@@ -112,7 +132,8 @@ impl ResourceCache {
     /// - [`RequestError::BadRequest`] for an invalid name.
     /// - [`RequestError::Unclassified`] for an invalid resource version.
     /// - [`RequestError::TooLarge`] if the cache does not reach the revision in time.
-    /// - [`RequestError::Stopped`] if the cache is stopped.
+    /// - [`RequestError::Stopped`] if the cache is stopped, and [`RequestError::Removed`] if the resource
+    ///   was removed.
     /// - [`RequestError::Corrupt`] if the object cannot be decoded.
     /// - [`RequestError::Internal`] if the source fails.
     // WC-210.
@@ -125,6 +146,7 @@ impl ResourceCache {
         let version = options.version()?;
         match self.readiness() {
             Readiness::Stopped => return Err(RequestError::Stopped),
+            Readiness::Removed => return Err(RequestError::Removed),
             // The source answers gets while the cache loads or is inconsistent (docs/watch-cache.md,
             // B.1, and WC-135).
             Readiness::Pending { .. } | Readiness::Inconsistent => {
@@ -141,6 +163,7 @@ impl ResourceCache {
         }
         let Ok(found) = self.resource.get(&key) else {
             // A load has begun meanwhile.
+            self.check_not_removed()?;
             return self.raw.get_object(object, options).await;
         };
         found
@@ -155,8 +178,8 @@ impl ResourceCache {
     /// - [`RequestError::Invalid`] or [`RequestError::BadRequest`] for invalid options.
     /// - [`RequestError::Expired`] if the requested revision is compacted.
     /// - [`RequestError::TooLarge`] if the cache does not reach a revision in time.
-    /// - [`RequestError::NotReady`] while the cache loads, and [`RequestError::Stopped`] after it is
-    ///   stopped.
+    /// - [`RequestError::NotReady`] while the cache loads, [`RequestError::Stopped`] after it is
+    ///   stopped, and [`RequestError::Removed`] after the resource was removed.
     /// - [`RequestError::CorruptList`] if an object of a page cannot be decoded. A list without a
     ///   limit reports it as an item of its [`ListItems`](crate::api::ListItems).
     /// - [`RequestError::Internal`] if the source fails.
@@ -173,7 +196,7 @@ impl ResourceCache {
         let decoder = self.resource.decoder();
         let target = Target::new(&decoder, scope, &options.selector, narrow)?;
         let delegated = match self.readiness() {
-            Readiness::Ready | Readiness::Stopped => false,
+            Readiness::Ready | Readiness::Stopped | Readiness::Removed => false,
             // The source answers pages without a selector while the cache loads (docs/watch-cache.md,
             // B.1).
             Readiness::Pending { .. } => limit.is_some() && options.selector.is_empty(),
@@ -199,6 +222,7 @@ impl ResourceCache {
                 let Some(snapshot) = self.resource.snapshot().filter(|_| is_fresh) else {
                     // WC-233: the cache does not reach the revision in time, or a load has begun
                     // meanwhile, so the source answers.
+                    self.check_not_removed()?;
                     self.resource.counters.lists_from_source.add(1);
                     self.resource.counters.consistent_read_fallbacks.add(1);
                     return self
@@ -258,6 +282,7 @@ impl ResourceCache {
         {
             return self.list_snapshot(&snapshot, target, start, limit);
         }
+        self.check_not_removed()?;
         self.resource.counters.lists_from_source.add(1);
         self.read(decoder, &target, Some(at), start, limit).await
     }
@@ -323,8 +348,9 @@ impl ResourceCache {
     /// # Errors
     /// - [`RequestError::Invalid`] or [`RequestError::BadRequest`] for invalid options, and
     ///   [`RequestError::Unclassified`] for an invalid resource version.
-    /// - [`RequestError::NotReady`] while the cache loads or is inconsistent, and
-    ///   [`RequestError::Stopped`] after it is stopped.
+    /// - [`RequestError::NotReady`] while the cache loads or is inconsistent,
+    ///   [`RequestError::Stopped`] after it is stopped, and [`RequestError::Removed`] after the resource
+    ///   was removed.
     ///
     /// All other errors, such as [`Expired::Window`] for a start before the window, are the only
     /// event of the returned watcher.
@@ -369,9 +395,11 @@ impl ResourceCache {
         let registration = start.and_then(|start| self.resource.register(&target, start));
         let resource = self.resource.clone();
         Ok(match registration {
-            Err(error @ (RequestError::NotReady { .. } | RequestError::Stopped)) => {
-                return Err(error);
-            }
+            Err(
+                error @ (RequestError::NotReady { .. }
+                | RequestError::Stopped
+                | RequestError::Removed),
+            ) => return Err(error),
             Ok(registration) => CacheWatcher::new(
                 resource,
                 target,
@@ -406,8 +434,8 @@ impl ResourceCache {
     ///
     /// # Errors
     /// - [`Expired::List`] if the revision was compacted during the check.
-    /// - [`RequestError::NotReady`] or [`RequestError::Stopped`] if the cache is not ready, or was
-    ///   loaded again during the check.
+    /// - [`RequestError::NotReady`], [`RequestError::Stopped`] or [`RequestError::Removed`] if the cache
+    ///   is not ready, or was loaded again during the check.
     /// - [`RequestError::Internal`] if the source fails.
     // WC-135.
     pub async fn check_consistency(&self) -> Result<ConsistencyReport, RequestError> {

@@ -72,6 +72,10 @@ pub enum RequestError {
     // WC-104.
     #[error("apiserver cacher is stopped")]
     Stopped,
+    /// 404: the resource was removed from the cache, or replaced by one with another configuration. A
+    /// server that has a newer handle of the resource sends the request there.
+    #[error("the server could not find the requested resource")]
+    Removed,
     /// 429: the server has too many requests.
     #[error("{message}")]
     TooManyRequests {
@@ -344,7 +348,7 @@ impl RequestError {
         let reason = match self {
             Self::Invalid(_) | Self::InvalidDelete(_) => Reason::Invalid,
             Self::BadRequest(_) => Reason::BadRequest,
-            Self::NotFound { .. } => Reason::NotFound,
+            Self::NotFound { .. } | Self::Removed => Reason::NotFound,
             Self::AlreadyExists { .. } => Reason::AlreadyExists,
             Self::Conflict { .. } => Reason::Conflict,
             Self::Expired(_) => Reason::Expired,
@@ -424,6 +428,7 @@ impl RequestError {
                 ..
             } => Status::too_many_requests(self.to_string(), (*retry_after_seconds).max(1)),
             Self::Stopped => Status::too_many_requests(self.to_string(), 1),
+            Self::Removed => Status::unknown_resource(),
             Self::TooManyRequests {
                 message,
                 retry_after_seconds,

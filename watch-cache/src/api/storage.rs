@@ -279,7 +279,10 @@ impl Storage for ResourceCache {
         time_to_live: Option<Duration>,
     ) -> BoxFuture<'a, Result<Object, RequestError>> {
         // WC-105: writes are sent to the source.
-        Box::pin(self.raw().create_object(object, value, time_to_live))
+        Box::pin(async move {
+            self.check_not_removed()?;
+            self.raw().create_object(object, value, time_to_live).await
+        })
     }
 
     fn guaranteed_update<'a>(
@@ -289,7 +292,11 @@ impl Storage for ResourceCache {
         update: UpdateFn<'a>,
     ) -> BoxFuture<'a, Result<Object, RequestError>> {
         let assumed = self.cached(object);
-        Box::pin(self.raw().update_object(object, options, assumed, update))
+        Box::pin(async move {
+            self.check_not_removed()?;
+            let raw = self.raw();
+            raw.update_object(object, options, assumed, update).await
+        })
     }
 
     fn delete<'a>(
@@ -299,7 +306,11 @@ impl Storage for ResourceCache {
         validate: ValidateFn<'a>,
     ) -> BoxFuture<'a, Result<Object, RequestError>> {
         let assumed = self.cached(object);
-        Box::pin(self.raw().delete_object(object, options, assumed, validate))
+        Box::pin(async move {
+            self.check_not_removed()?;
+            let raw = self.raw();
+            raw.delete_object(object, options, assumed, validate).await
+        })
     }
 
     fn current_revision(&self) -> BoxFuture<'_, Result<Revision, RequestError>> {

@@ -180,16 +180,25 @@ impl Contents {
         let objects = std::mem::replace(&mut self.objects, loaded.objects);
         let by_index = std::mem::replace(&mut self.by_index, loaded.by_index);
         let checkpoints = std::mem::replace(&mut self.checkpoints, loaded.checkpoints);
-        let checkpoints = checkpoints.into_kept().into_iter();
-        let trees = checkpoints.map(|checkpoint| checkpoint.objects);
-        let trees = trees.chain([objects]);
+        ContentsRemains::new(objects, by_index, checkpoints, events)
+    }
+
+    /// Removes the objects, and returns them. The window stays.
+    pub(crate) fn take_objects(&mut self) -> ContentsRemains {
+        self.object_bytes = 0;
+        self.undecodable = 0;
+        let objects = std::mem::take(&mut self.objects);
+        let by_index = std::mem::take(&mut self.by_index);
+        let checkpoints = std::mem::take(&mut self.checkpoints);
+        ContentsRemains::new(objects, by_index, checkpoints, VecDeque::new())
+    }
+
+    /// Returns what is left of contents that nobody needs.
+    pub(crate) fn into_remains(mut self) -> ContentsRemains {
+        let events = self.window.clear();
         ContentsRemains {
-            objects: trees.map(PersistentTree::into_remains).collect(),
-            by_index: by_index
-                .into_iter()
-                .map(PersistentTree::into_remains)
-                .collect(),
             events,
+            ..self.take_objects()
         }
     }
 }
@@ -207,6 +216,25 @@ pub(crate) struct ContentsRemains {
 const FREED_EVENTS: usize = 64;
 
 impl ContentsRemains {
+    fn new(
+        objects: PersistentTree<Arc<StoredObject>>,
+        by_index: Vec<PersistentTree<IndexItem>>,
+        checkpoints: Checkpoints,
+        events: VecDeque<Arc<WindowEvent>>,
+    ) -> Self {
+        let checkpoints = checkpoints.into_kept().into_iter();
+        let trees = checkpoints.map(|checkpoint| checkpoint.objects);
+        let trees = trees.chain([objects]);
+        Self {
+            objects: trees.map(PersistentTree::into_remains).collect(),
+            by_index: by_index
+                .into_iter()
+                .map(PersistentTree::into_remains)
+                .collect(),
+            events,
+        }
+    }
+
     /// Frees a part. Returns whether anything is left.
     pub(crate) fn free_some(&mut self) -> bool {
         let events = self.events.len().min(FREED_EVENTS);

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::thread::JoinHandle;
 
+use bytes::Bytes;
 use futures_core::Stream;
 use pollster::block_on;
 use revstore_engine::{KeyRange, Revision};
 
+use crate::api::keys;
 use crate::cache::consistency;
 use crate::cache::loads::{Loads, RETRY_AFTER};
 use crate::cache::readiness::Readiness;
@@ -80,7 +82,7 @@ impl Drop for Feeder {
 enum FeederInput {
     /// The next changes of the source.
     Batch(Batch),
-    /// A resource was added, or must be loaded again.
+    /// A resource was added or removed, or must be loaded again.
     LoadRequested,
     /// A request detected that the revision of the source is below the watermark.
     Regressed,
@@ -229,7 +231,7 @@ impl FeedLoop {
             match self.next_input(&mut batches).await {
                 FeederInput::Batch(batch) => self.apply(batch),
                 // The next watch starts after the watermark, so it delivers what this one has not.
-                FeederInput::LoadRequested if self.range() != range => {
+                FeederInput::LoadRequested if !covers(&range, &self.range()) => {
                     return Ok(Followed::ToANewRange);
                 }
                 FeederInput::LoadRequested => self.begin_loads(&range),
@@ -263,17 +265,23 @@ impl FeedLoop {
 
     /// Begins to load the resources that were added, whose contents were discarded, or that a
     /// consistency check found to differ from the source. Begins none if the watched `range` does not
-    /// cover all of them: a resource was just added then, and requests its load.
+    /// cover all of them: a resource was just added then, and requests its load. Ends the loads of
+    /// removed resources, and frees their contents.
     fn begin_loads(&mut self, range: &KeyRange) {
+        self.loads.drop_removed();
+        self.loads.free(self.shared.take_removed());
         let resources = self.registry.all();
-        if self.range() != *range {
+        // A range that has become too wide, because a resource was removed, stays until the next
+        // watch.
+        if !covers(range, &self.range()) {
             return;
         }
         for resource in resources {
-            let state = resource.ready.state();
-            if !matches!(state, Readiness::Ready | Readiness::Stopped)
-                && !self.loads.contains(&resource)
-            {
+            let needs_load = matches!(
+                resource.ready.state(),
+                Readiness::Pending { .. } | Readiness::Inconsistent
+            );
+            if needs_load && !self.loads.contains(&resource) {
                 self.loads.free(resource.discard());
                 self.loads.begin(&resource);
             }
@@ -453,5 +461,41 @@ impl FeedLoop {
             sleep.as_mut().poll(context)
         })
         .await;
+    }
+}
+
+/// Returns whether `range` contains all keys of `needed`.
+fn covers(range: &KeyRange, needed: &KeyRange) -> bool {
+    /// Returns the first key after the range, or `None` if it has no end.
+    fn end(range: &KeyRange) -> Option<Bytes> {
+        match range {
+            KeyRange::One(key) => Some(keys::after(key)),
+            KeyRange::Within { end, .. } => Some(end.clone()),
+            KeyRange::From(_) => None,
+        }
+    }
+    let ends_before = match (end(range), end(needed)) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (Some(range), Some(needed)) => range < needed,
+    };
+    range.start() <= needed.start() && !ends_before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_covers_itself_and_narrower_ones() {
+        let within = |start: &'static str, end: &'static str| KeyRange::within(start, end);
+        let (all, one) = (KeyRange::all(), KeyRange::one("b"));
+        assert!(covers(&all, &all) && covers(&all, &one) && covers(&one, &one));
+        assert!(covers(&within("a", "c"), &within("a", "b")));
+        assert!(covers(&within("a", "c"), &one));
+        assert!(!covers(&within("a", "b"), &one));
+        assert!(!covers(&within("b", "c"), &within("a", "c")));
+        assert!(!covers(&within("a", "c"), &KeyRange::From("a".into())));
+        assert!(!covers(&one, &all));
     }
 }

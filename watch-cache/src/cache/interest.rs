@@ -88,6 +88,11 @@ impl Interests {
         }
     }
 
+    /// Returns whether no watcher is registered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_hash.is_empty()
+    }
+
     /// Returns all registered watchers.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Waiter>> {
         self.by_hash.values().flatten()

@@ -26,6 +26,7 @@ use revstore_engine::Revision;
 
 use crate::cache::contents::{Contents, ContentsRemains};
 use crate::cache::load::{Load, SLICE_OBJECTS, Slice, Stage, read_at};
+use crate::cache::readiness::Readiness;
 use crate::cache::resource::Resource;
 use crate::cache::shared::CacheShared;
 use crate::source::{Change, ListPage, ListRequest, SourceError};
@@ -87,8 +88,20 @@ impl Loads {
         self.waits = FuturesUnordered::new();
     }
 
+    /// Ends the loads of removed resources.
+    pub(crate) fn drop_removed(&mut self) {
+        let running = std::mem::take(&mut self.running);
+        for load in running {
+            if load.resource.ready.state() == Readiness::Removed {
+                self.remains.push(load.contents.into_remains());
+            } else {
+                self.running.push_back(load);
+            }
+        }
+    }
+
     /// Frees discarded contents in later steps.
-    pub(crate) fn free(&mut self, remains: Option<ContentsRemains>) {
+    pub(crate) fn free(&mut self, remains: impl IntoIterator<Item = ContentsRemains>) {
         self.remains.extend(remains);
     }
 
@@ -173,7 +186,7 @@ impl Loads {
             if let Some(load) = self.running.remove(position) {
                 let duration = &load.resource.counters.initialization_seconds;
                 duration.observe_since(load.began, self.shared.timers.now());
-                load.resource.join(load.contents);
+                self.remains.extend(load.resource.join(load.contents));
             }
         }
     }

@@ -4,7 +4,7 @@
 //! ```text
 //! Pending ──loaded──▶ Ready ──mismatch──▶ Inconsistent ──loaded──▶ Ready
 //!    ▲ ◀──reload────────┘ ◀──────reload────────┘
-//!    └─ any ──stop──▶ Stopped
+//!    └─ any ──stop──▶ Stopped, any ──remove──▶ Removed
 //! ```
 
 use std::future::poll_fn;
@@ -35,6 +35,8 @@ pub enum Readiness {
     Inconsistent,
     /// The cache was stopped. This state is final.
     Stopped,
+    /// The resource was removed from the cache. This state is final.
+    Removed,
 }
 
 /// The current [`Readiness`] of a resource, and the tasks that wait for it to change.
@@ -70,16 +72,15 @@ impl ReadinessGate {
         self.inner.lock().state.clone()
     }
 
-    /// Changes the state and wakes the waiting tasks. `Stopped` is final, `Pending` does not become
-    /// `Inconsistent`, because the cache is being loaded already, and a change from `Pending` to
+    /// Changes the state and wakes the waiting tasks. `Stopped` and `Removed` are final, `Pending` does
+    /// not become `Inconsistent`, because the cache is being loaded already, and a change from `Pending` to
     /// `Pending` keeps the time at which loading began.
     pub(crate) fn set(&self, next: Readiness) {
         let waiting = {
             let mut inner = self.inner.lock();
             let next = match (&inner.state, next) {
-                (Readiness::Stopped, _) | (Readiness::Pending { .. }, Readiness::Inconsistent) => {
-                    return;
-                }
+                (Readiness::Stopped | Readiness::Removed, _)
+                | (Readiness::Pending { .. }, Readiness::Inconsistent) => return,
                 (Readiness::Pending { since, .. }, Readiness::Pending { cause, .. }) => {
                     Readiness::Pending {
                         since: *since,
@@ -96,12 +97,13 @@ impl ReadinessGate {
         }
     }
 
-    /// Fails with [`RequestError::NotReady`] or [`RequestError::Stopped`] unless the state is
-    /// `Ready`.
+    /// Fails with [`RequestError::NotReady`], [`RequestError::Stopped`] or [`RequestError::Removed`]
+    /// unless the state is `Ready`.
     pub(crate) fn check(&self, now: Duration) -> Result<(), RequestError> {
         match self.state() {
             Readiness::Ready => Ok(()),
             Readiness::Stopped => Err(RequestError::Stopped),
+            Readiness::Removed => Err(RequestError::Removed),
             Readiness::Inconsistent => Err(RequestError::NotReady {
                 cause: Some("the cache differs from its source".into()),
                 retry_after_seconds: 1,
@@ -113,7 +115,8 @@ impl ReadinessGate {
         }
     }
 
-    /// Waits until the state is `Ready`. Fails with [`RequestError::Stopped`] if it is `Stopped`.
+    /// Waits until the state is `Ready`. Fails with [`RequestError::Stopped`] or
+    /// [`RequestError::Removed`] if it is `Stopped` or `Removed`.
     pub(crate) async fn wait(&self) -> Result<(), RequestError> {
         let waiter = Arc::new(Waiter::new());
         poll_fn(|context| {
@@ -122,6 +125,7 @@ impl ReadinessGate {
             match inner.state {
                 Readiness::Ready => return Poll::Ready(Ok(())),
                 Readiness::Stopped => return Poll::Ready(Err(RequestError::Stopped)),
+                Readiness::Removed => return Poll::Ready(Err(RequestError::Removed)),
                 Readiness::Pending { .. } | Readiness::Inconsistent => {}
             }
             if inner.waiting.iter().all(|known| known.id != waiter.id) {

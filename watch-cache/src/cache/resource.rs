@@ -57,6 +57,8 @@ struct ResourceState {
     /// Whether the contents follow the watermark. They do not while the resource is being loaded;
     /// they are empty then.
     is_current: bool,
+    /// Whether the resource was removed. The window stays until the last watcher has read it.
+    is_removed: bool,
     /// The number of times that the contents were discarded. Watchers that were registered before the
     /// latest one end (WC-115).
     generation: u64,
@@ -95,6 +97,8 @@ pub(crate) enum Refill {
     Idle(Revision),
     /// As `Idle`, and the cache is stopped.
     Stopping(Revision),
+    /// No event is pending, and the resource was removed.
+    Removed,
     /// The next event of the watcher was evicted from the window. The oldest possible start is after
     /// this revision.
     Evicted(Revision),
@@ -134,6 +138,7 @@ impl Resource {
         let state = ResourceState {
             contents: Contents::new(config.window, &indexes),
             is_current: false,
+            is_removed: false,
             generation: 0,
             replaced: (0, None),
         };
@@ -178,8 +183,8 @@ impl Resource {
         })
     }
 
-    /// Fails with [`RequestError::NotReady`] or [`RequestError::Stopped`] unless requests can be
-    /// answered from the cache.
+    /// Fails with [`RequestError::NotReady`], [`RequestError::Stopped`] or [`RequestError::Removed`]
+    /// unless requests can be answered from the cache.
     pub(crate) fn check_ready(&self) -> Result<(), RequestError> {
         self.ready.check(self.shared.timers.now())
     }
@@ -321,6 +326,10 @@ impl Resource {
         let empty = Contents::new(self.config.window, &self.indexes);
         let (to_wake, remains): (Vec<_>, _) = {
             let mut state = self.state.write();
+            if state.is_removed {
+                // The watchers still deliver the events before the removal.
+                return None;
+            }
             let was_current = std::mem::replace(&mut state.is_current, false);
             state.generation += 1;
             change(&mut state);
@@ -336,16 +345,20 @@ impl Resource {
     }
 
     /// Takes the contents of a load, which are complete up to the watermark, and answers requests
-    /// from them.
-    pub(crate) fn join(&self, loaded: Contents) {
+    /// from them. Returns what is left of them if the resource was removed meanwhile.
+    pub(crate) fn join(&self, loaded: Contents) -> Option<ContentsRemains> {
         {
             let mut state = self.state.write();
+            if state.is_removed {
+                return Some(loaded.into_remains());
+            }
             // The remains are empty, because the contents were discarded before.
             drop(state.contents.replace_with(loaded));
             state.is_current = true;
         }
         self.counters.initializations.add(1);
         self.ready.set(Readiness::Ready);
+        None
     }
 
     /// Returns the newest known revision of the previous store if the store was replaced and only
@@ -474,9 +487,21 @@ impl Resource {
         })
     }
 
-    /// Unregisters the watcher with this id.
+    /// Unregisters the watcher with this id. The last watcher of a removed resource frees its window.
     pub(crate) fn unregister(&self, interest_key: InterestKey, id: u64) {
-        self.interests.lock().remove(interest_key, id);
+        let is_last = {
+            let mut interests = self.interests.lock();
+            interests.remove(interest_key, id);
+            interests.is_empty()
+        };
+        if is_last && self.ready.state() == Readiness::Removed {
+            let mut state = self.state.write();
+            if state.is_removed && self.interests.lock().is_empty() {
+                let events = state.contents.window.clear();
+                drop(state);
+                drop(events);
+            }
+        }
     }
 
     /// Returns the next events for a watcher that was registered in `generation` and delivers the
@@ -497,7 +522,9 @@ impl Resource {
             };
         }
         let Some(from) = waiter.pending() else {
-            return if stopped {
+            return if state.is_removed {
+                Refill::Removed
+            } else if stopped {
                 Refill::Stopping(watermark)
             } else {
                 Refill::Idle(watermark)
@@ -532,6 +559,39 @@ impl Resource {
         for waiter in to_wake {
             waiter.waker.wake();
         }
+    }
+
+    /// Returns whether there are watchers.
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.interests.lock().is_empty()
+    }
+
+    /// Removes the resource from use: its watchers deliver their remaining events, then end, and
+    /// requests fail with [`RequestError::Removed`]. Returns what is left of the objects, or `None` if
+    /// the resource was removed before.
+    ///
+    /// No watcher delivers a bookmark from now on: the watermark moves on without the changes of this
+    /// resource.
+    pub(crate) fn remove(&self) -> Option<ContentsRemains> {
+        self.ready.set(Readiness::Removed);
+        let (to_wake, remains, events): (Vec<_>, _, _) = {
+            let mut state = self.state.write();
+            if std::mem::replace(&mut state.is_removed, true) {
+                return None;
+            }
+            state.is_current = false;
+            self.exact_snapshots.lock().clear();
+            let remains = state.contents.take_objects();
+            let interests = self.interests.lock();
+            let to_wake: Vec<_> = interests.all().cloned().collect();
+            let events = to_wake.is_empty().then(|| state.contents.window.clear());
+            (to_wake, remains, events)
+        };
+        drop(events);
+        for waiter in to_wake {
+            waiter.waker.wake();
+        }
+        Some(remains)
     }
 
     pub(crate) fn metrics(&self) -> ResourceMetrics {

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use revstore_engine::{Clock, Revision};
 
 use crate::api::status::RequestError;
+use crate::cache::contents::ContentsRemains;
 use crate::cache::watermark::Watermark;
 use crate::source::{Source, SourceError};
 use crate::wake::Waiter;
@@ -23,6 +24,9 @@ pub(crate) struct CacheShared {
     stopped: AtomicBool,
     /// The feeder's task. Only the waker is used.
     pub(crate) feeder: Waiter,
+    /// What is left of the contents of removed resources, which the feeder frees in steps. The lock is
+    /// held for one look or change.
+    removed: Mutex<Vec<ContentsRemains>>,
     /// Set when a resource must be loaded. The feeder clears it before it loads.
     load_requested: AtomicBool,
     /// A revision that was not compacted at a time of the clock. The lock is held for one look or
@@ -72,6 +76,7 @@ impl CacheShared {
             load_requested: AtomicBool::new(false),
             regressed: AtomicBool::new(false),
             readable: Mutex::new(None),
+            removed: Mutex::default(),
         }
     }
 
@@ -108,6 +113,22 @@ impl CacheShared {
         // the request and miss the new resource.
         self.load_requested.store(true, Ordering::Release);
         self.feeder.waker.wake();
+    }
+
+    /// Lets the feeder free the contents of a removed resource, and end its load.
+    pub(crate) fn free(&self, remains: ContentsRemains) {
+        if self.is_stopped() {
+            // There is no feeder any more.
+            drop(remains);
+            return;
+        }
+        self.removed.lock().push(remains);
+        self.request_load();
+    }
+
+    /// Takes what is left of the contents of removed resources.
+    pub(crate) fn take_removed(&self) -> Vec<ContentsRemains> {
+        std::mem::take(&mut *self.removed.lock())
     }
 
     /// Clears the request, and returns whether there was one.

@@ -51,6 +51,26 @@ impl ResourceRegistry {
         })
     }
 
+    /// Returns whether this is a resource of the cache.
+    fn contains(&self, resource: &Arc<Resource>) -> bool {
+        let known = self.of_key(resource.config.layout.prefix());
+        known.is_some_and(|known| Arc::ptr_eq(&known, resource))
+    }
+
+    /// Removes a resource, or puts another one with the same keys in its place.
+    fn replace(&self, resource: &Arc<Resource>, with: Option<Arc<Resource>>) {
+        let prefix = resource.config.layout.prefix();
+        let mut resources = self.resources.write();
+        let known = resources.get(prefix);
+        if !known.is_some_and(|known| Arc::ptr_eq(known, resource)) {
+            return;
+        }
+        match with {
+            Some(with) => resources.insert(Bytes::copy_from_slice(prefix), with),
+            None => resources.remove(prefix),
+        };
+    }
+
     fn add(&self, resource: Arc<Resource>) -> Result<(), RequestError> {
         let prefix = Bytes::copy_from_slice(resource.config.layout.prefix());
         let mut resources = self.resources.write();
@@ -219,6 +239,109 @@ impl WatchCache {
     ///   kind has no API version or no name.
     // WC-144, WC-402.
     pub fn add(&self, config: ResourceConfig) -> Result<ResourceCache, RequestError> {
+        let resource = self.resource(config)?;
+        self.registry.add(resource.clone())?;
+        Ok(self.start(resource))
+    }
+
+    /// Removes a resource, as when a custom resource definition is deleted. Does not delete its
+    /// objects: to let watchers see `DELETED` events, delete them first.
+    ///
+    /// Watchers deliver all changes that the source had when this was called, then end without an
+    /// error. If the source does not report its current revision within
+    /// [`freshness_wait`](WatchCacheBuilder::freshness_wait), they deliver those that the cache has.
+    /// Requests through handles of the resource fail with [`RequestError::Removed`]. The memory of the
+    /// objects is freed, and that of the recent events when no watcher has to deliver them. A resource
+    /// with the same keys can then be added.
+    ///
+    /// Returns `false` if the resource is not in the cache. If the future is dropped before it is
+    /// ready, the resource stays.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use pollster::block_on;
+    /// # use revstore_engine::Engine;
+    /// # use revstore_watch_cache::{
+    /// #     EngineSource, JsonKind, ListOptions, RequestError, ResourceConfig, Scope, WatchCache,
+    /// # };
+    /// # let source = EngineSource::new(Engine::builder().build());
+    /// # let (cache, feeder) = WatchCache::builder(Arc::new(source)).build();
+    /// # let _running = feeder.spawn();
+    /// let kind = JsonKind::new("example.org/v1", "Widget");
+    /// let config = ResourceConfig::namespaced(kind, "widgets", "/registry/example.org/widgets");
+    /// let widgets = cache.add(config.clone())?;
+    /// assert!(block_on(cache.remove(&widgets)));
+    /// let list = block_on(widgets.list(&Scope::All, &ListOptions::default()));
+    /// assert_eq!(list.unwrap_err(), RequestError::Removed);
+    /// cache.add(config)?;
+    /// # Ok::<(), RequestError>(())
+    /// ```
+    pub async fn remove(&self, resource: &ResourceCache) -> bool {
+        self.replace(resource.resource(), None).await
+    }
+
+    /// Replaces the configuration of a resource, as when a custom resource definition changes: its
+    /// kind with its selectable fields, its indexes or its window. Returns a new handle. Watches of the
+    /// previous one end and its requests fail, as after [`WatchCache::remove`].
+    ///
+    /// The resource is loaded again, as after [`WatchCache::add`], and its window starts at the end of
+    /// the load: watches from before that fail with 410.
+    ///
+    /// # Errors
+    /// - [`RequestError::Removed`] if the resource is not in the cache.
+    /// - [`RequestError::BadRequest`] if the keys differ from those of the resource, and as
+    ///   [`WatchCache::add`].
+    pub async fn reconfigure(
+        &self,
+        resource: &ResourceCache,
+        config: ResourceConfig,
+    ) -> Result<ResourceCache, RequestError> {
+        let resource = resource.resource();
+        if config.layout != resource.config.layout {
+            return Err(RequestError::BadRequest(format!(
+                "the keys of {} are not those of {}",
+                config.name, resource.config.name
+            )));
+        }
+        let next = self.resource(config)?;
+        if self.replace(resource, Some(next.clone())).await {
+            Ok(self.start(next))
+        } else {
+            Err(RequestError::Removed)
+        }
+    }
+
+    /// Returns a handle for each resource, in the order of their keys.
+    pub fn resources(&self) -> Vec<ResourceCache> {
+        let resources = self.registry.all().into_iter();
+        resources.map(ResourceCache::new).collect()
+    }
+
+    /// Removes a resource, or replaces it with one that has the same keys. Returns whether it was in
+    /// the cache.
+    async fn replace(&self, resource: &Arc<Resource>, with: Option<Arc<Resource>>) -> bool {
+        if !self.registry.contains(resource) {
+            return false;
+        }
+        if resource.is_watched()
+            && !self.shared.is_stopped()
+            && let Ok(current) = self.shared.current_revision().await
+        {
+            // The watchers must also see the last changes, unless the source is too slow.
+            let _ = resource.wait_until_fresh(current).await;
+        }
+        // Before it leaves the registry: from then on its changes are not applied, and no watcher may
+        // send a bookmark.
+        let Some(remains) = resource.remove() else {
+            return false;
+        };
+        self.registry.replace(resource, with);
+        self.shared.free(remains);
+        true
+    }
+
+    /// Checks a configuration, and returns a resource that is not in the cache yet.
+    fn resource(&self, config: ResourceConfig) -> Result<Arc<Resource>, RequestError> {
         if config.kind.api_version().is_empty() || config.kind.kind().is_empty() {
             // Clients cannot read bookmarks without them (WC-320).
             return Err(RequestError::BadRequest(format!(
@@ -226,14 +349,17 @@ impl WatchCache {
                 config.name
             )));
         }
-        let resource = Arc::new(Resource::new(config, self.shared.clone())?);
-        self.registry.add(resource.clone())?;
+        Resource::new(config, self.shared.clone()).map(Arc::new)
+    }
+
+    /// Starts a resource that is in the registry.
+    fn start(&self, resource: Arc<Resource>) -> ResourceCache {
         if self.shared.is_stopped() {
             // `stop` stops only the resources that are in the registry when it is called.
             resource.stop();
         }
         self.shared.request_load();
-        Ok(ResourceCache::new(resource))
+        ResourceCache::new(resource)
     }
 
     /// Returns the watermark: the revision up to which all resources are complete.

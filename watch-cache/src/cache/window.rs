@@ -235,6 +235,17 @@ impl Window {
         previous
     }
 
+    /// Removes all events, and returns them. The numbering continues.
+    pub(crate) fn clear(&mut self) -> VecDeque<Arc<WindowEvent>> {
+        self.first = self.end();
+        self.bytes = 0;
+        let events = std::mem::take(&mut self.events);
+        for event in &events {
+            event.mark_evicted(&self.encoded_bytes);
+        }
+        events
+    }
+
     /// Returns the number of the next event to be appended.
     pub(crate) fn end(&self) -> u64 {
         self.first + self.events.len() as u64

@@ -47,7 +47,7 @@ struct Gate {
 }
 
 impl GatedSource {
-    fn new(engine: &Engine) -> Arc<Self> {
+    pub(crate) fn new(engine: &Engine) -> Arc<Self> {
         Arc::new(Self {
             inner: InterruptibleSource::new(engine.clone()),
             gate: Arc::default(),
@@ -57,14 +57,14 @@ impl GatedSource {
     }
 
     /// Sets whether lists wait, after they have read the store.
-    fn close(&self, is_closed: bool) {
+    pub(crate) fn close(&self, is_closed: bool) {
         let mut gate = self.gate.lock().unwrap();
         gate.is_closed = is_closed;
         gate.waiting.drain(..).for_each(Waker::wake);
     }
 
     /// Sets whether watches deliver nothing.
-    fn hold_watches(&self, holds_watches: bool) {
+    pub(crate) fn hold_watches(&self, holds_watches: bool) {
         let mut gate = self.gate.lock().unwrap();
         gate.holds_watches = holds_watches;
         gate.waiting.drain(..).for_each(Waker::wake);

@@ -37,6 +37,7 @@ mod protobuf;
 mod proxy;
 mod registry;
 mod reload;
+mod resources;
 mod support;
 mod timing;
 mod watch;
