@@ -67,6 +67,9 @@ pub struct ClientIdentity {
     /// `None` if there is no certificate, or the listener does not
     /// [authenticate users](crate::net::ClientAuth::names_users) by it.
     pub common_name: Option<String>,
+    /// The organizations in the client's certificate, in their order; empty without a
+    /// [`common_name`](Self::common_name).
+    pub organizations: Vec<String>,
     /// The address of the client; `None` on a Unix socket.
     pub address: Option<SocketAddr>,
 }

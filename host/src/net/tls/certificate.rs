@@ -30,6 +30,9 @@ use crate::net::TlsError;
 /// The object identifier `id-at-commonName`.
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
+/// The object identifier `id-at-organizationName`.
+const ORGANIZATION_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
+
 /// The last year that the dates of a certificate can express.
 const LAST_CERTIFICATE_YEAR: i32 = 9999;
 
@@ -229,16 +232,40 @@ pub(super) fn self_signed(
         })
 }
 
-/// Returns the common name of a certificate's subject, or `None` if the subject has no common name in UTF-8.
-/// If there are several, returns the last one, as in Go.
+/// The names in the subject of a certificate.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Subject {
+    /// The last common name, as in Go; `None` if there is none in UTF-8.
+    pub(super) common_name: Option<String>,
+    /// The organizations in UTF-8, in their order.
+    pub(super) organizations: Vec<String>,
+}
+
+impl Subject {
+    /// Reads the subject of a certificate. It is empty if the certificate cannot be decoded.
+    pub(super) fn read(certificate: &CertificateDer<'_>) -> Self {
+        let mut subject = Self::default();
+        // `Raw` does not validate the certificate, because the handshake has verified it.
+        let Ok(certificate) = CertificateInner::<Raw>::from_der(certificate) else {
+            return subject;
+        };
+        for attribute in certificate.tbs_certificate().subject().iter() {
+            let Ok(name) = String::from_utf8(attribute.value.value().to_vec()) else {
+                continue;
+            };
+            match attribute.oid {
+                COMMON_NAME => subject.common_name = Some(name),
+                ORGANIZATION_NAME => subject.organizations.push(name),
+                _ => {}
+            }
+        }
+        subject
+    }
+}
+
+/// Returns the [common name](Subject::common_name) of a certificate.
 pub(super) fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
-    // `Raw` does not validate the certificate, because the handshake has verified it.
-    let certificate = CertificateInner::<Raw>::from_der(certificate).ok()?;
-    let attributes = certificate.tbs_certificate().subject().iter();
-    let names = attributes.filter(|attribute| attribute.oid == COMMON_NAME);
-    names
-        .filter_map(|name| String::from_utf8(name.value.value().to_vec()).ok())
-        .last()
+    Subject::read(certificate).common_name
 }
 
 #[cfg(test)]
@@ -317,6 +344,22 @@ mod tests {
         ];
         check(&both, Some("änn"));
         assert_eq!(common_name(&CertificateDer::from(vec![0x30, 0x80])), None);
+    }
+
+    #[test]
+    fn organizations_are_read_in_their_order() {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        for (kind, name) in [
+            (DnType::OrganizationName, "system:masters"),
+            (DnType::CommonName, "admin"),
+        ] {
+            params.distinguished_name.push(kind, name);
+        }
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let subject = Subject::read(certificate.der());
+        assert_eq!(subject.common_name.as_deref(), Some("admin"));
+        assert_eq!(subject.organizations, ["system:masters"]);
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub(super) struct ClientVerifier {
     names: Vec<ServerName<'static>>,
     /// The allowed common names; empty for any name.
     common_names: Vec<String>,
+    /// Whether clients without a certificate are accepted.
+    optional: bool,
 }
 
 impl ClientVerifier {
@@ -77,6 +79,7 @@ impl ClientVerifier {
                 .collect::<Result<_, _>>()
                 .map_err(|error| rejected(&error))?,
             common_names: auth.allowed_common_names.clone(),
+            optional: auth.optional,
         })
     }
 
@@ -99,6 +102,10 @@ impl ClientVerifier {
 }
 
 impl ClientCertVerifier for ClientVerifier {
+    fn client_auth_mandatory(&self) -> bool {
+        !self.optional
+    }
+
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         self.verifier.root_hint_subjects()
     }

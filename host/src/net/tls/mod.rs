@@ -24,7 +24,7 @@ use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 use tracing::warn;
 
 use self::{
-    certificate::{CertificateFiles, common_name, self_signed},
+    certificate::{CertificateFiles, Subject, self_signed},
     client_verifier::ClientVerifier,
     revocation_list::RevocationList,
 };
@@ -161,11 +161,15 @@ impl TlsAcceptor {
         if let Some(list) = &self.revocation_list {
             list.check(certificates).await?;
         }
+        let subject = own.filter(|_| self.names_users).map(Subject::read);
         Ok(ClientIdentity {
             // A certificate without a name is a certificate of an unknown user.
-            common_name: own
-                .filter(|_| self.names_users)
-                .map(|own| common_name(own).unwrap_or_default()),
+            common_name: subject
+                .as_ref()
+                .map(|subject| subject.common_name.clone().unwrap_or_default()),
+            organizations: subject
+                .map(|subject| subject.organizations)
+                .unwrap_or_default(),
             address: None,
         })
     }

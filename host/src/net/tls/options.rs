@@ -72,7 +72,7 @@ pub enum Certificate {
     },
 }
 
-/// The certificates that clients must present.
+/// The certificates that clients must present, or may present if they are [`optional`](Self::optional).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientAuth {
@@ -87,6 +87,8 @@ pub struct ClientAuth {
     pub allowed_common_names: Vec<String>,
     /// Whether the common name of a certificate authenticates its client as the user of that name.
     pub names_users: bool,
+    /// Whether clients without a certificate are accepted. Invalid certificates are refused also then.
+    pub optional: bool,
     /// Whether a certificate with addresses or host names must contain the address of its client, or a host
     /// name that resolves to it.
     pub verify_address: bool,
@@ -130,6 +132,13 @@ impl ClientAuth {
     #[must_use]
     pub fn verify_address(mut self, verify_address: bool) -> Self {
         self.verify_address = verify_address;
+        self
+    }
+
+    /// Sets whether clients without a certificate are accepted.
+    #[must_use]
+    pub fn optional(mut self, optional: bool) -> Self {
+        self.optional = optional;
         self
     }
 
