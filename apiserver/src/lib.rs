@@ -1,7 +1,21 @@
 //! A Kubernetes API server over the watch cache of revstore.
 
+pub mod auth;
 pub mod builtin;
+mod catalog;
+mod config;
 pub mod custom;
 pub mod decode;
+mod discovery;
+mod http;
 pub mod patch;
+mod run;
+mod server;
+mod storage;
 pub mod table;
+mod verbs;
+mod version;
+
+pub use config::{Config, Invocation, parse};
+pub use run::{StopSignal, run};
+pub use server::{ApiServer, ApiServerBuilder, StartError};

@@ -26,6 +26,20 @@ pub trait Clock: fmt::Debug + Send + Sync {
     fn recheck(&self);
 }
 
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Duration {
+        (**self).now()
+    }
+
+    fn follow(&self, timed: Weak<dyn Timed>) {
+        (**self).follow(timed);
+    }
+
+    fn recheck(&self) {
+        (**self).recheck();
+    }
+}
+
 /// A clock whose time changes only in [`advance`](Self::advance), for tests that do not wait.
 ///
 /// Clones share the time. When `advance` returns, all work up to the new time is done, each part at

@@ -56,6 +56,12 @@ impl Query {
         named.map(|(_, value)| value.as_str())
     }
 
+    /// Sets a parameter to one value, in place of its former values.
+    pub fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.parameters.retain(|(known, _)| known != name);
+        self.parameters.push((name.to_owned(), value.into()));
+    }
+
     /// Returns a flag: any value but `false` and `0` sets it, also the empty one. `None` if the parameter
     /// is absent.
     pub fn flag(&self, name: &str) -> Option<bool> {

@@ -457,6 +457,12 @@ impl RequestError {
     }
 }
 
+impl From<Box<Status>> for RequestError {
+    fn from(status: Box<Status>) -> Self {
+        Self::Reported(status)
+    }
+}
+
 impl From<Status> for RequestError {
     fn from(status: Status) -> Self {
         Self::Reported(Box::new(status))

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use revstore_engine::Revision;
+use serde::Serializer as _;
 use serde_json::{Value, json};
 
 use crate::api::keys::ObjectRef;
@@ -504,11 +505,21 @@ fn check_name(name: &str, object: &JsonObject) -> Result<(), RequestError> {
     }
 }
 
-/// Returns the JSON of an object to store.
+/// Returns the JSON of an object to store. The API version and the kind come first, so that all objects of a
+/// resource begin with the same bytes, which lists leave out without reading the rest.
 pub(super) fn encode(object: &JsonObject) -> Bytes {
-    serde_json::to_vec(object)
-        .expect("the serialization of JSON values does not fail")
-        .into()
+    const FIRST: [&str; 2] = ["apiVersion", "kind"];
+    let first = FIRST
+        .iter()
+        .filter_map(|field| object.get_key_value(*field));
+    let rest = object
+        .iter()
+        .filter(|(field, _)| !FIRST.contains(&field.as_str()));
+    let mut bytes = Vec::new();
+    serde_json::Serializer::new(&mut bytes)
+        .collect_map(first.chain(rest))
+        .expect("the serialization of JSON values does not fail");
+    bytes.into()
 }
 
 /// Parses a stored object, and sets its resource version.

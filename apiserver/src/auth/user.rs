@@ -1,0 +1,62 @@
+//! The identity of a client.
+
+/// The group of users who may do everything.
+pub(crate) const MASTERS: &str = "system:masters";
+/// The group of all users that are not anonymous.
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
+/// The name of the user of requests without credentials.
+const ANONYMOUS: &str = "system:anonymous";
+/// The group of that user.
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+
+/// The identity of a client. Corresponds to `user.Info`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct User {
+    /// The name.
+    pub name: String,
+    /// The uid; empty if there is none.
+    pub uid: String,
+    /// The groups.
+    pub groups: Vec<String>,
+    /// Further attributes, each with its values.
+    pub extra: Vec<(String, Vec<String>)>,
+}
+
+impl User {
+    /// Returns a user with a name and groups.
+    pub fn new(
+        name: impl Into<String>,
+        groups: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            groups: groups.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the user of requests without credentials.
+    pub fn anonymous() -> Self {
+        Self::new(ANONYMOUS, [UNAUTHENTICATED])
+    }
+
+    /// Returns the user of requests without credentials on a listener that trusts all its clients.
+    pub(crate) fn administrator() -> Self {
+        Self::new("admin", [MASTERS, AUTHENTICATED])
+    }
+
+    /// Returns whether the user is a member of a group.
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|own| own == group)
+    }
+
+    /// Adds the group that all users with credentials have.
+    #[must_use]
+    pub(crate) fn authenticated(mut self) -> Self {
+        if !self.is_in(AUTHENTICATED) {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+        self
+    }
+}

@@ -1,0 +1,80 @@
+//! The resources that the server has at the moment, by group, version and name.
+
+mod builtin;
+mod resource;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+pub(crate) use builtin::add_builtin;
+pub(crate) use resource::{Names, Origin, Resource, Rules, Stored, Subresource};
+
+/// All resources. They change when custom resources are defined.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    /// Held to copy or to replace the pointer.
+    groups: RwLock<Arc<Groups>>,
+}
+
+/// The groups by their names; the core group has the empty name.
+pub(crate) type Groups = BTreeMap<String, Group>;
+
+/// A group.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) origin: Origin,
+    /// The versions, the preferred one first.
+    pub(crate) versions: Vec<Version>,
+}
+
+/// A version of a group.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    pub(crate) name: String,
+    /// The resources by their plurals.
+    pub(crate) resources: BTreeMap<String, Arc<Resource>>,
+}
+
+impl Catalog {
+    /// Returns all groups, as they are now.
+    pub(crate) fn groups(&self) -> Arc<Groups> {
+        self.groups.read().clone()
+    }
+
+    /// Changes the groups. Readers see all of the change or nothing of it.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Groups)) {
+        let mut groups = self.groups.write();
+        change(Arc::make_mut(&mut groups));
+    }
+
+    /// Returns a resource.
+    ///
+    /// # Errors
+    /// Whether the answer to the client is a plain text, as for groups that are not built in, instead of a
+    /// status.
+    // WC-401.
+    pub(crate) fn find(
+        &self,
+        group: &str,
+        version: &str,
+        plural: &str,
+    ) -> Result<Arc<Resource>, bool> {
+        let groups = self.groups();
+        let Some(group) = groups.get(group) else {
+            return Err(!group.is_empty());
+        };
+        let mut versions = group.versions.iter();
+        let version = versions.find(|known| known.name == version);
+        let resource = version.and_then(|version| version.resources.get(plural));
+        resource.cloned().ok_or(group.origin == Origin::Custom)
+    }
+}
+
+impl Group {
+    /// Returns the preferred version.
+    pub(crate) fn preferred(&self) -> Option<&Version> {
+        self.versions.first()
+    }
+}

@@ -1,0 +1,124 @@
+//! One resource of one group and version.
+
+use revstore_watch_cache::RequestError;
+use std::sync::Arc;
+
+use revstore_watch_cache::ResourceCache;
+use revstore_watch_cache::registry::{JsonObject, ObjectStore};
+use revstore_watch_cache::status::{ResourceName, Status};
+use serde_json::Value;
+
+use crate::http::Target;
+use crate::http::method_not_allowed;
+
+/// Where a resource comes from. Paths and errors differ in details.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It is part of the server.
+    Builtin,
+    /// A `CustomResourceDefinition` describes it.
+    Custom,
+}
+
+/// The names of a resource.
+#[expect(clippy::struct_field_names, reason = "they are those of Kubernetes")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Names {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) kind: String,
+    pub(crate) list_kind: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) categories: Vec<String>,
+}
+
+impl Names {
+    /// Returns the group and the version, as in `apiVersion`.
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// Returns the name that errors have.
+    pub(crate) fn resource_name(&self) -> ResourceName {
+        ResourceName::new(self.group.as_str(), self.plural.as_str())
+    }
+}
+
+/// A subresource, as discovery describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Subresource {
+    /// The group, version and kind of its bodies.
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+    pub(crate) verbs: Vec<String>,
+}
+
+/// The cache and the store of a resource.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) cache: ResourceCache,
+    pub(crate) store: ObjectStore,
+}
+
+/// What differs between built-in and custom resources, beyond the rules of their store.
+pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
+    /// Returns the columns of tables, as `columnDefinitions`.
+    fn columns(&self) -> Value;
+
+    /// Returns the cells of a row.
+    fn cells(&self, object: &JsonObject) -> Vec<Value>;
+}
+
+/// One resource of one group and version.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    pub(crate) names: Names,
+    pub(crate) origin: Origin,
+    pub(crate) namespaced: bool,
+    pub(crate) verbs: Vec<String>,
+    /// The subresources in the order of discovery.
+    pub(crate) subresources: Vec<(String, Subresource)>,
+    /// The selectable fields besides the name and the namespace.
+    pub(crate) fields: Vec<String>,
+    pub(crate) rules: Arc<dyn Rules>,
+    /// `None` for a resource whose objects are not stored, such as reviews.
+    pub(crate) stored: Option<Stored>,
+}
+
+impl Resource {
+    /// Returns a subresource.
+    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
+        let mut subresources = self.subresources.iter();
+        let (_, found) = subresources.find(|(known, _)| known == name)?;
+        Some(found)
+    }
+
+    /// Checks that a path has a scope that the resource has, and that it has the verb.
+    ///
+    /// # Errors
+    /// 404 or 405.
+    // WC-401.
+    pub(crate) fn check_path(&self, verb: &str, target: &Target) -> Result<(), RequestError> {
+        let has_namespace = !target.namespace.is_empty() && target.resource != "namespaces";
+        if has_namespace && !self.namespaced {
+            return Err(Status::unknown_resource().into());
+        }
+        if self.namespaced && !has_namespace {
+            match verb {
+                "list" | "watch" if target.name.is_empty() || target.is_watch_path => {}
+                "create" if target.name.is_empty() && self.origin == Origin::Builtin => {
+                    return Err(method_not_allowed().into());
+                }
+                _ => return Err(Status::unknown_resource().into()),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! The declarations of all flags: those of kube-apiserver, as far as they have a meaning here, and a few of our own.
+
+use std::path::PathBuf;
+
+use revstore_host::config::{FlagSet, GoDuration};
+
+use super::Config;
+use crate::version::{KUBERNETES_VERSION, REVSTORE_VERSION};
+
+/// All flags.
+pub(super) const FLAGS: FlagSet<Config> = FlagSet {
+    program: "revstore-apiserver",
+    about: "revstore-apiserver, a Kubernetes API server for tests.\n\
+            \n\
+            Usage: revstore-apiserver [flags]\n\
+            \n\
+            When it is ready, it prints one line: 'revstore-apiserver ready URL KUBECONFIG'.\n",
+    sections: SECTIONS,
+    version: || format!("revstore-apiserver {REVSTORE_VERSION}\nKubernetes {KUBERNETES_VERSION}\n"),
+    variable_prefix: "REVSTORE_APISERVER_",
+    known_variables: &[],
+    file_mappings: &[],
+    configure: Config::from_values,
+};
+
+revstore_host::flags! {
+    pub(super) static SECTIONS;
+
+    "Serving" {
+        LISTEN_HTTP: String = "listen-http", "",
+            "An address of the loopback interface, such as 127.0.0.1:0, to serve plain HTTP on. Requests there \
+             without a token are those of an administrator.";
+        SECURE_PORT: u32 = "secure-port", "6443",
+            "The port to serve HTTPS on; 0 for no HTTPS.";
+        BIND_ADDRESS: String = "bind-address", "127.0.0.1",
+            "The address to serve HTTPS on.";
+        CERT_DIR: Option<PathBuf> = "cert-dir", "",
+            "The directory of the files apiserver.crt and apiserver.key, which are created if they are missing. \
+             Without it a certificate is created in a temporary directory.";
+        TLS_CERT_FILE: Option<PathBuf> = "tls-cert-file", "",
+            "The certificate chain for HTTPS, in PEM.";
+        TLS_PRIVATE_KEY_FILE: Option<PathBuf> = "tls-private-key-file", "",
+            "The key of the certificate, in PEM.";
+        KUBECONFIG_OUT: Option<PathBuf> = "kubeconfig-out", "",
+            "The file to write the kubeconfig to.";
+        SHUTDOWN_DELAY_DURATION: GoDuration = "shutdown-delay-duration", "0s",
+            "The time for which requests are still accepted after SIGTERM.";
+        REQUEST_TIMEOUT: GoDuration = "request-timeout", "1m0s",
+            "The time limit of a request that is not a watch.";
+        MIN_REQUEST_TIMEOUT: i64 = "min-request-timeout", "1800",
+            "The time in seconds after which a watch ends: a random one from this to twice this.";
+    }
+
+    "Access" {
+        CLIENT_CA_FILE: Option<PathBuf> = "client-ca-file", "",
+            "The authorities of client certificates, in PEM. The common name is the user, the organizations are \
+             the groups.";
+        TOKEN_AUTH_FILE: Option<PathBuf> = "token-auth-file", "",
+            "A file with lines 'token,user,uid,\"group1,group2\"'.";
+        AUTHORIZATION_MODE: String = "authorization-mode", "AlwaysAllow",
+            "Which requests are allowed: 'AlwaysAllow', or 'RBAC'.",
+            suggestions: &["AlwaysAllow", "RBAC"];
+    }
+
+    "Storage" {
+        ETCD_PREFIX: String = "etcd-prefix", "/registry",
+            "The beginning of all keys.";
+    }
+}

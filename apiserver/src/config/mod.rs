@@ -1,0 +1,156 @@
+//! The configuration of the server.
+
+mod flags;
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use revstore_host::config::{self, ConfigError, Values};
+
+use crate::auth::AuthorizationMode;
+
+/// The task that a command line and its environment give to the process.
+pub type Invocation = config::Invocation<Config>;
+
+/// Parses the arguments of a process, without the program's name, and its environment.
+///
+/// # Errors
+/// The first error; [`ConfigError::exit_code`] is the exit status for it.
+///
+/// ```
+/// use revstore_apiserver::{Invocation, parse};
+/// let arguments = ["--secure-port=0", "--listen-http=127.0.0.1:0"].map(Into::into);
+/// let Invocation::Serve { config, .. } = parse(arguments, [])? else { unreachable!() };
+/// assert!(config.https.is_none());
+/// # Ok::<(), revstore_host::config::ConfigError>(())
+/// ```
+pub fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Invocation, ConfigError> {
+    flags::FLAGS.parse(arguments, environment)
+}
+
+/// The configuration of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Config {
+    /// The address for plain HTTP, which must be one of the loopback interface.
+    pub http: Option<SocketAddr>,
+    /// The address for HTTPS.
+    pub https: Option<SocketAddr>,
+    /// The directory of the certificate and its key, if no files are given.
+    pub cert_dir: Option<PathBuf>,
+    /// The files of the certificate and of its key.
+    pub tls_files: Option<(PathBuf, PathBuf)>,
+    /// The authorities of client certificates.
+    pub client_ca_file: Option<PathBuf>,
+    /// The file of bearer tokens.
+    pub token_auth_file: Option<PathBuf>,
+    /// Which requests are allowed.
+    pub authorization_mode: AuthorizationMode,
+    /// The file to write the kubeconfig to.
+    pub kubeconfig_out: Option<PathBuf>,
+    /// The beginning of all keys.
+    pub etcd_prefix: String,
+    /// The shortest time after which a watch ends that has no timeout.
+    pub min_request_timeout: Duration,
+    /// The time limit of other requests.
+    pub request_timeout: Duration,
+    /// The time for which requests are still accepted after SIGTERM.
+    pub shutdown_delay: Duration,
+}
+
+impl Default for Config {
+    /// Returns the configuration without flags: HTTPS on port 6443 of the loopback interface.
+    fn default() -> Self {
+        Self::from_values(&mut Values::default()).expect("the defaults of the flags are valid")
+    }
+}
+
+impl Config {
+    fn from_values(values: &mut Values) -> Result<Self, ConfigError> {
+        let fail = |message: String| Err(ConfigError::new(message));
+        let http = match values.get(&flags::LISTEN_HTTP).as_str() {
+            "" => None,
+            text => match text.trim_start_matches("http://").parse::<SocketAddr>() {
+                Ok(address) if address.ip().is_loopback() => Some(address),
+                Ok(address) => {
+                    return fail(format!(
+                        "--listen-http={address}: only addresses of the loopback interface are allowed, \
+                         because requests without a token are those of an administrator"
+                    ));
+                }
+                Err(error) => return fail(format!("--listen-http={text}: {error}")),
+            },
+        };
+        let bind: IpAddr = match values.get(&flags::BIND_ADDRESS).parse() {
+            Ok(address) => address,
+            Err(error) => return fail(format!("--bind-address: {error}")),
+        };
+        let port = values.get(&flags::SECURE_PORT);
+        let Ok(port) = u16::try_from(port) else {
+            return fail(format!("--secure-port={port}: the highest port is 65535"));
+        };
+        // Port 0 means no HTTPS, as in kube-apiserver, unless it is the only way to reach the server.
+        let https = (port != 0 || http.is_none()).then(|| SocketAddr::new(bind, port));
+        let tls_files = match (
+            values.get(&flags::TLS_CERT_FILE),
+            values.get(&flags::TLS_PRIVATE_KEY_FILE),
+        ) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => {
+                return fail(
+                    "--tls-cert-file and --tls-private-key-file must be given together".to_owned(),
+                );
+            }
+        };
+        let mode = values.get(&flags::AUTHORIZATION_MODE);
+        let mut modes = mode.split(',').map(str::trim);
+        let authorization_mode = match modes.next_back() {
+            Some("RBAC") if mode != "AlwaysAllow" => AuthorizationMode::Rbac,
+            Some("AlwaysAllow") => AuthorizationMode::AlwaysAllow,
+            _ => {
+                return fail(format!(
+                    "--authorization-mode={mode}: must be 'AlwaysAllow' or 'RBAC'"
+                ));
+            }
+        };
+        let seconds = values.get(&flags::MIN_REQUEST_TIMEOUT);
+        Ok(Self {
+            http,
+            https,
+            tls_files,
+            cert_dir: values.get(&flags::CERT_DIR),
+            client_ca_file: values.get(&flags::CLIENT_CA_FILE),
+            token_auth_file: values.get(&flags::TOKEN_AUTH_FILE),
+            authorization_mode,
+            kubeconfig_out: values.get(&flags::KUBECONFIG_OUT),
+            etcd_prefix: format!("/{}", values.get(&flags::ETCD_PREFIX).trim_matches('/')),
+            min_request_timeout: Duration::from_secs(
+                u64::try_from(seconds).unwrap_or_default().max(1),
+            ),
+            request_timeout: values
+                .get(&flags::REQUEST_TIMEOUT)
+                .positive()
+                .unwrap_or(Duration::from_secs(60)),
+            shutdown_delay: values
+                .get(&flags::SHUTDOWN_DELAY_DURATION)
+                .positive()
+                .unwrap_or_default(),
+        })
+    }
+
+    /// Returns the configuration of a server inside a program: plain HTTP and HTTPS on free ports.
+    pub(crate) fn embedded() -> Self {
+        let free = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+        Self {
+            http: Some(free),
+            https: Some(free),
+            ..Self::default()
+        }
+    }
+}

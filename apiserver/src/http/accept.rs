@@ -1,0 +1,296 @@
+//! The media type and the form of an answer, which a client chooses with the header `Accept`.
+
+use http::HeaderMap;
+use http::header::{ACCEPT, USER_AGENT};
+use revstore_watch_cache::RequestError;
+use revstore_watch_cache::api::Query;
+use revstore_watch_cache::status::{Reason, Status, StatusDetails};
+
+/// The names of the media types, in the order in which errors list them.
+pub(crate) const MEDIA_TYPES: [&str; 3] = [
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+];
+
+/// The maximum number of media types in an `Accept` header that are looked at.
+const CLAUSES_MAX: usize = 64;
+
+/// The encoding of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Media {
+    #[default]
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+/// What an answer shows of objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Form {
+    /// All of them.
+    #[default]
+    Whole,
+    /// The metadata of one object (`PartialObjectMetadata`).
+    Metadata,
+    /// The metadata of a list of objects (`PartialObjectMetadataList`).
+    MetadataList,
+    /// Rows of a table.
+    Table,
+    /// The aggregated form of discovery.
+    AggregatedDiscovery,
+}
+
+/// The media type and the form of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Accepted {
+    pub(crate) media: Media,
+    pub(crate) form: Form,
+    /// Whether JSON is indented for people.
+    pub(crate) pretty: bool,
+}
+
+impl Media {
+    pub(crate) fn content_type(self) -> &'static str {
+        MEDIA_TYPES[self as usize]
+    }
+}
+
+/// What an endpoint can answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer<'a> {
+    pub(crate) forms: &'a [Form],
+    /// Whether protobuf is available; without it a client that prefers protobuf gets JSON.
+    pub(crate) protobuf: bool,
+    /// Whether media types that are not available are refused before forms are looked at, as at the endpoints
+    /// of built-in resources.
+    pub(crate) checks_media_first: bool,
+}
+
+impl Accepted {
+    /// Chooses the first media type that a client accepts and that is on offer. Corresponds to
+    /// `NegotiateMediaTypeOptions`.
+    ///
+    /// # Errors
+    /// 406.
+    // WC-404.
+    pub(crate) fn negotiate(
+        headers: &HeaderMap,
+        query: &Query,
+        offer: Offer<'_>,
+    ) -> Result<Self, RequestError> {
+        let pretty = is_pretty(headers, query);
+        let text = headers
+            .get(ACCEPT)
+            .map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let text = text.as_deref().unwrap_or_default().trim();
+        if text.is_empty() {
+            return Ok(Self {
+                pretty,
+                ..Self::default()
+            });
+        }
+        let mut clauses: Vec<Clause<'_>> = text
+            .split(',')
+            .take(CLAUSES_MAX)
+            .filter_map(Clause::parse)
+            .collect();
+        // The sort is stable: the order of the client decides among equals.
+        clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+        let mut knows_media = false;
+        for clause in &clauses {
+            let Some(media) = clause.media() else {
+                continue;
+            };
+            knows_media = true;
+            if media == Media::Protobuf && !offer.protobuf {
+                continue;
+            }
+            if let Some(form) = clause.form().filter(|form| offer.forms.contains(form)) {
+                return Ok(Self {
+                    media,
+                    form,
+                    pretty: pretty && media == Media::Json,
+                });
+            }
+        }
+        if offer.checks_media_first && !knows_media {
+            let message = format!(
+                "406: Not Acceptable\n\nAvailable representations: {}",
+                MEDIA_TYPES.join(", ")
+            );
+            return Err(Status::failure(Reason::NotAcceptable, message)
+                .with_details(StatusDetails::default())
+                .into());
+        }
+        Err(Status::not_acceptable(&MEDIA_TYPES).into())
+    }
+
+    /// Chooses the media type of an error: that of the client, or JSON.
+    pub(crate) fn of_error(headers: &HeaderMap, query: &Query) -> Self {
+        let offer = Offer {
+            forms: &[Form::Whole],
+            protobuf: true,
+            checks_media_first: false,
+        };
+        Self::negotiate(headers, query, offer).unwrap_or_default()
+    }
+}
+
+/// Returns whether a client wants indented JSON: it says so, or a person reads its output.
+fn is_pretty(headers: &HeaderMap, query: &Query) -> bool {
+    if let Some(pretty) = query.flag("pretty") {
+        return pretty;
+    }
+    let agent = headers.get(USER_AGENT).map(http::HeaderValue::as_bytes);
+    let people = [&b"curl/"[..], b"Wget/", b"Mozilla/5.0"];
+    agent.is_some_and(|agent| people.iter().any(|prefix| agent.starts_with(prefix)))
+}
+
+/// One media type of an `Accept` header.
+#[derive(Debug)]
+struct Clause<'a> {
+    media: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+    quality: f32,
+}
+
+impl<'a> Clause<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let mut parts = text.split(';').map(str::trim);
+        let media = parts.next().filter(|media| !media.is_empty())?;
+        let mut parameters: Vec<_> = parts.filter_map(|part| part.split_once('=')).collect();
+        let mut quality = 1.0;
+        parameters.retain(|(name, value)| {
+            if *name == "q" {
+                quality = value.parse().unwrap_or(1.0);
+            }
+            *name != "q"
+        });
+        Some(Self {
+            media,
+            parameters,
+            quality,
+        })
+    }
+
+    fn media(&self) -> Option<Media> {
+        match self.media {
+            "application/json" | "*/*" | "application/*" => Some(Media::Json),
+            "application/yaml" => Some(Media::Yaml),
+            "application/vnd.kubernetes.protobuf" => Some(Media::Protobuf),
+            _ => None,
+        }
+    }
+
+    fn parameter(&self, name: &str) -> &'a str {
+        let mut parameters = self.parameters.iter();
+        let found = parameters.find(|(known, _)| *known == name);
+        found.map_or("", |(_, value)| *value)
+    }
+
+    /// Returns the form that the parameters ask for, or `None` if there is no such form.
+    fn form(&self) -> Option<Form> {
+        let kind = self.parameter("as");
+        match (kind, self.parameter("g"), self.parameter("v")) {
+            ("", "", "") => Some(Form::Whole),
+            ("Table", "meta.k8s.io", "v1" | "v1beta1") => Some(Form::Table),
+            ("PartialObjectMetadata", "meta.k8s.io", "v1" | "v1beta1") => Some(Form::Metadata),
+            ("PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => {
+                Some(Form::MetadataList)
+            }
+            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => {
+                Some(Form::AggregatedDiscovery)
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Offer<'static> = Offer {
+        forms: &[Form::Whole, Form::Table, Form::Metadata],
+        protobuf: true,
+        checks_media_first: true,
+    };
+
+    fn negotiate(accept: &str, offer: Offer<'_>) -> Result<(Media, Form), String> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, accept.parse().unwrap());
+        let accepted = Accepted::negotiate(&headers, &Query::default(), offer);
+        accepted
+            .map(|accepted| (accepted.media, accepted.form))
+            .map_err(|error| error.status().message)
+    }
+
+    #[test]
+    fn the_first_acceptable_type_on_offer_is_chosen() {
+        let without_protobuf = Offer {
+            protobuf: false,
+            ..ALL
+        };
+        for (accept, offer, expected) in [
+            ("", ALL, (Media::Json, Form::Whole)),
+            ("*/*", ALL, (Media::Json, Form::Whole)),
+            (
+                "text/html, application/json;q=0.8",
+                ALL,
+                (Media::Json, Form::Whole),
+            ),
+            (
+                "application/json; charset=utf-8",
+                ALL,
+                (Media::Json, Form::Whole),
+            ),
+            (
+                "application/yaml;q=0.1, application/json;q=0.2",
+                ALL,
+                (Media::Json, Form::Whole),
+            ),
+            (
+                "application/vnd.kubernetes.protobuf,application/json",
+                ALL,
+                (Media::Protobuf, Form::Whole),
+            ),
+            (
+                "application/vnd.kubernetes.protobuf,application/json",
+                without_protobuf,
+                (Media::Json, Form::Whole),
+            ),
+            (
+                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+                ALL,
+                (Media::Json, Form::Table),
+            ),
+            (
+                "application/json;as=Nope;v=v1;g=meta.k8s.io,application/yaml",
+                ALL,
+                (Media::Yaml, Form::Whole),
+            ),
+        ] {
+            assert_eq!(negotiate(accept, offer), Ok(expected), "{accept}");
+        }
+    }
+
+    #[test]
+    fn nothing_acceptable_is_an_error_with_the_types_on_offer() {
+        let types = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+        assert_eq!(
+            negotiate("text/html", ALL),
+            Err(format!(
+                "406: Not Acceptable\n\nAvailable representations: {types}"
+            ))
+        );
+        let unknown_form = "application/json;as=Nope;v=v1;g=meta.k8s.io";
+        let expected = format!("only the following media types are accepted: {types}");
+        assert_eq!(negotiate(unknown_form, ALL), Err(expected.clone()));
+        let custom = Offer {
+            checks_media_first: false,
+            ..ALL
+        };
+        assert_eq!(negotiate("text/html", custom), Err(expected));
+    }
+}

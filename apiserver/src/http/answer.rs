@@ -1,0 +1,180 @@
+//! Answers: status, headers, and a body in the form that the client accepts.
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
+use http::{Response, StatusCode};
+use revstore_watch_cache::status::Status;
+use serde_json::Value;
+
+use crate::http::{Accepted, Body, Media};
+
+/// The maximum length of all warnings of an answer. Above it the rest is left out, as kube-apiserver does,
+/// because proxies limit the size of headers.
+const WARNINGS_BYTES_MAX: usize = 4 * 1024;
+/// The maximum length of one warning, when they do not all fit.
+const WARNING_BYTES_MAX: usize = 256;
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) body: Body,
+}
+
+impl Answer {
+    /// Returns an answer with a body of a media type.
+    pub(crate) fn new(
+        status: StatusCode,
+        content_type: &'static str,
+        body: impl Into<Body>,
+    ) -> Self {
+        Self {
+            status,
+            headers: vec![(CONTENT_TYPE, HeaderValue::from_static(content_type))],
+            body: body.into(),
+        }
+    }
+
+    /// Returns a plain text.
+    pub(crate) fn text(status: StatusCode, text: impl Into<String>) -> Self {
+        let answer = Self::new(status, "text/plain; charset=utf-8", text.into());
+        answer.header(
+            HeaderName::from_static("x-content-type-options"),
+            HeaderValue::from_static("nosniff"),
+        )
+    }
+
+    /// Returns the answer to a path that does not exist.
+    pub(crate) fn page_not_found() -> Self {
+        Self::text(StatusCode::NOT_FOUND, "404 page not found\n")
+    }
+
+    /// Returns a JSON value in the media type that a client accepts.
+    pub(crate) fn value(status: StatusCode, accepted: Accepted, value: &Value) -> Self {
+        Self::new(
+            status,
+            accepted.media.content_type(),
+            encode(accepted, value),
+        )
+    }
+
+    /// Returns an error in the media type that a client accepts.
+    pub(crate) fn error(accepted: Accepted, status: &Status) -> Self {
+        let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let value = status_value(status);
+        let answer = Self::value(code, accepted, &value);
+        match status.retry_after_seconds() {
+            Some(seconds) => answer.header(RETRY_AFTER, HeaderValue::from(seconds)),
+            None => answer,
+        }
+    }
+
+    /// Adds a header.
+    #[must_use]
+    pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// Adds warnings, each as a header.
+    #[must_use]
+    pub(crate) fn warnings(mut self, texts: &[String]) -> Self {
+        let total: usize = texts.iter().map(String::len).sum();
+        let mut left = WARNINGS_BYTES_MAX;
+        for text in texts {
+            let text = if total > WARNINGS_BYTES_MAX {
+                truncated(text, WARNING_BYTES_MAX)
+            } else {
+                text
+            };
+            let value = format!("299 - {}", quoted(text));
+            let Some(rest) = left.checked_sub(value.len()) else {
+                break;
+            };
+            left = rest;
+            if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
+                self.headers.push((WARNING, value));
+            }
+        }
+        self
+    }
+
+    pub(crate) fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(self.body);
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        for (name, value) in self.headers {
+            if name == CACHE_CONTROL {
+                headers.insert(name, value);
+            } else {
+                headers.append(name, value);
+            }
+        }
+        response
+    }
+}
+
+/// Returns the JSON value of a status.
+fn status_value(status: &Status) -> Value {
+    serde_json::from_str(&status.to_json()).unwrap_or_default()
+}
+
+/// Encodes a value. A kind that protobuf does not know is encoded as JSON.
+pub(crate) fn encode(accepted: Accepted, value: &Value) -> Vec<u8> {
+    match accepted.media {
+        Media::Json if accepted.pretty => {
+            let mut bytes = serde_json::to_vec_pretty(value).unwrap_or_default();
+            bytes.push(b'\n');
+            bytes
+        }
+        Media::Json | Media::Protobuf | Media::Yaml => {
+            let mut bytes = serde_json::to_vec(value).unwrap_or_default();
+            bytes.push(b'\n');
+            bytes
+        }
+    }
+}
+
+/// Returns the beginning of a text, at most `max` bytes.
+fn truncated(text: &str, max: usize) -> &str {
+    let mut end = max.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// Returns a text as a quoted string of HTTP. Control characters become spaces.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for char in text.chars() {
+        match char {
+            '"' | '\\' => quoted.extend(['\\', char]),
+            char if char.is_control() => quoted.push(' '),
+            char => quoted.push(char),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_quoted_and_bounded() {
+        let answer =
+            Answer::text(StatusCode::OK, "").warnings(&["unknown field \"a\"\n".to_owned()]);
+        let (_, value) = answer.headers.last().unwrap();
+        assert_eq!(value, "299 - \"unknown field \\\"a\\\" \"");
+        let many = vec!["x".repeat(1_000); 100];
+        let response = Answer::text(StatusCode::OK, "")
+            .warnings(&many)
+            .into_response();
+        let warnings = response.headers().get_all(WARNING).iter();
+        let bytes: usize = warnings.map(HeaderValue::len).sum();
+        assert!((1_000..=WARNINGS_BYTES_MAX).contains(&bytes), "{bytes}");
+    }
+}

@@ -1,0 +1,79 @@
+//! The bodies of answers.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+
+/// The body of an answer: bytes that are there, or chunks that are made when the client reads them.
+pub(crate) enum Body {
+    /// The bytes; `None` after they were taken.
+    Full(Option<Bytes>),
+    /// Chunks. The end of the stream is that of the body.
+    Chunks(Pin<Box<dyn Chunks>>),
+}
+
+/// A source of chunks. Nothing is made before it is asked for, so that a client that reads slowly costs no
+/// memory.
+pub(crate) trait Chunks: Send {
+    /// Returns the next chunk, which is not empty, or `None` at the end.
+    fn poll_chunk(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
+}
+
+impl Body {
+    pub(crate) fn empty() -> Self {
+        Self::Full(None)
+    }
+
+    pub(crate) fn chunks(chunks: impl Chunks + 'static) -> Self {
+        Self::Chunks(Box::pin(chunks))
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full(bytes) => f.debug_tuple("Full").field(bytes).finish(),
+            Self::Chunks(_) => f.debug_struct("Chunks").finish_non_exhaustive(),
+        }
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Body {
+    fn from(bytes: T) -> Self {
+        let bytes = bytes.into();
+        Self::Full((!bytes.is_empty()).then_some(bytes))
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let chunk = match self.get_mut() {
+            Self::Full(bytes) => Poll::Ready(bytes.take()),
+            Self::Chunks(chunks) => chunks.as_mut().poll_chunk(context),
+        };
+        chunk.map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Full(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Full(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            Self::Chunks(_) => SizeHint::default(),
+        }
+    }
+}

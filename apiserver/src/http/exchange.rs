@@ -1,0 +1,38 @@
+//! One request, as the verbs see it.
+
+use http::{HeaderMap, Method};
+use revstore_watch_cache::RequestError;
+use revstore_watch_cache::api::Query;
+
+use crate::auth::User;
+use crate::http::{Accepted, Offer, RequestInfo};
+
+/// A request without its body, and the warnings that its answer will have.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) method: Method,
+    pub(crate) info: RequestInfo,
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    pub(crate) user: User,
+    /// Texts for the headers `Warning`.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Exchange {
+    /// Chooses the media type and the form of the answer.
+    ///
+    /// # Errors
+    /// 406.
+    pub(crate) fn negotiate(&self, offer: Offer<'_>) -> Result<Accepted, RequestError> {
+        Accepted::negotiate(&self.headers, &self.query, offer)
+    }
+
+    /// Returns the text of a header, or an empty one.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name);
+        value
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    }
+}

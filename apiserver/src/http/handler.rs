@@ -1,0 +1,162 @@
+//! The way of a request: who asks, for what, may they, and which part of the server answers.
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use revstore_host::net::{ClientIdentity, RequestBody};
+use revstore_watch_cache::RequestError;
+use revstore_watch_cache::api::Query;
+use revstore_watch_cache::status::{Reason, ResourceName, Status, StatusDetails};
+
+use crate::auth::{Attributes, Authenticator, Authorizer, User, impersonated};
+use crate::catalog::Catalog;
+use crate::http::{Accepted, Answer, Body, Exchange, RequestInfo, paths};
+use crate::verbs;
+
+/// The maximum size of the body of a request.
+// WC-413.
+pub(crate) const BODY_BYTES_MAX: usize = 3 << 20;
+
+/// Answers requests.
+#[derive(Debug)]
+pub(crate) struct Front {
+    pub(crate) authenticator: Authenticator,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) catalog: Catalog,
+}
+
+impl Front {
+    /// Answers one request.
+    pub(crate) async fn answer(
+        &self,
+        request: Request<RequestBody>,
+        client: &ClientIdentity,
+        trusted: bool,
+    ) -> Answer {
+        let (parts, body) = request.into_parts();
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
+        let mut exchange = Exchange {
+            user: User::anonymous(),
+            method: parts.method,
+            info,
+            query,
+            headers: parts.headers,
+            warnings: Vec::new(),
+        };
+        let answered = match self.admit(&mut exchange, client, trusted) {
+            Ok(()) => self.dispatch(&mut exchange, body).await,
+            Err(status) => Err(status),
+        };
+        let answer = answered.unwrap_or_else(|error| {
+            let accepted = Accepted::of_error(&exchange.headers, &exchange.query);
+            Answer::error(accepted, &error.status())
+        });
+        let mut answer = answer.warnings(&exchange.warnings);
+        if exchange.method == Method::HEAD {
+            answer.body = Body::empty();
+        }
+        answer
+    }
+
+    /// Finds the user of a request, and checks that the request is allowed.
+    ///
+    /// # Errors
+    /// 401 or 403.
+    fn admit(
+        &self,
+        exchange: &mut Exchange,
+        client: &ClientIdentity,
+        trusted: bool,
+    ) -> Result<(), RequestError> {
+        let user = self
+            .authenticator
+            .authenticate(&exchange.headers, client, trusted)?;
+        exchange.user = match impersonated(&exchange.headers) {
+            Ok(None) => user,
+            Ok(Some(other)) => {
+                self.check_impersonation(&user, &other)?;
+                other
+            }
+            Err(message) => return Err(Status::internal_error(message).into()),
+        };
+        self.authorizer
+            .check(&exchange.user, exchange.info.attributes())
+    }
+
+    /// Checks that a user may make requests in the name of another one.
+    fn check_impersonation(&self, user: &User, other: &User) -> Result<(), RequestError> {
+        let users = [("users", other.name.as_str())].into_iter();
+        let groups = other
+            .groups
+            .iter()
+            .filter(|group| *group != "system:authenticated");
+        let groups = groups.map(|group| ("groups", group.as_str()));
+        for (resource, name) in users.chain(groups) {
+            self.authorizer.check(
+                user,
+                Attributes::Resource {
+                    verb: "impersonate",
+                    group: "",
+                    namespace: "",
+                    resource,
+                    subresource: "",
+                    name,
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    async fn dispatch(
+        &self,
+        exchange: &mut Exchange,
+        body: RequestBody,
+    ) -> Result<Answer, RequestError> {
+        let Some(target) = exchange.info.target.clone() else {
+            return paths::answer(self, exchange);
+        };
+        let resource = match self
+            .catalog
+            .find(&target.group, &target.version, &target.resource)
+        {
+            Ok(resource) => resource,
+            // Unknown groups, and unknown resources of custom groups.
+            Err(true) => return Ok(Answer::page_not_found()),
+            Err(false) => return Err(Status::unknown_resource().into()),
+        };
+        if exchange.info.path.trim_end_matches('/').contains("//") {
+            return Err(Status::unknown_resource().into());
+        }
+        resource.check_path(exchange.info.verb, &target)?;
+        verbs::answer(self, exchange, &resource, &target, body).await
+    }
+}
+
+/// Returns the error of a verb that a path does not have.
+pub(crate) fn method_not_allowed() -> Status {
+    let message = "the server does not allow this method on the requested resource";
+    Status::failure(Reason::MethodNotAllowed, message).with_details(StatusDetails::default())
+}
+
+/// Returns the error of a verb that a custom resource does not have.
+pub(crate) fn verb_not_supported(resource: &ResourceName, verb: &str) -> Status {
+    Status::method_not_allowed(resource, verb)
+}
+
+/// Reads the body of a request.
+///
+/// # Errors
+/// 413 for a body above [`BODY_BYTES_MAX`], and 400 if the client breaks off.
+pub(crate) async fn read_body(body: RequestBody) -> Result<Bytes, RequestError> {
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(Status::request_entity_too_large(BODY_BYTES_MAX).into())
+        }
+        Err(error) => Err(Status::bad_request(error.to_string()).into()),
+    }
+}
+
+/// The status of an object that was created.
+pub(crate) const CREATED: StatusCode = StatusCode::CREATED;

@@ -1,0 +1,18 @@
+//! HTTP: from a request to a verb on a resource, and from its result to an answer.
+
+mod accept;
+mod answer;
+mod body;
+mod exchange;
+mod handler;
+mod paths;
+mod request_info;
+mod service;
+
+pub(crate) use accept::{Accepted, Form, Media, Offer};
+pub(crate) use answer::Answer;
+pub(crate) use body::{Body, Chunks};
+pub(crate) use exchange::Exchange;
+pub(crate) use handler::{CREATED, Front, method_not_allowed, read_body, verb_not_supported};
+pub(crate) use request_info::{RequestInfo, Target};
+pub(crate) use service::ConnectionService;

@@ -1,0 +1,76 @@
+//! The lifecycle of the process: start, signals, shutdown.
+
+use std::io::{self, Write};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::low_level::emulate_default_handler;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config::Config;
+use crate::server::{ApiServer, StartError};
+
+/// The signal that stopped a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the process should exit by this signal, so that its parent sees it"]
+pub enum StopSignal {
+    /// SIGTERM.
+    Terminate,
+    /// SIGINT.
+    Interrupt,
+}
+
+impl StopSignal {
+    /// Ends the process: with status 0 after SIGTERM, as kube-apiserver does, and by the signal after SIGINT.
+    pub fn exit(self) -> ! {
+        if self == Self::Interrupt && std::process::id() != 1 {
+            // Returns only if it has failed. The process then exits below.
+            let _ = emulate_default_handler(SIGINT);
+        }
+        let _ = SIGTERM;
+        std::process::exit(0)
+    }
+}
+
+/// Runs a server until SIGTERM or SIGINT arrives, and returns the signal. Prints one line when the server is ready.
+///
+/// # Errors
+/// A resource that the server needs is not available: a port, a file, threads.
+pub fn run(config: Config, warnings: &[String]) -> Result<StopSignal, StartError> {
+    let mut stderr = io::stderr();
+    for warning in warnings {
+        let _ = writeln!(stderr, "warning: {warning}");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(StartError::Runtime)?;
+    runtime.block_on(async {
+        let terminate = signal(SignalKind::terminate()).map_err(StartError::Runtime)?;
+        let interrupt = signal(SignalKind::interrupt()).map_err(StartError::Runtime)?;
+        let server = ApiServer::builder().config(config).start()?;
+        if server.is_open() {
+            let _ = writeln!(
+                stderr,
+                "plain HTTP on {}: requests without a token are those of an administrator",
+                server.endpoint()
+            );
+        }
+        let ready = format!(
+            "revstore-apiserver ready {} {}\n",
+            server.endpoint(),
+            server.kubeconfig_path().display()
+        );
+        let _ = io::stdout().write_all(ready.as_bytes());
+        let _ = io::stdout().flush();
+        let signal = first_of(terminate, interrupt).await;
+        server.stop_async().await;
+        Ok(signal)
+    })
+}
+
+async fn first_of(mut terminate: Signal, mut interrupt: Signal) -> StopSignal {
+    tokio::select! {
+        _ = terminate.recv() => StopSignal::Terminate,
+        _ = interrupt.recv() => StopSignal::Interrupt,
+    }
+}

@@ -1,0 +1,350 @@
+//! A server, which runs inside another program or is the process.
+
+mod certificate;
+mod kubeconfig;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use revstore_engine::{Clock, Engine, SystemClock};
+use revstore_host::net::{
+    BindError, ClientAuth, EndpointUrl, HttpOptions, ListenUrl, Listener, TlsAcceptor, TlsError,
+    TlsOptions, UrlError,
+};
+use revstore_watch_cache::{RequestError, WatchCache};
+use thiserror::Error;
+use tokio::runtime;
+use tokio::sync::{oneshot, watch};
+
+use crate::auth::MASTERS;
+use crate::auth::{Authenticator, Authorizer, TokenFile, TokenFileError, User};
+use crate::catalog::Catalog;
+use crate::config::Config;
+use crate::http::{ConnectionService, Front};
+use crate::storage::Storage;
+
+/// The maximum number of worker threads. A test has few clients, and many tests with one server each may run at the
+/// same time.
+const WORKERS_MAX: usize = 4;
+
+/// The error of a server that cannot start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// An address cannot be bound.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// An address is not one that can be served.
+    #[error("invalid address: {0}")]
+    Address(#[from] UrlError),
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The certificate cannot be created.
+    #[error("cannot create a certificate: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// The file of bearer tokens cannot be used.
+    #[error(transparent)]
+    Tokens(#[from] TokenFileError),
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// A resource cannot be set up.
+    #[error("cannot set up the resources: {0}")]
+    Resources(#[from] RequestError),
+    /// The runtime cannot start.
+    #[error("cannot start the runtime: {0}")]
+    Runtime(io::Error),
+}
+
+/// A Kubernetes API server inside this process, with a store of its own.
+///
+/// A server has its own threads. It can be started and used in a test without a runtime, in a tokio test of any
+/// flavor, and in a program without async code. Servers are independent of each other. Dropping one stops it.
+///
+/// ```
+/// use revstore_apiserver::ApiServer;
+/// let server = ApiServer::builder().start()?;
+/// assert!(server.endpoint().starts_with("http://127.0.0.1:"));
+/// assert!(server.kubeconfig().contains("clusters:"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a server stops when it is dropped"]
+pub struct ApiServer {
+    endpoints: Vec<String>,
+    is_open: bool,
+    kubeconfig: String,
+    kubeconfig_path: PathBuf,
+    /// The directory of generated files, which is removed with the server.
+    _directory: tempfile::TempDir,
+    storage: Arc<Storage>,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    shutdown: watch::Sender<bool>,
+    stopped: oneshot::Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+/// A builder of an [`ApiServer`], created by [`ApiServer::builder`].
+///
+/// | option | default |
+/// |---|---|
+/// | [`clock`](Self::clock) | the system's clock |
+/// | [`config`](Self::config) | plain HTTP and HTTPS on free ports of the loopback interface |
+#[derive(Debug)]
+#[must_use = "`start` starts the server"]
+pub struct ApiServerBuilder {
+    config: Config,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl ApiServerBuilder {
+    /// Sets the clock of timestamps, leases, watch timeouts and compaction. Timeouts of connections always use the
+    /// system's clock.
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// Sets all options that have flags.
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Starts the server. When this returns, clients can connect.
+    ///
+    /// # Errors
+    /// A resource that the server needs is not available: a port, a file, threads.
+    pub fn start(self) -> Result<ApiServer, StartError> {
+        let Self { config, clock } = self;
+        let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let directory = tempfile::Builder::new()
+            .prefix("revstore-apiserver-")
+            .tempdir()
+            .map_err(StartError::Runtime)?;
+        let mut tokens = match &config.token_auth_file {
+            Some(path) => TokenFile::open(path)?,
+            None => TokenFile::default(),
+        };
+        let admin_token = kubeconfig::new_token();
+        tokens = tokens.with(&*admin_token, User::new("admin", [MASTERS]));
+
+        let bind = |address: SocketAddr, scheme: &str| -> Result<Listener, StartError> {
+            let url = EndpointUrl::parse(&format!("{scheme}://{address}"))?;
+            Ok(Listener::bind(&ListenUrl::try_from(url)?)?)
+        };
+        let http = config
+            .http
+            .map(|address| bind(address, "http"))
+            .transpose()?;
+        let https = config
+            .https
+            .map(|address| bind(address, "https"))
+            .transpose()?;
+        let (tls, authority) = match &https {
+            None => (None, None),
+            Some(listener) => {
+                let files = certificate::files(&config, directory.path(), listener)?;
+                let mut options = TlsOptions::new(files.certificate());
+                if let Some(path) = &config.client_ca_file {
+                    options =
+                        options.client_auth(ClientAuth::new(path).names_users(true).optional(true));
+                }
+                (
+                    Some(TlsAcceptor::new(&options, &[])?),
+                    Some(files.authority),
+                )
+            }
+        };
+        let endpoints: Vec<String> = [&http, &https]
+            .into_iter()
+            .flatten()
+            .map(Listener::endpoint)
+            .collect();
+        let secure = https.as_ref().map(Listener::endpoint);
+        let kubeconfig = kubeconfig::text(
+            secure.as_deref().unwrap_or(&endpoints[0]),
+            authority.as_deref(),
+            &admin_token,
+        );
+        let kubeconfig_path = match &config.kubeconfig_out {
+            Some(path) => path.clone(),
+            None => directory.path().join("kubeconfig"),
+        };
+        kubeconfig::write(&kubeconfig_path, &kubeconfig)?;
+
+        let storage = Arc::new(Storage::embedded(clock, &config.etcd_prefix));
+        let catalog = Catalog::default();
+        crate::catalog::add_builtin(&catalog, &storage)?;
+        let front = Arc::new(Front {
+            authenticator: Authenticator { tokens },
+            authorizer: Authorizer {
+                mode: config.authorization_mode,
+            },
+            catalog,
+        });
+        let running = serve(front, http, https, tls)?;
+        Ok(ApiServer {
+            is_open: config.http.is_some(),
+            endpoints,
+            kubeconfig,
+            kubeconfig_path,
+            _directory: directory,
+            storage,
+            running: Some(running),
+        })
+    }
+}
+
+/// Serves the listeners in a thread with a runtime.
+fn serve(
+    front: Arc<Front>,
+    http: Option<Listener>,
+    https: Option<Listener>,
+    tls: Option<TlsAcceptor>,
+) -> Result<Running, StartError> {
+    let (shutdown, begun) = watch::channel(false);
+    let (until_stopped, stopped) = oneshot::channel::<()>();
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let runtime = runtime::Builder::new_multi_thread()
+        .worker_threads(cores.min(WORKERS_MAX))
+        .enable_all()
+        .thread_name("apiserver-worker")
+        .build()
+        .map_err(StartError::Runtime)?;
+    // The runtime is dropped in a thread of its own: the server may be dropped inside another runtime, and dropping a
+    // runtime there panics.
+    let thread = thread::Builder::new()
+        .name("apiserver".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                let mut ports = tokio::task::JoinSet::new();
+                for (listener, trusted, tls) in [(http, true, None), (https, false, tls)] {
+                    let Some(listener) = listener else {
+                        continue;
+                    };
+                    let (front, begun) = (front.clone(), begun.clone());
+                    ports.spawn(async move {
+                        let make_service = move |client| ConnectionService {
+                            front: front.clone(),
+                            client: Arc::new(client),
+                            trusted,
+                        };
+                        let shutdown = move || {
+                            let mut begun = begun.clone();
+                            async move {
+                                // An error means that the server is gone.
+                                let _ = begun.wait_for(|begun| *begun).await;
+                            }
+                        };
+                        listener
+                            .serve(HttpOptions::new(), tls, make_service, shutdown, || {})
+                            .await
+                    });
+                }
+                while ports.join_next().await.is_some() {}
+            });
+            drop(until_stopped);
+            runtime.shutdown_background();
+        })
+        .map_err(StartError::Runtime)?;
+    Ok(Running {
+        shutdown,
+        stopped,
+        thread,
+    })
+}
+
+impl ApiServer {
+    /// Returns a builder with the defaults.
+    pub fn builder() -> ApiServerBuilder {
+        ApiServerBuilder {
+            config: Config::embedded(),
+            clock: None,
+        }
+    }
+
+    /// Returns the URL that clients connect to: that for plain HTTP if there is one.
+    pub fn endpoint(&self) -> &str {
+        self.endpoints.first().map_or("", String::as_str)
+    }
+
+    /// Returns all URLs.
+    pub fn endpoints(&self) -> &[String] {
+        &self.endpoints
+    }
+
+    /// Returns a kubeconfig with the credentials of an administrator.
+    pub fn kubeconfig(&self) -> &str {
+        &self.kubeconfig
+    }
+
+    /// Returns the file with the kubeconfig. It is removed with the server, unless the configuration names it.
+    pub fn kubeconfig_path(&self) -> &Path {
+        &self.kubeconfig_path
+    }
+
+    /// Returns the store of the server.
+    pub fn engine(&self) -> &Engine {
+        &self.storage.engine
+    }
+
+    /// Returns the watch cache over the store.
+    pub fn cache(&self) -> &WatchCache {
+        &self.storage.cache
+    }
+
+    /// Returns the clock of the server.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.storage.clock
+    }
+
+    /// Returns whether there is a port on which requests without credentials are those of an administrator.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Stops the server and waits until it has stopped. Watches get a last bookmark and end.
+    ///
+    /// Blocks the thread. Use [`stop_async`](Self::stop_async) if clients run on the same thread.
+    pub fn stop(mut self) {
+        if let Some(running) = self.running.take() {
+            self.storage.cache.stop();
+            let _ = running.shutdown.send(true);
+            // An error means that the thread has panicked. Its message has been printed.
+            let _ = running.thread.join();
+        }
+    }
+
+    /// Stops the server like [`stop`](Self::stop). The future runs on any executor.
+    pub async fn stop_async(mut self) {
+        if let Some(running) = self.running.take() {
+            self.storage.cache.stop();
+            let _ = running.shutdown.send(true);
+            // Returns an error when the sender is dropped. No message is sent.
+            let _ = running.stopped.await;
+        }
+    }
+}
+
+impl Drop for ApiServer {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.storage.cache.stop();
+            let _ = running.shutdown.send(true);
+        }
+    }
+}

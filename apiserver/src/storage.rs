@@ -1,0 +1,107 @@
+//! The store behind the resources.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use revstore_engine::{Clock, Engine};
+use revstore_watch_cache::cache::FeederThread;
+use revstore_watch_cache::registry::{ObjectStore, Strategy};
+use revstore_watch_cache::{EngineSource, JsonKind, RequestError, ResourceConfig, WatchCache};
+
+use crate::catalog::{Names, Stored};
+
+/// The store behind the resources, with the cache over it.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    pub(crate) engine: Engine,
+    pub(crate) cache: WatchCache,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// The time of day at the origin of the clock.
+    epoch: SystemTime,
+    /// The beginning of all keys.
+    prefix: String,
+    /// Stops when it is dropped.
+    _feeder: FeederThread,
+}
+
+impl Storage {
+    /// Returns a store in this process.
+    pub(crate) fn embedded(clock: Arc<dyn Clock>, prefix: &str) -> Self {
+        let engine = Engine::builder().clock(clock.clone()).build();
+        let source = Arc::new(EngineSource::new(engine.clone()));
+        let (cache, feeder) = WatchCache::builder(source).clock(clock.clone()).build();
+        Self {
+            engine,
+            cache,
+            epoch: SystemTime::now() - clock.now(),
+            clock,
+            prefix: prefix.to_owned(),
+            _feeder: feeder.spawn(),
+        }
+    }
+
+    /// Adds a resource to the cache, and returns it with its store.
+    pub(crate) fn add(
+        &self,
+        names: &Names,
+        namespaced: bool,
+        fields: &[&str],
+        strategy: impl Strategy,
+    ) -> Result<Stored, RequestError> {
+        let kind =
+            JsonKind::new(names.api_version(), &*names.kind).with_fields(fields.iter().copied());
+        let prefix = self.key_prefix(names);
+        let config = if namespaced {
+            ResourceConfig::namespaced(kind, &names.plural, &prefix)
+        } else {
+            ResourceConfig::cluster(kind, &names.plural, &prefix)
+        };
+        let cache = self.cache.add(config)?;
+        let store = ObjectStore::new(cache.clone(), names.resource_name(), namespaced, strategy)
+            .clock(self.clock.clone(), self.epoch);
+        Ok(Stored { cache, store })
+    }
+
+    /// Returns the beginning of the keys of a resource: those of kube-apiserver.
+    fn key_prefix(&self, names: &Names) -> String {
+        let prefix = &self.prefix;
+        let (group, plural) = (names.group.as_str(), names.plural.as_str());
+        // Resources with other names in the store than in the API, for historical reasons.
+        match (group, plural) {
+            ("", "nodes") => format!("{prefix}/minions"),
+            ("", "services") => format!("{prefix}/services/specs"),
+            ("", "endpoints") => format!("{prefix}/services/endpoints"),
+            ("networking.k8s.io", "ingresses") => format!("{prefix}/ingress"),
+            ("policy", "poddisruptionbudgets") => format!("{prefix}/poddisruptionbudgets"),
+            _ if is_bare(group) => format!("{prefix}/{plural}"),
+            _ => format!("{prefix}/{group}/{plural}"),
+        }
+    }
+}
+
+/// Returns whether the keys of a group are without its name: those of the oldest groups are.
+fn is_bare(group: &str) -> bool {
+    const BARE: [&str; 20] = [
+        "",
+        "admissionregistration.k8s.io",
+        "apps",
+        "autoscaling",
+        "batch",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
+        "internal.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+        "storagemigration.k8s.io",
+        "authentication.k8s.io",
+    ];
+    BARE.contains(&group)
+}
