@@ -25,36 +25,30 @@
 //!
 //! An event passes through these files in this order: `list_watch.rs` (the source),
 //! `list_and_watch.rs` (the state machine, with the pauses of `backoff.rs` and `timer.rs`),
-//! `reflector.rs` (the public type), `informer.rs`, `delta_queue.rs`, `store.rs`, `subscription.rs`.
-//! `metrics.rs` has the metrics of a reflector. A controller is separate from that: `work_queue/` has
-//! the queue of keys, `controller.rs` the workers.
+//! `reflector.rs` (the public type), and in `shared_informer/`: `informer.rs`, `delta_queue.rs`,
+//! `store.rs`, `subscription.rs`. `metrics.rs` has the metrics of a reflector. A controller is
+//! separate from that: `work_queue/` has the queue of keys, `controller.rs` the workers.
 
 mod backoff;
 pub mod controller;
-pub mod delta_queue;
-mod factory;
-mod handler;
-pub mod informer;
 #[cfg(feature = "http")]
 pub mod kube;
 mod list_and_watch;
 mod list_watch;
-mod lister;
 pub mod metrics;
 pub mod reflector;
-pub mod store;
-mod subscription;
+mod shared_informer;
 mod timer;
 pub mod work_queue;
 
 pub use controller::{Action, Controller};
-pub use delta_queue::FinalState;
-pub use factory::{Collection, InformerFactory};
-pub use handler::{EventHandler, HandlerRegistration, Handlers};
-pub use informer::{Informer, InformerHandle};
 pub use list_watch::{ListWatch, StorageListWatch};
-pub use lister::{DecodeFailure, Listed, Lister, TypedHandlers};
 pub use reflector::{Reflector, ReflectorEvent, ReflectorMode};
-pub use store::ObjectStore;
-pub use subscription::{Delivery, Notification, PENDING_MAX, Subscription};
+pub use shared_informer::delta_queue::{self, FinalState};
+pub use shared_informer::factory::{Collection, InformerFactory};
+pub use shared_informer::handler::{EventHandler, HandlerRegistration, Handlers};
+pub use shared_informer::informer::{self, Informer, InformerHandle};
+pub use shared_informer::lister::{DecodeFailure, Listed, Lister, TypedHandlers};
+pub use shared_informer::store::{self, ObjectStore};
+pub use shared_informer::subscription::{Delivery, Notification, PENDING_MAX, Subscription};
 pub use work_queue::WorkQueue;

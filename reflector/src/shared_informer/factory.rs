@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use revstore_watch_cache::status::ResourceName;
 use revstore_watch_cache::{RequestError, Scope, Selector};
 
-use crate::informer::{Informer, InformerBuilder, InformerHandle, InformerThread};
+use super::informer::{Informer, InformerBuilder, InformerHandle, InformerThread};
 use crate::list_watch::ListWatch;
 use crate::reflector::Reflector;
 

@@ -13,9 +13,9 @@ use revstore_watch_cache::{Object, Revision};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-use crate::delta_queue::FinalState;
-use crate::handler::EventHandler;
-use crate::store::ObjectStore;
+use super::delta_queue::FinalState;
+use super::handler::EventHandler;
+use super::store::ObjectStore;
 
 /// The number of decoded objects, above twice those in the store, with which a lister forgets those
 /// that are no longer in the store.

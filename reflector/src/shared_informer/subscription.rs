@@ -13,8 +13,8 @@ use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 use revstore_watch_cache::Object;
 
-use crate::delta_queue::FinalState;
-use crate::handler::{self, EventHandler};
+use super::delta_queue::FinalState;
+use super::handler::{self, EventHandler};
 
 /// A change that an informer delivers to a subscription.
 #[derive(Clone, Debug)]

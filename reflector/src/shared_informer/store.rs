@@ -11,9 +11,9 @@ use parking_lot::RwLock;
 use revstore_watch_cache::selector::LabelSelector;
 use revstore_watch_cache::{Object, Revision};
 
-use crate::delta_queue::FinalState;
-use crate::informer;
-use crate::subscription::Notification;
+use super::delta_queue::FinalState;
+use super::informer;
+use super::subscription::Notification;
 
 /// A function that returns the values of an object in an index.
 pub type IndexFn = Arc<dyn Fn(&Object) -> Vec<String> + Send + Sync>;

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::StreamExt as _;
 use revstore_watch_cache::Object;
 
-use crate::delta_queue::FinalState;
-use crate::informer::InformerHandle;
-use crate::subscription::{Delivery, Notification, NotificationQueue};
+use super::delta_queue::FinalState;
+use super::informer::InformerHandle;
+use super::subscription::{Delivery, Notification, NotificationQueue};
 
 /// A handler of the notifications of a [`Subscription`](crate::Subscription). The default methods do nothing.
 ///
