@@ -7,6 +7,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use revstore_watch_cache::{Object, Revision};
 
+use super::object_key::ObjectKey;
+
 /// The maximum number of different keys in a batch of a [`DeltaQueue`].
 pub const BATCH_KEYS_MAX: usize = 1_000;
 
@@ -99,7 +101,7 @@ pub struct Batch {
 pub struct DeltaQueue {
     deltas: VecDeque<Delta>,
     /// The number of queued deltas of each key.
-    counts: HashMap<String, usize>,
+    counts: HashMap<ObjectKey, usize>,
     /// The number of queued `ReplacedAll`.
     replacements: usize,
     /// Whether a `ReplacedAll` was popped.
@@ -115,7 +117,7 @@ impl DeltaQueue {
     /// Queues a delta.
     pub fn push(&mut self, delta: Delta) {
         match delta.object() {
-            Some(object) => *self.counts.entry(object.store_key()).or_default() += 1,
+            Some(object) => *self.counts.entry(ObjectKey::of(object)).or_default() += 1,
             None => self.replacements += usize::from(matches!(delta, Delta::ReplacedAll(..))),
         }
         self.deltas.push_back(delta);
@@ -128,7 +130,7 @@ impl DeltaQueue {
             return;
         }
         for object in known {
-            if !self.counts.contains_key(&object.store_key()) {
+            if !self.counts.contains_key(object.store_key_str()) {
                 self.push(Delta::Sync(object));
             }
         }
@@ -147,7 +149,7 @@ impl DeltaQueue {
                 break;
             }
             if let Some(object) = delta.object() {
-                let key = object.store_key();
+                let key = ObjectKey::of(object);
                 if keys.len() == BATCH_KEYS_MAX || keys.contains(&key) {
                     break;
                 }

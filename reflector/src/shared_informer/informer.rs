@@ -18,7 +18,7 @@ use revstore_watch_cache::{Object, RequestError, Revision};
 use super::delta_queue::{BATCH_KEYS_MAX, Batch, Delta, DeltaQueue, FinalState};
 use super::informer_handle::SharedInformer;
 pub use super::informer_handle::{InformerHandle, InformerThread, NotReached};
-use super::store::{Change, IndexFn, ObjectStore};
+use super::store::{Change, IndexFn, ObjectStore, Replacement};
 use super::subscription::Notification;
 use crate::reflector::{Reflector, ReflectorEvent};
 use crate::timer::Timer;
@@ -345,29 +345,24 @@ impl Informer {
     /// Applies a complete state. Readers of the store see it in one step (WC-510 and WC-511),
     /// subscriptions receive its changes one by one (WC-512).
     fn replace_state(&mut self, listed: Vec<Object>, revision: Revision) {
-        let indexed = |object: Object| self.shared.store.indexed(object);
-        let state: Vec<_> = listed.iter().cloned().map(indexed).collect();
-        let previous = self.shared.store.list();
-        let mut known: BTreeMap<String, Object> = previous
-            .into_iter()
-            .map(|object| (object.store_key(), object))
-            .collect();
+        let Replacement {
+            state,
+            listed,
+            lost,
+        } = self.shared.store.replacement(listed, revision);
         // Relaxed: only this task writes the flag.
         let initial = !self.shared.synced.load(Ordering::Relaxed);
         let mut changes: Vec<_> = listed
             .into_iter()
-            .map(|new| {
-                let old = known.remove(&new.store_key());
-                (applied(old.clone(), new, initial), old)
-            })
+            .map(|(new, old)| (applied(old.clone(), new, initial), old))
             .collect();
-        changes.extend(known.into_values().map(|lost| {
+        changes.extend(lost.into_iter().map(|lost| {
             let state = FinalState::Unknown(lost.clone());
             (Notification::Deleted(state), Some(lost))
         }));
-        let (queues, waiters) = {
+        let (queues, waiters, _previous) = {
             let mut subscriptions = self.shared.subscriptions.lock();
-            self.shared.store.replace(state, revision);
+            let previous = self.shared.store.replace(state);
             let queues = subscriptions.open_queues();
             for queue in &queues {
                 queue.extend(changes.iter().cloned());
@@ -377,7 +372,8 @@ impl Informer {
             // `true` could miss the objects of the store.
             let has_synced = self.queue.has_synced();
             self.shared.synced.store(has_synced, Ordering::Release);
-            (queues, std::mem::take(&mut subscriptions.waiters))
+            let waiters = std::mem::take(&mut subscriptions.waiters);
+            (queues, waiters, previous)
         };
         for queue in queues {
             queue.wake();

@@ -3,8 +3,9 @@
 //! Corresponds to `Indexer` of client-go (with `Store` and `ThreadSafeStore`). Users can only read
 //! it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -12,6 +13,7 @@ use revstore_watch_cache::selector::LabelSelector;
 use revstore_watch_cache::{Object, Revision};
 
 use super::delta_queue::FinalState;
+use super::indexed_objects::{IndexedObject, IndexedObjects, NewObject};
 use super::informer;
 use super::subscription::Notification;
 
@@ -47,32 +49,30 @@ pub struct ObjectStore {
 }
 
 struct SharedObjects {
-    functions: BTreeMap<String, IndexFn>,
+    /// The functions of the indexes, ascending by name.
+    functions: Vec<(String, IndexFn)>,
     /// The objects and their indexes. The lock is held to copy references or to make one change; no
     /// user code runs under it. It is an `RwLock`, because there may be many readers.
     objects: RwLock<IndexedObjects>,
 }
 
-#[derive(Default)]
-struct IndexedObjects {
-    by_key: BTreeMap<String, IndexedObject>,
-    /// The keys by name of the index and by value.
-    indexes: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
-    revision: Option<Revision>,
-}
-
-/// An object with its values in each index.
-pub(crate) struct IndexedObject {
-    object: Object,
-    /// The name of each index, with the values of the object.
-    values: Vec<(String, Vec<String>)>,
-}
-
 /// A change of one object in the store.
 pub(crate) enum Change {
-    Insert(IndexedObject),
+    Insert(NewObject),
     /// Contains the last content of the object.
     Remove(Object),
+}
+
+/// All contents of a store.
+pub(crate) struct StoreState(IndexedObjects);
+
+/// The state after a list, with its differences from the state before.
+pub(crate) struct Replacement {
+    pub(crate) state: StoreState,
+    /// The objects of the list, ascending by key, each with the one that it replaces.
+    pub(crate) listed: Vec<(Object, Option<Object>)>,
+    /// The objects that are not in the list, ascending by key.
+    pub(crate) lost: Vec<Object>,
 }
 
 impl fmt::Debug for ObjectStore {
@@ -83,55 +83,20 @@ impl fmt::Debug for ObjectStore {
     }
 }
 
-impl IndexedObjects {
-    fn insert(&mut self, new: IndexedObject) -> Option<Object> {
-        let key = new.object.store_key();
-        let previous = self.remove(&key);
-        for (index, values) in &new.values {
-            let index = self.indexes.entry(index.clone()).or_default();
-            for value in values {
-                index.entry(value.clone()).or_default().insert(key.clone());
-            }
-        }
-        self.by_key.insert(key, new);
-        previous
-    }
-
-    fn remove(&mut self, key: &str) -> Option<Object> {
-        let previous = self.by_key.remove(key)?;
-        for (index, values) in &previous.values {
-            let Some(index) = self.indexes.get_mut(index) else {
-                continue;
-            };
-            for value in values {
-                if let Some(keys) = index.get_mut(value) {
-                    keys.remove(key);
-                    if keys.is_empty() {
-                        index.remove(value);
-                    }
-                }
-            }
-        }
-        Some(previous.object)
-    }
-
-    fn index_keys(&self, index: &str, value: &str) -> impl Iterator<Item = &String> {
-        let values = self.indexes.get(index);
-        values
-            .and_then(|values| values.get(value))
-            .into_iter()
-            .flatten()
-    }
-}
-
 impl ObjectStore {
     pub(crate) fn new(functions: BTreeMap<String, IndexFn>) -> Self {
         Self {
             shared: Arc::new(SharedObjects {
-                functions,
-                objects: RwLock::default(),
+                objects: RwLock::new(IndexedObjects::new(functions.len())),
+                functions: functions.into_iter().collect(),
             }),
         }
+    }
+
+    /// Returns the position of an index.
+    fn index(&self, name: &str) -> Option<usize> {
+        let functions = &self.shared.functions;
+        functions.iter().position(|(known, _)| known == name)
     }
 
     /// Returns the object with a key: `namespace/name`, or `name`.
@@ -156,7 +121,9 @@ impl ObjectStore {
             let found = objects.by_key.values().filter(is_inside);
             return found.map(|found| found.object.clone()).collect();
         }
-        let found = objects.by_key.range(format!("{namespace}/")..);
+        let first = format!("{namespace}/");
+        let from = (Bound::Included(&*first), Bound::Unbounded);
+        let found = objects.by_key.range::<str, _>(from);
         found
             .map(|(_, found)| found)
             .take_while(is_inside)
@@ -174,7 +141,8 @@ impl ObjectStore {
 
     /// Returns all keys, ascending.
     pub fn keys(&self) -> Vec<String> {
-        self.shared.objects.read().by_key.keys().cloned().collect()
+        let objects = self.shared.objects.read();
+        objects.by_key.keys().map(ToString::to_string).collect()
     }
 
     /// Returns the number of objects.
@@ -200,36 +168,51 @@ impl ObjectStore {
     /// Returns the objects with a value in an index, ascending by key.
     // WC-517, as the next two functions.
     pub fn by_index(&self, index: &str, value: &str) -> Vec<Object> {
-        let objects = self.shared.objects.read();
-        let keys = objects.index_keys(index, value);
-        keys.filter_map(|key| objects.by_key.get(key))
-            .map(|found| found.object.clone())
-            .collect()
+        self.read_index(index, value, |objects, key| {
+            let found = objects.by_key.get(key);
+            found.map(|found| found.object.clone())
+        })
     }
 
     /// Returns the keys of the objects with a value in an index, ascending.
     pub fn index_keys(&self, index: &str, value: &str) -> Vec<String> {
-        let objects = self.shared.objects.read();
-        objects.index_keys(index, value).cloned().collect()
+        self.read_index(index, value, |_, key| Some(key.to_string()))
     }
 
     /// Returns the values that at least one object has in an index, ascending.
     pub fn list_index_values(&self, index: &str) -> Vec<String> {
+        let Some(position) = self.index(index) else {
+            return Vec::new();
+        };
         let objects = self.shared.objects.read();
-        let values = objects.indexes.get(index);
-        values
-            .into_iter()
-            .flatten()
-            .map(|(v, _)| v.clone())
-            .collect()
+        let values = objects.indexes[position].keys();
+        values.map(ToString::to_string).collect()
+    }
+
+    /// Returns what `read` returns for the keys of a value, ascending by key.
+    fn read_index<T>(
+        &self,
+        index: &str,
+        value: &str,
+        read: impl Fn(&IndexedObjects, &Arc<str>) -> Option<T>,
+    ) -> Vec<T> {
+        let Some(position) = self.index(index) else {
+            return Vec::new();
+        };
+        let objects = self.shared.objects.read();
+        let keys = objects.indexes[position].get(value).into_iter().flatten();
+        keys.filter_map(|key| read(&objects, key)).collect()
     }
 
     /// Runs the index functions for an object. Called before a lock is taken, because the functions
     /// are user code (I8).
-    pub(crate) fn indexed(&self, object: Object) -> IndexedObject {
-        let functions = self.shared.functions.iter();
-        let values = functions.map(|(name, function)| (name.clone(), function(&object)));
-        IndexedObject {
+    pub(crate) fn indexed(&self, object: Object) -> NewObject {
+        let functions = (0..).zip(&self.shared.functions);
+        let values = functions.flat_map(|(position, (_, function))| {
+            let values = function(&object).into_iter();
+            values.map(move |value| (position, value))
+        });
+        NewObject {
             values: values.collect(),
             object,
         }
@@ -252,7 +235,7 @@ impl ObjectStore {
                     applied.push((informer::applied(old.clone(), object, false), old));
                 }
                 Change::Remove(last) => {
-                    if let Some(old) = objects.remove(&last.store_key()) {
+                    if let Some(old) = objects.remove(last.store_key_str()) {
                         let state = FinalState::Known(last);
                         applied.push((Notification::Deleted(state), Some(old)));
                     }
@@ -263,17 +246,181 @@ impl ObjectStore {
         applied
     }
 
-    /// Replaces all objects in one step for readers (WC-510).
-    pub(crate) fn replace(&self, objects: Vec<IndexedObject>, revision: Revision) {
-        let mut new = IndexedObjects {
-            revision: Some(revision),
-            ..IndexedObjects::default()
-        };
-        for object in objects {
-            new.insert(object);
+    /// Prepares the state after a list, as of a revision. The caller is the only one who changes the
+    /// store.
+    pub(crate) fn replacement(&self, mut listed: Vec<Object>, revision: Revision) -> Replacement {
+        // API servers list by key. Of several objects with one key, the last one counts.
+        if !listed.is_sorted_by(|a, b| a.store_key_str() <= b.store_key_str()) {
+            listed.sort_by_cached_key(Object::store_key);
         }
-        let previous = std::mem::replace(&mut *self.shared.objects.write(), new);
-        // Freed after the lock is released.
-        drop(previous);
+        listed.dedup_by(|next, kept| {
+            let is_same = next.store_key_str() == kept.store_key_str();
+            if is_same {
+                std::mem::swap(next, kept);
+            }
+            is_same
+        });
+        let previous: Vec<(Arc<str>, Object)> = {
+            let objects = self.shared.objects.read();
+            let known = objects.by_key.iter();
+            known
+                .map(|(key, known)| (key.clone(), known.object.clone()))
+                .collect()
+        };
+        let mut previous = previous.into_iter().peekable();
+        let mut changes = Vec::with_capacity(listed.len());
+        let mut lost = Vec::new();
+        let state = listed.into_iter().map(|object| {
+            let key = object.store_key_str();
+            while let Some((_, other)) = previous.next_if(|(known, _)| **known < *key) {
+                lost.push(other);
+            }
+            let known = previous.next_if(|(known, _)| **known == *key);
+            let (key, old) = match known {
+                Some((key, old)) => (key, Some(old)),
+                None => (key.into(), None),
+            };
+            changes.push((object.clone(), old));
+            (key, self.indexed(object))
+        });
+        let state = IndexedObjects::of_list(state, self.shared.functions.len(), revision);
+        lost.extend(previous.map(|(_, object)| object));
+        Replacement {
+            state: StoreState(state),
+            listed: changes,
+            lost,
+        }
+    }
+
+    /// Replaces all objects in one step for readers (WC-510). Returns the previous state, which the
+    /// caller frees after it has released its locks.
+    pub(crate) fn replace(&self, state: StoreState) -> StoreState {
+        let mut objects = self.shared.objects.write();
+        StoreState(std::mem::replace(&mut *objects, state.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fastrand::Rng;
+    use revstore_watch_cache::{JsonKind, ObjectRef};
+
+    use super::*;
+
+    fn object(name: usize, labels: &str, revision: i64) -> Object {
+        let json = format!(r#"{{"metadata":{{"labels":{{"values":"{labels}"}}}}}}"#);
+        let name = ObjectRef::namespaced(format!("ns{}", name % 3), format!("o{name}"));
+        Object::from_parts(&name, Revision(revision), json, &JsonKind::new("v1", "Pod"))
+    }
+
+    /// Returns the words of a label, each as a value.
+    fn words(object: &Object) -> Vec<String> {
+        let words = object.label("values").unwrap_or_default().split('-');
+        let words = words.filter(|word| !word.is_empty());
+        words.map(str::to_owned).collect()
+    }
+
+    fn store() -> ObjectStore {
+        let words: IndexFn = Arc::new(words);
+        let first: IndexFn = Arc::new(|object| self::words(object).into_iter().take(1).collect());
+        ObjectStore::new(BTreeMap::from([
+            ("words".to_owned(), words),
+            ("first".to_owned(), first),
+        ]))
+    }
+
+    /// Checks all reads against a store that was filled with the same objects one by one.
+    fn assert_consistent(store: &ObjectStore, expected: &BTreeMap<String, Object>) {
+        let shown = |objects: Vec<Object>| -> Vec<_> {
+            let shown = objects.iter().map(|o| (o.store_key(), o.revision()));
+            shown.collect()
+        };
+        assert_eq!(
+            shown(store.list()),
+            shown(expected.values().cloned().collect())
+        );
+        let mut by_value: BTreeMap<(&str, String), Vec<Object>> = BTreeMap::new();
+        for object in expected.values() {
+            let mut all = words(object);
+            if let Some(first) = all.first() {
+                let entry = by_value.entry(("first", first.clone()));
+                entry.or_default().push(object.clone());
+            }
+            all.sort();
+            all.dedup();
+            for word in all {
+                let entry = by_value.entry(("words", word));
+                entry.or_default().push(object.clone());
+            }
+        }
+        for index in ["first", "words"] {
+            let values = by_value.keys().filter(|(known, _)| *known == index);
+            let values: Vec<_> = values.map(|(_, value)| value.clone()).collect();
+            assert_eq!(store.list_index_values(index), values);
+        }
+        for ((index, value), objects) in by_value {
+            let keys: Vec<_> = objects.iter().map(Object::store_key).collect();
+            assert_eq!(store.index_keys(index, &value), keys);
+            assert_eq!(shown(store.by_index(index, &value)), shown(objects));
+        }
+        assert!(store.by_index("other", "a").is_empty());
+        assert!(store.list_index_values("other").is_empty());
+    }
+
+    // Shows WC-517: no value, one, several, and one twice.
+    #[test]
+    fn wc_517_indexes_follow_changes_and_replacements() {
+        const LABELS: [&str; 7] = ["", "a", "b", "a-b", "b-a", "a-a", "c-b-a"];
+        for seed in 0..200 {
+            let mut random = Rng::with_seed(seed);
+            let (store, mut expected) = (store(), BTreeMap::new());
+            for revision in 1..60 {
+                let mut next = || {
+                    let labels = random.choice(LABELS).unwrap_or_default();
+                    object(random.usize(..12), labels, revision)
+                };
+                let (first, second) = (next(), next());
+                match random.usize(..9) {
+                    0 => {
+                        // In no order, and possibly with an object twice.
+                        let listed = vec![first, second];
+                        let before = std::mem::take(&mut expected);
+                        for object in &listed {
+                            expected.insert(object.store_key(), object.clone());
+                        }
+                        let replacement = store.replacement(listed, Revision(revision));
+                        let lost = before.keys().filter(|key| !expected.contains_key(*key));
+                        assert!(
+                            lost.eq(replacement
+                                .lost
+                                .iter()
+                                .map(Object::store_key)
+                                .collect::<Vec<_>>()
+                                .iter())
+                        );
+                        for (new, old) in &replacement.listed {
+                            let known = before.get(new.store_key_str()).map(Object::revision);
+                            assert_eq!(old.as_ref().map(Object::revision), known);
+                        }
+                        assert_eq!(replacement.listed.len(), expected.len());
+                        store.replace(replacement.state);
+                    }
+                    1..=3 => {
+                        let changes = vec![Change::Remove(first.clone())];
+                        let removed = expected.remove(&first.store_key());
+                        let applied = store.apply(changes, Some(Revision(revision)));
+                        assert_eq!(applied.len(), usize::from(removed.is_some()));
+                    }
+                    _ => {
+                        let changes = vec![Change::Insert(store.indexed(first.clone()))];
+                        let old = expected.insert(first.store_key(), first);
+                        let applied = store.apply(changes, Some(Revision(revision)));
+                        let found = applied[0].1.as_ref().map(Object::revision);
+                        assert_eq!(found, old.map(|old| old.revision()));
+                    }
+                }
+                assert_consistent(&store, &expected);
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The queue of a [`Subscription`] corresponds to `processorListener` of client-go.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,6 +15,7 @@ use revstore_watch_cache::Object;
 
 use super::delta_queue::FinalState;
 use super::handler::{self, EventHandler};
+use super::object_key::ObjectKey;
 
 /// A change that an informer delivers to a subscription.
 #[derive(Clone, Debug)]
@@ -39,11 +40,12 @@ pub enum Notification {
 }
 
 impl Notification {
-    fn key(&self) -> String {
+    /// Returns the object after the change, or the last one before a deletion.
+    fn object(&self) -> &Object {
         match self {
-            Self::Added { object, .. } => object.store_key(),
-            Self::Updated { new, .. } => new.store_key(),
-            Self::Deleted(state) => state.object().store_key(),
+            Self::Added { object, .. } => object,
+            Self::Updated { new, .. } => new,
+            Self::Deleted(state) => state.object(),
         }
     }
 
@@ -107,15 +109,10 @@ pub(crate) struct NotificationQueue {
     waker: AtomicWaker,
 }
 
-/// Pending notifications, in the order of their numbers.
+/// Pending notifications, in the order in which they are delivered.
 #[derive(Debug)]
 struct PendingNotifications {
-    delivery: Delivery,
-    /// The number of the next notification.
-    next_number: u64,
-    by_number: BTreeMap<u64, PendingNotification>,
-    /// The number of each key in the queue, if the delivery is [`Delivery::Merged`].
-    numbers: HashMap<String, u64>,
+    queued: Queued,
     /// The number of pending notifications above which those of a subscription in order are merged.
     merge_above: usize,
     /// The number of notifications that were merged into another one because of `merge_above`.
@@ -131,6 +128,19 @@ struct PendingNotifications {
     closed: bool,
 }
 
+/// The notifications of a queue, by its [`Delivery`].
+#[derive(Debug)]
+enum Queued {
+    InOrder(VecDeque<PendingNotification>),
+    Merged {
+        /// The number of the next notification.
+        next_number: u64,
+        by_number: BTreeMap<u64, PendingNotification>,
+        /// The number of each key in the queue.
+        numbers: HashMap<String, u64>,
+    },
+}
+
 #[derive(Debug)]
 struct PendingNotification {
     notification: Notification,
@@ -138,13 +148,120 @@ struct PendingNotification {
     delivered: Option<Object>,
 }
 
+impl PendingNotification {
+    /// Merges the next notification of the same object into this one. Returns `None` if the object was
+    /// created and deleted since the last delivered one.
+    fn merge(self, next: Self) -> Option<Self> {
+        let delivered = self.delivered;
+        let merged = self
+            .notification
+            .merge(next.notification, delivered.as_ref());
+        merged.map(|notification| Self {
+            notification,
+            delivered,
+        })
+    }
+
+    fn is_initial(&self) -> bool {
+        self.notification.is_initial()
+    }
+}
+
+impl Queued {
+    fn new(delivery: Delivery) -> Self {
+        match delivery {
+            Delivery::InOrder => Self::InOrder(VecDeque::new()),
+            Delivery::Merged => Self::Merged {
+                next_number: 0,
+                by_number: BTreeMap::new(),
+                numbers: HashMap::new(),
+            },
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::InOrder(queue) => queue.len(),
+            Self::Merged { by_number, .. } => by_number.len(),
+        }
+    }
+
+    /// Queues a notification. Returns the number of initial objects that were merged into another one.
+    fn push(&mut self, next: PendingNotification) -> usize {
+        let (next_number, by_number, numbers) = match self {
+            Self::InOrder(queue) => {
+                queue.push_back(next);
+                return 0;
+            }
+            Self::Merged {
+                next_number,
+                by_number,
+                numbers,
+            } => (next_number, by_number, numbers),
+        };
+        let key = next.notification.object().store_key();
+        let known = numbers.get(&key).copied();
+        let pending = known.and_then(|number| Some((number, by_number.remove(&number)?)));
+        let Some((number, pending)) = pending else {
+            numbers.insert(key, *next_number);
+            by_number.insert(*next_number, next);
+            *next_number += 1;
+            return 0;
+        };
+        let initial = count_initial([&pending, &next]);
+        // A key keeps its position, so that it is delivered even if it changes all the time.
+        let merged = pending.merge(next);
+        let removed = initial - count_initial(&merged);
+        match merged {
+            Some(merged) => drop(by_number.insert(number, merged)),
+            None => drop(numbers.remove(&key)),
+        }
+        removed
+    }
+
+    /// Removes the notification that was queued first.
+    fn pop(&mut self) -> Option<Notification> {
+        match self {
+            Self::InOrder(queue) => Some(queue.pop_front()?.notification),
+            Self::Merged {
+                by_number, numbers, ..
+            } => {
+                let (_, PendingNotification { notification, .. }) = by_number.pop_first()?;
+                numbers.remove(notification.object().store_key_str());
+                Some(notification)
+            }
+        }
+    }
+}
+
+fn count_initial<'a>(pending: impl IntoIterator<Item = &'a PendingNotification>) -> usize {
+    let pending = pending.into_iter();
+    pending.filter(|pending| pending.is_initial()).count()
+}
+
+/// Merges the notifications of each object into its last one. Returns the number of initial objects that
+/// were merged into another one.
+fn merge_all(queue: &mut VecDeque<PendingNotification>) -> usize {
+    let initial = count_initial(&*queue);
+    let mut merged: Vec<Option<PendingNotification>> = Vec::with_capacity(queue.len());
+    let mut last = HashMap::with_capacity(queue.len());
+    for next in queue.drain(..) {
+        let key = ObjectKey::of(next.notification.object());
+        let known = last.insert(key, merged.len());
+        let pending = known.and_then(|position: usize| merged[position].take());
+        merged.push(match pending {
+            Some(pending) => pending.merge(next),
+            None => Some(next),
+        });
+    }
+    queue.extend(merged.into_iter().flatten());
+    initial - count_initial(&*queue)
+}
+
 impl PendingNotifications {
     fn new(delivery: Delivery, merge_above: usize) -> Self {
         Self {
-            delivery,
-            next_number: 0,
-            by_number: BTreeMap::new(),
-            numbers: HashMap::new(),
+            queued: Queued::new(delivery),
             merge_above,
             merged: 0,
             initial_remaining: None,
@@ -154,99 +271,52 @@ impl PendingNotifications {
         }
     }
 
-    /// Queues a notification of an object. `previous` is the object before the change.
-    fn push(&mut self, notification: Notification, previous: Option<Object>) {
-        let is_merged = self.delivery == Delivery::Merged;
-        let key = is_merged.then(|| notification.key());
-        let number = self.next_number;
-        self.initial_queued += usize::from(notification.is_initial());
-        let next = PendingNotification {
-            notification,
-            delivered: previous,
-        };
-        let known = key.as_ref().and_then(|key| self.numbers.get(key).copied());
-        let pending = known.and_then(|number| Some((number, self.by_number.remove(&number)?)));
-        let Some((number, pending)) = pending else {
-            self.next_number += 1;
-            self.by_number.insert(number, next);
-            if let Some(key) = key {
-                self.numbers.insert(key, number);
-            }
+    /// Queues notifications of different objects, each with the object before the change.
+    fn extend(&mut self, changes: impl IntoIterator<Item = (Notification, Option<Object>)>) {
+        let was_empty = self.queued.len() == 0;
+        for (notification, delivered) in changes {
+            self.initial_queued += usize::from(notification.is_initial());
+            let removed = self.queued.push(PendingNotification {
+                notification,
+                delivered,
+            });
+            self.record_initial_removed(removed);
+        }
+        let Queued::InOrder(queue) = &mut self.queued else {
             return;
         };
-        // A key keeps its position, so that it is delivered even if it changes all the time.
-        if let Some(merged) = self.merge(pending, next) {
-            self.by_number.insert(number, merged);
-        } else if let Some(key) = key {
-            self.numbers.remove(&key);
-        }
-    }
-
-    /// Merges the notifications of each object if there are too many.
-    fn limit(&mut self) {
-        if self.delivery == Delivery::Merged || self.by_number.len() <= self.merge_above {
+        if queue.len() <= self.merge_above {
             return;
         }
-        let before = self.by_number.len();
-        let mut last: HashMap<String, (u64, PendingNotification)> = HashMap::new();
-        for (number, next) in std::mem::take(&mut self.by_number) {
-            let key = next.notification.key();
-            let merged = match last.remove(&key) {
-                Some((_, pending)) => self.merge(pending, next),
-                None => Some(next),
-            };
-            if let Some(merged) = merged {
-                last.insert(key, (number, merged));
-            }
+        // Changes of different objects cannot be merged with each other.
+        if !was_empty {
+            let before = queue.len();
+            let removed = merge_all(queue);
+            self.merged += (before - queue.len()) as u64;
+            self.merge_above = self.merge_above.max(2 * queue.len());
+            self.record_initial_removed(removed);
+            return;
         }
-        self.by_number = last.into_values().collect();
-        self.merged += (before - self.by_number.len()) as u64;
-        self.merge_above = self.merge_above.max(2 * self.by_number.len());
-    }
-
-    /// Merges two pending notifications of an object. Returns `None` if the object was created and
-    /// deleted since the last delivered one.
-    fn merge(
-        &mut self,
-        pending: PendingNotification,
-        next: PendingNotification,
-    ) -> Option<PendingNotification> {
-        let initials = [&pending, &next].map(|pending| pending.notification.is_initial());
-        let PendingNotification {
-            notification,
-            delivered,
-        } = pending;
-        let merged = notification.merge(next.notification, delivered.as_ref());
-        let remaining = usize::from(merged.as_ref().is_some_and(Notification::is_initial));
-        for _ in remaining..initials.into_iter().map(usize::from).sum() {
-            self.record_initial_removed();
-        }
-        merged.map(|notification| PendingNotification {
-            notification,
-            delivered,
-        })
+        self.merge_above = self.merge_above.max(2 * queue.len());
     }
 
     /// Removes the notification that was queued first.
     fn pop(&mut self) -> Option<Notification> {
-        let (_, PendingNotification { notification, .. }) = self.by_number.pop_first()?;
-        if self.delivery == Delivery::Merged {
-            self.numbers.remove(&notification.key());
-        }
+        let notification = self.queued.pop()?;
         if notification.is_initial() && !self.confirms_initial {
-            self.record_initial_removed();
+            self.record_initial_removed(1);
         }
-        if self.by_number.is_empty() {
+        if self.queued.len() == 0 {
             self.merge_above = self.merge_above.min(PENDING_MAX);
         }
         Some(notification)
     }
 
-    /// Records that the notification of an initial object was removed from the queue.
-    fn record_initial_removed(&mut self) {
-        self.initial_queued = self.initial_queued.saturating_sub(1);
+    /// Records that the notifications of initial objects were removed from the queue.
+    fn record_initial_removed(&mut self, count: usize) {
+        self.initial_queued = self.initial_queued.saturating_sub(count);
         if let Some(remaining) = &mut self.initial_remaining {
-            *remaining = remaining.saturating_sub(1);
+            *remaining = remaining.saturating_sub(count);
         }
     }
 }
@@ -259,17 +329,15 @@ impl NotificationQueue {
         }
     }
 
-    /// Queues notifications, each with the object before the change. The caller then calls
+    /// Queues notifications of different objects, each with the object before the change. The caller
+    /// then calls
     /// [`NotificationQueue::wake`] after it has released its locks (I8).
     pub(crate) fn extend(&self, changes: impl IntoIterator<Item = (Notification, Option<Object>)>) {
         let mut pending = self.pending.lock();
         if pending.closed {
             return;
         }
-        for (notification, previous) in changes {
-            pending.push(notification, previous);
-        }
-        pending.limit();
+        pending.extend(changes);
     }
 
     /// Wakes the task that reads the subscription.
@@ -293,7 +361,7 @@ impl NotificationQueue {
 
     /// Confirms the delivery of an initial object.
     pub(crate) fn confirm_initial(&self) {
-        self.pending.lock().record_initial_removed();
+        self.pending.lock().record_initial_removed(1);
     }
 
     /// Returns whether all initial objects were delivered.
@@ -302,7 +370,7 @@ impl NotificationQueue {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.pending.lock().by_number.len()
+        self.pending.lock().queued.len()
     }
 
     pub(crate) fn merged(&self) -> u64 {
@@ -313,9 +381,8 @@ impl NotificationQueue {
     pub(crate) fn discard(&self) {
         let discarded = {
             let mut pending = self.pending.lock();
-            pending.numbers.clear();
             pending.closed = true;
-            std::mem::take(&mut pending.by_number)
+            std::mem::replace(&mut pending.queued, Queued::new(Delivery::InOrder))
         };
         // Freed after the lock is released.
         drop(discarded);
@@ -447,6 +514,9 @@ mod tests {
     ) -> Subscription {
         let queue = NotificationQueue::new(delivery);
         queue.pending.lock().merge_above = limit;
+        // In two batches: the changes of one batch are of different objects.
+        let mut changes = changes.into_iter();
+        queue.extend(changes.next());
         queue.extend(changes);
         Subscription {
             queue: Arc::new(queue),

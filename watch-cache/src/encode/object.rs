@@ -374,10 +374,26 @@ impl Object {
     /// Returns `<namespace>/<name>`, or `<name>` for an object without a namespace.
     // WC-510.
     pub fn store_key(&self) -> String {
-        match self.namespace() {
-            "" => self.name().to_owned(),
-            namespace => format!("{namespace}/{}", self.name()),
-        }
+        self.store_key_str().to_owned()
+    }
+
+    /// Returns [`store_key`](Self::store_key) without a copy: it is the end of the key. Empty if it is
+    /// not UTF-8.
+    ///
+    /// ```
+    /// use revstore_watch_cache::{JsonKind, Object, ObjectRef, Revision};
+    ///
+    /// let name = ObjectRef::namespaced("ns", "a");
+    /// let pod = Object::from_parts(&name, Revision(7), "{}", &JsonKind::new("v1", "Pod"));
+    /// assert_eq!(pod.store_key_str(), "ns/a");
+    /// ```
+    pub fn store_key_str(&self) -> &str {
+        let start = if self.name_offset <= self.prefix_len + 1 {
+            self.name_offset
+        } else {
+            self.prefix_len
+        };
+        std::str::from_utf8(&self.kv.key[start..]).unwrap_or_default()
     }
 }
 
