@@ -6,7 +6,7 @@
 //! - [`registry`]: stores that create, update and delete objects by the rules of Kubernetes.
 //! - [`selector`]: label and field selectors.
 //! - [`status`]: the bodies of errors: reasons, causes and field paths.
-//! - [`encode`]: objects, and the encoding of objects and events.
+//! - [`encode`]: objects, and their encoding in one or more forms.
 //! - [`source`]: the store behind a cache: the engine in this process, or an etcd cluster.
 //! - [`metrics`]: counters and histograms of a resource.
 //! - [`clock`]: the clocks that all timeouts use.
@@ -30,6 +30,8 @@
 //! | `indexedWatchers`, trigger functions | [`cache::ObjectIndex`] |
 //! | `cacheWatcher` | [`CacheWatcher`], which reads from the window and has no input channel |
 //! | `cachingObject` | [`api::SharedEncoding`] |
+//! | `runtime.Decoder`, `Versioner`, `GetAttrs` | [`encode::Kind`] |
+//! | `runtime.Encoder`, `TableConvertor`, transformations to `PartialObjectMetadata` | [`encode::Form`], [`encode::TableForm`], [`encode::MetadataForm`], and the [`encode::Encoder`] of a response |
 //! | `ready` | [`cache::Readiness`] |
 //! | consistency checker | [`ResourceCache::check_consistency`] |
 //! | `registry.Store`, `RESTCreateStrategy`, `RESTUpdateStrategy` | [`registry::ObjectStore`], [`registry::Strategy`] |
@@ -64,7 +66,8 @@
 // (`cache/window.rs`) and the interests of the watchers (`cache/interest.rs`), and to
 // `cache/watermark.rs`, which contains the published revision. `api/resource_cache.rs` answers
 // requests: `api/options.rs` parses their options into a plan, `api/list.rs` builds lists, and
-// `api/cache_watcher.rs` is a watcher and its states, of which `api/live_watch.rs` is the usual one. `source/raw_store.rs` and `source/write.rs` answer the same
+// `api/cache_watcher.rs` is a watcher and its states, of which `api/live_watch.rs` is the usual one.
+// `encode/encoder.rs` writes responses. `source/raw_store.rs` and `source/write.rs` answer the same
 // requests without a cache. Comments cite the rules in `docs/watch-cache.md` by clause, such as
 // WC-131, and its invariants, such as INV-1.
 

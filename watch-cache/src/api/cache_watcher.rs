@@ -16,6 +16,8 @@ use crate::api::live_watch::LiveWatch;
 use crate::api::status::RequestError;
 use crate::api::target::Target;
 use crate::cache::resource::{Registration, Resource};
+use crate::encode::encoder::encode_event;
+use crate::encode::form::RegisteredForm;
 use crate::selector::ObjectFilter;
 use crate::wake::Waiter;
 
@@ -73,8 +75,21 @@ pub struct CacheWatcher {
 /// What a watcher watches. Does not change.
 pub(crate) struct Watched {
     pub(crate) resource: Arc<Resource>,
+    /// The form of [`CacheWatcher::encode`].
+    form: RegisteredForm,
     pub(crate) filter: ObjectFilter,
     pub(crate) waiter: Arc<Waiter>,
+}
+
+impl Watched {
+    fn new(resource: Arc<Resource>, filter: ObjectFilter, waiter: Arc<Waiter>) -> Self {
+        Self {
+            form: resource.default_form(),
+            resource,
+            filter,
+            waiter,
+        }
+    }
 }
 
 /// The state of a watcher.
@@ -151,11 +166,7 @@ impl CacheWatcher {
             None => State::Live(live),
         };
         Self {
-            watched: Watched {
-                resource,
-                filter: target.filter,
-                waiter: registration.waiter,
-            },
+            watched: Watched::new(resource, target.filter, registration.waiter),
             state,
         }
     }
@@ -163,21 +174,18 @@ impl CacheWatcher {
     /// Returns a watcher that delivers `error` and ends (WC-305).
     pub(crate) fn failed(resource: Arc<Resource>, target: Target, error: RequestError) -> Self {
         Self {
-            watched: Watched {
-                resource,
-                filter: target.filter,
-                waiter: Arc::new(Waiter::new()),
-            },
+            watched: Watched::new(resource, target.filter, Arc::new(Waiter::new())),
             state: State::Failed(Box::new(error)),
         }
     }
 
-    /// Encodes an event for a client: as one line of JSON if the kind is a
+    /// Encodes an event for a client in the default form: as one line of JSON if the kind is a
     /// [`JsonKind`](crate::JsonKind). An event of the window is encoded once, when a watcher first
-    /// needs it; the other watchers share the bytes.
+    /// needs it; the other watchers share the bytes. For other forms see
+    /// [`ResourceCache::encoder`](crate::ResourceCache::encoder).
     // WC-142, WC-331.
     pub fn encode(&self, event: &WatchEvent) -> Bytes {
-        crate::encode::event::encode(&self.watched.resource, event)
+        encode_event(&self.watched.resource, &self.watched.form, event, false)
     }
 
     /// Returns the next event, or `None` if no event is ready or the watcher has ended.

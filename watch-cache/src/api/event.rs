@@ -10,15 +10,14 @@ use crate::encode::object::{Object, StoredObject};
 use crate::selector::ObjectFilter;
 
 /// The type of an event about an object, relative to the selector of a watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
     /// The object was created, started to match the selector, or is an initial object of the watch.
-    Added = 0,
+    Added,
     /// The object changed and still matches the selector.
-    Modified = 1,
+    Modified,
     /// The object was deleted, or no longer matches the selector.
-    Deleted = 2,
+    Deleted,
 }
 
 impl EventType {
@@ -61,7 +60,7 @@ pub enum WatchEvent {
         /// revision of the deletion.
         // WC-351.
         object: Object,
-        /// The encoded form, shared with other watchers.
+        /// The encodings, shared with other watchers.
         shared: SharedEncoding,
     },
     /// All matching events up to a revision were delivered on this watch.
@@ -75,11 +74,23 @@ pub enum WatchEvent {
     Error(RequestError),
 }
 
-/// A handle on the encoded form of an event, which is encoded once for all watchers. Events of
-/// initial objects have no shared form. Corresponds to Kubernetes' `cachingObject`.
+/// A handle on the encodings of an event, of which there is one for each form, for all watchers.
+/// Corresponds to Kubernetes' `cachingObject`.
 // WC-142.
 #[derive(Clone, Debug, Default)]
-pub struct SharedEncoding(pub(crate) Option<Arc<WindowEvent>>);
+pub struct SharedEncoding(pub(crate) Shared);
+
+/// Where the encodings of an event are.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Shared {
+    /// There are none.
+    #[default]
+    Not,
+    /// With an event of the window.
+    Window(Arc<WindowEvent>),
+    /// With other encodings of objects, because the event is an initial one.
+    Initial,
+}
 
 impl WatchEvent {
     /// Returns an event without a shared encoding, for sources of watches outside of this crate.
@@ -87,7 +98,16 @@ impl WatchEvent {
         Self::Object {
             event,
             object,
-            shared: SharedEncoding(None),
+            shared: SharedEncoding::default(),
+        }
+    }
+
+    /// Returns the event of an initial object that comes from the cache.
+    pub(crate) fn initial(object: Object) -> Self {
+        Self::Object {
+            event: EventType::Added,
+            object,
+            shared: SharedEncoding(Shared::Initial),
         }
     }
 

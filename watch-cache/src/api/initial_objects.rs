@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::api::cache_watcher::{Step, Watched};
-use crate::api::event::{EventType, WatchEvent};
+use crate::api::event::WatchEvent;
 use crate::api::live_watch::LiveWatch;
 use crate::api::status::RequestError;
 use crate::cache::objects::tree::TreeIter;
@@ -52,8 +52,7 @@ impl InitialObjects {
             match watched.filter.decide(&object) {
                 Ok(true) => {
                     counters.init_events.add(1);
-                    let event = WatchEvent::unshared(EventType::Added, Object::new(object));
-                    return Step::Deliver(event);
+                    return Step::Deliver(WatchEvent::initial(Object::new(object)));
                 }
                 Ok(false) => {}
                 Err(corrupt) => return Step::Fail(RequestError::Corrupt(Box::new(corrupt))),

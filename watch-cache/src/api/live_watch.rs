@@ -8,7 +8,7 @@ use std::time::Duration;
 use revstore_engine::Revision;
 
 use crate::api::cache_watcher::{Step, Watched};
-use crate::api::event::{SharedEncoding, WatchEvent, visible_event};
+use crate::api::event::{Shared, SharedEncoding, WatchEvent, visible_event};
 use crate::api::status::{Expired, RequestError};
 use crate::cache::interest::InterestKey;
 use crate::cache::resource::{Refill, Registration, Resource};
@@ -102,7 +102,7 @@ impl LiveWatch {
                 return Ok(Some(WatchEvent::Object {
                     event: kind,
                     object,
-                    shared: SharedEncoding(Some(event)),
+                    shared: SharedEncoding(Shared::Window(event)),
                 }));
             }
             counters.events_filtered_out.add(1);

@@ -20,8 +20,8 @@ use crate::cache::consistency::ConsistencyReport;
 use crate::cache::objects::snapshot::Snapshot;
 use crate::cache::readiness::Readiness;
 use crate::cache::resource::{Resource, WatchStart};
-use crate::encode;
-use crate::encode::kind::encoded_with;
+use crate::encode::encoder::{Encoder, encode_event};
+use crate::encode::form::{Form, FormId};
 use crate::encode::object::{Object, ObjectDecoder};
 use crate::metrics::ResourceMetrics;
 use crate::source::raw_store::RawStore;
@@ -101,18 +101,33 @@ impl ResourceCache {
         &self.raw
     }
 
-    /// Encodes an event for a client; see [`CacheWatcher::encode`].
-    pub fn encode(&self, event: &WatchEvent) -> Bytes {
-        encode::event::encode(&self.resource, event)
+    /// Returns an encoder of one response in a form of the resource, or `None` if there is no such form.
+    // WC-142.
+    pub fn encoder(&self, form: FormId) -> Option<Encoder> {
+        let form = self.resource.form(form)?;
+        Some(Encoder::new(self.resource.clone(), form))
     }
 
-    /// Encodes an object for a client, with its resource version.
+    /// Adds a form in which objects are written for clients, or replaces one, as when the printer columns
+    /// of a custom resource change. Encoders of the previous form stay as they are.
+    pub fn set_form(&self, id: FormId, form: Arc<dyn Form>) {
+        self.resource.set_form(id, form);
+    }
+
+    /// Removes a form other than [`FormId::DEFAULT`]. Returns whether there was one.
+    pub fn remove_form(&self, id: FormId) -> bool {
+        self.resource.remove_form(id)
+    }
+
+    /// Encodes an event for a client in the default form; see [`CacheWatcher::encode`].
+    pub fn encode(&self, event: &WatchEvent) -> Bytes {
+        encode_event(&self.resource, &self.resource.default_form(), event, false)
+    }
+
+    /// Encodes an object for a client in the default form, with its resource version.
     pub fn encode_object(&self, object: &Object) -> Bytes {
-        let kind = &*self.resource.config.kind;
-        let bytes = encoded_with(|out| kind.write_object(object, object.revision(), out));
-        let written = bytes.len() as u64;
-        self.resource.counters.bytes_written.add(written);
-        bytes
+        let form = self.resource.default_form();
+        Encoder::new(self.resource.clone(), form).object(object)
     }
 
     /// Returns the cached version of an object, which may be stale. A write first assumes that it is

@@ -1,10 +1,12 @@
 //! The configuration of one resource: keys, kind, window, indexes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::api::keys::KeyLayout;
 use crate::cache::objects::index::ObjectIndex;
 use crate::cache::window::WindowLimits;
+use crate::encode::form::{Form, FormId};
 use crate::encode::kind::Kind;
 use crate::encode::object::ObjectDecoder;
 use crate::status::ResourceName;
@@ -27,12 +29,12 @@ pub struct ResourceConfig {
     pub(crate) kind: Arc<dyn Kind>,
     pub(crate) window: WindowLimits,
     pub(crate) indexes: Vec<ObjectIndex>,
+    pub(crate) forms: BTreeMap<FormId, Arc<dyn Form>>,
 }
 
 impl ResourceConfig {
     /// Returns the configuration of a namespaced resource, whose keys are
-    /// `<prefix>/<namespace>/<name>`. `kind` reads stored bytes and writes objects and events for
-    /// clients; its group is that of the resource.
+    /// `<prefix>/<namespace>/<name>`. `kind` reads stored bytes; its group is that of the resource.
     pub fn namespaced(kind: impl Kind, plural: &str, prefix: &str) -> Self {
         Self::new(kind, plural, KeyLayout::namespaced(prefix))
     }
@@ -50,6 +52,7 @@ impl ResourceConfig {
             kind: Arc::new(kind),
             window: WindowLimits::default(),
             indexes: Vec::new(),
+            forms: BTreeMap::new(),
         }
     }
 
@@ -68,6 +71,14 @@ impl ResourceConfig {
     #[must_use]
     pub fn index(mut self, index: ObjectIndex) -> Self {
         self.indexes.push(index);
+        self
+    }
+
+    /// Adds a form in which objects are written for clients. With [`FormId::DEFAULT`] it replaces the
+    /// form of the kind. See also [`ResourceCache::set_form`](crate::ResourceCache::set_form).
+    #[must_use]
+    pub fn form(mut self, id: FormId, form: Arc<dyn Form>) -> Self {
+        self.forms.insert(id, form);
         self
     }
 

@@ -19,6 +19,7 @@ use crate::cache::objects::tree::TreeIter;
 use crate::cache::readiness::{Readiness, ReadinessGate};
 use crate::cache::shared::CacheShared;
 use crate::cache::window::WindowEvent;
+use crate::encode::form::{Form, FormId, FormSet, RegisteredForm};
 use crate::encode::object::{ObjectDecoder, StoredObject};
 use crate::metrics::{ResourceCounters, ResourceMetrics};
 use crate::selector::ResolvedField;
@@ -37,6 +38,8 @@ pub(crate) struct Resource {
     pub(crate) shared: Arc<CacheShared>,
     pub(crate) ready: ReadinessGate,
     pub(crate) counters: ResourceCounters,
+    /// The forms in which objects are written. The lock is held for one look or change.
+    forms: RwLock<FormSet>,
     /// The size of the encoded events in the window, which watchers change without the lock.
     encoded_bytes: Arc<AtomicI64>,
     /// Guards the objects and the window. Requests hold the lock to clone a tree, watchers to copy a
@@ -146,6 +149,7 @@ impl Resource {
         Ok(Self {
             ready: ReadinessGate::new(shared.timers.now()),
             counters: ResourceCounters::default(),
+            forms: RwLock::new(FormSet::new(config.kind.form(), &config.forms)),
             encoded_bytes,
             state: RwLock::new(state),
             interests: Mutex::new(Interests::default()),
@@ -158,6 +162,26 @@ impl Resource {
 
     pub(crate) fn decoder(&self) -> ObjectDecoder {
         self.config.decoder()
+    }
+
+    /// Returns a form.
+    pub(crate) fn form(&self, id: FormId) -> Option<RegisteredForm> {
+        self.forms.read().get(id).cloned()
+    }
+
+    /// Returns the default form.
+    pub(crate) fn default_form(&self) -> RegisteredForm {
+        self.forms.read().default_form().clone()
+    }
+
+    /// Adds or replaces a form.
+    pub(crate) fn set_form(&self, id: FormId, form: Arc<dyn Form>) {
+        self.forms.write().insert(id, form);
+    }
+
+    /// Removes a form. Returns whether there was one.
+    pub(crate) fn remove_form(&self, id: FormId) -> bool {
+        self.forms.write().remove(id)
     }
 
     /// Waits until the watermark has reached `revision`. Fails with [`RequestError::TooLarge`] if

@@ -10,6 +10,7 @@ use revstore_engine::{Clock, Revision};
 use crate::api::status::RequestError;
 use crate::cache::contents::ContentsRemains;
 use crate::cache::watermark::Watermark;
+use crate::encode::sharing::KeptEncodings;
 use crate::source::{Source, SourceError};
 use crate::wake::Waiter;
 use crate::wake::timer_queue::TimerQueue;
@@ -21,6 +22,7 @@ pub(crate) struct CacheShared {
     pub(crate) timers: Arc<TimerQueue>,
     pub(crate) watermark: Watermark,
     pub(crate) settings: CacheSettings,
+    pub(crate) kept: KeptEncodings,
     stopped: AtomicBool,
     /// The feeder's task. Only the waker is used.
     pub(crate) feeder: Waiter,
@@ -71,6 +73,7 @@ impl CacheShared {
             timers: TimerQueue::new(clock),
             watermark: Watermark::new(),
             settings,
+            kept: KeptEncodings::default(),
             stopped: AtomicBool::new(false),
             feeder: Waiter::new(),
             load_requested: AtomicBool::new(false),
@@ -117,6 +120,7 @@ impl CacheShared {
 
     /// Lets the feeder free the contents of a removed resource, and end its load.
     pub(crate) fn free(&self, remains: ContentsRemains) {
+        self.kept.clear();
         if self.is_stopped() {
             // There is no feeder any more.
             drop(remains);

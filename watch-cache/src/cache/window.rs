@@ -3,15 +3,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use revstore_engine::Revision;
 
-use crate::api::event::EventType;
 use crate::encode::object::StoredObject;
+use crate::encode::sharing::Encodings;
 
 /// The limits of the window, which contains the recent events of a resource for its watchers.
 ///
@@ -83,8 +81,8 @@ impl Default for WindowLimits {
 /// The memory of an event in bytes, without the two versions of the object.
 const EVENT_OVERHEAD_BYTES: usize = size_of::<WindowEvent>() + 2 * size_of::<usize>();
 
-/// A change of one object in the window. Immutable, except that each encoded form is added when a
-/// watcher first needs it. Corresponds to Kubernetes' `watchCacheEvent`.
+/// A change of one object in the window. Immutable, except that encodings are added when
+/// watchers need them. Corresponds to Kubernetes' `watchCacheEvent`.
 #[derive(Debug)]
 pub(crate) struct WindowEvent {
     pub(crate) revision: Revision,
@@ -94,21 +92,8 @@ pub(crate) struct WindowEvent {
     applied_after_us: u32,
     pub(crate) new: Option<Arc<StoredObject>>,
     pub(crate) old: Option<Arc<StoredObject>>,
-    encoded: EncodedForms,
+    pub(crate) encodings: Encodings,
 }
-
-/// The encoded forms of an event, one per [`EventType`], shared by all watchers (WC-142). Corresponds
-/// to Kubernetes' `cachingObject`.
-#[derive(Debug, Default)]
-struct EncodedForms {
-    forms: [OnceLock<Bytes>; 3],
-    /// The total size of the forms in bytes. The bit [`EVICTED`] is set when the event is evicted.
-    bytes: AtomicU64,
-}
-
-/// The bit of [`EncodedForms::bytes`] that marks an evicted event. The size of a form that is encoded
-/// after the eviction is not accounted for.
-const EVICTED: u64 = 1 << 63;
 
 impl WindowEvent {
     pub(crate) fn new(
@@ -123,7 +108,7 @@ impl WindowEvent {
             applied_after_us: 0,
             new,
             old,
-            encoded: EncodedForms::default(),
+            encodings: Encodings::default(),
         }
     }
 
@@ -139,38 +124,6 @@ impl WindowEvent {
         self.arrived_at + Duration::from_micros(self.applied_after_us.into())
     }
 
-    /// Returns the encoded form for `event`. The first call for each type encodes it with `encode`,
-    /// and adds its size to `sum` while the event is in the window.
-    pub(crate) fn encoded(
-        &self,
-        event: EventType,
-        sum: &AtomicI64,
-        encode: impl FnOnce() -> Bytes,
-    ) -> Bytes {
-        let form = self.encoded.forms[event as usize].get_or_init(|| {
-            let form = encode();
-            // Relaxed: no other data depends on these sums. The read-modify-write operations on
-            // `bytes` have one order, so `evicted` subtracts exactly the sizes that were added here
-            // before it set `EVICTED`.
-            let previous = self
-                .encoded
-                .bytes
-                .fetch_add(form.len() as u64, Ordering::Relaxed);
-            if previous & EVICTED == 0 {
-                sum.fetch_add(signed(form.len() as u64), Ordering::Relaxed);
-            }
-            form
-        });
-        form.clone()
-    }
-
-    /// Subtracts the size of the encoded forms from `sum`, and ends their accounting.
-    fn mark_evicted(&self, sum: &AtomicI64) {
-        // Relaxed: as in `encoded`.
-        let bytes = self.encoded.bytes.fetch_or(EVICTED, Ordering::Relaxed) & !EVICTED;
-        sum.fetch_sub(signed(bytes), Ordering::Relaxed);
-    }
-
     /// Returns the memory that is accounted to the event: that of the new version of the object, or
     /// of the old one if the event is a deletion. The old version of an update is accounted to the
     /// event that wrote it.
@@ -178,10 +131,6 @@ impl WindowEvent {
         let version = self.new.as_ref().or(self.old.as_ref());
         EVENT_OVERHEAD_BYTES + version.map_or(0, |object| object.size_bytes())
     }
-}
-
-fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 /// The minimum capacity of the window in events. Kubernetes' cyclic buffer has the same minimum.
@@ -195,7 +144,7 @@ pub(crate) struct Window {
     /// The number of the oldest event.
     first: u64,
     bytes: usize,
-    /// The total size of the encoded forms in bytes. Shared, because watchers add to it without the
+    /// The memory of the encoded events in bytes. Shared, because watchers add to it without the
     /// lock that guards the window. May be negative for a moment, when an event is encoded and
     /// evicted at the same time.
     encoded_bytes: Arc<AtomicI64>,
@@ -230,7 +179,7 @@ impl Window {
         self.oldest_start = loaded.oldest_start;
         let previous = std::mem::replace(&mut self.events, loaded.events);
         for event in &previous {
-            event.mark_evicted(&self.encoded_bytes);
+            event.encodings.mark_evicted(&self.encoded_bytes);
         }
         previous
     }
@@ -241,7 +190,7 @@ impl Window {
         self.bytes = 0;
         let events = std::mem::take(&mut self.events);
         for event in &events {
-            event.mark_evicted(&self.encoded_bytes);
+            event.encodings.mark_evicted(&self.encoded_bytes);
         }
         events
     }
@@ -270,7 +219,7 @@ impl Window {
         self.bytes + usize::try_from(encoded).unwrap_or_default()
     }
 
-    /// Returns the counter of the size of the encoded forms.
+    /// Returns the counter of the memory of the encoded events.
     pub(crate) fn encoded_bytes(&self) -> &Arc<AtomicI64> {
         &self.encoded_bytes
     }
@@ -315,7 +264,7 @@ impl Window {
                 evicted.extend(self.events.pop_front().inspect(|event| {
                     self.first += 1;
                     self.bytes -= event.size_bytes();
-                    event.mark_evicted(&self.encoded_bytes);
+                    event.encodings.mark_evicted(&self.encoded_bytes);
                 }));
             }
             self.oldest_start = revision;

@@ -1,14 +1,13 @@
 //! The kind of JSON objects with Kubernetes metadata.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use revstore_engine::Revision;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::api::event::EventType;
-use crate::encode::kind::{Attributes, ControlEvent, DecodeError, Kind, ResourceVersionSpan};
-use crate::encode::object::StoredObject;
+use crate::encode::form::{Form, JsonForm};
+use crate::encode::kind::{Attributes, DecodeError, Kind, ResourceVersionSpan};
 
 /// A kind of JSON objects with Kubernetes metadata, such as pods.
 ///
@@ -170,62 +169,23 @@ impl Kind for JsonKind {
         })
     }
 
-    fn write_object(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
-        object.write_json(revision, out);
-    }
-
-    fn write_event(
-        &self,
-        event: EventType,
-        object: &StoredObject,
-        revision: Revision,
-        out: &mut Vec<u8>,
-    ) {
-        out.reserve(object.value().len() + 80);
-        out.extend_from_slice(b"{\"type\":\"");
-        out.extend_from_slice(event.as_str().as_bytes());
-        out.extend_from_slice(b"\",\"object\":");
-        self.write_object(object, revision, out);
-        out.extend_from_slice(b"}\n");
-    }
-
-    fn write_control_event(&self, event: ControlEvent<'_>, out: &mut Vec<u8>) {
-        let quoted = |text: &str| serde_json::Value::from(text).to_string();
-        let line = match event {
-            ControlEvent::Bookmark {
-                revision,
-                initial_events_end,
-            } => {
-                let annotations = if initial_events_end {
-                    ",\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}"
-                } else {
-                    ""
-                };
-                format!(
-                    "{{\"type\":\"BOOKMARK\",\"object\":{{\"kind\":{},\"apiVersion\":{},\
-                     \"metadata\":{{\"resourceVersion\":\"{revision}\"{annotations}}}}}}}\n",
-                    quoted(&self.kind),
-                    quoted(&self.api_version),
-                )
-            }
-            ControlEvent::Error(error) => format!(
-                "{{\"type\":\"ERROR\",\"object\":{}}}\n",
-                error.status().to_json()
-            ),
-        };
-        out.extend_from_slice(line.as_bytes());
+    fn form(&self) -> Arc<dyn Form> {
+        Arc::new(JsonForm::new(self.api_version.as_str(), &self.kind))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use bytes::Bytes;
     use revstore_engine::Revision;
 
     use super::JsonKind;
     use crate::api::keys::KeyLayout;
-    use crate::encode::kind::{ControlEvent, Kind, encoded_with};
-    use crate::encode::object::StoredObject;
+    use crate::encode::form::ControlEvent;
+    use crate::encode::kind::{Kind, encoded_with};
+    use crate::encode::object::{Object, StoredObject};
     use crate::source::StoredKeyValue;
 
     fn check(stored: &'static str, served: &str) {
@@ -237,7 +197,8 @@ mod tests {
             mod_revision: Revision(4),
         };
         let object = StoredObject::decode(stored, &kind, &KeyLayout::namespaced("/pods"));
-        let out = encoded_with(|out| kind.write_object(&object, Revision(9), out));
+        let object = Object::new(Arc::new(object)).at_revision(Revision(9));
+        let out = encoded_with(|out| kind.form().write_object(&object, out));
         assert_eq!(std::str::from_utf8(&out).unwrap(), served);
     }
 
@@ -282,7 +243,7 @@ mod tests {
             revision: Revision(7),
             initial_events_end: true,
         };
-        let out = encoded_with(|out| kind.write_control_event(event, out));
+        let out = encoded_with(|out| kind.form().write_control_event(event, false, out));
         assert_eq!(
             std::str::from_utf8(&out).unwrap(),
             "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\

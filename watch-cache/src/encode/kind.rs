@@ -1,14 +1,12 @@
-//! The trait [`Kind`], which reads and writes the bytes of one kind of objects.
+//! The trait [`Kind`], which reads the bytes of one kind of objects.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use revstore_engine::Revision;
 use thiserror::Error;
 
-use crate::api::event::EventType;
-use crate::api::status::RequestError;
-use crate::encode::object::StoredObject;
+use crate::encode::form::Form;
 
 /// The attributes that are extracted from an object when it is decoded, and kept with its bytes.
 // WC-141.
@@ -45,31 +43,14 @@ pub struct ResourceVersionSpan {
 #[error("unable to decode an object: {0}")]
 pub struct DecodeError(pub String);
 
-/// A watch event without an object: a bookmark or an error.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum ControlEvent<'a> {
-    /// All events up to a revision were delivered.
-    // WC-321, WC-325.
-    Bookmark {
-        /// The revision.
-        revision: Revision,
-        /// Whether the bookmark follows the last initial event.
-        initial_events_end: bool,
-    },
-    /// The watch ends with this error.
-    // WC-335.
-    Error(&'a RequestError),
-}
-
-/// A kind of objects: extracts attributes from stored bytes, and writes objects and events for
-/// clients. The cache itself does not interpret the bytes.
+/// A kind of objects: extracts attributes from stored bytes. The cache itself does not interpret the
+/// bytes. A [`Form`] writes them for clients.
 ///
 /// ```
-/// use revstore_watch_cache::encode::{Attributes, ControlEvent, DecodeError, Kind, StoredObject};
-/// use revstore_watch_cache::{EventType, Revision};
+/// use std::sync::Arc;
+/// use revstore_watch_cache::encode::{Attributes, DecodeError, Form, JsonForm, Kind};
 ///
-/// /// Objects that are plain text, with their first word as the label `first`.
+/// /// Objects that are JSON strings, with their first word as the label `first`.
 /// #[derive(Debug)]
 /// struct Text;
 ///
@@ -82,18 +63,12 @@ pub enum ControlEvent<'a> {
 ///     }
 ///     fn extract(&self, value: &[u8]) -> Result<Attributes, DecodeError> {
 ///         let text = std::str::from_utf8(value).map_err(|error| DecodeError(error.to_string()))?;
+///         let text = text.trim_matches('"');
 ///         let first = text.split(' ').next().unwrap_or_default();
 ///         Ok(Attributes { labels: vec![("first".into(), first.into())], ..Attributes::default() })
 ///     }
-///     fn write_object(&self, object: &StoredObject, _: Revision, out: &mut Vec<u8>) {
-///         out.extend_from_slice(object.value());
-///     }
-///     fn write_event(&self, _: EventType, object: &StoredObject, at: Revision, out: &mut Vec<u8>) {
-///         self.write_object(object, at, out);
-///         out.push(b'\n');
-///     }
-///     fn write_control_event(&self, event: ControlEvent<'_>, out: &mut Vec<u8>) {
-///         out.extend_from_slice(format!("{event:?}\n").as_bytes());
+///     fn form(&self) -> Arc<dyn Form> {
+///         Arc::new(JsonForm::new(self.api_version(), self.kind()))
 ///     }
 /// }
 /// ```
@@ -127,27 +102,14 @@ pub trait Kind: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`DecodeError`] if the value is not an object of this kind. The cache keeps such a value, and
-    /// requests that must read or match it fail with [`RequestError::Corrupt`] or
-    /// [`RequestError::CorruptList`].
+    /// requests that must read or match it fail with
+    /// [`RequestError::Corrupt`](crate::RequestError::Corrupt) or
+    /// [`RequestError::CorruptList`](crate::RequestError::CorruptList).
     // T-34.
     fn extract(&self, value: &[u8]) -> Result<Attributes, DecodeError>;
 
-    /// Writes an object with the given resource version.
-    fn write_object(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>);
-
-    /// Writes a complete watch event of an object. The result is kept and sent to all watchers, so
-    /// it must depend on the arguments only.
-    // WC-142.
-    fn write_event(
-        &self,
-        event: EventType,
-        object: &StoredObject,
-        revision: Revision,
-        out: &mut Vec<u8>,
-    );
-
-    /// Writes a complete bookmark or error event.
-    fn write_control_event(&self, event: ControlEvent<'_>, out: &mut Vec<u8>);
+    /// Returns the form in which objects are written for clients that request no other one.
+    fn form(&self) -> Arc<dyn Form>;
 }
 
 /// Returns the bytes that `write` writes into a new buffer.

@@ -336,8 +336,13 @@ impl Object {
     /// ```
     pub fn to_json(&self) -> Vec<u8> {
         let mut json = Vec::with_capacity(self.value().len() + 40);
-        self.stored.write_json(self.revision, &mut json);
+        self.write_json(&mut json);
         json
+    }
+
+    /// Appends the JSON that [`Object::to_json`] returns.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        self.stored.write_json(self.revision, out);
     }
 
     /// Returns a copy of the object that shows another revision, as the object of a deletion does.

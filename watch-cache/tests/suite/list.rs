@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use revstore_watch_cache::api::ContinueToken;
-use revstore_watch_cache::encode::{Attributes, ControlEvent, DecodeError, Kind, StoredObject};
+use revstore_watch_cache::encode::{Attributes, DecodeError, Form, Kind};
 use revstore_watch_cache::selector::FieldSelector;
 use revstore_watch_cache::source::{
     BatchStream, ConditionalWrite, ListPage, ListRequest, RawStore, Source, SourceError,
@@ -14,7 +14,7 @@ use revstore_watch_cache::source::{
 };
 use revstore_watch_cache::status::Reason;
 use revstore_watch_cache::{
-    EventType, GetOptions, ListOptions, RequestError, ResourceConfig, Revision, Scope, Selector,
+    GetOptions, ListOptions, RequestError, ResourceConfig, Revision, Scope, Selector,
 };
 
 use crate::support::{
@@ -705,20 +705,8 @@ impl Kind for CountingKind {
         self.decoded.fetch_add(1, Ordering::Relaxed);
         self.inner.extract(value)
     }
-    fn write_object(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
-        self.inner.write_object(object, revision, out);
-    }
-    fn write_event(
-        &self,
-        event: EventType,
-        object: &StoredObject,
-        at: Revision,
-        out: &mut Vec<u8>,
-    ) {
-        self.inner.write_event(event, object, at, out);
-    }
-    fn write_control_event(&self, event: ControlEvent<'_>, out: &mut Vec<u8>) {
-        self.inner.write_control_event(event, out);
+    fn form(&self) -> Arc<dyn Form> {
+        self.inner.form()
     }
 }
 

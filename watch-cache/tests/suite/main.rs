@@ -27,6 +27,7 @@ mod etcd_cluster;
 mod etcd_faults;
 #[cfg(feature = "etcd")]
 mod fake_etcd;
+mod forms;
 mod get;
 mod list;
 mod load;

@@ -13,11 +13,9 @@ use revstore_tests::poll;
 use revstore_watch_cache::api::{DeleteOptions, Storage, UpdateOptions};
 use revstore_watch_cache::cache::Readiness;
 use revstore_watch_cache::clock::ManualClock;
-use revstore_watch_cache::encode::{
-    Attributes, ControlEvent, DecodeError, JsonKind, Kind, StoredObject,
-};
+use revstore_watch_cache::encode::{Attributes, DecodeError, Form, JsonKind, Kind};
 use revstore_watch_cache::{
-    CacheWatcher, EngineSource, EventType, GetOptions, ListOptions, RequestError, ResourceCache,
+    CacheWatcher, EngineSource, GetOptions, ListOptions, RequestError, ResourceCache,
     ResourceConfig, Revision, Scope, WatchCache, WatchOptions,
 };
 
@@ -251,20 +249,8 @@ impl Kind for Tracked {
     fn extract(&self, value: &[u8]) -> Result<Attributes, DecodeError> {
         self.inner.extract(value)
     }
-    fn write_object(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
-        self.inner.write_object(object, revision, out);
-    }
-    fn write_event(
-        &self,
-        event: EventType,
-        object: &StoredObject,
-        at: Revision,
-        out: &mut Vec<u8>,
-    ) {
-        self.inner.write_event(event, object, at, out);
-    }
-    fn write_control_event(&self, event: ControlEvent<'_>, out: &mut Vec<u8>) {
-        self.inner.write_control_event(event, out);
+    fn form(&self) -> Arc<dyn Form> {
+        self.inner.form()
     }
 }
 

@@ -1,19 +1,17 @@
 //! The kind of objects in Kubernetes' protobuf envelope.
 
 mod field;
+mod form;
 mod wire;
 
 use std::collections::HashMap;
-
-use revstore_engine::Revision;
+use std::sync::Arc;
 
 pub use self::field::ProtobufField;
-use self::wire::{Field, Fields, write_bytes, write_number};
-use crate::api::event::EventType;
-use crate::api::status::RequestError;
-use crate::encode::kind::{Attributes, ControlEvent, DecodeError, Kind};
-use crate::encode::object::StoredObject;
-use crate::status::{Reason, StatusDetails};
+pub use self::form::ProtobufForm;
+use self::wire::{Field, Fields};
+use crate::encode::form::Form;
+use crate::encode::kind::{Attributes, DecodeError, Kind};
 
 /// The first bytes of an object in the envelope.
 const PREFIX: &[u8] = b"k8s\0";
@@ -45,13 +43,10 @@ mod object_meta {
 /// which kube-apiserver stores objects of built-in kinds.
 ///
 /// Of an object only its uid, its labels and its selectable fields are decoded, which the user
-/// declares by field numbers. Stored bytes are kept unchanged; the resource version is inserted when
-/// an object is written.
+/// declares by field numbers. Stored bytes are kept unchanged.
 ///
-/// Objects and events are written as kube-apiserver writes the media type
-/// `application/vnd.kubernetes.protobuf`, not as JSON: an object in its envelope, and an event, with
-/// `;stream=watch`, as a `WatchEvent` with its length in 4 bytes before it. A conversion to JSON needs
-/// the definitions of whole kinds, which this crate does not have.
+/// Objects are written in the [`ProtobufForm`], not as JSON: a conversion needs the definitions of whole
+/// kinds, which this crate does not have.
 ///
 /// Other bytes, such as JSON, a compressed content, or an object of another kind or version, cannot be
 /// decoded. If objects of older API versions are stored, name them with
@@ -196,74 +191,6 @@ fn entry<'a>(field: &Field<'a>) -> Result<(&'a str, &'a str), DecodeError> {
     Ok((key, value))
 }
 
-/// Writes an object in its envelope.
-fn write_envelope(type_meta: &[u8], raw: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(PREFIX);
-    write_bytes(envelope::TYPE_META, type_meta, out);
-    write_bytes(envelope::RAW, raw, out);
-    // kube-apiserver writes empty strings.
-    write_bytes(envelope::CONTENT_ENCODING, b"", out);
-    write_bytes(envelope::CONTENT_TYPE, b"", out);
-}
-
-fn type_meta(api_version: &str, kind: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    write_bytes(envelope::API_VERSION, api_version.as_bytes(), &mut out);
-    write_bytes(envelope::KIND, kind.as_bytes(), &mut out);
-    out
-}
-
-/// Writes a frame of a watch: the length, then a `WatchEvent` with the type and the object.
-fn write_frame(event: &str, object: &[u8], out: &mut Vec<u8>) {
-    let mut extension = Vec::with_capacity(object.len() + 8);
-    write_bytes(1, object, &mut extension);
-    let start = out.len();
-    out.extend_from_slice(&[0; 4]);
-    write_bytes(1, event.as_bytes(), out);
-    write_bytes(2, &extension, out);
-    let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
-    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
-}
-
-/// Returns a `Status` in its envelope.
-fn status(error: &RequestError) -> Vec<u8> {
-    let status = error.status();
-    let mut list_meta = Vec::new();
-    if let Some(token) = &status.continue_token {
-        write_bytes(3, token.as_bytes(), &mut list_meta);
-    }
-    let mut raw = Vec::new();
-    write_bytes(1, &list_meta, &mut raw);
-    write_bytes(2, b"Failure", &mut raw);
-    write_bytes(3, status.message.as_bytes(), &mut raw);
-    let reason = status.reason.map_or("", Reason::name);
-    write_bytes(4, reason.as_bytes(), &mut raw);
-    if let Some(details) = &status.details {
-        write_bytes(5, &status_details(details), &mut raw);
-    }
-    write_number(6, status.code.into(), &mut raw);
-    let mut out = Vec::new();
-    write_envelope(&type_meta("v1", "Status"), &raw, &mut out);
-    out
-}
-
-fn status_details(details: &StatusDetails) -> Vec<u8> {
-    let mut out = Vec::new();
-    for (number, text) in [(1, &details.name), (2, &details.group), (3, &details.kind)] {
-        write_bytes(number, text.as_bytes(), &mut out);
-    }
-    for cause in &details.causes {
-        let mut part = Vec::new();
-        write_bytes(1, cause.reason.as_str().as_bytes(), &mut part);
-        write_bytes(2, cause.message.as_bytes(), &mut part);
-        write_bytes(3, cause.field.as_bytes(), &mut part);
-        write_bytes(4, &part, &mut out);
-    }
-    write_number(5, details.retry_after_seconds.into(), &mut out);
-    write_bytes(6, details.uid.as_bytes(), &mut out);
-    out
-}
-
 impl Kind for ProtobufKind {
     fn api_version(&self) -> &str {
         &self.api_versions[0]
@@ -302,83 +229,9 @@ impl Kind for ProtobufKind {
         Ok(attributes)
     }
 
-    fn write_object(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
-        let value = object.value();
-        let Some(written) = with_resource_version(value, &revision.to_string()) else {
-            // An object that cannot be decoded is not sent to clients.
-            out.extend_from_slice(value);
-            return;
-        };
-        out.extend_from_slice(&written);
+    fn form(&self) -> Arc<dyn Form> {
+        Arc::new(ProtobufForm::new(self.api_version(), &self.kind))
     }
-
-    fn write_event(
-        &self,
-        event: EventType,
-        object: &StoredObject,
-        revision: Revision,
-        out: &mut Vec<u8>,
-    ) {
-        let mut written = Vec::new();
-        self.write_object(object, revision, &mut written);
-        write_frame(event.as_str(), &written, out);
-    }
-
-    fn write_control_event(&self, event: ControlEvent<'_>, out: &mut Vec<u8>) {
-        match event {
-            ControlEvent::Bookmark {
-                revision,
-                initial_events_end,
-            } => {
-                let mut metadata = Vec::new();
-                let version = revision.to_string();
-                write_bytes(
-                    object_meta::RESOURCE_VERSION,
-                    version.as_bytes(),
-                    &mut metadata,
-                );
-                if initial_events_end {
-                    let mut annotation = Vec::new();
-                    write_bytes(1, b"k8s.io/initial-events-end", &mut annotation);
-                    write_bytes(2, b"true", &mut annotation);
-                    write_bytes(object_meta::ANNOTATIONS, &annotation, &mut metadata);
-                }
-                let mut raw = Vec::new();
-                write_bytes(METADATA, &metadata, &mut raw);
-                let mut object = Vec::new();
-                let type_meta = type_meta(&self.api_versions[0], &self.kind);
-                write_envelope(&type_meta, &raw, &mut object);
-                write_frame("BOOKMARK", &object, out);
-            }
-            ControlEvent::Error(error) => write_frame("ERROR", &status(error), out),
-        }
-    }
-}
-
-/// Returns an object with a resource version, or `None` if it cannot be decoded.
-fn with_resource_version(value: &[u8], version: &str) -> Option<Vec<u8>> {
-    let parts = Parts::of(value).ok()?;
-    let stored = parts.metadata.bytes().ok()?;
-    let mut metadata = Vec::with_capacity(stored.len() + 24);
-    for field in Fields::of(stored) {
-        let field = field.ok()?;
-        if field.number != object_meta::RESOURCE_VERSION {
-            metadata.extend_from_slice(&stored[field.at]);
-        }
-    }
-    write_bytes(
-        object_meta::RESOURCE_VERSION,
-        version.as_bytes(),
-        &mut metadata,
-    );
-    let at = &parts.metadata.at;
-    let mut raw = Vec::with_capacity(parts.raw.len() + 24);
-    raw.extend_from_slice(&parts.raw[..at.start]);
-    write_bytes(METADATA, &metadata, &mut raw);
-    raw.extend_from_slice(&parts.raw[at.end..]);
-    let mut out = Vec::with_capacity(value.len() + 32);
-    write_envelope(parts.type_meta, &raw, &mut out);
-    Some(out)
 }
 
 #[cfg(test)]

@@ -3,9 +3,17 @@
 use bytes::Bytes;
 use prost::Message;
 
+use revstore_engine::Revision;
+
+use super::form::ProtobufForm;
+use super::wire::write_bytes;
 use super::*;
+use crate::api::event::EventType;
 use crate::api::keys::KeyLayout;
+use crate::api::status::RequestError;
+use crate::encode::form::{ControlEvent, ListHead};
 use crate::encode::kind::encoded_with;
+use crate::encode::object::{Object, StoredObject};
 use crate::source::StoredKeyValue;
 
 // The messages of Kubernetes as prost decodes them, to compare with.
@@ -161,14 +169,19 @@ fn kind() -> ProtobufKind {
         .field("status.absent", ProtobufField::text([3, 99]))
 }
 
-fn object(value: Vec<u8>) -> StoredObject {
+fn form() -> ProtobufForm {
+    ProtobufForm::new("v1", "Pod")
+}
+
+fn object(value: Vec<u8>) -> Object {
     let stored = StoredKeyValue {
         key: Bytes::from_static(b"/pods/ns/a"),
         value: value.into(),
         create_revision: Revision(3),
         mod_revision: Revision(4),
     };
-    StoredObject::decode(stored, &kind(), &KeyLayout::namespaced("/pods"))
+    let object = StoredObject::decode(stored, &kind(), &KeyLayout::namespaced("/pods"));
+    Object::new(Arc::new(object)).at_revision(Revision(9))
 }
 
 fn opened<T: Message + Default>(envelope: &[u8], kind: &str) -> T {
@@ -215,7 +228,7 @@ fn wc_202_the_resource_version_is_inserted_or_replaced() {
     let with_version = stored_form(&unknown("Pod", with_version.encode_to_vec()));
     for stored in [stored_pod(), with_version] {
         let object = object(stored);
-        let written = encoded_with(|out| kind().write_object(&object, Revision(9), out));
+        let written = encoded_with(|out| form().write_object(&object, out));
         let mut expected = pod();
         if let Some(metadata) = &mut expected.metadata {
             metadata.resource_version = "9".into();
@@ -228,7 +241,7 @@ fn wc_202_the_resource_version_is_inserted_or_replaced() {
 fn wc_334_events_are_frames_with_their_length() {
     let stored = object(stored_pod());
     let frame = encoded_with(|out| {
-        kind().write_event(EventType::Deleted, &stored, Revision(9), out);
+        form().write_event(EventType::Deleted, &stored, false, out);
     });
     let (name, pod) = event_of(&frame);
     assert_eq!(name, "DELETED");
@@ -239,7 +252,7 @@ fn wc_334_events_are_frames_with_their_length() {
         revision: Revision(7),
         initial_events_end: true,
     };
-    let frame = encoded_with(|out| kind().write_control_event(bookmark, out));
+    let frame = encoded_with(|out| form().write_control_event(bookmark, false, out));
     let (name, pod) = event_of(&frame);
     assert_eq!(name, "BOOKMARK");
     let metadata = opened::<Pod>(&pod, "Pod").metadata.unwrap();
@@ -248,7 +261,7 @@ fn wc_334_events_are_frames_with_their_length() {
 
     let error = RequestError::Expired(crate::api::Expired::Watch);
     let error = ControlEvent::Error(&error);
-    let frame = encoded_with(|out| kind().write_control_event(error, out));
+    let frame = encoded_with(|out| form().write_control_event(error, false, out));
     let (name, status) = event_of(&frame);
     assert_eq!(name, "ERROR");
     let status = opened::<StatusMessage>(&status, "Status");
@@ -257,6 +270,53 @@ fn wc_334_events_are_frames_with_their_length() {
         (410, "Expired", "Failure")
     );
     assert!(status.message.contains("too old"));
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PodListMessage {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<ListMetaMessage>,
+    #[prost(message, repeated, tag = "2")]
+    items: Vec<Pod>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ListMetaMessage {
+    #[prost(string, tag = "2")]
+    resource_version: String,
+    #[prost(string, tag = "3")]
+    r#continue: String,
+    #[prost(int64, optional, tag = "4")]
+    remaining_item_count: Option<i64>,
+}
+
+#[test]
+fn wc_334_lists_are_one_message_in_an_envelope() {
+    let object = object(stored_pod());
+    let mut item = Vec::new();
+    form().write_item(&object, &mut item);
+    for count in [0, 1, 300] {
+        let head = ListHead {
+            revision: Revision(12),
+            continue_token: (count == 1).then(|| "token".to_owned()),
+            remaining_item_count: (count == 1).then_some(3),
+            items_bytes: Some(count * item.len()),
+        };
+        let list = encoded_with(|out| {
+            form().write_list_head(&head, out);
+            out.extend(item.repeat(count));
+            form().write_list_tail(&head, out);
+        });
+        let list = opened::<PodListMessage>(&list, "PodList");
+        assert_eq!(list.items.len(), count);
+        for item in list.items {
+            assert_eq!(item.metadata.unwrap().resource_version, "9");
+        }
+        let metadata = list.metadata.unwrap();
+        assert_eq!(metadata.resource_version, "12");
+        assert_eq!(metadata.r#continue == "token", count == 1);
+        assert_eq!(metadata.remaining_item_count, (count == 1).then_some(3));
+    }
 }
 
 #[test]
@@ -320,7 +380,7 @@ fn damaged_bytes_are_decoded_or_rejected_without_a_panic() {
         }
         let object = object(value);
         let frame = encoded_with(|out| {
-            kind().write_event(EventType::Added, &object, Revision(9), out);
+            form().write_event(EventType::Added, &object, false, out);
         });
         if object.decode_error().is_some() {
             rejected += 1;

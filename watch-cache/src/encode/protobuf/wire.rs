@@ -105,9 +105,14 @@ impl<'a> Iterator for Fields<'a> {
 
 /// Writes a string, bytes, or a message.
 pub(super) fn write_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
-    encode_key(number, WireType::LengthDelimited, out);
-    prost::encoding::encode_varint(bytes.len() as u64, out);
+    write_length(number, bytes.len(), out);
     out.extend_from_slice(bytes);
+}
+
+/// Writes what precedes a string, bytes, or a message.
+pub(super) fn write_length(number: u32, length: usize, out: &mut Vec<u8>) {
+    encode_key(number, WireType::LengthDelimited, out);
+    prost::encoding::encode_varint(length as u64, out);
 }
 
 /// Writes a number.
