@@ -516,6 +516,21 @@ impl Engine {
             .status(lease, with_keys, self.store.clock.now())
     }
 
+    /// Returns the number of keys of a lease, 0 if the lease does not exist. One look under a lock, whatever
+    /// the number is.
+    ///
+    /// ```
+    /// # use revstore_engine::{Engine, Put};
+    /// let engine = Engine::builder().build();
+    /// let lease = engine.grant(None, 60)?.id;
+    /// engine.put_with(&Put::new("key", "value").attached_to(lease))?;
+    /// assert_eq!(engine.lease_key_count(lease), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lease_key_count(&self, lease: LeaseId) -> usize {
+        self.store.lessor.key_count(lease)
+    }
+
     /// Returns all leases, in the order of their expiry.
     pub fn leases(&self) -> Vec<LeaseId> {
         self.store.lessor.ids()

@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::Status;
 
 use crate::methods::{RpcKind, RpcMethod};
-use crate::status;
+use crate::status::{self, EtcdError};
 
 /// The name of the header, and of the gateway's header with the same meaning.
 pub(crate) const TIMEOUT_HEADER: &str = "grpc-timeout";
@@ -50,6 +50,17 @@ impl WriteStart {
     /// Returns whether the write may start.
     pub(crate) fn start(&self) -> bool {
         self.decide(STARTED)
+    }
+
+    /// Starts the write of a call, which may have a deadline.
+    ///
+    /// # Errors
+    /// [`EtcdError::DeadlineExceeded`] if the deadline has ended the call.
+    pub(crate) fn check(start: Option<&Self>) -> Result<(), EtcdError> {
+        match start {
+            Some(start) if !start.start() => Err(EtcdError::DeadlineExceeded),
+            _ => Ok(()),
+        }
     }
 
     /// Returns whether the write will never start.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::keys::{KeyList, LeaseKeys};
 use crate::error::LeaseError;
 use crate::fault::{Faults, on_fault};
 use crate::history::Entry;
@@ -41,7 +42,7 @@ pub struct LeaseGrant {
 
 /// The number of a grant. Unlike a [`LeaseId`], it is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GrantNumber(u64);
+pub(crate) struct GrantNumber(pub(super) u64);
 
 /// A lease that was granted, with the number that distinguishes it from other leases with its id.
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +110,7 @@ struct Lease {
     number: GrantNumber,
     ttl: Duration,
     expiry: Duration,
-    keys: BTreeSet<Entry>,
+    keys: LeaseKeys,
 }
 
 impl Lessor {
@@ -221,30 +222,33 @@ impl Lessor {
         Ok(lease.ttl)
     }
 
+    /// Returns the state of a lease, with all keys that it has at one moment if they are requested. Many
+    /// keys are copied in steps, between which other threads can take the lock.
     pub(crate) fn status(
         &self,
         id: LeaseId,
         with_keys: bool,
         now: Duration,
     ) -> Result<LeaseStatus, LeaseError> {
-        let mut leases = self.leases.lock();
-        let now = leases.latest(now);
-        let lease = leases.by_id.get(&id).ok_or(LeaseError::NotFound)?;
-        let keys = if with_keys {
-            lease
-                .keys
-                .iter()
-                .map(|key| Bytes::copy_from_slice(key.key()))
-                .collect()
-        } else {
-            Vec::new()
-        };
-        let remaining = lease.expiry.saturating_sub(now);
-        Ok(LeaseStatus {
-            granted_ttl: lease.ttl,
-            remaining,
-            keys,
-        })
+        let mut keys = KeyList::default();
+        loop {
+            let mut leases = self.leases.lock();
+            let now = leases.latest(now);
+            let lease = leases.by_id.get(&id).ok_or(LeaseError::NotFound)?;
+            if !with_keys || keys.step(lease.number, &lease.keys) {
+                return Ok(LeaseStatus {
+                    granted_ttl: lease.ttl,
+                    remaining: lease.expiry.saturating_sub(now),
+                    keys: keys.into_keys(),
+                });
+            }
+        }
+    }
+
+    /// Returns the number of keys of a lease; 0 if it does not exist.
+    pub(crate) fn key_count(&self, id: LeaseId) -> usize {
+        let leases = self.leases.lock();
+        leases.by_id.get(&id).map_or(0, |lease| lease.keys.len())
     }
 
     /// Returns all leases, in the order of their expiry (LE-11).
@@ -276,7 +280,7 @@ impl Lessor {
         id: LeaseId,
         of: Option<GrantNumber>,
         current: Revision,
-    ) -> Result<BTreeSet<Entry>, LeaseError> {
+    ) -> Result<LeaseKeys, LeaseError> {
         let mut leases = self.leases.lock();
         let lease = leases.by_id.get(&id);
         if !lease.is_some_and(|lease| lease.is_of(of)) {
@@ -286,7 +290,7 @@ impl Lessor {
     }
 
     /// As [`remove`](Self::remove), for the lease that expires first, if it has expired.
-    fn remove_expired(&self, now: Duration, current: Revision) -> Option<BTreeSet<Entry>> {
+    fn remove_expired(&self, now: Duration, current: Revision) -> Option<LeaseKeys> {
         let mut leases = self.leases.lock();
         let id = leases.first_expired(now)?;
         leases.counts.expired += 1;
@@ -365,7 +369,7 @@ pub(crate) fn expire_first(store: &Store, now: Duration) -> bool {
     true
 }
 
-fn delete_keys(mut writer: Writer<'_>, keys: BTreeSet<Entry>) -> Revision {
+fn delete_keys(mut writer: Writer<'_>, keys: LeaseKeys) -> Revision {
     for key in keys {
         writer.delete(&KeyRange::One(Bytes::copy_from_slice(key.key())));
     }
@@ -417,7 +421,7 @@ impl Leases {
             number,
             ttl,
             expiry,
-            keys: BTreeSet::new(),
+            keys: LeaseKeys::default(),
         };
         self.by_id.insert(id, lease);
         self.by_expiry.insert((expiry, id));
@@ -426,7 +430,7 @@ impl Leases {
 
     /// Removes a lease and returns its keys, which the caller deletes at the revision after the
     /// current one.
-    fn remove(&mut self, id: LeaseId, current: Revision) -> Option<BTreeSet<Entry>> {
+    fn remove(&mut self, id: LeaseId, current: Revision) -> Option<LeaseKeys> {
         let lease = self.by_id.remove(&id)?;
         self.by_expiry.remove(&(lease.expiry, id));
         self.counts.ended += 1;

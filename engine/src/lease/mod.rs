@@ -1,6 +1,7 @@
 //! Leases: keys that are deleted when their lease expires.
 
 mod guard;
+mod keys;
 mod lessor;
 
 pub use guard::LeaseGuard;

@@ -1,4 +1,4 @@
-//! Response bodies of large answers with key-values, encoded in chunks while the client reads them.
+//! Response bodies of large answers, encoded in chunks while the client reads them.
 //!
 //! A range response with 10,000 keys takes some megabytes. Encoded as a whole, it needs a buffer of
 //! that size. Newly mapped memory for the buffer costs more than copying the data, and the buffer
@@ -38,7 +38,7 @@ const SLACK_BYTES: usize = 1024;
 /// The maximum number of records that are dropped in the task of a connection.
 const DROPPED_MAX: usize = 1_000;
 
-/// A message with key-values that can be sent in chunks.
+/// A message that can be sent in chunks.
 pub(crate) trait InParts: Sized {
     /// Takes the message apart.
     fn add_to(self, parts: &mut Parts);
@@ -76,6 +76,15 @@ impl Parts {
             Some(Part::Encoded(fields)) => fields,
             _ => unreachable!("the last part is the one that was just added"),
         }
+    }
+
+    /// Returns a buffer for encoded fields as [`fields`](Self::fields), another one for each
+    /// [`CHUNK_BYTES`], so that no chunk copies more than two.
+    pub(crate) fn divided_fields(&mut self) -> &mut BytesMut {
+        if matches!(self.parts.back(), Some(Part::Encoded(fields)) if fields.len() >= CHUNK_BYTES) {
+            self.parts.push_back(Part::Encoded(BytesMut::new()));
+        }
+        self.fields()
     }
 
     /// Adds key-values in a field with this number.

@@ -4,8 +4,9 @@
 //! |---|---|
 //! | `codec.rs` | the trait of encodable messages, their fields, and the codec for tonic |
 //! | `response.rs` | response headers, and the responses that contain key-values |
+//! | `lease_response.rs` | the responses that contain many leases or keys of a lease, if they are large |
 //! | `watch_response.rs` | watch responses, and events that are encoded once for several watchers |
-//! | `large_answer.rs` | the body of a large response with key-values |
+//! | `large_answer.rs` | the body of a large response |
 //!
 //! Responses with key-values contain the engine's records and write them directly into the buffer
 //! of the connection. All other responses are generated messages.
@@ -16,6 +17,7 @@
 
 pub(crate) mod codec;
 pub(crate) mod large_answer;
+pub(crate) mod lease_response;
 pub(crate) mod response;
 #[cfg(test)]
 mod tests;

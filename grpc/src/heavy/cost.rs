@@ -1,9 +1,12 @@
 //! The estimate of what a request takes.
 
 use bytes::Bytes;
-use revstore_engine::{Engine, KeyRange, Range};
+use revstore_engine::{Engine, KeyRange, LeaseId, Range};
 use revstore_proto::etcdserverpb::request_op::Request as OpRequest;
-use revstore_proto::etcdserverpb::{DeleteRangeRequest, RangeRequest, RequestOp, TxnRequest};
+use revstore_proto::etcdserverpb::{
+    DeleteRangeRequest, LeaseRevokeRequest, LeaseTimeToLiveRequest, RangeRequest, RequestOp,
+    TxnRequest,
+};
 
 use crate::request::kv::convert_keys;
 
@@ -23,6 +26,9 @@ const CHANGES_PER_KEY: usize = 4;
 
 /// The memory of an answer for each of its keys: a reference, in a vector that has grown.
 const KEY_BYTES: u64 = 16;
+
+/// The number of references that take as much memory as a copied key, with a handle and its encoding.
+const COPIED_KEY_REFERENCES: usize = 8;
 
 /// The memory of a large answer apart from its keys: the encoded part that is about to be sent and,
 /// in the gateway, its JSON.
@@ -88,6 +94,33 @@ impl Cost {
         }
     }
 
+    /// The cost of ending a lease with its keys.
+    pub(crate) fn of_lease_revoke(engine: &Engine, request: LeaseRevokeRequest) -> Self {
+        let lease = LeaseId::new(request.id);
+        Self {
+            keys: lease.map_or(0, |lease| engine.lease_key_count(lease)),
+            answer_keys: 0,
+        }
+    }
+
+    pub(crate) fn of_lease_time_to_live(engine: &Engine, request: &LeaseTimeToLiveRequest) -> Self {
+        let lease = LeaseId::new(request.id).filter(|_| request.keys);
+        let keys = lease.map_or(0, |lease| engine.lease_key_count(lease));
+        Self {
+            keys,
+            answer_keys: keys.saturating_mul(COPIED_KEY_REFERENCES),
+        }
+    }
+
+    /// The cost of a list of all leases.
+    pub(crate) fn of_lease_leases(engine: &Engine) -> Self {
+        let leases = engine.stats().leases;
+        Self {
+            keys: leases,
+            answer_keys: leases,
+        }
+    }
+
     /// Only one branch of a transaction runs. Which one is not known before.
     pub(crate) fn of_txn(engine: &Engine, request: &TxnRequest) -> Self {
         let compared = request.compare.iter().map(|compare| {
@@ -133,6 +166,11 @@ impl Cost {
     /// Returns whether the request runs on a worker.
     pub(crate) fn is_heavy(self) -> bool {
         self.keys >= HEAVY_KEYS_MIN
+    }
+
+    /// Returns whether the answer may refer to keys.
+    pub(crate) fn has_keys_in_answer(self) -> bool {
+        self.answer_keys > 0
     }
 
     /// Returns the memory of the answer, in bytes.
@@ -295,5 +333,41 @@ mod tests {
             prev_kv: false,
         };
         check(Cost::of_delete_range(&engine, &delete), false, false);
+    }
+
+    #[test]
+    fn requests_for_leases_cost_their_keys_and_lists_the_leases() {
+        let engine = Engine::builder().build();
+        let lease = engine.grant(LeaseId::new(7), 60).unwrap().id;
+        let put = |number| {
+            let put = Put::new(format!("{number:06}"), "v").attached_to(lease);
+            Op::Put(put)
+        };
+        let costs = || {
+            let list = LeaseTimeToLiveRequest { id: 7, keys: true };
+            let state = LeaseTimeToLiveRequest {
+                keys: false,
+                ..list
+            };
+            let unknown = LeaseTimeToLiveRequest { id: 8, ..list };
+            check(Cost::of_lease_time_to_live(&engine, &state), true, false);
+            check(Cost::of_lease_time_to_live(&engine, &unknown), true, false);
+            let list = Cost::of_lease_time_to_live(&engine, &list);
+            let revoke = Cost::of_lease_revoke(&engine, LeaseRevokeRequest { id: 7 });
+            assert!(!revoke.has_keys_in_answer());
+            assert_eq!(revoke.keys, list.keys);
+            list
+        };
+        check(costs(), true, false);
+        let puts = |numbers| engine.txn(&Txn::new().and_then(Iterator::map(numbers, put)));
+        puts(0..QUICK_KEYS_MAX + 1).unwrap();
+        check(costs(), false, false);
+        puts(QUICK_KEYS_MAX + 1..HEAVY_KEYS_MIN).unwrap();
+        check(costs(), false, true);
+        check(Cost::of_lease_leases(&engine), true, false);
+        for _ in 1..HEAVY_KEYS_MIN {
+            engine.grant(None, 60).unwrap();
+        }
+        check(Cost::of_lease_leases(&engine), false, true);
     }
 }

@@ -26,7 +26,9 @@ pub(crate) use self::answer_memory::UNREAD_MAX;
 pub(crate) use self::answer_memory::{Answer, AnswerMemory, InWork, Reservation};
 pub(crate) use self::cost::{ANSWER_BYTES, Cost, answer_bytes};
 pub(crate) use self::workers::Workers;
+use crate::node::Node;
 use crate::node::admission::Limits;
+use crate::status::EtcdError;
 
 /// The workers and the memory of a node.
 #[derive(Debug)]
@@ -57,6 +59,35 @@ pub struct HeavyStats {
     pub waiting_for_memory: usize,
     /// The number of answers that were ended because their clients did not read them.
     pub answers_ended: u64,
+}
+
+impl Node {
+    /// Runs a request that is not quick. Yields before it: a server executes the requests of a connection
+    /// one after the other in one task, and spawns a separate task for a request that yields. A heavy
+    /// request waits for the memory of its answer, if that refers to keys, and runs on a worker.
+    pub(crate) async fn run_slowly<T, E>(
+        self: &Arc<Self>,
+        cost: Cost,
+        work: impl FnOnce(&Self, Option<Reservation>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<EtcdError> + Send + 'static,
+    {
+        tokio::task::yield_now().await;
+        if !cost.is_heavy() {
+            return work(self, None);
+        }
+        let memory = &self.heavy.memory;
+        let reservation = if cost.has_keys_in_answer() {
+            Some(memory.reserve(cost.answer_bytes()).await?)
+        } else {
+            None
+        };
+        let node = self.clone();
+        let work = move || work(&node, reservation);
+        self.heavy.workers.run(work).await?
+    }
 }
 
 impl Heavy {

@@ -3,11 +3,13 @@
 use std::sync::mpsc;
 
 use futures_util::FutureExt as _;
-use revstore_engine::{Engine, ManualClock, Op, Put, Txn};
+use revstore_engine::{Engine, LeaseId, ManualClock, Op, Put, Txn};
 use revstore_proto::etcdserverpb::kv_client::KvClient;
+use revstore_proto::etcdserverpb::lease_client::LeaseClient;
 use revstore_proto::etcdserverpb::request_op::Request as OpRequest;
 use revstore_proto::etcdserverpb::{
-    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
+    Compare, DeleteRangeRequest, LeaseLeasesRequest, LeaseRevokeRequest, LeaseTimeToLiveRequest,
+    PutRequest, RangeRequest, RequestOp, TxnRequest,
 };
 use tokio::task::{JoinHandle, JoinSet};
 use tonic::Code;
@@ -16,12 +18,36 @@ use super::*;
 use crate::Services;
 
 const KEYS: usize = 10_001;
+const LEASE: i64 = 7;
 
 fn services(limits: Limits) -> Services {
     let engine = Engine::builder().clock(ManualClock::new()).build();
-    let puts = (0..KEYS).map(|number| Op::Put(Put::new(format!("k/{number:06}"), "value")));
-    engine.txn(&Txn::new().and_then(puts)).unwrap();
+    put_keys(&engine, None);
     Services::builder(engine).limits(limits).build()
+}
+
+fn put_keys(engine: &Engine, lease: Option<LeaseId>) {
+    let puts = (0..KEYS).map(|number| {
+        let put = Put::new(format!("k/{number:06}"), "value");
+        Op::Put(match lease {
+            Some(lease) => put.attached_to(lease),
+            None => put,
+        })
+    });
+    engine.txn(&Txn::new().and_then(puts)).unwrap();
+}
+
+/// A node with a lease that has all keys.
+fn services_with_lease(limits: Limits) -> (Services, Engine) {
+    let engine = Engine::builder().clock(ManualClock::new()).build();
+    let lease = engine.grant(LeaseId::new(LEASE), 60).unwrap().id;
+    put_keys(&engine, Some(lease));
+    let services = Services::builder(engine.clone()).limits(limits).build();
+    (services, engine)
+}
+
+fn lease_client(services: &Services) -> LeaseClient<Services> {
+    LeaseClient::new(services.clone()).max_decoding_message_size(usize::MAX)
 }
 
 fn kv(services: &Services) -> KvClient<Services> {
@@ -131,6 +157,78 @@ async fn heavy_requests_run_on_workers_and_small_ones_in_the_task_of_their_conne
     assert_eq!(deleted.prev_kvs.len(), KEYS);
     let stats = services.heavy_stats();
     assert_eq!((stats.workers_busy, stats.answer_bytes), (0, 0));
+}
+
+#[tokio::test]
+async fn requests_for_leases_with_many_keys_run_on_workers() {
+    let (services, engine) = services_with_lease(Limits::default().heavy_workers(1));
+    let release = occupy(&services).await;
+    let mut client = lease_client(&services);
+    let list = LeaseTimeToLiveRequest {
+        id: LEASE,
+        keys: true,
+    };
+    let keys = start(async move { client.lease_time_to_live(list).await }).await;
+    let mut client = lease_client(&services);
+    let revoke = LeaseRevokeRequest { id: LEASE };
+    let revoked = start(async move { client.lease_revoke(revoke).await }).await;
+    assert_eq!(services.heavy_stats().waiting_for_worker, 2);
+    check_small_requests(&services);
+    let without_keys = LeaseTimeToLiveRequest {
+        id: LEASE,
+        keys: false,
+    };
+    let mut client = lease_client(&services);
+    let small = client.lease_time_to_live(without_keys).now_or_never();
+    assert!(small.expect("an answer at once").is_ok());
+    let grant = engine.grant(LeaseId::new(LEASE + 1), 60).unwrap();
+    let revoke = LeaseRevokeRequest { id: grant.id.get() };
+    let small = client.lease_revoke(revoke).now_or_never();
+    assert!(small.expect("an answer at once").is_ok());
+    drop(release);
+    let keys = keys.await.unwrap().unwrap().into_inner();
+    assert_eq!((keys.id, keys.keys.len()), (LEASE, KEYS));
+    assert_eq!((keys.ttl, keys.granted_ttl), (60, 60));
+    let expected = (0..KEYS).map(|number| format!("k/{number:06}"));
+    assert!(keys.keys.into_iter().eq(expected));
+    let header = revoked.await.unwrap().unwrap().into_inner().header.unwrap();
+    assert_eq!(header.revision, 4);
+    let stats = services.heavy_stats();
+    assert_eq!((stats.workers_busy, stats.answer_bytes), (0, 0));
+}
+
+#[tokio::test]
+async fn a_list_of_many_leases_runs_on_a_worker_and_is_sent_in_chunks() {
+    let (services, engine) = services_with_lease(Limits::default().heavy_workers(1));
+    let count = i64::try_from(5 * KEYS).unwrap();
+    for id in (1..=count).filter(|id| *id != LEASE) {
+        engine.grant(LeaseId::new(id), 60).unwrap();
+    }
+    let release = occupy(&services).await;
+    let mut client = lease_client(&services);
+    let list = start(async move { client.lease_leases(LeaseLeasesRequest {}).await }).await;
+    assert_eq!(services.heavy_stats().waiting_for_worker, 1);
+    drop(release);
+    let listed = list.await.unwrap().unwrap().into_inner().leases;
+    assert!(listed.into_iter().map(|lease| lease.id).eq(1..=count));
+    assert_eq!(services.heavy_stats().answer_bytes, 0);
+}
+
+#[tokio::test]
+async fn a_list_of_keys_needs_memory_and_a_revoke_does_not() {
+    let limits = Limits::default().answer_bytes_max(answer_bytes(KEYS));
+    let (services, engine) = services_with_lease(limits);
+    let list = LeaseTimeToLiveRequest {
+        id: LEASE,
+        keys: true,
+    };
+    let refused = lease_client(&services).lease_time_to_live(list).await;
+    assert_eq!(refused.unwrap_err().code(), Code::ResourceExhausted);
+    let all = services.heavy().memory.try_reserve(answer_bytes(KEYS));
+    let revoke = LeaseRevokeRequest { id: LEASE };
+    lease_client(&services).lease_revoke(revoke).await.unwrap();
+    drop(all);
+    assert_eq!(engine.stats().live_keys, 0);
 }
 
 #[tokio::test]

@@ -67,39 +67,27 @@ impl KvService {
         start: Option<WriteStart>,
         write: impl FnOnce(&Node) -> Result<Written<M>, EtcdError> + Send + 'static,
     ) -> Result<Response<M>, EtcdError> {
-        let write = move |node: &Node| {
-            check_start(start.as_ref())?;
+        let write = move |node: &Node| -> Result<_, EtcdError> {
+            WriteStart::check(start.as_ref())?;
             write(node)
         };
         // Long requests have boxes, so that the futures of all others are small.
         let written = if cost.is_quick() {
             write(&self.node)?
         } else {
-            Box::pin(self.write_slowly(cost, write)).await?
+            let write = move |node: &Node, reservation| {
+                write(node).map(|written| Written {
+                    reservation,
+                    ..written
+                })
+            };
+            Box::pin(self.node.run_slowly(cost, write)).await?
         };
         if !LargeAnswer::is_large(written.encoded_len, written.keys) {
             let response = Response::new(written.message);
             return Ok(log::with_stats(response, written.stats));
         }
         Box::pin(self.respond_in_parts(written)).await
-    }
-
-    /// Runs a write that is not quick.
-    async fn write_slowly<M: Send + 'static>(
-        &self,
-        cost: Cost,
-        write: impl FnOnce(&Node) -> Result<Written<M>, EtcdError> + Send + 'static,
-    ) -> Result<Written<M>, EtcdError> {
-        yield_now().await;
-        if !cost.is_heavy() {
-            return write(&self.node);
-        }
-        let heavy = &self.node.heavy;
-        let reservation = heavy.memory.reserve(cost.answer_bytes()).await?;
-        let node = self.node.clone();
-        let mut written = heavy.workers.run(move || write(&node)).await??;
-        written.reservation = Some(reservation);
-        Ok(written)
     }
 
     /// Returns the response to a write whose answer is large. Unlike a read, a write cannot run again when
@@ -130,7 +118,7 @@ impl KvService {
         times: Times,
     ) -> Result<Response<RangeResponse>, EtcdError> {
         if !cost.is_quick() {
-            yield_now().await;
+            tokio::task::yield_now().await;
             if !cost.is_heavy()
                 && let Some(response) = read.run(&self.node, times, None)?
             {
@@ -234,7 +222,7 @@ impl Kv for KvService {
     ) -> Result<Response<CompactionResponse>, Status> {
         let start = request.extensions().get::<WriteStart>().cloned();
         let request = self.node.accept::<methods::kv::Compact>(request)?;
-        check_start(start.as_ref())?;
+        WriteStart::check(start.as_ref())?;
         Ok(Response::new(self.compact(request).await?))
     }
 
@@ -249,20 +237,6 @@ impl Kv for KvService {
         let stream = RangeStream::start(self.node.clone(), range, request.keys_only)?;
         Ok(Response::new(stream))
     }
-}
-
-/// Starts the write of a call, whose deadline does not end it from here on.
-fn check_start(start: Option<&WriteStart>) -> Result<(), EtcdError> {
-    match start {
-        Some(start) if !start.start() => Err(EtcdError::DeadlineExceeded),
-        _ => Ok(()),
-    }
-}
-
-/// Yields once before work that may take long. A server executes the requests of a connection one
-/// after the other in one task. It spawns a separate task for a request that yields.
-async fn yield_now() {
-    tokio::task::yield_now().await;
 }
 
 /// A range request that can run more than once.

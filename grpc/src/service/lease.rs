@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
+use prost::Message;
 use revstore_engine::LeaseId;
 use revstore_proto::etcdserverpb::lease_server::Lease;
 use revstore_proto::etcdserverpb::{
@@ -16,6 +17,9 @@ use revstore_proto::etcdserverpb::{
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::auth::credentials::Credentials;
+use crate::deadline::WriteStart;
+use crate::encode::large_answer::{InParts, LargeAnswer};
+use crate::heavy::{ANSWER_BYTES, Cost, Reservation};
 use crate::methods;
 use crate::node::Node;
 use crate::node::admission::Proposal;
@@ -32,6 +36,44 @@ pub(crate) struct LeaseService {
 impl LeaseService {
     pub(crate) fn new(node: Arc<Node>) -> Self {
         Self { node }
+    }
+
+    /// Runs a request, on a worker if it is heavy.
+    async fn run<T: Send + 'static>(
+        &self,
+        cost: Cost,
+        work: impl FnOnce(&Node, Option<Reservation>) -> Result<T, Status> + Send + 'static,
+    ) -> Result<T, Status> {
+        if cost.is_quick() {
+            return work(&self.node, None);
+        }
+        Box::pin(self.node.run_slowly(cost, work)).await
+    }
+
+    /// Returns the response with a message that may be large, which is encoded at once in that case.
+    fn respond<M: Message + InParts>(
+        node: &Node,
+        message: M,
+        items: usize,
+        reservation: Option<Reservation>,
+    ) -> Result<Response<M>, EtcdError> {
+        let encoded_len = message.encoded_len();
+        if !LargeAnswer::is_large(encoded_len, items) {
+            return Ok(Response::new(message));
+        }
+        let bytes = ANSWER_BYTES + encoded_len as u64;
+        let reservation = match reservation {
+            Some(mut reservation) => {
+                reservation.resize(bytes);
+                reservation
+            }
+            // A response of this size needs no worker. Without memory for it, it is sent as it is.
+            None => match node.heavy.memory.try_reserve(bytes) {
+                Some(reservation) => reservation,
+                None => return Ok(Response::new(message)),
+            },
+        };
+        LargeAnswer::respond(message, encoded_len, reservation, &node.heavy)
     }
 
     fn grant(&self, request: LeaseGrantRequest) -> Result<LeaseGrantResponse, EtcdError> {
@@ -52,48 +94,48 @@ impl LeaseService {
             error: String::new(),
         })
     }
+}
 
-    fn revoke(&self, request: LeaseRevokeRequest) -> Result<LeaseRevokeResponse, EtcdError> {
-        self.node.admit(Proposal::default())?;
-        let lease = LeaseId::new(request.id).ok_or(EtcdError::LeaseNotFound)?;
-        let (engine, slow) = (&self.node.engine, &self.node.slow);
-        let times = slow.times();
-        let revision = engine.revoke(lease);
-        slow.observe(ApplyOp::LeaseRevoke, times, revision.is_ok());
-        Ok(LeaseRevokeResponse {
-            header: Some(self.node.headers.at(revision?)),
-        })
+fn revoke(node: &Node, request: LeaseRevokeRequest) -> Result<LeaseRevokeResponse, EtcdError> {
+    node.admit(Proposal::default())?;
+    let lease = LeaseId::new(request.id).ok_or(EtcdError::LeaseNotFound)?;
+    let times = node.slow.times();
+    let revision = node.engine.revoke(lease);
+    node.slow
+        .observe(ApplyOp::LeaseRevoke, times, revision.is_ok());
+    Ok(LeaseRevokeResponse {
+        header: Some(node.headers.at(revision?)),
+    })
+}
+
+fn time_to_live(node: &Node, request: LeaseTimeToLiveRequest) -> LeaseTimeToLiveResponse {
+    let lease = LeaseId::new(request.id);
+    let status = lease.and_then(|lease| node.engine.lease(lease, request.keys).ok());
+    let (ttl, granted_ttl, keys) = match status {
+        Some(status) => (
+            seconds(status.remaining),
+            seconds(status.granted_ttl),
+            status.keys,
+        ),
+        // LE-10
+        None => (-1, 0, Vec::new()),
+    };
+    LeaseTimeToLiveResponse {
+        header: Some(node.current_header()),
+        id: request.id,
+        ttl,
+        granted_ttl,
+        keys,
     }
+}
 
-    fn time_to_live(&self, request: LeaseTimeToLiveRequest) -> LeaseTimeToLiveResponse {
-        let lease = LeaseId::new(request.id);
-        let status = lease.and_then(|lease| self.node.engine.lease(lease, request.keys).ok());
-        let (ttl, granted_ttl, keys) = match status {
-            Some(status) => (
-                seconds(status.remaining),
-                seconds(status.granted_ttl),
-                status.keys,
-            ),
-            // LE-10
-            None => (-1, 0, Vec::new()),
-        };
-        LeaseTimeToLiveResponse {
-            header: Some(self.node.current_header()),
-            id: request.id,
-            ttl,
-            granted_ttl,
-            keys,
-        }
-    }
-
-    fn leases(&self) -> LeaseLeasesResponse {
-        let leases = self.node.engine.leases().into_iter();
-        LeaseLeasesResponse {
-            header: Some(self.node.current_header()),
-            leases: leases
-                .map(|lease| LeaseStatus { id: lease.get() })
-                .collect(),
-        }
+fn leases(node: &Node) -> LeaseLeasesResponse {
+    let leases = node.engine.leases().into_iter();
+    LeaseLeasesResponse {
+        header: Some(node.current_header()),
+        leases: leases
+            .map(|lease| LeaseStatus { id: lease.get() })
+            .collect(),
     }
 }
 
@@ -111,8 +153,15 @@ impl Lease for LeaseService {
         &self,
         request: Request<LeaseRevokeRequest>,
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
-        let request = self.node.accept::<methods::lease::LeaseRevoke>(request)?;
-        Ok(Response::new(self.revoke(request)?))
+        let start = request.extensions().get::<WriteStart>().cloned();
+        let cost = Cost::of_lease_revoke(&self.node.engine, *request.get_ref());
+        // AU-7: the authorization visits the keys, too.
+        let work = move |node: &Node, _memory| {
+            let request = node.accept::<methods::lease::LeaseRevoke>(request)?;
+            WriteStart::check(start.as_ref())?;
+            Ok(Response::new(revoke(node, request)?))
+        };
+        self.run(cost, work).await
     }
 
     type LeaseKeepAliveStream = KeepAliveStream;
@@ -133,18 +182,28 @@ impl Lease for LeaseService {
         &self,
         request: Request<LeaseTimeToLiveRequest>,
     ) -> Result<Response<LeaseTimeToLiveResponse>, Status> {
-        let request = self
-            .node
-            .accept::<methods::lease::LeaseTimeToLive>(request)?;
-        Ok(Response::new(self.time_to_live(request)))
+        let cost = Cost::of_lease_time_to_live(&self.node.engine, request.get_ref());
+        let work = move |node: &Node, reservation| {
+            let request = node.accept::<methods::lease::LeaseTimeToLive>(request)?;
+            let response = time_to_live(node, request);
+            let keys = response.keys.len();
+            Ok(Self::respond(node, response, keys, reservation)?)
+        };
+        self.run(cost, work).await
     }
 
     async fn lease_leases(
         &self,
         request: Request<LeaseLeasesRequest>,
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
-        self.node.accept::<methods::lease::LeaseLeases>(request)?;
-        Ok(Response::new(self.leases()))
+        let cost = Cost::of_lease_leases(&self.node.engine);
+        let work = move |node: &Node, reservation| {
+            node.accept::<methods::lease::LeaseLeases>(request)?;
+            let response = leases(node);
+            let leases = response.leases.len();
+            Ok(Self::respond(node, response, leases, reservation)?)
+        };
+        self.run(cost, work).await
     }
 }
 
