@@ -550,7 +550,8 @@ impl Engine {
 
     /// Checks that the engine works: reads a key, and begins a write that changes nothing. Returns as soon as
     /// no write and no delivery to watches is in progress, so a caller that does not want to wait for them
-    /// calls it on a thread of its own.
+    /// calls it on a thread of its own. While it waits, [`progress`](Self::progress) distinguishes a long
+    /// write from one that does not end.
     ///
     /// # Errors
     /// The engine refuses all writes.
@@ -565,6 +566,25 @@ impl Engine {
         let _ = self.range(&Range::of(KeyRange::all()).limit(1));
         let _ = self.store.hub.count();
         self.store.lock_sequencer().map(drop)
+    }
+
+    /// Returns the number of steps of long writes and of their deliveries to watches since the engine was
+    /// created. A step is 256 keys or changes; shorter writes have none. The number grows while such a write
+    /// makes progress. One atomic read.
+    ///
+    /// ```
+    /// # use revstore_engine::{Engine, KeyRange};
+    /// let engine = Engine::builder().build();
+    /// for number in 0..1_000 {
+    ///     engine.put(format!("{number:03}"), "value")?;
+    /// }
+    /// let before = engine.progress();
+    /// engine.delete(&KeyRange::all())?;
+    /// assert!(engine.progress() > before);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn progress(&self) -> u64 {
+        self.store.progress.steps()
     }
 
     /// Returns the size of the engine. Takes a few locks, one after the other, each for a look at

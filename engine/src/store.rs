@@ -41,6 +41,7 @@ pub(crate) struct Store {
     pub(crate) compacted_versions: Counter,
     /// The bytes of these versions.
     pub(crate) compacted_bytes: Counter,
+    pub(crate) progress: Progress,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) faults: Faults,
 }
@@ -66,6 +67,7 @@ impl Store {
             versions: Counter::new(),
             compacted_versions: Counter::new(),
             compacted_bytes: Counter::new(),
+            progress: Progress(Counter::new()),
             clock,
             faults: options.faults,
         }
@@ -103,6 +105,27 @@ pub(crate) struct Sequencer {
     /// Whether a writer ended between its first change and publishing. The records of that writer
     /// are stored under the next revision, which must therefore never be published.
     pub(crate) is_damaged: bool,
+}
+
+/// The number of keys and changes of a write, or of its delivery, that make one step of progress.
+const PROGRESS_KEYS: usize = 256;
+
+/// The steps of the writes and deliveries that hold the locks for long. Short ones do not write to it.
+#[derive(Debug)]
+pub(crate) struct Progress(Counter);
+
+impl Progress {
+    /// Records that a write or a delivery has processed this number of keys or changes.
+    #[inline]
+    pub(crate) fn record(&self, processed: usize) {
+        if processed % PROGRESS_KEYS == PROGRESS_KEYS - 1 {
+            self.0.add(1);
+        }
+    }
+
+    pub(crate) fn steps(&self) -> u64 {
+        self.0.get()
+    }
 }
 
 /// A number that many threads add to and subtract from.

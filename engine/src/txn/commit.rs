@@ -131,6 +131,7 @@ impl<'a> Writer<'a> {
             revision: self.revision,
             sub: self.changes,
         };
+        self.store.progress.record(self.changes as usize);
         self.changes += 1;
         position
     }
@@ -168,6 +169,7 @@ impl<'a> Writer<'a> {
             range => self.store.index.scan(range, |found| {
                 let kv = found.read(newest);
                 live.extend(kv.map(|kv| (found.entry().clone(), kv.clone())));
+                self.store.progress.record(live.len());
                 ControlFlow::Continue(())
             }),
         }

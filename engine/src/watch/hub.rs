@@ -11,7 +11,7 @@ use crate::fault::{Fault, on_fault};
 use crate::history::KeyValue;
 use crate::key::KeyRange;
 use crate::revision::Revision;
-use crate::store::Store;
+use crate::store::{Progress, Store};
 use crate::sync::{self, Arc, AtomicWaker, Mutex, Rank};
 
 /// The number of records that one dispatch step copies from the log, rounded up to whole revisions.
@@ -319,10 +319,11 @@ impl Registry {
                     return ControlFlow::Break(());
                 }
                 step.push(record.clone());
+                store.progress.record(step.len());
                 ControlFlow::Continue(())
             });
             for revision in step.chunk_by(|a, b| a.mod_revision() == b.mod_revision()) {
-                self.deliver(revision, wake);
+                self.deliver(&store.progress, revision, wake);
             }
             self.dispatched = match step.last() {
                 Some(last) => last.mod_revision(),
@@ -335,7 +336,7 @@ impl Registry {
 
     /// Queues the records of one revision for the watches that they match. The records for one
     /// watch are one item (WA-31).
-    fn deliver(&mut self, records: &[KeyValue], wake: &mut Vec<Arc<Channel>>) {
+    fn deliver(&mut self, progress: &Progress, records: &[KeyValue], wake: &mut Vec<Arc<Channel>>) {
         let Some(revision) = records.first().map(KeyValue::mod_revision) else {
             return;
         };
@@ -348,6 +349,7 @@ impl Registry {
             ..
         } = self;
         for (record_index, record) in records.iter().enumerate() {
+            progress.record(record_index);
             interest.visit(record.key(), |index| {
                 let Some(watch) = watches[index].as_mut() else {
                     return;
@@ -370,7 +372,10 @@ impl Registry {
                 Some(events) if *previous_matches == watch.matches => events.clone(),
                 _ => {
                     previous_matches.clone_from(&watch.matches);
-                    let matching = previous_matches.iter().map(|index| records[*index].clone());
+                    let matching = previous_matches.iter().map(|index| {
+                        progress.record(*index);
+                        records[*index].clone()
+                    });
                     shared.insert(Events::of(matching)).clone()
                 }
             };

@@ -109,7 +109,7 @@ async fn health(State(info): State<Arc<NodeInfo>>, RawQuery(query): RawQuery) ->
         Some(kind) => Some(format!("ALARM {kind}")),
         None => info
             .probe
-            .run()
+            .is_alive()
             .await
             .err()
             .map(|error| format!("RANGE ERROR:{error}")),
@@ -163,7 +163,7 @@ async fn report_check(
 /// Returns `ok` if all checks pass, preceded by the list of checks if `verbose` is set. Otherwise returns the
 /// list of checks with the reasons for failures (HT-8).
 async fn report(checks: &[HealthCheck], info: &NodeInfo, query: &Query<'_>) -> Response {
-    let engine = info.probe.run().await;
+    let engine = info.probe.is_alive().await;
     let mut lines = String::new();
     let mut all_pass = true;
     for check in checks {
