@@ -19,10 +19,12 @@ use http_body_util::{BodyExt as _, Full};
 use prost::Message as _;
 use revstore_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use revstore_proto::etcdserverpb::kv_client::KvClient;
+use revstore_proto::etcdserverpb::lease_client::LeaseClient;
 use revstore_proto::etcdserverpb::maintenance_client::MaintenanceClient;
 use revstore_proto::etcdserverpb::request_op::Request;
 use revstore_proto::etcdserverpb::{
-    Compare, HashKvRequest, PutRequest, RangeRequest, RequestOp, SnapshotRequest, TxnRequest,
+    Compare, DeleteRangeRequest, HashKvRequest, LeaseGrantRequest, LeaseRevokeRequest, PutRequest,
+    RangeRequest, RequestOp, SnapshotRequest, TxnRequest,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -40,6 +42,12 @@ use crate::server::{ServerKind, TestedServer};
 const KEYS: u64 = 100_000;
 const VALUE_BYTES: usize = 1_000;
 const KEYS_PER_TXN: u64 = 100;
+
+/// The length of the values that loads with deletions write: little, so that the deletions are most of them.
+const BULK_VALUE_BYTES: usize = 10;
+
+/// The time to live of leases, longer than a load.
+const LEASE_SECONDS: i64 = 3_600;
 
 /// The HTTP/2 windows, those of a client with little memory.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
@@ -77,6 +85,10 @@ enum Kind {
     Snapshot,
     /// All keys over gRPC, without reading the answer.
     Unread,
+    /// Puts as many keys and deletes them with one request.
+    Delete,
+    /// Puts as many keys with a lease and revokes the lease.
+    Revoke,
 }
 
 const LOADS: &[Load] = &[
@@ -88,6 +100,8 @@ const LOADS: &[Load] = &[
     load("200 HashKV", 200, Kind::HashKv),
     load("4 snapshots", 4, Kind::Snapshot),
     load("1000 unread full ranges", 1_000, Kind::Unread),
+    load("4 deletes of all keys", 4, Kind::Delete),
+    load("4 revokes of leases with all keys", 4, Kind::Revoke),
 ];
 
 const fn load(name: &'static str, clients: usize, kind: Kind) -> Load {
@@ -123,12 +137,24 @@ pub(crate) async fn table(
 }
 
 async fn fill(server: &TestedServer) -> Result<(), BoxError> {
-    let mut kv = KvClient::new(connect(server.endpoint()).await?);
+    let channel = connect(server.endpoint()).await?;
+    put_keys(channel, "/heavy/", VALUE_BYTES, 0).await
+}
+
+/// Puts all keys with a prefix.
+async fn put_keys(
+    channel: Channel,
+    prefix: &str,
+    value_bytes: usize,
+    lease: i64,
+) -> Result<(), BoxError> {
+    let mut kv = KvClient::new(channel);
     for first in (0..KEYS).step_by(usize::try_from(KEYS_PER_TXN)?) {
         let puts = (first..first + KEYS_PER_TXN).map(|number| RequestOp {
             request: Some(Request::RequestPut(PutRequest {
-                key: format!("/heavy/{number:08}").into(),
-                value: vec![b'v'; VALUE_BYTES].into(),
+                key: format!("{prefix}{number:08}").into(),
+                value: vec![b'v'; value_bytes].into(),
+                lease,
                 ..PutRequest::default()
             })),
         });
@@ -167,6 +193,7 @@ async fn measure(
             channel: channel.clone(),
             address: address(server).to_owned(),
             kind: load.kind,
+            prefix: format!("/bulk/{number}/"),
         };
         let (stop, completed) = (stop.clone(), completed.clone());
         clients.spawn(async move {
@@ -284,6 +311,8 @@ struct HeavyClient {
     channel: Channel,
     address: String,
     kind: Kind,
+    /// The prefix of the keys that the client writes.
+    prefix: String,
 }
 
 impl HeavyClient {
@@ -342,6 +371,30 @@ impl HeavyClient {
                 let _unread = self.range().await?;
                 // Until the end of the measurement.
                 std::future::pending::<()>().await;
+            }
+            Kind::Delete => {
+                put_keys(self.channel.clone(), &self.prefix, BULK_VALUE_BYTES, 0).await?;
+                let request = DeleteRangeRequest {
+                    key: self.prefix.clone().into(),
+                    // The character after the digits.
+                    range_end: format!("{}:", self.prefix).into(),
+                    prev_kv: false,
+                };
+                let mut client = KvClient::new(self.channel.clone());
+                let deleted = client.delete_range(request).await?.into_inner().deleted;
+                if deleted.cast_unsigned() != KEYS {
+                    return Err(format!("{deleted} keys were deleted").into());
+                }
+            }
+            Kind::Revoke => {
+                let mut client = LeaseClient::new(self.channel.clone());
+                let request = LeaseGrantRequest {
+                    ttl: LEASE_SECONDS,
+                    id: 0,
+                };
+                let id = client.lease_grant(request).await?.into_inner().id;
+                put_keys(self.channel.clone(), &self.prefix, BULK_VALUE_BYTES, id).await?;
+                client.lease_revoke(LeaseRevokeRequest { id }).await?;
             }
         }
         Ok(())
