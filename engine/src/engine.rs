@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::compaction::Compaction;
+use crate::compaction::{AutoCompactions, Compaction};
 use crate::dump::{Dump, FollowError, Follower};
 use crate::error::{
     CompactError, LeaseError, PutError, ReadError, SnapshotError, TxnError, WatchError, WriteError,
@@ -406,6 +406,12 @@ impl Engine {
     /// requires a compaction, it is finished when this returns.
     pub fn auto_compact(&self) {
         auto_compact(&self.store);
+    }
+
+    /// Returns a reader of the steps of automatic compactions from now on; `None` if the engine has no policy,
+    /// or a reader.
+    pub fn auto_compactions(&self) -> Option<AutoCompactions> {
+        AutoCompactions::of(&self.store)
     }
 
     /// Returns all kept versions of all keys up to a revision, for hashes and backups. Walks the

@@ -94,7 +94,7 @@ mod time;
 mod txn;
 mod watch;
 
-pub use compaction::{AutoCompaction, Compaction};
+pub use compaction::{AutoCompaction, AutoCompactionStep, AutoCompactions, Compaction};
 pub use dump::{Dump, DumpRecords, FollowError, Follower, Restore, RestoreError, Version};
 pub use engine::{Engine, History, Stats};
 pub use error::{

@@ -1,8 +1,9 @@
 //! Automatic compaction, with a manual clock.
 
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use revstore_engine::{AutoCompaction, Engine, ManualClock, Revision};
+use revstore_engine::{AutoCompaction, AutoCompactionStep, Engine, ManualClock, Revision};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -141,4 +142,54 @@ fn size_mode_compacts_until_the_history_is_within_the_limit() {
     assert_eq!(engine.stats().keys, 12);
     assert_eq!(engine.get("a").map(|kv| kv.version()), Some(2));
     assert_eq!(compacted(&engine), Some(engine.current_revision().0));
+}
+
+#[test]
+fn the_steps_of_compactions_are_reported_to_one_reader() {
+    let policy = AutoCompaction::Revisions {
+        keep: 1,
+        every: MINUTE,
+    };
+    let (engine, clock) = engine(policy);
+    put(&engine, 2);
+    clock.advance(MINUTE);
+    let mut compactions = engine.auto_compactions().expect("no reader yet");
+    assert!(engine.auto_compactions().is_none());
+    let mut context = Context::from_waker(Waker::noop());
+    let mut next = || compactions.poll_step(&mut context);
+    // Nothing of the time before.
+    assert!(next().is_pending());
+    put(&engine, 1);
+    clock.advance(MINUTE);
+    let step = |revision, took| {
+        Poll::Ready(AutoCompactionStep {
+            policy,
+            revision: Revision(revision),
+            took,
+        })
+    };
+    assert_eq!(next(), step(3, None));
+    assert_eq!(next(), step(3, Some(Duration::ZERO)));
+    // AC-5: the revision is compacted already.
+    clock.advance(MINUTE);
+    assert!(next().is_pending());
+    engine.compact(Revision(4)).expect("a kept revision").run();
+    assert!(next().is_pending());
+    // The oldest steps are dropped.
+    for _ in 0..40 {
+        put(&engine, 1);
+        engine.auto_compact();
+    }
+    for revision in 12..=43 {
+        assert_eq!(next(), step(revision, None));
+        assert_eq!(next(), step(revision, Some(Duration::ZERO)));
+    }
+    assert!(next().is_pending());
+    drop(compactions);
+    put(&engine, 1);
+    clock.advance(MINUTE);
+    let mut compactions = engine.auto_compactions().expect("no reader any more");
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(compactions.poll_step(&mut context).is_pending());
+    assert!(Engine::builder().build().auto_compactions().is_none());
 }

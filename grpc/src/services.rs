@@ -35,6 +35,7 @@ use crate::limited_body::LimitedBody;
 use crate::methods::{self, RpcMethod, ServiceId};
 use crate::node::Node;
 use crate::node::admission::{Alarms, Limits, RaftIndex};
+use crate::node::compaction_log;
 use crate::node::counters::{AtomicCounters, OpCounters};
 use crate::node::durability::{Durability, RaftState, Restored};
 use crate::node::identity::Identity;
@@ -188,6 +189,14 @@ impl Services {
     /// [`warning_apply_duration`](ServicesBuilder::warning_apply_duration).
     pub fn slow_applies(&self) -> u64 {
         self.inner.node.slow.count()
+    }
+
+    /// Logs automatic compactions of the engine as etcd does, until the future is dropped. Returns `None` if the
+    /// engine has no policy, or if its compactions are read already.
+    pub fn log_auto_compactions(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let engine = self.inner.node.engine.clone();
+        let compactions = engine.auto_compactions()?;
+        Some(compaction_log::run(engine, compactions))
     }
 
     /// Returns the members of the cluster, ordered by id: this node, and a learner that a client has added.

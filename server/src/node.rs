@@ -82,6 +82,7 @@ impl Sockets {
 #[derive(Debug)]
 pub(crate) struct ServingNode {
     ports: Vec<Port>,
+    services: Services,
     journal: Option<Journal>,
     shutdown: Shutdown,
 }
@@ -143,6 +144,7 @@ impl ServingNode {
             warning_duration: config.warning_unary_request_duration,
         };
         Self {
+            services: info.services.clone(),
             journal: store.journal.as_ref().map(|(persist, _)| Journal {
                 persist: persist.clone(),
                 services: info.services.clone(),
@@ -169,6 +171,11 @@ impl ServingNode {
         if let Some(journal) = &self.journal {
             // DM-12: no client sees a term that a crash could repeat. While the disk fails, the node starts anyway.
             let _ = journal.persist.sync().await;
+        }
+        // Aborted when this returns.
+        let mut background = JoinSet::new();
+        if let Some(log) = self.services.log_auto_compactions() {
+            background.spawn(log);
         }
         let mut serving = JoinSet::new();
         for port in self.ports {

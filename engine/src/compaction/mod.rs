@@ -12,8 +12,8 @@ mod pins;
 mod removal;
 mod snapshots;
 
-pub use auto::AutoCompaction;
 pub(crate) use auto::Compactor;
+pub use auto::{AutoCompaction, AutoCompactionStep, AutoCompactions};
 pub(crate) use holds::{Hold, Holds};
 pub(crate) use pins::Pins;
 pub use removal::Compaction;

@@ -44,7 +44,11 @@ fn compact_at(store: &Arc<Store>, revision: Option<Revision>) {
     if let Some(revision) = revision
         && let Ok(compaction) = Compaction::announce(store, revision)
     {
+        let start = store.clock.now();
+        store.compactor.report(revision, None);
         compaction.run();
+        let took = store.clock.now().saturating_sub(start);
+        store.compactor.report(revision, Some(took));
     }
 }
 

@@ -9,7 +9,6 @@ use revstore_proto::etcdserverpb::{
     CompactionRequest, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
 };
 use tonic::{Request, Response, Status};
-use tracing::info;
 
 use crate::deadline::WriteStart;
 use crate::encode::codec::Encode;
@@ -22,7 +21,7 @@ use crate::heavy::{Cost, Reservation, answer_bytes};
 use crate::methods;
 use crate::node::Node;
 use crate::node::admission::Proposal;
-use crate::node::human_bytes;
+use crate::node::compaction_log;
 use crate::node::slow::{ApplyOp, RequestStats, Times};
 use crate::request::kv::{convert_delete_range, convert_put, convert_range};
 use crate::request::txn::convert_txn;
@@ -142,21 +141,13 @@ impl KvService {
             .observe(ApplyOp::Compaction, times, compaction.is_ok());
         let compaction = compaction?;
         let revision = request.revision;
-        info!(revision, "compact tree index");
+        compaction_log::begin(revision);
         let (engine, start) = (self.node.engine.clone(), self.node.engine.now());
         // CO-4: the compacted revision is in effect. Freeing memory may take longer.
         let removal = tokio::task::spawn_blocking(move || {
             compaction.run();
-            let (took, bytes) = (engine.now().saturating_sub(start), engine.history_bytes());
-            info!(
-                "compact-revision" = revision,
-                ?took,
-                "current-db-size-bytes" = bytes,
-                "current-db-size" = human_bytes(bytes),
-                "current-db-size-in-use-bytes" = bytes,
-                "current-db-size-in-use" = human_bytes(bytes),
-                "finished scheduled compaction"
-            );
+            let took = engine.now().saturating_sub(start);
+            compaction_log::end(&engine, revision, took);
         });
         if request.physical {
             // CO-6

@@ -9,6 +9,7 @@ mod compaction_against_dispatch;
 mod compaction_against_follower;
 mod compaction_against_reader;
 mod compaction_against_transaction;
+mod compaction_report_against_sleep;
 mod compare_against_write;
 mod count_against_create;
 mod deadline_against_advance;

@@ -103,6 +103,47 @@ fn lines_about_users_alarms_and_maintenance_are_those_of_etcd() {
     );
 }
 
+#[test]
+fn ac_5_automatic_compactions_are_logged_once_each() {
+    let flags = [
+        "--auto-compaction-mode=revision",
+        "--auto-compaction-retention=2",
+        "--auto-compaction-interval=1ms",
+    ];
+    let mut process = ServerProcess::start(ANY_PORT.into_iter().chain(flags));
+    let address = process.address_of("client");
+    block_on(async {
+        let mut kv = KvClient::new(connect(address).await);
+        for _ in 0..2 {
+            let put = PutRequest {
+                key: "a".into(),
+                ..PutRequest::default()
+            };
+            kv.put(put).await.unwrap();
+        }
+    });
+    for (message, fields) in [
+        (
+            "starting auto revision compaction",
+            r#""revision":1,"revision-compaction-retention":2}"#,
+        ),
+        ("compact tree index", r#""revision":1}"#),
+        (
+            "finished scheduled compaction",
+            r#""compact-revision":1,"took":""#,
+        ),
+        (
+            "completed auto revision compaction",
+            r#""revision":1,"revision-compaction-retention":2,"took":""#,
+        ),
+    ] {
+        check(&mut process, "info", message, fields);
+    }
+    let starts = process.log.iter();
+    let starts = starts.filter(|line| line.contains("starting auto")).count();
+    assert_eq!(starts, 1);
+}
+
 async fn change(address: SocketAddr) {
     let channel = connect(address).await;
     let mut kv = KvClient::new(channel.clone());

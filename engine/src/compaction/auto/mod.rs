@@ -5,19 +5,22 @@
 //! `policy`.
 
 mod periodic;
+mod reports;
 mod revisions;
 mod size;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
 use periodic::Periodic;
+pub use reports::{AutoCompactionStep, AutoCompactions};
 use revisions::Revisions;
 use size::Size;
 
 use crate::revision::Revision;
 use crate::store::Store;
-use crate::sync::{Mutex, Rank};
+use crate::sync::{AtomicWaker, Mutex, Rank};
 
 /// A policy of automatic compaction, at times given by the engine's clock.
 ///
@@ -117,27 +120,41 @@ const INTERVAL_MIN: Duration = Duration::from_millis(1);
 /// Checks the policy of an engine when its interval has passed. etcd's `compactor.Compactor`.
 #[derive(Debug)]
 pub(crate) struct Compactor {
-    /// Rank `Compactor`. Held for one check, not for the compaction that follows from it.
+    /// Rank `Compactor`. Held for one check or one step of its reader, not for the compaction that
+    /// follows from a check.
     scheduled: Option<Mutex<Scheduled>>,
+    /// The reader of the steps.
+    reader: AtomicWaker,
 }
 
 #[derive(Debug)]
 struct Scheduled {
+    kind: AutoCompaction,
     policy: Box<dyn Policy>,
     next_check: Duration,
+    /// The steps that are not read yet; `None` without a reader.
+    steps: Option<VecDeque<AutoCompactionStep>>,
 }
 
 impl Compactor {
     /// Creates the compactor of an engine that starts at the time `now`; without a policy it does
     /// nothing.
     pub(crate) fn new(policy: Option<AutoCompaction>, now: Duration) -> Self {
-        let scheduled = policy.map(|policy| {
-            let policy = policy.policy(now);
+        let scheduled = policy.map(|kind| {
+            let policy = kind.policy(now);
             let next_check = now.saturating_add(policy.first_check());
-            let scheduled = Scheduled { policy, next_check };
+            let scheduled = Scheduled {
+                kind,
+                policy,
+                next_check,
+                steps: None,
+            };
             Mutex::new(Rank::Compactor, scheduled)
         });
-        Self { scheduled }
+        Self {
+            scheduled,
+            reader: AtomicWaker::new(),
+        }
     }
 
     /// Returns the time of the next check.
