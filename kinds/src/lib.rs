@@ -5,7 +5,12 @@
 //!
 //! Kinds of alpha versions are not in it. Those of beta versions are, but [off by default](Version::on_by_default).
 
+mod decode;
 mod table;
+mod value;
+
+pub use decode::{DEPTH_MAX, DecodeError, Storage, UNKNOWN_FIELDS_MAX, UnknownField, normalize};
+pub use value::{Quantity, QuantityError};
 
 pub use table::{
     Deprecation, Field, Group, List, ListType, Package, Resource, Resources, Shape, Subresource,

@@ -125,6 +125,7 @@ pub(super) fn table(text: &'static str) -> Table {
         }
     }
     resolve(&mut groups, &packages, &types);
+    types.find_always_shown();
     Table {
         sources,
         groups,
@@ -252,7 +253,6 @@ impl Types {
             "int-or-string" => Shape::IntOrString,
             "time" => Shape::Time,
             "micro-time" => Shape::MicroTime,
-            "duration" => Shape::Duration,
             "fields" => Shape::FieldsV1,
             "raw" => Shape::RawExtension,
             "json" => Shape::Json,
@@ -260,6 +260,23 @@ impl Types {
             "schema-or-bool" => Shape::SchemaOrBool(fields),
             "schema-or-strings" => Shape::SchemaOrStrings(fields),
             _ => panic!("unknown type: {expression}"),
+        }
+    }
+
+    /// Finds the fields that are in all objects, when the types of all fields are known.
+    fn find_always_shown(&mut self) {
+        let can_be_empty: Vec<bool> = self
+            .types
+            .iter()
+            .map(|ty| ty.shape.can_be_empty())
+            .collect();
+        for ty in &mut self.types {
+            if let Shape::Struct(fields) = &mut ty.shape {
+                for field in fields {
+                    let omitted = field.omit_empty && can_be_empty[field.ty.0 as usize];
+                    field.always_shown = !omitted && !field.omit_zero;
+                }
+            }
         }
     }
 
@@ -286,6 +303,7 @@ impl Types {
             omit_empty: flags.contains('o'),
             omit_zero: flags.contains('z'),
             required: flags.contains('r'),
+            always_shown: false,
             list: None,
             strategies: "",
             merge_key: None,
@@ -312,6 +330,34 @@ impl Types {
             }
         }
         field
+    }
+}
+
+impl Shape {
+    /// Whether Go's `omitempty` ever leaves out a value of this shape.
+    fn can_be_empty(&self) -> bool {
+        match self {
+            Shape::Pointer(_)
+            | Shape::List { .. }
+            | Shape::Map { .. }
+            | Shape::String
+            | Shape::Bool
+            | Shape::Int32
+            | Shape::Int64
+            | Shape::Float64
+            | Shape::Bytes => true,
+            Shape::Struct(_)
+            | Shape::Quantity
+            | Shape::IntOrString
+            | Shape::Time
+            | Shape::MicroTime
+            | Shape::FieldsV1
+            | Shape::RawExtension
+            | Shape::Json
+            | Shape::SchemaOrArray(_)
+            | Shape::SchemaOrBool(_)
+            | Shape::SchemaOrStrings(_) => false,
+        }
     }
 }
 

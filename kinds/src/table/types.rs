@@ -109,8 +109,6 @@ pub enum Shape {
     Time,
     /// A time in microseconds.
     MicroTime,
-    /// A span of time as Go writes it, such as `1m30s`.
-    Duration,
     /// The fields of an entry of `managedFields`.
     FieldsV1,
     /// Any object.
@@ -268,6 +266,7 @@ pub struct Deprecation {
 
 /// A field of a struct.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Field {
     pub(super) name: &'static str,
     pub(super) ty: TypeRef,
@@ -276,6 +275,7 @@ pub struct Field {
     pub(super) omit_empty: bool,
     pub(super) omit_zero: bool,
     pub(super) required: bool,
+    pub(super) always_shown: bool,
     pub(super) list: Option<List>,
     pub(super) strategies: &'static str,
     pub(super) merge_key: Option<&'static str>,
@@ -319,6 +319,12 @@ impl Field {
     /// Whether JSON leaves out the zero value (`omitzero` in Go), also of a struct.
     pub fn omit_zero(&self) -> bool {
         self.omit_zero
+    }
+
+    /// Whether JSON has the field in every object: it is not left out when empty, or it is a struct and can never be
+    /// empty for Go.
+    pub fn is_always_shown(&self) -> bool {
+        self.always_shown
     }
 
     /// Whether OpenAPI requires the field.

@@ -1,0 +1,159 @@
+//! Values without parts.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde_json::{Number, Value};
+
+use super::{DecodeError, Path, zero};
+use crate::table::{Shape, Type};
+use crate::value::{Quantity, time};
+
+/// Reads bits behind the last byte as Go does.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
+);
+
+/// Checks a value that is not `null` where that has a meaning of its own, and gives it its canonical text.
+pub(super) fn normalize(
+    ty: &'static Type,
+    value: &mut Value,
+    path: &Path<'_>,
+) -> Result<(), DecodeError> {
+    match (ty.shape(), &mut *value) {
+        (Shape::String | Shape::IntOrString, Value::String(_))
+        | (Shape::Bool, Value::Bool(_))
+        | (Shape::Float64, Value::Number(_))
+        | (Shape::Bytes | Shape::Time | Shape::MicroTime, Value::Null) => Ok(()),
+        (Shape::Int32 | Shape::IntOrString, Value::Number(number)) => {
+            integer(number, i32::MIN.into(), i32::MAX.into(), ty, path)
+        }
+        (Shape::Int64, Value::Number(number)) => integer(number, i64::MIN, i64::MAX, ty, path),
+        (Shape::Bytes, Value::String(text)) => bytes(text, path),
+        (Shape::Bytes, Value::Array(items)) => {
+            let bytes: Option<Vec<u8>> = items
+                .iter()
+                .map(|item| item.as_u64().and_then(|byte| u8::try_from(byte).ok()))
+                .collect();
+            *value =
+                Value::String(STANDARD.encode(bytes.ok_or_else(|| mismatch(value, ty, path))?));
+            Ok(())
+        }
+        (Shape::Quantity, Value::String(text)) => {
+            let written = quantity(text.trim(), path)?;
+            if written != *text {
+                *text = written;
+            }
+            Ok(())
+        }
+        (Shape::Quantity, Value::Number(number)) => {
+            *value = Value::String(quantity(&number.to_string(), path)?);
+            Ok(())
+        }
+        // Upstream looks at the text of the JSON, whatever it is.
+        (Shape::Quantity, _) => quantity("{}", path).map(|_| ()),
+        (Shape::Time | Shape::MicroTime, Value::String(text)) => {
+            let micros = matches!(ty.shape(), Shape::MicroTime);
+            let time = time::parse(text, micros).map_err(|message| text_error(message, path))?;
+            if time.seconds == time::ZERO.seconds && (time.nanos == 0 || !micros) {
+                *value = zero(ty);
+            } else {
+                *text = time::format(time, micros);
+            }
+            Ok(())
+        }
+        _ => Err(mismatch(value, ty, path)),
+    }
+}
+
+/// The canonical text of a quantity.
+fn quantity(text: &str, path: &Path<'_>) -> Result<String, DecodeError> {
+    match Quantity::parse(text) {
+        Ok(quantity) => Ok(quantity.to_string()),
+        Err(error) => Err(text_error(error.to_string(), path)),
+    }
+}
+
+fn integer(
+    number: &Number,
+    min: i64,
+    max: i64,
+    ty: &'static Type,
+    path: &Path<'_>,
+) -> Result<(), DecodeError> {
+    if number
+        .as_i64()
+        .is_some_and(|number| (min..=max).contains(&number))
+    {
+        return Ok(());
+    }
+    Err(type_error(format!("number {number}"), ty, path))
+}
+
+fn bytes(text: &mut String, path: &Path<'_>) -> Result<(), DecodeError> {
+    // Canonical texts, which are most, are only checked.
+    if STANDARD.decode(text.as_bytes()).is_ok() {
+        return Ok(());
+    }
+    let stripped: String = text
+        .chars()
+        .filter(|letter| !matches!(letter, '\r' | '\n'))
+        .collect();
+    match LENIENT.decode(stripped.as_bytes()) {
+        Ok(bytes) => {
+            *text = STANDARD.encode(bytes);
+            Ok(())
+        }
+        Err(error) => {
+            let at = match error {
+                base64::DecodeError::InvalidByte(at, _)
+                | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+                base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => {
+                    stripped.len() / 4 * 4
+                }
+            };
+            Err(text_error(
+                format!("illegal base64 data at input byte {at}"),
+                path,
+            ))
+        }
+    }
+}
+
+/// The value is of another JSON type than Go expects.
+pub(super) fn mismatch(value: &Value, ty: &'static Type, path: &Path<'_>) -> DecodeError {
+    let found = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    type_error(found.to_owned(), ty, path)
+}
+
+fn type_error(value: String, ty: &'static Type, path: &Path<'_>) -> DecodeError {
+    let field = path
+        .context()
+        .map(|(ty, names)| format!("{}.{names}", ty.name()))
+        .unwrap_or_default();
+    let ty = match ty.shape() {
+        Shape::Time | Shape::MicroTime => "string".to_owned(),
+        Shape::IntOrString => "int32".to_owned(),
+        _ => ty.go_name().into_owned(),
+    };
+    DecodeError::Type { value, field, ty }
+}
+
+pub(super) fn text_error(message: String, path: &Path<'_>) -> DecodeError {
+    let mut written = String::new();
+    path.write(&mut written);
+    DecodeError::Text {
+        message,
+        path: written,
+    }
+}

@@ -1,0 +1,6 @@
+//! Values whose text has a canonical form: quantities and times.
+
+mod quantity;
+pub(crate) mod time;
+
+pub use quantity::{Quantity, QuantityError};
