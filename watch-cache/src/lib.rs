@@ -5,6 +5,7 @@
 //! - [`api`]: requests and responses: get, list and watch with options, events and errors.
 //! - [`registry`]: stores that create, update and delete objects by the rules of Kubernetes.
 //! - [`selector`]: label and field selectors.
+//! - [`names`]: the rules for names of objects and labels.
 //! - [`status`]: the bodies of errors: reasons, causes and field paths.
 //! - [`encode`]: objects, and their encoding in one or more forms.
 //! - [`source`]: the store behind a cache: the engine in this process, or an etcd cluster.
@@ -75,7 +76,7 @@ pub mod api;
 pub mod cache;
 pub mod encode;
 pub mod metrics;
-mod names;
+pub mod names;
 pub mod registry;
 pub mod selector;
 pub mod source;

@@ -28,7 +28,7 @@ fn is_dns_label(text: &str) -> bool {
 
 /// Returns what is wrong with a text that must be a DNS subdomain in lower case, such as the name of an
 /// object.
-pub(crate) fn subdomain_error(text: &str) -> Option<String> {
+pub fn subdomain_error(text: &str) -> Option<String> {
     if text.len() > SUBDOMAIN_BYTES_MAX {
         return Some(format!("must be no more than {SUBDOMAIN_BYTES_MAX} bytes"));
     }
@@ -43,7 +43,7 @@ pub(crate) fn subdomain_error(text: &str) -> Option<String> {
 
 /// Returns what is wrong with a text that must be a DNS label in lower case, such as the name of a
 /// namespace.
-pub(crate) fn dns_label_error(text: &str) -> Option<String> {
+pub fn dns_label_error(text: &str) -> Option<String> {
     if text.contains('.') {
         return Some("must not contain dots".to_owned());
     }
@@ -60,7 +60,7 @@ pub(crate) fn dns_label_error(text: &str) -> Option<String> {
 
 /// Returns what is wrong with the key of a label, of an annotation, or with a finalizer: a name, or a
 /// prefix and a name, such as `example.com/name`.
-pub(crate) fn qualified_name_error(key: &str) -> Option<String> {
+pub fn qualified_name_error(key: &str) -> Option<String> {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
@@ -102,7 +102,7 @@ pub(crate) fn qualified_name_error(key: &str) -> Option<String> {
 }
 
 /// Returns what is wrong with the value of a label.
-pub(crate) fn label_value_error(value: &str) -> Option<String> {
+pub fn label_value_error(value: &str) -> Option<String> {
     if value.len() > NAME_BYTES_MAX {
         return Some(format!("must be no more than {NAME_BYTES_MAX} bytes"));
     }
