@@ -1,1 +1,76 @@
-//! The rules of the built-in kinds: defaults, validation, and what updates may not change.
+//! The rules of the built-in kinds: defaults, validation, what updates may change, and subresources.
+//!
+//! - [`Rules`] is the [`Strategy`](revstore_watch_cache::registry::Strategy) of a kind in a version;
+//!   [`Rules::status`] that of its status subresource, and [`Rules::prepared`] that of the other
+//!   subresources, whose new version a function computes: [`bind`], [`evict`],
+//!   [`set_ephemeral_containers`], [`resize`], [`approve`], [`finalize_namespace`].
+//! - [`scale_of`] and [`set_scale`] are the scale subresource.
+//! - [`needed_allocation`] is what the server allocates to a service.
+//! - [`warnings`], [`kind_warning`] and [`deletion_warning`] are what clients are warned of.
+//! - [`field_error`] and [`field_value`] are the fields of field selectors.
+//!
+//! Objects are JSON objects whose fields have the types of the schema. Fields with other types are treated
+//! as absent.
+
+mod admission;
+mod catalog;
+mod causes;
+mod certificates;
+mod cluster;
+mod config;
+mod coordination;
+pub(crate) mod edit;
+pub(crate) mod field;
+mod flowcontrol;
+mod names;
+mod networking;
+mod pod;
+mod policy;
+pub(crate) mod quantity;
+mod rbac;
+mod rules;
+mod scale;
+mod selectable;
+pub(crate) mod selector;
+mod service;
+mod storage;
+mod warning;
+mod workload;
+
+use revstore_watch_cache::registry::Propagation;
+
+pub use certificates::{approve, set_requester};
+pub use cluster::finalize_namespace;
+pub use pod::{Eviction, bind, evict, resize, set_ephemeral_containers};
+pub use rules::{Now, Rules};
+pub use scale::{scale_of, set_scale};
+pub use selectable::{field_error, field_value, selectable_fields};
+pub use service::{Allocation, NodePort, needed_allocation};
+pub use warning::{deletion_warning, kind_warning, warnings};
+
+/// Returns the propagation policy of a deletion that does not name one, or `None` to leave the finalizers
+/// as they are.
+pub fn default_propagation(group: &str, kind: &str) -> Option<Propagation> {
+    (group == "batch" && kind == "Job").then_some(Propagation::Orphan)
+}
+
+/// Returns whether the response to a deletion is the object and not a `Status`.
+// WC-419.
+pub fn deletion_returns_object(group: &str, kind: &str) -> bool {
+    const CORE: [&str; 8] = [
+        "Pod",
+        "Service",
+        "PodTemplate",
+        "ServiceAccount",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "ResourceQuota",
+        "Namespace",
+    ];
+    match group {
+        "" => CORE.contains(&kind),
+        "storage.k8s.io" => kind != "CSIStorageCapacity",
+        "resource.k8s.io" => true,
+        _ => false,
+    }
+}

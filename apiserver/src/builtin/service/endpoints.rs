@@ -1,0 +1,108 @@
+//! Validation of endpoints and endpoint slices.
+
+use std::collections::HashSet;
+
+use super::super::causes::Causes;
+use super::super::field::Field;
+use super::super::names;
+use super::super::pod::PROTOCOLS;
+
+/// Checks endpoints.
+pub(super) fn check_endpoints(endpoints: &Field<'_>, causes: &mut Causes) {
+    for subset in endpoints.child("subsets").items() {
+        let (ready, not_ready) = (subset.child("addresses"), subset.child("notReadyAddresses"));
+        if ready.len() + not_ready.len() == 0 {
+            causes.required(&subset, "must specify `addresses` or `notReadyAddresses`");
+        }
+        for address in ready.items().chain(not_ready.items()) {
+            let ip = address.child("ip");
+            if let Some(detail) = names::ip_error(ip.text()) {
+                causes.invalid_at(ip.path(), ip.text(), &detail);
+            }
+            causes.check_text(&address.child("hostname"), names::dns_label_error);
+        }
+        let ports = subset.child("ports");
+        for port in ports.items() {
+            let name = port.child("name");
+            if ports.len() > 1 && name.text().is_empty() {
+                causes.required(&name, "");
+            }
+            causes.check_text(&name, names::dns_label_error);
+            causes.check_port(&port.child("port"));
+            causes.check_required_one_of(&port.child("protocol"), &PROTOCOLS);
+        }
+    }
+}
+
+/// The maximum number of endpoints of a slice.
+const ENDPOINTS_MAX: usize = 1000;
+/// The maximum number of addresses of an endpoint.
+const ADDRESSES_MAX: usize = 100;
+/// The maximum number of ports of a slice.
+const PORTS_MAX: usize = 20_000;
+
+/// Checks an endpoint slice.
+pub(super) fn check_slice(slice: &Field<'_>, causes: &mut Causes) {
+    let kind = slice.child("addressType");
+    causes.check_required_one_of(&kind, &["FQDN", "IPv4", "IPv6"]);
+    let endpoints = slice.child("endpoints");
+    if endpoints.len() > ENDPOINTS_MAX {
+        let path = endpoints.path();
+        causes.push(revstore_watch_cache::status::StatusCause::too_many(
+            path,
+            endpoints.len(),
+            ENDPOINTS_MAX,
+        ));
+    }
+    for endpoint in endpoints.items() {
+        check_endpoint(&endpoint, kind.text(), causes);
+    }
+    let ports = slice.child("ports");
+    if ports.len() > PORTS_MAX {
+        let path = ports.path();
+        causes.push(revstore_watch_cache::status::StatusCause::too_many(
+            path,
+            ports.len(),
+            PORTS_MAX,
+        ));
+    }
+    let mut seen = HashSet::new();
+    for port in ports.items() {
+        let name = port.child("name");
+        causes.check_text(&name, names::dns_label_error);
+        if !seen.insert(name.text()) {
+            causes.duplicate(&name);
+        }
+        causes.check_required_one_of(&port.child("protocol"), &PROTOCOLS);
+        causes.check_text(&port.child("appProtocol"), names::qualified_name_error);
+    }
+}
+
+fn check_endpoint(endpoint: &Field<'_>, kind: &str, causes: &mut Causes) {
+    let addresses = endpoint.child("addresses");
+    match addresses.len() {
+        0 => causes.required(&addresses, "must contain at least 1 address"),
+        found if found > ADDRESSES_MAX => {
+            let path = addresses.path();
+            causes.push(revstore_watch_cache::status::StatusCause::too_many(
+                path,
+                found,
+                ADDRESSES_MAX,
+            ));
+        }
+        _ => {}
+    }
+    for address in addresses.items() {
+        let parsed = address.text().parse::<std::net::IpAddr>();
+        match (kind, parsed) {
+            ("IPv4", Ok(std::net::IpAddr::V4(_))) | ("IPv6", Ok(std::net::IpAddr::V6(_))) => {}
+            ("IPv4", Ok(_)) => causes.invalid(&address, "must be an IPv4 address"),
+            ("IPv6", Ok(_)) => causes.invalid(&address, "must be an IPv6 address"),
+            ("IPv4" | "IPv6", Err(_)) => causes.invalid(&address, names::NOT_AN_IP),
+            ("FQDN", _) => causes.check_text(&address, names::subdomain_error),
+            _ => {}
+        }
+    }
+    causes.check_text(&endpoint.child("nodeName"), names::subdomain_error);
+    causes.check_text(&endpoint.child("hostname"), names::dns_label_error);
+}
