@@ -3,7 +3,7 @@
 //! The map of objects and the indexes share the text of each key, and objects share the text of each
 //! value with its index. A change of an object that keeps its values changes no index.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
 use std::sync::Arc;
 
@@ -82,14 +82,35 @@ impl IndexedObjects {
         indexes: usize,
         revision: Revision,
     ) -> Self {
-        let mut contents = Self::new(indexes);
-        contents.revision = Some(revision);
+        let mut keys: Vec<HashMap<Arc<str>, Vec<Arc<str>>>> = vec![HashMap::new(); indexes];
         let objects: Vec<_> = objects
             .into_iter()
-            .map(|(key, new)| (key.clone(), contents.indexed(&key, new)))
+            .map(|(key, new)| {
+                let values = new.values.into_iter().map(|(position, value)| {
+                    let keys = &mut keys[position as usize];
+                    let value = match keys.get_key_value(&*value) {
+                        Some((known, _)) => known.clone(),
+                        None => value.into(),
+                    };
+                    keys.entry(value.clone()).or_default().push(key.clone());
+                    (position, value)
+                });
+                let values = values.collect();
+                let object = new.object;
+                (key, IndexedObject { object, values })
+            })
             .collect();
-        contents.by_key = objects.into_iter().collect();
-        contents
+        // Sets of ascending keys are built in one step, and without free space.
+        let index = |keys: HashMap<_, Vec<_>>| {
+            let keys = keys.into_iter();
+            keys.map(|(value, keys)| (value, keys.into_iter().collect()))
+                .collect()
+        };
+        Self {
+            by_key: objects.into_iter().collect(),
+            indexes: keys.into_iter().map(index).collect(),
+            revision: Some(revision),
+        }
     }
 
     /// Adds the key of an object to its indexes.

@@ -77,6 +77,9 @@ impl Notification {
 /// The number of pending notifications of a [`Subscription`] in order above which they are merged.
 pub const PENDING_MAX: usize = 64 * 1024;
 
+/// The maximum number of notifications for which an empty queue keeps its memory.
+const KEPT_CAPACITY_MAX: usize = 4 * 1024;
+
 /// The notifications that a [`Subscription`] delivers, and their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -222,7 +225,13 @@ impl Queued {
     /// Removes the notification that was queued first.
     fn pop(&mut self) -> Option<Notification> {
         match self {
-            Self::InOrder(queue) => Some(queue.pop_front()?.notification),
+            Self::InOrder(queue) => {
+                let PendingNotification { notification, .. } = queue.pop_front()?;
+                if queue.is_empty() && queue.capacity() > KEPT_CAPACITY_MAX {
+                    *queue = VecDeque::new();
+                }
+                Some(notification)
+            }
             Self::Merged {
                 by_number, numbers, ..
             } => {
