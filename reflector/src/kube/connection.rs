@@ -1,30 +1,24 @@
-//! Connections to an API server: TCP, TLS, HTTP/1.1 requests and their time limits.
+//! Requests to an API server, their time limits, and the connections that they share.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use revstore_watch_cache::RequestError;
 use rustls::pki_types::ServerName;
-use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use super::body::{BodyBuffer, BodyError, Encoding, encoding};
 use super::decode;
+use super::transport::{Connection, GetRequest};
 
-/// The time without traffic after which the kernel probes a connection, and the time between probes.
-/// A watch without events whose server has vanished ends after several of them.
-const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
 /// The maximum size of the body of an error in bytes. Of a longer one only the status is used.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
@@ -89,8 +83,9 @@ pub(crate) struct Client {
     /// The maximum size of the body of a list in bytes.
     pub(crate) list_bytes_max: usize,
     pub(crate) runtime: Handle,
-    /// The connection of the last list, for the next one. The lock is held to take or put it.
-    pub(crate) idle: Mutex<Option<SendRequest<Empty<Bytes>>>>,
+    /// The connection for the next request: over HTTP/1.1 that of the last list, for the next list, over
+    /// HTTP/2 that of all requests. The lock is held to take or put it.
+    pub(crate) kept: Mutex<Option<Connection>>,
 }
 
 /// A task of the runtime that ends when this is dropped.
@@ -123,10 +118,12 @@ impl Client {
     pub(crate) async fn list(self: &Arc<Self>, target: String) -> Result<Bytes, RequestError> {
         let client = self.clone();
         self.on_runtime(async move {
-            let request = client.request(&target)?;
-            let (response, connection) = client.send_reusing(request).await?;
+            let request = client.request(&target, "gzip")?;
+            let kept = client.kept.lock().take();
+            let (response, connection) = client.send_reusing(kept, request).await?;
+            client.keep_shared(&connection);
             let body = client.read_list(response).await?;
-            *client.idle.lock() = Some(connection);
+            *client.kept.lock() = Some(connection);
             Ok(body)
         })
         .await
@@ -136,19 +133,36 @@ impl Client {
     pub(crate) async fn watch(self: &Arc<Self>, target: String) -> Result<Incoming, RequestError> {
         let client = self.clone();
         self.on_runtime(async move {
-            let request = client.request(&target)?;
-            let mut connection = client.connect().await?;
-            let response = client.send(&mut connection, request).await?;
-            Ok(client.successful(response).await?.into_body())
+            // Servers do not compress watches, whose events would be delayed.
+            let request = client.request(&target, "identity")?;
+            // Over HTTP/1.1, a watch has a connection of its own.
+            let kept = client.kept.lock().take_if(|kept| kept.shared().is_some());
+            let (response, connection) = client.send_reusing(kept, request).await?;
+            client.keep_shared(&connection);
+            let response = client.successful(response).await?;
+            match encoding(response.headers()) {
+                Ok(Encoding::Identity) => Ok(response.into_body()),
+                Ok(Encoding::Gzip) => Err(RequestError::Internal("a watch is compressed".into())),
+                Err(error) => Err(RequestError::Internal(error)),
+            }
         })
         .await
     }
 
-    fn request(&self, target: &str) -> Result<Request<Empty<Bytes>>, RequestError> {
+    /// Keeps a connection that other requests can use at once. It is not put back if a server did not
+    /// answer in time.
+    fn keep_shared(&self, connection: &Connection) {
+        if let Some(shared) = connection.shared() {
+            *self.kept.lock() = Some(shared);
+        }
+    }
+
+    fn request(&self, target: &str, encoding: &str) -> Result<GetRequest, RequestError> {
         let invalid = |error: http::Error| RequestError::BadRequest(error.to_string());
         let mut request = Request::get(target)
             .header(header::HOST, self.authority.clone())
             .header(header::ACCEPT, "application/json")
+            .header(header::ACCEPT_ENCODING, encoding)
             .header(
                 header::USER_AGENT,
                 concat!("revstore-reflector/", env!("CARGO_PKG_VERSION")),
@@ -166,55 +180,61 @@ impl Client {
         Ok(request)
     }
 
-    /// Sends a request over the connection of the last list, or over a new one if that has ended.
+    /// Sends a request over a connection that was used before, or over a new one if that has ended.
     async fn send_reusing(
         &self,
-        request: Request<Empty<Bytes>>,
-    ) -> Result<(Response<Incoming>, SendRequest<Empty<Bytes>>), RequestError> {
-        let idle = self.idle.lock().take();
-        if let Some(mut connection) = idle
-            && connection.ready().await.is_ok()
+        kept: Option<Connection>,
+        request: GetRequest,
+    ) -> Result<(Response<Incoming>, Connection), RequestError> {
+        if let Some(mut connection) = kept
+            && connection.ready().await
         {
-            // The server may have closed it just now. A list can be requested twice.
-            match self.send(&mut connection, request.clone()).await {
+            match self.send(&mut connection, request.clone()).await? {
                 Ok(response) => return Ok((response, connection)),
-                Err(_) if connection.is_closed() => {}
-                Err(error) => return Err(error),
+                // The server may have closed it just now, or it no longer accepts requests on it. Lists
+                // and watches can be requested twice.
+                Err(_) if connection.is_closed() || connection.shared().is_some() => {}
+                Err(error) => return Err(unavailable(error)),
             }
         }
         let mut connection = self.connect().await?;
         let response = self.send(&mut connection, request).await?;
-        Ok((response, connection))
+        Ok((response.map_err(unavailable)?, connection))
     }
 
+    /// Sends a request. The outer error is that of a server which does not answer in time.
     async fn send(
         &self,
-        connection: &mut SendRequest<Empty<Bytes>>,
-        request: Request<Empty<Bytes>>,
-    ) -> Result<Response<Incoming>, RequestError> {
-        match timeout(self.limits.read, connection.send_request(request)).await {
-            Ok(response) => response.map_err(unavailable),
+        connection: &mut Connection,
+        request: GetRequest,
+    ) -> Result<hyper::Result<Response<Incoming>>, RequestError> {
+        match timeout(self.limits.read, connection.send(request)).await {
+            Ok(response) => Ok(response),
             Err(_) => Err(unavailable("no response within the time limit")),
         }
     }
 
     async fn read_list(&self, response: Response<Incoming>) -> Result<Bytes, RequestError> {
-        let mut body = self.successful(response).await?.into_body();
-        let mut bytes = BytesMut::new();
+        let response = self.successful(response).await?;
+        let invalid = |error: BodyError| match error {
+            BodyError::TooLarge => RequestError::Internal(format!(
+                "a list is larger than {} bytes",
+                self.list_bytes_max
+            )),
+            BodyError::Gzip(error) => unavailable(format_args!("a list is damaged: {error}")),
+        };
+        let mut bytes = BodyBuffer::new(response.headers(), self.list_bytes_max)
+            .map_err(RequestError::Internal)?;
+        let mut body = response.into_body();
         loop {
-            let frame = match timeout(self.limits.read, body.frame()).await {
-                Ok(None) => return Ok(bytes.freeze()),
-                Ok(Some(frame)) => frame.map_err(unavailable)?,
+            match timeout(self.limits.read, body.frame()).await {
+                Ok(None) => return bytes.finish().map_err(invalid),
+                Ok(Some(frame)) => {
+                    let data = frame.map_err(unavailable)?.into_data();
+                    bytes.push(&data.unwrap_or_default()).map_err(invalid)?;
+                }
                 Err(_) => return Err(unavailable("a list ended within the time limit")),
-            };
-            let data = frame.into_data().unwrap_or_default();
-            if bytes.len() + data.len() > self.list_bytes_max {
-                return Err(RequestError::Internal(format!(
-                    "a list is larger than {} bytes",
-                    self.list_bytes_max
-                )));
             }
-            bytes.extend_from_slice(&data);
         }
     }
 
@@ -228,50 +248,32 @@ impl Client {
             return Ok(response);
         }
         let retry_after = retry_after(response.headers());
-        let mut body = response.into_body();
-        let mut bytes = BytesMut::new();
-        // What can be read within the limits is enough: the status is known.
-        while let Ok(Some(Ok(frame))) = timeout(self.limits.read, body.frame()).await {
-            let data = frame.into_data().unwrap_or_default();
-            if bytes.len() + data.len() > ERROR_BYTES_MAX {
-                break;
-            }
-            bytes.extend_from_slice(&data);
-        }
+        let bytes = self.error_body(response).await;
         Err(decode::error(code, retry_after, &bytes))
     }
 
-    async fn connect(&self) -> Result<SendRequest<Empty<Bytes>>, RequestError> {
-        match timeout(self.limits.connect, self.handshake()).await {
+    /// Returns what can be read of the body of an error within the limits, which is enough: the status is
+    /// known.
+    async fn error_body(&self, response: Response<Incoming>) -> Bytes {
+        let Ok(mut bytes) = BodyBuffer::new(response.headers(), ERROR_BYTES_MAX) else {
+            return Bytes::new();
+        };
+        let mut body = response.into_body();
+        while let Ok(Some(Ok(frame))) = timeout(self.limits.read, body.frame()).await {
+            if bytes.push(&frame.into_data().unwrap_or_default()).is_err() {
+                break;
+            }
+        }
+        bytes.received()
+    }
+
+    async fn connect(&self) -> Result<Connection, RequestError> {
+        let opening = Connection::open((&self.host, self.port), self.tls.as_ref());
+        match timeout(self.limits.connect, opening).await {
             Ok(connection) => connection.map_err(unavailable),
             Err(_) => Err(unavailable("no connection within the time limit")),
         }
     }
-
-    async fn handshake(&self) -> Result<SendRequest<Empty<Bytes>>, std::io::Error> {
-        let tcp = TcpStream::connect((self.host.as_str(), self.port)).await?;
-        tcp.set_nodelay(true)?;
-        let keepalive = TcpKeepalive::new()
-            .with_time(TCP_KEEPALIVE)
-            .with_interval(TCP_KEEPALIVE);
-        SockRef::from(&tcp).set_tcp_keepalive(&keepalive)?;
-        match &self.tls {
-            None => http(tcp).await,
-            Some((connector, name)) => http(connector.connect(name.clone(), tcp).await?).await,
-        }
-    }
-}
-
-/// Starts HTTP/1.1 on a connection, whose task ends with the last request.
-async fn http(
-    io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<SendRequest<Empty<Bytes>>, std::io::Error> {
-    let (sender, connection) = http1::handshake(TokioIo::new(io))
-        .await
-        .map_err(std::io::Error::other)?;
-    // Its error is also that of the request.
-    tokio::spawn(async move { drop(connection.await) });
-    Ok(sender)
 }
 
 /// Returns the seconds of the header `Retry-After`. Dates, which API servers do not send, are ignored.

@@ -1,11 +1,13 @@
 //! [`KubeListWatch`]: the collections of an API server over HTTP. Requires the feature `http`.
 //!
-//! `connection.rs` has connections and their time limits, `frames.rs` the documents of a watch, and
-//! `decode.rs` the bodies.
+//! `connection.rs` has requests and their time limits, over the connections of `transport.rs`, `body.rs`
+//! bodies in memory, `frames.rs` the documents of a watch, and `decode.rs` what they say.
 
+mod body;
 mod connection;
 mod decode;
 mod frames;
+mod transport;
 
 use std::fmt;
 use std::pin::Pin;
@@ -34,24 +36,29 @@ use connection::Client;
 pub use connection::TimeLimits;
 pub use frames::EVENT_BYTES_MAX;
 use frames::{FrameError, Frames};
+use transport::{ALPN_HTTP1, ALPN_HTTP2};
 
 /// The default of the maximum size of a list in bytes.
 pub const LIST_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
-/// A collection of an API server, for example of kube-apiserver, over HTTP/1.1 and TLS.
+/// A collection of an API server, for example of kube-apiserver, over HTTP and TLS.
 ///
 /// - Errors of the server become the [`RequestError`] that the cache in this process would return: 410
 ///   is [`RequestError::Expired`], and other errors keep their code, reason and message. A server that
 ///   cannot be reached, or does not answer in time, is [`RequestError::Unavailable`].
 /// - A watch that is cut ends, and the reflector continues it after its last event. An event that is no
 ///   JSON, or is larger than [`EVENT_BYTES_MAX`], ends the watch with an error.
-/// - Each watch has a connection of its own. Lists, one after the other, share one.
+/// - With TLS, the server chooses HTTP/2 or HTTP/1.1, unless
+///   [`http1_only`](KubeListWatchBuilder::http1_only) is set; without TLS, it is HTTP/1.1. Over HTTP/2, all
+///   requests of this source share a connection, and pings find out within 45 s that the server has
+///   vanished. Over HTTP/1.1, each watch has a connection of its own, and lists, one after the other, share
+///   one.
+/// - Lists are requested with gzip, which API servers use for large ones, and watches without.
 /// - Requests run on a tokio runtime. Their results can be awaited on any executor, so an informer may
 ///   still run on a thread of its own.
 ///
-/// There are no default authorities: a server with TLS needs
-/// [`certificate_authority`](KubeListWatchBuilder::certificate_authority). Compressed responses and
-/// HTTP/2 are not requested.
+/// There are no default authorities, also not those of the system: a server with TLS needs
+/// [`certificate_authority`](KubeListWatchBuilder::certificate_authority).
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -93,6 +100,7 @@ pub struct KubeListWatchBuilder {
     authorities: Vec<u8>,
     certificate: Option<(Vec<u8>, Vec<u8>)>,
     server_name: Option<String>,
+    http1_only: bool,
     token: Option<Box<dyn Fn() -> Result<String, String> + Send + Sync>>,
     limits: TimeLimits,
     list_bytes_max: usize,
@@ -183,6 +191,14 @@ impl KubeListWatchBuilder {
         }
     }
 
+    /// Does not offer HTTP/2 to the server, for example because a proxy does not support it well.
+    pub fn http1_only(self) -> Self {
+        Self {
+            http1_only: true,
+            ..self
+        }
+    }
+
     /// Sets the bearer token.
     pub fn bearer_token(self, token: impl Into<String>) -> Self {
         let token = token.into();
@@ -206,7 +222,7 @@ impl KubeListWatchBuilder {
         Self { limits, ..self }
     }
 
-    /// Sets the maximum size of a list, or of a page of it, in bytes. The default is
+    /// Sets the maximum size of a list, or of a page of it, in bytes, decompressed. The default is
     /// [`LIST_BYTES_MAX`]. A larger one is an error.
     pub fn list_bytes_max(self, list_bytes_max: usize) -> Self {
         Self {
@@ -273,7 +289,7 @@ impl KubeListWatchBuilder {
                 limits: self.limits,
                 list_bytes_max: self.list_bytes_max,
                 runtime: runtime.ok_or(ConfigError::NoRuntime)?,
-                idle: Mutex::new(None),
+                kept: Mutex::new(None),
             }),
         })
     }
@@ -310,7 +326,10 @@ impl KubeListWatchBuilder {
                     .map_err(|error| tls(&error))?
             }
         };
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![ALPN_HTTP2.to_vec(), ALPN_HTTP1.to_vec()];
+        if self.http1_only {
+            config.alpn_protocols.remove(0);
+        }
         let name = self.server_name.as_deref().unwrap_or(host).to_owned();
         let name = ServerName::try_from(name).map_err(|error| tls(&error))?;
         Ok((Arc::new(config).into(), name))
@@ -331,6 +350,7 @@ impl KubeListWatch {
             authorities: Vec::new(),
             certificate: None,
             server_name: None,
+            http1_only: false,
             token: None,
             limits: TimeLimits::default(),
             list_bytes_max: LIST_BYTES_MAX,

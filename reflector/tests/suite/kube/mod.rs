@@ -2,6 +2,8 @@
 
 mod errors;
 mod failures;
+mod gzip;
+mod http2;
 mod server;
 mod tls;
 

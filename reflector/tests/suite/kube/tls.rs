@@ -10,7 +10,7 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::server::WebPkiClientVerifier;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use revstore_reflector::kube::{ConfigError, KubeListWatch, TimeLimits};
+use revstore_reflector::kube::{ConfigError, KubeListWatch, KubeListWatchBuilder, TimeLimits};
 use revstore_watch_cache::RequestError;
 
 use super::fetch_list;
@@ -28,6 +28,33 @@ fn certificate(authority: &Issuer, name: &str) -> (rcgen::Certificate, KeyPair) 
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
     (params.signed_by(&key, authority).unwrap(), key)
+}
+
+/// What a client needs to trust a server.
+pub(crate) struct Trust(String);
+
+impl Trust {
+    pub(crate) fn builder(&self, server: &str, path: &str) -> KubeListWatchBuilder {
+        KubeListWatch::builder(server, path).certificate_authority(&*self.0)
+    }
+}
+
+/// Returns a server's side of TLS that offers protocols, and what its clients trust.
+pub(crate) fn acceptor(protocols: &[&[u8]]) -> (Trust, tokio_rustls::TlsAcceptor) {
+    let servers = authority();
+    let (certificate, key) = certificate(&servers, "127.0.0.1");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
+        )
+        .unwrap();
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    (Trust(servers.pem()), Arc::new(config).into())
 }
 
 /// Starts a server that requires a certificate of `clients` and answers each request with an empty
