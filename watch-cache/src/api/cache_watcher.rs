@@ -13,6 +13,7 @@ use futures_core::Stream;
 use crate::api::event::WatchEvent;
 use crate::api::initial_objects::InitialObjects;
 use crate::api::live_watch::LiveWatch;
+use crate::api::starting_watch::StartingWatch;
 use crate::api::status::RequestError;
 use crate::api::target::Target;
 use crate::cache::resource::{Registration, Resource};
@@ -72,7 +73,7 @@ pub struct CacheWatcher {
     state: State,
 }
 
-/// What a watcher watches. Does not change.
+/// What a watcher watches. Does not change after its start.
 pub(crate) struct Watched {
     pub(crate) resource: Arc<Resource>,
     /// The form of [`CacheWatcher::encode`].
@@ -95,10 +96,12 @@ impl Watched {
 /// The state of a watcher.
 ///
 /// ```text
-/// Initial ──last object──▶ Live ──deadline, stop, reload──▶ Ended
-///    └───────error───────────┴───error──▶ Failed ──delivered──▶ Ended
+/// Starting ──revision reached──▶ Initial ──last object──▶ Live ──deadline, stop, reload──▶ Ended
+///     └──────────error──────────────┴───────error───────────┴───error──▶ Failed ──delivered──▶ Ended
 /// ```
 enum State {
+    /// Waits for the revision at which it starts.
+    Starting(Box<StartingWatch>),
     /// Delivers the current objects.
     Initial(Box<InitialObjects>),
     /// Delivers the events of the window.
@@ -110,8 +113,31 @@ enum State {
     Ended,
 }
 
+impl State {
+    /// Returns the state after a registration.
+    fn of(
+        resource: &Resource,
+        registration: Registration,
+        end: Bytes,
+        bookmarks: bool,
+        timeout: Option<Duration>,
+    ) -> Self {
+        let live = LiveWatch::new(resource, &registration, bookmarks, timeout);
+        match registration.initial {
+            Some(objects) => {
+                let began = resource.shared.timers.now();
+                let initial = InitialObjects::new(objects, end, began, live);
+                Self::Initial(Box::new(initial))
+            }
+            None => Self::Live(live),
+        }
+    }
+}
+
 /// What a watcher does next, as its state decides.
 pub(crate) enum Step {
+    /// Start with the state of a registration.
+    Start(Box<Registration>),
     /// Deliver an event.
     Deliver(WatchEvent),
     /// Take a further step.
@@ -135,6 +161,7 @@ const POLL_CHUNKS_MAX: usize = 64;
 impl fmt::Debug for CacheWatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (state, live) = match &self.state {
+            State::Starting(_) => ("starting", None),
             State::Initial(initial) => ("initial", Some(&initial.live)),
             State::Live(live) => ("live", Some(live)),
             State::Failed(_) => ("failed", None),
@@ -156,18 +183,22 @@ impl CacheWatcher {
         bookmarks: bool,
         timeout: Option<Duration>,
     ) -> Self {
-        let live = LiveWatch::new(&resource, &registration, bookmarks, timeout);
-        let state = match registration.initial {
-            Some(objects) => {
-                let began = resource.shared.timers.now();
-                let initial = InitialObjects::new(objects, target.scan.end, began, live);
-                State::Initial(Box::new(initial))
-            }
-            None => State::Live(live),
-        };
+        let waiter = registration.waiter.clone();
         Self {
-            watched: Watched::new(resource, target.filter, registration.waiter),
-            state,
+            state: State::of(&resource, registration, target.scan.end, bookmarks, timeout),
+            watched: Watched::new(resource, target.filter, waiter),
+        }
+    }
+
+    /// Returns a watcher that starts later.
+    pub(crate) fn starting(
+        resource: Arc<Resource>,
+        filter: ObjectFilter,
+        start: StartingWatch,
+    ) -> Self {
+        Self {
+            watched: Watched::new(resource, filter, Arc::new(Waiter::new())),
+            state: State::Starting(Box::new(start)),
         }
     }
 
@@ -215,6 +246,12 @@ impl CacheWatcher {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
         for _ in 0..POLL_CHUNKS_MAX {
             let step = match &mut self.state {
+                State::Starting(start) => match start.poll(context) {
+                    Poll::Ready(Ok(Some(registration))) => Step::Start(Box::new(registration)),
+                    Poll::Ready(Ok(None)) => Step::End(None),
+                    Poll::Ready(Err(error)) => Step::Fail(error),
+                    Poll::Pending => Step::Wait,
+                },
                 State::Live(live) => live.step(&self.watched, context),
                 State::Initial(initial) => initial.step(&self.watched),
                 State::Failed(_) => {
@@ -228,6 +265,16 @@ impl CacheWatcher {
             match step {
                 Step::Deliver(event) => return Poll::Ready(Some(event)),
                 Step::Continue => {}
+                Step::Start(registration) => {
+                    if let State::Starting(start) = self.enter(State::Ended) {
+                        let resource = &self.watched.resource;
+                        self.watched.waiter = registration.waiter.clone();
+                        let timeout = start.timeout(resource.shared.timers.now());
+                        let bookmarks = start.bookmarks;
+                        self.state =
+                            State::of(resource, *registration, start.end, bookmarks, timeout);
+                    }
+                }
                 Step::BecomeLive(bookmark) => {
                     if let State::Initial(initial) = self.enter(State::Ended) {
                         self.state = State::Live(initial.live);
@@ -259,7 +306,7 @@ impl CacheWatcher {
         match self.enter(next) {
             State::Initial(initial) => initial.live.unregister(&self.watched),
             State::Live(live) => live.unregister(&self.watched),
-            State::Failed(_) | State::Ended => {}
+            State::Starting(_) | State::Failed(_) | State::Ended => {}
         }
     }
 }

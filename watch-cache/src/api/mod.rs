@@ -13,6 +13,7 @@ pub(crate) mod live_watch;
 pub(crate) mod options;
 pub(crate) mod query;
 pub(crate) mod resource_cache;
+pub(crate) mod starting_watch;
 pub(crate) mod status;
 pub(crate) mod storage;
 pub(crate) mod target;

@@ -13,6 +13,7 @@ use crate::api::list::{ListCounts, ObjectList};
 use crate::api::options::{
     GetOptions, ListOptions, ListPlan, RequestedVersion, WatchOptions, WatchPlan,
 };
+use crate::api::starting_watch::StartingWatch;
 use crate::api::status::{Expired, RequestError};
 use crate::api::target::Target;
 use crate::cache::consistency;
@@ -368,7 +369,9 @@ impl ResourceCache {
     ///   was removed.
     ///
     /// All other errors, such as [`Expired::Window`] for a start before the window, are the only
-    /// event of the returned watcher.
+    /// event of the returned watcher. A watcher with the objects at a future revision is returned at
+    /// once, and waits for that revision when it is polled; if the revision is not reached in time, its
+    /// only event is [`RequestError::TooLarge`].
     // WC-305, WC-310.
     pub async fn watch(
         &self,
@@ -382,11 +385,20 @@ impl ResourceCache {
         let shared = &self.resource.shared;
         let start = match plan {
             WatchPlan::InitialObjects(RequestedVersion::Zero) => Ok(WatchStart::CurrentObjects),
-            WatchPlan::InitialObjects(RequestedVersion::At(at)) => self
-                .resource
-                .wait_until_fresh(at)
-                .await
-                .map(|()| WatchStart::CurrentObjects),
+            WatchPlan::InitialObjects(RequestedVersion::At(at)) => {
+                if at > shared.watermark.load() {
+                    let start = StartingWatch::new(
+                        &self.resource,
+                        target.clone(),
+                        at,
+                        options.allow_bookmarks,
+                        options.timeout,
+                    );
+                    let resource = self.resource.clone();
+                    return Ok(CacheWatcher::starting(resource, target.filter, start));
+                }
+                Ok(WatchStart::CurrentObjects)
+            }
             WatchPlan::InitialObjects(RequestedVersion::Unset) => {
                 match shared.current_revision().await {
                     Ok(current) => self

@@ -327,7 +327,11 @@ pub(crate) struct Events<'a> {
     pub(crate) stream: EventStream,
 }
 
-impl Events<'_> {
+impl<'a> Events<'a> {
+    pub(crate) fn of(fixture: &'a Fixture, stream: EventStream) -> Self {
+        Self { fixture, stream }
+    }
+
     pub(crate) fn next(&mut self) -> Option<WatchEvent> {
         let stream = &mut self.stream;
         let next = std::future::poll_fn(|context| stream.as_mut().poll_next(context));

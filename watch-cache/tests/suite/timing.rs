@@ -603,3 +603,59 @@ fn maximal_durations_never_elapse() {
         assert_eq!(word, format!("MODIFIED ns/a@{wanted}"));
     }
 }
+
+// Shows WC-232.
+#[test]
+fn wc_310_a_watch_with_the_objects_at_a_future_revision_begins_at_once_and_fails_after_3_s() {
+    let fixture = Fixture::with(config(), |builder| builder);
+    let current = fixture.put_pod("ns/a");
+    fixture.wait_until_fresh();
+    let future = |after: i64, timeout| {
+        let options = bookmarked(from(current + after), timeout)
+            .resource_version_match("NotOlderThan")
+            .send_initial_events(true);
+        let start = poll_once(fixture.pods.watch(&Scope::All, &options));
+        let Poll::Ready(Ok(watch)) = start else {
+            panic!("the watch begins at once");
+        };
+        Events::of(&fixture, Box::pin(watch))
+    };
+    let (mut never, mut reached) = (future(1000, None), future(1, Some(10)));
+    let (mut short, mut removed) = (future(1000, Some(2)), future(1000, None));
+    for watch in [&mut never, &mut reached, &mut short, &mut removed] {
+        assert!(watch.is_silent());
+    }
+    let put = fixture.put_pod("ns/b");
+    fixture.wait_until_fresh();
+    assert_eq!(
+        reached.words(3),
+        [
+            format!("ADDED ns/a@{current}"),
+            format!("ADDED ns/b@{put}"),
+            format!("BOOKMARK@{put} end")
+        ]
+    );
+    assert_eq!(
+        events_by_second(&fixture, &mut short, 2),
+        [(2, "end".to_owned())]
+    );
+    let error = format!(
+        "ERROR 504 Timeout: Too large resource version: {}, current: {put}",
+        current + 1000
+    );
+    assert_eq!(
+        events_by_second(&fixture, &mut never, 1),
+        [(1, error), (1, "end".to_owned())]
+    );
+    assert!(removed.word().starts_with("ERROR 504"));
+    // The timeout counts from the request.
+    let after_3_s = events_by_second(&fixture, &mut reached, 7);
+    assert_eq!(after_3_s.last(), Some(&(7, "end".to_owned())));
+    let mut removed = future(1000, None);
+    assert!(removed.is_silent());
+    assert!(fixture.wait(fixture.cache.remove(&fixture.pods)));
+    fixture.clock.advance(3 * SECOND);
+    assert!(removed.word().starts_with("ERROR 504"));
+    let timers = fixture.pods.metrics();
+    assert_eq!(timers.watchers, 0);
+}

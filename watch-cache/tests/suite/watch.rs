@@ -16,8 +16,7 @@ use revstore_watch_cache::source::{
 use revstore_watch_cache::{EventType, ListOptions, Revision, Scope, WatchEvent, WatchOptions};
 
 use crate::support::{
-    Fixture, PODS, Side, config, from, namespace, object, on_both, pod, poll_once, selector,
-    short_window,
+    Fixture, PODS, Side, config, from, namespace, object, on_both, pod, selector, short_window,
 };
 
 fn select(options: WatchOptions, labels: &str, fields: &str) -> WatchOptions {
@@ -432,13 +431,12 @@ fn t_33_a_watch_can_be_dropped_at_any_time() {
     fixture.wait_until_fresh();
     let current = fixture.current();
     let watchers = || fixture.pods.metrics().watchers;
-    // Before it starts: the request waits for a future state.
+    // Before it starts: it waits for a future state.
     let later = from(current + 1)
         .resource_version_match("NotOlderThan")
         .send_initial_events(true);
-    let scope = Scope::All;
-    let mut start = Box::pin(fixture.pods.watch(&scope, &later));
-    assert!(poll_once(&mut start).is_pending());
+    let mut start = fixture.watch(&fixture.pods, &Scope::All, &later);
+    assert!(start.is_silent());
     drop(start);
     assert_eq!(watchers(), 0);
     // Between its initial objects, and between later events.
