@@ -6,12 +6,17 @@
 //! Kinds of alpha versions are not in it. Those of beta versions are, but [off by default](Version::on_by_default).
 
 mod decode;
+mod protobuf;
 mod table;
 mod value;
 
 pub use decode::{DEPTH_MAX, DecodeError, Storage, UNKNOWN_FIELDS_MAX, UnknownField, normalize};
 pub use value::{Quantity, QuantityError};
 
+pub use protobuf::{
+    MAGIC, ProtobufError, VALUES_MAX, decode_message, encode_message, from_protobuf, protobuf_kind,
+    to_protobuf, watch_event, wrap,
+};
 pub use table::{
     Deprecation, Field, Group, List, ListType, Package, Resource, Resources, Shape, Subresource,
     Type, TypeRef, Union, Version, groups, kind, resource, resource_of_kind, resources, sources,

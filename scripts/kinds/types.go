@@ -249,7 +249,14 @@ func (t *types) fields(goType reflect.Type, outer []int, special bool) []field {
 			}
 			continue
 		case inlined(goField):
-			result = append(result, t.fields(goField.Type, numbers, special)...)
+			embedded := t.fields(goField.Type, numbers, special)
+			if goField.Tag.Get("protobuf") == "" {
+				// TypeMeta, which the envelope contains.
+				for i := range embedded {
+					embedded[i].numbers = nil
+				}
+			}
+			result = append(result, embedded...)
 			continue
 		}
 		if special {

@@ -1,7 +1,7 @@
 //! Typed decoding of JSON: what Go's decoder and encoder make of an object.
 
 mod error;
-mod scalar;
+pub(crate) mod scalar;
 mod special;
 
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ pub use error::{DecodeError, UnknownField};
 use crate::table::{Field, Shape, Type};
 
 /// How deeply objects may be nested.
-pub const DEPTH_MAX: usize = 256;
+pub const DEPTH_MAX: usize = 128;
 /// How many unknown fields of an object are reported.
 pub const UNKNOWN_FIELDS_MAX: usize = 100;
 

@@ -26,8 +26,13 @@ pub(super) fn normalize(
     match (ty.shape(), &mut *value) {
         (Shape::String | Shape::IntOrString, Value::String(_))
         | (Shape::Bool, Value::Bool(_))
-        | (Shape::Float64, Value::Number(_))
         | (Shape::Bytes | Shape::Time | Shape::MicroTime, Value::Null) => Ok(()),
+        (Shape::Float64, Value::Number(number)) => {
+            if let Some(float) = number.as_f64().filter(|_| number.is_f64()) {
+                *value = from_float(float);
+            }
+            Ok(())
+        }
         (Shape::Int32 | Shape::IntOrString, Value::Number(number)) => {
             integer(number, i32::MIN.into(), i32::MAX.into(), ty, path)
         }
@@ -67,6 +72,17 @@ pub(super) fn normalize(
         }
         _ => Err(mismatch(value, ty, path)),
     }
+}
+
+/// A number as Go writes it: without a point if it is an integer.
+pub(crate) fn from_float(float: f64) -> Value {
+    // Integers up to here are exact.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if float.fract() == 0.0 && float.abs() <= EXACT {
+        #[expect(clippy::cast_possible_truncation, reason = "an integer in range")]
+        return Value::from(float as i64);
+    }
+    Number::from_f64(float).map_or(Value::Null, Value::Number)
 }
 
 /// The canonical text of a quantity.

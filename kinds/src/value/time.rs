@@ -15,6 +15,9 @@ pub(crate) const ZERO: Timestamp = Timestamp {
     nanos: 0,
 };
 
+/// The seconds of times from year 1 to year 9999, which are all that JSON has.
+pub(crate) const RANGE: std::ops::RangeInclusive<i64> = ZERO.seconds..=253_402_300_799;
+
 /// The layouts of times, as errors name them.
 const SECONDS: &str = "2006-01-02T15:04:05Z07:00";
 const MICROS: &str = "2006-01-02T15:04:05.000000Z07:00";
