@@ -1,13 +1,16 @@
 //! The Cluster service of the only member that runs, and the Health service: CL and HL clauses.
 
+use std::collections::BTreeMap;
+
 use revstore_proto::etcdserverpb::{
     Member, MemberAddRequest, MemberListRequest, MemberPromoteRequest, MemberRemoveRequest,
     MemberUpdateRequest,
 };
 use revstore_proto::health::HealthCheckRequest;
 use revstore_proto::health::health_check_response::ServingStatus;
+use tokio::task::JoinSet;
 use tokio_stream::StreamExt;
-use tonic::Code;
+use tonic::{Code, Status};
 
 use crate::support::{MEMBER_ID, STOPPED, TestNode, assert_error, header};
 
@@ -110,6 +113,103 @@ async fn cl_4_member_update_changes_the_peer_urls() {
         members(&node).await[0].peer_ur_ls,
         ["http://elsewhere:2380"]
     );
+}
+
+fn learner(url: String) -> MemberAddRequest {
+    MemberAddRequest {
+        peer_ur_ls: vec![url],
+        is_learner: true,
+    }
+}
+
+/// Returns the texts of errors with their numbers, after the requests have run at the same time.
+async fn outcomes<T: Send + 'static>(
+    calls: impl Iterator<Item = impl Future<Output = Result<T, Status>> + Send + 'static>,
+) -> BTreeMap<String, usize> {
+    let calls: JoinSet<_> = calls.collect();
+    let mut outcomes = BTreeMap::new();
+    for result in calls.join_all().await {
+        let text = result.map_or_else(|error| error.message().to_owned(), |_| "ok".to_owned());
+        *outcomes.entry(text).or_default() += 1;
+    }
+    outcomes
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn cl_3_of_30_learners_at_once_one_is_added() {
+    let node = TestNode::new();
+    let before = node.services.raft_index();
+    let add = |number| {
+        let mut client = node.cluster();
+        async move {
+            client
+                .member_add(learner(format!("http://a{number}:1")))
+                .await
+        }
+    };
+    let expected = [
+        (
+            "etcdserver: too many learner members in cluster".to_owned(),
+            29,
+        ),
+        ("ok".to_owned(), 1),
+    ];
+    assert_eq!(outcomes((0..30).map(add)).await, BTreeMap::from(expected));
+    assert_eq!(members(&node).await.len(), 2);
+    // Each of them is a proposal.
+    assert_eq!(node.services.raft_index(), before + 30);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn cl_3_of_30_equal_learners_at_once_one_is_added() {
+    let node = TestNode::new();
+    let add = |_| {
+        let mut client = node.cluster();
+        async move { client.member_add(learner("http://a:1".to_owned())).await }
+    };
+    let outcomes = outcomes((0..30).map(add)).await;
+    assert_eq!(outcomes["ok"], 1);
+    // The id depends on the second in which each arrives.
+    let known = [
+        "etcdserver: member ID already exist",
+        "etcdserver: Peer URLs already exists",
+    ];
+    let known: usize = known.iter().filter_map(|text| outcomes.get(*text)).sum();
+    assert_eq!(known, 29, "{outcomes:?}");
+    assert_eq!(members(&node).await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn cl_4_updates_and_the_removal_of_a_learner_at_once_leave_no_member() {
+    let node = TestNode::new();
+    for round in 0..100 {
+        let added = node
+            .cluster()
+            .member_add(learner(format!("http://a{round}:1")))
+            .await;
+        let id = added.unwrap().into_inner().member.unwrap().id;
+        let change = |number| {
+            let mut client = node.cluster();
+            async move {
+                if number == 4 {
+                    let remove = MemberRemoveRequest { id };
+                    return client.member_remove(remove).await.map(drop);
+                }
+                let update = MemberUpdateRequest {
+                    id,
+                    peer_ur_ls: vec![format!("http://b{round}-{number}:1")],
+                };
+                let members = client.member_update(update).await?.into_inner().members;
+                assert_eq!(members.len(), 2);
+                Ok(())
+            }
+        };
+        let mut outcomes = outcomes((0..8).map(change)).await;
+        assert!(outcomes.remove("ok") >= Some(1));
+        outcomes.remove("etcdserver: member not found");
+        assert_eq!(outcomes, BTreeMap::new());
+        assert_eq!(members(&node).await.len(), 1);
+    }
 }
 
 fn health_of(service: &str) -> HealthCheckRequest {

@@ -11,6 +11,7 @@ mod embedded;
 mod full_disk;
 mod host_whitelist;
 mod http_endpoints;
+mod learner;
 mod log;
 mod persist;
 mod ports;
