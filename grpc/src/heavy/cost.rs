@@ -43,6 +43,8 @@ pub(crate) struct Cost {
     keys: usize,
     /// The number of keys to which the answer refers, also in between.
     answer_keys: usize,
+    /// The number of deleted keys.
+    deleted_keys: usize,
 }
 
 impl Cost {
@@ -73,6 +75,7 @@ impl Cost {
             return Self {
                 keys: limit + changes,
                 answer_keys: limit,
+                deleted_keys: 0,
             };
         }
         let count = count(engine, &request.key, &request.range_end);
@@ -80,6 +83,7 @@ impl Cost {
         Self {
             keys: answer_keys + changes.min(count),
             answer_keys,
+            deleted_keys: 0,
         }
     }
 
@@ -91,15 +95,18 @@ impl Cost {
         Self {
             keys,
             answer_keys: keys,
+            deleted_keys: keys,
         }
     }
 
     /// The cost of ending a lease with its keys.
     pub(crate) fn of_lease_revoke(engine: &Engine, request: LeaseRevokeRequest) -> Self {
         let lease = LeaseId::new(request.id);
+        let keys = lease.map_or(0, |lease| engine.lease_key_count(lease));
         Self {
-            keys: lease.map_or(0, |lease| engine.lease_key_count(lease)),
+            keys,
             answer_keys: 0,
+            deleted_keys: keys,
         }
     }
 
@@ -109,6 +116,7 @@ impl Cost {
         Self {
             keys,
             answer_keys: keys.saturating_mul(COPIED_KEY_REFERENCES),
+            deleted_keys: 0,
         }
     }
 
@@ -118,6 +126,7 @@ impl Cost {
         Self {
             keys: leases,
             answer_keys: leases,
+            deleted_keys: 0,
         }
     }
 
@@ -139,6 +148,7 @@ impl Cost {
         Self {
             keys: success.keys.max(failure.keys).saturating_add(compared),
             answer_keys: success.answer_keys.max(failure.answer_keys),
+            deleted_keys: success.deleted_keys.max(failure.deleted_keys),
         }
     }
 
@@ -155,6 +165,7 @@ impl Cost {
         Self {
             keys: self.keys.saturating_add(other.keys),
             answer_keys: self.answer_keys.saturating_add(other.answer_keys),
+            deleted_keys: self.deleted_keys.saturating_add(other.deleted_keys),
         }
     }
 
@@ -166,6 +177,11 @@ impl Cost {
     /// Returns whether the request runs on a worker.
     pub(crate) fn is_heavy(self) -> bool {
         self.keys >= HEAVY_KEYS_MIN
+    }
+
+    /// Returns whether most of the request is a long write, during which no other can run.
+    pub(crate) fn is_large_write(self) -> bool {
+        self.deleted_keys >= HEAVY_KEYS_MIN.max(self.keys / 2)
     }
 
     /// Returns whether the answer may refer to keys.

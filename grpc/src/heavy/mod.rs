@@ -5,6 +5,7 @@
 //! | `cost.rs` | the estimate that decides, before the work, where a request runs |
 //! | `workers.rs` | the threads for long work |
 //! | `answer_memory.rs` | the memory of answers that clients have not read yet |
+//! | `write_gate.rs` | where small writes wait for large ones |
 //!
 //! A request that visits a few keys runs in the task of its connection. Any other takes part in this
 //! order: it waits for the memory of its answer, then for a worker. Both queues are in the order of
@@ -15,6 +16,7 @@ mod cost;
 #[cfg(test)]
 mod tests;
 mod workers;
+mod write_gate;
 
 use std::sync::Arc;
 
@@ -26,6 +28,7 @@ pub(crate) use self::answer_memory::UNREAD_MAX;
 pub(crate) use self::answer_memory::{Answer, AnswerMemory, InWork, Reservation};
 pub(crate) use self::cost::{ANSWER_BYTES, Cost, answer_bytes};
 pub(crate) use self::workers::Workers;
+use self::write_gate::WriteGate;
 use crate::node::Node;
 use crate::node::admission::Limits;
 use crate::status::EtcdError;
@@ -39,6 +42,7 @@ pub(crate) struct Heavy {
     /// wait for all requests that arrived before.
     pub(crate) part_workers: Workers,
     pub(crate) memory: AnswerMemory,
+    pub(crate) write_gate: WriteGate,
 }
 
 /// The use of the threads for heavy requests and of the memory for their answers.
@@ -62,6 +66,34 @@ pub struct HeavyStats {
 }
 
 impl Node {
+    /// Runs a write that is not quick, as [`run_slowly`](Self::run_slowly).
+    pub(crate) async fn write_slowly<T, E>(
+        self: &Arc<Self>,
+        cost: Cost,
+        work: impl FnOnce(&Self, Option<Reservation>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<EtcdError> + Send + 'static,
+    {
+        if !cost.is_heavy() {
+            tokio::task::yield_now().await;
+            let _open = self.heavy.write_gate.pass().await;
+            return work(self, None);
+        }
+        let work = move |node: &Self, reservation| {
+            let _closed = (cost.is_large_write()).then(|| node.heavy.write_gate.close());
+            work(node, reservation)
+        };
+        self.run_slowly(cost, work).await
+    }
+
+    /// Waits until no large write runs. For small writes that wait for something else as well, so that they do not
+    /// block a thread meanwhile.
+    pub(crate) async fn wait_for_large_write(&self) {
+        drop(self.heavy.write_gate.pass().await);
+    }
+
     /// Runs a request that is not quick. Yields before it: a server executes the requests of a connection
     /// one after the other in one task, and spawns a separate task for a request that yields. A heavy
     /// request waits for the memory of its answer, if that refers to keys, and runs on a worker.
@@ -96,6 +128,7 @@ impl Heavy {
             workers: Workers::new(limits.heavy_workers),
             part_workers: Workers::new(limits.heavy_workers),
             memory: AnswerMemory::new(limits.answer_bytes_max, clock),
+            write_gate: WriteGate::default(),
         }
     }
 

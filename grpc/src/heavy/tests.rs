@@ -8,9 +8,11 @@ use revstore_proto::etcdserverpb::kv_client::KvClient;
 use revstore_proto::etcdserverpb::lease_client::LeaseClient;
 use revstore_proto::etcdserverpb::request_op::Request as OpRequest;
 use revstore_proto::etcdserverpb::{
-    Compare, DeleteRangeRequest, LeaseLeasesRequest, LeaseRevokeRequest, LeaseTimeToLiveRequest,
-    PutRequest, RangeRequest, RequestOp, TxnRequest,
+    CompactionRequest, Compare, DeleteRangeRequest, LeaseLeasesRequest, LeaseRevokeRequest,
+    LeaseTimeToLiveRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
 };
+use revstore_proto::v3lockpb::LockRequest;
+use revstore_proto::v3lockpb::lock_client::LockClient;
 use tokio::task::{JoinHandle, JoinSet};
 use tonic::Code;
 
@@ -195,6 +197,171 @@ async fn requests_for_leases_with_many_keys_run_on_workers() {
     assert_eq!(header.revision, 4);
     let stats = services.heavy_stats();
     assert_eq!((stats.workers_busy, stats.answer_bytes), (0, 0));
+}
+
+/// Runs a large write that lasts until the sender is dropped.
+async fn begin_large_write(services: &Services) -> mpsc::Sender<()> {
+    let (end, ended) = mpsc::channel::<()>();
+    let (begin, started) = tokio::sync::oneshot::channel();
+    let heavy = services.heavy().clone();
+    tokio::task::spawn_blocking(move || {
+        let _closed = heavy.write_gate.close();
+        begin.send(()).unwrap();
+        let _ = ended.recv();
+    });
+    started.await.unwrap();
+    end
+}
+
+fn put(key: &'static str) -> PutRequest {
+    PutRequest {
+        key: key.into(),
+        ..PutRequest::default()
+    }
+}
+
+fn delete_all() -> DeleteRangeRequest {
+    DeleteRangeRequest {
+        key: "k/".into(),
+        range_end: "k0".into(),
+        prev_kv: false,
+    }
+}
+
+#[tokio::test]
+async fn beside_a_large_write_small_ones_wait_without_a_thread() {
+    let (services, engine) = services_with_lease(Limits::default());
+    engine.grant(LeaseId::new(8), 60).unwrap();
+    let before = engine.current_revision();
+    let end = begin_large_write(&services).await;
+    let mut writes = Vec::new();
+    let mut client = kv(&services);
+    writes.push(start(async move { client.put(put("a")).await.map(drop) }).await);
+    let mut client = kv(&services);
+    let txn = TxnRequest {
+        success: vec![RequestOp {
+            request: Some(OpRequest::RequestPut(put("b"))),
+        }],
+        ..TxnRequest::default()
+    };
+    writes.push(start(async move { client.txn(txn).await.map(drop) }).await);
+    let mut client = kv(&services);
+    let delete = DeleteRangeRequest {
+        range_end: bytes::Bytes::new(),
+        ..delete_all()
+    };
+    writes.push(start(async move { client.delete_range(delete).await.map(drop) }).await);
+    let mut client = kv(&services);
+    let compact = CompactionRequest {
+        revision: 2,
+        physical: false,
+    };
+    writes.push(start(async move { client.compact(compact).await.map(drop) }).await);
+    let mut client = lease_client(&services);
+    let revoke = LeaseRevokeRequest { id: 8 };
+    writes.push(start(async move { client.lease_revoke(revoke).await.map(drop) }).await);
+    let mut client = LockClient::new(services.clone());
+    let lock = LockRequest {
+        name: "l".into(),
+        lease: LEASE,
+    };
+    writes.push(start(async move { client.lock(lock).await.map(drop) }).await);
+    assert!(writes.iter().all(|write| !write.is_finished()));
+    // This is the only thread of the runtime, and it reads.
+    let page = RangeRequest {
+        limit: 500,
+        ..all()
+    };
+    let read = kv(&services).range(page).now_or_never();
+    assert!(read.expect("an answer at once").is_ok());
+    assert_eq!(engine.current_revision(), before);
+    drop(end);
+    for write in writes {
+        write.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn small_writes_run_between_the_large_ones_for_which_they_wait() {
+    let services = services(Limits::default());
+    let end = begin_large_write(&services).await;
+    let mut client = kv(&services);
+    let small = start(async move { client.put(put("a")).await }).await;
+    let mut client = kv(&services);
+    let large = start(async move { client.delete_range(delete_all()).await }).await;
+    drop(end);
+    let small = small.await.unwrap().unwrap().into_inner().header.unwrap();
+    let large = large.await.unwrap().unwrap().into_inner();
+    assert_eq!(large.deleted, 10_001);
+    assert_eq!((small.revision, large.header.unwrap().revision), (3, 4));
+}
+
+#[tokio::test]
+async fn large_deletions_and_revokes_close_the_gate() {
+    let (services, _) = services_with_lease(Limits::default());
+    let txn = |request| TxnRequest {
+        success: vec![RequestOp {
+            request: Some(request),
+        }],
+        ..TxnRequest::default()
+    };
+    for number in 0..4 {
+        let heavy = services.heavy().clone();
+        let open = heavy.write_gate.try_pass().expect("an open gate");
+        let (mut client, mut leases) = (kv(&services), lease_client(&services));
+        let large = start(async move {
+            match number {
+                0 => client.txn(gets(2)).await.map(drop),
+                1 => client
+                    .txn(txn(OpRequest::RequestRange(all())))
+                    .await
+                    .map(drop),
+                2 => {
+                    let delete = OpRequest::RequestDeleteRange(delete_all());
+                    let failure = txn(delete).success;
+                    let only_compares = TxnRequest {
+                        failure,
+                        ..TxnRequest::default()
+                    };
+                    client.txn(only_compares).await.map(drop)
+                }
+                _ => {
+                    let revoke = LeaseRevokeRequest { id: LEASE };
+                    leases.lease_revoke(revoke).await.map(drop)
+                }
+            }
+        })
+        .await;
+        if number < 2 {
+            // Reads do not wait for small writes.
+            large.await.unwrap().unwrap();
+            drop(open);
+            continue;
+        }
+        // The worker waits for the small write, and others wait behind it.
+        while heavy.write_gate.try_pass().is_some() {
+            tokio::task::yield_now().await;
+        }
+        assert!(!large.is_finished());
+        drop(open);
+        large.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_whose_deadline_passes_at_the_gate_never_runs() {
+    let (services, engine) = services_with_lease(Limits::default());
+    let end = begin_large_write(&services).await;
+    let mut late = tonic::Request::new(put("a"));
+    late.set_timeout(std::time::Duration::from_secs(1));
+    let mut client = kv(&services);
+    let late = start(async move { client.put(late).await }).await;
+    tokio::time::advance(std::time::Duration::from_secs(2)).await;
+    let refused = late.await.unwrap().unwrap_err();
+    assert_eq!(refused.code(), Code::DeadlineExceeded);
+    drop(end);
+    kv(&services).put(put("b")).await.unwrap();
+    assert!(engine.get("a").is_none() && engine.get("b").is_some());
 }
 
 #[tokio::test]

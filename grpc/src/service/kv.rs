@@ -59,6 +59,18 @@ impl KvService {
         Ok(log::with_stats(Response::new(response?), stats))
     }
 
+    /// Runs a put after the large write that is running.
+    async fn put_later(
+        &self,
+        request: Request<PutRequest>,
+    ) -> Result<Response<PutResponse>, Status> {
+        let start = request.extensions().get::<WriteStart>().cloned();
+        let _open = self.node.heavy.write_gate.pass().await;
+        let request = self.node.accept::<methods::kv::Put>(request)?;
+        WriteStart::check(start.as_ref())?;
+        Ok(self.put(request)?)
+    }
+
     /// Runs a write, on a worker if it is heavy, and returns the response.
     async fn write<M: InParts + Send + 'static>(
         &self,
@@ -71,8 +83,15 @@ impl KvService {
             write(node)
         };
         // Long requests have boxes, so that the futures of all others are small.
-        let written = if cost.is_quick() {
-            write(&self.node)?
+        let open = if cost.is_quick() {
+            self.node.heavy.write_gate.try_pass()
+        } else {
+            None
+        };
+        let written = if let Some(open) = open {
+            let written = write(&self.node);
+            drop(open);
+            written?
         } else {
             let write = move |node: &Node, reservation| {
                 write(node).map(|written| Written {
@@ -80,7 +99,7 @@ impl KvService {
                     ..written
                 })
             };
-            Box::pin(self.node.run_slowly(cost, write)).await?
+            Box::pin(self.node.write_slowly(cost, write)).await?
         };
         if !LargeAnswer::is_large(written.encoded_len, written.keys) {
             let response = Response::new(written.message);
@@ -135,7 +154,10 @@ impl KvService {
     async fn compact(&self, request: CompactionRequest) -> Result<CompactionResponse, EtcdError> {
         self.node.admit(Proposal::default())?;
         let times = self.node.slow.times();
-        let compaction = self.node.engine.compact(Revision(request.revision));
+        let compaction = {
+            let _open = self.node.heavy.write_gate.pass().await;
+            self.node.engine.compact(Revision(request.revision))
+        };
         self.node
             .slow
             .observe(ApplyOp::Compaction, times, compaction.is_ok());
@@ -182,6 +204,9 @@ impl Kv for KvService {
     }
 
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
+        let Some(_open) = self.node.heavy.write_gate.try_pass() else {
+            return Box::pin(self.put_later(request)).await;
+        };
         let request = self.node.accept::<methods::kv::Put>(request)?;
         Ok(self.put(request)?)
     }

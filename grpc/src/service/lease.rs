@@ -161,7 +161,12 @@ impl Lease for LeaseService {
             WriteStart::check(start.as_ref())?;
             Ok(Response::new(revoke(node, request)?))
         };
-        self.run(cost, work).await
+        if cost.is_quick()
+            && let Some(_open) = self.node.heavy.write_gate.try_pass()
+        {
+            return work(&self.node, None);
+        }
+        Box::pin(self.node.write_slowly(cost, work)).await
     }
 
     type LeaseKeepAliveStream = KeepAliveStream;

@@ -130,6 +130,7 @@ impl Election for ElectionService {
         request: Request<CampaignRequest>,
     ) -> Result<Response<CampaignResponse>, Status> {
         let request = self.node.accept::<methods::election::Campaign>(request)?;
+        self.node.wait_for_large_write().await;
         let response = self.campaign(request).await;
         response.map(Response::new).map_err(status::of_recipe)
     }
@@ -139,6 +140,7 @@ impl Election for ElectionService {
         request: Request<ProclaimRequest>,
     ) -> Result<Response<ProclaimResponse>, Status> {
         let request = self.node.accept::<methods::election::Proclaim>(request)?;
+        self.node.wait_for_large_write().await;
         let response = self.proclaim(request);
         response.map(Response::new).map_err(status::of_recipe)
     }
@@ -168,6 +170,7 @@ impl Election for ElectionService {
         request: Request<ResignRequest>,
     ) -> Result<Response<ResignResponse>, Status> {
         let request = self.node.accept::<methods::election::Resign>(request)?;
+        self.node.wait_for_large_write().await;
         let response = self.resign(request);
         response.map(Response::new).map_err(status::of_recipe)
     }

@@ -61,6 +61,7 @@ impl LockService {
 impl Lock for LockService {
     async fn lock(&self, request: Request<LockRequest>) -> Result<Response<LockResponse>, Status> {
         let request = self.node.accept::<methods::lock::Lock>(request)?;
+        self.node.wait_for_large_write().await;
         let response = self.lock(request).await;
         response.map(Response::new).map_err(status::of_recipe)
     }
@@ -70,6 +71,7 @@ impl Lock for LockService {
         request: Request<UnlockRequest>,
     ) -> Result<Response<UnlockResponse>, Status> {
         let request = self.node.accept::<methods::lock::Unlock>(request)?;
+        self.node.wait_for_large_write().await;
         let response = self.unlock(request);
         response.map(Response::new).map_err(status::of_recipe)
     }
