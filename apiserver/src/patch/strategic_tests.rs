@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::StrategicPatch;
@@ -300,4 +301,43 @@ fn large_lists_are_merged_in_linear_time() {
         &json!({"containers": patch, "$setElementOrder/containers": items(50_000..150_000)}),
     );
     assert_eq!(merged, Ok(json!({"containers": items(50_000..150_000)})));
+}
+
+fn objects() -> impl Strategy<Value = Value> {
+    let scalars = prop_oneof![
+        Just(Value::Null),
+        (-1..2_i64).prop_map(Value::from),
+        prop_oneof![Just("a"), Just("delete"), Just("replace"), Just("merge")]
+            .prop_map(Value::from),
+    ];
+    let keys = prop_oneof![
+        3 => prop_oneof![
+            Just("spec"), Just("containers"), Just("finalizers"), Just("name"), Just("env"),
+            Just("source"), Just("unkeyed"), Just("replaced"),
+        ],
+        1 => prop_oneof![
+            Just("$patch"), Just("$retainKeys"), Just("$setElementOrder"),
+            Just("$setElementOrder/containers"), Just("$setElementOrder/finalizers"),
+            Just("$deleteFromPrimitiveList/finalizers"), Just("$deleteFromPrimitiveList/"),
+        ],
+    ];
+    let values = scalars.prop_recursive(5, 40, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((keys.clone(), inner), 0..4).prop_map(|members| {
+                let members = members
+                    .into_iter()
+                    .map(|(key, value)| (key.to_owned(), value));
+                Value::Object(members.collect())
+            }),
+        ]
+    });
+    values.prop_filter("an object", Value::is_object)
+}
+
+proptest! {
+    #[test]
+    fn patches_never_panic(object in objects(), patch in objects()) {
+        let _ = apply(&object, &patch);
+    }
 }
