@@ -8,6 +8,7 @@ pub mod custom;
 pub mod decode;
 mod discovery;
 mod http;
+pub mod managed_fields;
 pub mod patch;
 mod run;
 mod server;

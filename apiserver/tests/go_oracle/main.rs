@@ -6,6 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod fields;
 mod generate;
 mod oracle;
 
@@ -14,6 +15,7 @@ use oracle::{Oracle, Request};
 use revstore_apiserver::decode::{
     FieldValidation, from_json, from_yaml, integral_floats_to_integers, to_yaml,
 };
+use revstore_apiserver::managed_fields::{FieldSet, compare};
 use revstore_apiserver::patch::{Patch, PatchType};
 use serde_json::{Value, json};
 
@@ -154,6 +156,38 @@ fn json_and_merge_patches_have_the_same_result() {
             patch(patch_type, &object, &other, schema),
             answer.result,
         );
+    }
+}
+
+#[test]
+fn objects_differ_in_the_same_fields() {
+    let Some(mut oracle) = Oracle::start() else {
+        return;
+    };
+    let mut cases = Vec::new();
+    for seed in oracle.seeds(CASES) {
+        let mut generator = Generator::new(seed);
+        cases.push((
+            fields::object(&mut generator, 3),
+            fields::object(&mut generator, 3),
+        ));
+    }
+    let requests = cases.iter().map(|(from, to)| Request {
+        operation: "compare",
+        kind: "",
+        object: from.clone(),
+        patch: to.clone(),
+        text: String::new(),
+    });
+    let answers = oracle.ask(requests);
+    for ((from, to), answer) in cases.into_iter().zip(answers) {
+        let ours = compare(&from, &to, fields::Schema::Root)
+            .map(|found| {
+                let sets = [found.removed, found.modified, found.added];
+                sets.iter().map(FieldSet::to_fields_v1).collect()
+            })
+            .map_err(|error| error.to_string());
+        check(&json!({"from": from, "to": to}), ours, answer.result);
     }
 }
 

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/json"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
 	"sigs.k8s.io/yaml"
 )
 
@@ -28,12 +30,12 @@ var kinds = map[string]any{
 }
 
 type request struct {
-	// Op is "json", "merge", "strategic", "difference", "yaml" or "decode".
+	// Op is "json", "merge", "strategic", "difference", "compare", "yaml" or "decode".
 	Op   string
 	Kind string
 	// Object is the object that is patched.
 	Object stdjson.RawMessage
-	// Patch is the patch or, for "difference", the object to which the patch leads that is computed.
+	// Patch is the patch or, for "difference" and "compare", another object.
 	Patch stdjson.RawMessage
 	// Text is what is decoded.
 	Text string
@@ -101,6 +103,8 @@ func apply(q request) (r response, err error) {
 		if err == nil {
 			r.Result, err = strategic(q.Kind, q.Object, r.Patch)
 		}
+	case "compare":
+		r.Result, err = compare(q.Object, q.Patch)
 	case "yaml":
 		if r.Result, err = yaml.YAMLToJSON([]byte(q.Text)); err == nil {
 			if _, strict := yaml.YAMLToJSONStrict([]byte(q.Text)); strict != nil {
@@ -134,4 +138,105 @@ func strategic(kind string, object, patch []byte) ([]byte, error) {
 		return nil, err
 	}
 	return stdjson.Marshal(merged)
+}
+
+// fields is the schema of the objects that are compared. The test has the same one.
+const fields = `types:
+- name: root
+  map:
+    fields:
+    - name: scalar
+      type:
+        scalar: untyped
+    - name: object
+      type:
+        namedType: root
+    - name: atomic
+      type:
+        map:
+          elementType:
+            namedType: __untyped_deduced_
+          elementRelationship: atomic
+    - name: map
+      type:
+        map:
+          elementType:
+            scalar: untyped
+    - name: list
+      type:
+        list:
+          elementType:
+            namedType: __untyped_deduced_
+          elementRelationship: atomic
+    - name: set
+      type:
+        list:
+          elementType:
+            scalar: untyped
+          elementRelationship: associative
+    - name: keyed
+      type:
+        list:
+          elementType:
+            namedType: item
+          elementRelationship: associative
+          keys:
+          - name
+          - port
+    - name: any
+      type:
+        namedType: __untyped_deduced_
+- name: item
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: port
+      type:
+        scalar: numeric
+      default: 1
+    - name: object
+      type:
+        namedType: root
+- name: __untyped_deduced_
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
+`
+
+func compare(from, to []byte) ([]byte, error) {
+	parser, err := typed.NewParser(fields)
+	if err != nil {
+		panic(err)
+	}
+	var values [2]*typed.TypedValue
+	for i, data := range [][]byte{from, to} {
+		var object any
+		if err := json.UnmarshalCaseSensitivePreserveInts(data, &object); err != nil {
+			return nil, err
+		}
+		if values[i], err = parser.Type("root").FromUnstructured(object, typed.AllowDuplicates); err != nil {
+			return nil, err
+		}
+	}
+	comparison, err := values[0].Compare(values[1])
+	if err != nil {
+		return nil, err
+	}
+	var sets []stdjson.RawMessage
+	for _, set := range []*fieldpath.Set{comparison.Removed, comparison.Modified, comparison.Added} {
+		data, err := set.ToJSON()
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, data)
+	}
+	return stdjson.Marshal(sets)
 }

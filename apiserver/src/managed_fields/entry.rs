@@ -1,0 +1,151 @@
+//! The entries of `managedFields`.
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use super::FieldSet;
+
+/// The kind of write of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// A server-side apply.
+    Apply,
+    /// Any other write.
+    Update,
+}
+
+/// An entry of `managedFields`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name of the manager.
+    pub manager: String,
+    /// The kind of its writes.
+    pub operation: Operation,
+    /// The version of the API that it used.
+    pub api_version: String,
+    /// The time of its last write that changed fields, as in `creationTimestamp`.
+    pub time: Option<String>,
+    /// The subresource that it wrote to, or empty.
+    pub subresource: String,
+    /// The fields that it has set.
+    pub fields: FieldSet,
+}
+
+/// The error of an entry that a client has sent.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum EntryError {
+    /// The operation is unknown.
+    #[error("operation must be `Apply` or `Update`")]
+    Operation,
+    /// The version is missing.
+    #[error("apiVersion must not be empty")]
+    ApiVersion,
+    /// The type of the fields is missing or not `FieldsV1`.
+    #[error("invalid fieldsType {0:?} in managed fields entry")]
+    FieldsType(String),
+    /// The fields are malformed.
+    #[error("error decoding set of fields")]
+    Fields,
+}
+
+impl Entry {
+    /// Returns whether two entries belong to the same manager. Those of applies are independent of the
+    /// version of the API.
+    pub fn is_same_manager(&self, other: &Self) -> bool {
+        self.manager == other.manager
+            && self.operation == other.operation
+            && self.subresource == other.subresource
+            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    /// Reads an entry.
+    ///
+    /// # Errors
+    /// [`EntryError`] if a field is missing or malformed.
+    pub fn from_value(value: &Value) -> Result<Self, EntryError> {
+        let text = |name| value.get(name).and_then(Value::as_str).unwrap_or_default();
+        let operation = match text("operation") {
+            "Apply" => Operation::Apply,
+            "Update" => Operation::Update,
+            _ => return Err(EntryError::Operation),
+        };
+        if text("apiVersion").is_empty() {
+            return Err(EntryError::ApiVersion);
+        }
+        if text("fieldsType") != "FieldsV1" {
+            return Err(EntryError::FieldsType(text("fieldsType").to_owned()));
+        }
+        let fields = match value.get("fieldsV1") {
+            None | Some(Value::Null) => FieldSet::default(),
+            Some(fields) => FieldSet::from_fields_v1(fields).ok_or(EntryError::Fields)?,
+        };
+        Ok(Self {
+            manager: text("manager").to_owned(),
+            operation,
+            api_version: text("apiVersion").to_owned(),
+            time: value.get("time").and_then(Value::as_str).map(str::to_owned),
+            subresource: text("subresource").to_owned(),
+            fields,
+        })
+    }
+
+    /// Returns the JSON form.
+    pub fn to_value(&self) -> Value {
+        let mut entry = Map::new();
+        let mut set = |name: &str, text: &str| {
+            if !text.is_empty() {
+                entry.insert(name.to_owned(), text.into());
+            }
+        };
+        set("manager", &self.manager);
+        set(
+            "operation",
+            match self.operation {
+                Operation::Apply => "Apply",
+                Operation::Update => "Update",
+            },
+        );
+        set("apiVersion", &self.api_version);
+        set("time", self.time.as_deref().unwrap_or_default());
+        set("fieldsType", "FieldsV1");
+        set("subresource", &self.subresource);
+        entry.insert("fieldsV1".to_owned(), self.fields.to_fields_v1());
+        entry.into()
+    }
+
+    /// The order of entries: applies first, then by time and name.
+    fn sort_key(&self) -> (Operation, Option<String>, String, String, String) {
+        (
+            self.operation,
+            self.time.clone(),
+            self.manager.clone(),
+            self.api_version.clone(),
+            self.subresource.clone(),
+        )
+    }
+}
+
+/// Returns the entries of an object.
+///
+/// # Errors
+/// [`EntryError`] if one of them is malformed.
+pub fn entries_of(object: &Value) -> Result<Vec<Entry>, EntryError> {
+    let entries = object.pointer("/metadata/managedFields");
+    let entries = entries.and_then(Value::as_array).into_iter().flatten();
+    entries.map(Entry::from_value).collect()
+}
+
+/// Sets the entries of an object, in their order; without entries the field is removed.
+pub fn set_entries(object: &mut Value, mut entries: Vec<Entry>) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    if entries.is_empty() {
+        metadata.remove("managedFields");
+        return;
+    }
+    entries.sort_by_cached_key(Entry::sort_key);
+    let entries = entries.iter().map(Entry::to_value).collect();
+    metadata.insert("managedFields".to_owned(), entries);
+}

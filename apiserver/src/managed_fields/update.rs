@@ -1,0 +1,197 @@
+//! The entries after a create, an update or a patch.
+
+use serde_json::Value;
+
+use super::entry::{Entry, Operation, entries_of, set_entries};
+use super::{CompareError, FieldSchema, FieldSet, compare};
+
+/// The largest number of entries of updates. The oldest ones of a version are merged into one with the
+/// manager `ancient-changes`.
+pub const MAX_UPDATE_ENTRIES: usize = 10;
+
+/// The manager of merged entries.
+const MERGED_MANAGER: &str = "ancient-changes";
+
+/// The manager of writes without a name.
+const UNKNOWN_MANAGER: &str = "unknown";
+
+/// The fields that are not tracked.
+const UNTRACKED: [&str; 12] = [
+    "apiVersion",
+    "kind",
+    "metadata",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.creationTimestamp",
+    "metadata.selfLink",
+    "metadata.uid",
+    "metadata.clusterName",
+    "metadata.generation",
+    "metadata.managedFields",
+    "metadata.resourceVersion",
+];
+
+/// What is known about a write.
+#[derive(Clone, Debug)]
+pub struct Write<'a> {
+    /// The name of the manager (see [`manager_or_user_agent`](crate::decode::manager_or_user_agent)).
+    pub manager: &'a str,
+    /// The version of the API of the request: `apps/v1`.
+    pub api_version: &'a str,
+    /// The subresource, or empty.
+    pub subresource: &'a str,
+    /// The current time, as in `creationTimestamp`.
+    pub time: &'a str,
+    /// The fields, with all in them, that the write does not change although they differ: `status` of a
+    /// write to the object, all but `status` of one to `/status`.
+    pub ignored: &'a FieldSet,
+}
+
+/// Sets `managedFields` of the new version of an object.
+///
+/// `live` is the current version. For a create it is the empty object of the kind: for a built-in kind
+/// [`zero_object`](super::zero_object), for others an object with `apiVersion` and `kind`. The entries in `new`
+/// replace those of `live`, if they are well-formed and there are any; a list with one empty entry, or none,
+/// removes all. An object without entries is not tracked, unless it is created.
+///
+/// # Errors
+/// [`CompareError`] if lists have items that cannot be identified. Then `new` has no entries any more, as in
+/// kube-apiserver, and the write can go on.
+pub fn track_update<S: FieldSchema>(
+    live: &Value,
+    new: &mut Value,
+    schema: S,
+    write: &Write<'_>,
+) -> Result<(), CompareError> {
+    let entries = entries_before(live, new, !write.subresource.is_empty());
+    set_entries(new, Vec::new());
+    let is_create = live.pointer("/metadata/uid").is_none_or(|uid| uid == "");
+    if entries.is_empty() && !is_create {
+        return Ok(());
+    }
+    let mut comparison = compare(&without_entries(live), new, schema)?;
+    for set in [
+        &mut comparison.removed,
+        &mut comparison.modified,
+        &mut comparison.added,
+    ] {
+        *set = set.recursive_difference(write.ignored);
+    }
+    let changed = comparison.modified.union(&comparison.added);
+    let lost = changed.union(&comparison.removed);
+    let mut entries: Vec<Entry> = entries
+        .into_iter()
+        .map(|entry| Entry {
+            fields: entry.fields.difference(&lost),
+            ..entry
+        })
+        .filter(|entry| !entry.fields.is_empty())
+        .collect();
+    let own = changed.difference(&FieldSet::of_names(&UNTRACKED));
+    if !own.is_empty() {
+        let entry = Entry {
+            manager: match write.manager {
+                "" => UNKNOWN_MANAGER.to_owned(),
+                manager => manager.to_owned(),
+            },
+            operation: Operation::Update,
+            api_version: write.api_version.to_owned(),
+            time: Some(write.time.to_owned()),
+            subresource: write.subresource.to_owned(),
+            fields: own,
+        };
+        match entries
+            .iter_mut()
+            .find(|known| known.is_same_manager(&entry))
+        {
+            Some(known) => {
+                known.fields.extend(entry.fields);
+                known.time = entry.time;
+            }
+            None => entries.push(entry),
+        }
+    }
+    cap(&mut entries);
+    set_entries(new, entries);
+    Ok(())
+}
+
+/// Returns the entries that a write starts from.
+fn entries_before(live: &Value, new: &Value, is_subresource: bool) -> Vec<Entry> {
+    let live = || entries_of(live).unwrap_or_default();
+    if is_subresource {
+        return live();
+    }
+    let is_reset = match new
+        .pointer("/metadata/managedFields")
+        .and_then(Value::as_array)
+    {
+        Some(entries) => match entries.as_slice() {
+            [] => true,
+            [entry] => entry.as_object().is_some_and(serde_json::Map::is_empty),
+            _ => false,
+        },
+        None => false,
+    };
+    if is_reset {
+        return Vec::new();
+    }
+    match entries_of(new) {
+        Ok(entries) if !entries.is_empty() => entries,
+        _ => live(),
+    }
+}
+
+fn without_entries(object: &Value) -> Value {
+    let mut object = object.clone();
+    set_entries(&mut object, Vec::new());
+    object
+}
+
+/// Merges the oldest entries of updates of a version until there are not too many.
+fn cap(entries: &mut Vec<Entry>) {
+    let mut updates: Vec<usize> = (0..entries.len())
+        .filter(|index| entries[*index].operation == Operation::Update)
+        .collect();
+    let mut excess = updates.len().saturating_sub(MAX_UPDATE_ENTRIES);
+    if excess == 0 {
+        return;
+    }
+    updates.sort_by_cached_key(|index| {
+        let entry = &entries[*index];
+        (
+            entry.time.clone(),
+            entry.manager.clone(),
+            entry.api_version.clone(),
+        )
+    });
+    let mut removed = vec![false; entries.len()];
+    // For each version, the entry into which others are merged.
+    let mut buckets: Vec<(String, usize)> = Vec::new();
+    for index in updates {
+        if excess == 0 {
+            break;
+        }
+        let version = entries[index].api_version.clone();
+        let bucket = buckets.iter().find(|(known, _)| *known == version);
+        let Some(bucket) = bucket.map(|(_, bucket)| *bucket) else {
+            buckets.push((version, index));
+            continue;
+        };
+        let fields = std::mem::take(&mut entries[index].fields);
+        let time = entries[index].time.take();
+        let merged = &mut entries[bucket];
+        MERGED_MANAGER.clone_into(&mut merged.manager);
+        merged.subresource.clear();
+        merged.fields.extend(fields);
+        merged.time = time;
+        removed[index] = true;
+        excess -= 1;
+    }
+    let mut removed = removed.into_iter();
+    entries.retain(|_| !removed.next().unwrap_or_default());
+}
+
+#[cfg(test)]
+#[path = "update_tests.rs"]
+mod tests;

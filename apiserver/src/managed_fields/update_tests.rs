@@ -1,0 +1,283 @@
+use serde_json::{Value, json};
+
+use super::{MAX_UPDATE_ENTRIES, MERGED_MANAGER, Write, track_update};
+use crate::managed_fields::{
+    CompareError, FieldSet, KindsSchema, Untyped, entries_of, zero_object,
+};
+
+static NOTHING: FieldSet = FieldSet::EMPTY;
+
+fn write<'a>(manager: &'a str, time: &'a str) -> Write<'a> {
+    Write {
+        manager,
+        api_version: "example.com/v1",
+        subresource: "",
+        time,
+        ignored: &NOTHING,
+    }
+}
+
+/// Returns the entries after a write of a custom resource.
+fn track(live: &Value, new: &Value, write: &Write<'_>) -> Value {
+    let mut new = new.clone();
+    track_update(live, &mut new, Untyped, write).unwrap();
+    let entries = &mut new["metadata"]["managedFields"];
+    for entry in entries.as_array_mut().into_iter().flatten() {
+        let entry = entry.as_object_mut().unwrap();
+        assert_eq!(entry.remove("fieldsType").unwrap(), "FieldsV1");
+        entry.remove("apiVersion");
+    }
+    entries.take()
+}
+
+fn widget(spec: &Value, entries: &Value) -> Value {
+    json!({
+        "apiVersion": "example.com/v1", "kind": "Widget", "spec": spec,
+        "metadata": {"name": "a", "uid": "u", "generation": 1, "managedFields": entries},
+    })
+}
+
+fn entry(manager: &str, operation: &str, time: &str, fields: &Value) -> Value {
+    json!({
+        "manager": manager, "operation": operation, "apiVersion": "example.com/v1",
+        "time": time, "fieldsType": "FieldsV1", "fieldsV1": fields,
+    })
+}
+
+#[test]
+fn a_create_sets_all_fields() {
+    let live = json!({"apiVersion": "example.com/v1", "kind": "Widget"});
+    let new = json!({
+        "apiVersion": "example.com/v1", "kind": "Widget", "spec": {"color": "red"},
+        "metadata": {"name": "a", "uid": "u", "creationTimestamp": "t", "labels": {"x": "1"}},
+    });
+    assert_eq!(
+        track(&live, &new, &write("mytool", "t1")),
+        json!([{
+            "manager": "mytool", "operation": "Update", "time": "t1",
+            "fieldsV1": {
+                "f:metadata": {"f:labels": {".": {}, "f:x": {}}},
+                "f:spec": {".": {}, "f:color": {}},
+            },
+        }])
+    );
+    assert_eq!(
+        track(&live, &new, &write("", "t1"))[0]["manager"],
+        "unknown"
+    );
+}
+
+#[test]
+fn changed_fields_move_to_their_writer() {
+    let applied = entry(
+        "m1",
+        "Apply",
+        "t1",
+        &json!({"f:spec": {"f:color": {}, "f:size": {}}}),
+    );
+    let live = widget(&json!({"color": "red", "size": 1}), &json!([applied]));
+    let new = widget(&json!({"color": "red", "size": 5}), &json!([applied]));
+    assert_eq!(
+        track(&live, &new, &write("kubectl-edit", "t2")),
+        json!([
+            {"manager": "m1", "operation": "Apply", "time": "t1", "fieldsV1": {"f:spec": {"f:color": {}}}},
+            {"manager": "kubectl-edit", "operation": "Update", "time": "t2", "fieldsV1": {"f:spec": {"f:size": {}}}},
+        ])
+    );
+    // A removed field is nobody's; the time is that of the last change of a value.
+    let created = entry(
+        "m",
+        "Update",
+        "t1",
+        &json!({"f:spec": {".": {}, "f:color": {}, "f:size": {}}}),
+    );
+    let live = widget(&json!({"color": "red", "size": 1}), &json!([created]));
+    let new = widget(&json!({"color": "red"}), &Value::Null);
+    assert_eq!(
+        track(&live, &new, &write("m", "t2")),
+        json!([{"manager": "m", "operation": "Update", "time": "t1",
+                "fieldsV1": {"f:spec": {".": {}, "f:color": {}}}}])
+    );
+    // Nothing changes.
+    assert_eq!(
+        track(&live, &live, &write("other", "t2"))
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    // Of the same manager: one entry with a new time.
+    let new = widget(&json!({"color": "blue", "size": 1}), &Value::Null);
+    let entries = track(&live, &new, &write("m", "t2"));
+    assert_eq!(
+        (&entries[0]["time"], &entries[1]),
+        (&json!("t2"), &Value::Null)
+    );
+}
+
+#[test]
+fn clients_may_replace_and_remove_entries() {
+    let fields = json!({"f:spec": {"f:color": {}}});
+    let created = entry("m", "Update", "t1", &fields);
+    let live = widget(&json!({"color": "red"}), &json!([created]));
+    let with = |entries: &Value| {
+        track(
+            &live,
+            &widget(&json!({"color": "red"}), entries),
+            &write("w", "t2"),
+        )
+    };
+    for reset in [json!([]), json!([{}])] {
+        assert_eq!(with(&reset), Value::Null);
+    }
+    for kept in [
+        Value::Null,
+        json!([{"manager": "x"}]),
+        json!("x"),
+        json!([1, 2]),
+    ] {
+        assert_eq!(with(&kept)[0]["manager"], "m", "{kept}");
+    }
+    assert_eq!(
+        with(&json!([entry("x", "Apply", "t1", &fields)]))[0]["manager"],
+        "x"
+    );
+    // An object that is not tracked stays so.
+    let untracked = widget(&json!({"color": "red"}), &Value::Null);
+    let new = widget(&json!({"color": "blue"}), &Value::Null);
+    assert_eq!(track(&untracked, &new, &write("w", "t2")), Value::Null);
+}
+
+#[test]
+fn subresources_have_entries_of_their_own() {
+    let created = entry("m", "Update", "t1", &json!({"f:spec": {".": {}}}));
+    let mut live = widget(&json!({}), &json!([created]));
+    let mut new = live.clone();
+    new["status"] = json!({"phase": "Ready"});
+    // The entries of the body are ignored.
+    new["metadata"]["managedFields"] = json!([{}]);
+    let status = Write {
+        subresource: "status",
+        ..write("m", "t2")
+    };
+    let entries = track(&live, &new, &status);
+    assert_eq!(entries[1]["subresource"], "status");
+    assert_eq!(
+        entries[1]["fieldsV1"],
+        json!({"f:status": {".": {}, "f:phase": {}}})
+    );
+    // A write to the object does not change the status.
+    live["metadata"]["managedFields"] = json!([created]);
+    new["metadata"]["managedFields"] = json!([created]);
+    let ignored = FieldSet::of_names(&["status"]);
+    let object = Write {
+        ignored: &ignored,
+        ..write("w", "t2")
+    };
+    assert_eq!(track(&live, &new, &object).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn the_number_of_updates_is_bounded() {
+    let mut object = widget(&json!({"f00": 0}), &json!([]));
+    object["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("managedFields");
+    let live = json!({"apiVersion": "example.com/v1", "kind": "Widget"});
+    track_update(&live, &mut object, Untyped, &write("m00", "t00")).unwrap();
+    for number in 1..=2 * MAX_UPDATE_ENTRIES {
+        let mut new = object.clone();
+        new["spec"][format!("f{number:02}")] = json!(number);
+        let (manager, time) = (format!("m{number:02}"), format!("t{number:02}"));
+        track_update(&object, &mut new, Untyped, &write(&manager, &time)).unwrap();
+        object = new;
+    }
+    let entries = entries_of(&object).unwrap();
+    assert_eq!(entries.len(), MAX_UPDATE_ENTRIES);
+    assert_eq!(
+        (entries[0].manager.as_str(), entries[1].manager.as_str()),
+        (MERGED_MANAGER, "m12")
+    );
+    assert_eq!(entries[0].time.as_deref(), Some("t11"));
+    assert_eq!(entries[0].fields.len(), 13);
+}
+
+#[test]
+fn many_entries_of_a_client_are_merged_in_linear_time() {
+    let entries: Vec<_> = (0..20_000)
+        .map(|i| {
+            entry(
+                &format!("m{i}"),
+                "Update",
+                "t",
+                &json!({"f:spec": {format!("f:{i}"): {}}}),
+            )
+        })
+        .collect();
+    let live = widget(&json!({"a": 1}), &Value::Null);
+    let entries = track(
+        &live,
+        &widget(&json!({"a": 2}), &entries.into()),
+        &write("m", "t2"),
+    );
+    assert_eq!(entries.as_array().unwrap().len(), MAX_UPDATE_ENTRIES);
+}
+
+#[test]
+fn lists_of_built_in_kinds_are_tracked_by_their_keys() {
+    let ty = revstore_kinds::kind("apps", "v1", "Deployment").unwrap();
+    let mut new = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "finalizers": ["f"]},
+        "spec": {
+            "replicas": 1, "selector": {"matchLabels": {"app": "a"}},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
+            "template": {
+                "metadata": {"labels": {"app": "a"}},
+                "spec": {"containers": [{
+                    "name": "c", "image": "i", "resources": {}, "args": ["x"],
+                    "ports": [{"containerPort": 80}],
+                }]},
+            },
+        },
+        "status": {},
+    });
+    let apps = Write {
+        api_version: "apps/v1",
+        ..write("kubectl-create", "t1")
+    };
+    track_update(&zero_object(ty), &mut new, KindsSchema::new(ty), &apps).unwrap();
+    assert_eq!(
+        new["metadata"]["managedFields"][0]["fieldsV1"],
+        json!({
+            "f:metadata": {"f:finalizers": {".": {}, "v:\"f\"": {}}},
+            "f:spec": {
+                "f:replicas": {}, "f:selector": {},
+                "f:strategy": {"f:rollingUpdate": {".": {}, "f:maxSurge": {}}, "f:type": {}},
+                "f:template": {
+                    "f:metadata": {"f:labels": {".": {}, "f:app": {}}},
+                    "f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {
+                        ".": {}, "f:args": {}, "f:image": {}, "f:name": {}, "f:resources": {},
+                        "f:ports": {".": {}, "k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {
+                            ".": {}, "f:containerPort": {},
+                        }},
+                    }}},
+                },
+            },
+        })
+    );
+}
+
+#[test]
+fn objects_that_cannot_be_compared_lose_their_entries() {
+    let ty = revstore_kinds::kind("", "v1", "Pod").unwrap();
+    let mut new = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"image": "i"}]}});
+    let error = track_update(
+        &zero_object(ty),
+        &mut new,
+        KindsSchema::new(ty),
+        &write("m", "t"),
+    );
+    assert_eq!(error, Err(CompareError::NoKeys(vec!["name".to_owned()])));
+    assert_eq!(new["metadata"], json!({"name": "a"}));
+}

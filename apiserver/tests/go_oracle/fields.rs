@@ -1,0 +1,112 @@
+//! Objects whose fields are compared, and their schema, which the Go program has as well.
+
+use revstore_apiserver::managed_fields::{FieldSchema, FieldShape, ListKey, Untyped};
+use serde_json::{Map, Value, json};
+
+use crate::generate::Generator;
+
+/// The types of the schema.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Schema {
+    Root,
+    Item,
+    Map,
+    Set,
+    Keyed,
+    Leaf,
+    Any,
+}
+
+impl FieldSchema for Schema {
+    fn shape(self, value: Option<&Value>) -> FieldShape {
+        match self {
+            Self::Root | Self::Item | Self::Map => FieldShape::Object,
+            Self::Set => FieldShape::Set,
+            Self::Keyed => FieldShape::Map(vec![
+                ListKey {
+                    name: "name".to_owned(),
+                    default: None,
+                },
+                ListKey {
+                    name: "port".to_owned(),
+                    default: Some(json!(1)),
+                },
+            ]),
+            Self::Leaf => FieldShape::Leaf,
+            Self::Any => Untyped.shape(value),
+        }
+    }
+
+    fn member(self, name: &str) -> Self {
+        match (self, name) {
+            (Self::Root | Self::Item, "object") => Self::Root,
+            (Self::Root, "map") => Self::Map,
+            (Self::Root, "set") => Self::Set,
+            (Self::Root, "keyed") => Self::Keyed,
+            (Self::Root, "any") | (Self::Any, _) => Self::Any,
+            _ => Self::Leaf,
+        }
+    }
+
+    fn item(self) -> Self {
+        match self {
+            Self::Keyed => Self::Item,
+            _ => Self::Leaf,
+        }
+    }
+}
+
+/// Returns a random object.
+pub(crate) fn object(random: &mut Generator, levels: usize) -> Value {
+    let mut object = Map::new();
+    let fields = [
+        "scalar", "object", "atomic", "map", "list", "set", "keyed", "any",
+    ];
+    for field in fields {
+        if random.chance(2) {
+            continue;
+        }
+        let value = if random.chance(12) {
+            Value::Null
+        } else {
+            match field {
+                "scalar" => random.below(2).into(),
+                "object" if levels > 0 => self::object(random, levels - 1),
+                "object" => json!({}),
+                "atomic" => random.members(2),
+                "map" => (0..random.below(3))
+                    .map(|_| {
+                        (
+                            format!("k{}", random.below(3)),
+                            Value::from(random.below(2)),
+                        )
+                    })
+                    .collect::<Map<_, _>>()
+                    .into(),
+                "list" => (0..random.below(3)).map(|_| random.value(1)).collect(),
+                "set" => (0..random.below(4))
+                    .map(|_| Value::from(random.below(4)))
+                    .collect(),
+                "keyed" => (0..random.below(4)).map(|_| item(random, levels)).collect(),
+                _ => random.value(3),
+            }
+        };
+        object.insert(field.to_owned(), value);
+    }
+    object.into()
+}
+
+fn item(random: &mut Generator, levels: usize) -> Value {
+    let mut item = Map::new();
+    if !random.chance(60) {
+        let names = ["a", "<b>", "c"];
+        item.insert("name".to_owned(), names[random.below(names.len())].into());
+    }
+    if random.chance(2) {
+        item.insert("port".to_owned(), random.below(3).into());
+    }
+    if levels > 0 && random.chance(2) {
+        item.insert("object".to_owned(), object(random, levels - 1));
+    }
+    item.into()
+}
