@@ -1,1 +1,6 @@
 //! Custom resources: their definitions, structural schemas, and the strategies that follow from them.
+
+pub mod definition;
+pub mod resource;
+pub mod schema;
+mod text;

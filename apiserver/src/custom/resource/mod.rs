@@ -1,0 +1,15 @@
+//! Custom resources: what follows for objects from a version of a definition.
+
+mod column;
+mod json_path;
+mod scale;
+mod strategy;
+#[cfg(test)]
+mod tests;
+mod warnings;
+
+pub use column::{Column, age};
+pub use json_path::{JsonPath, PATH_BYTES_MAX, PATH_RESULTS_MAX};
+pub use scale::Scale;
+pub use strategy::{CustomResource, CustomStatus};
+pub use warnings::finalizer_warnings;

@@ -1,0 +1,335 @@
+//! The rules of a custom resource.
+
+use std::mem;
+use std::sync::Arc;
+
+use revstore_watch_cache::RequestError;
+use revstore_watch_cache::registry::{JsonObject, Strategy};
+use revstore_watch_cache::status::{ResourceName, Status, StatusCause};
+use serde_json::{Value, json};
+
+use crate::custom::definition::{Definition, Version};
+use crate::custom::schema::{Causes, Coercion, Path, coerce_metadata, exact_integer};
+
+/// The rules of one version of a custom resource. Objects are stored in the storage version; other
+/// versions differ from it in their `apiVersion`.
+#[derive(Clone, Debug)]
+pub struct CustomResource {
+    definition: Arc<Definition>,
+    version: Arc<Version>,
+    api_version: String,
+    stored_version: String,
+}
+
+impl CustomResource {
+    /// Returns the rules of a version.
+    pub fn new(definition: Arc<Definition>, version: Arc<Version>) -> Self {
+        let of = |version: &Version| format!("{}/{}", definition.group, version.name);
+        let stored = definition.storage_version().unwrap_or(&version);
+        Self {
+            api_version: of(&version),
+            stored_version: of(stored),
+            definition,
+            version,
+        }
+    }
+
+    /// Returns the definition.
+    pub fn definition(&self) -> &Arc<Definition> {
+        &self.definition
+    }
+
+    /// Returns the version.
+    pub fn version(&self) -> &Arc<Version> {
+        &self.version
+    }
+
+    /// Completes an object of a request: sets defaults, and removes unknown fields. Returns the paths of
+    /// these, such as `spec.nope`, in the order in which a server warns about them.
+    ///
+    /// # Errors
+    /// 400 if the metadata has fields of a wrong type, or if the defaults are too large.
+    pub fn admit(&self, object: &mut JsonObject) -> Result<Vec<String>, RequestError> {
+        self.coerce(object, false)
+    }
+
+    /// Makes the current version of a stored object one of this version: sets defaults that were added to
+    /// the schema, and removes fields that the schema does not have.
+    ///
+    /// # Errors
+    /// 400 if the defaults are too large.
+    pub fn present(&self, object: &mut JsonObject) -> Result<(), RequestError> {
+        object.insert("apiVersion".into(), self.api_version.as_str().into());
+        self.coerce(object, true).map(drop)
+    }
+
+    /// Returns whether objects that were stored under this definition are presented as they are stored.
+    pub fn is_presented_verbatim(&self) -> bool {
+        self.definition.generation == 1 && self.api_version == self.stored_version
+    }
+
+    fn coerce(&self, object: &mut JsonObject, drops: bool) -> Result<Vec<String>, RequestError> {
+        let refused = |error: &str| {
+            let (kind, version) = (&self.definition.names.kind, &self.version.name);
+            RequestError::BadRequest(format!(
+                "{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"
+            ))
+        };
+        let mut unknown = match coerce_metadata(object, drops) {
+            Ok(unknown) => unknown,
+            Err(_) if drops => Vec::new(),
+            Err(error) => return Err(refused(&error)),
+        };
+        unknown.sort();
+        let mut value = Value::Object(mem::take(object));
+        let coerced = self.coerce_value(&mut value, drops, &mut unknown);
+        if let Value::Object(map) = value {
+            *object = map;
+        }
+        coerced.map_err(|error| refused(&error))?;
+        Ok(unknown)
+    }
+
+    fn coerce_value(
+        &self,
+        value: &mut Value,
+        drops: bool,
+        unknown: &mut Vec<String>,
+    ) -> Result<(), String> {
+        whole_numbers(value);
+        let Some(schema) = &self.version.schema else {
+            return Ok(());
+        };
+        schema
+            .set_defaults(value)
+            .map_err(|error| error.to_string())?;
+        unknown.extend(schema.prune(value));
+        schema.drop_nulls(value);
+        let how = Coercion {
+            is_object: false,
+            drops,
+        };
+        let coerced = schema.coerce(value, &how, &Path::root(""));
+        unknown.extend(coerced.map_err(|cause| cause.to_string())?);
+        Ok(())
+    }
+
+    /// Returns an object in this version, to check it.
+    fn in_version(&self, object: &JsonObject) -> Value {
+        let mut object = object.clone();
+        object.insert("apiVersion".into(), self.api_version.as_str().into());
+        Value::Object(object)
+    }
+
+    /// Writes the version in which objects are stored.
+    fn set_stored_version(&self, object: &mut JsonObject) {
+        object.insert("apiVersion".into(), self.stored_version.as_str().into());
+    }
+
+    fn validate(&self, new: &JsonObject, old: Option<&JsonObject>) -> Vec<StatusCause> {
+        let mut causes = Causes::default();
+        let object = self.in_version(new);
+        let old_object = old.map(|old| self.in_version(old));
+        if let Some(schema) = &self.version.schema {
+            causes.extend(schema.validate_at("", &object, old_object.as_ref()));
+        }
+        if let Some(scale) = &self.version.scale {
+            causes.extend(scale.spec_errors(new));
+            causes.extend(scale.status_errors(new));
+        }
+        if let Some(schema) = &self.version.schema {
+            schema.embedded_errors(&object, false, &Path::root(""), &mut causes);
+        }
+        self.validate_lists(&object, old_object.as_ref(), &mut causes);
+        causes.into_unique()
+    }
+
+    /// Checks that items of sets and maps are unique, unless those of the old version are not either.
+    fn validate_lists(&self, new: &Value, old: Option<&Value>, causes: &mut Causes) {
+        let Some(schema) = &self.version.schema else {
+            return;
+        };
+        let mut found = Causes::default();
+        schema.list_errors(new, &mut found);
+        if found.is_empty() {
+            return;
+        }
+        let mut before = Causes::default();
+        if let Some(old) = old {
+            schema.list_errors(old, &mut before);
+        }
+        if before.is_empty() {
+            causes.append(found);
+        }
+    }
+
+    /// Returns the stored version of an object as clients see it.
+    fn presented(&self, old: &JsonObject) -> JsonObject {
+        let mut old = old.clone();
+        // An object that cannot be presented is compared as it is stored.
+        if self.present(&mut old).is_err() {
+            self.set_stored_version(&mut old);
+        }
+        old
+    }
+}
+
+/// Makes each number that is whole an integer, as which it is read from its shortest text.
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            if let Some(whole) = number.as_f64().and_then(exact_integer) {
+                *value = whole.into();
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(whole_numbers),
+        Value::Object(map) => map.values_mut().for_each(whole_numbers),
+        _ => {}
+    }
+}
+
+fn metadata(object: &mut JsonObject) -> &mut JsonObject {
+    let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+    if !metadata.is_object() {
+        *metadata = json!({});
+    }
+    metadata.as_object_mut().expect("it is an object")
+}
+
+/// Copies a field from one object to another, or removes it.
+fn restore(to: &mut JsonObject, from: &JsonObject, name: &str) {
+    match from.get(name) {
+        Some(value) => to.insert(name.to_owned(), value.clone()),
+        None => to.remove(name),
+    };
+}
+
+/// Returns whether two objects differ in anything but their metadata and the API version.
+fn differ(one: &JsonObject, other: &JsonObject) -> bool {
+    let is_content = |name: &&String| !["metadata", "apiVersion"].contains(&name.as_str());
+    let count = |object: &JsonObject| object.keys().filter(is_content).count();
+    count(one) != count(other)
+        || one
+            .iter()
+            .filter(|(name, _)| is_content(name))
+            .any(|(name, value)| other.get(name) != Some(value))
+}
+
+impl Strategy for CustomResource {
+    fn api_version(&self) -> &str {
+        &self.api_version
+    }
+
+    fn kind(&self) -> &str {
+        &self.definition.names.kind
+    }
+
+    /// The generation is kept here, because changes of a status without a resource of its own raise it,
+    /// and new defaults do not.
+    fn has_generation(&self) -> bool {
+        false
+    }
+
+    fn prepare_create(&self, object: &mut JsonObject) -> Result<(), RequestError> {
+        if self.definition.terminating {
+            let resource = ResourceName::new(&self.definition.group, &self.definition.names.plural);
+            let name = metadata(object)
+                .get("name")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned();
+            let detail = "create not allowed while custom resource definition is terminating";
+            return Err(Status::forbidden(&resource, &name, detail).into());
+        }
+        self.admit(object)?;
+        if self.version.has_status {
+            object.remove("status");
+        }
+        metadata(object).insert("generation".into(), 1.into());
+        self.set_stored_version(object);
+        Ok(())
+    }
+
+    fn prepare_update(&self, new: &mut JsonObject, old: &JsonObject) -> Result<(), RequestError> {
+        self.admit(new)?;
+        let old = self.presented(old);
+        if self.version.has_status {
+            restore(new, &old, "status");
+        }
+        if differ(new, &old) {
+            let generation = old
+                .get("metadata")
+                .and_then(|metadata| metadata["generation"].as_i64());
+            metadata(new).insert(
+                "generation".into(),
+                (generation.unwrap_or_default() + 1).into(),
+            );
+        }
+        self.set_stored_version(new);
+        Ok(())
+    }
+
+    fn validate_create(&self, object: &JsonObject) -> Vec<StatusCause> {
+        self.validate(object, None)
+    }
+
+    fn validate_update(&self, new: &JsonObject, old: &JsonObject) -> Vec<StatusCause> {
+        self.validate(new, Some(&self.presented(old)))
+    }
+}
+
+/// The rules of the status of a custom resource: writes change nothing else.
+#[derive(Clone, Debug)]
+pub struct CustomStatus(pub CustomResource);
+
+impl Strategy for CustomStatus {
+    fn api_version(&self) -> &str {
+        self.0.api_version()
+    }
+
+    fn kind(&self) -> &str {
+        self.0.kind()
+    }
+
+    fn has_generation(&self) -> bool {
+        false
+    }
+
+    fn prepare_update(&self, new: &mut JsonObject, old: &JsonObject) -> Result<(), RequestError> {
+        self.0.admit(new)?;
+        let mut kept = self.0.presented(old);
+        restore(&mut kept, new, "status");
+        let managed = metadata(new).remove("managedFields");
+        let metadata = metadata(&mut kept);
+        metadata.remove("resourceVersion");
+        metadata.remove("managedFields");
+        metadata.extend(managed.map(|fields| ("managedFields".to_owned(), fields)));
+        *new = kept;
+        self.0.set_stored_version(new);
+        Ok(())
+    }
+
+    fn validate_update(&self, new: &JsonObject, old: &JsonObject) -> Vec<StatusCause> {
+        let mut causes = Causes::default();
+        let old = self.0.presented(old);
+        let version = &self.0.version;
+        let schema = version
+            .schema
+            .as_ref()
+            .and_then(|schema| schema.properties.get("status"));
+        if let Some(status) = new.get("status")
+            && let Some(schema) = schema
+        {
+            causes.extend(schema.validate_at("status", status, old.get("status")));
+        }
+        if let Some(scale) = &version.scale {
+            causes.extend(scale.status_errors(new));
+        }
+        self.0.validate_lists(
+            &Value::Object(new.clone()),
+            Some(&Value::Object(old)),
+            &mut causes,
+        );
+        causes.into_unique()
+    }
+}

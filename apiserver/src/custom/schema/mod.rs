@@ -1,0 +1,31 @@
+//! Structural schemas of custom resources: the rules that a schema must follow, and pruning, defaulting
+//! and validation of objects by it.
+
+mod causes;
+mod default;
+mod default_check;
+mod embedded;
+mod format;
+mod list_type;
+mod node;
+mod number;
+mod object_meta;
+mod path;
+mod pattern;
+mod prune;
+mod structural;
+mod supported;
+#[cfg(test)]
+mod tests;
+mod value;
+
+pub(crate) use causes::Causes;
+pub use causes::{CAUSE_BYTES_MAX, CAUSES_MAX};
+pub use default::{DEFAULT_BYTES_MAX, DefaultsTooLarge};
+pub(crate) use embedded::{Coercion, coerce_metadata};
+pub use node::{SCHEMA_DEPTH_MAX, SCHEMA_NODES_MAX, SCHEMA_PATTERNS_MAX, Schema, SchemaError};
+pub(crate) use number::exact as exact_integer;
+pub(crate) use object_meta::kind_of;
+pub(crate) use path::Path;
+pub use pattern::{PATTERN_BYTES_MAX, PATTERN_WEIGHT_MAX};
+pub use value::VALIDATION_COST_MAX;
