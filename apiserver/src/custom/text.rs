@@ -71,6 +71,19 @@ pub(crate) fn is_long_name(text: &str) -> bool {
     text.len() <= SUBDOMAIN_BYTES_MAX && text.split('.').all(is_label)
 }
 
+/// Returns what is wrong with a text that must be a DNS subdomain in lower case.
+pub(crate) fn subdomain_error(text: &str) -> Option<String> {
+    if text.len() > SUBDOMAIN_BYTES_MAX {
+        return Some(format!("must be no more than {SUBDOMAIN_BYTES_MAX} bytes"));
+    }
+    (!is_long_name(text)).then(|| {
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
+         '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used \
+         for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+            .to_owned()
+    })
+}
+
 /// Returns what is wrong with a text that must be a DNS label that begins with a letter, in lower case.
 pub(crate) fn label_error(text: &str) -> Option<String> {
     let mut errors = Vec::new();

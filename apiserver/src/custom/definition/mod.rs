@@ -1,7 +1,16 @@
 //! Definitions of custom resources: `CustomResourceDefinition`.
 
+mod check;
+mod deletion;
 pub mod priority;
+mod selectable;
+mod shape;
+mod status;
+mod strategy;
+#[cfg(test)]
+mod tests;
 mod version;
+mod versions;
 
 use std::sync::Arc;
 
@@ -9,6 +18,12 @@ use revstore_watch_cache::registry::JsonObject;
 use serde_json::Value;
 
 use crate::custom::schema::SchemaError;
+pub use deletion::{
+    CLEANUP_FINALIZER, DefinitionStores, Instances, Progress, begin_deletion, finish_deletion,
+};
+pub use shape::admit;
+pub use status::{accept_names, establish};
+pub use strategy::{DefinitionStatus, Definitions, has_rules, warnings};
 pub use version::{SelectableField, Version};
 
 /// The API group of definitions.

@@ -65,7 +65,8 @@ fn text_format(name: &str) -> Option<fn(&str) -> bool> {
     Some(is_format)
 }
 
-fn is_uri(text: &str) -> bool {
+/// Returns whether a text is a URI, or an absolute path.
+pub(crate) fn is_uri(text: &str) -> bool {
     if text.is_empty() || text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
         return false;
     }

@@ -206,6 +206,25 @@ impl Schema {
         condition(self) || self.children().any(|child| child.any(condition))
     }
 
+    /// Returns the number of nodes.
+    pub(crate) fn count(&self) -> usize {
+        let mut count = 0;
+        self.any(&mut |_| {
+            count += 1;
+            false
+        });
+        count
+    }
+
+    /// Returns whether the schema has fields without which its structure cannot be read.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.any(&mut |schema| {
+            !schema.unsupported.is_empty()
+                || !schema.item_list.is_empty()
+                || schema.preserve_unknown == Some(false)
+        })
+    }
+
     /// Returns whether the schema has rules in CEL, `x-kubernetes-validations`.
     pub fn has_rules(&self) -> bool {
         self.any(&mut |schema| !schema.rules.is_empty())

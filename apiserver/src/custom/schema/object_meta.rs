@@ -10,6 +10,8 @@ use super::path::Path;
 enum Kind {
     Text,
     Integer,
+    /// An integer that is kept if it is 0.
+    SetInteger,
     Flag,
     Time,
     Any,
@@ -47,7 +49,7 @@ const METADATA: &[(&str, Kind)] = &[
     ("generation", Kind::Integer),
     ("creationTimestamp", Kind::Time),
     ("deletionTimestamp", Kind::Time),
-    ("deletionGracePeriodSeconds", Kind::Integer),
+    ("deletionGracePeriodSeconds", Kind::SetInteger),
     ("labels", Kind::TextMap),
     ("annotations", Kind::TextMap),
     ("ownerReferences", Kind::Structs("OwnerReference", OWNER)),
@@ -144,6 +146,9 @@ fn coerce_field(
         Kind::Integer => value
             .as_i64()
             .map_or_else(|| mismatch(value, "int64"), |number| Ok(number != 0)),
+        Kind::SetInteger => value
+            .as_i64()
+            .map_or_else(|| mismatch(value, "int64"), |_| Ok(true)),
         Kind::Flag if value.is_boolean() => Ok(true),
         Kind::Flag => mismatch(value, "bool"),
         Kind::TextMap => match value.as_object_mut() {
