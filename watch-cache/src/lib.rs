@@ -9,7 +9,7 @@
 //! - [`status`]: the bodies of errors: reasons, causes and field paths.
 //! - [`encode`]: objects, and their encoding in one or more forms.
 //! - [`source`]: the store behind a cache: the engine in this process, or an etcd cluster.
-//! - [`metrics`]: counters and histograms of a resource.
+//! - [`metrics`]: counters and histograms of a resource, and their export.
 //! - [`clock`]: the clocks that all timeouts use.
 //!
 //! The types that most programs need are also at the root of the crate.
@@ -21,24 +21,32 @@
 //! |---|---|
 //! | `storage.Interface` | [`api::Storage`] |
 //! | `etcd3.store` | [`source::RawStore`] over a [`source::Source`] |
-//! | `Cacher` | [`ResourceCache`], one per resource of a [`WatchCache`] |
+//! | `Cacher`, `CacheDelegator` | [`ResourceCache`], one per resource of a [`WatchCache`] |
+//! | `DestroyFunc` of a storage, as when a custom resource definition is deleted | [`WatchCache::remove`], [`WatchCache::reconfigure`] |
 //! | the `Reflector` of the cacher, `dispatchEvents` | [`Feeder`] |
 //! | `watchCache`: store and cyclic buffer | the current objects of a resource, and its window ([`cache::WindowLimits`]) |
 //! | `watchCache.resourceVersion` | the watermark, one for all resources ([`WatchCache::revision`]) |
 //! | `watchCacheEvent` | an event in the window |
+//! | `storeSnapshotter` | checkpoints of the objects, from which lists at older revisions are built |
+//! | `watchCacheInterval` | the current objects that a watcher iterates, then copies of the window |
 //! | `waitUntilFreshAndBlock` | [`ResourceCache::wait_until_fresh`] |
 //! | progress requester | [`source::Source::request_progress`], called while a request waits |
 //! | `indexedWatchers`, trigger functions | [`cache::ObjectIndex`] |
 //! | `cacheWatcher` | [`CacheWatcher`], which reads from the window and has no input channel |
+//! | `watcherBookmarkTimeBuckets`, `timeBudget` | a timer of each watcher; nothing, because no watcher delays another one |
+//! | `SelectionPredicate`, `ListOptions` of storage | [`Selector`], [`ListOptions`], [`WatchOptions`], [`api::Query`] |
+//! | `GuaranteedUpdate`, `Preconditions` | [`api::Storage::guaranteed_update`], [`api::Preconditions`] |
+//! | continue tokens (`EncodeContinue`) | [`api::ContinueToken`] |
 //! | `cachingObject` | [`api::SharedEncoding`] |
 //! | `runtime.Decoder`, `Versioner`, `GetAttrs` | [`encode::Kind`] |
 //! | `runtime.Encoder`, `TableConvertor`, transformations to `PartialObjectMetadata` | [`encode::Form`], [`encode::TableForm`], [`encode::MetadataForm`], and the [`encode::Encoder`] of a response |
 //! | `ready` | [`cache::Readiness`] |
 //! | consistency checker | [`ResourceCache::check_consistency`] |
+//! | `cacher/metrics` | [`metrics::ResourceMetrics`], [`metrics::MetricsCollector`] |
 //! | `registry.Store`, `RESTCreateStrategy`, `RESTUpdateStrategy` | [`registry::ObjectStore`], [`registry::Strategy`] |
 //! | `storeElement` | [`encode::StoredObject`] |
 //! | `metav1.Status`, `field.Error`, `field.Path` | [`status::Status`], [`status::StatusCause`], [`status::FieldPath`] |
-//! | `Reflector`, `DeltaFIFO`, `SharedInformer` of client-go | the crate `revstore-reflector` |
+//! | `Reflector`, `DeltaFIFO` (now `RealFIFO`), `SharedInformer`, `Indexer`, listers and work queues of client-go | the crate `revstore-reflector`, with a table of its own |
 //!
 //! # Failures
 //! - The source is unavailable: requests are answered from the cache. Requests for the most recent

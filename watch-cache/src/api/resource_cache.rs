@@ -58,6 +58,14 @@ impl ResourceCache {
         &self.resource.config.name
     }
 
+    /// Returns the API version of the kind, without the group.
+    pub(crate) fn version(&self) -> &str {
+        let api_version = self.resource.config.kind.api_version();
+        api_version
+            .split_once('/')
+            .map_or(api_version, |(_, version)| version)
+    }
+
     /// Returns whether requests can be answered from the cache.
     pub fn readiness(&self) -> Readiness {
         self.resource.ready.state()

@@ -15,6 +15,7 @@ use crate::cache::config::ResourceConfig;
 use crate::cache::feeder::Feeder;
 use crate::cache::resource::Resource;
 use crate::cache::shared::{CacheSettings, CacheShared};
+use crate::metrics::MetricsCollector;
 use crate::source::Source;
 
 /// The resources of a cache by the prefix of their keys.
@@ -309,6 +310,13 @@ impl WatchCache {
         } else {
             Err(RequestError::Removed)
         }
+    }
+
+    /// Returns the metrics of all resources, also of those that are added later, for a registry of
+    /// Prometheus.
+    // WC-701.
+    pub fn collector(&self) -> MetricsCollector {
+        MetricsCollector::new(self.clone())
     }
 
     /// Returns a handle for each resource, in the order of their keys.

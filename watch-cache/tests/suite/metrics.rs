@@ -1,9 +1,15 @@
 //! Metrics of the cache (docs/watch-cache.md, section H).
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pollster::block_on;
-use revstore_watch_cache::{ListOptions, Scope, WatchOptions};
+use prometheus::{Registry, TextEncoder};
+use revstore_engine::Engine;
+use revstore_watch_cache::{
+    EngineSource, JsonKind, ListOptions, ResourceConfig, Scope, WatchCache, WatchOptions,
+};
 
 use crate::support::{Fixture, at, from, namespace, pod, selector};
 
@@ -90,4 +96,70 @@ fn wc_701_and_wc_702_metrics_report_delivered_events_their_sizes_and_delays_and_
         ),
         (1, 1)
     );
+}
+
+#[test]
+fn wc_701_the_metrics_of_all_resources_leave_through_one_registry() {
+    let engine = Engine::builder().build();
+    let source = Arc::new(EngineSource::new(engine.clone()));
+    let (cache, feeder) = WatchCache::builder(source).build();
+    let registry = Registry::new();
+    registry.register(Box::new(cache.collector())).unwrap();
+    let text = || {
+        let encoder = TextEncoder::new();
+        encoder.encode_to_string(&registry.gather()).unwrap()
+    };
+    assert_eq!(text(), "", "no resources");
+    let running = feeder.spawn();
+    let pods = JsonKind::new("v1", "Pod");
+    let pods = cache.add(ResourceConfig::namespaced(pods, "pods", "/pods"));
+    let sets = JsonKind::new("apps/v1", "ReplicaSet");
+    let sets = cache.add(ResourceConfig::namespaced(sets, "replicasets", "/sets"));
+    let (pods, sets) = (pods.unwrap(), sets.unwrap());
+    block_on(pods.wait_until_ready()).unwrap();
+    block_on(sets.wait_until_ready()).unwrap();
+    let mut watch = block_on(pods.watch(&Scope::All, &from("1"))).unwrap();
+    engine.put("/pods/ns/a", r#"{"metadata":{}}"#).unwrap();
+    let event = watch.next_blocking().unwrap();
+    let size = watch.encode(&event).len();
+    let listed = block_on(pods.list(&Scope::All, &at("0"))).unwrap();
+    assert_eq!(listed.into_objects().unwrap().len(), 1);
+
+    let exported = text();
+    let labels = r#"group="",resource="pods""#;
+    for line in [
+        format!("apiserver_watch_cache_events_received_total{{{labels}}} 1"),
+        format!("apiserver_watch_cache_events_dispatched_total{{{labels}}} 1"),
+        format!("apiserver_watch_cache_initializations_total{{{labels}}} 1"),
+        format!("apiserver_watch_cache_resource_version{{{labels}}} 2"),
+        format!("apiserver_cache_list_total{{{labels},index=\"\"}} 1"),
+        format!("apiserver_cache_list_returned_objects_total{{{labels}}} 1"),
+        format!("apiserver_resource_objects{{{labels}}} 1"),
+        format!(r#"apiserver_watch_events_total{{{labels},version="v1"}} 1"#),
+        format!(r#"apiserver_watch_events_sizes_sum{{{labels},version="v1"}} {size}"#),
+        format!(r#"apiserver_watch_events_sizes_bucket{{{labels},version="v1",le="1024"}} 1"#),
+        format!(r#"apiserver_watch_events_sizes_bucket{{{labels},version="v1",le="+Inf"}} 1"#),
+        format!(
+            r#"apiserver_watch_events_dispatch_duration_seconds_count{{{labels},stage="total"}} 1"#
+        ),
+        format!(
+            "apiserver_watch_cache_consistent_read_total\
+             {{{labels},success=\"true\",fallback=\"false\"}} 0"
+        ),
+        format!("revstore_watch_cache_watchers{{{labels}}} 1"),
+        r#"apiserver_resource_objects{group="apps",resource="replicasets"} 0"#.to_owned(),
+    ] {
+        assert!(
+            exported.lines().any(|found| found == line),
+            "{line}\n{exported}"
+        );
+    }
+    let series = exported.lines().filter(|line| !line.starts_with('#'));
+    let series: Vec<_> = series.filter_map(|line| line.rsplit_once(' ')).collect();
+    let names: BTreeSet<_> = series.iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), series.len(), "no series twice");
+
+    assert!(block_on(cache.remove(&sets)));
+    assert!(!text().contains("replicasets"));
+    drop(running);
 }

@@ -1,7 +1,12 @@
-//! Metrics of a resource, named after those of kube-apiserver where it has them.
+//! Metrics of a resource, named after those of kube-apiserver where it has them, and the collector that
+//! gives those of all resources to a registry of Prometheus.
+
+mod collector;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+pub use self::collector::MetricsCollector;
 
 /// The maximum number of buckets of a histogram.
 const BUCKETS_MAX: usize = 12;
@@ -310,7 +315,7 @@ counters! {
         oldest_watchable,
         /// Age of the oldest event in the window, in milliseconds.
         oldest_event_age_ms,
-        /// `apiserver_longrunning_requests{verb="WATCH"}`: number of watchers.
+        /// Number of watchers. `apiserver_longrunning_requests{verb="WATCH"}` counts requests.
         watchers,
         /// Maximum over all watchers of the number of events by which the watcher lags.
         watcher_lag_max,
