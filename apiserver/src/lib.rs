@@ -1,6 +1,7 @@
 //! A Kubernetes API server over the watch cache of revstore.
 
 pub mod auth;
+mod bootstrap;
 pub mod builtin;
 mod catalog;
 mod config;

@@ -1,14 +1,21 @@
 //! The store behind the resources.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use revstore_engine::{Clock, Engine};
 use revstore_watch_cache::cache::FeederThread;
-use revstore_watch_cache::registry::{ObjectStore, Strategy};
+use revstore_watch_cache::registry::ObjectStore;
 use revstore_watch_cache::{EngineSource, JsonKind, RequestError, ResourceConfig, WatchCache};
 
-use crate::catalog::{Names, Stored};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::builtin;
+use crate::catalog::{BuiltinStrategy, Names, Stored};
+
+/// Returns the time of day in seconds since 1970.
+pub(crate) type Seconds = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// The store behind the resources, with the cache over it.
 #[derive(Debug)]
@@ -41,15 +48,15 @@ impl Storage {
     }
 
     /// Adds a resource to the cache, and returns it with its store.
-    pub(crate) fn add(
+    pub(crate) fn add_builtin(
         &self,
         names: &Names,
         namespaced: bool,
-        fields: &[&str],
-        strategy: impl Strategy,
+        fields: &[String],
+        strategy: &BuiltinStrategy,
     ) -> Result<Stored, RequestError> {
         let kind =
-            JsonKind::new(names.api_version(), &*names.kind).with_fields(fields.iter().copied());
+            JsonKind::new(names.api_version(), &*names.kind).with_fields(fields.iter().cloned());
         let prefix = self.key_prefix(names);
         let config = if namespaced {
             ResourceConfig::namespaced(kind, &names.plural, &prefix)
@@ -57,9 +64,39 @@ impl Storage {
             ResourceConfig::cluster(kind, &names.plural, &prefix)
         };
         let cache = self.cache.add(config)?;
-        let store = ObjectStore::new(cache.clone(), names.resource_name(), namespaced, strategy)
-            .clock(self.clock.clone(), self.epoch);
-        Ok(Stored { cache, store })
+        let store = |rules: builtin::Rules| {
+            let strategy = BuiltinStrategy {
+                rules,
+                ..strategy.clone()
+            };
+            ObjectStore::new(cache.clone(), names.resource_name(), namespaced, strategy)
+                .clock(self.clock.clone(), self.epoch)
+        };
+        let rules = &strategy.rules;
+        Ok(Stored {
+            store: store(rules.clone()),
+            status: rules.status().map(store),
+            prepared: store(rules.prepared(false)),
+            prepared_counted: store(rules.prepared(true)),
+            cache,
+        })
+    }
+
+    /// Returns the time of day, for defaults that have timestamps.
+    pub(crate) fn now(&self) -> builtin::Now {
+        let (clock, epoch) = (self.clock.clone(), self.epoch);
+        Arc::new(move || moment(epoch, clock.now()).1)
+    }
+
+    /// Returns a function that returns the time of day in seconds since 1970.
+    pub(crate) fn seconds(&self) -> Seconds {
+        let (clock, epoch) = (self.clock.clone(), self.epoch);
+        Arc::new(move || moment(epoch, clock.now()).0)
+    }
+
+    /// Returns the time of day after a duration from now, in seconds since 1970 and as a timestamp.
+    pub(crate) fn moment(&self, after: Duration) -> (i64, String) {
+        moment(self.epoch, self.clock.now().saturating_add(after))
     }
 
     /// Returns the beginning of the keys of a resource: those of kube-apiserver.
@@ -77,6 +114,15 @@ impl Storage {
             _ => format!("{prefix}/{group}/{plural}"),
         }
     }
+}
+
+fn moment(epoch: SystemTime, since: Duration) -> (i64, String) {
+    let time = OffsetDateTime::from(epoch.checked_add(since).unwrap_or(epoch));
+    let time = time.replace_nanosecond(0).unwrap_or(time);
+    (
+        time.unix_timestamp(),
+        time.format(&Rfc3339).unwrap_or_default(),
+    )
 }
 
 /// Returns whether the keys of a group are without its name: those of the oldest groups are.

@@ -6,7 +6,7 @@ use revstore_host::net::ClientIdentity;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::status::Status;
 
-use crate::auth::{TokenFile, User};
+use crate::auth::{ServiceAccounts, TokenFile, User};
 
 /// The header that names the user in whose name a request is made, and the beginning of the headers with
 /// further attributes of that user.
@@ -16,14 +16,22 @@ const IMPERSONATE_UID: &str = "impersonate-uid";
 const IMPERSONATE_EXTRA: &str = "impersonate-extra-";
 
 /// Finds the user of a request by its client certificate or its bearer token.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Authenticator {
     pub(crate) tokens: TokenFile,
+    pub(crate) service_accounts: ServiceAccounts,
 }
 
 impl Authenticator {
+    /// Returns the user of a bearer token at `now`, the time in seconds since 1970.
+    pub(crate) fn user_of_token(&self, token: &str, now: i64) -> Option<User> {
+        let user = self.tokens.user(token).cloned();
+        let user = user.or_else(|| self.service_accounts.user(token, now));
+        user.map(User::authenticated)
+    }
+
     /// Returns the user of a request. `trusted` is whether the listener takes requests without credentials
-    /// for those of an administrator.
+    /// for those of an administrator, and `now` the time in seconds since 1970.
     ///
     /// # Errors
     /// 401 if the token is unknown.
@@ -32,6 +40,7 @@ impl Authenticator {
         headers: &HeaderMap,
         client: &ClientIdentity,
         trusted: bool,
+        now: i64,
     ) -> Result<User, RequestError> {
         if let Some(name) = client
             .common_name
@@ -42,8 +51,8 @@ impl Authenticator {
             return Ok(user.authenticated());
         }
         match bearer_token(headers) {
-            Some(token) => match self.tokens.user(token) {
-                Some(user) => Ok(user.clone().authenticated()),
+            Some(token) => match self.user_of_token(token, now) {
+                Some(user) => Ok(user),
                 None => Err(Status::unauthorized().into()),
             },
             None if trusted => Ok(User::administrator()),
@@ -122,7 +131,11 @@ mod tests {
     #[test]
     fn credentials_are_certificates_then_tokens() {
         let tokens = TokenFile::parse("t,dev,1,devs").unwrap();
-        let authenticator = Authenticator { tokens };
+        let service_accounts = ServiceAccounts::generate();
+        let authenticator = Authenticator {
+            tokens,
+            service_accounts,
+        };
         let mut certificate = ClientIdentity::default();
         certificate.common_name = Some("admin".to_owned());
         certificate.organizations = vec!["system:masters".to_owned()];
@@ -131,7 +144,7 @@ mod tests {
             headers(&[("authorization", "Bearer x")]),
         );
         let user = |headers: &HeaderMap, client: &ClientIdentity, trusted| {
-            let user = authenticator.authenticate(headers, client, trusted);
+            let user = authenticator.authenticate(headers, client, trusted, 0);
             user.map(|user| user.name).map_err(|error| error.code())
         };
         assert_eq!(user(&unknown, &certificate, false), Ok("admin".to_owned()));

@@ -58,7 +58,8 @@ pub(super) const KINDS: &[Kind] = &[
                 "may only be 'Active' if `deletionTimestamp` is empty"
             };
             if deleted != (phase.text() == "Terminating") {
-                causes.invalid(&phase, detail);
+                // The path has the name of the field in Go.
+                causes.push(StatusCause::invalid("status.Phase", phase.value(), detail));
             }
         },
         ..Kind::new("", "Namespace").with_status()

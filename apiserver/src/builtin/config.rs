@@ -84,7 +84,7 @@ fn check_config_map(map: &Field<'_>, causes: &mut Causes) {
         size += decoded_len(value.text());
     }
     if size > DATA_BYTES_MAX {
-        causes.push(StatusCause::too_long("", DATA_BYTES_MAX));
+        causes.push(StatusCause::too_long("[]", DATA_BYTES_MAX));
     }
 }
 

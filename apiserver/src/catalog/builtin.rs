@@ -1,89 +1,253 @@
-//! The built-in resources.
+//! The built-in resources, from the table of kinds.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
+use revstore_kinds as kinds;
 use revstore_watch_cache::RequestError;
-use revstore_watch_cache::registry::{JsonObject, Strategy};
-use serde_json::{Value, json};
+use revstore_watch_cache::encode::TableColumn;
+use revstore_watch_cache::registry::{JsonObject, Propagation};
+use serde_json::Value;
 
-use crate::catalog::{Catalog, Group, Names, Origin, Resource, Rules, Version};
-use crate::storage::Storage;
+use crate::builtin;
+use crate::catalog::forms;
+use crate::catalog::{
+    BuiltinStrategy, Catalog, Convert, Group, Names, Origin, Resource, Rules, Stored, Subresource,
+    Version, View,
+};
+use crate::patch::{Patch, PatchError};
+use crate::storage::{Seconds, Storage};
+use crate::table;
 
-#[derive(Debug)]
-struct Plain(Names);
-impl Strategy for Plain {
-    fn api_version(&self) -> &str {
-        &self.0.version
-    }
-    fn kind(&self) -> &str {
-        &self.0.kind
-    }
-    fn has_generation(&self) -> bool {
-        false
-    }
-}
-impl Rules for Plain {
-    fn columns(&self) -> Value {
-        json!([])
-    }
-    fn cells(&self, object: &JsonObject) -> Vec<Value> {
-        vec![object["metadata"]["name"].clone()]
-    }
-}
-
-/// Adds all built-in resources.
+/// Adds all built-in resources that are on by default.
 pub(crate) fn add_builtin(catalog: &Catalog, storage: &Storage) -> Result<(), RequestError> {
-    let verbs = [
-        "create",
-        "delete",
-        "deletecollection",
-        "get",
-        "list",
-        "patch",
-        "update",
-        "watch",
-    ];
-    let mut resources = BTreeMap::new();
-    for (plural, singular, kind, namespaced) in [
-        ("configmaps", "configmap", "ConfigMap", true),
-        ("namespaces", "namespace", "Namespace", false),
-        ("pods", "pod", "Pod", true),
-    ] {
-        let names = Names {
-            version: "v1".into(),
-            plural: plural.into(),
-            singular: singular.into(),
-            kind: kind.into(),
-            list_kind: format!("{kind}List"),
-            ..Names::default()
-        };
-        let stored = storage.add(&names, namespaced, &[], Plain(names.clone()))?;
-        resources.insert(
-            plural.to_owned(),
-            Arc::new(Resource {
-                rules: Arc::new(Plain(names.clone())),
-                names,
-                fields: Vec::new(),
-                origin: Origin::Builtin,
-                namespaced,
-                verbs: verbs.map(str::to_owned).to_vec(),
-                subresources: Vec::new(),
-                stored: Some(stored),
-            }),
+    let mut groups = BTreeMap::new();
+    let mut shared = BTreeMap::new();
+    for group in kinds::groups() {
+        let mut versions = Vec::new();
+        for version in group
+            .versions()
+            .iter()
+            .filter(|version| version.on_by_default())
+        {
+            let mut resources = BTreeMap::new();
+            for resource in version.resources() {
+                let built = Arc::new(build(resource, storage, &mut shared)?);
+                resources.insert(resource.plural().to_owned(), built);
+            }
+            versions.push(Version {
+                name: version.name().to_owned(),
+                resources,
+            });
+        }
+        if !versions.is_empty() {
+            let origin = Origin::Builtin;
+            groups.insert(group.name().to_owned(), Group { origin, versions });
+        }
+    }
+    catalog.change(|known| *known = groups);
+    Ok(())
+}
+
+fn names(resource: &kinds::Resource) -> Names {
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    let kind = resource.kind();
+    Names {
+        group: resource.group().to_owned(),
+        version: resource.version().to_owned(),
+        plural: resource.plural().to_owned(),
+        singular: resource.singular().to_owned(),
+        kind: kind.to_owned(),
+        list_kind: resource
+            .list_kind()
+            .map_or_else(|| format!("{kind}List"), str::to_owned),
+        short_names: owned(resource.short_names()),
+        categories: owned(resource.categories()),
+    }
+}
+
+/// The resources whose objects are stored in another group or version, each as its group, version and plural, with
+/// those of the version in which they are stored.
+const VIEWS: [(&str, &str, &str, &str, &str, Convert); 2] = [
+    ("events.k8s.io", "v1", "events", "", "v1", Convert::Event),
+    (
+        "autoscaling",
+        "v1",
+        "horizontalpodautoscalers",
+        "autoscaling",
+        "v2",
+        Convert::Autoscaler,
+    ),
+];
+
+/// The stores that several versions share, by group, version and plural.
+type Shared = BTreeMap<(String, String, String), Arc<Stored>>;
+
+fn build(
+    resource: &'static kinds::Resource,
+    storage: &Storage,
+    shared: &mut Shared,
+) -> Result<Resource, RequestError> {
+    let names = names(resource);
+    let view = VIEWS.iter().find(|(group, version, plural, ..)| {
+        (*group, *version, *plural) == (resource.group(), resource.version(), resource.plural())
+    });
+    let mut stored_names = names.clone();
+    if let Some((.., group, version, _)) = view {
+        (*group).clone_into(&mut stored_names.group);
+        (*version).clone_into(&mut stored_names.version);
+    }
+    let fields = builtin::selectable_fields(&stored_names.group, &names.kind);
+    let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
+    let key = (
+        stored_names.group.clone(),
+        stored_names.version.clone(),
+        names.plural.clone(),
+    );
+    let stored = match shared.get(&key) {
+        Some(stored) => Some(stored.clone()),
+        None if resource.has_verb("list") => {
+            let (group, version, kind) = (&key.0, &key.1, &names.kind);
+            let rules = builtin::Rules::new(group, version, kind, storage.now());
+            let namespaced = resource.namespaced();
+            let object = kinds::kind(group, version, kind);
+            let strategy = BuiltinStrategy {
+                rules,
+                object: object.unwrap_or_else(|| resource.object()),
+                storage: go_storage(group),
+            };
+            let stored = storage.add_builtin(&stored_names, namespaced, &fields, &strategy)?;
+            let stored = Arc::new(stored);
+            shared.insert(key, stored.clone());
+            Some(stored)
+        }
+        None => None,
+    };
+    let version = u16::from(view.is_some());
+    let view = view.map(|(.., convert)| View {
+        convert: *convert,
+        shown: names.api_version(),
+        stored: stored_names.api_version(),
+    });
+    let rules: Arc<dyn Rules> = Arc::new(BuiltinRules {
+        resource,
+        rules: builtin::Rules::new(&names.group, &names.version, &names.kind, storage.now()),
+        seconds: storage.seconds(),
+    });
+    if let Some(stored) = &stored {
+        let view = view.as_ref();
+        forms::add(
+            &stored.cache,
+            version,
+            &names,
+            Origin::Builtin,
+            &rules,
+            view,
         );
     }
-    catalog.change(|groups| {
-        groups.insert(
-            String::new(),
-            Group {
-                origin: Origin::Builtin,
-                versions: vec![Version {
-                    name: "v1".into(),
-                    resources,
-                }],
-            },
-        );
+    let subresources = resource.subresources().iter().map(|sub| {
+        let described = Subresource {
+            group: sub.group().to_owned(),
+            version: sub.version().to_owned(),
+            kind: sub.kind().to_owned(),
+            verbs: sub.verbs().iter().map(|verb| (*verb).to_owned()).collect(),
+        };
+        (sub.name().to_owned(), described)
     });
-    Ok(())
+    Ok(Resource {
+        origin: Origin::Builtin,
+        namespaced: resource.namespaced(),
+        verbs: resource
+            .verbs()
+            .iter()
+            .map(|verb| (*verb).to_owned())
+            .collect(),
+        subresources: subresources.collect(),
+        fields,
+        rules,
+        stored,
+        version,
+        view,
+        names,
+    })
+}
+
+/// Returns the form in which kube-apiserver stores the objects of a group.
+fn go_storage(group: &str) -> kinds::Storage {
+    match group {
+        "apiextensions.k8s.io" | "apiregistration.k8s.io" => kinds::Storage::Json,
+        _ => kinds::Storage::Protobuf,
+    }
+}
+
+/// The rules of a built-in resource beyond those of its store.
+struct BuiltinRules {
+    resource: &'static kinds::Resource,
+    rules: builtin::Rules,
+    /// Returns the time of day in seconds since 1970.
+    seconds: Seconds,
+}
+
+impl fmt::Debug for BuiltinRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BuiltinRules")
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Rules for BuiltinRules {
+    fn conform(&self, object: &mut JsonObject) -> Result<Vec<String>, String> {
+        let storage = go_storage(self.resource.group());
+        let mut value = Value::Object(std::mem::take(object));
+        let unknown = kinds::normalize(self.resource.object(), &mut value, storage);
+        if let Value::Object(normal) = value {
+            *object = normal;
+        }
+        let unknown = unknown.map_err(|error| error.to_string())?;
+        self.rules.default(object);
+        Ok(unknown.iter().map(ToString::to_string).collect())
+    }
+
+    fn patch(&self, patch: &Patch, object: &Value) -> Result<Value, PatchError> {
+        patch.apply(object, self.resource.object())
+    }
+
+    fn warnings(&self, object: &JsonObject) -> Vec<String> {
+        builtin::warnings(object)
+    }
+
+    fn kind_warning(&self) -> Option<&'static str> {
+        let resource = self.resource;
+        builtin::kind_warning(resource.group(), resource.version(), resource.kind())
+    }
+
+    fn deletion_warning(&self) -> Option<&'static str> {
+        builtin::deletion_warning(self.resource.group(), self.resource.kind())
+    }
+
+    fn default_propagation(&self) -> Option<Propagation> {
+        builtin::default_propagation(self.resource.group(), self.resource.kind())
+    }
+
+    fn shows_deleted(&self) -> bool {
+        builtin::deletion_returns_object(self.resource.group(), self.resource.kind())
+    }
+
+    fn columns(&self) -> Vec<TableColumn> {
+        let columns = table::columns(self.resource.group(), self.resource.kind());
+        let columns = columns.iter().map(|column| {
+            TableColumn::new(column.name, column.kind)
+                .format(column.format)
+                .description(column.description)
+                .priority(column.priority)
+        });
+        columns.collect()
+    }
+
+    fn cells(&self, object: &JsonObject) -> Vec<Value> {
+        let (resource, now) = (self.resource, (self.seconds)());
+        table::cells(resource.group(), resource.kind(), object, now)
+    }
 }

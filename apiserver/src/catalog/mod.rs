@@ -1,7 +1,11 @@
 //! The resources that the server has at the moment, by group, version and name.
 
 mod builtin;
+mod forms;
+mod protobuf_form;
 mod resource;
+mod strategy;
+mod view;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +13,10 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 pub(crate) use builtin::add_builtin;
+pub(crate) use forms::{form_id, protobuf_form_id};
 pub(crate) use resource::{Names, Origin, Resource, Rules, Stored, Subresource};
+pub(crate) use strategy::BuiltinStrategy;
+pub(crate) use view::{Convert, View};
 
 /// All resources. They change when custom resources are defined.
 #[derive(Debug, Default)]

@@ -4,12 +4,15 @@ use revstore_watch_cache::RequestError;
 use std::sync::Arc;
 
 use revstore_watch_cache::ResourceCache;
-use revstore_watch_cache::registry::{JsonObject, ObjectStore};
+use revstore_watch_cache::encode::TableColumn;
+use revstore_watch_cache::registry::{JsonObject, ObjectStore, Propagation};
 use revstore_watch_cache::status::{ResourceName, Status};
 use serde_json::Value;
 
+use crate::catalog::View;
 use crate::http::Target;
 use crate::http::method_not_allowed;
+use crate::patch::{Patch, PatchError};
 
 /// Where a resource comes from. Paths and errors differ in details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,12 +68,46 @@ pub(crate) struct Subresource {
 pub(crate) struct Stored {
     pub(crate) cache: ResourceCache,
     pub(crate) store: ObjectStore,
+    /// The store of the subresource `status`.
+    pub(crate) status: Option<ObjectStore>,
+    /// The store of versions that the server itself has computed and checked, and the one of those whose
+    /// changes count in the generation.
+    pub(crate) prepared: ObjectStore,
+    pub(crate) prepared_counted: ObjectStore,
 }
 
 /// What differs between built-in and custom resources, beyond the rules of their store.
 pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
-    /// Returns the columns of tables, as `columnDefinitions`.
-    fn columns(&self) -> Value;
+    /// Gives an object of a request the fields of its kind: fields that it does not have are removed, and
+    /// defaults are set. Returns what strict validation reports.
+    ///
+    /// # Errors
+    /// The text of the error of a field with the wrong type.
+    fn conform(&self, object: &mut JsonObject) -> Result<Vec<String>, String>;
+
+    /// Applies a patch.
+    ///
+    /// # Errors
+    /// The patch does not fit the object.
+    fn patch(&self, patch: &Patch, object: &Value) -> Result<Value, PatchError>;
+
+    /// Returns the warnings about an object that was written.
+    fn warnings(&self, object: &JsonObject) -> Vec<String>;
+
+    /// Returns the warning that every request for the resource gets.
+    fn kind_warning(&self) -> Option<&'static str>;
+
+    /// Returns the warning of a deletion without a propagation policy.
+    fn deletion_warning(&self) -> Option<&'static str>;
+
+    /// Returns what happens to dependents if a deletion does not say it.
+    fn default_propagation(&self) -> Option<Propagation>;
+
+    /// Returns whether a deletion answers with the object that is gone, instead of a status.
+    fn shows_deleted(&self) -> bool;
+
+    /// Returns the columns of tables.
+    fn columns(&self) -> Vec<TableColumn>;
 
     /// Returns the cells of a row.
     fn cells(&self, object: &JsonObject) -> Vec<Value>;
@@ -89,10 +126,30 @@ pub(crate) struct Resource {
     pub(crate) fields: Vec<String>,
     pub(crate) rules: Arc<dyn Rules>,
     /// `None` for a resource whose objects are not stored, such as reviews.
-    pub(crate) stored: Option<Stored>,
+    pub(crate) stored: Option<Arc<Stored>>,
+    /// The number of the version, by which the forms of the cache are distinguished.
+    pub(crate) version: u16,
+    /// How clients see the stored objects, if these are of another version.
+    pub(crate) view: Option<View>,
 }
 
 impl Resource {
+    /// Returns an object of a client as it is stored.
+    pub(crate) fn to_stored(&self, object: JsonObject) -> JsonObject {
+        match &self.view {
+            Some(view) => view.to_stored(object),
+            None => object,
+        }
+    }
+
+    /// Returns a stored object as clients see it.
+    pub(crate) fn to_shown(&self, object: JsonObject) -> JsonObject {
+        match &self.view {
+            Some(view) => view.to_shown(object),
+            None => object,
+        }
+    }
+
     /// Returns a subresource.
     pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
         let mut subresources = self.subresources.iter();
@@ -106,7 +163,9 @@ impl Resource {
     /// 404 or 405.
     // WC-401.
     pub(crate) fn check_path(&self, verb: &str, target: &Target) -> Result<(), RequestError> {
-        let has_namespace = !target.namespace.is_empty() && target.resource != "namespaces";
+        // The path `/namespaces/a` is that of the object `a` and in the namespace `a` at once.
+        let is_namespace = target.resource == "namespaces" && target.name == target.namespace;
+        let has_namespace = !target.namespace.is_empty() && !is_namespace;
         if has_namespace && !self.namespaced {
             return Err(Status::unknown_resource().into());
         }

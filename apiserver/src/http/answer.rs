@@ -5,6 +5,9 @@ use http::{Response, StatusCode};
 use revstore_watch_cache::status::Status;
 use serde_json::Value;
 
+use revstore_kinds as kinds;
+
+use crate::decode::to_yaml;
 use crate::http::{Accepted, Body, Media};
 
 /// The maximum length of all warnings of an answer. Above it the rest is left out, as kube-apiserver does,
@@ -51,11 +54,8 @@ impl Answer {
 
     /// Returns a JSON value in the media type that a client accepts.
     pub(crate) fn value(status: StatusCode, accepted: Accepted, value: &Value) -> Self {
-        Self::new(
-            status,
-            accepted.media.content_type(),
-            encode(accepted, value),
-        )
+        let (media, bytes) = encode(accepted, value);
+        Self::new(status, media.content_type(), bytes)
     }
 
     /// Returns an error in the media type that a client accepts.
@@ -116,24 +116,28 @@ impl Answer {
 }
 
 /// Returns the JSON value of a status.
-fn status_value(status: &Status) -> Value {
+pub(crate) fn status_value(status: &Status) -> Value {
     serde_json::from_str(&status.to_json()).unwrap_or_default()
 }
 
 /// Encodes a value. A kind that protobuf does not know is encoded as JSON.
-pub(crate) fn encode(accepted: Accepted, value: &Value) -> Vec<u8> {
-    match accepted.media {
-        Media::Json if accepted.pretty => {
-            let mut bytes = serde_json::to_vec_pretty(value).unwrap_or_default();
-            bytes.push(b'\n');
-            bytes
-        }
-        Media::Json | Media::Protobuf | Media::Yaml => {
-            let mut bytes = serde_json::to_vec(value).unwrap_or_default();
-            bytes.push(b'\n');
-            bytes
-        }
+fn encode(accepted: Accepted, value: &Value) -> (Media, Vec<u8>) {
+    if accepted.media == Media::Protobuf
+        && let Ok(bytes) = kinds::to_protobuf(value)
+    {
+        return (Media::Protobuf, bytes);
     }
+    if accepted.media == Media::Yaml {
+        return (Media::Yaml, to_yaml(value).into_bytes());
+    }
+    let bytes = if accepted.pretty {
+        serde_json::to_vec_pretty(value)
+    } else {
+        serde_json::to_vec(value)
+    };
+    let mut bytes = bytes.unwrap_or_default();
+    bytes.push(b'\n');
+    (Media::Json, bytes)
 }
 
 /// Returns the beginning of a text, at most `max` bytes.

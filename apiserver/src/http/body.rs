@@ -1,12 +1,12 @@
 //! The bodies of answers.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use revstore_watch_cache::RequestError;
 
 /// The body of an answer: bytes that are there, or chunks that are made when the client reads them.
 pub(crate) enum Body {
@@ -19,8 +19,12 @@ pub(crate) enum Body {
 /// A source of chunks. Nothing is made before it is asked for, so that a client that reads slowly costs no
 /// memory.
 pub(crate) trait Chunks: Send {
-    /// Returns the next chunk, which is not empty, or `None` at the end.
-    fn poll_chunk(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
+    /// Returns the next chunk, which is not empty, or `None` at the end. An error ends the connection, because
+    /// the status of the answer was sent before.
+    fn poll_chunk(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, RequestError>>>;
 }
 
 impl Body {
@@ -51,17 +55,17 @@ impl<T: Into<Bytes>> From<T> for Body {
 
 impl HttpBody for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = RequestError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestError>>> {
         let chunk = match self.get_mut() {
-            Self::Full(bytes) => Poll::Ready(bytes.take()),
+            Self::Full(bytes) => Poll::Ready(bytes.take().map(Ok)),
             Self::Chunks(chunks) => chunks.as_mut().poll_chunk(context),
         };
-        chunk.map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))))
+        chunk.map(|chunk| chunk.map(|bytes| bytes.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {

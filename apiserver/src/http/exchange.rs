@@ -35,4 +35,12 @@ impl Exchange {
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default()
     }
+
+    /// Adds a text for a header `Warning`, once.
+    pub(crate) fn warn(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.warnings.contains(&text) {
+            self.warnings.push(text);
+        }
+    }
 }

@@ -8,9 +8,13 @@ use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::Query;
 use revstore_watch_cache::status::{Reason, ResourceName, Status, StatusDetails};
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use crate::auth::{Attributes, Authenticator, Authorizer, User, impersonated};
 use crate::catalog::Catalog;
-use crate::http::{Accepted, Answer, Body, Exchange, RequestInfo, paths};
+use crate::http::{Accepted, Answer, Body, Exchange, RequestInfo, gzip, paths};
+use crate::storage::Storage;
 use crate::verbs;
 
 /// The maximum size of the body of a request.
@@ -23,9 +27,25 @@ pub(crate) struct Front {
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
     pub(crate) catalog: Catalog,
+    pub(crate) storage: Arc<Storage>,
 }
 
 impl Front {
+    /// Returns the time of day as a timestamp.
+    pub(crate) fn now(&self) -> String {
+        (self.storage.now())()
+    }
+
+    /// Returns the beginning and the end of a time in seconds that begins now, each in seconds since 1970 and as a
+    /// timestamp.
+    pub(crate) fn lifetime(&self, seconds: i64) -> ((i64, String), (i64, String)) {
+        let after = Duration::from_secs(seconds.unsigned_abs());
+        (
+            self.storage.moment(Duration::ZERO),
+            self.storage.moment(after),
+        )
+    }
+
     /// Answers one request.
     pub(crate) async fn answer(
         &self,
@@ -53,6 +73,9 @@ impl Front {
             Answer::error(accepted, &error.status())
         });
         let mut answer = answer.warnings(&exchange.warnings);
+        if ["get", "list"].contains(&exchange.info.verb) {
+            answer = gzip::compressed(answer, &exchange.headers);
+        }
         if exchange.method == Method::HEAD {
             answer.body = Body::empty();
         }
@@ -69,9 +92,12 @@ impl Front {
         client: &ClientIdentity,
         trusted: bool,
     ) -> Result<(), RequestError> {
-        let user = self
-            .authenticator
-            .authenticate(&exchange.headers, client, trusted)?;
+        let user = self.authenticator.authenticate(
+            &exchange.headers,
+            client,
+            trusted,
+            self.lifetime(0).0.0,
+        )?;
         exchange.user = match impersonated(&exchange.headers) {
             Ok(None) => user,
             Ok(Some(other)) => {
@@ -125,6 +151,12 @@ impl Front {
             Err(true) => return Ok(Answer::page_not_found()),
             Err(false) => return Err(Status::unknown_resource().into()),
         };
+        if exchange.info.path.starts_with("//") {
+            return Ok(Answer::page_not_found());
+        }
+        if let Some(warning) = resource.rules.kind_warning() {
+            exchange.warn(warning);
+        }
         if exchange.info.path.trim_end_matches('/').contains("//") {
             return Err(Status::unknown_resource().into());
         }

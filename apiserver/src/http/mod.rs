@@ -1,16 +1,18 @@
 //! HTTP: from a request to a verb on a resource, and from its result to an answer.
 
 mod accept;
+mod admission;
 mod answer;
 mod body;
 mod exchange;
+mod gzip;
 mod handler;
 mod paths;
 mod request_info;
 mod service;
 
-pub(crate) use accept::{Accepted, Form, Media, Offer};
-pub(crate) use answer::Answer;
+pub(crate) use accept::{Accepted, Form, MEDIA_TYPES, Media, Offer};
+pub(crate) use answer::{Answer, status_value};
 pub(crate) use body::{Body, Chunks};
 pub(crate) use exchange::Exchange;
 pub(crate) use handler::{CREATED, Front, method_not_allowed, read_body, verb_not_supported};

@@ -20,7 +20,7 @@ use tokio::runtime;
 use tokio::sync::{oneshot, watch};
 
 use crate::auth::MASTERS;
-use crate::auth::{Authenticator, Authorizer, TokenFile, TokenFileError, User};
+use crate::auth::{Authenticator, Authorizer, ServiceAccounts, TokenFile, TokenFileError, User};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::http::{ConnectionService, Front};
@@ -189,12 +189,17 @@ impl ApiServerBuilder {
         let storage = Arc::new(Storage::embedded(clock, &config.etcd_prefix));
         let catalog = Catalog::default();
         crate::catalog::add_builtin(&catalog, &storage)?;
+        pollster::block_on(crate::bootstrap::create(&catalog))?;
         let front = Arc::new(Front {
-            authenticator: Authenticator { tokens },
+            authenticator: Authenticator {
+                tokens,
+                service_accounts: ServiceAccounts::generate(),
+            },
             authorizer: Authorizer {
                 mode: config.authorization_mode,
             },
             catalog,
+            storage: storage.clone(),
         });
         let running = serve(front, http, https, tls)?;
         Ok(ApiServer {

@@ -1,18 +1,26 @@
 //! The verbs on resources.
 
+mod body;
+mod delete;
+mod facet;
 mod list;
+mod patch;
+mod pod;
 mod read;
+mod review;
+mod service_account;
+mod subresource;
 mod watch;
 mod write;
 
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
-use revstore_watch_cache::status::Status;
 
 use crate::catalog::{Origin, Resource};
 use crate::http::{
     Answer, Exchange, Form, Front, Offer, Target, method_not_allowed, verb_not_supported,
 };
+use crate::verbs::facet::Facet;
 
 /// What the endpoints of objects and lists can answer.
 fn offer<'a>(resource: &Resource, forms: &'a [Form]) -> Offer<'a> {
@@ -31,20 +39,19 @@ pub(crate) async fn answer(
     target: &Target,
     body: RequestBody,
 ) -> Result<Answer, RequestError> {
+    if !target.subresource.is_empty() {
+        return subresource::answer(front, exchange, resource, target, body).await;
+    }
     let is_known = resource
         .verbs
         .iter()
         .any(|known| known == exchange.info.verb);
-    if !target.subresource.is_empty() {
-        return match resource.subresource(&target.subresource) {
-            None if resource.origin == Origin::Custom => {
-                Err(Status::not_found(&resource.names.resource_name(), &target.name).into())
-            }
-            _ => Err(Status::unknown_resource().into()),
+    let Some(stored) = resource.stored.as_deref() else {
+        return if exchange.info.verb == "create" && is_known {
+            review::review(front, exchange, resource, target, body).await
+        } else {
+            Err(method_not_allowed().into())
         };
-    }
-    let Some(stored) = &resource.stored else {
-        return Err(method_not_allowed().into());
     };
     match exchange.info.verb {
         "get" => read::get(exchange, resource, stored, target).await,
@@ -52,6 +59,18 @@ pub(crate) async fn answer(
         "watch" => watch::watch(exchange, resource, stored, target).await,
         "create" if is_known => {
             write::create(front, exchange, resource, stored, target, body).await
+        }
+        "update" if is_known => {
+            let facet = Facet::Whole;
+            write::update(front, exchange, resource, stored, target, facet, body).await
+        }
+        "patch" if is_known => {
+            let facet = Facet::Whole;
+            patch::patch(front, exchange, resource, stored, target, facet, body).await
+        }
+        "delete" if is_known => delete::delete(exchange, resource, stored, target, body).await,
+        "deletecollection" if is_known => {
+            delete::delete_collection(exchange, resource, stored, target, body).await
         }
         _ if resource.origin == Origin::Custom => {
             Err(verb_not_supported(&resource.names.resource_name(), exchange.info.verb).into())

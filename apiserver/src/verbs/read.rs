@@ -2,12 +2,13 @@
 
 use http::StatusCode;
 use revstore_watch_cache::api::{GetOptions, ObjectRef};
+use revstore_watch_cache::encode::IncludeObject;
 use revstore_watch_cache::registry::JsonObject;
-use revstore_watch_cache::status::{Reason, Status};
-use revstore_watch_cache::{Object, RequestError};
-use serde_json::{Value, json};
+use revstore_watch_cache::status::Status;
+use revstore_watch_cache::{JsonKind, Object, RequestError, Revision};
+use serde_json::Value;
 
-use crate::catalog::{Resource, Stored};
+use crate::catalog::{Resource, Stored, form_id};
 use crate::http::{Accepted, Answer, Exchange, Form, Media, Target};
 use crate::verbs::offer;
 
@@ -15,6 +16,7 @@ use crate::verbs::offer;
 pub(crate) const FORMS: [Form; 4] = [Form::Whole, Form::Table, Form::Metadata, Form::MetadataList];
 
 /// Answers a get.
+// WC-210.
 pub(crate) async fn get(
     exchange: &Exchange,
     resource: &Resource,
@@ -24,21 +26,11 @@ pub(crate) async fn get(
     let accepted = exchange.negotiate(offer(resource, &FORMS))?;
     let reference = reference(resource, target);
     let options = GetOptions::from_query(&exchange.query);
-    let found = stored.cache.get(&reference, &options).await;
-    let Some(object) = found? else {
+    let Some(object) = stored.cache.get(&reference, &options).await? else {
         return Err(Status::not_found(&resource.names.resource_name(), &target.name).into());
     };
-    if accepted == Accepted::default() {
-        let mut bytes = stored.cache.encode_object(&object).to_vec();
-        bytes.push(b'\n');
-        return Ok(Answer::new(
-            StatusCode::OK,
-            Media::Json.content_type(),
-            bytes,
-        ));
-    }
-    let object = decoded(stored, &object)?;
-    shown(exchange, resource, accepted, StatusCode::OK, object)
+    let bytes = in_form(exchange, resource, stored, accepted.form, &object)?;
+    answer_json(StatusCode::OK, accepted, bytes)
 }
 
 /// Returns the object that a path names.
@@ -50,77 +42,89 @@ pub(crate) fn reference(resource: &Resource, target: &Target) -> ObjectRef {
     }
 }
 
-/// Decodes an object of the cache, with its resource version.
-pub(crate) fn decoded(stored: &Stored, object: &Object) -> Result<JsonObject, RequestError> {
-    serde_json::from_slice(&stored.cache.encode_object(object))
-        .map_err(|error| RequestError::Internal(error.to_string()))
+/// Returns the JSON of an object in a form.
+fn in_form(
+    exchange: &Exchange,
+    resource: &Resource,
+    stored: &Stored,
+    form: Form,
+    object: &Object,
+) -> Result<Vec<u8>, RequestError> {
+    if form == Form::MetadataList {
+        return Err(Status::unclassified("content is not a list").into());
+    }
+    let id = form_id(resource.version, form, include(exchange)?);
+    let encoder = stored.cache.encoder(id);
+    let encoder = encoder.ok_or_else(|| RequestError::Internal("a form is missing".to_owned()))?;
+    Ok(encoder.object(object).to_vec())
 }
 
-/// Returns an answer with an object in the form that the client accepts.
+/// Returns an answer with JSON, in the media type that the client accepts.
+pub(crate) fn answer_json(
+    status: StatusCode,
+    accepted: Accepted,
+    mut json: Vec<u8>,
+) -> Result<Answer, RequestError> {
+    if accepted.media == Media::Json && !accepted.pretty {
+        json.push(b'\n');
+        return Ok(Answer::new(status, Media::Json.content_type(), json));
+    }
+    let value: Value =
+        serde_json::from_slice(&json).map_err(|error| RequestError::Internal(error.to_string()))?;
+    Ok(Answer::value(status, accepted, &value))
+}
+
+/// Decodes an object of the cache as clients see it, with its resource version.
+pub(crate) fn decoded(
+    resource: &Resource,
+    stored: &Stored,
+    object: &Object,
+) -> Result<JsonObject, RequestError> {
+    let decoded = serde_json::from_slice(&stored.cache.encode_object(object))
+        .map_err(|error| RequestError::Internal(error.to_string()))?;
+    Ok(resource.to_shown(decoded))
+}
+
+/// Returns an answer with the stored object that a write has returned, in the form that the client accepts.
 pub(crate) fn shown(
     exchange: &Exchange,
     resource: &Resource,
+    stored: &Stored,
     accepted: Accepted,
     status: StatusCode,
     object: JsonObject,
 ) -> Result<Answer, RequestError> {
-    let value = match accepted.form {
-        Form::Whole | Form::AggregatedDiscovery => Value::Object(object),
-        Form::Metadata => metadata_of(object),
-        Form::MetadataList => return Err(Status::unclassified("content is not a list").into()),
-        Form::Table => {
-            let revision = object["metadata"]["resourceVersion"].clone();
-            let include = Include::of(exchange)?;
-            json!({
-                "kind": "Table",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": {"resourceVersion": revision},
-                "columnDefinitions": resource.rules.columns(),
-                "rows": [row(resource, include, object)],
-            })
-        }
-    };
-    Ok(Answer::value(status, accepted, &value))
-}
-
-/// Returns the metadata of an object as an object of its own.
-pub(crate) fn metadata_of(mut object: JsonObject) -> Value {
-    json!({
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": object.remove("metadata").unwrap_or_default(),
-    })
-}
-
-/// What the rows of a table have of their objects (`includeObject`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Include {
-    None,
-    Metadata,
-    Object,
-}
-
-impl Include {
-    pub(crate) fn of(exchange: &Exchange) -> Result<Self, RequestError> {
-        match exchange.query.first("includeObject").unwrap_or_default() {
-            "" | "Metadata" => Ok(Self::Metadata),
-            "None" => Ok(Self::None),
-            "Object" => Ok(Self::Object),
-            other => Err(Status::failure(
-                Reason::BadRequest,
-                format!("unrecognized includeObject value: \"{other}\""),
-            )
-            .into()),
-        }
+    if accepted.form == Form::Whole {
+        let object = Value::Object(resource.to_shown(object));
+        return Ok(Answer::value(status, accepted, &object));
     }
+    let text = |field: &str| {
+        let value = object
+            .get("metadata")
+            .and_then(|metadata| metadata.get(field));
+        value.and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let reference = ObjectRef {
+        namespace: resource.namespaced.then(|| text("namespace")),
+        name: text("name"),
+    };
+    let revision = Revision(text("resourceVersion").parse().unwrap_or_default());
+    let kind = JsonKind::new(resource.names.api_version(), &*resource.names.kind);
+    let value =
+        serde_json::to_vec(&object).map_err(|error| RequestError::Internal(error.to_string()))?;
+    let object = Object::from_parts(&reference, revision, value, &kind);
+    let bytes = in_form(exchange, resource, stored, accepted.form, &object)?;
+    answer_json(status, accepted, bytes)
 }
 
-/// Returns the row of a table for an object.
-pub(crate) fn row(resource: &Resource, include: Include, object: JsonObject) -> Value {
-    let cells = resource.rules.cells(&object);
-    match include {
-        Include::None => json!({"cells": cells}),
-        Include::Metadata => json!({"cells": cells, "object": metadata_of(object)}),
-        Include::Object => json!({"cells": cells, "object": object}),
+/// Returns what the rows of a table have of their objects.
+pub(crate) fn include(exchange: &Exchange) -> Result<IncludeObject, RequestError> {
+    match exchange.query.first("includeObject").unwrap_or_default() {
+        "" | "Metadata" => Ok(IncludeObject::Metadata),
+        "None" => Ok(IncludeObject::None),
+        "Object" => Ok(IncludeObject::Object),
+        other => Err(RequestError::BadRequest(format!(
+            "unrecognized includeObject value: \"{other}\""
+        ))),
     }
 }

@@ -10,13 +10,15 @@ use futures_core::Stream;
 use http::StatusCode;
 use revstore_watch_cache::CacheWatcher;
 use revstore_watch_cache::api::CollectionOptions;
+use revstore_watch_cache::encode::Encoder;
+use revstore_watch_cache::selector::{FieldRequirement, FieldSelector, Selector};
 use revstore_watch_cache::status::Status;
 
-use crate::catalog::{Resource, Stored};
+use crate::catalog::{Resource, Stored, form_id, protobuf_form_id};
 use crate::http::{Answer, Body, Chunks, Exchange, Form, Media, Target};
 use crate::verbs::list::{check_fields, scope};
 use crate::verbs::offer;
-use crate::verbs::read::Include;
+use crate::verbs::read::include;
 
 /// The size from which events that are ready are sent, before further ones are looked at.
 const CHUNK_BYTES: usize = 32 << 10;
@@ -32,39 +34,71 @@ pub(crate) async fn watch(
     let accepted = exchange.negotiate(offer(resource, &forms))?;
     let mut query = exchange.query.clone();
     query.set("watch", "true");
-    let _ = target;
     let options = CollectionOptions::from_query(&query)?;
     let CollectionOptions::Watch(mut options) = options else {
         return Err(Status::bad_request("the request is a list").into());
     };
     check_fields(resource, &options.selector)?;
+    if !target.name.is_empty() {
+        select_name(&mut options.selector, &target.name)?;
+    }
     if options.timeout.is_none() {
         options.timeout = Some(Duration::from_secs(1800));
     }
     let watcher = stored.cache.watch(&scope(target), &options).await?;
-    let _ = Include::of(exchange)?;
-    let _ = accepted;
-    let chunks = WatchChunks { watcher };
+    let id = match (
+        accepted.media,
+        protobuf_form_id(resource.version, accepted.form),
+    ) {
+        (Media::Protobuf, Some(id)) => id,
+        _ => form_id(resource.version, accepted.form, include(exchange)?),
+    };
+    let content_type = match accepted.media {
+        Media::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        _ => Media::Json.content_type(),
+    };
+    let encoder = stored.cache.encoder(id);
+    let encoder = encoder.ok_or_else(|| RequestError::Internal("a form is missing".to_owned()))?;
+    let chunks = WatchChunks { watcher, encoder };
     Ok(Answer::new(
         StatusCode::OK,
-        Media::Json.content_type(),
+        content_type,
         Body::chunks(chunks),
     ))
+}
+
+/// Restricts a watch to the object that its path names.
+fn select_name(selector: &mut Selector, name: &str) -> Result<(), RequestError> {
+    let mut requirements = selector.fields.requirements.iter();
+    let is_other = |requirement: &FieldRequirement| {
+        requirement.field == "metadata.name" && (requirement.value == name) != requirement.equal
+    };
+    if requirements.any(is_other) {
+        let message = "fieldSelector metadata.name doesn't match requested name";
+        return Err(RequestError::BadRequest(message.to_owned()));
+    }
+    let named = FieldSelector::parse(&format!("metadata.name={name}"))?;
+    selector.fields.requirements.extend(named.requirements);
+    Ok(())
 }
 
 /// The chunks of a watch.
 struct WatchChunks {
     watcher: CacheWatcher,
+    encoder: Encoder,
 }
 
 impl Chunks for WatchChunks {
-    fn poll_chunk(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    fn poll_chunk(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, RequestError>>> {
         let this = self.get_mut();
         let mut chunk: Option<Vec<u8>> = None;
         loop {
             match Pin::new(&mut this.watcher).poll_next(context) {
                 Poll::Ready(Some(event)) => {
-                    let bytes = this.watcher.encode(&event);
+                    let bytes = this.encoder.event(&event);
                     let out = chunk.get_or_insert_default();
                     out.extend_from_slice(&bytes);
                     if out.len() >= CHUNK_BYTES {
@@ -76,6 +110,6 @@ impl Chunks for WatchChunks {
                 _ => break,
             }
         }
-        Poll::Ready(chunk.map(Into::into))
+        Poll::Ready(chunk.map(|chunk| Ok(chunk.into())))
     }
 }

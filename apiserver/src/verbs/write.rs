@@ -1,18 +1,24 @@
-//! Creates, updates and patches.
+//! Creates and updates.
 
+use http::StatusCode;
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
-use revstore_watch_cache::registry::{JsonObject, WriteRequest};
+use revstore_watch_cache::registry::{JsonObject, WriteRequest, Written};
 use revstore_watch_cache::status::Status;
+use serde_json::Value;
 
+use crate::builtin;
 use crate::catalog::{Resource, Stored};
-use crate::http::{Answer, CREATED, Exchange, Front, Target, read_body};
+use crate::decode::WriteOptions;
+use crate::http::{Accepted, Answer, CREATED, Exchange, Front, Target};
+use crate::verbs::body::{read_object, read_plain};
+use crate::verbs::facet::Facet;
 use crate::verbs::offer;
-use crate::verbs::read::{FORMS, shown};
+use crate::verbs::read::{FORMS, reference, shown};
 
 /// Answers a create.
 pub(crate) async fn create(
-    _front: &Front,
+    front: &Front,
     exchange: &mut Exchange,
     resource: &Resource,
     stored: &Stored,
@@ -20,13 +26,108 @@ pub(crate) async fn create(
     body: RequestBody,
 ) -> Result<Answer, RequestError> {
     let accepted = exchange.negotiate(offer(resource, &FORMS))?;
-    let bytes = read_body(body).await?;
-    let object: JsonObject =
-        serde_json::from_slice(&bytes).map_err(|error| Status::bad_request(error.to_string()))?;
+    let options = WriteOptions::create(&exchange.query)?;
+    let object = read_object(exchange, resource, body, options.field_validation).await?;
+    let name = object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("name"));
+    let name = name.and_then(|name| name.as_str()).unwrap_or_default();
+    front
+        .admit_create(resource, &target.namespace, name)
+        .await?;
+    let request = WriteRequest::default().dry_run(options.dry_run);
+    for warning in resource.rules.warnings(&object) {
+        exchange.warn(warning);
+    }
+    let mut object = resource.to_stored(object);
+    if resource.names.kind == "CertificateSigningRequest" {
+        let user = &exchange.user;
+        builtin::set_requester(
+            &mut object,
+            &user.name,
+            &user.uid,
+            &user.groups,
+            &user.extra,
+        );
+    }
     let created = stored
         .store
-        .create(&target.namespace, object, &WriteRequest::default())
-        .await;
-    let created = created?;
-    shown(exchange, resource, accepted, CREATED, created)
+        .create(&target.namespace, object, &request)
+        .await?;
+    shown(exchange, resource, stored, accepted, CREATED, created)
+}
+
+/// Answers an update of an object, or of its status.
+pub(crate) async fn update(
+    front: &Front,
+    exchange: &mut Exchange,
+    resource: &Resource,
+    stored: &Stored,
+    target: &Target,
+    facet: Facet,
+    body: RequestBody,
+) -> Result<Answer, RequestError> {
+    if target.name.is_empty() {
+        return Err(RequestError::BadRequest("name must be provided".to_owned()));
+    }
+    let accepted = exchange.negotiate(offer(resource, &FORMS))?;
+    let options = WriteOptions::update(&exchange.query)?;
+    let request = WriteRequest::default().dry_run(options.dry_run);
+    let reference = reference(resource, target);
+    let store = facet.store(stored);
+    let object = if facet.is_object() {
+        let object = read_object(exchange, resource, body, options.field_validation).await?;
+        resource.to_stored(object)
+    } else {
+        read_plain(exchange, "Scale", body).await?
+    };
+    let written = if matches!(facet, Facet::Whole | Facet::Status) {
+        store.update(&reference, object, &request).await?
+    } else {
+        let now = front.now();
+        let change = |old: Option<&JsonObject>| {
+            let Some(old) = old else {
+                let name = resource.names.resource_name();
+                return Err(Status::not_found(&name, &target.name).into());
+            };
+            check_name(&target.name, &object)?;
+            facet.change(old, object.clone(), &now)
+        };
+        store.update_with(&reference, &request, change).await?
+    };
+    answer_written(exchange, resource, stored, accepted, facet, written)
+}
+
+/// Returns the answer to an update or a patch.
+pub(crate) fn answer_written(
+    exchange: &Exchange,
+    resource: &Resource,
+    stored: &Stored,
+    accepted: Accepted,
+    facet: Facet,
+    written: Written,
+) -> Result<Answer, RequestError> {
+    let status = if written.created {
+        CREATED
+    } else {
+        StatusCode::OK
+    };
+    if !facet.is_object() {
+        let value = Value::Object(facet.show(&resource.to_shown(written.object)));
+        return Ok(Answer::value(status, accepted, &value));
+    }
+    shown(exchange, resource, stored, accepted, status, written.object)
+}
+
+/// Checks that an object that is not written itself has the name of the path.
+fn check_name(name: &str, object: &JsonObject) -> Result<(), RequestError> {
+    let found = object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("name"));
+    match found.and_then(Value::as_str) {
+        Some(found) if found != name => Err(RequestError::BadRequest(format!(
+            "the name of the object ({found}) does not match the name on the URL ({name})"
+        ))),
+        _ => Ok(()),
+    }
 }

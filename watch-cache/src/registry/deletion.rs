@@ -133,7 +133,9 @@ impl ObjectStore {
             if !removes {
                 return Ok(Deleted::Terminating(new));
             }
-            if self.remove(object, revision).await? {
+            if let Some(removed) = self.remove(object, revision).await? {
+                let text = removed.to_string();
+                metadata::set(&mut new, "resourceVersion", Some(text.into()));
                 return Ok(Deleted::Removed(new));
             }
         }
@@ -149,19 +151,28 @@ impl ObjectStore {
             .strategy
             .grace_period_seconds(old, request.grace_period_seconds)
             .max(0);
-        let removes = grace == 0 && metadata::finalizers(&new).is_empty();
+        let is_held = self.strategy.is_held(&new);
+        let removes = grace == 0 && !is_held && metadata::finalizers(&new).is_empty();
         let old_grace = metadata::field(old, "deletionGracePeriodSeconds").and_then(Value::as_i64);
+        if removes && !metadata::is_terminating(old) && !self.strategy.is_graceful() {
+            return (old.clone(), true);
+        }
         // A deletion that has begun can only be shortened.
         if metadata::is_terminating(old) && old_grace.unwrap_or_default() <= grace {
             return (new, removes);
         }
         let after = Duration::from_secs(grace.unsigned_abs());
         let timestamp = self.origin.timestamp(after);
-        if !metadata::is_terminating(old) && !removes {
+        if !metadata::is_terminating(old) {
             raise_generation(&mut new);
         }
         metadata::set(&mut new, "deletionTimestamp", Some(timestamp.into()));
-        metadata::set(&mut new, "deletionGracePeriodSeconds", Some(json!(grace)));
+        if !is_held {
+            metadata::set(&mut new, "deletionGracePeriodSeconds", Some(json!(grace)));
+        }
+        if !removes {
+            self.strategy.prepare_delete(&mut new);
+        }
         (new, removes)
     }
 
@@ -187,18 +198,19 @@ impl ObjectStore {
         }
     }
 
-    /// Removes the version `removed` of an object. Returns `false` if another write was faster.
+    /// Removes the version `removed` of an object. Returns the revision of the removal, or `None` if another
+    /// write was faster.
     pub(super) async fn remove(
         &self,
         object: &ObjectRef,
         removed: Revision,
-    ) -> Result<bool, RequestError> {
+    ) -> Result<Option<Revision>, RequestError> {
         let conditions = Preconditions::default().resource_version(removed.to_string());
         let options = DeleteOptions::default().preconditions(conditions);
         let deleted = self.storage.delete(object, &options, Box::new(|_| Ok(())));
         match deleted.await {
-            Ok(_) => Ok(true),
-            Err(RequestError::Conflict { .. } | RequestError::NotFound { .. }) => Ok(false),
+            Ok(deleted) => Ok(Some(deleted.revision())),
+            Err(RequestError::Conflict { .. } | RequestError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }

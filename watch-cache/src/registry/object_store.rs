@@ -306,7 +306,8 @@ impl ObjectStore {
                 let replaced = current.map(Object::revision);
                 let (new, _) = computed.insert((new, replaced));
                 // Returned as an error, because an update cannot delete.
-                if replaced.is_some() && is_finalized(new) {
+                let is_finalized = is_finalized(new) && !self.strategy.is_held(new);
+                if replaced.is_some() && is_finalized {
                     return Err(RequestError::Unclassified(FINALIZED.into()));
                 }
                 let time_to_live = self.strategy.time_to_live(new);
@@ -331,7 +332,7 @@ impl ObjectStore {
                     }
                 }
                 (Err(RequestError::Unclassified(text)), Some(replaced)) if text == FINALIZED => {
-                    if !request.dry_run && !self.remove(object, replaced).await? {
+                    if !request.dry_run && self.remove(object, replaced).await?.is_none() {
                         continue;
                     }
                     show_revision(&mut new, replaced);
@@ -544,7 +545,9 @@ fn is_unchanged(new: &JsonObject, old: &mut JsonObject) -> bool {
 fn is_finalized(object: &JsonObject) -> bool {
     metadata::is_terminating(object)
         && metadata::finalizers(object).is_empty()
-        && metadata::field(object, "deletionGracePeriodSeconds").and_then(Value::as_i64) == Some(0)
+        && metadata::field(object, "deletionGracePeriodSeconds")
+            .and_then(Value::as_i64)
+            .is_none_or(|seconds| seconds == 0)
 }
 
 /// Adds 1 to the generation of an object that has one.

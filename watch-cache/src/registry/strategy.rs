@@ -92,6 +92,25 @@ pub trait Strategy: fmt::Debug + Send + Sync + 'static {
         0
     }
 
+    /// Returns whether objects are given time to end: their deletion always sets the deletion timestamp, also
+    /// that of an object that is removed at once.
+    // WC-448.
+    fn is_graceful(&self) -> bool {
+        false
+    }
+
+    /// Returns whether something holds an object that is deleted, besides finalizers and the grace period:
+    /// such an object is removed by the update after which nothing holds it.
+    fn is_held(&self, object: &JsonObject) -> bool {
+        let _ = object;
+        false
+    }
+
+    /// Completes an object whose deletion begins, and which is not removed yet.
+    fn prepare_delete(&self, object: &mut JsonObject) {
+        let _ = object;
+    }
+
     /// Sets the defaults of a new object.
     ///
     /// # Errors

@@ -1,0 +1,162 @@
+//! The objects in the bodies of requests.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use revstore_host::net::RequestBody;
+use revstore_watch_cache::RequestError;
+use revstore_watch_cache::registry::JsonObject;
+use revstore_watch_cache::status::Status;
+use serde_json::Value;
+
+use revstore_kinds as kinds;
+
+use crate::catalog::{Origin, Resource};
+use crate::decode::{self, Decoded, FieldValidation, Format};
+use crate::http::{Exchange, MEDIA_TYPES, read_body};
+
+/// The format of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyFormat {
+    Text(Format),
+    Protobuf,
+}
+
+impl BodyFormat {
+    /// Returns the format that the header `Content-Type` names. Without it the body is JSON.
+    ///
+    /// # Errors
+    /// 415.
+    pub(crate) fn of(exchange: &Exchange, has_protobuf: bool) -> Result<Self, RequestError> {
+        let media = exchange.header(CONTENT_TYPE.as_str());
+        match media.split(';').next().unwrap_or_default().trim() {
+            "" | "application/json" => Ok(Self::Text(Format::Json)),
+            "application/yaml" => Ok(Self::Text(Format::Yaml)),
+            "application/vnd.kubernetes.protobuf" if has_protobuf => Ok(Self::Protobuf),
+            _ => {
+                let types = if has_protobuf {
+                    &MEDIA_TYPES[..]
+                } else {
+                    &MEDIA_TYPES[..2]
+                };
+                Err(Status::unsupported_media_type(types).into())
+            }
+        }
+    }
+}
+
+/// Reads the object in the body of a create or an update.
+///
+/// # Errors
+/// 400 for a malformed body, another kind, or fields that strict validation refuses; 413; 415.
+pub(crate) async fn read_object(
+    exchange: &mut Exchange,
+    resource: &Resource,
+    body: RequestBody,
+    validation: FieldValidation,
+) -> Result<JsonObject, RequestError> {
+    let format = BodyFormat::of(exchange, resource.origin == Origin::Builtin)?;
+    let bytes = read_body(body).await?;
+    let decoded = decode_body(resource, format, &bytes)?;
+    let Value::Object(object) = decoded.value else {
+        let error = decode::DecodeError::NotAnObject(decode::json_type(&decoded.value));
+        return Err(error.status(&resource.names.kind, &bytes).into());
+    };
+    accept(exchange, resource, object, decoded.strict, validation)
+}
+
+fn decode_body(
+    resource: &Resource,
+    format: BodyFormat,
+    bytes: &Bytes,
+) -> Result<Decoded, RequestError> {
+    let kind = &resource.names.kind;
+    match format {
+        BodyFormat::Text(format) => {
+            decode::decode(bytes, format).map_err(|error| error.status(kind, bytes).into())
+        }
+        BodyFormat::Protobuf => Ok(Decoded {
+            value: from_protobuf(kind, bytes)?,
+            strict: Vec::new(),
+        }),
+    }
+}
+
+/// Completes an object of a request: fields that its kind does not have are removed, and reported as the
+/// option `fieldValidation` says.
+///
+/// # Errors
+/// 400.
+// WC-420.
+pub(crate) fn accept(
+    exchange: &mut Exchange,
+    resource: &Resource,
+    mut object: JsonObject,
+    mut strict: Vec<String>,
+    validation: FieldValidation,
+) -> Result<JsonObject, RequestError> {
+    let names = &resource.names;
+    let conformed = resource.rules.conform(&mut object);
+    let unknown = conformed
+        .map_err(|detail| decode::unhandled(&names.kind, &names.version, &names.kind, &detail))?;
+    strict.extend(unknown);
+    if !strict.is_empty() {
+        match validation {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => {
+                for warning in decode::strict_warnings(&strict) {
+                    exchange.warn(warning);
+                }
+            }
+            FieldValidation::Strict => {
+                let detail = decode::strict_message(&strict);
+                let (kind, version) = (&names.kind, &names.version);
+                return Err(decode::unhandled(kind, version, kind, &detail).into());
+            }
+        }
+    }
+    Ok(object)
+}
+
+/// Reads a body of a kind that is not that of a resource.
+///
+/// # Errors
+/// 400 for a malformed body; 413; 415.
+pub(crate) async fn read_plain(
+    exchange: &Exchange,
+    kind: &str,
+    body: RequestBody,
+) -> Result<JsonObject, RequestError> {
+    let format = match BodyFormat::of(exchange, true)? {
+        BodyFormat::Text(format) => format,
+        BodyFormat::Protobuf => {
+            let bytes = read_body(body).await?;
+            return match from_protobuf(kind, &bytes)? {
+                Value::Object(object) => Ok(object),
+                _ => Err(RequestError::BadRequest(
+                    "the body is not an object".to_owned(),
+                )),
+            };
+        }
+    };
+    let bytes = read_body(body).await?;
+    let decoded = decode::decode(&bytes, format).map_err(|error| error.status(kind, &bytes))?;
+    match decoded.value {
+        Value::Object(object) => Ok(object),
+        other => {
+            let error = decode::DecodeError::NotAnObject(decode::json_type(&other));
+            Err(error.status(kind, &bytes).into())
+        }
+    }
+}
+
+/// Decodes an object in Kubernetes' protobuf.
+///
+/// # Errors
+/// 400.
+pub(crate) fn from_protobuf(expected: &str, bytes: &[u8]) -> Result<Value, RequestError> {
+    kinds::from_protobuf(bytes).map_err(|error| {
+        let message =
+            format!("the object provided is unrecognized (must be of type {expected}): {error}");
+        RequestError::BadRequest(message)
+    })
+}

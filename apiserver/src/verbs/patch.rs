@@ -1,0 +1,109 @@
+//! Patches.
+
+use http::header::CONTENT_TYPE;
+use revstore_host::net::RequestBody;
+use revstore_watch_cache::RequestError;
+use revstore_watch_cache::registry::{JsonObject, WriteRequest};
+use revstore_watch_cache::status::Status;
+use serde_json::Value;
+
+use crate::catalog::{Origin, Resource, Stored};
+use crate::decode::{FieldValidation, WriteOptions, strict_warnings};
+use crate::http::{Answer, Exchange, Front, Target, read_body};
+use crate::patch::{Patch, PatchError, PatchType};
+use crate::verbs::facet::Facet;
+use crate::verbs::offer;
+use crate::verbs::read::{FORMS, reference};
+use crate::verbs::write::answer_written;
+
+/// Answers a patch of an object, or of one of its facets.
+// WC-415, WC-416.
+pub(crate) async fn patch(
+    front: &Front,
+    exchange: &mut Exchange,
+    resource: &Resource,
+    stored: &Stored,
+    target: &Target,
+    facet: Facet,
+    body: RequestBody,
+) -> Result<Answer, RequestError> {
+    let media = exchange.header(CONTENT_TYPE.as_str());
+    let patch_type = PatchType::of_request(media, resource.origin == Origin::Builtin)?;
+    if target.name.is_empty() {
+        return Err(RequestError::BadRequest("name must be provided".to_owned()));
+    }
+    let accepted = exchange.negotiate(offer(resource, &FORMS))?;
+    let is_apply = patch_type == PatchType::Apply;
+    let options = WriteOptions::patch(&exchange.query, is_apply)?;
+    if is_apply {
+        let message = "server-side apply is not served by this version of the server";
+        return Err(Status::unsupported_media_type(&[message]).into());
+    }
+    let bytes = read_body(body).await?;
+    let validation = options.field_validation;
+    let (patch, duplicates) =
+        Patch::from_body(patch_type, &bytes, validation).map_err(|error| error.status())?;
+    let now = front.now();
+    let mut warnings: Vec<String> = Vec::new();
+    let change = |old: Option<&JsonObject>| {
+        let Some(old) = old else {
+            let name = resource.names.resource_name();
+            return Err(Status::not_found(&name, &target.name).into());
+        };
+        let (requested, strict) = patched(resource, facet, &patch, &duplicates, validation, old)?;
+        warnings = strict;
+        facet.change(old, requested, &now)
+    };
+    let request = WriteRequest::default().dry_run(options.dry_run);
+    let store = facet.store(stored);
+    let written = store
+        .update_with(&reference(resource, target), &request, change)
+        .await?;
+    for warning in warnings {
+        exchange.warn(warning);
+    }
+    answer_written(exchange, resource, stored, accepted, facet, written)
+}
+
+/// Returns what a patch makes of the current version of an object, as it is stored, and warnings.
+fn patched(
+    resource: &Resource,
+    facet: Facet,
+    patch: &Patch,
+    duplicates: &[String],
+    validation: FieldValidation,
+    old: &JsonObject,
+) -> Result<(JsonObject, Vec<String>), RequestError> {
+    let shown = Value::Object(facet.show(&resource.to_shown(old.clone())));
+    let result = if facet.is_object() {
+        resource.rules.patch(patch, &shown)
+    } else {
+        patch.apply(&shown, ())
+    };
+    let result = result.map_err(|error| error.status())?;
+    let text = || patch.shown(&result);
+    let Value::Object(mut object) = result.clone() else {
+        let detail = "the result of the patch is not an object";
+        return Err(PatchError::invalid_result(&text(), detail).into());
+    };
+    let mut strict = duplicates.to_vec();
+    if facet.is_object() {
+        match resource.rules.conform(&mut object) {
+            Ok(unknown) => strict.extend(unknown),
+            Err(detail) => return Err(PatchError::invalid_result(&text(), &detail).into()),
+        }
+    }
+    match validation {
+        FieldValidation::Ignore => strict.clear(),
+        FieldValidation::Strict if !strict.is_empty() => {
+            return Err(PatchError::strict_result(&text(), &strict).into());
+        }
+        _ => {}
+    }
+    let object = if facet.is_object() {
+        resource.to_stored(object)
+    } else {
+        object
+    };
+    Ok((object, strict_warnings(&strict)))
+}

@@ -1,0 +1,223 @@
+//! The subresources of pods that are not parts of them, and those of nodes and services that need a kubelet.
+
+use http::StatusCode;
+use revstore_host::net::RequestBody;
+use revstore_watch_cache::api::GetOptions;
+use revstore_watch_cache::registry::{DeleteRequest, Deleted, JsonObject, WriteRequest};
+use revstore_watch_cache::status::{ResourceName, Status};
+use revstore_watch_cache::{ListOptions, RequestError, Scope};
+use serde_json::Value;
+
+use crate::builtin;
+use crate::catalog::{Resource, Stored};
+use crate::decode::{DeleteOptions, WriteOptions};
+use crate::http::{Answer, CREATED, Exchange, Form, Front, Target, status_value};
+use crate::verbs::body::read_plain;
+use crate::verbs::delete::request;
+use crate::verbs::offer;
+use crate::verbs::read::{decoded, reference};
+use crate::verbs::subresource::current;
+
+/// Answers a `Binding`, which gives a pod its node.
+pub(crate) async fn bind(
+    front: &Front,
+    exchange: &mut Exchange,
+    resource: &Resource,
+    stored: &Stored,
+    target: &Target,
+    body: RequestBody,
+) -> Result<Answer, RequestError> {
+    let accepted = exchange.negotiate(offer(resource, &[Form::Whole]))?;
+    let options = WriteOptions::create(&exchange.query)?;
+    let binding = read_plain(exchange, "Binding", body).await?;
+    let now = front.now();
+    let request = WriteRequest::default().dry_run(options.dry_run);
+    let change = |pod: Option<&JsonObject>| match pod {
+        Some(pod) => builtin::bind(pod, &binding, &now),
+        None => Err(not_found(resource, target)),
+    };
+    stored
+        .prepared
+        .update_with(&reference(resource, target), &request, change)
+        .await?;
+    Ok(Answer::value(CREATED, accepted, &created()))
+}
+
+/// Answers an `Eviction`, which deletes a pod unless a disruption budget forbids it.
+pub(crate) async fn evict(
+    front: &Front,
+    exchange: &mut Exchange,
+    resource: &Resource,
+    stored: &Stored,
+    target: &Target,
+    body: RequestBody,
+) -> Result<Answer, RequestError> {
+    let accepted = exchange.negotiate(offer(resource, &[Form::Whole]))?;
+    let eviction = read_plain(exchange, "Eviction", body).await?;
+    let name = eviction
+        .get("metadata")
+        .and_then(|metadata| metadata.get("name"));
+    if let Some(name) = name
+        .and_then(Value::as_str)
+        .filter(|name| *name != target.name)
+    {
+        return Err(RequestError::BadRequest(format!(
+            "name in URL does not match name in Eviction object: {name}"
+        )));
+    }
+    let options = match eviction.get("deleteOptions") {
+        Some(options) if !options.is_null() => DeleteOptions::from_body(options)?,
+        _ => DeleteOptions::default(),
+    };
+    let pod = current(exchange, resource, stored, target).await?;
+    let budgets = budgets(front, &target.namespace).await?;
+    let effects = builtin::evict(&pod, &budgets.objects, &front.now())?;
+    let write = WriteRequest::default().dry_run(options.dry_run);
+    let pod_reference = reference(resource, target);
+    if let (Some(budget), Some(stored)) = (effects.budget, &budgets.stored) {
+        let reference = revstore_watch_cache::ObjectRef::namespaced(
+            &*target.namespace,
+            budget["metadata"]["name"].as_str().unwrap_or_default(),
+        );
+        // The version of the budget is the condition: another eviction may have counted meanwhile.
+        stored.prepared.update(&reference, budget, &write).await?;
+    }
+    let delete: DeleteRequest = request(resource, &options);
+    let is_gone = match stored
+        .store
+        .delete(&pod_reference, &delete.clone().dry_run(true))
+        .await?
+    {
+        Deleted::Removed(_) => true,
+        _ => options.dry_run,
+    };
+    if !is_gone {
+        let condition = effects.pod["status"].clone();
+        let change = |pod: Option<&JsonObject>| {
+            let mut pod = pod.cloned().ok_or_else(|| not_found(resource, target))?;
+            pod.insert("status".to_owned(), condition.clone());
+            Ok(pod)
+        };
+        stored
+            .prepared
+            .update_with(&pod_reference, &write, change)
+            .await?;
+    }
+    stored.store.delete(&pod_reference, &delete).await?;
+    Ok(Answer::value(CREATED, accepted, &created()))
+}
+
+/// The disruption budgets of a namespace.
+struct Budgets {
+    objects: Vec<JsonObject>,
+    stored: Option<std::sync::Arc<Stored>>,
+}
+
+async fn budgets(front: &Front, namespace: &str) -> Result<Budgets, RequestError> {
+    let found = front
+        .catalog
+        .find("policy", "v1", "poddisruptionbudgets")
+        .ok();
+    let stored = found.as_ref().and_then(|resource| resource.stored.clone());
+    let mut objects = Vec::new();
+    if let (Some(resource), Some(stored)) = (&found, &stored) {
+        let scope = Scope::Namespace(namespace.to_owned());
+        let list = stored.cache.list(&scope, &ListOptions::default()).await?;
+        for object in list.items {
+            objects.push(decoded(resource, stored, &object?)?);
+        }
+    }
+    Ok(Budgets { objects, stored })
+}
+
+/// Answers a request for the log of a pod: there is no kubelet that has one.
+pub(crate) async fn log(
+    exchange: &Exchange,
+    resource: &Resource,
+    stored: &Stored,
+    target: &Target,
+) -> Result<Answer, RequestError> {
+    let options = GetOptions::default();
+    let found = stored
+        .cache
+        .get(&reference(resource, target), &options)
+        .await?;
+    let pod = found.ok_or_else(|| not_found(resource, target))?;
+    let pod = decoded(resource, stored, &pod)?;
+    let names = container_names(&pod);
+    let container = exchange.query.first("container").unwrap_or_default();
+    if !container.is_empty() && !names.iter().any(|name| name == container) {
+        return Err(RequestError::BadRequest(format!(
+            "container {container} is not valid for pod {}",
+            target.name
+        )));
+    }
+    if container.is_empty() && names.len() > 1 {
+        return Err(RequestError::BadRequest(format!(
+            "a container name must be specified for pod {}, choose one of: [{}]",
+            target.name,
+            names.join(" ")
+        )));
+    }
+    match node_of(&pod) {
+        None => Ok(Answer::text(StatusCode::NO_CONTENT, "")),
+        Some(node) => Err(no_kubelet(node)),
+    }
+}
+
+/// Answers a request to connect to a pod, a service or a node.
+pub(crate) async fn connect(
+    exchange: &Exchange,
+    resource: &Resource,
+    stored: &Stored,
+    target: &Target,
+) -> Result<Answer, RequestError> {
+    let object = current(exchange, resource, stored, target).await?;
+    match (resource.names.plural.as_str(), node_of(&object)) {
+        ("pods", None) => Err(RequestError::BadRequest(format!(
+            "pod {} does not have a host assigned",
+            target.name
+        ))),
+        ("pods", Some(node)) => Err(no_kubelet(node)),
+        ("services", _) => {
+            let message = format!("no endpoints available for service \"{}\"", target.name);
+            Err(Status::service_unavailable(message).into())
+        }
+        _ => Err(no_kubelet(&target.name)),
+    }
+}
+
+fn no_kubelet(node: &str) -> RequestError {
+    Status::internal_error(format!(
+        "this server has no connection to the kubelet of node \"{node}\""
+    ))
+    .into()
+}
+
+fn node_of(pod: &JsonObject) -> Option<&str> {
+    let node = pod.get("spec")?.get("nodeName")?.as_str()?;
+    (!node.is_empty()).then_some(node)
+}
+
+fn container_names(pod: &JsonObject) -> Vec<String> {
+    let lists = ["containers", "initContainers", "ephemeralContainers"];
+    let lists = lists
+        .iter()
+        .filter_map(|list| pod.get("spec")?.get(*list)?.as_array());
+    let names = lists
+        .flatten()
+        .filter_map(|container| container["name"].as_str());
+    names.map(str::to_owned).collect()
+}
+
+fn not_found(resource: &Resource, target: &Target) -> RequestError {
+    let name: ResourceName = resource.names.resource_name();
+    Status::not_found(&name, &target.name).into()
+}
+
+/// Returns the answer to a request that has succeeded and has nothing to show.
+fn created() -> Value {
+    let mut status = Status::success();
+    status.code = CREATED.as_u16();
+    status_value(&status)
+}

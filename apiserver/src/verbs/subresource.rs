@@ -1,0 +1,93 @@
+//! Subresources.
+
+use http::StatusCode;
+use revstore_host::net::RequestBody;
+use revstore_watch_cache::RequestError;
+use revstore_watch_cache::api::GetOptions;
+use revstore_watch_cache::registry::JsonObject;
+use revstore_watch_cache::status::Status;
+use serde_json::Value;
+
+use crate::catalog::{Origin, Resource, Stored};
+use crate::http::{Answer, Exchange, Form, Front, Target, method_not_allowed};
+use crate::verbs::facet::Facet;
+use crate::verbs::read::{decoded, reference};
+use crate::verbs::{offer, patch, pod, read, service_account, write};
+
+/// Answers a request for a subresource.
+pub(crate) async fn answer(
+    front: &Front,
+    exchange: &mut Exchange,
+    resource: &Resource,
+    target: &Target,
+    body: RequestBody,
+) -> Result<Answer, RequestError> {
+    let Some(subresource) = resource.subresource(&target.subresource) else {
+        return Err(match resource.origin {
+            Origin::Custom => {
+                Status::not_found(&resource.names.resource_name(), &target.name).into()
+            }
+            Origin::Builtin => Status::unknown_resource().into(),
+        });
+    };
+    let verb = exchange.info.verb;
+    let is_known = subresource.verbs.iter().any(|known| known == verb);
+    let Some(stored) = resource.stored.as_deref().filter(|_| is_known) else {
+        return Err(method_not_allowed().into());
+    };
+    if let Some(facet) = Facet::of(&target.subresource) {
+        return match verb {
+            "get" => get(exchange, resource, stored, target, facet).await,
+            "update" => write::update(front, exchange, resource, stored, target, facet, body).await,
+            "patch" => patch::patch(front, exchange, resource, stored, target, facet, body).await,
+            _ => Err(method_not_allowed().into()),
+        };
+    }
+    match target.subresource.as_str() {
+        "binding" => pod::bind(front, exchange, resource, stored, target, body).await,
+        "eviction" => pod::evict(front, exchange, resource, stored, target, body).await,
+        "log" => pod::log(exchange, resource, stored, target).await,
+        "exec" | "attach" | "portforward" | "proxy" => {
+            pod::connect(exchange, resource, stored, target).await
+        }
+        "token" => service_account::token(front, exchange, resource, stored, target, body).await,
+        other => {
+            let message = format!("the subresource {other} is not served");
+            Err(Status::unclassified(message).into())
+        }
+    }
+}
+
+async fn get(
+    exchange: &Exchange,
+    resource: &Resource,
+    stored: &Stored,
+    target: &Target,
+    facet: Facet,
+) -> Result<Answer, RequestError> {
+    if facet.is_object() {
+        return read::get(exchange, resource, stored, target).await;
+    }
+    let accepted = exchange.negotiate(offer(resource, &[Form::Whole]))?;
+    let object = current(exchange, resource, stored, target).await?;
+    let value = Value::Object(facet.show(&object));
+    Ok(Answer::value(StatusCode::OK, accepted, &value))
+}
+
+/// Returns the current version of the object that a path names.
+pub(crate) async fn current(
+    exchange: &Exchange,
+    resource: &Resource,
+    stored: &Stored,
+    target: &Target,
+) -> Result<JsonObject, RequestError> {
+    let options = GetOptions::from_query(&exchange.query);
+    let found = stored
+        .cache
+        .get(&reference(resource, target), &options)
+        .await?;
+    let Some(object) = found else {
+        return Err(Status::not_found(&resource.names.resource_name(), &target.name).into());
+    };
+    decoded(resource, stored, &object)
+}
