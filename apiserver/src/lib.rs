@@ -1,4 +1,4 @@
-//! A Kubernetes API server over the watch cache of revstore.
+#![doc = include_str!("../README.md")]
 
 pub mod auth;
 mod bootstrap;

@@ -13,13 +13,10 @@ use std::time::Duration;
 
 use crate::auth::{Attributes, Authenticator, Authorizer, User, impersonated};
 use crate::catalog::Catalog;
+use crate::decode::MAX_BODY_BYTES;
 use crate::http::{Accepted, Answer, Body, Exchange, RequestInfo, gzip, paths};
 use crate::storage::Storage;
 use crate::verbs;
-
-/// The maximum size of the body of a request.
-// WC-413.
-pub(crate) const BODY_BYTES_MAX: usize = 3 << 20;
 
 /// Answers requests.
 #[derive(Debug)]
@@ -179,12 +176,12 @@ pub(crate) fn verb_not_supported(resource: &ResourceName, verb: &str) -> Status 
 /// Reads the body of a request.
 ///
 /// # Errors
-/// 413 for a body above [`BODY_BYTES_MAX`], and 400 if the client breaks off.
+/// 413 for a body above [`MAX_BODY_BYTES`], and 400 if the client breaks off.
 pub(crate) async fn read_body(body: RequestBody) -> Result<Bytes, RequestError> {
-    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+    match Limited::new(body, MAX_BODY_BYTES).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
-            Err(Status::request_entity_too_large(BODY_BYTES_MAX).into())
+            Err(Status::request_entity_too_large(MAX_BODY_BYTES).into())
         }
         Err(error) => Err(Status::bad_request(error.to_string()).into()),
     }

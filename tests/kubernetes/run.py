@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Plays the recordings of a real kube-apiserver against revstore-apiserver.
+
+usage: run.py BINARY            plays all scenarios that are not in pending.txt: each must pass
+       run.py BINARY --pending  plays those: each that passes is to be removed from the list
+       run.py BINARY ID...      plays some scenarios
+
+Starts the server on a free port.
+"""
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOKENS = 'testtoken,admin,1,"system:masters"\nusertoken,dev,2,devs\n'
+# Seconds for a run of all scenarios.
+TIME_LIMIT = 900
+
+
+def pending():
+    with open(os.path.join(HERE, "pending.txt")) as lines:
+        words = (line.split("#")[0].strip() for line in lines)
+        return {word for word in words if word}
+
+
+def play(url, files):
+    """Returns the output, and the result of each scenario by its id."""
+    command = [sys.executable, os.path.join(HERE, "replay.py"), "--server", url, "--insecure", "-v",
+               "--token", "testtoken", "--user-token", "usertoken", *files]
+    output = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            timeout=TIME_LIMIT).stdout
+    found = re.findall(r"^(PASS|FAIL|SKIP) (\S+)", output, re.M)
+    return output, {scenario: result for result, scenario in found}
+
+
+def scenarios():
+    """Returns the files of all scenarios by their ids."""
+    files = glob.glob(os.path.join(HERE, "recordings", "*", "*.json"))
+    return {os.path.basename(file)[:-len(".json")]: file for file in sorted(files)}
+
+
+def main():
+    binary, asked = sys.argv[1], sys.argv[2:]
+    files, waiting = scenarios(), pending()
+    unknown = waiting - set(files)
+    if unknown:
+        sys.exit(f"pending.txt has unknown scenarios: {sorted(unknown)}")
+    if not asked:
+        asked = [scenario for scenario in files if scenario not in waiting]
+    elif asked == ["--pending"]:
+        asked = sorted(waiting)
+    played = [files[scenario] for scenario in asked]
+    with tempfile.TemporaryDirectory() as directory:
+        tokens = os.path.join(directory, "tokens.csv")
+        with open(tokens, "w") as file:
+            file.write(TOKENS)
+        server = subprocess.Popen([binary, "--secure-port=0", "--authorization-mode=RBAC",
+                                   "--token-auth-file=" + tokens], stdout=subprocess.PIPE, text=True)
+        try:
+            ready = server.stdout.readline().split()
+            if ready[:2] != ["revstore-apiserver", "ready"]:
+                sys.exit("the server did not start")
+            output, results = play(ready[2], played)
+        finally:
+            server.terminate()
+            server.wait(timeout=20)
+    passed = {scenario for scenario, result in results.items() if result == "PASS"}
+    missing = sorted(set(asked) - passed - waiting)
+    print(output if missing else "\n".join(output.splitlines()[-25:]))
+    for scenario in missing:
+        print("does not pass:", scenario)
+    for scenario in sorted(passed & waiting):
+        print("passes, and is in pending.txt:", scenario)
+    print(len(waiting), "scenarios are pending")
+    if server.returncode != 0:
+        sys.exit(f"the server ended with status {server.returncode}")
+    sys.exit(1 if missing or passed & waiting or not results else 0)
+
+
+if __name__ == "__main__":
+    main()
