@@ -6,6 +6,7 @@
 //! Kinds of alpha versions are not in it. Those of beta versions are, but [off by default](Version::on_by_default).
 
 mod decode;
+pub mod openapi;
 mod protobuf;
 mod table;
 mod value;

@@ -2,27 +2,27 @@
 
 use super::ProtobufError;
 
-pub(super) const VARINT: u8 = 0;
-pub(super) const FIXED64: u8 = 1;
-pub(super) const BYTES: u8 = 2;
+pub(crate) const VARINT: u8 = 0;
+pub(crate) const FIXED64: u8 = 1;
+pub(crate) const BYTES: u8 = 2;
 const FIXED32: u8 = 5;
 
 /// Reads fields one after the other.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Reader { rest: bytes }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// The number and the wire type of the next field, if there is one.
-    pub(super) fn tag(&mut self) -> Result<Option<(u64, u8)>, ProtobufError> {
+    pub(crate) fn tag(&mut self) -> Result<Option<(u64, u8)>, ProtobufError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
         Ok(Some((number, wire)))
     }
 
-    pub(super) fn varint(&mut self) -> Result<u64, ProtobufError> {
+    pub(crate) fn varint(&mut self) -> Result<u64, ProtobufError> {
         let mut value = 0u64;
         for (index, byte) in self.rest.iter().enumerate() {
             if index == 10 || index == 9 && *byte > 1 {
@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
         Err(ProtobufError::Truncated)
     }
 
-    pub(super) fn number(&mut self, wire: u8, field: &'static str) -> Result<u64, ProtobufError> {
+    pub(crate) fn number(&mut self, wire: u8, field: &'static str) -> Result<u64, ProtobufError> {
         if wire == VARINT {
             self.varint()
         } else {
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn double(&mut self, wire: u8, field: &'static str) -> Result<f64, ProtobufError> {
+    pub(crate) fn double(&mut self, wire: u8, field: &'static str) -> Result<f64, ProtobufError> {
         if wire != FIXED64 {
             return Err(ProtobufError::WireType { field, wire });
         }
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         Ok(f64::from_le_bytes(*bytes))
     }
 
-    pub(super) fn bytes(
+    pub(crate) fn bytes(
         &mut self,
         wire: u8,
         field: &'static str,
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Passes over a field that is not known. Groups, which Kubernetes does not use, are errors.
-    pub(super) fn skip(&mut self, wire: u8) -> Result<(), ProtobufError> {
+    pub(crate) fn skip(&mut self, wire: u8) -> Result<(), ProtobufError> {
         match wire {
             VARINT => self.varint().map(|_| ()),
             FIXED64 => self.take(8).map(|_| ()),
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;
@@ -110,18 +110,18 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
-pub(super) fn put_tag(out: &mut Vec<u8>, number: u8, wire: u8) {
+pub(crate) fn put_tag(out: &mut Vec<u8>, number: u8, wire: u8) {
     put_varint(out, u64::from(number) << 3 | u64::from(wire));
 }
 
-pub(super) fn put_bytes(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
     put_tag(out, number, BYTES);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 /// Writes a field of bytes that `write` appends.
-pub(super) fn put_nested<E>(
+pub(crate) fn put_nested<E>(
     out: &mut Vec<u8>,
     number: u8,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
