@@ -11,7 +11,9 @@ mod protobuf;
 mod table;
 mod value;
 
-pub use decode::{DEPTH_MAX, DecodeError, Storage, UNKNOWN_FIELDS_MAX, UnknownField, normalize};
+pub use decode::{
+    DEPTH_MAX, DecodeError, OBJECTS_MAX, Storage, UNKNOWN_FIELDS_MAX, UnknownField, normalize,
+};
 pub use value::{Quantity, QuantityError};
 
 pub use protobuf::{

@@ -39,6 +39,9 @@ pub enum DecodeError {
     /// Objects are nested too deeply.
     #[error("exceeded max depth")]
     TooDeep,
+    /// There are too many objects in the object.
+    #[error("too many objects")]
+    TooMany,
 }
 
 fn place(field: &str) -> String {

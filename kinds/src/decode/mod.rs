@@ -15,6 +15,9 @@ pub const DEPTH_MAX: usize = 128;
 /// How many unknown fields of an object are reported.
 pub const UNKNOWN_FIELDS_MAX: usize = 100;
 
+/// How many objects a value may contain. Two bytes can stand for an object with many fields.
+pub const OBJECTS_MAX: usize = 1 << 18;
+
 /// The form in which an object is stored, which decides what an empty list becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
@@ -48,8 +51,8 @@ pub enum Storage {
 /// ```
 ///
 /// # Errors
-/// If a value does not fit its type, or the object is nested deeper than [`DEPTH_MAX`]. The object is then partly
-/// changed.
+/// If a value does not fit its type, or the object is nested deeper than [`DEPTH_MAX`] or contains more than
+/// [`OBJECTS_MAX`] others. The object is then partly changed.
 pub fn normalize(
     ty: &'static Type,
     value: &mut Value,
@@ -60,6 +63,7 @@ pub fn normalize(
         unknown: Vec::new(),
         silent: 0,
         depth: 0,
+        objects: 0,
     };
     decoder.value(ty, value, &Path::Root)?;
     Ok(decoder.unknown)
@@ -185,6 +189,7 @@ struct Decoder {
     /// The number of values around the current one whose unknown fields are not reported.
     silent: usize,
     depth: usize,
+    objects: usize,
 }
 
 impl Decoder {
@@ -268,6 +273,10 @@ impl Decoder {
         object: &mut Map<String, Value>,
         path: &Path<'_>,
     ) -> Result<(), DecodeError> {
+        self.objects += 1;
+        if self.objects > OBJECTS_MAX {
+            return Err(DecodeError::TooMany);
+        }
         let mut result = Ok(());
         object.retain(|name, value| {
             let Some(field) = ty.field(name) else {

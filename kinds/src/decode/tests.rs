@@ -230,3 +230,13 @@ fn depth_is_bounded() {
         Err(DecodeError::TooDeep)
     );
 }
+
+#[test]
+fn the_number_of_objects_is_bounded() {
+    let ty = table::type_named("core.v1.PodSpec").unwrap();
+    let mut spec = json!({"containers": vec![json!({}); OBJECTS_MAX]});
+    assert_eq!(
+        normalize(ty, &mut spec, Storage::Protobuf),
+        Err(DecodeError::TooMany)
+    );
+}
