@@ -215,7 +215,16 @@ impl<'a> Query<'a> {
 
 #[cfg(test)]
 mod tests {
+    use axum::{
+        body::{Body, to_bytes},
+        extract::Request,
+    };
+    use revstore_engine::{Engine, WriteError};
+    use revstore_grpc::{Identity, Services};
+    use tower_service::Service as _;
+
     use super::*;
+    use crate::http::{CallCounters, HealthCounters, Probe, metrics_routes};
 
     #[test]
     fn ht_8_queries_select_verbose_output_and_exclude_checks() {
@@ -224,5 +233,56 @@ mod tests {
         assert!(!query.excludes("c") && !query.excludes(""));
         assert!(Query::new(Some("verbose=1")).is_verbose());
         assert!(!Query::new(None).is_verbose() && !Query::new(None).excludes("a"));
+    }
+
+    /// Returns a node over an engine for which the probe is not asked.
+    fn node(probe: Probe) -> Arc<NodeInfo> {
+        let engine = Engine::builder().build();
+        Arc::new(NodeInfo {
+            services: Services::builder(engine.clone()).build(),
+            engine,
+            calls: CallCounters::new(false),
+            identity: Identity::default(),
+            quota_bytes: None,
+            enable_pprof: false,
+            health_counters: HealthCounters::default(),
+            probe,
+            apply_times: None,
+            persist: None,
+        })
+    }
+
+    async fn get(info: &Arc<NodeInfo>, path: &str) -> (StatusCode, String) {
+        let request = Request::get(path)
+            .header("host", "localhost")
+            .body(Body::empty())
+            .unwrap();
+        let mut routes = metrics_routes(info);
+        let response = routes.call(request).await.unwrap();
+        let status = response.status();
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    #[tokio::test]
+    async fn ht_19_a_store_that_refuses_writes_after_a_panic_is_not_healthy() {
+        let damaged = node(Probe::of_refusing(WriteError::Damaged));
+        for path in ["/health", "/livez", "/readyz", "/livez/serializable_read"] {
+            let (status, body) = get(&damaged, path).await;
+            assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+            assert!(body.contains(&WriteError::Damaged.to_string()), "{body}");
+        }
+        let well = node(Probe::new(Engine::builder().build()));
+        for path in ["/health", "/livez", "/readyz", "/livez/serializable_read"] {
+            assert_eq!(get(&well, path).await.0, StatusCode::OK, "{path}");
+        }
+        for (info, poisoned) in [
+            (damaged, "revstore_poisoned 1"),
+            (well, "revstore_poisoned 0"),
+        ] {
+            let (status, page) = get(&info, "/metrics").await;
+            assert_eq!(status, StatusCode::OK);
+            assert!(page.lines().any(|line| line == poisoned), "{page}");
+        }
     }
 }

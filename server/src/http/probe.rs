@@ -84,6 +84,16 @@ impl Probe {
         })
     }
 
+    /// Creates a probe of an engine that refuses all writes, which no engine does on request.
+    #[cfg(test)]
+    pub(super) fn of_refusing(error: WriteError) -> Self {
+        Self::of(Checks {
+            read: Box::new(|| ()),
+            write: Box::new(move || Err(error)),
+            progress: Box::new(|| 0),
+        })
+    }
+
     fn of(checks: Checks) -> Self {
         Self {
             checks: Arc::new(checks),
@@ -278,9 +288,10 @@ mod tests {
         let (alive, ()) = tokio::join!(engine.probe.is_alive(), step);
         assert_eq!(alive, Ok(()));
         assert_eq!(engine.probe.is_alive().await, Err(ProbeError::Stuck));
-        assert_eq!(engine.count.load(Relaxed), 1);
         tokio::time::resume();
+        let count = engine.count.clone();
         engine.end().await;
+        assert_eq!(count.load(Relaxed), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -318,7 +329,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_damaged_engine_and_a_check_that_panics_are_reported() {
-        let probe = probe_of(|| Err(WriteError::Damaged));
+        let probe = Probe::of_refusing(WriteError::Damaged);
         let damaged = Err(ProbeError::Refuses(WriteError::Damaged));
         assert_eq!(
             (probe.run().await, probe.is_alive().await),
