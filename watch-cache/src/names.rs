@@ -44,7 +44,7 @@ pub fn subdomain_error(text: &str) -> Option<String> {
 /// Returns what is wrong with a text that must be a DNS label in lower case, such as the name of a
 /// namespace.
 pub fn dns_label_error(text: &str) -> Option<String> {
-    if text.contains('.') {
+    if text.contains('.') && subdomain_error(text).is_none() {
         return Some("must not contain dots".to_owned());
     }
     if text.len() > NAME_BYTES_MAX {

@@ -197,7 +197,6 @@ impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::String(text) => f.write_str(&quoted(text)),
-            Value::Null => f.write_str("\"null\""),
             other => other.fmt(f),
         }
     }
