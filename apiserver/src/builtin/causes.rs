@@ -92,6 +92,19 @@ impl Causes {
         }
     }
 
+    /// Checks a name with an optional domain that must be set. An empty one has two causes.
+    pub(crate) fn check_qualified_name(&mut self, field: &Field<'_>) {
+        let path = || field.path();
+        if let Some(detail) = names::qualified_name_error(field.text()) {
+            self.push(StatusCause::invalid(path(), field.text(), &detail));
+        }
+        if field.text().is_empty()
+            && let Some(detail) = names::qualified_name_error("-")
+        {
+            self.push(StatusCause::invalid(path(), "", &detail));
+        }
+    }
+
     /// Checks that a number that is set is not negative.
     pub(crate) fn check_not_negative(&mut self, field: &Field<'_>) {
         self.check_min(field, 0, names::NOT_NEGATIVE);
@@ -268,7 +281,7 @@ impl Causes {
         }
     }
 
-    /// Adds the causes of a list, under the path of a field of their own.
+    /// The value is malformed, and the error has another path or value than the field.
     pub(crate) fn invalid_at(
         &mut self,
         path: impl Into<FieldPath>,
@@ -277,6 +290,17 @@ impl Causes {
     ) {
         self.push(StatusCause::invalid(path, value, detail));
     }
+}
+
+/// Returns whether a name without a domain is that of a resource.
+pub(crate) fn is_standard(name: &str) -> bool {
+    let base = name
+        .strip_prefix("requests.")
+        .or_else(|| name.strip_prefix("limits."))
+        .unwrap_or(name);
+    is_counted(name)
+        || ["cpu", "memory", "ephemeral-storage", "storage"].contains(&base)
+        || base.starts_with("hugepages-")
 }
 
 /// Returns whether a resource counts objects.

@@ -66,6 +66,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
     Kind {
         default: |node| {
+            agree_cidrs(node);
             if let Some(status) = edit::child_mut(node, "status") {
                 let capacity = status.get("capacity").cloned().unwrap_or_default();
                 if !capacity.is_null() {
@@ -151,10 +152,31 @@ fn taint_not_ready(node: &mut JsonObject) {
     }
 }
 
+/// Makes the list of address ranges begin with the single range, which rules.
+fn agree_cidrs(node: &mut JsonObject) {
+    let Some(spec) = edit::child_mut(node, "spec") else {
+        return;
+    };
+    let single = edit::text(spec, "podCIDR").to_owned();
+    let first = Field::root(spec).child("podCIDRs").items().next();
+    let first = first
+        .map(|first| first.text().to_owned())
+        .unwrap_or_default();
+    if single.is_empty() && !first.is_empty() {
+        spec.insert("podCIDR".to_owned(), first.into());
+    } else if single != first {
+        spec.insert("podCIDRs".to_owned(), json!([single]));
+    }
+}
+
 fn check_node(node: &Field<'_>, causes: &mut Causes) {
     let spec = node.child("spec");
     let mut seen = Vec::new();
-    for taint in spec.child("taints").items() {
+    // The path is not that of the taints.
+    let taints = spec
+        .child("taints")
+        .placed(&node.child("metadata").child("taints"));
+    for taint in taints.items() {
         let (key, effect) = (taint.child("key"), taint.child("effect"));
         if let Some(detail) = names::qualified_name_error(key.text()) {
             causes.push(StatusCause::invalid(key.path(), key.text(), &detail));

@@ -124,7 +124,8 @@ fn check_secret(secret: &Field<'_>, causes: &mut Causes) {
     }
     for key in *required {
         let value = data.key(key);
-        if !value.is_set() {
+        let key_is_empty = kind.ends_with("ssh-auth") && value.text().is_empty();
+        if !value.is_set() || key_is_empty {
             causes.required(&value, "");
         } else if kind.contains("docker") && !is_json_object(value.text()) {
             let detail = "must be a JSON object";

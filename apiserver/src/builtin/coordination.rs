@@ -2,7 +2,6 @@
 
 use super::causes::Causes;
 use super::field::Field;
-use super::names;
 use super::rules::Kind;
 
 pub(super) const KINDS: &[Kind] = &[
@@ -15,12 +14,6 @@ pub(super) const KINDS: &[Kind] = &[
                 "must be greater than 0",
             );
             causes.check_not_negative(&spec.child("leaseTransitions"));
-            if spec.child("preferredHolder").is_set() && !spec.child("strategy").is_set() {
-                causes.forbidden(
-                    &spec.child("preferredHolder"),
-                    "may only be specified if `strategy` is defined",
-                );
-            }
         },
         ..Kind::new("coordination.k8s.io", "Lease")
             .conditional()
@@ -105,9 +98,8 @@ fn check_event(
         return;
     }
     let reporter = event.child(controller);
-    if causes.check_required(&reporter) {
-        causes.check_text(&reporter, names::qualified_name_error);
-    }
+    causes.check_required(&reporter);
+    causes.check_qualified_name(&reporter);
     for name in ["reportingInstance", "action", "reason"] {
         let field = event.child(name);
         causes.check_required(&field);

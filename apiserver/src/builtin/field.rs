@@ -93,6 +93,14 @@ impl<'a> Field<'a> {
         next
     }
 
+    /// Returns this value under the path of another field, for errors whose path is not that of the value.
+    pub(crate) fn placed(&self, at: &Self) -> Self {
+        Self {
+            node: self.node,
+            ..*at
+        }
+    }
+
     /// Returns the entry of a map.
     pub(crate) fn key(&self, key: &'a str) -> Self {
         let value = self.object().and_then(|map| map.get(key));

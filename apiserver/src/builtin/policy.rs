@@ -181,6 +181,11 @@ fn check_scaler(scaler: &Field<'_>, causes: &mut Causes) {
             causes.check_text(&target.child(name), names::path_segment_error);
         }
     }
+    let version = target.child("apiVersion");
+    if !version.text().contains('/') {
+        let detail = "apiVersion must specify API group";
+        causes.invalid_at(version.path(), version.text(), detail);
+    }
     let utilization = spec.child("targetCPUUtilizationPercentage");
     causes.check_min(&utilization, 1, "must be greater than 0");
     for metric in spec.child("metrics").items() {
@@ -189,6 +194,8 @@ fn check_scaler(scaler: &Field<'_>, causes: &mut Causes) {
         let Some((_, member)) = known else {
             let names: Vec<&str> = METRICS.iter().map(|(name, _)| *name).collect();
             causes.check_required_one_of(&kind, &names);
+            // The type is checked twice.
+            causes.not_supported(&kind, &names);
             continue;
         };
         if !metric.child(member).is_set() {
@@ -201,6 +208,15 @@ fn check_scaler(scaler: &Field<'_>, causes: &mut Causes) {
                 causes.forbidden(&metric.child(other), detail);
             }
         }
+    }
+    let scales_to_zero = min.int() == Some(0);
+    let mut metrics = spec.child("metrics").items();
+    let by_others =
+        metrics.any(|metric| ["External", "Object"].contains(&metric.child("type").text()));
+    if scales_to_zero && !by_others {
+        let detail = "must specify at least one Object or External metric to support scaling to zero \
+                      replicas";
+        causes.forbidden(&spec.child("metrics"), detail);
     }
     for direction in ["scaleUp", "scaleDown"] {
         let rules = spec.child("behavior").child(direction);
@@ -268,6 +284,10 @@ fn check_quota_name(name: &str, field: &Field<'_>, causes: &mut Causes) {
         && !QUOTA_RESOURCES.contains(&name)
         && !name.contains("hugepages-")
     {
+        if !super::causes::is_standard(name) {
+            let detail = "must be a standard resource type or fully qualified";
+            causes.invalid_at(field.path(), name, detail);
+        }
         causes.invalid_at(field.path(), name, "must be a standard resource for quota");
     }
 }
@@ -325,40 +345,41 @@ fn check_limits(range: &Field<'_>, causes: &mut Causes) {
                 causes.check_resource_quantity(resource, &quantity);
             }
         }
-        let shown = |value: &Value| value.as_str().map_or(value.to_string(), str::to_owned);
-        let mut compare_to = |name: &'static str, limit: &Field<'_>, above: bool, of: &str| {
-            for (resource, quantity) in item.child(name).entries() {
-                let bound = limit.key(resource);
-                if !bound.is_set() {
-                    continue;
-                }
-                let order = compare(&quantity.value(), &bound.value());
-                let (wrong, relation) = if above {
-                    (order.is_lt(), "less than")
-                } else {
-                    (order.is_gt(), "greater than")
-                };
-                if wrong {
-                    let (own, bound) = (shown(&quantity.value()), shown(&bound.value()));
-                    let detail = format!("{name} value {own} is {relation} {of} value {bound}");
-                    causes.invalid(
-                        &quantity,
-                        &detail.replace("defaultRequest", "default request"),
+        let (default, request) = (item.child("default"), item.child("defaultRequest"));
+        for (low, low_name, high, high_name, at, value_of) in [
+            (min, "min", max, "max", min, min),
+            (min, "min", request, "default request", request, request),
+            (request, "default request", max, "max", request, request),
+            (
+                request,
+                "default request",
+                default,
+                "default limit",
+                request,
+                request,
+            ),
+            (min, "min", default, "default", default, min),
+            (default, "default", max, "max", default, max),
+        ] {
+            for (resource, value) in low.entries() {
+                let bound = high.key(resource);
+                if bound.is_set() && compare(&value.value(), &bound.value()).is_gt() {
+                    let (value, bound) = (shown(&value), shown(&bound));
+                    let detail = format!(
+                        "{low_name} value {value} is greater than {high_name} value {bound}"
                     );
+                    let found = value_of.key(resource).value();
+                    causes.invalid_at(at.key(resource).path(), found, &detail);
                 }
             }
-        };
-        compare_to("min", &max, false, "max");
-        compare_to("defaultRequest", &min, true, "min");
-        compare_to("defaultRequest", &max, false, "max");
-        compare_to(
-            "defaultRequest",
-            &item.child("default"),
-            false,
-            "default limit",
-        );
-        compare_to("default", &min, true, "min");
-        compare_to("default", &max, false, "max");
+        }
+    }
+}
+
+fn shown(field: &Field<'_>) -> String {
+    match field.value() {
+        Value::String(text) => text,
+        other => other.to_string(),
     }
 }
 
@@ -373,7 +394,11 @@ fn check_priority(class: &Field<'_>, causes: &mut Causes) {
         if !known.contains(&(name.text(), number)) {
             causes.forbidden(
                 &name,
-                "priority class names with 'system-' prefix are reserved for system use only",
+                &format!(
+                    "priority class names with 'system-' prefix are reserved for system use only. \
+                     error: {} is not a known system priority class",
+                    name.text()
+                ),
             );
         }
     } else if number > USER_PRIORITY_MAX {

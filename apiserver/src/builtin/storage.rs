@@ -91,8 +91,13 @@ pub(super) const KINDS: &[Kind] = &[
         default: default_driver,
         validate_update: |new, old, causes| {
             let (new, old) = (new.child("spec"), old.child("spec"));
-            for name in ["attachRequired", "fsGroupPolicy", "volumeLifecycleModes"] {
-                causes.check_immutable(&new.child(name), &old.child(name));
+            for (name, path) in [
+                ("attachRequired", "attachedRequired"),
+                ("fsGroupPolicy", "fsGroupPolicy"),
+                ("volumeLifecycleModes", "volumeLifecycleModes"),
+            ] {
+                let field = new.child(name).placed(&new.child(path));
+                causes.check_immutable(&field, &old.child(name));
             }
         },
         ..Kind::new("storage.k8s.io", "CSIDriver").conditional()
@@ -110,7 +115,17 @@ pub(super) const KINDS: &[Kind] = &[
         validate: |attachment, causes| {
             let spec = attachment.child("spec");
             causes.check_required(&spec.child("attacher"));
-            causes.check_required(&spec.child("nodeName"));
+            let node = spec.child("nodeName");
+            if let Some(detail) = names::subdomain_error(node.text()) {
+                causes.invalid_at(node.path(), node.text(), &detail);
+            }
+            let source = spec.child("source");
+            let volume = source.child("persistentVolumeName").text();
+            if volume.is_empty() != source.child("inlineVolumeSpec").is_set() {
+                let detail =
+                    "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+                causes.required(&source, detail);
+            }
         },
         validate_update: |new, old, causes| {
             causes.check_immutable(&new.child("spec"), &old.child("spec"));
@@ -310,8 +325,13 @@ fn check_volume(volume: &Field<'_>, causes: &mut Causes) {
     let capacity = spec.child("capacity");
     causes.check_required(&capacity);
     let storage = capacity.key("storage");
-    if capacity.len() > 0 && (!storage.is_set() || capacity.len() > 1) {
-        causes.not_supported(&capacity, &["storage"]);
+    if !storage.is_set() || capacity.len() > 1 {
+        let value = Value::Object(capacity.object().cloned().unwrap_or_default());
+        causes.push(StatusCause::not_supported(
+            capacity.path(),
+            value,
+            &["storage"],
+        ));
     }
     if let Some(quantity) = causes.check_quantity(&storage)
         && (quantity.is_negative() || quantity.is_zero())

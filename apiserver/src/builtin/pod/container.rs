@@ -318,7 +318,8 @@ fn check_mounts(container: &Field<'_>, volumes: &Volumes<'_>, causes: &mut Cause
         })
         .collect();
     let mut points = HashSet::new();
-    for mount in container.child("volumeMounts").items() {
+    let mounts = container.child("volumeMounts");
+    for mount in mounts.items() {
         let (name, path) = (mount.child("name"), mount.child("mountPath"));
         causes.check_required(&name);
         if !volumes.contains_key(name.text()) {
@@ -335,8 +336,9 @@ fn check_mounts(container: &Field<'_>, volumes: &Volumes<'_>, causes: &mut Cause
             causes.invalid(&path, "must not already exist as a path in volumeDevices");
         }
         let (sub, expression) = (mount.child("subPath"), mount.child("subPathExpr"));
-        for field in [sub, expression] {
-            check_relative(&field, causes);
+        for (field, name) in [(sub, "subPath"), (expression, "subPathExpr")] {
+            // The path has no index.
+            check_relative(&field.placed(&mounts.named(name)), causes);
         }
         if !sub.text().is_empty() && !expression.text().is_empty() {
             let detail = "subPathExpr and subPath are mutually exclusive";
@@ -436,6 +438,10 @@ fn check_resource_name(name: &str, field: &Field<'_>, causes: &mut Causes) {
         && !STANDARD_RESOURCES.contains(&name)
         && !name.starts_with("hugepages-")
     {
+        if !super::super::causes::is_standard(name) {
+            let detail = "must be a standard resource type or fully qualified";
+            causes.push(StatusCause::invalid(field.path(), name, detail));
+        }
         let detail = "must be a standard resource for containers";
         causes.push(StatusCause::invalid(field.path(), name, detail));
     }

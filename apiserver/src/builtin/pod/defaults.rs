@@ -17,6 +17,14 @@ pub(super) fn default_pod(pod: &mut JsonObject) {
         return;
     };
     default_spec(spec);
+    let grace = "terminationGracePeriodSeconds";
+    if spec
+        .get(grace)
+        .and_then(Value::as_i64)
+        .is_some_and(|seconds| seconds < 0)
+    {
+        spec.insert(grace.to_owned(), json!(1));
+    }
     for list in ["containers", "initContainers"] {
         for container in items_mut(spec, list) {
             request_limits(container);

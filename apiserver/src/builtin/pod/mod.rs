@@ -34,6 +34,11 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         default: defaults::default_pod,
         create,
+        update: |new, _| {
+            if let Some(spec) = edit::child_mut(new, "spec") {
+                tolerate_node_failures(spec);
+            }
+        },
         update_status,
         validate: spec::check_pod,
         validate_update: update::check_update,
@@ -69,7 +74,6 @@ pub(super) fn grace_period_seconds(pod: &JsonObject, requested: Option<i64>) -> 
 
 /// Sets what admission gives to each pod, and the first status.
 fn create(pod: &mut JsonObject, now: &str) {
-    let _ = now;
     if let Some(spec) = edit::ensure(pod, "spec") {
         tolerate_node_failures(spec);
         edit::set_unset(spec, "priority", 0);
@@ -84,7 +88,7 @@ fn create(pod: &mut JsonObject, now: &str) {
             "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
             "lastProbeTime": null,
-            "lastTransitionTime": null,
+            "lastTransitionTime": now,
         }]);
     }
     pod.insert("status".to_owned(), status);

@@ -24,6 +24,30 @@ pub(super) fn check_pod(pod: &Field<'_>, causes: &mut Causes) {
     check_spec(&spec, true, causes);
     let list = spec.child("tolerations");
     check_tolerations(&list, causes);
+    if spec.child("serviceAccountName").text().is_empty() {
+        for volume in spec.child("volumes").items() {
+            for source in volume.at(&["projected", "sources"]).items() {
+                let token = source.child("serviceAccountToken");
+                if token.is_set() {
+                    let detail = "must not be specified when serviceAccountName is not set";
+                    causes.forbidden(&token, detail);
+                }
+            }
+        }
+    }
+    for list in ["containers", "initContainers"] {
+        for container in spec.child(list).items() {
+            check_image_spaces(&container, causes);
+        }
+    }
+}
+
+/// Checks that the image of a container does not begin or end with a space.
+pub(super) fn check_image_spaces(container: &Field<'_>, causes: &mut Causes) {
+    let image = container.child("image");
+    if image.text().trim() != image.text() {
+        causes.invalid(&image, "must not have leading or trailing whitespace");
+    }
 }
 
 /// Checks a pod template, and what its owner demands of it.
@@ -73,10 +97,7 @@ fn check_spec(spec: &Field<'_>, is_pod: bool, causes: &mut Causes) {
     check_affinity(&spec.child("affinity"), causes);
     check_dns_config(spec, causes);
     for gate in spec.child("readinessGates").items() {
-        let kind = gate.child("conditionType");
-        if let Some(detail) = names::qualified_name_error(kind.text()) {
-            causes.push(StatusCause::invalid(kind.path(), kind.text(), &detail));
-        }
+        causes.check_qualified_name(&gate.child("conditionType"));
     }
     let mut gates = HashSet::new();
     for gate in spec.child("schedulingGates").items() {
@@ -299,9 +320,8 @@ fn check_pod_term(term: &Field<'_>, causes: &mut Causes) {
     let key = term.child("topologyKey");
     if key.text().is_empty() {
         causes.required(&key, "can not be empty");
-    } else {
-        causes.check_text(&key, names::qualified_name_error);
     }
+    causes.check_qualified_name(&key);
 }
 
 /// The maximum number of name servers of a pod.

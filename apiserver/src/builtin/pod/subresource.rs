@@ -229,9 +229,29 @@ fn count_eviction(budget: &JsonObject, pod: &str, now: &str) -> Result<JsonObjec
     let allowed = number("disruptionsAllowed");
     if allowed == 0 {
         let (needed, healthy) = (number("desiredHealthy"), number("currentHealthy"));
-        let cause = format!(
-            "The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"
-        );
+        let mut conditions = status.child("conditions").items();
+        let told = conditions.find(|condition| {
+            condition.child("type").text() == "DisruptionAllowed"
+                && condition.child("status").text() == "False"
+                && !condition.child("message").text().is_empty()
+        });
+        let told = told.map(|told| (told.child("reason").text(), told.child("message").text()));
+        let cause = match told {
+            Some(("SyncFailed", message)) => format!(
+                "The disruption budget {name} does not allow evicting pods currently because it failed \
+                 sync: {message}"
+            ),
+            _ if healthy <= needed => format!(
+                "The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"
+            ),
+            Some((reason, message)) => format!(
+                "The disruption budget {name} does not allow evicting pods currently ({reason}): \
+                 {message}"
+            ),
+            None => {
+                format!("The disruption budget {name} does not allow evicting pods currently")
+            }
+        };
         return Err(refused(cause, 0));
     }
     let mut counted = budget.clone();

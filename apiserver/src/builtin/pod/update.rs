@@ -20,10 +20,7 @@ pub(super) fn check_update(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes
             return;
         }
         for container in containers.items() {
-            let image = container.child("image");
-            if image.text().trim() != image.text() {
-                causes.invalid(&image, "must not have leading or trailing whitespace");
-            }
+            super::spec::check_image_spaces(&container, causes);
         }
     }
     if !check_deadline(&new, &old, causes) {

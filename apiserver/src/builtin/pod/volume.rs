@@ -163,13 +163,13 @@ fn check_host_path_type(kind: &Field<'_>, causes: &mut Causes) {
         kind,
         &[
             "",
-            "DirectoryOrCreate",
-            "Directory",
-            "FileOrCreate",
-            "File",
-            "Socket",
-            "CharDevice",
             "BlockDevice",
+            "CharDevice",
+            "Directory",
+            "DirectoryOrCreate",
+            "File",
+            "FileOrCreate",
+            "Socket",
         ],
     );
 }
@@ -278,9 +278,6 @@ fn check_projections(sources: &Field<'_>, causes: &mut Causes) {
                     causes.invalid(&path, "conflicting duplicate paths");
                 }
             }
-        }
-        if found == 0 {
-            causes.required(&source, "must specify at least one source");
         }
     }
 }

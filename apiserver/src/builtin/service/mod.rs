@@ -218,7 +218,9 @@ fn keep_allocated(new: &mut JsonObject, old: &JsonObject) {
         return;
     }
     let ports_kept = has_node_ports(kind) && has_node_ports(old_kind);
-    if edit::text(spec, "clusterIP").is_empty() && Field::root(spec).child("clusterIPs").len() == 0
+    let no_list = Field::root(spec).child("clusterIPs").len() == 0;
+    if edit::text(spec, "clusterIP").is_empty()
+        && (no_list || spec.get("clusterIPs") == old.get("clusterIPs"))
     {
         edit::restore(spec, old, "clusterIP");
         edit::restore(spec, old, "clusterIPs");

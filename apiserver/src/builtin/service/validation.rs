@@ -256,6 +256,16 @@ pub(super) fn check_update(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes
     if !(is_headless(&new) && is_headless(&old)) {
         check_list(&ips, &old_ips, "primary clusterIP can not be unset", causes);
     }
+    let mismatched = ips
+        .items()
+        .zip(new.child("ipFamilies").items())
+        .any(|(ip, family)| {
+            ip.text() != HEADLESS && ip.text().contains(':') != (family.text() == "IPv6")
+        });
+    if mismatched {
+        // It has been reported.
+        return;
+    }
     let (families, old_families) = (new.child("ipFamilies"), old.child("ipFamilies"));
     if !is_headless(&new) && !is_headless(&old) {
         let detail = "primary ipFamily can not be unset";

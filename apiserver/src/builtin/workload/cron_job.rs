@@ -103,8 +103,9 @@ fn schedule_error(schedule: &str) -> Option<String> {
     }
     if words.len() != FIELDS.len() {
         return Some(format!(
-            "expected exactly 5 fields, found {}: {words:?}",
-            words.len()
+            "expected exactly 5 fields, found {}: [{}]",
+            words.len(),
+            words.join(" ")
         ));
     }
     words

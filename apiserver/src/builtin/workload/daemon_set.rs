@@ -9,8 +9,7 @@ use super::super::edit::{at, ensure, set_unset, set_zero, text};
 use super::super::field::{Field, values_equal};
 use super::super::pod::{Owner, check_template, default_template};
 use super::super::rules::Kind;
-use super::super::selector;
-use super::{check_counts, check_not_empty, check_selected, int_or_percent};
+use super::{check_counts, check_not_empty, check_selected, int_or_percent, selects};
 
 /// The annotation that counts the versions of the template.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -86,10 +85,8 @@ fn check_set(set: &Field<'_>, causes: &mut Causes) {
     let spec = set.child("spec");
     let (labels, template) = (spec.child("selector"), spec.child("template"));
     causes.check_selector(&labels);
-    let empty = labels.is_set()
-        && labels.child("matchLabels").len() + labels.child("matchExpressions").len() == 0;
-    let matches = selector::matches(&labels, &template.at(&["metadata", "labels"]));
-    check_selected(&template, empty || matches, causes);
+    let matches = selects(&labels, &template.at(&["metadata", "labels"]));
+    check_selected(&template, matches, causes);
     check_not_empty(&labels, "daemonset", causes);
     check_template(&template, Owner::Running("DaemonSet"), causes);
     causes.check_not_negative(&spec.child("minReadySeconds"));

@@ -54,8 +54,11 @@ fn default_deployment(deployment: &mut JsonObject) {
 fn check_deployment(deployment: &Field<'_>, causes: &mut Causes) {
     let spec = deployment.child("spec");
     causes.check_not_negative(&spec.child("replicas"));
-    check_selector(&spec.child("selector"), "deployment", causes);
-    check_running_template(&spec, "ReplicaSet", causes);
+    if check_selector(&spec.child("selector"), "deployment", causes) {
+        check_running_template(&spec, "ReplicaSet", causes);
+    } else {
+        causes.invalid(&spec.child("selector"), "invalid label selector");
+    }
     check_strategy(&spec.child("strategy"), causes);
     for name in [
         "minReadySeconds",

@@ -110,16 +110,7 @@ fn generate_selector(job: &mut JsonObject) {
 fn check_job(job: &Field<'_>, causes: &mut Causes) {
     check_generated_selector(job, causes);
     let spec = job.child("spec");
-    check_spec(&spec, causes);
-    let labels = spec.child("selector");
-    if labels.is_set() {
-        causes.check_selector(&labels);
-    } else {
-        causes.required(&labels, "");
-    }
-    let template = spec.child("template");
-    let matches = selector::matches(&labels, &template.at(&["metadata", "labels"]));
-    check_selected(&template, matches, causes);
+    check_selecting_spec(&spec, causes);
     let completions = spec.child("completions").int().unwrap_or_default();
     if spec.child("completionMode").text() == "Indexed" && completions > 0 {
         let name = job.at(&["metadata", "name"]);
@@ -129,6 +120,20 @@ fn check_job(job: &Field<'_>, causes: &mut Causes) {
             causes.invalid(&name, &detail);
         }
     }
+}
+
+/// Checks the spec of a job, and its selector.
+fn check_selecting_spec(spec: &Field<'_>, causes: &mut Causes) {
+    check_spec(spec, causes);
+    let labels = spec.child("selector");
+    if labels.is_set() {
+        causes.check_selector(&labels);
+    } else {
+        causes.required(&labels, "");
+    }
+    let template = spec.child("template");
+    let matches = selector::matches(&labels, &template.at(&["metadata", "labels"]));
+    check_selected(&template, matches, causes);
 }
 
 fn check_generated_selector(job: &Field<'_>, causes: &mut Causes) {
@@ -206,6 +211,8 @@ pub(super) fn check_spec(spec: &Field<'_>, causes: &mut Causes) {
 
 fn check_update(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes) {
     let (new, old) = (new.child("spec"), old.child("spec"));
+    // An update checks the spec twice, so that each cause about it appears twice.
+    check_selecting_spec(&new, causes);
     let completions = new.child("completions");
     let indexed = new.child("completionMode").text() == "Indexed";
     if !completions.equals(&old.child("completions")) {

@@ -7,8 +7,6 @@ mod job;
 mod replica_set;
 mod stateful_set;
 
-use revstore_watch_cache::status::StatusCause;
-
 use super::causes::Causes;
 use super::field::Field;
 use super::pod::{Owner, check_template};
@@ -34,13 +32,17 @@ pub(super) const KINDS: &[Kind] = &[
 ];
 
 /// Checks a label selector that must have requirements. `owner` is the kind in the text.
-fn check_selector(selector: &Field<'_>, owner: &str, causes: &mut Causes) {
+/// Returns whether it can be used.
+fn check_selector(selector: &Field<'_>, owner: &str, causes: &mut Causes) -> bool {
     if !selector.is_set() {
         causes.required(selector, "");
-        return;
+        return true;
     }
+    let before = causes.len();
     causes.check_selector(selector);
+    let usable = causes.len() == before;
     check_not_empty(selector, owner, causes);
+    usable
 }
 
 fn check_not_empty(selector: &Field<'_>, owner: &str, causes: &mut Causes) {
@@ -56,25 +58,23 @@ fn check_not_empty(selector: &Field<'_>, owner: &str, causes: &mut Causes) {
 fn check_selected(template: &Field<'_>, matches: bool, causes: &mut Causes) {
     if !matches {
         let labels = template.at(&["metadata", "labels"]);
-        let value = match labels.value() {
-            serde_json::Value::Null => serde_json::json!({}),
-            value => value,
-        };
-        causes.push(StatusCause::invalid(
-            labels.path(),
-            value,
-            "`selector` does not match template `labels`",
-        ));
+        let detail = "`selector` does not match template `labels`";
+        causes.invalid(&labels, detail);
     }
+}
+
+/// Returns whether a selector has no requirements, or labels match it. An absent one matches nothing.
+fn selects(selector: &Field<'_>, labels: &Field<'_>) -> bool {
+    let requirements =
+        selector.child("matchLabels").len() + selector.child("matchExpressions").len();
+    selector.is_set() && requirements == 0 || selector::matches(selector, labels)
 }
 
 /// Checks the template of pods that always run, and that the selector selects them.
 fn check_running_template(spec: &Field<'_>, owner: &'static str, causes: &mut Causes) {
     let (selector, template) = (spec.child("selector"), spec.child("template"));
     let labels = template.at(&["metadata", "labels"]);
-    let is_empty =
-        selector.child("matchLabels").len() + selector.child("matchExpressions").len() == 0;
-    let matches = is_empty || selector::matches(&selector, &labels);
+    let matches = selects(&selector, &labels);
     check_selected(&template, matches, causes);
     check_template(&template, Owner::Running(owner), causes);
 }

@@ -46,8 +46,11 @@ fn check_replica_set(set: &Field<'_>, causes: &mut Causes) {
     causes.check_not_negative(&spec.child("replicas"));
     causes.check_not_negative(&spec.child("minReadySeconds"));
     // The text names deployments here, too.
-    check_selector(&spec.child("selector"), "deployment", causes);
-    check_running_template(&spec, "ReplicaSet", causes);
+    if check_selector(&spec.child("selector"), "deployment", causes) {
+        check_running_template(&spec, "ReplicaSet", causes);
+    } else {
+        causes.invalid(&spec.child("selector"), "invalid label selector");
+    }
 }
 
 fn default_controller(controller: &mut JsonObject) {

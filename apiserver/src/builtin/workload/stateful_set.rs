@@ -10,9 +10,8 @@ use super::super::field::{Field, values_equal};
 use super::super::names;
 use super::super::pod::{Owner, check_template, default_template};
 use super::super::rules::Kind;
-use super::super::selector;
 use super::super::storage;
-use super::{check_counts, check_not_above, check_selected, check_selector};
+use super::{check_counts, check_not_above, check_selected, check_selector, selects};
 
 pub(super) const KIND: Kind = Kind {
     name_error: names::dns_label_error,
@@ -90,9 +89,8 @@ fn check_set(set: &Field<'_>, causes: &mut Causes) {
     let labels = spec.child("selector");
     check_selector(&labels, "statefulset", causes);
     let template = spec.child("template");
-    let empty = labels.child("matchLabels").len() + labels.child("matchExpressions").len() == 0;
-    let matches = selector::matches(&labels, &template.at(&["metadata", "labels"]));
-    check_selected(&template, empty || matches, causes);
+    let matches = selects(&labels, &template.at(&["metadata", "labels"]));
+    check_selected(&template, matches, causes);
     match with_claims(&spec) {
         // The pods have the volumes of the claims.
         Some(with_claims) => {
