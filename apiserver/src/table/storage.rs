@@ -223,24 +223,6 @@ pub(super) const PRINTERS: &[Printer] = &[
             ]
         },
     },
-    Printer {
-        group: GROUP,
-        kind: "CSIStorageCapacity",
-        columns: &[
-            NAME,
-            text("StorageClassName", "The class of the volumes."),
-            text("Capacity", "The capacity that is left."),
-        ],
-        cells: |root, _| {
-            let capacity = root.child("capacity");
-            let shown = if capacity.is_set() {
-                shown(&capacity)
-            } else {
-                "<unset>".to_owned()
-            };
-            vec![root.child("storageClassName").text().into(), shown.into()]
-        },
-    },
 ];
 
 /// Returns the name of a class, and whether it is the default one.

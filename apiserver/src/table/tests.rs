@@ -5,7 +5,17 @@ use serde_json::{Value, json};
 use super::{FAMILIES, cells, columns, row_conditions};
 
 /// The columns of kinds: `*` marks those of the wide output, and types other than `string` follow a colon.
-const COLUMNS: [(&str, &str, &str); 24] = [
+const COLUMNS: [(&str, &str, &str); 60] = [
+    ("", "ComponentStatus", "Name, Status, Message, Error"),
+    ("", "ConfigMap", "Name, Data, Age"),
+    ("", "Endpoints", "Name, Endpoints, Age"),
+    (
+        "",
+        "Event",
+        "Last Seen, Type, Reason, Object, Subobject*, Source*, Message, First Seen*, Count*, Name*",
+    ),
+    ("", "LimitRange", "Name, Created At:date"),
+    ("", "Namespace", "Name, Status, Age"),
     (
         "",
         "Node",
@@ -22,45 +32,48 @@ const COLUMNS: [(&str, &str, &str); 24] = [
         "Name, Status, Volume, Capacity, Access Modes, StorageClass, VolumeAttributesClass, Age, VolumeMode*",
     ),
     (
-        "networking.k8s.io",
-        "Ingress",
-        "Name, Class, Hosts, Address, Ports, Age",
+        "",
+        "Pod",
+        "Name, Ready, Status, Restarts, Age, IP*, Node*, Nominated Node*, Readiness Gates*",
+    ),
+    ("", "PodTemplate", "Name, Containers, Images, Pod Labels"),
+    (
+        "",
+        "ReplicationController",
+        "Name, Desired:integer, Current:integer, Ready:integer, Age, Containers*, Images*, Selector*",
+    ),
+    ("", "ResourceQuota", "Name, Request, Limit, Age"),
+    ("", "Secret", "Name, Type, Data, Age"),
+    (
+        "",
+        "Service",
+        "Name, Type, Cluster-IP, External-IP, Port(s), Age, Selector*",
+    ),
+    ("", "ServiceAccount", "Name, Age"),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingAdmissionPolicy",
+        "Name, Mutations:integer, ParamKind, Age",
     ),
     (
-        "networking.k8s.io",
-        "NetworkPolicy",
-        "Name, Pod-Selector, Age",
+        "admissionregistration.k8s.io",
+        "MutatingAdmissionPolicyBinding",
+        "Name, PolicyName, ParamRef, Age",
     ),
     (
-        "policy",
-        "PodDisruptionBudget",
-        "Name, Min Available, Max Unavailable, Allowed Disruptions:integer, Age",
+        "admissionregistration.k8s.io",
+        "MutatingWebhookConfiguration",
+        "Name, Webhooks:integer, Age",
     ),
     (
-        "discovery.k8s.io",
-        "EndpointSlice",
-        "Name, AddressType, Ports, Endpoints, Age",
+        "admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicy",
+        "Name, Validations:integer, ParamKind, Age",
     ),
     (
-        "scheduling.k8s.io",
-        "PriorityClass",
-        "Name, Value:integer, Global-Default:boolean, Age, PreemptionPolicy",
-    ),
-    (
-        "rbac.authorization.k8s.io",
-        "RoleBinding",
-        "Name, Role, Age, Users*, Groups*, ServiceAccounts*",
-    ),
-    ("rbac.authorization.k8s.io", "Role", "Name, Created At:date"),
-    (
-        "storage.k8s.io",
-        "StorageClass",
-        "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age",
-    ),
-    (
-        "certificates.k8s.io",
-        "CertificateSigningRequest",
-        "Name, Age, SignerName, Requestor, RequestedDuration, Condition",
+        "admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicyBinding",
+        "Name, PolicyName, ParamRef, Age",
     ),
     (
         "admissionregistration.k8s.io",
@@ -73,25 +86,14 @@ const COLUMNS: [(&str, &str, &str); 24] = [
         "Name, Created At:date",
     ),
     (
-        "apps",
-        "Deployment",
-        "Name, Ready, Up-to-date, Available, Age, Containers*, Images*, Selector*",
-    ),
-    (
-        "",
-        "Service",
-        "Name, Type, Cluster-IP, External-IP, Port(s), Age, Selector*",
-    ),
-    ("", "ServiceAccount", "Name, Age"),
-    (
-        "",
-        "Pod",
-        "Name, Ready, Status, Restarts, Age, IP*, Node*, Nominated Node*, Readiness Gates*",
+        "apiregistration.k8s.io",
+        "APIService",
+        "Name, Service, Available, Age",
     ),
     (
         "apps",
-        "StatefulSet",
-        "Name, Ready, Age, Containers*, Images*",
+        "ControllerRevision",
+        "Name, Controller, Revision, Age",
     ),
     (
         "apps",
@@ -100,13 +102,23 @@ const COLUMNS: [(&str, &str, &str); 24] = [
     ),
     (
         "apps",
+        "Deployment",
+        "Name, Ready, Up-to-date, Available, Age, Containers*, Images*, Selector*",
+    ),
+    (
+        "apps",
         "ReplicaSet",
         "Name, Desired:integer, Current:integer, Ready:integer, Age, Containers*, Images*, Selector*",
     ),
     (
-        "batch",
-        "Job",
-        "Name, Status, Completions, Duration, Age, Containers*, Images*, Selector*",
+        "apps",
+        "StatefulSet",
+        "Name, Ready, Age, Containers*, Images*",
+    ),
+    (
+        "autoscaling",
+        "HorizontalPodAutoscaler",
+        "Name, Reference, Targets, MinPods, MaxPods, Replicas, Age",
     ),
     (
         "batch",
@@ -114,9 +126,113 @@ const COLUMNS: [(&str, &str, &str); 24] = [
         "Name, Schedule, Timezone, Suspend:boolean, Active:integer, Last Schedule, Age, Containers*, Images*, Selector*",
     ),
     (
-        "autoscaling",
-        "HorizontalPodAutoscaler",
-        "Name, Reference, Targets, MinPods, MaxPods, Replicas, Age",
+        "batch",
+        "Job",
+        "Name, Status, Completions, Duration, Age, Containers*, Images*, Selector*",
+    ),
+    (
+        "certificates.k8s.io",
+        "CertificateSigningRequest",
+        "Name, Age, SignerName, Requestor, RequestedDuration, Condition",
+    ),
+    ("coordination.k8s.io", "Lease", "Name, Holder, Age"),
+    (
+        "discovery.k8s.io",
+        "EndpointSlice",
+        "Name, AddressType, Ports, Endpoints, Age",
+    ),
+    (
+        "events.k8s.io",
+        "Event",
+        "Last Seen, Type, Reason, Object, Subobject*, Source*, Message, First Seen*, Count*, Name*",
+    ),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        "FlowSchema",
+        "Name, PriorityLevel, MatchingPrecedence, DistinguisherMethod, Age, MissingPL",
+    ),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        "PriorityLevelConfiguration",
+        "Name, Type, NominalConcurrencyShares, Queues, HandSize, QueueLengthLimit, Age",
+    ),
+    ("networking.k8s.io", "IPAddress", "Name, ParentRef"),
+    (
+        "networking.k8s.io",
+        "Ingress",
+        "Name, Class, Hosts, Address, Ports, Age",
+    ),
+    (
+        "networking.k8s.io",
+        "IngressClass",
+        "Name, Controller, Parameters, Age",
+    ),
+    (
+        "networking.k8s.io",
+        "NetworkPolicy",
+        "Name, Pod-Selector, Age",
+    ),
+    ("networking.k8s.io", "ServiceCIDR", "Name, CIDRs, Age"),
+    ("node.k8s.io", "RuntimeClass", "Name, Handler, Age"),
+    (
+        "policy",
+        "PodDisruptionBudget",
+        "Name, Min Available, Max Unavailable, Allowed Disruptions:integer, Age",
+    ),
+    (
+        "rbac.authorization.k8s.io",
+        "ClusterRole",
+        "Name, Created At:date",
+    ),
+    (
+        "rbac.authorization.k8s.io",
+        "ClusterRoleBinding",
+        "Name, Role, Age, Users*, Groups*, ServiceAccounts*",
+    ),
+    ("rbac.authorization.k8s.io", "Role", "Name, Created At:date"),
+    (
+        "rbac.authorization.k8s.io",
+        "RoleBinding",
+        "Name, Role, Age, Users*, Groups*, ServiceAccounts*",
+    ),
+    ("resource.k8s.io", "DeviceClass", "Name, Age"),
+    ("resource.k8s.io", "ResourceClaim", "Name, State, Age"),
+    ("resource.k8s.io", "ResourceClaimTemplate", "Name, Age"),
+    (
+        "resource.k8s.io",
+        "ResourceSlice",
+        "Name, Node, Driver, Pool, Age",
+    ),
+    (
+        "scheduling.k8s.io",
+        "PriorityClass",
+        "Name, Value:integer, Global-Default:boolean, Age, PreemptionPolicy",
+    ),
+    (
+        "storage.k8s.io",
+        "CSIDriver",
+        "Name, AttachRequired:boolean, PodInfoOnMount:boolean, StorageCapacity:boolean, TokenRequests, RequiresRepublish:boolean, Modes, Age",
+    ),
+    ("storage.k8s.io", "CSINode", "Name, Drivers:integer, Age"),
+    (
+        "storage.k8s.io",
+        "CSIStorageCapacity",
+        "Name, Created At:date",
+    ),
+    (
+        "storage.k8s.io",
+        "StorageClass",
+        "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age",
+    ),
+    (
+        "storage.k8s.io",
+        "VolumeAttachment",
+        "Name, Attacher, PV, Node, Attached:boolean, Age",
+    ),
+    (
+        "storage.k8s.io",
+        "VolumeAttributesClass",
+        "Name, DriverName, Age",
     ),
 ];
 
