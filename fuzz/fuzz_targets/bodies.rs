@@ -1,0 +1,73 @@
+//! Bodies and patches of the Kubernetes API: what is decoded can be encoded and decoded again, and no patch makes an
+//! object that is nested more deeply than a body may be.
+//!
+//! Input: the format of the first part, then two parts that are separated by a zero byte.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use revstore_apiserver::decode::{
+    FieldValidation, Format, MAX_DEPTH, decode, from_json, from_yaml, integral_floats_to_integers,
+    to_yaml,
+};
+use revstore_apiserver::managed_fields::{FieldSet, Untyped, compare};
+use revstore_apiserver::patch::{Patch, PatchType};
+use serde_json::Value;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((format, parts)) = input.split_first() else {
+        return;
+    };
+    let format = if format % 2 == 0 {
+        Format::Json
+    } else {
+        Format::Yaml
+    };
+    let at = parts
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(parts.len());
+    let (object, patch) = (&parts[..at], parts.get(at + 1..).unwrap_or_default());
+    let Ok(decoded) = decode(object, format) else {
+        return;
+    };
+    let object = decoded.value;
+
+    let json = from_json(object.to_string().as_bytes()).expect("JSON of ours is well-formed");
+    assert_eq!((&json.value, json.strict.len()), (&object, 0));
+    let mut integral = object.clone();
+    integral_floats_to_integers(&mut integral);
+    let yaml = from_yaml(to_yaml(&object).as_bytes()).expect("YAML of ours is well-formed");
+    assert_eq!((yaml.value, yaml.strict.len()), (integral, 0));
+
+    let schema = revstore_kinds::kind("", "v1", "Pod").expect("pods are a built-in kind");
+    for patch_type in [PatchType::Json, PatchType::Merge, PatchType::Strategic] {
+        let Ok((patch, _)) = Patch::from_body(patch_type, patch, FieldValidation::Warn) else {
+            continue;
+        };
+        let Ok(patched) = patch.apply(&object, schema) else {
+            continue;
+        };
+        assert!(depth(&patched) <= MAX_DEPTH);
+        // A merge patch has no effect on its own result, but for lists of objects with `null`.
+        if patch_type == PatchType::Merge {
+            let again = patch
+                .apply(&patched, schema)
+                .expect("the result is an object");
+            assert_eq!(depth(&again), depth(&patched));
+        }
+        if let Ok(found) = compare(&object, &patched, Untyped) {
+            for set in [found.removed, found.modified, found.added] {
+                assert_eq!(FieldSet::from_fields_v1(&set.to_fields_v1()), Some(set));
+            }
+        }
+    }
+});
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
+        Value::Object(object) => 1 + object.values().map(depth).max().unwrap_or_default(),
+        _ => 0,
+    }
+}
