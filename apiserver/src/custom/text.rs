@@ -30,6 +30,9 @@ pub(crate) fn quoted(text: &str) -> String {
     quoted
 }
 
+/// The exponent from which Go writes floating-point numbers with one.
+const FLOAT_EXPONENT_END: i32 = 6;
+
 /// Returns a floating-point number as Go's `%v`.
 pub(crate) fn float(number: f64) -> String {
     let scientific = format!("{number:e}");
@@ -37,7 +40,7 @@ pub(crate) fn float(number: f64) -> String {
         return scientific;
     };
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    if (-4..21).contains(&exponent) {
+    if (-4..FLOAT_EXPONENT_END).contains(&exponent) {
         return format!("{number}");
     }
     let sign = if exponent < 0 { '-' } else { '+' };
@@ -110,7 +113,8 @@ mod tests {
         for (number, text) in [
             (10.0, "10"),
             (0.5, "0.5"),
-            (1e20, "100000000000000000000"),
+            (123_456.0, "123456"),
+            (1_000_000.0, "1e+06"),
             (1e21, "1e+21"),
             (1.5e-7, "1.5e-07"),
             (0.0001, "0.0001"),

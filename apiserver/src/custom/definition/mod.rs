@@ -1,5 +1,6 @@
 //! Definitions of custom resources: `CustomResourceDefinition`.
 
+mod change;
 mod check;
 mod deletion;
 pub mod priority;
@@ -18,6 +19,7 @@ use revstore_watch_cache::registry::JsonObject;
 use serde_json::Value;
 
 use crate::custom::schema::SchemaError;
+pub use change::{Change, change};
 pub use deletion::{
     CLEANUP_FINALIZER, DefinitionStores, Instances, Progress, begin_deletion, finish_deletion,
 };
@@ -99,7 +101,9 @@ pub struct Definition {
     pub accepted: Names,
     /// The versions, in the order of the definition.
     pub versions: Vec<Arc<Version>>,
-    /// Whether the resource is served: its condition `Established`.
+    /// Whether the names were accepted: the condition `NamesAccepted`.
+    pub names_accepted: bool,
+    /// Whether the resource is served: the condition `Established`.
     pub established: bool,
     /// Whether the definition is being deleted.
     pub terminating: bool,
@@ -136,6 +140,7 @@ impl Definition {
                 .unwrap_or_default(),
             namespaced: text("spec", "scope") == "Namespaced",
             accepted: Names::parse(part("status", "acceptedNames")),
+            names_accepted: condition(definition, "NamesAccepted") == Some("True"),
             established: condition(definition, "Established") == Some("True"),
             terminating: part("metadata", "deletionTimestamp").is_some_and(|time| !time.is_null()),
             converts_by_webhook: strategy.and_then(Value::as_str) == Some("Webhook"),
@@ -164,6 +169,15 @@ impl Definition {
             .collect();
         served.sort_by(|one, other| priority::compare(&other.name, &one.name));
         served
+    }
+
+    /// Returns the names of the fields by which objects of any version can be selected, sorted.
+    pub fn selectable_fields(&self) -> Vec<&str> {
+        let fields = self.versions.iter().flat_map(|version| &version.selectable);
+        let mut names: Vec<_> = fields.map(|field| field.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 }
 

@@ -7,7 +7,7 @@ use pollster::block_on;
 use revstore_engine::Engine;
 use revstore_watch_cache::api::Preconditions;
 use revstore_watch_cache::registry::{
-    DeleteRequest, Deleted, JsonObject, ObjectStore, WriteRequest,
+    DeleteRequest, Deleted, JsonObject, ObjectStore, Strategy, WriteRequest,
 };
 use revstore_watch_cache::status::ResourceName;
 use revstore_watch_cache::{
@@ -387,4 +387,85 @@ fn a_definition_that_was_never_established_goes_at_once() {
     assert!(matches!(again, Deleted::Terminating(_)), "{again:?}");
     assert_eq!(finish(), Progress::Removed);
     assert_eq!(server.definition(), None);
+}
+
+/// Any JSON with names of fields of definitions.
+fn hostile() -> impl proptest::strategy::Strategy<Value = Value> {
+    use proptest::prelude::*;
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        prop_oneof![
+            Just("object"),
+            Just("array"),
+            Just("map"),
+            Just("v1"),
+            Just("Webhook"),
+            Just(".spec.a"),
+            Just("(")
+        ]
+        .prop_map(Value::from),
+    ];
+    leaf.prop_recursive(6, 40, 5, |inner| {
+        const NAMES: &[&str] = &[
+            "group",
+            "names",
+            "kind",
+            "plural",
+            "scope",
+            "versions",
+            "name",
+            "storage",
+            "schema",
+            "openAPIV3Schema",
+            "type",
+            "properties",
+            "items",
+            "pattern",
+            "default",
+            "allOf",
+            "metadata",
+            "x-kubernetes-list-type",
+            "x-kubernetes-list-map-keys",
+            "x-kubernetes-validations",
+            "selectableFields",
+            "jsonPath",
+            "conversion",
+            "webhook",
+            "subresources",
+            "scale",
+            "additionalProperties",
+            "enum",
+            "not",
+            "required",
+        ];
+        prop_oneof![
+            prop::collection::btree_map(prop::sample::select(NAMES), inner.clone(), 0..6)
+                .prop_map(|map| json!(map)),
+            prop::collection::vec(inner, 0..4).prop_map(Value::from),
+        ]
+    })
+}
+
+proptest::proptest! {
+    #[test]
+    fn definitions_of_any_form_are_answered(spec in hostile(), schema in hostile()) {
+        let mut with_schema = widgets()["spec"].clone();
+        with_schema["versions"][0]["schema"]["openAPIV3Schema"] = schema;
+        for spec in [spec, with_schema] {
+            let definition = json!({"metadata": {"name": NAME}, "spec": spec});
+            let mut definition: JsonObject = serde_json::from_value(definition).unwrap();
+            if Definitions.prepare_create(&mut definition).is_ok() {
+                let again = definition.clone();
+                super::admit(&mut definition).unwrap();
+                definition["status"]["conditions"] = Value::Null;
+                proptest::prop_assert_eq!(&definition, &again);
+                Definitions.validate_create(&definition);
+                Definitions.validate_update(&definition, &again);
+                let accepted = accept_names(&[definition], NOW);
+                Definition::parse(&accepted[0]).unwrap();
+            }
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! One version of a custom resource.
 
+use revstore_watch_cache::registry::JsonObject;
 use serde_json::Value;
 
 use super::priority;
@@ -50,11 +51,11 @@ impl SelectableField {
     }
 
     /// Returns the value of the field in an object; empty if it is not set.
-    pub fn value(&self, object: &Value) -> String {
+    pub fn value(&self, object: &JsonObject) -> String {
         match self
             .path
             .as_ref()
-            .and_then(|path| path.first(object))
+            .and_then(|path| path.first_of(object))
             .as_deref()
         {
             None | Some(Value::Null) => String::new(),

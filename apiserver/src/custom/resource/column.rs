@@ -1,5 +1,6 @@
 //! The columns of tables of custom resources.
 
+use revstore_watch_cache::registry::JsonObject;
 use serde_json::{Value, json};
 
 use super::json_path::JsonPath;
@@ -82,8 +83,8 @@ impl Column {
     }
 
     /// Returns the cell of an object. `now` is the time of day in seconds since 1970, for ages.
-    pub fn cell(&self, object: &Value, now: i64) -> Value {
-        let Some(value) = self.path.as_ref().and_then(|path| path.first(object)) else {
+    pub fn cell(&self, object: &JsonObject, now: i64) -> Value {
+        let Some(value) = self.path.as_ref().and_then(|path| path.first_of(object)) else {
             return Value::Null;
         };
         match (self.kind.as_str(), &*value) {
@@ -225,7 +226,8 @@ mod tests {
             ("date", ".spec.s", json!("<invalid>")),
         ] {
             let column = Column::parse(&json!({"name": "C", "type": kind, "jsonPath": path}));
-            assert_eq!(column.cell(&object, 978_307_210), expected, "{kind} {path}");
+            let object = object.as_object().unwrap();
+            assert_eq!(column.cell(object, 978_307_210), expected, "{kind} {path}");
         }
         let definition =
             Column::parse(&json!({"name": "C", "type": "string", "jsonPath": ".a"})).definition();

@@ -2,6 +2,7 @@
 
 mod column;
 mod json_path;
+mod json_path_parser;
 mod scale;
 mod strategy;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use revstore_watch_cache::status::{ResourceName, Status, StatusCause};
 use serde_json::{Value, json};
 
 use crate::custom::definition::{Definition, Version};
+use crate::custom::resource::Column;
 use crate::custom::schema::{Causes, Coercion, Path, coerce_metadata, exact_integer};
 
 /// The rules of one version of a custom resource. Objects are stored in the storage version; other
@@ -66,6 +67,33 @@ impl CustomResource {
     /// Returns whether objects that were stored under this definition are presented as they are stored.
     pub fn is_presented_verbatim(&self) -> bool {
         self.definition.generation == 1 && self.api_version == self.stored_version
+    }
+
+    /// Returns the `columnDefinitions` of tables.
+    pub fn columns(&self) -> Value {
+        let name = json!({
+            "name": "Name",
+            "type": "string",
+            "format": "name",
+            "description": "The name of the object, which is unique in its namespace.",
+            "priority": 0,
+        });
+        let columns = self.version.columns.iter().map(Column::definition);
+        std::iter::once(name).chain(columns).collect()
+    }
+
+    /// Returns the cells of an object's row. `now` is the time of day in seconds since 1970, for ages.
+    pub fn cells(&self, object: &JsonObject, now: i64) -> Vec<Value> {
+        let metadata = object.get("metadata");
+        let name = metadata.and_then(|metadata| metadata.get("name")).cloned();
+        let cells = self
+            .version
+            .columns
+            .iter()
+            .map(|column| column.cell(object, now));
+        std::iter::once(name.unwrap_or_default())
+            .chain(cells)
+            .collect()
     }
 
     fn coerce(&self, object: &mut JsonObject, drops: bool) -> Result<Vec<String>, RequestError> {

@@ -13,14 +13,15 @@ mod object_meta;
 mod path;
 mod pattern;
 mod prune;
+mod regexp;
 mod structural;
 mod supported;
 #[cfg(test)]
 mod tests;
 mod value;
 
-pub(crate) use causes::Causes;
 pub use causes::{CAUSE_BYTES_MAX, CAUSES_MAX};
+pub(crate) use causes::{Causes, too_many};
 pub use default::{DEFAULT_BYTES_MAX, DefaultsTooLarge};
 pub(crate) use embedded::{Coercion, coerce_metadata};
 pub(crate) use format::is_uri;
@@ -28,5 +29,5 @@ pub use node::{SCHEMA_DEPTH_MAX, SCHEMA_NODES_MAX, SCHEMA_PATTERNS_MAX, Schema, 
 pub(crate) use number::exact as exact_integer;
 pub(crate) use object_meta::kind_of;
 pub(crate) use path::Path;
-pub use pattern::{PATTERN_BYTES_MAX, PATTERN_WEIGHT_MAX};
+pub use regexp::{PATTERN_BYTES_MAX, PATTERN_WEIGHT_MAX};
 pub use value::VALIDATION_COST_MAX;

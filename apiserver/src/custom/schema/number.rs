@@ -122,16 +122,17 @@ impl Checked<'_> {
         ));
     }
 
+    /// Checks `multipleOf`. For an integer the factor loses its fraction, as in Kubernetes.
     fn check_multiple(&self, schema: &Schema, outcome: &mut Outcome) {
         let Some(factor) = schema.checks.multiple_of else {
             return;
         };
         let fits = self.check_range("MultipleOf", None, factor, &schema.checks.format, outcome);
-        let (is_positive, is_multiple, shown) = match (self.integer, exact(factor)) {
+        let (is_positive, is_multiple, shown) = match (self.integer, truncated(factor)) {
             (Some(integer), Some(factor)) if fits => (
                 factor > 0,
                 factor > 0 && integer % factor == 0,
-                factor.to_string(),
+                Value::from(factor),
             ),
             _ => {
                 let times = if factor < 1.0 {
@@ -139,15 +140,19 @@ impl Checked<'_> {
                 } else {
                     self.value / factor
                 };
-                (factor > 0.0, is_whole(times), float(factor))
+                (factor > 0.0, is_whole(times), Value::from(factor))
             }
+        };
+        let text = match &shown {
+            Value::Number(number) if number.is_f64() => float(factor),
+            other => other.to_string(),
         };
         if !is_positive {
             let name = self.path.below_root();
-            let detail = format!("factor MultipleOf declared for {name} must be positive: {shown}");
-            outcome.fail(StatusCause::invalid(self.path.field(), factor, &detail));
+            let detail = format!("factor MultipleOf declared for {name} must be positive: {text}");
+            outcome.fail(StatusCause::invalid(self.path.field(), shown, &detail));
         } else if !is_multiple {
-            self.fail(&format!("a multiple of {shown}"), outcome);
+            self.fail(&format!("a multiple of {text}"), outcome);
         }
     }
 

@@ -95,7 +95,15 @@ impl fmt::Display for Path<'_> {
             steps.push(at.step);
         }
         let mut is_empty = true;
+        let mut is_below_root = false;
         for step in steps.iter().rev() {
+            // As in Kubernetes, where the path below a root is one step.
+            if let Step::Index(_) = step
+                && is_below_root
+            {
+                f.write_str(".")?;
+            }
+            is_below_root = matches!(step, Step::Root(name) if !name.is_empty());
             match step {
                 Step::Root("") => continue,
                 Step::Root(name) => f.write_str(name)?,

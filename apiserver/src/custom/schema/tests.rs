@@ -29,6 +29,7 @@ fn strings() -> Schema {
         "a": {"type": "integer"}, "b": {"type": "integer"},
         "small": {"type": "integer", "format": "int32", "maximum": 100, "exclusiveMaximum": true},
         "half": {"type": "number", "multipleOf": 0.5, "minimum": 0.5},
+        "one": {"type": "array", "maxItems": 1, "items": {"type": "integer"}},
         "mode": {"type": "string", "enum": ["fast", "slow"]},
         "null": {"type": "string", "nullable": true},
         "q": {"x-kubernetes-int-or-string": true, "pattern": "^[0-9]+[MG]i$"}},
@@ -97,6 +98,14 @@ fn values_are_refused_with_the_texts_of_kubernetes() {
             "spec.half: Invalid value: 0.75: spec.half in body should be a multiple of 0.5",
         ),
         (
+            json!({"id": "x1", "half": 1}),
+            "spec.half: Invalid value: 0: factor MultipleOf declared for spec.half must be positive: 0",
+        ),
+        (
+            json!({"id": "x1", "m": {"k": 1}, "one": [1, 2]}),
+            "spec.one: Too many: 2: must have at most 1 item",
+        ),
+        (
             json!({"id": null}),
             "spec.id: Invalid value: \"null\": spec.id in body must be of type string: \"null\"",
         ),
@@ -112,7 +121,7 @@ fn values_are_accepted() {
         json!({"id": "x1", "q": "10Mi", "a": 1.0}),
         json!({"id": "x1", "q": 10, "null": null}),
         json!({"id": "x1", "unknown": {"a": []}}),
-        json!({"id": "x1", "half": 1}),
+        json!({"id": "x1", "half": 1.5}),
     ] {
         assert_eq!(texts(&strings(), &value), [""; 0], "{value}");
     }

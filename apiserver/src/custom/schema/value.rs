@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use revstore_watch_cache::status::StatusCause;
 use serde_json::{Map, Value};
 
-use super::causes::{CAUSES_MAX, Causes};
+use super::causes::{CAUSES_MAX, Causes, not_supported, too_long, too_many};
 use super::format::Format;
 use super::list_type::keys_of;
 use super::node::{Additional, Schema};
@@ -17,8 +17,8 @@ use crate::custom::text::quoted;
 pub const VALIDATION_COST_MAX: u64 = 10_000_000;
 /// The cost of a cause.
 const CAUSE_COST: u64 = 100;
-/// The number of values of an `enum` that are compared at the cost of 1.
-const VALUES_PER_COST: usize = 4;
+/// The cost of a value in the text of a cause.
+const SHOWN_COST: u64 = 10;
 /// The number of characters of a text that a pattern of weight 1 or a format matches at the cost of 1.
 const LETTERS_PER_COST: u64 = 8;
 
@@ -116,7 +116,7 @@ impl Validator {
         old: Option<&Value>,
     ) -> Outcome {
         let mut outcome = self.node(schema, value, path, old);
-        if !outcome.is_valid() && old == Some(value) {
+        if !outcome.is_valid() && old.is_some_and(|old| is_unchanged(schema, value, old)) {
             outcome.causes.clear();
         }
         outcome
@@ -132,7 +132,7 @@ impl Validator {
     ) -> Outcome {
         let mut outcome = Outcome::default();
         let checks = &schema.checks;
-        let cost = 1 + checks.enumeration.len() / VALUES_PER_COST + checks.required.len();
+        let cost = 1 + checks.enumeration.len() + checks.required.len();
         if !self.spend(u64::try_from(cost).unwrap_or(u64::MAX)) {
             return outcome;
         }
@@ -156,7 +156,7 @@ impl Validator {
         }
         if !check_enum(schema, value, path, &mut outcome) {
             let shown = checks.enumeration.len().min(CAUSES_MAX);
-            self.spend(u64::try_from(shown).unwrap_or(u64::MAX));
+            self.spend(SHOWN_COST * u64::try_from(shown).unwrap_or_default());
         }
         outcome.matches += 2;
         let failures = u64::try_from(outcome.causes.len()).unwrap_or(u64::MAX);
@@ -264,7 +264,7 @@ impl Validator {
             && length > max
         {
             let max = usize::try_from(max).unwrap_or_default();
-            outcome.fail(StatusCause::too_long(path.field(), max));
+            outcome.fail(too_long(path.field(), max));
         } else if let Some(min) = checks.min_length
             && length < min
         {
@@ -328,7 +328,7 @@ impl Validator {
             && size > max
         {
             let max = usize::try_from(max).unwrap_or_default();
-            outcome.fail(StatusCause::too_many(path.field(), list.len(), max));
+            outcome.fail(too_many(path.field(), list.len(), max));
         }
         if checks.unique_items {
             let mut seen = HashSet::new();
@@ -362,7 +362,7 @@ impl Validator {
             && size > max
         {
             let max = usize::try_from(max).unwrap_or_default();
-            outcome.fail(StatusCause::too_many(path.field(), map.len(), max));
+            outcome.fail(too_many(path.field(), map.len(), max));
         }
         for (key, value) in map {
             let child = match (schema.properties.get(key), &schema.additional) {
@@ -389,6 +389,39 @@ impl Validator {
                 outcome.fail(StatusCause::required(path.child(key).field(), ""));
             }
         }
+    }
+}
+
+/// Returns whether a value has not changed, as far as parts of it can be compared by the schema: fields
+/// without a schema count as changes, and the order of items with keys does not.
+fn is_unchanged(schema: &Schema, value: &Value, old: &Value) -> bool {
+    match (value, old) {
+        (Value::Object(map), Value::Object(old)) => {
+            let is_equal =
+                |(name, value): (&String, &Value)| match (schema.of_field(name), old.get(name)) {
+                    (Some(schema), Some(old)) => is_unchanged(schema, value, old),
+                    _ => false,
+                };
+            map.len() == old.len() && map.iter().all(is_equal)
+        }
+        (Value::Array(list), Value::Array(old)) => {
+            let Some(items) = schema.items.as_deref() else {
+                return list == old;
+            };
+            if schema.list_type.as_deref() != Some("map") {
+                return list == old;
+            }
+            let (items_by_key, old_items) = (by_keys(schema, list), by_keys(schema, old));
+            if items_by_key.len() != list.len() || old_items.len() != old.len() {
+                return list == old;
+            }
+            let is_equal = |item: &Value| {
+                let old = old_items.get(&keys_of(schema, item).to_string());
+                old.is_some_and(|old| is_unchanged(items, item, old))
+            };
+            list.len() == old.len() && list.iter().all(is_equal)
+        }
+        _ => value == old,
     }
 }
 
@@ -477,10 +510,6 @@ fn check_enum(schema: &Schema, value: &Value, path: &Path<'_>, outcome: &mut Out
         })
         .collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    outcome.fail(StatusCause::not_supported(
-        path.field(),
-        value.clone(),
-        &texts,
-    ));
+    outcome.fail(not_supported(path.field(), value, &texts));
     false
 }

@@ -1,0 +1,98 @@
+//! What a server does when a definition changes.
+
+use super::Definition;
+
+/// What a server does about a resource when its definition was created, changed or removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing.
+    Keep,
+    /// Add the resource to the cache, serve it, then [`establish`](super::establish) the definition.
+    Serve,
+    /// Use the new rules for new requests. The cache stays as it is.
+    Refresh,
+    /// Configure the resource in the cache anew, and use the new rules: what can be selected has changed.
+    Reconfigure,
+    /// Serve the resource no longer, and remove it from the cache.
+    Withdraw,
+}
+
+impl Definition {
+    /// Returns whether the server has to serve the resource. It does so before the definition says so,
+    /// and until the definition is removed.
+    pub fn is_served(&self) -> bool {
+        self.established || self.names_accepted
+    }
+
+    /// Returns what the cache depends on.
+    fn layout(&self) -> (&str, &str, bool, Vec<&str>, Option<&str>) {
+        let stored = self.storage_version().map(|version| version.name.as_str());
+        let kind = self.names.kind.as_str();
+        (
+            &self.uid,
+            kind,
+            self.namespaced,
+            self.selectable_fields(),
+            stored,
+        )
+    }
+}
+
+/// Compares two versions of a definition, either of which may not exist. What is served is decided by
+/// the versions alone, so that a server that starts can begin with `before` as `None`.
+pub fn change(before: Option<&Definition>, after: Option<&Definition>) -> Change {
+    let before = before.filter(|definition| definition.is_served());
+    let after = after.filter(|definition| definition.is_served());
+    match (before, after) {
+        (None, None) => Change::Keep,
+        (None, Some(_)) => Change::Serve,
+        (Some(_), None) => Change::Withdraw,
+        (Some(before), Some(after)) if before == after => Change::Keep,
+        (Some(before), Some(after)) if before.layout() == after.layout() => Change::Refresh,
+        (Some(_), Some(_)) => Change::Reconfigure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::{Change, Definition, change};
+
+    #[test]
+    fn changes_of_definitions_lead_to_actions() {
+        let parse = |accepted: &str, fields: &[&str]| {
+            let fields: Vec<_> = fields
+                .iter()
+                .map(|path| json!({"jsonPath": path}))
+                .collect();
+            let definition = json!({"metadata": {"uid": "u"}, "spec": {"group": "example.com", "versions": [
+                {"name": "v1", "storage": true, "selectableFields": fields}]}, "status": {"conditions": [
+                {"type": "NamesAccepted", "status": accepted}]}});
+            Definition::parse(&serde_json::from_value(definition).unwrap()).unwrap()
+        };
+        let (new, served) = (parse("False", &[]), parse("True", &[]));
+        let selectable = parse("True", &[".spec.b", ".spec.a"]);
+        assert_eq!(selectable.selectable_fields(), ["spec.a", "spec.b"]);
+        let mut terminating = served.clone();
+        terminating.terminating = true;
+        let mut versions = served.clone();
+        versions.versions.push(Arc::default());
+        for (before, after, expected) in [
+            (None, None, Change::Keep),
+            (None, Some(&new), Change::Keep),
+            (None, Some(&served), Change::Serve),
+            (Some(&new), Some(&served), Change::Serve),
+            (Some(&served), Some(&served), Change::Keep),
+            (Some(&served), Some(&terminating), Change::Refresh),
+            (Some(&served), Some(&versions), Change::Refresh),
+            (Some(&served), Some(&selectable), Change::Reconfigure),
+            (Some(&served), None, Change::Withdraw),
+            (Some(&new), None, Change::Keep),
+        ] {
+            assert_eq!(change(before, after), expected);
+        }
+    }
+}
