@@ -5,17 +5,30 @@ use std::time::{Duration, SystemTime};
 
 use revstore_engine::{Clock, Engine};
 use revstore_watch_cache::cache::FeederThread;
-use revstore_watch_cache::registry::ObjectStore;
-use revstore_watch_cache::{EngineSource, JsonKind, RequestError, ResourceConfig, WatchCache};
+use revstore_watch_cache::registry::{ObjectStore, Strategy};
+use revstore_watch_cache::{
+    EngineSource, JsonKind, RequestError, ResourceCache, ResourceConfig, WatchCache,
+};
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::builtin;
-use crate::catalog::{BuiltinStrategy, Names, Stored};
+use crate::catalog::{Names, Stored};
 
 /// Returns the time of day in seconds since 1970.
 pub(crate) type Seconds = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// The strategies of the stores of a resource.
+#[derive(Clone, Debug)]
+pub(crate) struct Strategies {
+    pub(crate) main: Arc<dyn Strategy>,
+    pub(crate) status: Option<Arc<dyn Strategy>>,
+    /// Of versions that the server itself has computed and checked.
+    pub(crate) prepared: Arc<dyn Strategy>,
+    /// Of those whose changes count in the generation.
+    pub(crate) prepared_counted: Arc<dyn Strategy>,
+}
 
 /// The store behind the resources, with the cache over it.
 #[derive(Debug)]
@@ -47,39 +60,53 @@ impl Storage {
         }
     }
 
-    /// Adds a resource to the cache, and returns it with its store.
-    pub(crate) fn add_builtin(
+    /// Adds a resource to the cache, and returns it with its stores.
+    pub(crate) fn add(
         &self,
         names: &Names,
         namespaced: bool,
         fields: &[String],
-        strategy: &BuiltinStrategy,
+        strategies: &Strategies,
     ) -> Result<Stored, RequestError> {
-        let kind =
-            JsonKind::new(names.api_version(), &*names.kind).with_fields(fields.iter().cloned());
+        let cache = self.cache.add(self.config(names, namespaced, fields))?;
+        let store =
+            |strategy: &Arc<dyn Strategy>| self.store(&cache, names, namespaced, strategy.clone());
+        Ok(Stored {
+            store: store(&strategies.main),
+            status: strategies.status.as_ref().map(store),
+            prepared: store(&strategies.prepared),
+            prepared_counted: store(&strategies.prepared_counted),
+            cache,
+        })
+    }
+
+    /// Returns the configuration of a resource in the cache.
+    pub(crate) fn config(
+        &self,
+        names: &Names,
+        namespaced: bool,
+        fields: &[String],
+    ) -> ResourceConfig {
+        let kind = JsonKind::new(names.api_version(), &*names.kind);
+        let kind = kind.with_fields(fields.iter().cloned());
         let prefix = self.key_prefix(names);
-        let config = if namespaced {
+        if namespaced {
             ResourceConfig::namespaced(kind, &names.plural, &prefix)
         } else {
             ResourceConfig::cluster(kind, &names.plural, &prefix)
-        };
-        let cache = self.cache.add(config)?;
-        let store = |rules: builtin::Rules| {
-            let strategy = BuiltinStrategy {
-                rules,
-                ..strategy.clone()
-            };
-            ObjectStore::new(cache.clone(), names.resource_name(), namespaced, strategy)
-                .clock(self.clock.clone(), self.epoch)
-        };
-        let rules = &strategy.rules;
-        Ok(Stored {
-            store: store(rules.clone()),
-            status: rules.status().map(store),
-            prepared: store(rules.prepared(false)),
-            prepared_counted: store(rules.prepared(true)),
-            cache,
-        })
+        }
+    }
+
+    /// Returns a store of the objects of a resource.
+    pub(crate) fn store(
+        &self,
+        cache: &ResourceCache,
+        names: &Names,
+        namespaced: bool,
+        strategy: Arc<dyn Strategy>,
+    ) -> ObjectStore {
+        ObjectStore::with_strategy(cache.clone(), names.resource_name(), namespaced, strategy)
+            .clock(self.clock.clone(), self.epoch)
     }
 
     /// Returns the time of day, for defaults that have timestamps.

@@ -7,17 +7,19 @@ use std::sync::Arc;
 use revstore_kinds as kinds;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::encode::TableColumn;
-use revstore_watch_cache::registry::{JsonObject, Propagation};
+use revstore_watch_cache::registry::{JsonObject, Propagation, Strategy};
 use serde_json::Value;
 
 use crate::builtin;
 use crate::catalog::forms;
 use crate::catalog::{
-    BuiltinStrategy, Catalog, Convert, Group, Names, Origin, Resource, Rules, Stored, Subresource,
-    Version, View,
+    BuiltinStrategy, Catalog, Convert, Group, Names, Origin, Presentation, Resource, Rules, Stored,
+    Subresource, Version, View,
 };
+use crate::custom::definition;
+use crate::decode;
 use crate::patch::{Patch, PatchError};
-use crate::storage::{Seconds, Storage};
+use crate::storage::{Seconds, Storage, Strategies};
 use crate::table;
 
 /// Adds all built-in resources that are on by default.
@@ -81,6 +83,33 @@ const VIEWS: [(&str, &str, &str, &str, &str, Convert); 2] = [
     ),
 ];
 
+/// The warning about definitions whose schemas have rules in CEL.
+const RULES_WARNING: &str =
+    "x-kubernetes-validations are accepted and not evaluated by this server";
+
+/// Returns whether a resource is that of the definitions of custom resources, which have rules of their own.
+fn is_definitions(resource: &kinds::Resource) -> bool {
+    (resource.group(), resource.plural()) == (definition::GROUP, definition::PLURAL)
+}
+
+/// Returns the strategies of the stores of a resource.
+fn strategies(rules: builtin::Rules, object: &'static kinds::Type, group: &str) -> Strategies {
+    let of = |rules| -> Arc<dyn Strategy> {
+        let storage = go_storage(group);
+        Arc::new(BuiltinStrategy {
+            rules,
+            object,
+            storage,
+        })
+    };
+    Strategies {
+        status: rules.status().map(of),
+        prepared: of(rules.prepared(false)),
+        prepared_counted: of(rules.prepared(true)),
+        main: of(rules),
+    }
+}
+
 /// The stores that several versions share, by group, version and plural.
 type Shared = BTreeMap<(String, String, String), Arc<Stored>>;
 
@@ -109,15 +138,24 @@ fn build(
         Some(stored) => Some(stored.clone()),
         None if resource.has_verb("list") => {
             let (group, version, kind) = (&key.0, &key.1, &names.kind);
-            let rules = builtin::Rules::new(group, version, kind, storage.now());
-            let namespaced = resource.namespaced();
-            let object = kinds::kind(group, version, kind);
-            let strategy = BuiltinStrategy {
-                rules,
-                object: object.unwrap_or_else(|| resource.object()),
-                storage: go_storage(group),
+            let strategies = if is_definitions(resource) {
+                Strategies {
+                    main: Arc::new(definition::Definitions),
+                    status: Some(Arc::new(definition::DefinitionStatus)),
+                    prepared: Arc::new(definition::Definitions),
+                    prepared_counted: Arc::new(definition::Definitions),
+                }
+            } else {
+                let object = kinds::kind(group, version, kind);
+                let object = object.unwrap_or_else(|| resource.object());
+                strategies(
+                    builtin::Rules::new(group, version, kind, storage.now()),
+                    object,
+                    group,
+                )
             };
-            let stored = storage.add_builtin(&stored_names, namespaced, &fields, &strategy)?;
+            let namespaced = resource.namespaced();
+            let stored = storage.add(&stored_names, namespaced, &fields, &strategies)?;
             let stored = Arc::new(stored);
             shared.insert(key, stored.clone());
             Some(stored)
@@ -125,10 +163,12 @@ fn build(
         None => None,
     };
     let version = u16::from(view.is_some());
-    let view = view.map(|(.., convert)| View {
-        convert: *convert,
-        shown: names.api_version(),
-        stored: stored_names.api_version(),
+    let view = view.map(|(.., convert)| -> Arc<dyn Presentation> {
+        Arc::new(View {
+            convert: *convert,
+            shown: names.api_version(),
+            stored: stored_names.api_version(),
+        })
     });
     let rules: Arc<dyn Rules> = Arc::new(BuiltinRules {
         resource,
@@ -198,14 +238,39 @@ impl fmt::Debug for BuiltinRules {
 }
 
 impl Rules for BuiltinRules {
-    fn conform(&self, object: &mut JsonObject) -> Result<Vec<String>, String> {
+    fn check_create(&self, _: &str) -> Result<(), RequestError> {
+        Ok(())
+    }
+
+    fn scale_of(&self, object: &JsonObject, _: bool) -> Result<JsonObject, RequestError> {
+        Ok(builtin::scale_of(object))
+    }
+
+    fn set_scale(
+        &self,
+        object: &JsonObject,
+        requested: &JsonObject,
+    ) -> Result<JsonObject, RequestError> {
+        builtin::set_scale(object, requested)
+    }
+
+    fn conform(&self, object: &mut JsonObject) -> Result<Vec<String>, RequestError> {
+        if is_definitions(self.resource) {
+            let unknown = definition::admit(object)?;
+            return Ok(unknown
+                .iter()
+                .map(|path| format!("unknown field \"{path}\""))
+                .collect());
+        }
         let storage = go_storage(self.resource.group());
         let mut value = Value::Object(std::mem::take(object));
         let unknown = kinds::normalize(self.resource.object(), &mut value, storage);
         if let Value::Object(normal) = value {
             *object = normal;
         }
-        let unknown = unknown.map_err(|error| error.to_string())?;
+        let (kind, version) = (self.resource.kind(), self.resource.version());
+        let unknown =
+            unknown.map_err(|error| decode::unhandled(kind, version, kind, &error.to_string()))?;
         self.rules.default(object);
         Ok(unknown.iter().map(ToString::to_string).collect())
     }
@@ -215,12 +280,20 @@ impl Rules for BuiltinRules {
     }
 
     fn warnings(&self, object: &JsonObject) -> Vec<String> {
+        if is_definitions(self.resource) {
+            let mut warnings = definition::warnings(object, None);
+            if definition::has_rules(object) {
+                warnings.push(RULES_WARNING.to_owned());
+            }
+            return warnings;
+        }
         builtin::warnings(object)
     }
 
-    fn kind_warning(&self) -> Option<&'static str> {
+    fn kind_warning(&self) -> Option<String> {
         let resource = self.resource;
-        builtin::kind_warning(resource.group(), resource.version(), resource.kind())
+        let warning = builtin::kind_warning(resource.group(), resource.version(), resource.kind());
+        warning.map(str::to_owned)
     }
 
     fn deletion_warning(&self) -> Option<&'static str> {

@@ -10,7 +10,7 @@ use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::{EventType, JsonKind, Object, ObjectRef, ResourceCache};
 
 use crate::catalog::protobuf_form::ProtobufForm;
-use crate::catalog::{Names, Origin, Rules, View};
+use crate::catalog::{Names, Origin, Presentation, Rules};
 use crate::http::Form;
 
 /// The number of forms of one version of a resource.
@@ -45,18 +45,21 @@ pub(crate) fn add(
     names: &Names,
     origin: Origin,
     rules: &Arc<dyn Rules>,
-    view: Option<&View>,
+    view: Option<&Arc<dyn Presentation>>,
 ) {
     let json = JsonForm::new(names.api_version(), &names.kind).list_kind(&names.list_kind);
     let whole: Arc<dyn CacheForm> = match (origin, view) {
         (Origin::Builtin, None) => Arc::new(json.untyped_items()),
-        (Origin::Builtin, Some(view)) => Arc::new(ViewForm {
-            shown: json.untyped_items(),
+        (_, Some(view)) => Arc::new(ViewForm {
+            shown: if origin == Origin::Builtin {
+                json.untyped_items()
+            } else {
+                json
+            },
             kind: JsonKind::new(names.api_version(), &*names.kind),
             view: view.clone(),
         }),
         (Origin::Custom, None) => Arc::new(json),
-        (Origin::Custom, Some(_)) => Arc::new(json.typed()),
     };
     let set = |form, include, made| cache.set_form(form_id(version, form, include), made);
     let metadata = MetadataForm::of(whole.clone());
@@ -113,7 +116,7 @@ pub(crate) fn add(
 struct ViewForm {
     shown: JsonForm,
     kind: JsonKind,
-    view: View,
+    view: Arc<dyn Presentation>,
 }
 
 impl ViewForm {

@@ -1,6 +1,8 @@
 //! The resources that the server has at the moment, by group, version and name.
 
 mod builtin;
+mod custom;
+mod definitions;
 mod forms;
 mod protobuf_form;
 mod resource;
@@ -13,10 +15,11 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 pub(crate) use builtin::add_builtin;
+pub(crate) use definitions::serve_definitions;
 pub(crate) use forms::{form_id, protobuf_form_id};
 pub(crate) use resource::{Names, Origin, Resource, Rules, Stored, Subresource};
 pub(crate) use strategy::BuiltinStrategy;
-pub(crate) use view::{Convert, View};
+pub(crate) use view::{Convert, Presentation, View};
 
 /// All resources. They change when custom resources are defined.
 #[derive(Debug, Default)]

@@ -9,7 +9,8 @@ use revstore_watch_cache::registry::{JsonObject, ObjectStore, Propagation};
 use revstore_watch_cache::status::{ResourceName, Status};
 use serde_json::Value;
 
-use crate::catalog::View;
+use crate::catalog::Presentation;
+use crate::custom::definition;
 use crate::http::Target;
 use crate::http::method_not_allowed;
 use crate::patch::{Patch, PatchError};
@@ -82,8 +83,14 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
     /// defaults are set. Returns what strict validation reports.
     ///
     /// # Errors
-    /// The text of the error of a field with the wrong type.
-    fn conform(&self, object: &mut JsonObject) -> Result<Vec<String>, String>;
+    /// 400 if a field has the wrong type.
+    fn conform(&self, object: &mut JsonObject) -> Result<Vec<String>, RequestError>;
+
+    /// Checks that objects can be created.
+    ///
+    /// # Errors
+    /// 403.
+    fn check_create(&self, name: &str) -> Result<(), RequestError>;
 
     /// Applies a patch.
     ///
@@ -95,7 +102,7 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
     fn warnings(&self, object: &JsonObject) -> Vec<String>;
 
     /// Returns the warning that every request for the resource gets.
-    fn kind_warning(&self) -> Option<&'static str>;
+    fn kind_warning(&self) -> Option<String>;
 
     /// Returns the warning of a deletion without a propagation policy.
     fn deletion_warning(&self) -> Option<&'static str>;
@@ -105,6 +112,22 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
 
     /// Returns whether a deletion answers with the object that is gone, instead of a status.
     fn shows_deleted(&self) -> bool;
+
+    /// Returns the scale of an object. `complete` is whether the number of replicas must be there.
+    ///
+    /// # Errors
+    /// 500 if the object has no scale.
+    fn scale_of(&self, object: &JsonObject, complete: bool) -> Result<JsonObject, RequestError>;
+
+    /// Returns an object with the replicas of a scale.
+    ///
+    /// # Errors
+    /// The scale is invalid.
+    fn set_scale(
+        &self,
+        object: &JsonObject,
+        requested: &JsonObject,
+    ) -> Result<JsonObject, RequestError>;
 
     /// Returns the columns of tables.
     fn columns(&self) -> Vec<TableColumn>;
@@ -130,7 +153,7 @@ pub(crate) struct Resource {
     /// The number of the version, by which the forms of the cache are distinguished.
     pub(crate) version: u16,
     /// How clients see the stored objects, if these are of another version.
-    pub(crate) view: Option<View>,
+    pub(crate) view: Option<Arc<dyn Presentation>>,
 }
 
 impl Resource {
@@ -148,6 +171,11 @@ impl Resource {
             Some(view) => view.to_shown(object),
             None => object,
         }
+    }
+
+    /// Returns whether the objects are the definitions of custom resources.
+    pub(crate) fn is_definitions(&self) -> bool {
+        self.names.group == definition::GROUP && self.names.plural == definition::PLURAL
     }
 
     /// Returns a subresource.

@@ -1,5 +1,7 @@
 //! Versions of a resource whose objects are stored in another version.
 
+use std::fmt;
+
 use revstore_watch_cache::registry::JsonObject;
 use serde_json::{Value, json};
 
@@ -40,9 +42,17 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
-impl View {
+/// How clients see objects that are stored in another version.
+pub(crate) trait Presentation: fmt::Debug + Send + Sync {
     /// Returns an object of a client as it is stored.
-    pub(crate) fn to_stored(&self, mut object: JsonObject) -> JsonObject {
+    fn to_stored(&self, object: JsonObject) -> JsonObject;
+
+    /// Returns a stored object as clients see it.
+    fn to_shown(&self, object: JsonObject) -> JsonObject;
+}
+
+impl Presentation for View {
+    fn to_stored(&self, mut object: JsonObject) -> JsonObject {
         match self.convert {
             Convert::Event => rename(&mut object, EVENT_FIELDS),
             Convert::Autoscaler => autoscaler_to_stored(&mut object),
@@ -51,8 +61,7 @@ impl View {
         object
     }
 
-    /// Returns a stored object as clients see it.
-    pub(crate) fn to_shown(&self, mut object: JsonObject) -> JsonObject {
+    fn to_shown(&self, mut object: JsonObject) -> JsonObject {
         match self.convert {
             Convert::Event => {
                 rename(

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::{Attributes, Authenticator, Authorizer, User, impersonated};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Origin};
 use crate::decode::MAX_BODY_BYTES;
 use crate::http::{Accepted, Answer, Body, Exchange, RequestInfo, gzip, paths};
 use crate::storage::Storage;
@@ -157,7 +157,15 @@ impl Front {
         if exchange.info.path.trim_end_matches('/').contains("//") {
             return Err(Status::unknown_resource().into());
         }
-        resource.check_path(exchange.info.verb, &target)?;
+        if let Err(error) = resource.check_path(exchange.info.verb, &target) {
+            // WC-401.
+            let is_unknown = resource.origin == Origin::Custom && error.code() == 404;
+            return if is_unknown {
+                Ok(Answer::page_not_found())
+            } else {
+                Err(error)
+            };
+        }
         verbs::answer(self, exchange, &resource, &target, body).await
     }
 }

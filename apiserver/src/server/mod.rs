@@ -21,7 +21,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::auth::MASTERS;
 use crate::auth::{Authenticator, Authorizer, ServiceAccounts, TokenFile, TokenFileError, User};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, serve_definitions};
 use crate::config::Config;
 use crate::http::{ConnectionService, Front};
 use crate::storage::Storage;
@@ -236,6 +236,7 @@ fn serve(
         .name("apiserver".to_owned())
         .spawn(move || {
             runtime.block_on(async {
+                tokio::spawn(serve_definitions(front.clone()));
                 let mut ports = tokio::task::JoinSet::new();
                 for (listener, trusted, tls) in [(http, true, None), (https, false, tls)] {
                     let Some(listener) = listener else {

@@ -95,9 +95,7 @@ pub(crate) fn accept(
     validation: FieldValidation,
 ) -> Result<JsonObject, RequestError> {
     let names = &resource.names;
-    let conformed = resource.rules.conform(&mut object);
-    let unknown = conformed
-        .map_err(|detail| decode::unhandled(&names.kind, &names.version, &names.kind, &detail))?;
+    let unknown = resource.rules.conform(&mut object)?;
     strict.extend(unknown);
     if !strict.is_empty() {
         match validation {

@@ -10,8 +10,9 @@ use revstore_watch_cache::status::{Status, StatusDetails};
 use serde_json::{Value, json};
 
 use crate::catalog::{Origin, Resource, Stored};
+use crate::custom::definition;
 use crate::decode::{self, DeleteOptions};
-use crate::http::{Answer, Exchange, Form, Target, read_body, status_value};
+use crate::http::{Answer, Exchange, Form, Front, Target, read_body, status_value};
 use crate::verbs::body::{BodyFormat, from_protobuf};
 use crate::verbs::list::{check_fields, list_metadata, scope};
 use crate::verbs::offer;
@@ -20,6 +21,7 @@ use crate::verbs::read::{FORMS, decoded, reference, shown};
 /// Answers a deletion of one object.
 // WC-419.
 pub(crate) async fn delete(
+    front: &Front,
     exchange: &mut Exchange,
     resource: &Resource,
     stored: &Stored,
@@ -34,10 +36,16 @@ pub(crate) async fn delete(
         exchange.warn(warning);
     }
     let request = request(resource, &options);
-    let deleted = stored
-        .store
-        .delete(&reference(resource, target), &request)
-        .await?;
+    let deleted = if resource.is_definitions() {
+        let both = definition::DefinitionStores {
+            definitions: &stored.store,
+            status: stored.status.as_ref().unwrap_or(&stored.store),
+        };
+        definition::begin_deletion(both, &target.name, &request, &front.now()).await?
+    } else {
+        let reference = reference(resource, target);
+        stored.store.delete(&reference, &request).await?
+    };
     let object = match deleted {
         Deleted::Removed(object) if !resource.rules.shows_deleted() => {
             let value = status_value(&success(resource, &target.name, &object));

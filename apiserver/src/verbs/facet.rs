@@ -4,7 +4,7 @@ use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::{JsonObject, ObjectStore};
 
 use crate::builtin;
-use crate::catalog::Stored;
+use crate::catalog::{Rules, Stored};
 
 /// The part of an object that a path shows and changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +56,18 @@ impl Facet {
     }
 
     /// Returns what a client sees of an object.
-    pub(crate) fn show(self, object: &JsonObject) -> JsonObject {
+    ///
+    /// # Errors
+    /// 500 if the object has no scale.
+    pub(crate) fn show(
+        self,
+        rules: &dyn Rules,
+        object: &JsonObject,
+        complete: bool,
+    ) -> Result<JsonObject, RequestError> {
         match self {
-            Self::Scale => builtin::scale_of(object),
-            _ => object.clone(),
+            Self::Scale => rules.scale_of(object, complete),
+            _ => Ok(object.clone()),
         }
     }
 
@@ -69,19 +77,20 @@ impl Facet {
     /// The request is invalid.
     pub(crate) fn change(
         self,
+        rules: &dyn Rules,
         object: &JsonObject,
         requested: JsonObject,
         now: &str,
     ) -> Result<JsonObject, RequestError> {
         let mut new = match self {
             Self::Whole | Self::Status => return Ok(requested),
-            Self::Scale => builtin::set_scale(object, &requested)?,
+            Self::Scale => rules.set_scale(object, &requested)?,
             Self::Finalize => builtin::finalize_namespace(object, &requested)?,
             Self::Approval => builtin::approve(object, &requested, now)?,
             Self::EphemeralContainers => builtin::set_ephemeral_containers(object, &requested)?,
             Self::Resize => builtin::resize(object, &requested)?,
         };
-        // The condition on the version is that of the request.
+        // The condition on the version is that of the request, if it has one.
         for field in ["name", "resourceVersion"] {
             let value = requested
                 .get("metadata")
@@ -89,10 +98,9 @@ impl Facet {
             let Some(metadata) = new.get_mut("metadata").and_then(|it| it.as_object_mut()) else {
                 continue;
             };
-            match value {
-                Some(value) => metadata.insert(field.to_owned(), value.clone()),
-                None => metadata.remove(field),
-            };
+            if let Some(value) = value.filter(|value| value.as_str() != Some("")) {
+                metadata.insert(field.to_owned(), value.clone());
+            }
         }
         Ok(new)
     }

@@ -13,6 +13,8 @@ mod subresource;
 mod watch;
 mod write;
 
+pub(crate) use read::decoded;
+
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
 
@@ -68,7 +70,9 @@ pub(crate) async fn answer(
             let facet = Facet::Whole;
             patch::patch(front, exchange, resource, stored, target, facet, body).await
         }
-        "delete" if is_known => delete::delete(exchange, resource, stored, target, body).await,
+        "delete" if is_known => {
+            delete::delete(front, exchange, resource, stored, target, body).await
+        }
         "deletecollection" if is_known => {
             delete::delete_collection(exchange, resource, stored, target, body).await
         }

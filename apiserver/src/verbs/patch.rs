@@ -52,7 +52,7 @@ pub(crate) async fn patch(
         };
         let (requested, strict) = patched(resource, facet, &patch, &duplicates, validation, old)?;
         warnings = strict;
-        facet.change(old, requested, &now)
+        facet.change(&*resource.rules, old, requested, &now)
     };
     let request = WriteRequest::default().dry_run(options.dry_run);
     let store = facet.store(stored);
@@ -74,7 +74,8 @@ fn patched(
     validation: FieldValidation,
     old: &JsonObject,
 ) -> Result<(JsonObject, Vec<String>), RequestError> {
-    let shown = Value::Object(facet.show(&resource.to_shown(old.clone())));
+    let shown =
+        Value::Object(facet.show(&*resource.rules, &resource.to_shown(old.clone()), false)?);
     let result = if facet.is_object() {
         resource.rules.patch(patch, &shown)
     } else {
@@ -90,7 +91,14 @@ fn patched(
     if facet.is_object() {
         match resource.rules.conform(&mut object) {
             Ok(unknown) => strict.extend(unknown),
-            Err(detail) => return Err(PatchError::invalid_result(&text(), &detail).into()),
+            Err(error) => {
+                let (kind, version) = (&resource.names.kind, &resource.names.version);
+                let prefix =
+                    format!("{kind} in version \"{version}\" cannot be handled as a {kind}: ");
+                let message = error.to_string();
+                let detail = message.strip_prefix(&prefix).unwrap_or(&message);
+                return Err(PatchError::invalid_result(&text(), detail).into());
+            }
         }
     }
     match validation {

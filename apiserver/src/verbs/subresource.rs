@@ -70,7 +70,7 @@ async fn get(
     }
     let accepted = exchange.negotiate(offer(resource, &[Form::Whole]))?;
     let object = current(exchange, resource, stored, target).await?;
-    let value = Value::Object(facet.show(&object));
+    let value = Value::Object(facet.show(&*resource.rules, &object, true)?);
     Ok(Answer::value(StatusCode::OK, accepted, &value))
 }
 

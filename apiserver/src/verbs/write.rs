@@ -36,6 +36,7 @@ pub(crate) async fn create(
         .admit_create(resource, &target.namespace, name)
         .await?;
     let request = WriteRequest::default().dry_run(options.dry_run);
+    resource.rules.check_create(name)?;
     for warning in resource.rules.warnings(&object) {
         exchange.warn(warning);
     }
@@ -91,7 +92,7 @@ pub(crate) async fn update(
                 return Err(Status::not_found(&name, &target.name).into());
             };
             check_name(&target.name, &object)?;
-            facet.change(old, object.clone(), &now)
+            facet.change(&*resource.rules, old, object.clone(), &now)
         };
         store.update_with(&reference, &request, change).await?
     };
@@ -113,7 +114,11 @@ pub(crate) fn answer_written(
         StatusCode::OK
     };
     if !facet.is_object() {
-        let value = Value::Object(facet.show(&resource.to_shown(written.object)));
+        let value = Value::Object(facet.show(
+            &*resource.rules,
+            &resource.to_shown(written.object),
+            false,
+        )?);
         return Ok(Answer::value(status, accepted, &value));
     }
     shown(exchange, resource, stored, accepted, status, written.object)

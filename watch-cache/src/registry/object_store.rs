@@ -118,6 +118,16 @@ impl ObjectStore {
         namespaced: bool,
         strategy: impl Strategy,
     ) -> Self {
+        Self::with_strategy(storage, resource, namespaced, Arc::new(strategy))
+    }
+
+    /// Returns a store as [`new`](Self::new) does, with a strategy that others may use, too.
+    pub fn with_strategy(
+        storage: impl Storage + 'static,
+        resource: ResourceName,
+        namespaced: bool,
+        strategy: Arc<dyn Strategy>,
+    ) -> Self {
         let group = strategy.api_version().rsplit_once('/');
         let kind = ResourceName::new(group.map_or("", |(group, _)| group), strategy.kind());
         Self {
@@ -125,7 +135,7 @@ impl ObjectStore {
             resource,
             kind,
             namespaced,
-            strategy: Arc::new(strategy),
+            strategy,
             origin: Origin::default(),
         }
     }

@@ -1,0 +1,311 @@
+//! The definitions of custom resources take effect: their names are accepted, their resources are served, and their
+//! objects are deleted with them.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_core::Stream;
+use revstore_watch_cache::api::ObjectRef;
+use revstore_watch_cache::registry::{JsonObject, WriteRequest};
+use revstore_watch_cache::{
+    CacheWatcher, ListOptions, RequestError, ResourceCache, Scope, WatchOptions,
+};
+
+use crate::catalog::{Catalog, Group, Origin, Resource, Stored, Version, custom};
+use crate::custom::definition::{
+    self, Change, Definition, Instances, Progress, accept_names, change, establish,
+    finish_deletion, priority,
+};
+use crate::http::Front;
+use crate::verbs::decoded;
+
+/// The pause after an error of the store.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// A resource that is served.
+#[derive(Debug)]
+struct Served {
+    definition: Arc<Definition>,
+    cache: ResourceCache,
+    resources: Vec<Arc<Resource>>,
+}
+
+/// The state of the loop.
+#[derive(Debug, Default)]
+struct Definitions {
+    served: BTreeMap<String, Served>,
+    /// The objects of definitions whose deletion waits for finalizers.
+    waiting: Vec<CacheWatcher>,
+}
+
+/// Follows the definitions until the cache stops.
+pub(crate) async fn serve_definitions(front: Arc<Front>) {
+    let Ok(resource) = front
+        .catalog
+        .find(definition::GROUP, "v1", definition::PLURAL)
+    else {
+        return;
+    };
+    let Some(stored) = resource.stored.clone() else {
+        return;
+    };
+    let mut definitions = Definitions::default();
+    loop {
+        let opened = stored
+            .cache
+            .watch(&Scope::All, &WatchOptions::default())
+            .await;
+        let mut watcher = match opened {
+            Ok(watcher) => watcher,
+            Err(RequestError::Stopped) => return,
+            Err(_) => {
+                tokio::time::sleep(RETRY_PAUSE).await;
+                continue;
+            }
+        };
+        loop {
+            if definitions
+                .reconcile(&front, &resource, &stored)
+                .await
+                .is_err()
+            {
+                tokio::time::sleep(RETRY_PAUSE).await;
+                continue;
+            }
+            if !next(&mut watcher, &mut definitions.waiting).await {
+                break;
+            }
+        }
+    }
+}
+
+/// Waits until a definition or one of the objects changes. Returns `false` at the end of the watch.
+async fn next(watcher: &mut CacheWatcher, waiting: &mut [CacheWatcher]) -> bool {
+    poll_fn(|context| {
+        let mut is_ready = false;
+        while let Poll::Ready(event) = Pin::new(&mut *watcher).poll_next(context) {
+            if event.is_none() {
+                return Poll::Ready(false);
+            }
+            is_ready = true;
+        }
+        for objects in waiting.iter_mut() {
+            while let Poll::Ready(event) = Pin::new(&mut *objects).poll_next(context) {
+                is_ready = true;
+                if event.is_none() {
+                    break;
+                }
+            }
+        }
+        if is_ready {
+            Poll::Ready(true)
+        } else {
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+impl Definitions {
+    /// Does what follows from the definitions as they are now.
+    async fn reconcile(
+        &mut self,
+        front: &Front,
+        resource: &Resource,
+        stored: &Stored,
+    ) -> Result<(), RequestError> {
+        let status = stored.status.as_ref().unwrap_or(&stored.store);
+        let all = list(resource, stored).await?;
+        let now = front.now();
+        for accepted in accept_names(&all, &now) {
+            write(status, accepted).await?;
+        }
+        let all = list(resource, stored).await?;
+        let mut known = BTreeMap::new();
+        for object in &all {
+            if let Ok(parsed) = Definition::parse(object) {
+                known.insert(parsed.name.clone(), (Arc::new(parsed), object));
+            }
+        }
+        let names: Vec<String> = self.served.keys().chain(known.keys()).cloned().collect();
+        for name in names {
+            let after = known.get(&name).map(|(definition, _)| definition);
+            self.apply(front, &name, after).await?;
+        }
+        for (definition, object) in known.values() {
+            if self.served.contains_key(&definition.name)
+                && let Some(established) = establish(object, &now)
+            {
+                write(status, established).await?;
+            }
+        }
+        self.waiting.clear();
+        let terminating = known
+            .values()
+            .filter(|(definition, _)| definition.terminating);
+        for (definition, _) in terminating {
+            self.finish(status, &definition.name, &now).await?;
+        }
+        Ok(())
+    }
+
+    /// Serves a resource, changes how it is served, or withdraws it.
+    async fn apply(
+        &mut self,
+        front: &Front,
+        name: &str,
+        after: Option<&Arc<Definition>>,
+    ) -> Result<(), RequestError> {
+        let before = self.served.get(name);
+        let what = change(
+            before.map(|served| &*served.definition),
+            after.map(|it| &**it),
+        );
+        let storage = &front.storage;
+        let config = |definition: &Definition| {
+            let version = definition
+                .storage_version()
+                .map_or("", |version| &*version.name);
+            let names = custom::names(definition, version);
+            let fields: Vec<String> = definition
+                .selectable_fields()
+                .iter()
+                .map(|field| (*field).to_owned())
+                .collect();
+            storage.config(&names, definition.namespaced, &fields)
+        };
+        let cache = match (what, before, after) {
+            (Change::Withdraw, Some(_), _) => {
+                if let Some(served) = self.served.remove(name) {
+                    self.publish(&front.catalog);
+                    storage.cache.remove(&served.cache).await;
+                }
+                return Ok(());
+            }
+            (Change::Serve, _, Some(definition)) => storage.cache.add(config(definition))?,
+            (Change::Refresh, Some(served), _) => served.cache.clone(),
+            (Change::Reconfigure, Some(served), Some(definition)) => {
+                storage
+                    .cache
+                    .reconfigure(&served.cache, config(definition))
+                    .await?
+            }
+            _ => return Ok(()),
+        };
+        let Some(definition) = after else {
+            return Ok(());
+        };
+        cache.wait_until_ready().await?;
+        let served = Served {
+            resources: custom::build(definition, &cache, storage),
+            definition: definition.clone(),
+            cache,
+        };
+        self.served.insert(name.to_owned(), served);
+        self.publish(&front.catalog);
+        Ok(())
+    }
+
+    /// Puts the served resources into the catalog.
+    fn publish(&self, catalog: &Catalog) {
+        catalog.change(|groups| {
+            groups.retain(|_, group| group.origin == Origin::Builtin);
+            for served in self.served.values() {
+                let name = &served.definition.group;
+                if groups
+                    .get(name)
+                    .is_some_and(|group| group.origin == Origin::Builtin)
+                {
+                    continue;
+                }
+                let group = groups.entry(name.clone()).or_insert_with(|| Group {
+                    origin: Origin::Custom,
+                    versions: Vec::new(),
+                });
+                for resource in &served.resources {
+                    let version = &resource.names.version;
+                    let position = group
+                        .versions
+                        .iter()
+                        .position(|known| known.name == *version);
+                    let position = position.unwrap_or_else(|| {
+                        group.versions.push(Version {
+                            name: version.clone(),
+                            resources: BTreeMap::new(),
+                        });
+                        group.versions.len() - 1
+                    });
+                    let resources = &mut group.versions[position].resources;
+                    resources.insert(resource.names.plural.clone(), resource.clone());
+                }
+                group
+                    .versions
+                    .sort_by(|one, other| priority::compare(&other.name, &one.name));
+            }
+        });
+    }
+
+    /// Goes on with the deletion of a definition.
+    async fn finish(
+        &mut self,
+        status: &revstore_watch_cache::registry::ObjectStore,
+        name: &str,
+        now: &str,
+    ) -> Result<(), RequestError> {
+        let served = self.served.get(name);
+        let stored = served.and_then(|served| served.resources.first());
+        let stored = stored.and_then(|resource| resource.stored.clone());
+        let instances = stored.as_ref().map(|stored| Instances {
+            cache: &stored.cache,
+            store: &stored.store,
+        });
+        let progress = finish_deletion(status, name, instances, now).await?;
+        if let (Progress::Waiting(_), Some(stored)) = (progress, &stored) {
+            let options = WatchOptions::default();
+            self.waiting
+                .push(stored.cache.watch(&Scope::All, &options).await?);
+        }
+        Ok(())
+    }
+}
+
+/// Returns all definitions, in the order in which they were created.
+async fn list(resource: &Resource, stored: &Stored) -> Result<Vec<JsonObject>, RequestError> {
+    let listed = stored
+        .cache
+        .list(&Scope::All, &ListOptions::default())
+        .await?;
+    let mut objects = Vec::new();
+    for object in listed.items {
+        let object = object?;
+        objects.push((
+            object.create_revision(),
+            decoded(resource, stored, &object)?,
+        ));
+    }
+    objects.sort_by_key(|(created, _)| *created);
+    Ok(objects.into_iter().map(|(_, object)| object).collect())
+}
+
+/// Writes the status of a definition, unless it has changed meanwhile: then its change leads to another round.
+async fn write(
+    status: &revstore_watch_cache::registry::ObjectStore,
+    definition: JsonObject,
+) -> Result<(), RequestError> {
+    let name = definition["metadata"]["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let reference = ObjectRef::cluster(name);
+    match status
+        .update(&reference, definition, &WriteRequest::default())
+        .await
+    {
+        Ok(_) | Err(RequestError::Conflict { .. } | RequestError::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

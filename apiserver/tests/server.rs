@@ -1,0 +1,319 @@
+//! A server over plain HTTP, with a client that writes the bytes of its requests itself.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::thread;
+
+use revstore_apiserver::ApiServer;
+use serde_json::{Value, json};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+/// Sends one request, and returns the status and the body of the answer.
+fn send(server: &ApiServer, method: &str, path: &str, body: &str) -> (u16, String) {
+    let content_type = match method {
+        "PATCH" => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let address = server.endpoint().trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Type: {content_type}\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).expect("the server reads");
+    // The server may answer, and close the connection, before it has read a body that is too large.
+    let _ = stream.write_all(body.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let status = answer
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    let body = if answer
+        .to_ascii_lowercase()
+        .contains("transfer-encoding: chunked")
+    {
+        joined_chunks(body)
+    } else {
+        body.to_owned()
+    };
+    (status.unwrap_or_default(), body)
+}
+
+fn joined_chunks(mut text: &str) -> String {
+    let mut joined = String::new();
+    while let Some((length, rest)) = text.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).unwrap_or_default();
+        if length == 0 {
+            break;
+        }
+        joined.push_str(&rest[..length]);
+        text = &rest[length + 2..];
+    }
+    joined
+}
+
+fn value(answer: &(u16, String)) -> (u16, Value) {
+    (
+        answer.0,
+        serde_json::from_str(&answer.1).unwrap_or_default(),
+    )
+}
+
+/// A watch that reads its events as lines.
+struct Watch(BufReader<TcpStream>);
+
+impl Watch {
+    fn open(server: &ApiServer, path: &str) -> Self {
+        let address = server.endpoint().trim_start_matches("http://");
+        let mut stream = TcpStream::connect(address).expect("the server listens");
+        let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("the server reads");
+        Self(BufReader::new(stream))
+    }
+
+    /// Returns the next event, or `None` at the end.
+    fn next(&mut self) -> Option<Value> {
+        loop {
+            let mut line = String::new();
+            // The connection stays open after the last chunk, which is empty.
+            if self.0.read_line(&mut line).ok()? == 0 || line == "0\r\n" {
+                return None;
+            }
+            if line.starts_with('{') {
+                return serde_json::from_str(&line).ok();
+            }
+        }
+    }
+}
+
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+fn definition() -> String {
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "size": {"type": "integer", "minimum": 1, "default": 3},
+    }}}});
+    let version = json!({"name": "v1", "served": true, "storage": true,
+        "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}}});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "versions": [version],
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+        },
+    });
+    definition.to_string()
+}
+
+/// Waits until the definition is established: its watch says so.
+fn established(server: &ApiServer) {
+    let mut watch = Watch::open(server, &format!("{DEFINITIONS}?watch=true"));
+    let is_established = |event: &Value| {
+        let conditions = event["object"]["status"]["conditions"].as_array();
+        conditions
+            .into_iter()
+            .flatten()
+            .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+    };
+    while let Some(event) = watch.next() {
+        if is_established(&event) {
+            return;
+        }
+    }
+    panic!("the watch has ended");
+}
+
+#[test]
+fn objects_are_written_and_watched() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let path = "/api/v1/namespaces/default/configmaps";
+    let (status, list) = value(&send(&server, "GET", path, ""));
+    assert_eq!(
+        (status, &list["kind"], &list["items"]),
+        (200, &json!("ConfigMapList"), &json!([]))
+    );
+    let revision = list["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap_or_default();
+    let mut watch = Watch::open(
+        &server,
+        &format!("{path}?watch=1&resourceVersion={revision}"),
+    );
+    let created = send(
+        &server,
+        "POST",
+        path,
+        r#"{"metadata":{"name":"a"},"data":{"k":"1"}}"#,
+    );
+    assert_eq!(created.0, 201, "{}", created.1);
+    let patched = send(
+        &server,
+        "PATCH",
+        &format!("{path}/a"),
+        r#"{"data":{"k":"2"}}"#,
+    );
+    assert_eq!(patched.0, 200, "{}", patched.1);
+    assert_eq!(send(&server, "DELETE", &format!("{path}/a"), "").0, 200);
+    for (kind, data) in [("ADDED", "1"), ("MODIFIED", "2"), ("DELETED", "2")] {
+        let event = watch.next().ok_or("the watch has ended")?;
+        assert_eq!(
+            (&event["type"], &event["object"]["data"]["k"]),
+            (&json!(kind), &json!(data))
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn one_of_many_creates_of_a_name_succeeds() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let statuses = thread::scope(|scope| {
+        let create = || {
+            send(
+                &server,
+                "POST",
+                "/api/v1/namespaces",
+                r#"{"metadata":{"name":"a"}}"#,
+            )
+            .0
+        };
+        let threads: Vec<_> = (0..16).map(|_| scope.spawn(create)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("the client has not panicked"))
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 201).count(),
+        1,
+        "{statuses:?}"
+    );
+    assert!(
+        statuses.iter().all(|status| [201, 409].contains(status)),
+        "{statuses:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn custom_resources_come_and_go() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    // The same name again and again: nothing of the previous definition may remain.
+    for _ in 0..5 {
+        assert_eq!(
+            send(&server, "GET", WIDGETS, ""),
+            (404, "404 page not found\n".to_owned())
+        );
+        let (status, body) = send(&server, "POST", DEFINITIONS, &definition());
+        assert_eq!(status, 201, "{body}");
+        established(&server);
+        let widget =
+            r#"{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"spec":{}}"#;
+        let (status, created) = value(&send(&server, "POST", WIDGETS, widget));
+        assert_eq!(
+            (status, &created["spec"]["size"]),
+            (201, &json!(3)),
+            "{created}"
+        );
+        let (status, refused) = value(&send(
+            &server,
+            "PATCH",
+            &format!("{WIDGETS}/a"),
+            r#"{"spec":{"size":0}}"#,
+        ));
+        assert_eq!(
+            (status, &refused["reason"]),
+            (422, &json!("Invalid")),
+            "{refused}"
+        );
+        let mut watch = Watch::open(&server, &format!("{WIDGETS}?watch=true"));
+        assert_eq!(
+            watch.next().map(|event| event["type"].clone()),
+            Some(json!("ADDED"))
+        );
+        let mut gone = Watch::open(&server, &format!("{DEFINITIONS}?watch=true"));
+        assert_eq!(
+            send(
+                &server,
+                "DELETE",
+                &format!("{DEFINITIONS}/widgets.example.com"),
+                ""
+            )
+            .0,
+            200
+        );
+        assert_eq!(
+            watch.next().map(|event| event["type"].clone()),
+            Some(json!("DELETED"))
+        );
+        assert_eq!(
+            watch.next(),
+            None,
+            "the watch of a resource that is gone ends"
+        );
+        while gone.next().is_some_and(|event| event["type"] != "DELETED") {}
+        // The answer to a request that finds the resource just before it is withdrawn is 404, too.
+        while send(&server, "GET", WIDGETS, "").1 != "404 page not found\n" {}
+    }
+    Ok(())
+}
+
+#[test]
+fn hostile_requests_get_an_error_and_change_nothing() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let path = "/api/v1/namespaces/default/configmaps";
+    let deep = "[".repeat(100_000);
+    let large = format!(
+        r#"{{"metadata":{{"name":"a"}},"data":{{"k":"{}"}}}}"#,
+        "x".repeat(4 << 20)
+    );
+    let long_name = format!(r#"{{"metadata":{{"name":"{}"}}}}"#, "a".repeat(10_000));
+    for (method, path, body, expected) in [
+        ("POST", path, deep.as_str(), 400),
+        ("POST", path, large.as_str(), 413),
+        ("POST", path, long_name.as_str(), 422),
+        ("POST", path, r#"{"metadata":{"name":"../../x"}}"#, 422),
+        ("POST", path, r#"{"metadata":7}"#, 400),
+        (
+            "POST",
+            path,
+            r#"{"metadata":{"name":"a"},"data":{"k":1}}"#,
+            400,
+        ),
+        ("POST", path, "\u{0}", 400),
+        ("PATCH", &format!("{path}/none"), "{}", 404),
+        ("GET", &format!("{path}?limit=-1x"), "", 400),
+        ("GET", &format!("{path}?labelSelector=a%20in%20("), "", 400),
+        ("GET", "/api/v1/namespaces/default/pods/p/log", "", 404),
+        ("BREW", path, "", 405),
+        (
+            "DELETE",
+            "/api/v1/namespaces/none",
+            r#"{"gracePeriodSeconds":"x"}"#,
+            400,
+        ),
+    ] {
+        let (status, answer) = send(&server, method, path, body);
+        assert_eq!(status, expected, "{method} {path}: {answer}");
+    }
+    let (_, list) = value(&send(&server, "GET", path, ""));
+    assert_eq!(list["items"], json!([]));
+    Ok(())
+}
+
+#[test]
+fn a_server_that_stops_ends_its_watches() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let mut watch = Watch::open(&server, "/api/v1/namespaces?watch=true");
+    assert!(watch.next().is_some());
+    server.stop();
+    while watch.next().is_some() {}
+    Ok(())
+}
