@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::SIGINT;
 use signal_hook::low_level::emulate_default_handler;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -26,7 +26,6 @@ impl StopSignal {
             // Returns only if it has failed. The process then exits below.
             let _ = emulate_default_handler(SIGINT);
         }
-        let _ = SIGTERM;
         std::process::exit(0)
     }
 }
@@ -44,6 +43,7 @@ pub fn run(config: Config, warnings: &[String]) -> Result<StopSignal, StartError
         .enable_all()
         .build()
         .map_err(StartError::Runtime)?;
+    let shutdown_delay = config.shutdown_delay;
     runtime.block_on(async {
         let terminate = signal(SignalKind::terminate()).map_err(StartError::Runtime)?;
         let interrupt = signal(SignalKind::interrupt()).map_err(StartError::Runtime)?;
@@ -63,6 +63,8 @@ pub fn run(config: Config, warnings: &[String]) -> Result<StopSignal, StartError
         let _ = io::stdout().write_all(ready.as_bytes());
         let _ = io::stdout().flush();
         let signal = first_of(terminate, interrupt).await;
+        // For load balancers, which need some time to notice the stop.
+        tokio::time::sleep(shutdown_delay).await;
         server.stop_async().await;
         Ok(signal)
     })

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use revstore_engine::{Clock, Engine};
+use revstore_kinds as kinds;
 use revstore_watch_cache::cache::FeederThread;
 use revstore_watch_cache::registry::{ObjectStore, Strategy};
 use revstore_watch_cache::{
@@ -130,14 +131,19 @@ impl Storage {
     fn key_prefix(&self, names: &Names) -> String {
         let prefix = &self.prefix;
         let (group, plural) = (names.group.as_str(), names.plural.as_str());
-        // Resources with other names in the store than in the API, for historical reasons.
         match (group, plural) {
+            // Resources with other names in the store than in the API, for historical reasons.
             ("", "nodes") => format!("{prefix}/minions"),
             ("", "services") => format!("{prefix}/services/specs"),
             ("", "endpoints") => format!("{prefix}/services/endpoints"),
+            ("", "replicationcontrollers") => format!("{prefix}/controllers"),
             ("networking.k8s.io", "ingresses") => format!("{prefix}/ingress"),
-            ("policy", "poddisruptionbudgets") => format!("{prefix}/poddisruptionbudgets"),
-            _ if is_bare(group) => format!("{prefix}/{plural}"),
+            ("apiextensions.k8s.io" | "apiregistration.k8s.io", _) => {
+                format!("{prefix}/{group}/{plural}")
+            }
+            _ if kinds::groups().iter().any(|known| known.name() == group) => {
+                format!("{prefix}/{plural}")
+            }
             _ => format!("{prefix}/{group}/{plural}"),
         }
     }
@@ -150,31 +156,4 @@ fn moment(epoch: SystemTime, since: Duration) -> (i64, String) {
         time.unix_timestamp(),
         time.format(&Rfc3339).unwrap_or_default(),
     )
-}
-
-/// Returns whether the keys of a group are without its name: those of the oldest groups are.
-fn is_bare(group: &str) -> bool {
-    const BARE: [&str; 20] = [
-        "",
-        "admissionregistration.k8s.io",
-        "apps",
-        "autoscaling",
-        "batch",
-        "certificates.k8s.io",
-        "coordination.k8s.io",
-        "discovery.k8s.io",
-        "events.k8s.io",
-        "flowcontrol.apiserver.k8s.io",
-        "internal.apiserver.k8s.io",
-        "networking.k8s.io",
-        "node.k8s.io",
-        "policy",
-        "rbac.authorization.k8s.io",
-        "resource.k8s.io",
-        "scheduling.k8s.io",
-        "storage.k8s.io",
-        "storagemigration.k8s.io",
-        "authentication.k8s.io",
-    ];
-    BARE.contains(&group)
 }

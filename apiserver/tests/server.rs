@@ -3,8 +3,10 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::thread;
+use std::time::Duration;
 
-use revstore_apiserver::ApiServer;
+use revstore_apiserver::{ApiServer, Config};
+use revstore_engine::ManualClock;
 use serde_json::{Value, json};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -293,6 +295,8 @@ fn hostile_requests_get_an_error_and_change_nothing() -> TestResult {
         ("GET", &format!("{path}?labelSelector=a%20in%20("), "", 400),
         ("GET", "/api/v1/namespaces/default/pods/p/log", "", 404),
         ("BREW", path, "", 405),
+        ("GET", "/api/v1/namespaces?timeout=soon", "", 400),
+        ("GET", "/openapi/v3/apis/none/v1", "", 404),
         (
             "DELETE",
             "/api/v1/namespaces/none",
@@ -305,6 +309,39 @@ fn hostile_requests_get_an_error_and_change_nothing() -> TestResult {
     }
     let (_, list) = value(&send(&server, "GET", path, ""));
     assert_eq!(list["items"], json!([]));
+    Ok(())
+}
+
+#[test]
+fn watches_end_after_the_time_of_the_configuration() -> TestResult {
+    let clock = ManualClock::new();
+    let mut config = Config::default();
+    config.https = None;
+    config.http = Some("127.0.0.1:0".parse()?);
+    config.min_request_timeout = Duration::from_secs(10);
+    let server = ApiServer::builder()
+        .config(config)
+        .clock(clock.clone())
+        .start()?;
+    let mut watch = Watch::open(&server, "/api/v1/namespaces?watch=true");
+    assert!(watch.next().is_some());
+    clock.advance(Duration::from_secs(20));
+    while watch.next().is_some() {}
+    Ok(())
+}
+
+#[test]
+fn documents_are_sent_once() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let (status, index) = value(&send(&server, "GET", "/openapi/v3", ""));
+    assert_eq!(status, 200);
+    let url = index["paths"]["apis/apps/v1"]["serverRelativeURL"]
+        .as_str()
+        .unwrap_or_default();
+    let (status, document) = value(&send(&server, "GET", url, ""));
+    assert_eq!((status, &document["openapi"]), (200, &json!("3.0.0")));
+    let (status, document) = value(&send(&server, "GET", "/openapi/v2", ""));
+    assert_eq!((status, &document["swagger"]), (200, &json!("2.0")));
     Ok(())
 }
 

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use revstore_watch_cache::RequestError;
 
 pub(crate) use builtin::add_builtin;
 pub(crate) use definitions::serve_definitions;
@@ -51,6 +52,25 @@ impl Catalog {
     /// Returns all groups, as they are now.
     pub(crate) fn groups(&self) -> Arc<Groups> {
         self.groups.read().clone()
+    }
+
+    /// Waits until all resources can be listed and watched.
+    ///
+    /// # Errors
+    /// [`RequestError::Stopped`].
+    pub(crate) async fn wait_until_ready(&self) -> Result<(), RequestError> {
+        for group in self.groups().values() {
+            let resources = group
+                .versions
+                .iter()
+                .flat_map(|version| version.resources.values());
+            for resource in resources {
+                if let Some(stored) = &resource.stored {
+                    stored.cache.wait_until_ready().await?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Changes the groups. Readers see all of the change or nothing of it.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use revstore_host::config::GoDuration;
 use revstore_host::net::{ClientIdentity, RequestBody};
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::Query;
@@ -25,6 +26,8 @@ pub(crate) struct Front {
     pub(crate) authorizer: Authorizer,
     pub(crate) catalog: Catalog,
     pub(crate) storage: Arc<Storage>,
+    pub(crate) request_timeout: Duration,
+    pub(crate) min_request_timeout: Duration,
 }
 
 impl Front {
@@ -62,7 +65,7 @@ impl Front {
             warnings: Vec::new(),
         };
         let answered = match self.admit(&mut exchange, client, trusted) {
-            Ok(()) => self.dispatch(&mut exchange, body).await,
+            Ok(()) => self.dispatch_in_time(&mut exchange, body).await,
             Err(status) => Err(status),
         };
         let answer = answered.unwrap_or_else(|error| {
@@ -131,13 +134,49 @@ impl Front {
         Ok(())
     }
 
+    /// Answers a request within its time limit. The time of watches is limited by themselves.
+    ///
+    /// # Errors
+    /// 504 after the time limit. A write may have succeeded nevertheless.
+    // WC-407.
+    async fn dispatch_in_time(
+        &self,
+        exchange: &mut Exchange,
+        body: RequestBody,
+    ) -> Result<Answer, RequestError> {
+        if exchange.info.verb == "watch" {
+            return self.dispatch(exchange, body).await;
+        }
+        let asked = match exchange.query.first("timeout").unwrap_or_default() {
+            "" => None,
+            text => Some(GoDuration::parse(text).map_err(|error| {
+                let message = format!("invalid timeout specified in the request URL: {error}");
+                RequestError::BadRequest(message)
+            })?),
+        };
+        let asked = asked
+            .and_then(GoDuration::positive)
+            .unwrap_or(self.request_timeout);
+        let limit = asked.min(self.request_timeout);
+        let answered = tokio::time::timeout(limit, self.dispatch(exchange, body)).await;
+        answered.unwrap_or_else(|_| {
+            let message = "request did not complete within the allotted timeout";
+            Err(Status::timeout(message).into())
+        })
+    }
+
+    /// Returns the time after which a watch ends that does not say it.
+    pub(crate) fn watch_timeout(&self) -> Duration {
+        self.min_request_timeout.mul_f64(1.0 + fastrand::f64())
+    }
+
     async fn dispatch(
         &self,
         exchange: &mut Exchange,
         body: RequestBody,
     ) -> Result<Answer, RequestError> {
         let Some(target) = exchange.info.target.clone() else {
-            return paths::answer(self, exchange);
+            return paths::answer(self, exchange).await;
         };
         let resource = match self
             .catalog

@@ -189,7 +189,10 @@ impl ApiServerBuilder {
         let storage = Arc::new(Storage::embedded(clock, &config.etcd_prefix));
         let catalog = Catalog::default();
         crate::catalog::add_builtin(&catalog, &storage)?;
-        pollster::block_on(crate::bootstrap::create(&catalog))?;
+        pollster::block_on(async {
+            catalog.wait_until_ready().await?;
+            crate::bootstrap::create(&catalog).await
+        })?;
         let front = Arc::new(Front {
             authenticator: Authenticator {
                 tokens,
@@ -200,6 +203,8 @@ impl ApiServerBuilder {
             },
             catalog,
             storage: storage.clone(),
+            request_timeout: config.request_timeout,
+            min_request_timeout: config.min_request_timeout,
         });
         let running = serve(front, http, https, tls)?;
         Ok(ApiServer {

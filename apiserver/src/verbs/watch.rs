@@ -3,7 +3,6 @@
 use revstore_watch_cache::RequestError;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::Stream;
@@ -15,7 +14,7 @@ use revstore_watch_cache::selector::{FieldRequirement, FieldSelector, Selector};
 use revstore_watch_cache::status::Status;
 
 use crate::catalog::{Resource, Stored, form_id, protobuf_form_id};
-use crate::http::{Answer, Body, Chunks, Exchange, Form, Media, Target};
+use crate::http::{Answer, Body, Chunks, Exchange, Form, Front, Media, Target};
 use crate::verbs::list::{check_fields, scope};
 use crate::verbs::offer;
 use crate::verbs::read::include;
@@ -25,6 +24,7 @@ const CHUNK_BYTES: usize = 32 << 10;
 
 /// Answers a watch.
 pub(crate) async fn watch(
+    front: &Front,
     exchange: &Exchange,
     resource: &Resource,
     stored: &Stored,
@@ -43,7 +43,7 @@ pub(crate) async fn watch(
         select_name(&mut options.selector, &target.name)?;
     }
     if options.timeout.is_none() {
-        options.timeout = Some(Duration::from_secs(1800));
+        options.timeout = Some(front.watch_timeout());
     }
     let watcher = stored.cache.watch(&scope(target), &options).await?;
     let id = match (
