@@ -283,6 +283,9 @@ impl Persist {
     /// Calls `observer` from the thread of the journal when writing begins to fail, before
     /// [`is_healthy`](Self::is_healthy) returns so; and when it works again, after it; also when a snapshot
     /// fails while the journal works.
+    ///
+    /// Several observers are called in the order in which they were added, and in the reverse order when writing
+    /// works again: what the first one reports is true of the others.
     pub fn observe(&self, observer: impl Fn(&Change) + Send + Sync + 'static) {
         self.shared.observers.lock().push(Arc::new(observer));
     }
@@ -597,7 +600,10 @@ impl Shared {
     }
 
     fn observe(&self, change: &Change) {
-        let observers = self.observers.lock().clone();
+        let mut observers = self.observers.lock().clone();
+        if *change == Change::Recovered {
+            observers.reverse();
+        }
         for observer in observers {
             observer(change);
         }

@@ -1,13 +1,16 @@
 //! Operations of the disk that fail once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 
 use super::memory_disk::{Failing, MemoryDisk, Random};
 use super::store::{TestStore, open};
-use crate::PersistError;
+use parking_lot::Mutex;
+
 use crate::journal::{Fsync, Options};
+use crate::{Change, PersistError};
 
 const STEPS: usize = 40;
 
@@ -102,4 +105,36 @@ fn a_full_disk_is_reported_by_its_type_until_there_is_space() {
         (stats.failures, stats.is_healthy, stats.lag_bytes),
         (3, true, 0)
     );
+}
+
+#[test]
+fn the_first_observer_reports_a_failure_first_and_a_recovery_last() {
+    let disk = MemoryDisk::default();
+    let mut store = TestStore::new(&disk, options());
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    for name in ["first", "second"] {
+        let calls = calls.clone();
+        store.opened.persist.observe(move |change| {
+            let what = match change {
+                Change::Failed(_) => "failed",
+                Change::Recovered => "recovered",
+                Change::SnapshotFailed(_) => "snapshot failed",
+            };
+            calls.lock().push((name, what));
+        });
+    }
+    disk.fail(disk.operations(), usize::MAX, Failing::NoSpace);
+    store.engine.put("k", "v").unwrap();
+    for failing in [usize::MAX, 0] {
+        disk.fail(disk.operations(), failing, Failing::NoSpace);
+        store.now += Duration::from_secs(2);
+        store.journal.journal.step(store.now, false);
+    }
+    let expected = [
+        ("first", "failed"),
+        ("second", "failed"),
+        ("second", "recovered"),
+        ("first", "recovered"),
+    ];
+    assert_eq!(*calls.lock(), expected);
 }
