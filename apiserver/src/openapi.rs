@@ -14,8 +14,10 @@ use sha2::{Digest, Sha256};
 use crate::http::{Answer, Exchange, Media};
 use crate::version::{KUBERNETES_VERSION, REVSTORE_VERSION};
 
-/// The media type of documents of version 2 in protobuf.
-const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// The media type of documents of version 2 in protobuf, and the name by which clients ask for it, which is not a
+/// valid media type: clients refuse an answer that has it.
+const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+const V2_PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 /// The documents of version 2, made when a client first asks for one: JSON, then protobuf.
 static V2: [OnceLock<Bytes>; 2] = [OnceLock::new(), OnceLock::new()];
@@ -133,7 +135,10 @@ async fn v2(exchange: &Exchange) -> Result<Answer, RequestError> {
 fn accepts_protobuf(headers: &HeaderMap) -> bool {
     let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let mut accepted = accepted.unwrap_or_default().split(',');
-    accepted.any(|media| media.trim().starts_with(V2_PROTOBUF))
+    accepted.any(|media| {
+        let media = media.trim();
+        media.starts_with(V2_PROTOBUF_ASKED) || media.starts_with(V2_PROTOBUF)
+    })
 }
 
 /// Returns a document, unless the client has it already.

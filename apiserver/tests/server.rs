@@ -268,6 +268,42 @@ fn custom_resources_come_and_go() -> TestResult {
 }
 
 #[test]
+fn a_definition_in_a_built_in_group_stops_no_other() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let foreign = definition().replace("example.com", "networking.k8s.io");
+    let approved =
+        r#""annotations":{"api-approved.kubernetes.io":"unapproved, a test"},"name":"widgets"#;
+    let foreign = foreign.replace(r#""name":"widgets"#, approved);
+    let (status, body) = send(&server, "POST", DEFINITIONS, &foreign);
+    assert_eq!(status, 201, "{body}");
+    let (status, body) = send(&server, "POST", DEFINITIONS, &definition());
+    assert_eq!(status, 201, "{body}");
+    established(&server);
+    assert_eq!(send(&server, "GET", WIDGETS, "").0, 200);
+    let foreign = "/apis/networking.k8s.io/v1/namespaces/default/widgets";
+    assert_eq!(send(&server, "GET", foreign, "").0, 404);
+    Ok(())
+}
+
+#[test]
+fn objects_go_with_a_collection_of_definitions() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    assert_eq!(send(&server, "POST", DEFINITIONS, &definition()).0, 201);
+    established(&server);
+    let widget = r#"{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"}}"#;
+    assert_eq!(send(&server, "POST", WIDGETS, widget).0, 201);
+    let mut watch = Watch::open(&server, &format!("{WIDGETS}?watch=true"));
+    assert!(watch.next().is_some());
+    let (status, body) = send(&server, "DELETE", DEFINITIONS, "");
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(
+        watch.next().map(|event| event["type"].clone()),
+        Some(json!("DELETED"))
+    );
+    Ok(())
+}
+
+#[test]
 fn hostile_requests_get_an_error_and_change_nothing() -> TestResult {
     let server = ApiServer::builder().start()?;
     let path = "/api/v1/namespaces/default/configmaps";

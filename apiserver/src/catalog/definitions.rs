@@ -131,10 +131,15 @@ impl Definitions {
                 known.insert(parsed.name.clone(), (Arc::new(parsed), object));
             }
         }
+        // One definition that cannot be served does not keep the others from it.
+        let mut failed = None;
         let names: Vec<String> = self.served.keys().chain(known.keys()).cloned().collect();
         for name in names {
+            // A resource of a built-in group would have the keys of a built-in resource.
             let after = known.get(&name).map(|(definition, _)| definition);
-            self.apply(front, &name, after).await?;
+            let after = after.filter(|definition| !is_builtin(&front.catalog, &definition.group));
+            let applied = self.apply(front, &name, after).await;
+            failed = applied.err().or(failed);
         }
         for (definition, object) in known.values() {
             if self.served.contains_key(&definition.name)
@@ -148,9 +153,10 @@ impl Definitions {
             .values()
             .filter(|(definition, _)| definition.terminating);
         for (definition, _) in terminating {
-            self.finish(status, &definition.name, &now).await?;
+            let finished = self.finish(status, &definition.name, &now).await;
+            failed = finished.err().or(failed);
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Serves a resource, changes how it is served, or withdraws it.
@@ -216,12 +222,6 @@ impl Definitions {
             groups.retain(|_, group| group.origin == Origin::Builtin);
             for served in self.served.values() {
                 let name = &served.definition.group;
-                if groups
-                    .get(name)
-                    .is_some_and(|group| group.origin == Origin::Builtin)
-                {
-                    continue;
-                }
                 let group = groups.entry(name.clone()).or_insert_with(|| Group {
                     origin: Origin::Custom,
                     versions: Vec::new(),
@@ -271,6 +271,14 @@ impl Definitions {
         }
         Ok(())
     }
+}
+
+/// Returns whether a group is built in.
+fn is_builtin(catalog: &Catalog, group: &str) -> bool {
+    let groups = catalog.groups();
+    groups
+        .get(group)
+        .is_some_and(|group| group.origin == Origin::Builtin)
 }
 
 /// Returns all definitions, in the order in which they were created.

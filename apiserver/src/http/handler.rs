@@ -1,5 +1,8 @@
 //! The way of a request: who asks, for what, may they, and which part of the server answers.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -8,9 +11,6 @@ use revstore_host::net::{ClientIdentity, RequestBody};
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::Query;
 use revstore_watch_cache::status::{Reason, ResourceName, Status, StatusDetails};
-
-use std::sync::Arc;
-use std::time::Duration;
 
 use crate::auth::{Attributes, Authenticator, Authorizer, User, impersonated};
 use crate::catalog::{Catalog, Origin};

@@ -36,16 +36,8 @@ pub(crate) async fn delete(
         exchange.warn(warning);
     }
     let request = request(resource, &options);
-    let deleted = if resource.is_definitions() {
-        let both = definition::DefinitionStores {
-            definitions: &stored.store,
-            status: stored.status.as_ref().unwrap_or(&stored.store),
-        };
-        definition::begin_deletion(both, &target.name, &request, &front.now()).await?
-    } else {
-        let reference = reference(resource, target);
-        stored.store.delete(&reference, &request).await?
-    };
+    let reference = reference(resource, target);
+    let deleted = delete_one(front, resource, stored, &reference, &request).await?;
     let object = match deleted {
         Deleted::Removed(object) if !resource.rules.shows_deleted() => {
             let value = status_value(&success(resource, &target.name, &object));
@@ -63,6 +55,7 @@ pub(crate) async fn delete(
 
 /// Answers a deletion of a collection with the objects as they were before it.
 pub(crate) async fn delete_collection(
+    front: &Front,
     exchange: &mut Exchange,
     resource: &Resource,
     stored: &Stored,
@@ -88,11 +81,8 @@ pub(crate) async fn delete_collection(
             namespace: resource.namespaced.then(|| object.namespace().to_owned()),
             name: object.name().to_owned(),
         };
-        match stored
-            .store
-            .delete(&reference, &request(resource, &options))
-            .await
-        {
+        let request = request(resource, &options);
+        match delete_one(front, resource, stored, &reference, &request).await {
             Ok(_) | Err(RequestError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -110,6 +100,24 @@ pub(crate) async fn delete_collection(
         "items": items,
     });
     Ok(Answer::value(StatusCode::OK, accepted, &value))
+}
+
+/// Deletes an object. A definition of custom resources takes its objects with it.
+async fn delete_one(
+    front: &Front,
+    resource: &Resource,
+    stored: &Stored,
+    reference: &ObjectRef,
+    request: &DeleteRequest,
+) -> Result<Deleted, RequestError> {
+    if !resource.is_definitions() {
+        return stored.store.delete(reference, request).await;
+    }
+    let both = definition::DefinitionStores {
+        definitions: &stored.store,
+        status: stored.status.as_ref().unwrap_or(&stored.store),
+    };
+    definition::begin_deletion(both, &reference.name, request, &front.now()).await
 }
 
 /// Reads the options of a deletion from the body, or from the query if there is none.

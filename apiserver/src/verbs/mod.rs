@@ -74,7 +74,7 @@ pub(crate) async fn answer(
             delete::delete(front, exchange, resource, stored, target, body).await
         }
         "deletecollection" if is_known => {
-            delete::delete_collection(exchange, resource, stored, target, body).await
+            delete::delete_collection(front, exchange, resource, stored, target, body).await
         }
         _ if resource.origin == Origin::Custom => {
             Err(verb_not_supported(&resource.names.resource_name(), exchange.info.verb).into())

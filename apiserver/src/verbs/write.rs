@@ -78,6 +78,9 @@ pub(crate) async fn update(
     let store = facet.store(stored);
     let object = if facet.is_object() {
         let object = read_object(exchange, resource, body, options.field_validation).await?;
+        for warning in resource.rules.warnings(&object) {
+            exchange.warn(warning);
+        }
         resource.to_stored(object)
     } else {
         read_plain(exchange, "Scale", body).await?
