@@ -238,10 +238,6 @@ impl fmt::Debug for BuiltinRules {
 }
 
 impl Rules for BuiltinRules {
-    fn check_create(&self, _: &str) -> Result<(), RequestError> {
-        Ok(())
-    }
-
     fn scale_of(&self, object: &JsonObject, _: bool) -> Result<JsonObject, RequestError> {
         Ok(builtin::scale_of(object))
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use revstore_watch_cache::encode::TableColumn;
 use revstore_watch_cache::registry::{JsonObject, Propagation};
-use revstore_watch_cache::status::{ResourceName, Status};
 use revstore_watch_cache::{RequestError, ResourceCache};
 use serde_json::Value;
 
@@ -168,16 +167,6 @@ impl Rules for CustomRules {
 
     fn patch(&self, patch: &Patch, object: &Value) -> Result<Value, PatchError> {
         patch.apply(object, ())
-    }
-
-    fn check_create(&self, name: &str) -> Result<(), RequestError> {
-        let definition = self.resource.definition();
-        if !definition.terminating {
-            return Ok(());
-        }
-        let resource = ResourceName::new(&*definition.group, &*definition.accepted.plural);
-        let detail = "create not allowed while custom resource definition is terminating";
-        Err(Status::forbidden(&resource, name, detail).into())
     }
 
     fn warnings(&self, object: &JsonObject) -> Vec<String> {

@@ -86,12 +86,6 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
     /// 400 if a field has the wrong type.
     fn conform(&self, object: &mut JsonObject) -> Result<Vec<String>, RequestError>;
 
-    /// Checks that objects can be created.
-    ///
-    /// # Errors
-    /// 403.
-    fn check_create(&self, name: &str) -> Result<(), RequestError>;
-
     /// Applies a patch.
     ///
     /// # Errors

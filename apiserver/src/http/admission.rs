@@ -6,10 +6,11 @@ use revstore_watch_cache::status::{CauseReason, ResourceName, Status, StatusCaus
 
 use serde::Deserialize;
 
-use crate::catalog::Resource;
+use crate::catalog::{Origin, Resource};
+use crate::custom::definition;
 use crate::http::Front;
 
-/// The part of a namespace that says whether it is about to be removed.
+/// The part of an object that says whether its deletion has begun.
 #[derive(Deserialize)]
 struct Terminating {
     metadata: TerminatingMetadata,
@@ -22,7 +23,8 @@ struct TerminatingMetadata {
 }
 
 impl Front {
-    /// Checks that objects can be created in a namespace: it exists and is not about to be removed.
+    /// Checks that objects can be created: the definition of a custom resource and the namespace exist and are not
+    /// about to be removed.
     ///
     /// # Errors
     /// 404 or 403.
@@ -33,32 +35,57 @@ impl Front {
         namespace: &str,
         name: &str,
     ) -> Result<(), RequestError> {
+        let own = resource.names.resource_name();
+        if resource.origin == Origin::Custom {
+            let definition = format!("{}.{}", own.plural, own.group);
+            let (group, plural) = (definition::GROUP, definition::PLURAL);
+            if self.is_terminating(group, plural, &definition).await? == Some(true) {
+                let detail = "create not allowed while custom resource definition is terminating";
+                return Err(Status::forbidden(&own, name, detail).into());
+            }
+        }
         if !resource.namespaced {
             return Ok(());
         }
-        let Ok(namespaces) = self.catalog.find("", "v1", "namespaces") else {
-            return Ok(());
-        };
-        let Some(stored) = &namespaces.stored else {
-            return Ok(());
-        };
-        let (reference, options) = (ObjectRef::cluster(namespace), GetOptions::default());
-        let Some(found) = stored.cache.get(&reference, &options).await? else {
-            let resource = ResourceName::new("", "namespaces");
-            return Err(Status::not_found(&resource, namespace).into());
-        };
-        let is_terminating = serde_json::from_slice::<Terminating>(found.value())
-            .is_ok_and(|namespace| namespace.metadata.deletion_timestamp.is_some());
-        if !is_terminating {
-            return Ok(());
+        match self.is_terminating("", "namespaces", namespace).await? {
+            Some(false) => Ok(()),
+            Some(true) => {
+                let detail = format!(
+                    "unable to create new content in namespace {namespace} because it is being terminated"
+                );
+                let status = Status::forbidden(&own, name, &detail);
+                let message = format!("namespace {namespace} is being terminated");
+                let reason = CauseReason("NamespaceTerminating".into());
+                let mut cause = StatusCause::new(reason, message);
+                "metadata.namespace".clone_into(&mut cause.field);
+                Err(status.with_causes([cause]).into())
+            }
+            None => {
+                let resource = ResourceName::new("", "namespaces");
+                Err(Status::not_found(&resource, namespace).into())
+            }
         }
-        let detail = format!(
-            "unable to create new content in namespace {namespace} because it is being terminated"
-        );
-        let cause = format!("namespace {namespace} is being terminated");
-        let status = Status::forbidden(&resource.names.resource_name(), name, &detail);
-        let mut cause = StatusCause::new(CauseReason("NamespaceTerminating".into()), cause);
-        "metadata.namespace".clone_into(&mut cause.field);
-        Err(status.with_causes([cause]).into())
+    }
+
+    /// Returns whether the deletion of an object of a cluster-scoped built-in resource has begun; `None` if it does not
+    /// exist. Reads from the store, not from the cache.
+    async fn is_terminating(
+        &self,
+        group: &str,
+        plural: &str,
+        name: &str,
+    ) -> Result<Option<bool>, RequestError> {
+        let Ok(resource) = self.catalog.find(group, "v1", plural) else {
+            return Ok(None);
+        };
+        let Some(stored) = &resource.stored else {
+            return Ok(None);
+        };
+        let (reference, options) = (ObjectRef::cluster(name), GetOptions::default());
+        let found = stored.cache.get(&reference, &options).await?;
+        Ok(found.map(|object| {
+            serde_json::from_slice::<Terminating>(object.value())
+                .is_ok_and(|object| object.metadata.deletion_timestamp.is_some())
+        }))
     }
 }

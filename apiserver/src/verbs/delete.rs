@@ -17,6 +17,7 @@ use crate::verbs::body::{BodyFormat, from_protobuf};
 use crate::verbs::list::{check_fields, list_metadata, scope};
 use crate::verbs::offer;
 use crate::verbs::read::{FORMS, decoded, reference, shown};
+use crate::verbs::write::settle;
 
 /// Answers a deletion of one object.
 // WC-419.
@@ -38,18 +39,20 @@ pub(crate) async fn delete(
     let request = request(resource, &options);
     let reference = reference(resource, target);
     let deleted = delete_one(front, resource, stored, &reference, &request).await?;
-    let object = match deleted {
-        Deleted::Removed(object) if !resource.rules.shows_deleted() => {
-            let value = status_value(&success(resource, &target.name, &object));
-            return Ok(Answer::value(StatusCode::OK, accepted, &value));
-        }
-        Deleted::Removed(object) | Deleted::Terminating(object) => object,
+    let (object, is_removed) = match deleted {
+        Deleted::Removed(object) => (object, true),
+        Deleted::Terminating(object) => (object, false),
         _ => {
             return Err(RequestError::Internal(
                 "an unknown result of a deletion".to_owned(),
             ));
         }
     };
+    settle(stored, &object).await;
+    if is_removed && !resource.rules.shows_deleted() {
+        let value = status_value(&success(resource, &target.name, &object));
+        return Ok(Answer::value(StatusCode::OK, accepted, &value));
+    }
     shown(exchange, resource, stored, accepted, StatusCode::OK, object)
 }
 

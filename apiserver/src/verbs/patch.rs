@@ -62,7 +62,7 @@ pub(crate) async fn patch(
     for warning in warnings {
         exchange.warn(warning);
     }
-    answer_written(exchange, resource, stored, accepted, facet, written)
+    answer_written(exchange, resource, stored, accepted, facet, written).await
 }
 
 /// Returns what a patch makes of the current version of an object, as it is stored, and warnings.

@@ -2,9 +2,9 @@
 
 use http::StatusCode;
 use revstore_host::net::RequestBody;
-use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::{JsonObject, WriteRequest, Written};
 use revstore_watch_cache::status::Status;
+use revstore_watch_cache::{RequestError, Revision};
 use serde_json::Value;
 
 use crate::builtin;
@@ -36,7 +36,6 @@ pub(crate) async fn create(
         .admit_create(resource, &target.namespace, name)
         .await?;
     let request = WriteRequest::default().dry_run(options.dry_run);
-    resource.rules.check_create(name)?;
     for warning in resource.rules.warnings(&object) {
         exchange.warn(warning);
     }
@@ -55,6 +54,7 @@ pub(crate) async fn create(
         .store
         .create(&target.namespace, object, &request)
         .await?;
+    settle(stored, &created).await;
     shown(exchange, resource, stored, accepted, CREATED, created)
 }
 
@@ -99,11 +99,11 @@ pub(crate) async fn update(
         };
         store.update_with(&reference, &request, change).await?
     };
-    answer_written(exchange, resource, stored, accepted, facet, written)
+    answer_written(exchange, resource, stored, accepted, facet, written).await
 }
 
 /// Returns the answer to an update or a patch.
-pub(crate) fn answer_written(
+pub(crate) async fn answer_written(
     exchange: &Exchange,
     resource: &Resource,
     stored: &Stored,
@@ -116,6 +116,7 @@ pub(crate) fn answer_written(
     } else {
         StatusCode::OK
     };
+    settle(stored, &written.object).await;
     if !facet.is_object() {
         let value = Value::Object(facet.show(
             &*resource.rules,
@@ -125,6 +126,18 @@ pub(crate) fn answer_written(
         return Ok(Answer::value(status, accepted, &value));
     }
     shown(exchange, resource, stored, accepted, status, written.object)
+}
+
+/// Waits until the cache has a version that was written, so that a client sees its own writes in lists and watches from
+/// the cache. Not for longer than a request waits for a resource version.
+pub(crate) async fn settle(stored: &Stored, object: &JsonObject) {
+    let metadata = object.get("metadata");
+    let revision = metadata.and_then(|metadata| metadata.get("resourceVersion"));
+    let revision = revision.and_then(Value::as_str);
+    if let Some(revision) = revision.and_then(|revision| revision.parse().ok()) {
+        // The write has succeeded, whatever the cache does.
+        let _ = stored.cache.wait_until_fresh(Revision(revision)).await;
+    }
 }
 
 /// Checks that an object that is not written itself has the name of the path.

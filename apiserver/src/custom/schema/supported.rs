@@ -195,7 +195,8 @@ fn check_maps_and_lists(schema: &Schema, path: &Path<'_>, causes: &mut Causes) {
         };
         if value != "atomic" {
             let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
-            let shown = items.list_type.clone().map_or(Value::Null, Value::from);
+            // Upstream prints the text of an absent value.
+            let shown = items.list_type.as_deref().unwrap_or("null");
             let items = path.child("items");
             causes.push(StatusCause::invalid(
                 items.child(name).field(),
