@@ -16,7 +16,7 @@ use crate::http::{Answer, Exchange, Form, Offer};
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Answers `/api`, `/apis` and what is below them.
-// WC-402.
+// WC-411.
 pub(crate) fn answer(
     groups: &Groups,
     exchange: &Exchange,

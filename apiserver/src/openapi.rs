@@ -23,7 +23,7 @@ const V2_PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1
 static V2: [OnceLock<Bytes>; 2] = [OnceLock::new(), OnceLock::new()];
 
 /// Answers the paths below `/openapi`.
-// WC-403.
+// WC-412.
 pub(crate) async fn answer(exchange: &Exchange, parts: &[&str]) -> Result<Answer, RequestError> {
     match parts {
         ["openapi", "v2"] => v2(exchange).await,

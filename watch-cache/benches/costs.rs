@@ -32,6 +32,9 @@ use revstore_watch_cache::{
 
 use setup::{Bench, IN_USE, PEAK, print_line};
 
+/// The time of each phase of the deliveries.
+const PHASE: Duration = Duration::from_secs(2);
+
 const METADATA: FormId = FormId(1);
 const TABLE: FormId = FormId(2);
 
@@ -180,8 +183,18 @@ fn polling_beside_watching() {
     }
 }
 
-/// Measures the time from a commit to its delivery on another thread, alone and while a third thread lists
-/// all objects of the resource, in turns.
+/// What runs beside the delivery of events.
+#[derive(Clone, Copy)]
+enum Neighbor {
+    Nobody,
+    /// A thread that computes and touches nothing of the cache.
+    Computing,
+    /// A thread that lists all objects of the resource.
+    Listing,
+}
+
+/// Measures the time from a commit to its delivery on another thread: alone, while a third thread computes, and while
+/// it lists all objects of the resource, in turns.
 fn delivery_beside_lists() {
     let engine = engine(100_000, 256);
     let source = Arc::new(EngineSource::new(engine.clone()));
@@ -198,27 +211,41 @@ fn delivery_beside_lists() {
             }
         }
     });
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    let neighbors = [
+        ("alone", Neighbor::Nobody),
+        ("beside a computing thread", Neighbor::Computing),
+        ("beside lists", Neighbor::Listing),
+    ];
+    let mut times = [Vec::new(), Vec::new(), Vec::new()];
     let mut lists = 0;
     for _ in 0..5 {
-        for with_lists in [false, true] {
+        for ((_, neighbor), times) in neighbors.iter().zip(&mut times) {
             let stop = Arc::new(AtomicBool::new(false));
-            let lister = with_lists.then(|| {
-                let (pods, stop) = (pods.clone(), stop.clone());
-                std::thread::spawn(move || list_until(&pods, &stop))
-            });
-            let times = if with_lists { &mut beside } else { &mut alone };
-            for number in 0..2_000 {
+            let thread = match neighbor {
+                Neighbor::Nobody => None,
+                Neighbor::Computing => {
+                    let stop = stop.clone();
+                    Some(std::thread::spawn(move || compute_until(&stop)))
+                }
+                Neighbor::Listing => {
+                    let (pods, stop) = (pods.clone(), stop.clone());
+                    Some(std::thread::spawn(move || list_until(&pods, &stop)))
+                }
+            };
+            let phase = Instant::now();
+            let mut number = 0;
+            while phase.elapsed() < PHASE {
                 let began = Instant::now();
-                put(&engine, number, 256);
+                put(&engine, number % 1_000, 256);
                 events.recv().expect("the event is delivered");
                 times.push(began.elapsed());
+                number += 1;
             }
             stop.store(true, Ordering::Relaxed);
-            lists += lister.map_or(0, |lister| lister.join().expect("the lists succeed"));
+            lists += thread.map_or(0, |thread| thread.join().expect("the thread succeeds"));
         }
     }
-    for (name, times) in [("alone", &mut alone), ("beside lists", &mut beside)] {
+    for ((name, _), times) in neighbors.iter().zip(&mut times) {
         times.sort_unstable();
         let count = times.len();
         print_line(&format!(
@@ -234,6 +261,21 @@ fn delivery_beside_lists() {
     cache.stop();
     drop(feeder);
     reader.join().expect("the reader has not panicked");
+}
+
+/// Computes until it is stopped. Returns 0, the number of its lists.
+fn compute_until(stop: &AtomicBool) -> u64 {
+    let mut number = 1_u64;
+    while !stop.load(Ordering::Relaxed) {
+        for _ in 0..1_000 {
+            number = std::hint::black_box(
+                number
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1),
+            );
+        }
+    }
+    0
 }
 
 /// Lists and encodes all objects until it is stopped. Returns the number of lists.

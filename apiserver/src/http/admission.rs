@@ -28,7 +28,6 @@ impl Front {
     ///
     /// # Errors
     /// 404 or 403.
-    // WC-446.
     pub(crate) async fn admit_create(
         &self,
         resource: &Resource,

@@ -14,7 +14,6 @@ use revstore_watch_cache::RequestError;
 use crate::http::{Accepted, Answer, Body, Chunks};
 
 /// The size of an answer from which it is compressed.
-// WC-406.
 const SIZE_MIN: usize = 128 << 10;
 
 /// Compresses an answer to a get or a list if it is large and the client accepts that.

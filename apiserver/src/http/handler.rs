@@ -138,7 +138,6 @@ impl Front {
     ///
     /// # Errors
     /// 504 after the time limit. A write may have succeeded nevertheless.
-    // WC-407.
     async fn dispatch_in_time(
         &self,
         exchange: &mut Exchange,

@@ -12,7 +12,6 @@ use crate::verbs::body::read_object;
 use crate::verbs::offer;
 
 /// Answers the create of a review.
-// WC-411.
 pub(crate) async fn review(
     front: &Front,
     exchange: &mut Exchange,
