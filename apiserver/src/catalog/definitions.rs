@@ -12,7 +12,7 @@ use futures_core::Stream;
 use revstore_watch_cache::api::ObjectRef;
 use revstore_watch_cache::registry::{JsonObject, WriteRequest};
 use revstore_watch_cache::{
-    CacheWatcher, ListOptions, RequestError, ResourceCache, Scope, WatchOptions,
+    CacheWatcher, ListOptions, RequestError, ResourceCache, Scope, WatchCache, WatchOptions,
 };
 
 use crate::catalog::{Catalog, Group, Origin, Resource, Stored, Version, custom};
@@ -153,7 +153,9 @@ impl Definitions {
             .values()
             .filter(|(definition, _)| definition.terminating);
         for (definition, _) in terminating {
-            let finished = self.finish(status, &definition.name, &now).await;
+            let finished = self
+                .finish(&front.storage.cache, status, &definition.name, &now)
+                .await;
             failed = finished.err().or(failed);
         }
         failed.map_or(Ok(()), Err)
@@ -252,6 +254,7 @@ impl Definitions {
     /// Goes on with the deletion of a definition.
     async fn finish(
         &mut self,
+        cache: &WatchCache,
         status: &revstore_watch_cache::registry::ObjectStore,
         name: &str,
         now: &str,
@@ -263,9 +266,11 @@ impl Definitions {
             cache: &stored.cache,
             store: &stored.store,
         });
+        // Only changes after this lead to another round: the objects that are there would at once.
+        let before = cache.revision();
         let progress = finish_deletion(status, name, instances, now).await?;
         if let (Progress::Waiting(_), Some(stored)) = (progress, &stored) {
-            let options = WatchOptions::default();
+            let options = WatchOptions::default().resource_version(before.to_string());
             self.waiting
                 .push(stored.cache.watch(&Scope::All, &options).await?);
         }

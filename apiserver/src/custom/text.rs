@@ -1,34 +1,6 @@
 //! Texts as Go writes them, and the rules for names.
 
-use std::fmt::Write as _;
-
-/// Quotes a text as Go's `%q`.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => quoted.extend(['\\', letter]),
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{b}' => quoted.push_str("\\v"),
-            '\u{c}' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            // Writing to a string does not fail.
-            '\0'..'\u{20}' | '\u{7f}' => {
-                let _ = write!(quoted, "\\x{:02x}", u32::from(letter));
-            }
-            letter if letter.is_control() => {
-                let _ = write!(quoted, "\\u{:04x}", u32::from(letter));
-            }
-            letter => quoted.push(letter),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
+pub(crate) use revstore_watch_cache::status::quoted;
 
 /// The exponent from which Go writes floating-point numbers with one.
 const FLOAT_EXPONENT_END: i32 = 6;

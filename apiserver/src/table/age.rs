@@ -34,7 +34,7 @@ impl Clock {
 }
 
 /// Returns a duration in seconds in one or two units. Corresponds to `HumanDuration`.
-pub(super) fn human(seconds: i64) -> String {
+pub(crate) fn human(seconds: i64) -> String {
     let pair = |large: i64, large_unit: &str, small: i64, small_unit: &str| {
         if small == 0 {
             format!("{large}{large_unit}")

@@ -8,6 +8,8 @@ mod policy;
 mod storage;
 mod workload;
 
+pub(crate) use age::human;
+
 use serde_json::{Value, json};
 
 use revstore_watch_cache::registry::JsonObject;

@@ -202,8 +202,8 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Quotes a text as Go's `%q`.
-fn quoted(text: &str) -> String {
+/// Quotes a text as Go's `%q`, as texts are quoted in the messages of causes.
+pub fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for letter in text.chars() {

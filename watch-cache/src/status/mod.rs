@@ -10,7 +10,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use cause::{CauseReason, StatusCause};
+pub use cause::{CauseReason, StatusCause, quoted};
 pub use field_path::FieldPath;
 pub use reason::Reason;
 pub use resource_name::ResourceName;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::json_path::JsonPath;
 use crate::custom::schema::exact_integer;
 use crate::custom::text;
+use crate::table;
 
 /// A column of a table, as `additionalPrinterColumns` defines it.
 #[derive(Clone, Debug, PartialEq)]
@@ -178,27 +179,7 @@ fn seconds(time: &str) -> Option<i64> {
 
 /// Returns an age as kubectl shows it: with about two digits.
 pub fn age(seconds: i64) -> String {
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    let two = |large: i64, unit: char, small: i64, small_unit: char| {
-        if small == 0 {
-            format!("{large}{unit}")
-        } else {
-            format!("{large}{unit}{small}{small_unit}")
-        }
-    };
-    match seconds {
-        ..-1 => "<invalid>".to_owned(),
-        -1 => "0s".to_owned(),
-        0..120 => format!("{seconds}s"),
-        120..600 => two(minutes, 'm', seconds % 60, 's'),
-        600..10_800 => format!("{minutes}m"),
-        10_800..28_800 => two(hours, 'h', minutes % 60, 'm'),
-        28_800..172_800 => format!("{hours}h"),
-        172_800..691_200 => two(days, 'd', hours % 24, 'h'),
-        691_200..63_072_000 => format!("{days}d"),
-        63_072_000..252_288_000 => two(days / 365, 'y', days % 365, 'd'),
-        _ => format!("{}y", days / 365),
-    }
+    table::human(seconds)
 }
 
 #[cfg(test)]
