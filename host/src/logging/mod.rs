@@ -118,7 +118,7 @@ struct Outputs(Vec<Output>);
 enum Output {
     Stderr,
     Stdout,
-    Rotated(rotation::RotatedFile),
+    Rotated(Box<rotation::RotatedFile>),
     /// The file is open for appending: the system appends each line as a whole, so no lock is needed.
     File(File),
 }
@@ -130,10 +130,10 @@ impl Output {
             LogOutput::Stdout => Self::Stdout,
             LogOutput::RotatedFile(path, rotation) => {
                 let file = rotation::RotatedFile::open(path, *rotation);
-                Self::Rotated(file.map_err(|source| LogOpenError {
+                Self::Rotated(Box::new(file.map_err(|source| LogOpenError {
                     path: path.clone(),
                     source,
-                })?)
+                })?))
             }
             LogOutput::File(path) => {
                 let file = OpenOptions::new().append(true).create(true).open(path);

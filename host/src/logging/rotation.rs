@@ -1,6 +1,7 @@
 //! A log file that is replaced when it has reached a size.
 
 use std::{
+    env,
     fs::{self, File, OpenOptions, Permissions},
     io::{self, Write as _},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
@@ -15,6 +16,7 @@ use std::{
 
 use flate2::{Compression, write::GzEncoder};
 use parking_lot::Mutex;
+use tz::{LocalTimeType, TimeZone};
 
 use super::format::timestamp;
 
@@ -37,6 +39,9 @@ pub struct LogRotation {
     pub backups_max: Option<usize>,
     /// Whether old files are compressed with gzip. Default `false`.
     pub compress: bool,
+    /// Whether the times in the names of old files are those of the local time zone: of the environment variable `TZ`,
+    /// or of `/etc/localtime`. Default `false`: UTC. Ages are computed as if they were in UTC.
+    pub local_time: bool,
 }
 
 impl Default for LogRotation {
@@ -46,6 +51,7 @@ impl Default for LogRotation {
             age_max: None,
             backups_max: None,
             compress: false,
+            local_time: false,
         }
     }
 }
@@ -77,6 +83,12 @@ impl LogRotation {
     pub fn compress(self, compress: bool) -> Self {
         Self { compress, ..self }
     }
+
+    /// Sets [`local_time`](Self::local_time).
+    #[must_use]
+    pub fn local_time(self, local_time: bool) -> Self {
+        Self { local_time, ..self }
+    }
 }
 
 /// A log file with its rotation.
@@ -84,6 +96,8 @@ impl LogRotation {
 pub(super) struct RotatedFile {
     path: PathBuf,
     rotation: LogRotation,
+    /// The zone of the times in the names of old files.
+    zone: TimeZone,
     /// A leaf lock, held while a line is written.
     current: Mutex<Current>,
     /// Whether a thread removes or compresses old files.
@@ -101,10 +115,20 @@ struct Current {
 
 impl RotatedFile {
     pub(super) fn open(path: &Path, rotation: LogRotation) -> io::Result<Self> {
+        let zone = if rotation.local_time {
+            local_zone()
+        } else {
+            TimeZone::utc()
+        };
+        Self::open_in_zone(path, rotation, zone)
+    }
+
+    fn open_in_zone(path: &Path, rotation: LogRotation, zone: TimeZone) -> io::Result<Self> {
         let file = open(path, None)?;
         let this = Self {
             path: path.to_owned(),
             rotation,
+            zone,
             current: Mutex::new(Current {
                 bytes: file.metadata()?.len(),
                 file,
@@ -160,9 +184,7 @@ impl RotatedFile {
     fn backup_path(&self) -> PathBuf {
         let mut now = SystemTime::now();
         loop {
-            // `2026-01-31T12:00:00.000000Z` becomes `2026-01-31T12-00-00.000`.
-            let time = timestamp(now).replace(':', "-");
-            let time = time.get(..TIME_LENGTH).unwrap_or(&time);
+            let time = name_time(now, &self.zone);
             let (stem, extension) = self.name_parts();
             let path = self
                 .path
@@ -220,6 +242,35 @@ impl RotatedFile {
 /// The length of the time in the name of an old file.
 const TIME_LENGTH: usize = "2026-01-31T12-00-00.000".len();
 
+/// Returns the zone of the local time as Go finds it: that of the environment variable `TZ`, of `/etc/localtime` if it is
+/// not set, and UTC if it is empty or there is no such zone.
+fn local_zone() -> TimeZone {
+    match env::var("TZ") {
+        Ok(name) if name.is_empty() => Ok(TimeZone::utc()),
+        Ok(name) => TimeZone::from_posix_tz(&name),
+        Err(_) => TimeZone::local(),
+    }
+    .unwrap_or_else(|_| TimeZone::utc())
+}
+
+/// Returns a time as in the names of old files, in a zone: `2026-01-31T12-00-00.000`.
+fn name_time(time: SystemTime, zone: &TimeZone) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = since.ok().and_then(|it| i64::try_from(it.as_secs()).ok());
+    let local = seconds.and_then(|seconds| zone.find_local_time_type(seconds).ok());
+    let offset = local.map_or(0, LocalTimeType::ut_offset);
+    let ahead = Duration::from_secs(offset.unsigned_abs().into());
+    let shifted = if offset < 0 {
+        time.checked_sub(ahead)
+    } else {
+        time.checked_add(ahead)
+    };
+    // `2026-01-31T12:00:00.000000Z` becomes `2026-01-31T12-00-00.000`.
+    let mut text = timestamp(shifted.unwrap_or(time)).replace(':', "-");
+    text.truncate(TIME_LENGTH);
+    text
+}
+
 /// Opens a file for appending. A new one gets `permissions`, or as in etcd can be read by its owner only.
 fn open(path: &Path, permissions: Option<Permissions>) -> io::Result<File> {
     let mode = permissions.map_or(0o600, |permissions| permissions.mode() & 0o777);
@@ -240,7 +291,7 @@ fn clean(
     let oldest = rotation
         .age_max
         .and_then(|age| SystemTime::now().checked_sub(age));
-    let oldest = oldest.map(|time| timestamp(time).replace(':', "-"));
+    let oldest = oldest.map(|time| name_time(time, &TimeZone::utc()));
     let mut backups = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -318,6 +369,39 @@ mod tests {
         while file.is_cleaning.load(Ordering::Acquire) {
             thread::park_timeout(Duration::from_millis(1));
         }
+    }
+
+    #[test]
+    fn names_have_the_time_of_the_zone() {
+        // The 31st of January and the 1st of July 2026, 23:30:00.123 UTC.
+        let winter = SystemTime::UNIX_EPOCH + Duration::from_millis(1_769_902_200_123);
+        let summer = SystemTime::UNIX_EPOCH + Duration::from_millis(1_782_948_600_123);
+        let check = |zone: &str, time, expected: &str| {
+            let zone = TimeZone::from_posix_tz(zone).unwrap();
+            assert_eq!(name_time(time, &zone), expected);
+        };
+        check("UTC0", winter, "2026-01-31T23-30-00.123");
+        let berlin = "CET-1CEST,M3.5.0,M10.5.0/3";
+        check(berlin, winter, "2026-02-01T00-30-00.123");
+        check(berlin, summer, "2026-07-02T01-30-00.123");
+        check("NST3:30", winter, "2026-01-31T20-00-00.123");
+    }
+
+    #[test]
+    fn an_old_file_is_named_by_the_time_of_the_zone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.log");
+        let (rotation, far) = (LogRotation::default().bytes_max(5), "FAR-24:00");
+        let zone = TimeZone::from_posix_tz(far).unwrap();
+        let before = name_time(
+            SystemTime::now() + Duration::from_secs(86_400),
+            &TimeZone::utc(),
+        );
+        let file = RotatedFile::open_in_zone(&path, rotation, zone).unwrap();
+        file.write(LINE).unwrap();
+        file.write(LINE).unwrap();
+        let names = backups(folder.path());
+        assert!(names[0] >= format!("a-{before}.log"), "{names:?}, {before}");
     }
 
     #[test]

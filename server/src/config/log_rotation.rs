@@ -15,7 +15,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// Returns the rotation of the file in `outputs`, if it is enabled. Errors are those of etcd.
 pub(super) fn rotation(
-    values: &mut Values,
+    values: &Values,
     outputs: &[&str],
 ) -> Result<Option<LogRotation>, ConfigError> {
     if !values.get(&flags::ENABLE_LOG_ROTATION) {
@@ -67,10 +67,7 @@ pub(super) fn rotation(
                 rotation = rotation.backups_max(count.filter(|count| *count > 0));
             }
             "compress" => rotation = rotation.compress(flag()?),
-            "localtime" if flag()? => values.warn(
-                "\"localtime\" of --log-rotation-config-json has no effect: the names of old files have \
-                 times in UTC",
-            ),
+            "localtime" => rotation = rotation.local_time(flag()?),
             _ => {}
         }
     }

@@ -116,21 +116,18 @@ fn the_rotation_of_the_log_needs_one_file_and_a_valid_configuration() {
         assert!(error.starts_with(reason), "{error}");
     }
     let log = serve(&config(
-        r#"{"MaxSize":2,"maxage":-1,"maxbackups":3,"compress":true,"x":1}"#,
+        r#"{"MaxSize":2,"maxage":-1,"maxbackups":3,"compress":true,"localtime":true,"x":1}"#,
     ))
     .0
     .log;
     let rotation = LogRotation::default()
         .bytes_max(2 << 20)
         .backups_max(Some(3))
-        .compress(true);
+        .compress(true)
+        .local_time(true);
     let expected = [
         LogOutput::RotatedFile("a".into(), rotation),
         LogOutput::Stderr,
     ];
     assert_eq!(log.outputs, expected);
-    check_warning(
-        &config(r#"{"localtime":true}"#),
-        "\"localtime\" of --log-rotation-config-json has no effect",
-    );
 }
