@@ -1,6 +1,7 @@
 // Writes kinds/data/kinds.txt: facts about the kinds of Kubernetes, without prose.
 //
 //	go run . KUBERNETES_MODULE_DIR KUBERNETES_VERSION >../../kinds/data/kinds.txt
+//	go run . --policy KUBERNETES_MODULE_DIR >../../apiserver/data/bootstrap-policy.jsonl
 //
 // The types come from the Go libraries by reflection; resources, list types and defaults come from the discovery and
 // OpenAPI documents in the module k8s.io/kubernetes.
@@ -17,7 +18,11 @@ import (
 
 func main() {
 	if len(os.Args) != 3 {
-		fatal("usage: go run . KUBERNETES_MODULE_DIR KUBERNETES_VERSION")
+		fatal("usage: go run . KUBERNETES_MODULE_DIR KUBERNETES_VERSION, or go run . --policy KUBERNETES_MODULE_DIR")
+	}
+	if os.Args[1] == "--policy" {
+		writePolicy(os.Stdout, os.Args[2])
+		return
 	}
 	discovery := readDiscovery(os.Args[1])
 	schemas := readSchemas(os.Args[1])

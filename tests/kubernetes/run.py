@@ -5,6 +5,8 @@ usage: run.py BINARY            plays all scenarios that are not in pending.txt:
        run.py BINARY --pending  plays those: each that passes is to be removed from the list
        run.py BINARY ID...      plays some scenarios
 
+Without arguments, it also compares decisions about requests: authorization.py.
+
 Starts the server on a free port.
 """
 import glob
@@ -64,6 +66,10 @@ def main():
             if ready[:2] != ["revstore-apiserver", "ready"]:
                 sys.exit("the server did not start")
             output, results = play(ready[2], played)
+            decisions = 0
+            if not sys.argv[2:]:
+                command = [sys.executable, os.path.join(HERE, "authorization.py"), ready[2], "testtoken"]
+                decisions = subprocess.run(command, timeout=TIME_LIMIT).returncode
         finally:
             server.terminate()
             server.wait(timeout=20)
@@ -77,7 +83,7 @@ def main():
     print(len(waiting), "scenarios are pending")
     if server.returncode != 0:
         sys.exit(f"the server ended with status {server.returncode}")
-    sys.exit(1 if missing or passed & waiting or not results else 0)
+    sys.exit(1 if missing or passed & waiting or not results or decisions else 0)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,6 @@ use revstore_watch_cache::status::Status;
 
 use crate::auth::{ServiceAccounts, TokenFile, User};
 
-/// The header that names the user in whose name a request is made, and the beginning of the headers with
-/// further attributes of that user.
-const IMPERSONATE_USER: &str = "impersonate-user";
-const IMPERSONATE_GROUP: &str = "impersonate-group";
-const IMPERSONATE_UID: &str = "impersonate-uid";
-const IMPERSONATE_EXTRA: &str = "impersonate-extra-";
-
 /// Finds the user of a request by its client certificate or its bearer token.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
@@ -70,52 +63,6 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// Returns the user in whose name a request is made, if its headers name one.
-///
-/// # Errors
-/// The message of an internal error if there are attributes of a user but no name.
-pub(crate) fn impersonated(headers: &HeaderMap) -> Result<Option<User>, String> {
-    let values = |name: &str| -> Vec<String> {
-        let values = headers.get_all(name).iter();
-        values
-            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-            .collect()
-    };
-    let text = |name: &str| values(name).into_iter().next().unwrap_or_default();
-    let mut extra: Vec<(String, Vec<String>)> = Vec::new();
-    for name in headers.keys() {
-        if let Some(key) = name.as_str().strip_prefix(IMPERSONATE_EXTRA) {
-            let key = percent_encoding::percent_decode_str(key).decode_utf8_lossy();
-            extra.push((key.into_owned(), values(name.as_str())));
-        }
-    }
-    let (name, uid, groups) = (
-        text(IMPERSONATE_USER),
-        text(IMPERSONATE_UID),
-        values(IMPERSONATE_GROUP),
-    );
-    if name.is_empty() {
-        let has_attributes = !groups.is_empty() || !uid.is_empty() || !extra.is_empty();
-        return if has_attributes {
-            let message =
-                "requested impersonation of a group, a uid or extra attributes without a user";
-            Err(message.to_owned())
-        } else {
-            Ok(None)
-        };
-    }
-    let user = User {
-        uid,
-        extra,
-        ..User::new(name.as_str(), groups)
-    };
-    Ok(Some(match name.as_str() {
-        "system:anonymous" if user.groups.is_empty() => User::anonymous(),
-        "system:anonymous" => user,
-        _ => user.authenticated(),
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,23 +105,5 @@ mod tests {
             let found = user(&headers(&[("authorization", header)]), &none, trusted);
             assert_eq!(found, Ok(expected.to_owned()), "{header}");
         }
-    }
-
-    #[test]
-    fn impersonated_users_have_their_groups_and_attributes() {
-        let user = impersonated(&headers(&[
-            ("impersonate-user", "ann"),
-            ("impersonate-group", "a"),
-            ("impersonate-group", "b"),
-            ("impersonate-extra-scopes%2fx", "view"),
-        ]));
-        let user = user.unwrap().unwrap();
-        assert_eq!(user.groups, ["a", "b", "system:authenticated"]);
-        assert_eq!(
-            user.extra,
-            [("scopes/x".to_owned(), vec!["view".to_owned()])]
-        );
-        assert!(impersonated(&headers(&[("impersonate-group", "a")])).is_err());
-        assert_eq!(impersonated(&HeaderMap::new()), Ok(None));
     }
 }

@@ -1,10 +1,13 @@
 //! Whether a user may make a request.
 
+use std::sync::Arc;
+
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::status::{Reason, ResourceName, Status, StatusDetails};
 
 use crate::auth::User;
-use crate::auth::user::{AUTHENTICATED, MASTERS};
+use crate::auth::rbac::{Decision, Rbac, Rule};
+use crate::auth::user::MASTERS;
 
 /// Which requests are allowed (`--authorization-mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,15 +15,16 @@ pub enum AuthorizationMode {
     /// All of them.
     #[default]
     AlwaysAllow,
-    /// Those of the group `system:masters`, discovery for all users with credentials, and health checks and
-    /// the version for everybody. Roles and their bindings have no effect yet.
+    /// Those of the group `system:masters`, and those that roles in the store allow, by bindings to the user or to one
+    /// of the groups.
     Rbac,
 }
 
 /// Decides whether requests are allowed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Authorizer {
     pub(crate) mode: AuthorizationMode,
+    pub(crate) rbac: Arc<Rbac>,
 }
 
 /// What a request asks for.
@@ -41,73 +45,67 @@ pub(crate) enum Attributes<'a> {
     Path { verb: &'a str, path: &'a str },
 }
 
-/// The paths that everybody may read.
-const PUBLIC_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
-/// The paths that all users with credentials may read; a `*` at the end stands for any text.
-const DISCOVERY_PATHS: [&str; 13] = [
-    "/api",
-    "/api/*",
-    "/apis",
-    "/apis/*",
-    "/healthz",
-    "/livez",
-    "/openapi",
-    "/openapi/*",
-    "/readyz",
-    "/version",
-    "/version/",
-    "/.well-known/openid-configuration",
-    "/openid/v1/jwks",
-];
-/// The reviews that all users with credentials may create about themselves.
-const SELF_REVIEWS: [(&str, &str); 3] = [
-    ("authorization.k8s.io", "selfsubjectaccessreviews"),
-    ("authorization.k8s.io", "selfsubjectrulesreviews"),
-    ("authentication.k8s.io", "selfsubjectreviews"),
-];
+impl Attributes<'_> {
+    /// Returns the same with another verb.
+    pub(crate) fn with_verb(mut self, other: &'static str) -> Self {
+        let (Self::Resource { verb, .. } | Self::Path { verb, .. }) = &mut self;
+        *verb = other;
+        self
+    }
+}
 
 impl Authorizer {
     /// Returns whether a user may make a request.
-    pub(crate) fn allows(self, user: &User, attributes: Attributes<'_>) -> bool {
-        if self.mode == AuthorizationMode::AlwaysAllow || user.is_in(MASTERS) {
-            return true;
+    pub(crate) fn allows(&self, user: &User, attributes: Attributes<'_>) -> bool {
+        self.allows_all(user) || self.rbac.allows(user, attributes)
+    }
+
+    /// Returns whether a user may make a request, and why.
+    pub(crate) fn decide(&self, user: &User, attributes: Attributes<'_>) -> Decision {
+        if self.allows_all(user) {
+            return Decision {
+                allowed: true,
+                reason: String::new(),
+            };
         }
-        match attributes {
-            Attributes::Path { verb, path } => {
-                let matches = |pattern: &&str| match pattern.strip_suffix('*') {
-                    Some(prefix) => path.starts_with(prefix),
-                    None => path == *pattern,
-                };
-                let is_read = ["get", "head"].contains(&verb);
-                is_read
-                    && (PUBLIC_PATHS.iter().any(&matches)
-                        || user.is_in(AUTHENTICATED) && DISCOVERY_PATHS.iter().any(matches))
-            }
-            Attributes::Resource {
-                verb,
-                group,
-                resource,
-                ..
-            } => {
-                verb == "create"
-                    && user.is_in(AUTHENTICATED)
-                    && SELF_REVIEWS.contains(&(group, resource))
-            }
+        self.rbac.decide(user, attributes)
+    }
+
+    /// Returns the rules of a user in a namespace, and the errors of roles that do not exist.
+    pub(crate) fn rules(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<String>) {
+        if self.allows_all(user) {
+            return (Rule::everything().into(), Vec::new());
         }
+        self.rbac.rules(user, namespace)
+    }
+
+    /// Returns whether a user may make all requests.
+    fn allows_all(&self, user: &User) -> bool {
+        self.mode == AuthorizationMode::AlwaysAllow || user.is_in(MASTERS)
     }
 
     /// Checks that a user may make a request.
     ///
     /// # Errors
     /// 403.
-    pub(crate) fn check(self, user: &User, attributes: Attributes<'_>) -> Result<(), RequestError> {
+    pub(crate) fn check(
+        &self,
+        user: &User,
+        attributes: Attributes<'_>,
+    ) -> Result<(), RequestError> {
         if self.allows(user, attributes) {
             return Ok(());
         }
+        let Decision { reason, .. } = self.decide(user, attributes);
+        let reason = match reason.as_str() {
+            "" => reason,
+            reason => format!(": {reason}"),
+        };
         let who = &user.name;
         Err(match attributes {
             Attributes::Path { verb, path } => {
-                let message = format!("forbidden: User \"{who}\" cannot {verb} path \"{path}\"");
+                let message =
+                    format!("forbidden: User \"{who}\" cannot {verb} path \"{path}\"{reason}");
                 let status = Status::failure(Reason::Forbidden, message);
                 status.with_details(StatusDetails::default()).into()
             }
@@ -130,7 +128,7 @@ impl Authorizer {
                     format!("in the namespace \"{namespace}\"")
                 };
                 let detail = format!(
-                    "User \"{who}\" cannot {verb} resource \"{asked}\" in API group \"{group}\" {place}"
+                    "User \"{who}\" cannot {verb} resource \"{asked}\" in API group \"{group}\" {place}{reason}"
                 );
                 Status::forbidden(&ResourceName::new(group, resource), name, &detail).into()
             }

@@ -2,13 +2,19 @@
 
 mod authenticator;
 mod authorizer;
+mod impersonation;
+mod rbac;
 mod service_accounts;
 mod token_file;
 mod user;
 
-pub(crate) use authenticator::{Authenticator, impersonated};
+pub(crate) use authenticator::Authenticator;
 pub use authorizer::AuthorizationMode;
 pub(crate) use authorizer::{Attributes, Authorizer};
+pub(crate) use impersonation::Impersonation;
+pub(crate) use rbac::{
+    Follower, GROUP as RBAC_GROUP, PolicyKind, PolicyWrite, Rule, create_bootstrap_policy,
+};
 pub(crate) use service_accounts::ServiceAccounts;
 pub use token_file::{TokenFile, TokenFileError};
 pub(crate) use user::MASTERS;

@@ -238,6 +238,10 @@ impl fmt::Debug for BuiltinRules {
 }
 
 impl Rules for BuiltinRules {
+    fn creates_on_update(&self) -> bool {
+        self.rules.creates_on_update()
+    }
+
     fn scale_of(&self, object: &JsonObject, _: bool) -> Result<JsonObject, RequestError> {
         Ok(builtin::scale_of(object))
     }

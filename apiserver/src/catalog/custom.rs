@@ -157,6 +157,10 @@ impl fmt::Debug for CustomRules {
 }
 
 impl Rules for CustomRules {
+    fn creates_on_update(&self) -> bool {
+        false
+    }
+
     fn conform(&self, object: &mut JsonObject) -> Result<Vec<String>, RequestError> {
         let unknown = self.resource.admit(object)?;
         let unknown = unknown

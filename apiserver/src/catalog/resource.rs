@@ -104,6 +104,9 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
     /// Returns what happens to dependents if a deletion does not say it.
     fn default_propagation(&self) -> Option<Propagation>;
 
+    /// Returns whether an update creates an object that does not exist.
+    fn creates_on_update(&self) -> bool;
+
     /// Returns whether a deletion answers with the object that is gone, instead of a status.
     fn shows_deleted(&self) -> bool;
 

@@ -4,11 +4,14 @@ use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::{GetOptions, ObjectRef};
 use revstore_watch_cache::status::{CauseReason, ResourceName, Status, StatusCause};
 
+use revstore_watch_cache::registry::JsonObject;
 use serde::Deserialize;
 
-use crate::catalog::{Origin, Resource};
+use crate::auth::{PolicyKind, PolicyWrite, RBAC_GROUP};
+use crate::catalog::{Origin, Resource, Stored};
 use crate::custom::definition;
-use crate::http::Front;
+use crate::http::{Exchange, Front, Target};
+use crate::verbs::{decoded, reference};
 
 /// The part of an object that says whether its deletion has begun.
 #[derive(Deserialize)]
@@ -64,6 +67,58 @@ impl Front {
                 Err(Status::not_found(&resource, namespace).into())
             }
         }
+    }
+
+    /// Returns who writes what, if it is a role or a binding: nobody grants more than they may do themselves.
+    pub(crate) fn policy_write<'a>(
+        exchange: &'a Exchange,
+        resource: &Resource,
+        target: &'a Target,
+    ) -> Option<PolicyWrite<'a>> {
+        if resource.names.group != RBAC_GROUP {
+            return None;
+        }
+        Some(PolicyWrite {
+            user: &exchange.user,
+            kind: PolicyKind::of_plural(&resource.names.plural)?,
+            namespace: &target.namespace,
+            name: &target.name,
+        })
+    }
+
+    /// Checks the update of an object that creates it if it does not exist: this also needs the right to create, and
+    /// the update of a role or binding may grant only what the user has.
+    ///
+    /// # Errors
+    /// 403.
+    pub(crate) async fn admit_update(
+        &self,
+        exchange: &Exchange,
+        resource: &Resource,
+        stored: &Stored,
+        target: &Target,
+        object: &JsonObject,
+    ) -> Result<(), RequestError> {
+        let user = &exchange.user;
+        let policy_write = Self::policy_write(exchange, resource, target);
+        let create = exchange.info.attributes().with_verb("create");
+        if policy_write.is_none() && self.authorizer.allows(user, create) {
+            return Ok(());
+        }
+        let (reference, options) = (reference(resource, target), GetOptions::default());
+        let found = stored.cache.get(&reference, &options).await?;
+        let old = match &found {
+            Some(found) => Some(decoded(resource, stored, found)?),
+            None if resource.rules.creates_on_update() => {
+                self.authorizer.check(user, create)?;
+                None
+            }
+            // The update fails.
+            None => return Ok(()),
+        };
+        policy_write.map_or(Ok(()), |write| {
+            write.check(&self.authorizer, object, old.as_ref())
+        })
     }
 
     /// Returns whether the deletion of an object of a cluster-scoped built-in resource has begun; `None` if it does not

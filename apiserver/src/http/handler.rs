@@ -12,7 +12,7 @@ use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::Query;
 use revstore_watch_cache::status::{Reason, ResourceName, Status, StatusDetails};
 
-use crate::auth::{Attributes, Authenticator, Authorizer, User, impersonated};
+use crate::auth::{Authenticator, Authorizer, Impersonation, User};
 use crate::catalog::{Catalog, Origin};
 use crate::decode::MAX_BODY_BYTES;
 use crate::http::{Accepted, Answer, Body, Exchange, RequestInfo, gzip, paths};
@@ -98,11 +98,11 @@ impl Front {
             trusted,
             self.lifetime(0).0.0,
         )?;
-        exchange.user = match impersonated(&exchange.headers) {
+        exchange.user = match Impersonation::of_headers(&exchange.headers) {
             Ok(None) => user,
             Ok(Some(other)) => {
                 self.check_impersonation(&user, &other)?;
-                other
+                other.into_user()
             }
             Err(message) => return Err(Status::internal_error(message).into()),
         };
@@ -111,27 +111,11 @@ impl Front {
     }
 
     /// Checks that a user may make requests in the name of another one.
-    fn check_impersonation(&self, user: &User, other: &User) -> Result<(), RequestError> {
-        let users = [("users", other.name.as_str())].into_iter();
-        let groups = other
-            .groups
+    fn check_impersonation(&self, user: &User, other: &Impersonation) -> Result<(), RequestError> {
+        other
+            .asked()
             .iter()
-            .filter(|group| *group != "system:authenticated");
-        let groups = groups.map(|group| ("groups", group.as_str()));
-        for (resource, name) in users.chain(groups) {
-            self.authorizer.check(
-                user,
-                Attributes::Resource {
-                    verb: "impersonate",
-                    group: "",
-                    namespace: "",
-                    resource,
-                    subresource: "",
-                    name,
-                },
-            )?;
-        }
-        Ok(())
+            .try_for_each(|asked| self.authorizer.check(user, asked.attributes()))
     }
 
     /// Answers a request within its time limit. The time of watches is limited by themselves.

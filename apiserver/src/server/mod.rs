@@ -19,8 +19,8 @@ use thiserror::Error;
 use tokio::runtime;
 use tokio::sync::{oneshot, watch};
 
-use crate::auth::MASTERS;
 use crate::auth::{Authenticator, Authorizer, ServiceAccounts, TokenFile, TokenFileError, User};
+use crate::auth::{AuthorizationMode, Follower, MASTERS, create_bootstrap_policy};
 use crate::catalog::{Catalog, serve_definitions};
 use crate::config::Config;
 use crate::http::{ConnectionService, Front};
@@ -193,20 +193,29 @@ impl ApiServerBuilder {
             catalog.wait_until_ready().await?;
             crate::bootstrap::create(&catalog).await
         })?;
+        let authorizer = Authorizer {
+            mode: config.authorization_mode,
+            rbac: Arc::default(),
+        };
+        let followers = match authorizer.mode {
+            AuthorizationMode::AlwaysAllow => Vec::new(),
+            AuthorizationMode::Rbac => pollster::block_on(async {
+                create_bootstrap_policy(&catalog).await?;
+                Follower::load_all(&catalog, &authorizer.rbac).await
+            })?,
+        };
         let front = Arc::new(Front {
             authenticator: Authenticator {
                 tokens,
                 service_accounts: ServiceAccounts::generate(),
             },
-            authorizer: Authorizer {
-                mode: config.authorization_mode,
-            },
+            authorizer,
             catalog,
             storage: storage.clone(),
             request_timeout: config.request_timeout,
             min_request_timeout: config.min_request_timeout,
         });
-        let running = serve(front, http, https, tls)?;
+        let running = serve(front, followers, http, https, tls)?;
         Ok(ApiServer {
             is_open: config.http.is_some(),
             endpoints,
@@ -222,6 +231,7 @@ impl ApiServerBuilder {
 /// Serves the listeners in a thread with a runtime.
 fn serve(
     front: Arc<Front>,
+    followers: Vec<Follower>,
     http: Option<Listener>,
     https: Option<Listener>,
     tls: Option<TlsAcceptor>,
@@ -242,6 +252,9 @@ fn serve(
         .spawn(move || {
             runtime.block_on(async {
                 tokio::spawn(serve_definitions(front.clone()));
+                for follower in followers {
+                    tokio::spawn(follower.run());
+                }
                 let mut ports = tokio::task::JoinSet::new();
                 for (listener, trusted, tls) in [(http, true, None), (https, false, tls)] {
                     let Some(listener) = listener else {

@@ -13,7 +13,7 @@ mod subresource;
 mod watch;
 mod write;
 
-pub(crate) use read::decoded;
+pub(crate) use read::{decoded, reference};
 
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;

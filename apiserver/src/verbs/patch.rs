@@ -52,6 +52,9 @@ pub(crate) async fn patch(
         };
         let (requested, strict) = patched(resource, facet, &patch, &duplicates, validation, old)?;
         warnings = strict;
+        if let Some(write) = Front::policy_write(exchange, resource, target) {
+            write.check(&front.authorizer, &requested, Some(old))?;
+        }
         facet.change(&*resource.rules, old, requested, &now)
     };
     let request = WriteRequest::default().dry_run(options.dry_run);

@@ -4,7 +4,7 @@ use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
 use serde_json::{Value, json};
 
-use crate::auth::{Attributes, User};
+use crate::auth::{Attributes, Rule, User};
 use crate::catalog::Resource;
 use crate::decode::WriteOptions;
 use crate::http::{Answer, CREATED, Exchange, Form, Front, Target};
@@ -29,8 +29,8 @@ pub(crate) async fn review(
             metadata["creationTimestamp"] = front.now().into();
             json!({"userInfo": user_info(&exchange.user)})
         }
-        "SelfSubjectAccessReview" => json!({"allowed": allows(front, &exchange.user, &spec)}),
-        "SubjectAccessReview" => json!({"allowed": allows(front, &subject(&spec), &spec)}),
+        "SelfSubjectAccessReview" => access(front, &exchange.user, &spec),
+        "SubjectAccessReview" => access(front, &subject(&spec), &spec),
         "LocalSubjectAccessReview" => {
             if spec["resourceAttributes"]["namespace"] != target.namespace.as_str() {
                 return Err(RequestError::BadRequest(format!(
@@ -38,9 +38,16 @@ pub(crate) async fn review(
                     target.namespace
                 )));
             }
-            json!({"allowed": allows(front, &subject(&spec), &spec)})
+            access(front, &subject(&spec), &spec)
         }
-        "SelfSubjectRulesReview" => rules(front, &exchange.user),
+        "SelfSubjectRulesReview" => {
+            let namespace = spec["namespace"].as_str().unwrap_or_default();
+            if namespace.is_empty() {
+                let message = "no namespace on request".to_owned();
+                return Err(RequestError::BadRequest(message));
+            }
+            rules(front, &exchange.user, namespace)
+        }
         "TokenReview" => token(front, &spec),
         kind => {
             let message = format!("reviews of the kind {kind} are not served");
@@ -78,63 +85,62 @@ fn subject(spec: &Value) -> User {
     User::new(spec["user"].as_str().unwrap_or_default(), groups)
 }
 
-fn allows(front: &Front, user: &User, spec: &Value) -> bool {
+/// Returns the answer to the question whether a user may make a request.
+fn access(front: &Front, user: &User, spec: &Value) -> Value {
     let text = |of: &Value, field: &str| of[field].as_str().unwrap_or_default().to_owned();
     let path = &spec["nonResourceAttributes"];
-    if path.is_object() {
+    let decision = if path.is_object() {
         let (verb, path) = (text(path, "verb"), text(path, "path"));
-        return front.authorizer.allows(
-            user,
-            Attributes::Path {
-                verb: &verb,
-                path: &path,
-            },
-        );
-    }
-    let asked = &spec["resourceAttributes"];
-    let [verb, group, namespace, resource, subresource, name] = [
-        "verb",
-        "group",
-        "namespace",
-        "resource",
-        "subresource",
-        "name",
-    ]
-    .map(|field| text(asked, field));
-    front.authorizer.allows(
-        user,
-        Attributes::Resource {
+        let attributes = Attributes::Path {
+            verb: &verb,
+            path: &path,
+        };
+        front.authorizer.decide(user, attributes)
+    } else {
+        let asked = &spec["resourceAttributes"];
+        let fields = [
+            "verb",
+            "group",
+            "namespace",
+            "resource",
+            "subresource",
+            "name",
+        ];
+        let [verb, group, namespace, resource, subresource, name] =
+            fields.map(|field| text(asked, field));
+        let attributes = Attributes::Resource {
             verb: &verb,
             group: &group,
             namespace: &namespace,
             resource: &resource,
             subresource: &subresource,
             name: &name,
-        },
-    )
+        };
+        front.authorizer.decide(user, attributes)
+    };
+    let mut status = json!({"allowed": decision.allowed});
+    if !decision.reason.is_empty() {
+        status["reason"] = decision.reason.into();
+    }
+    status
 }
 
-fn rules(front: &Front, user: &User) -> Value {
-    let everything = Attributes::Resource {
-        verb: "*",
-        group: "*",
-        namespace: "",
-        resource: "*",
-        subresource: "",
-        name: "",
+/// Returns what a user may do in a namespace.
+fn rules(front: &Front, user: &User, namespace: &str) -> Value {
+    let (rules, errors) = front.authorizer.rules(user, namespace);
+    let of = |paths: bool| -> Vec<Value> {
+        let rules = rules.iter().filter(|rule| rule.is_of_paths() == paths);
+        rules.map(Rule::to_json).collect()
     };
-    let all = front.authorizer.allows(user, everything);
-    let resources = if all {
-        json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}])
-    } else {
-        json!([])
-    };
-    let paths = if all {
-        json!([{"verbs": ["*"], "nonResourceURLs": ["*"]}])
-    } else {
-        json!([])
-    };
-    json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false})
+    let mut status = json!({
+        "resourceRules": of(false),
+        "nonResourceRules": of(true),
+        "incomplete": false,
+    });
+    if !errors.is_empty() {
+        status["evaluationError"] = errors.join(", ").into();
+    }
+    status
 }
 
 fn token(front: &Front, spec: &Value) -> Value {

@@ -5,7 +5,7 @@ use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::GetOptions;
 use revstore_watch_cache::registry::JsonObject;
-use revstore_watch_cache::status::Status;
+use revstore_watch_cache::status::{ResourceName, Status};
 use serde_json::Value;
 
 use crate::catalog::{Origin, Resource, Stored};
@@ -48,6 +48,7 @@ pub(crate) async fn answer(
         "eviction" => pod::evict(front, exchange, resource, stored, target, body).await,
         "log" => pod::log(exchange, resource, stored, target).await,
         "exec" | "attach" | "portforward" | "proxy" => {
+            check_connection(front, exchange, target)?;
             pod::connect(exchange, resource, stored, target).await
         }
         "token" => service_account::token(front, exchange, resource, stored, target, body).await,
@@ -90,4 +91,23 @@ pub(crate) async fn current(
         return Err(Status::not_found(&resource.names.resource_name(), &target.name).into());
     };
     decoded(resource, stored, &object)
+}
+
+/// Checks that a user who opens a stream to a container with GET may also create one: the method is a detail of the
+/// protocol of the stream.
+fn check_connection(
+    front: &Front,
+    exchange: &Exchange,
+    target: &Target,
+) -> Result<(), RequestError> {
+    if target.subresource == "proxy" {
+        return Ok(());
+    }
+    let create = exchange.info.attributes().with_verb("create");
+    let decision = front.authorizer.decide(&exchange.user, create);
+    if decision.allowed {
+        return Ok(());
+    }
+    let resource = ResourceName::new(&target.group, &target.resource);
+    Err(Status::forbidden(&resource, &target.name, &decision.reason).into())
 }

@@ -35,6 +35,9 @@ pub(crate) async fn create(
     front
         .admit_create(resource, &target.namespace, name)
         .await?;
+    if let Some(write) = Front::policy_write(exchange, resource, target) {
+        write.check(&front.authorizer, &object, None)?;
+    }
     let request = WriteRequest::default().dry_run(options.dry_run);
     for warning in resource.rules.warnings(&object) {
         exchange.warn(warning);
@@ -85,6 +88,11 @@ pub(crate) async fn update(
     } else {
         read_plain(exchange, "Scale", body).await?
     };
+    if facet == Facet::Whole {
+        front
+            .admit_update(exchange, resource, stored, target, &object)
+            .await?;
+    }
     let written = if matches!(facet, Facet::Whole | Facet::Status) {
         store.update(&reference, object, &request).await?
     } else {
