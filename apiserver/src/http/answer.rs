@@ -102,6 +102,10 @@ impl Answer {
     pub(crate) fn into_response(self) -> Response<Body> {
         let mut response = Response::new(self.body);
         *response.status_mut() = self.status;
+        if self.status == StatusCode::SWITCHING_PROTOCOLS {
+            response.headers_mut().extend(self.headers);
+            return response;
+        }
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         for (name, value) in self.headers {

@@ -1,6 +1,7 @@
 //! One request, as the verbs see it.
 
 use http::{HeaderMap, Method};
+use revstore_host::net::UpgradeOffer;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::Query;
 
@@ -14,6 +15,8 @@ pub(crate) struct Exchange {
     pub(crate) info: RequestInfo,
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
+    /// Whether the client would continue the connection with another protocol.
+    pub(crate) upgrade: Option<UpgradeOffer>,
     pub(crate) user: User,
     /// Texts for the headers `Warning`.
     pub(crate) warnings: Vec<String>,

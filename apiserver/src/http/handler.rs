@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use revstore_host::config::GoDuration;
-use revstore_host::net::{ClientIdentity, RequestBody};
+use revstore_host::net::{ClientIdentity, RequestBody, UpgradeOffer};
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::Query;
 use revstore_watch_cache::status::{Reason, ResourceName, Status, StatusDetails};
@@ -15,7 +15,7 @@ use revstore_watch_cache::status::{Reason, ResourceName, Status, StatusDetails};
 use crate::auth::{Authenticator, Authorizer, Impersonation, User};
 use crate::catalog::{Catalog, Origin};
 use crate::decode::MAX_BODY_BYTES;
-use crate::http::{Accepted, Answer, Body, Exchange, RequestInfo, gzip, paths};
+use crate::http::{Accepted, Answer, Body, Exchange, RequestInfo, gzip, paths, websocket};
 use crate::storage::Storage;
 use crate::verbs;
 
@@ -53,7 +53,7 @@ impl Front {
         client: &ClientIdentity,
         trusted: bool,
     ) -> Answer {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
         let mut exchange = Exchange {
@@ -62,6 +62,7 @@ impl Front {
             info,
             query,
             headers: parts.headers,
+            upgrade: parts.extensions.remove::<UpgradeOffer>(),
             warnings: Vec::new(),
         };
         let answered = match self.admit(&mut exchange, client, trusted) {
@@ -92,6 +93,9 @@ impl Front {
         client: &ClientIdentity,
         trusted: bool,
     ) -> Result<(), RequestError> {
+        if websocket::move_token(&mut exchange.headers).is_err() {
+            return Err(Status::unauthorized().into());
+        }
         let user = self.authenticator.authenticate(
             &exchange.headers,
             client,

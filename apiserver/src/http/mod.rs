@@ -10,6 +10,7 @@ mod handler;
 mod paths;
 mod request_info;
 mod service;
+pub(crate) mod websocket;
 
 pub(crate) use accept::{Accepted, Form, MEDIA_TYPES, Media, Offer};
 pub(crate) use answer::{Answer, status_value};

@@ -4,7 +4,7 @@ use revstore_watch_cache::RequestError;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use futures_core::Stream;
 use http::StatusCode;
 use revstore_watch_cache::CacheWatcher;
@@ -14,6 +14,7 @@ use revstore_watch_cache::selector::{FieldRequirement, FieldSelector, Selector};
 use revstore_watch_cache::status::Status;
 
 use crate::catalog::{Resource, Stored, form_id, protobuf_form_id};
+use crate::http::websocket::{self, Messages, Opcode};
 use crate::http::{Answer, Body, Chunks, Exchange, Form, Front, Media, Target};
 use crate::verbs::list::{check_fields, scope};
 use crate::verbs::offer;
@@ -21,6 +22,9 @@ use crate::verbs::read::include;
 
 /// The size from which events that are ready are sent, before further ones are looked at.
 const CHUNK_BYTES: usize = 32 << 10;
+
+/// The size of the length before each event in protobuf.
+const LENGTH_BYTES: usize = 4;
 
 /// Answers a watch.
 pub(crate) async fn watch(
@@ -59,7 +63,19 @@ pub(crate) async fn watch(
     };
     let encoder = stored.cache.encoder(id);
     let encoder = encoder.ok_or_else(|| RequestError::Internal("a form is missing".to_owned()))?;
-    let chunks = WatchChunks { watcher, encoder };
+    let opcode = match accepted.media {
+        Media::Protobuf => Opcode::Binary,
+        _ => Opcode::Text,
+    };
+    let time_limit = options.timeout.unwrap_or_default();
+    let messages = WatchMessages {
+        chunks: WatchChunks { watcher, encoder },
+        opcode,
+    };
+    let chunks = match websocket::open(exchange, opcode, messages, time_limit) {
+        Ok(answer) => return Ok(answer),
+        Err(messages) => messages.chunks,
+    };
     Ok(Answer::new(
         StatusCode::OK,
         content_type,
@@ -86,6 +102,27 @@ fn select_name(selector: &mut Selector, name: &str) -> Result<(), RequestError> 
 struct WatchChunks {
     watcher: CacheWatcher,
     encoder: Encoder,
+}
+
+/// The messages of a watch over a WebSocket: an event each.
+struct WatchMessages {
+    chunks: WatchChunks,
+    opcode: Opcode,
+}
+
+impl Messages for WatchMessages {
+    fn poll_message(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let WatchMessages { chunks, opcode } = self.get_mut();
+        let next = Pin::new(&mut chunks.watcher).poll_next(context);
+        next.map(|event| {
+            let mut bytes = chunks.encoder.event(&event?);
+            if *opcode == Opcode::Binary {
+                // Messages have a length already.
+                bytes.advance(LENGTH_BYTES.min(bytes.len()));
+            }
+            Some(bytes)
+        })
+    }
 }
 
 impl Chunks for WatchChunks {

@@ -11,13 +11,13 @@
 
 use std::{
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
     mem,
     net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
@@ -30,6 +30,7 @@ use crate::net::{
     task_waker::TaskWaker,
     tls::{NotTls, Rejection, TlsAcceptor},
     transport::{Transport, WriteBuffer},
+    upgrade::{self, Upgraded},
 };
 use bytes::Bytes;
 use http::{Request, Response};
@@ -182,6 +183,15 @@ pub(crate) async fn serve<M: MakeService>(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ConnectionError> {
     let mut shutdown = pin!(shutdown);
+    let mut has_begun = false;
+    // Can be polled again after it has completed.
+    let mut shutdown = pin!(poll_fn(|context| {
+        if !has_begun {
+            ready!(shutdown.as_mut().poll(context));
+            has_begun = true;
+        }
+        Poll::Ready(())
+    }));
     let address = transport.peer_address();
     let (transport, client) = match &serving.security {
         Security::Plain => (transport, ClientIdentity::default()),
@@ -224,20 +234,33 @@ pub(crate) async fn serve<M: MakeService>(
         let driver = ConnectionDriver::new(connection, executor, write_buffer);
         let close =
             |connection: Pin<&mut Http2Connection<_>>| connection.get_mut().graceful_shutdown();
-        drive(driver, shutdown, close).await
+        drive(driver, shutdown.as_mut(), close).await
     } else {
         let (io, service) = (TokioIo::new(transport), Http1Service::new(service));
-        let is_unread = service.is_unread();
+        let (is_unread, handover) = (service.is_unread(), service.handover());
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new());
-        let connection = pin!(http.serve_connection(io, service));
-        let connection = pin!(Http1Connection::new(connection, write_buffer.clone()));
-        let driver = ConnectionDriver::new(connection, executor, write_buffer.clone());
-        let close = |connection: Pin<&mut Http1Connection<'_, _>>| {
-            http1::Connection::graceful_shutdown(connection.get_mut().connection());
+        let mut http = http.serve_connection(io, service);
+        let served = {
+            let connection = pin!(Http1Connection::new(
+                Pin::new(&mut http),
+                write_buffer.clone()
+            ));
+            let driver = ConnectionDriver::new(connection, executor, write_buffer.clone());
+            let close = |connection: Pin<&mut Http1Connection<'_, _>>| {
+                http1::Connection::graceful_shutdown(connection.get_mut().connection());
+            };
+            drive(driver, shutdown.as_mut(), close).await
         };
-        let served = drive(driver, shutdown, close).await;
-        if served.is_err() || is_unread.load(Ordering::Relaxed) {
+        let upgrade = handover.take().filter(|_| served.is_ok());
+        let is_upgraded = upgrade.is_some();
+        if let Some(serve) = upgrade {
+            let parts = http.into_parts();
+            let transport = parts.io.into_inner();
+            let upgraded = Upgraded::new(parts.read_buf, transport, write_buffer.clone());
+            upgrade::run(serve, upgraded, shutdown).await;
+        }
+        if is_upgraded || served.is_err() || is_unread.load(Ordering::Relaxed) {
             // The client can read the last response, even if it has not been read to the end.
             let _ = tokio::time::timeout(DISCARD_TIME, write_buffer.linger()).await;
         }

@@ -17,13 +17,13 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, header};
+use http::{Request, Response, StatusCode, header};
 use http_body::Body;
-use hyper::{body::Incoming, service::Service};
+use hyper::{body::Incoming, service::Service, upgrade::OnUpgrade};
 use parking_lot::Mutex;
 use tokio::time::{Sleep, sleep, timeout};
 
-use crate::net::{BoxError, RequestBody, transport::WriteBuffer};
+use crate::net::{BoxError, RequestBody, transport::WriteBuffer, upgrade::Handover};
 
 /// The maximum size of the rest of a body that is read before the response is sent.
 const DISCARDED_BYTES_MAX: u64 = 256 * 1024;
@@ -93,6 +93,7 @@ pub(super) struct Http1Service<S> {
     service: S,
     /// Whether a response was sent before its request was read.
     is_unread: Arc<AtomicBool>,
+    handover: Handover,
 }
 
 impl<S> Http1Service<S> {
@@ -100,6 +101,7 @@ impl<S> Http1Service<S> {
         Self {
             service,
             is_unread: Arc::default(),
+            handover: Handover::default(),
         }
     }
 
@@ -107,26 +109,42 @@ impl<S> Http1Service<S> {
     pub(super) fn is_unread(&self) -> Arc<AtomicBool> {
         self.is_unread.clone()
     }
+
+    /// Returns what continues the connection after a response with status 101.
+    pub(super) fn handover(&self) -> Handover {
+        self.handover.clone()
+    }
 }
 
-impl<S> Service<Request<Incoming>> for Http1Service<S>
+impl<S, B> Service<Request<Incoming>> for Http1Service<S>
 where
-    S: Service<Request<RequestBody>, Response: Send + 'static, Error: Send + 'static>,
+    S: Service<Request<RequestBody>, Response = Response<B>, Error: Send + 'static>,
     S::Future: Send + 'static,
+    B: Send + 'static,
 {
     type Response = S::Response;
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         // Such a client sends no body before it is asked to.
         let waits = request.headers().contains_key(header::EXPECT);
+        let handover = self.handover.clone();
+        // Hyper continues a connection with another protocol itself only if somebody waits for it.
+        if request.extensions_mut().remove::<OnUpgrade>().is_some() {
+            request.extensions_mut().insert(handover.offer());
+        }
         let leftover = Leftover::default();
         let request = request.map(|body| RequestBody::from_incoming(body, leftover.clone()));
         let response = self.service.call(request);
         let is_unread = self.is_unread.clone();
         Box::pin(async move {
             let response = response.await;
+            let switches =
+                |response: &Response<B>| response.status() == StatusCode::SWITCHING_PROTOCOLS;
+            if !response.as_ref().is_ok_and(switches) {
+                drop(handover.take());
+            }
             let body = leftover.lock().take();
             if let Some(body) = body
                 && (waits || timeout(DISCARD_TIME, discard(body)).await != Ok(true))

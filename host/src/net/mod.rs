@@ -2,8 +2,8 @@
 //!
 //! A [`Listener`] is bound to an address, accepts connections, and serves each of them with a service that a
 //! [`MakeService`] creates. `listener` accepts connections, `connection` performs the handshake and runs the
-//! requests, `http2` and the library hyper read them, `transport` reads and writes bytes, and `ping_limit` inspects the
-//! HTTP/2 frames.
+//! requests, `http2` and the library hyper read them, `transport` reads and writes bytes, `ping_limit` inspects the
+//! HTTP/2 frames, and `upgrade` hands connections over to other protocols.
 //!
 //! `endpoint_url`, `listen_url`, `options` and those of `tls` contain the settings, which a program creates in
 //! code or from its flags. `tls` also has the certificates of the server and the checks of those of clients.
@@ -20,6 +20,7 @@ mod request_body;
 mod task_waker;
 mod tls;
 mod transport;
+mod upgrade;
 
 pub use connection::{BoxError, ClientIdentity, MakeService, serve_connection};
 pub use endpoint_url::{EndpointUrl, UrlError, join_urls};
@@ -28,3 +29,4 @@ pub use listener::{BindError, BoundAddress, GRACE_PERIOD, Listener};
 pub use options::{HttpOptions, Keepalive};
 pub use request_body::RequestBody;
 pub use tls::{Certificate, ClientAuth, TlsAcceptor, TlsError, TlsOptions, TlsVersion};
+pub use upgrade::{Drain, UpgradeOffer, Upgraded};

@@ -368,6 +368,20 @@ impl WriteBuffer {
         false
     }
 
+    /// Reads without pauses from now on: nobody starts rounds any more.
+    pub(crate) fn end_rounds(&self) {
+        let mut inner = self.inner.lock();
+        inner.readable = usize::MAX;
+        inner.is_read_paused = false;
+    }
+
+    /// Writes all buffered bytes.
+    pub(crate) fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut inner = self.inner.lock();
+        inner.check_failure()?;
+        inner.poll_flush(context)
+    }
+
     /// Returns the time of the last read.
     pub(crate) fn last_read(&self) -> Instant {
         self.inner.lock().last_read
