@@ -272,7 +272,7 @@ fn a_client_that_never_reads_and_sends_pings_costs_only_itself() -> TestResult {
     let path = "/api/v1/namespaces/default/configmaps?watch=true";
     let mut deaf = WebSocket::open(&server, path, &[])?;
     let mut other = WebSocket::open(&server, path, &[])?;
-    for number in 0..20 {
+    for number in 0..12 {
         let object = json!({
             "metadata": {"name": format!("large-{number}")},
             "data": {"k": "x".repeat(900_000)},
@@ -281,7 +281,7 @@ fn a_client_that_never_reads_and_sends_pings_costs_only_itself() -> TestResult {
         other.event()?;
     }
     // The server answers the last one of those that it has not answered, so it goes on reading.
-    for _ in 0..100_000 {
+    for _ in 0..20_000 {
         deaf.send(PING, &[7; 100])?;
     }
     create(&server, &json!({"metadata": {"name": "small"}}))?;

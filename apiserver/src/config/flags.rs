@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use revstore_host::config::{FlagSet, GoDuration};
 
 use super::Config;
+use super::kube_apiserver::KUBE_APISERVER;
 use crate::version::{KUBERNETES_VERSION, REVSTORE_VERSION};
 
 /// All flags.
@@ -14,12 +15,14 @@ pub(super) const FLAGS: FlagSet<Config> = FlagSet {
             \n\
             Usage: revstore-apiserver [flags]\n\
             \n\
+            Flags of kube-apiserver that are not in this list cause a warning.\n\
             When it is ready, it prints one line: 'revstore-apiserver ready URL KUBECONFIG'.\n",
     sections: SECTIONS,
     version: || format!("revstore-apiserver {REVSTORE_VERSION}\nKubernetes {KUBERNETES_VERSION}\n"),
     variable_prefix: "REVSTORE_APISERVER_",
     known_variables: &[],
     file_mappings: &[],
+    foreign: KUBE_APISERVER,
     configure: Config::from_values,
 };
 
@@ -65,5 +68,29 @@ revstore_host::flags! {
     "Storage" {
         ETCD_PREFIX: String = "etcd-prefix", "/registry",
             "The beginning of all keys.";
+        WATCH_CACHE: bool = "watch-cache", "true",
+            "Whether reads are answered by the watch cache. They always are; other values cause a warning.";
+        DEFAULT_WATCH_CACHE_SIZE: i64 = "default-watch-cache-size", "100",
+            "The number of events that the watch cache keeps. It adapts itself, as that of kube-apiserver does; 0 \
+             causes a warning.";
+        WATCH_CACHE_SIZES: String = "watch-cache-sizes", "",
+            "A list of settings 'resource[.group]#size', for single resources.";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_readme_has_all_flags() {
+        let readme = include_str!("../../README.md");
+        let rows = readme.lines().filter_map(|line| line.strip_prefix("| `--"));
+        let rows: BTreeSet<_> = rows.filter_map(|row| row.split('`').next()).collect();
+        let flags = SECTIONS.iter().flat_map(|section| section.flags);
+        let flags: BTreeSet<_> = flags.map(|flag| flag.name).collect();
+        assert_eq!(rows, flags);
     }
 }

@@ -1,6 +1,8 @@
 //! The configuration of the server.
 
 mod flags;
+mod kube_apiserver;
+mod watch_cache;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -72,6 +74,7 @@ impl Default for Config {
 
 impl Config {
     fn from_values(values: &mut Values) -> Result<Self, ConfigError> {
+        watch_cache::check(values)?;
         let fail = |message: String| Err(ConfigError::new(message));
         let http = match values.get(&flags::LISTEN_HTTP).as_str() {
             "" => None,

@@ -43,7 +43,17 @@ pub(super) fn read<C>(
             return values.set(&HELP.declaration, "true");
         }
         let Some(flag) = flags.flags().find(|flag| flag.has_name(name)) else {
-            return usage(format!("flag provided but not defined: -{name}"));
+            let Some(takes_value) = flags.foreign.takes_value(name) else {
+                return usage(format!("flag provided but not defined: -{name}"));
+            };
+            if takes_value && value.is_none() && arguments.next().transpose()?.is_none() {
+                return usage(format!("flag needs an argument: -{name}"));
+            }
+            let program = flags.foreign.program;
+            values.warn_once(format!(
+                "--{name} has no effect: it is a flag of {program} that is not implemented"
+            ));
+            continue;
         };
         let is_bool = flag.kind == ValueKind::Bool;
         let value = match value {

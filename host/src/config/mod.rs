@@ -29,5 +29,5 @@ pub use duration::GoDuration;
 pub use error::ConfigError;
 pub use file::FileMapping;
 pub use flag::{Declaration, Flag, FlagValue, Section, Support, ValueKind};
-pub use set::{FlagSet, Invocation, Values};
+pub use set::{FlagSet, ForeignFlags, Invocation, Values};
 pub use value::{parse_byte_size, parts};

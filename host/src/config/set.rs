@@ -25,8 +25,37 @@ pub struct FlagSet<C> {
     pub known_variables: &'static [&'static str],
     /// Mappings inside the configuration file whose keys are flags, too.
     pub file_mappings: &'static [FileMapping],
+    /// Flags that are accepted without an effect on the command line.
+    pub foreign: ForeignFlags,
     /// Checks the values against each other and makes the configuration.
     pub configure: fn(&mut Values) -> Result<C, ConfigError>,
+}
+
+/// The flags of another program, in whose place this one can be started. Those that this program does not have cause a
+/// warning. Flags of neither are an error.
+#[derive(Clone, Copy, Debug)]
+pub struct ForeignFlags {
+    /// The name of the other program.
+    pub program: &'static str,
+    /// The flags that take a value only after `=`: booleans.
+    pub switches: &'static [&'static str],
+    /// The other flags.
+    pub with_values: &'static [&'static str],
+}
+
+impl ForeignFlags {
+    /// No flags.
+    pub const NONE: Self = Self {
+        program: "",
+        switches: &[],
+        with_values: &[],
+    };
+
+    /// Returns whether a flag takes its value from the next argument, if there is none behind `=`.
+    pub(super) fn takes_value(&self, name: &str) -> Option<bool> {
+        let is_switch = self.switches.contains(&name);
+        (is_switch || self.with_values.contains(&name)).then_some(!is_switch)
+    }
 }
 
 /// The task that a command line and its environment give to a process.
@@ -148,6 +177,13 @@ impl Values {
     /// Adds a message to log as soon as there is a log.
     pub fn warn(&mut self, message: impl Into<String>) {
         self.warnings.push(message.into());
+    }
+
+    /// Adds a message unless it is there already.
+    pub(super) fn warn_once(&mut self, message: String) {
+        if !self.warnings.contains(&message) {
+            self.warnings.push(message);
+        }
     }
 
     /// Adds a warning about a value without effect, and refuses a value that is not supported.

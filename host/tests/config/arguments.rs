@@ -86,3 +86,25 @@ fn fl_5_help_ends_the_command_line() {
     );
     check("--name --help", Ok(("--help", false)));
 }
+
+#[test]
+fn flags_of_another_program_cause_one_warning_each() {
+    for line in [
+        "--other-switch --other-value -name --name a",
+        "--other-switch=false --other-value=x --name=a --other-value=",
+    ] {
+        check(line, Ok(("a", false)));
+        let (_, warnings) = served(parse(line, &[])).unwrap();
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+    }
+    // This program has the flag, too.
+    check("--auto-tls --name a", Ok(("a", true)));
+    check(
+        "--other-switch true",
+        Err("'true' is not a valid flag; exit 1"),
+    );
+    check(
+        "--other-value",
+        Err("flag needs an argument: -other-value; exit 2"),
+    );
+}

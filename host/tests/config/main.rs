@@ -12,7 +12,7 @@ mod values;
 use std::path::PathBuf;
 
 use revstore_host::{
-    config::{ConfigError, FileMapping, FlagSet, GoDuration, Invocation, Values},
+    config::{ConfigError, FileMapping, FlagSet, ForeignFlags, GoDuration, Invocation, Values},
     net::EndpointUrl,
 };
 
@@ -71,6 +71,11 @@ pub(crate) const FLAGS: FlagSet<Values> = FlagSet {
             other_names: &[],
         },
     ],
+    foreign: ForeignFlags {
+        program: "other",
+        switches: &["other-switch", "auto-tls"],
+        with_values: &["other-value"],
+    },
     configure: |values| Ok(values.clone()),
 };
 

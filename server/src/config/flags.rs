@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use revstore_host::{
-    config::{ConfigError, FileMapping, FlagSet, FlagValue, GoDuration, ValueKind},
+    config::{ConfigError, FileMapping, FlagSet, FlagValue, ForeignFlags, GoDuration, ValueKind},
     net::EndpointUrl,
 };
 
@@ -63,6 +63,7 @@ pub(super) const FLAGS: FlagSet<Config> = FlagSet {
             other_names: &[("client", "discovery-endpoints")],
         },
     ],
+    foreign: ForeignFlags::NONE,
     configure: Config::from_values,
 };
 

@@ -1,0 +1,84 @@
+//! The command line.
+
+use revstore_apiserver::{Config, Invocation, parse};
+
+/// Returns the configuration and the warnings, or the error.
+fn served(line: &str) -> Result<(Config, Vec<String>), String> {
+    match parse(line.split_whitespace().map(Into::into), []) {
+        Ok(Invocation::Serve { config, warnings }) => Ok((*config, warnings)),
+        Ok(Invocation::Print(text)) => Err(text),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[test]
+fn flags_of_kube_apiserver_are_accepted_as_harnesses_give_them() {
+    let line = "--advertise-address=127.0.0.1 --allow-privileged=true --authorization-mode=RBAC \
+                --disable-admission-plugins=ServiceAccount --enable-aggregator-routing \
+                --service-account-issuer https://127.0.0.1/ --service-account-key-file sa.pub -v 2 \
+                --profiling=false --anonymous-auth --secure-port 1234";
+    let (config, warnings) = served(line).expect("the command line is valid");
+    assert_eq!(config.https.map(|address| address.port()), Some(1234));
+    for name in [
+        "advertise-address",
+        "allow-privileged",
+        "disable-admission-plugins",
+        "enable-aggregator-routing",
+        "service-account-issuer",
+        "service-account-key-file",
+        "v",
+        "profiling",
+        "anonymous-auth",
+    ] {
+        let beginning = format!("--{name} has no effect");
+        let count = warnings
+            .iter()
+            .filter(|it| it.starts_with(&beginning))
+            .count();
+        assert_eq!(count, 1, "{name}: {warnings:?}");
+    }
+}
+
+#[test]
+fn flags_of_neither_server_are_errors() {
+    for line in [
+        "--no-such-flag",
+        "--no-such-flag=1",
+        "--profiling true",
+        "--vmodule",
+    ] {
+        assert!(served(line).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn sizes_of_watch_caches_are_checked() {
+    for (value, expected) in [
+        ("", Ok(0)),
+        ("pods#100,deployments.apps#5", Ok(0)),
+        ("pods#0,nodes#0,services#1", Ok(2)),
+        ("pods", Err("invalid value of watch cache size: pods")),
+        (
+            "pods#1#2",
+            Err("invalid value of watch cache size: pods#1#2"),
+        ),
+        ("pods#x", Err("invalid size of watch cache size: pods#x")),
+        (
+            "pods#-1",
+            Err("watch cache size cannot be negative: pods#-1"),
+        ),
+    ] {
+        let warnings = served(&format!("--watch-cache-sizes={value}"));
+        let warnings = warnings.map(|(_, warnings)| warnings.len());
+        assert_eq!(warnings, expected.map_err(str::to_owned), "{value}");
+    }
+    let count = |line: &str| served(line).map(|(_, warnings)| warnings.len());
+    assert_eq!(
+        count("--watch-cache=false --default-watch-cache-size=0"),
+        Ok(2)
+    );
+    assert_eq!(
+        count("--watch-cache --default-watch-cache-size=1000"),
+        Ok(0)
+    );
+}
