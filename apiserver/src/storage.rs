@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use revstore_engine::{Clock, Engine};
 use revstore_kinds as kinds;
-use revstore_watch_cache::cache::FeederThread;
+use revstore_watch_cache::cache::{Feeder, ObjectIndex};
 use revstore_watch_cache::registry::{ObjectStore, Strategy};
 use revstore_watch_cache::{
     EngineSource, JsonKind, RequestError, ResourceCache, ResourceConfig, WatchCache,
@@ -16,6 +16,9 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::builtin;
 use crate::catalog::{Names, Stored};
+
+/// The selectable field with an index: there are as many watches of the pods of one node as there are nodes.
+const INDEXED_FIELD: &str = "spec.nodeName";
 
 /// Returns the time of day in seconds since 1970.
 pub(crate) type Seconds = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -41,24 +44,22 @@ pub(crate) struct Storage {
     epoch: SystemTime,
     /// The beginning of all keys.
     prefix: String,
-    /// Stops when it is dropped.
-    _feeder: FeederThread,
 }
 
 impl Storage {
-    /// Returns a store in this process.
-    pub(crate) fn embedded(clock: Arc<dyn Clock>, prefix: &str) -> Self {
+    /// Returns a store in this process, and the feeder of its cache, which must run.
+    pub(crate) fn embedded(clock: Arc<dyn Clock>, prefix: &str) -> (Self, Feeder) {
         let engine = Engine::builder().clock(clock.clone()).build();
         let source = Arc::new(EngineSource::new(engine.clone()));
         let (cache, feeder) = WatchCache::builder(source).clock(clock.clone()).build();
-        Self {
+        let storage = Self {
             engine,
             cache,
             epoch: SystemTime::now() - clock.now(),
             clock,
             prefix: prefix.to_owned(),
-            _feeder: feeder.spawn(),
-        }
+        };
+        (storage, feeder)
     }
 
     /// Adds a resource to the cache, and returns it with its stores.
@@ -91,11 +92,15 @@ impl Storage {
         let kind = JsonKind::new(names.api_version(), &*names.kind);
         let kind = kind.with_fields(fields.iter().cloned());
         let prefix = self.key_prefix(names);
-        if namespaced {
+        let config = if namespaced {
             ResourceConfig::namespaced(kind, &names.plural, &prefix)
         } else {
             ResourceConfig::cluster(kind, &names.plural, &prefix)
-        }
+        };
+        let indexed = fields.iter().filter(|field| *field == INDEXED_FIELD);
+        indexed.fold(config, |config, field| {
+            config.index(ObjectIndex::Field(field.clone()))
+        })
     }
 
     /// Returns a store of the objects of a resource.

@@ -367,6 +367,36 @@ fn watches_end_after_the_time_of_the_configuration() -> TestResult {
 }
 
 #[test]
+fn the_pods_of_one_node_are_read_without_the_others() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    for number in 0..10 {
+        let pod = json!({
+            "metadata": {"name": format!("pod-{number}")},
+            "spec": {"nodeName": format!("node-{}", number % 5), "containers": [{"name": "c", "image": "i"}]},
+        });
+        let path = "/api/v1/namespaces/default/pods";
+        assert_eq!(send(&server, "POST", path, &pod.to_string()).0, 201);
+    }
+    let cache = server.cache().resources();
+    let pods = cache.iter().find(|it| it.name().plural == "pods");
+    let pods = pods.ok_or("pods have a cache")?;
+    let before = pods.metrics();
+    let path = "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-3";
+    let (status, list) = value(&send(&server, "GET", path, ""));
+    let names = |list: &Value| -> Vec<Value> {
+        let items = list["items"].as_array().into_iter().flatten();
+        items.map(|pod| pod["metadata"]["name"].clone()).collect()
+    };
+    assert_eq!(
+        (status, names(&list)),
+        (200, vec!["pod-3".into(), "pod-8".into()])
+    );
+    let after = pods.metrics();
+    assert_eq!(after.list_objects_fetched - before.list_objects_fetched, 2);
+    Ok(())
+}
+
+#[test]
 fn documents_are_sent_once() -> TestResult {
     let server = ApiServer::builder().start()?;
     let (status, index) = value(&send(&server, "GET", "/openapi/v3", ""));

@@ -14,6 +14,7 @@ use revstore_host::net::{
     BindError, ClientAuth, EndpointUrl, HttpOptions, ListenUrl, Listener, TlsAcceptor, TlsError,
     TlsOptions, UrlError,
 };
+use revstore_watch_cache::cache::FeederThread;
 use revstore_watch_cache::{RequestError, WatchCache};
 use thiserror::Error;
 use tokio::runtime;
@@ -88,6 +89,8 @@ pub struct ApiServer {
     _directory: tempfile::TempDir,
     storage: Arc<Storage>,
     running: Option<Running>,
+    /// Stops when it is dropped.
+    _feeder: FeederThread,
 }
 
 #[derive(Debug)]
@@ -186,9 +189,12 @@ impl ApiServerBuilder {
         };
         kubeconfig::write(&kubeconfig_path, &kubeconfig)?;
 
-        let storage = Arc::new(Storage::embedded(clock, &config.etcd_prefix));
+        let (storage, feeder) = Storage::embedded(clock, &config.etcd_prefix);
+        let storage = Arc::new(storage);
         let catalog = Catalog::default();
         crate::catalog::add_builtin(&catalog, &storage)?;
+        // Begun now, the feeder loads all resources at once.
+        let feeder = feeder.spawn();
         pollster::block_on(async {
             catalog.wait_until_ready().await?;
             crate::bootstrap::create(&catalog).await
@@ -224,6 +230,7 @@ impl ApiServerBuilder {
             _directory: directory,
             storage,
             running: Some(running),
+            _feeder: feeder,
         })
     }
 }
