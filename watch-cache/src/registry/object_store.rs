@@ -173,17 +173,22 @@ impl ObjectStore {
         request: &WriteRequest,
     ) -> Result<JsonObject, RequestError> {
         let mut generated = 0;
+        let mut new = object;
         loop {
-            let mut new = object.clone();
+            // The object for the next attempt, if its name is generated.
             let is_generated = metadata::text(&new, "name").is_empty();
+            let original = is_generated.then(|| new.clone());
             let reference = self.prepare_create(namespace, &mut new)?;
             let written = self.write_new(&reference, &mut new, request).await;
             generated += 1;
-            match written {
-                Err(RequestError::AlreadyExists { .. })
-                    if is_generated && generated < GENERATED_NAMES_MAX => {}
-                Err(error) => return Err(error),
-                Ok(()) => return Ok(new),
+            match (written, original) {
+                (Err(RequestError::AlreadyExists { .. }), Some(original))
+                    if generated < GENERATED_NAMES_MAX =>
+                {
+                    new = original;
+                }
+                (Err(error), _) => return Err(error),
+                (Ok(()), _) => return Ok(new),
             }
         }
     }
@@ -569,11 +574,11 @@ pub(super) fn raise_generation(object: &mut JsonObject) {
 
 /// Returns whether two versions differ in anything but their metadata and status.
 fn differ_outside_of_metadata(new: &JsonObject, old: &JsonObject) -> bool {
-    let contents = |object: &JsonObject| {
-        let mut object = object.clone();
-        object.remove("metadata");
-        object.remove("status");
+    fn contents(object: &JsonObject) -> impl Iterator<Item = (&String, &Value)> {
         object
-    };
-    contents(new) != contents(old)
+            .iter()
+            .filter(|(field, _)| !["metadata", "status"].contains(&field.as_str()))
+    }
+    contents(new).count() != contents(old).count()
+        || contents(new).any(|(field, value)| old.get(field) != Some(value))
 }
