@@ -1,8 +1,10 @@
 //! The kind of JSON objects with Kubernetes metadata.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -37,7 +39,7 @@ struct Metadata<'a> {
     #[serde(default)]
     uid: Option<String>,
     #[serde(default)]
-    labels: Option<HashMap<String, String>>,
+    labels: Option<BTreeMap<Box<str>, Box<str>>>,
     #[serde(
         default,
         borrow,
@@ -50,6 +52,76 @@ struct Metadata<'a> {
 /// Deserializes the raw text of a value, including that of `null`.
 fn raw_value<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(value).map(Some)
+}
+
+/// The values of some fields of an object, as text. The others are only checked.
+struct Parts<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'a> Parts<'a> {
+    /// Reads the fields for which `is_wanted` returns true.
+    fn read(text: &'a str, is_wanted: impl Fn(&str) -> bool) -> serde_json::Result<Self> {
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let parts = deserializer.deserialize_map(PartsVisitor(is_wanted))?;
+        deserializer.end()?;
+        Ok(parts)
+    }
+
+    /// Returns the value of a field: the last one if there are several.
+    fn get(&self, name: &str) -> Option<&'a RawValue> {
+        let mut parts = self.0.iter().rev();
+        parts.find(|(known, _)| known == name).map(|(_, raw)| *raw)
+    }
+}
+
+struct PartsVisitor<F>(F);
+
+impl<'de, F: Fn(&str) -> bool> Visitor<'de> for PartsVisitor<F> {
+    type Value = Parts<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut parts = Vec::new();
+        while let Some(name) = map.next_key_seed(WantedName(&self.0))? {
+            match name {
+                Some(name) => parts.push((name, map.next_value()?)),
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(Parts(parts))
+    }
+}
+
+/// Reads the name of a field if it is wanted.
+struct WantedName<'f, F>(&'f F);
+
+impl<'de, F: Fn(&str) -> bool> DeserializeSeed<'de> for WantedName<'_, F> {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, name: D) -> Result<Self::Value, D::Error> {
+        name.deserialize_str(self)
+    }
+}
+
+impl<F: Fn(&str) -> bool> Visitor<'_> for WantedName<'_, F> {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a field")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+        Ok((self.0)(name).then(|| name.to_owned()))
+    }
+}
+
+/// Returns the first segment of the path of a field, and the rest.
+fn split_head(field: &str) -> (&str, &str) {
+    field.split_once('.').unwrap_or((field, ""))
 }
 
 impl JsonKind {
@@ -130,7 +202,12 @@ impl Kind for JsonKind {
 
     fn extract(&self, value: &[u8]) -> Result<Attributes, DecodeError> {
         let undecodable = |error: serde_json::Error| DecodeError(error.to_string());
-        let top: HashMap<String, &RawValue> = serde_json::from_slice(value).map_err(undecodable)?;
+        let text = std::str::from_utf8(value).map_err(|error| DecodeError(error.to_string()))?;
+        let is_wanted = |name: &str| {
+            let mut fields = self.fields.iter();
+            name == "metadata" || fields.any(|field| split_head(field).0 == name)
+        };
+        let top = Parts::read(text, is_wanted).map_err(undecodable)?;
         let raw = top
             .get("metadata")
             .ok_or_else(|| DecodeError("missing field `metadata`".into()))?;
@@ -142,7 +219,7 @@ impl Kind for JsonKind {
         let mut parsed: HashMap<&str, serde_json::Value> = HashMap::new();
         let mut fields = Vec::with_capacity(self.fields.len());
         for field in &self.fields {
-            let (head, rest) = field.split_once('.').unwrap_or((field, ""));
+            let (head, rest) = split_head(field);
             let Some(raw) = top.get(head) else {
                 fields.push(None);
                 continue;
@@ -156,10 +233,7 @@ impl Kind for JsonKind {
         let labels = metadata.labels.unwrap_or_default();
         Ok(Attributes {
             uid: metadata.uid.unwrap_or_default().into(),
-            labels: labels
-                .into_iter()
-                .map(|(key, value)| (key.into(), value.into()))
-                .collect(),
+            labels: labels.into_iter().collect(),
             fields,
             resource_version_span: resource_version_span(
                 value,
@@ -234,6 +308,37 @@ mod tests {
             let value = format!("{{\"metadata\": {metadata} }}");
             assert!(kind.extract(value.as_bytes()).is_err(), "{value}");
         }
+    }
+
+    #[test]
+    fn values_that_are_not_json_are_rejected() {
+        let kind = JsonKind::new("v1", "Pod").with_fields(["spec.a"]);
+        let good = br#"{"data":{"a":"b"},"metadata":{}}"#;
+        assert!(kind.extract(good).is_ok());
+        for bad in [
+            &b"[]"[..],
+            b"{}",
+            br#"{"metadata":{}} x"#,
+            br#"{"metadata":{},"data":{"a":"b}}"#,
+            br#"{"metadata":{},"data":{"a":x}}"#,
+            br#"{"metadata":{},"spec":{"a":x}}"#,
+            b"{\"metadata\":{},\"data\":\"\xff\"}",
+        ] {
+            let text = String::from_utf8_lossy(bad);
+            assert!(kind.extract(bad).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_last_of_fields_with_one_name_counts() {
+        let kind = JsonKind::new("v1", "Pod").with_fields(["spec.a"]);
+        let value = br#"{"metadata":{"uid":"x"},"spec":{"a":"1"},"sp\u0065c":{"a":"2"},
+            "metadata":{"uid":"y","labels":{"b":"1","a":"2","b":"3"}}}"#;
+        let found = kind.extract(value).unwrap();
+        assert_eq!(&*found.uid, "y");
+        assert_eq!(found.fields[0].as_deref(), Some("2"));
+        let labels: Vec<_> = found.labels.iter().map(|(k, v)| (&**k, &**v)).collect();
+        assert_eq!(labels, [("a", "2"), ("b", "3")]);
     }
 
     #[test]

@@ -172,6 +172,12 @@ impl StoredObject {
         }
     }
 
+    /// Sets the revision at which the object was created, which is that of this version.
+    pub(crate) fn set_created(&mut self, revision: Revision) {
+        self.kv.create_revision = revision;
+        self.kv.mod_revision = revision;
+    }
+
     /// Returns the size of key and value in bytes.
     pub(crate) fn stored_bytes(&self) -> u64 {
         (self.kv.key.len() + self.kv.value.len()) as u64

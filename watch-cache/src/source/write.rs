@@ -1,6 +1,7 @@
 //! Writes: create, update and delete with a compare on the mod revision. A write is repeated if the
 //! version on which it is based is stale. Corresponds to Kubernetes' `GuaranteedUpdate`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use crate::api::status::{Conflict, InvalidDelete, RequestError};
 use crate::api::storage::{
     DeleteOptions, Preconditions, Update, UpdateFn, UpdateOptions, ValidateFn,
 };
-use crate::encode::object::Object;
+use crate::encode::object::{Object, StoredObject};
 use crate::source::raw_store::{RawStore, internal};
 use crate::source::{ConditionalWrite, ListRequest, StoredKeyValue, WriteAction, WriteOutcome};
 use crate::status::ResourceName;
@@ -44,31 +45,30 @@ impl RawStore {
         time_to_live: Option<Duration>,
     ) -> Result<Object, RequestError> {
         let key = self.config.layout.key(object)?;
-        if self.has_version(&value) {
+        let stored = StoredKeyValue {
+            key: key.clone(),
+            value: value.clone(),
+            create_revision: Revision(0),
+            mod_revision: Revision(0),
+        };
+        let mut new = StoredObject::decode(stored, &*self.config.kind, &self.config.layout);
+        if has_version(&new) {
             return Err(RequestError::version_on_create());
         }
         let action = WriteAction::Put {
-            value: value.clone(),
+            value,
             time_to_live,
         };
         match self.write(&key, None, action).await? {
-            WriteOutcome::Done(revision) => Ok(self.written(key, value, None, revision)),
+            WriteOutcome::Done(revision) => {
+                new.set_created(revision);
+                Ok(Object::new(Arc::new(new)))
+            }
             WriteOutcome::Differs(_) => Err(RequestError::AlreadyExists {
                 resource: (*self.config.name).clone(),
                 name: object.name.clone(),
             }),
         }
-    }
-
-    /// Returns whether a value contains a resource version (WC-443).
-    fn has_version(&self, value: &[u8]) -> bool {
-        let Ok(attributes) = self.config.kind.extract(value) else {
-            return false;
-        };
-        let version = attributes
-            .resource_version_span
-            .and_then(|span| value.get(span.start as usize..span.end as usize));
-        version.is_some_and(|version| !matches!(version, b"" | b"\"\"" | b"\"0\"" | b"null"))
     }
 
     pub(crate) async fn update_object(
@@ -277,4 +277,13 @@ impl RawStore {
             reason: Box::new(reason),
         }
     }
+}
+
+/// Returns whether the value of an object contains a resource version (WC-443).
+fn has_version(object: &StoredObject) -> bool {
+    let span = object
+        .attributes()
+        .and_then(|attributes| attributes.resource_version_span);
+    let version = span.and_then(|span| object.value().get(span.start as usize..span.end as usize));
+    version.is_some_and(|version| !matches!(version, b"" | b"\"\"" | b"\"0\"" | b"null"))
 }
