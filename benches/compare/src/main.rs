@@ -14,6 +14,7 @@
 //! | `watchers` | watch streams that count the received events |
 //! | `cpu_time` | the CPU time of a process |
 //! | `heavy` | heavy loads beside a bystander |
+//! | `kube` | load on Kubernetes API servers |
 //! | `persist` | the cost of the journal |
 //! | `scenario` | the rows of the table: load, unit and target |
 //! | `report` | medians as Markdown tables |
@@ -24,6 +25,7 @@
 mod client;
 mod cpu_time;
 mod heavy;
+mod kube;
 mod null;
 mod persist;
 mod plot;
@@ -64,6 +66,8 @@ enum Command {
     Run(RunCommand),
     /// Measure small requests beside heavy loads.
     Heavy(HeavyCommand),
+    /// Measure Kubernetes API servers: start, memory, CPU time per operation.
+    Kube(kube::KubeCommand),
     /// Measure puts without a journal, and with each policy of `--persist-fsync`.
     Persist(PersistCommand),
     /// Run the null server, which stores nothing.
@@ -263,6 +267,10 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(run) => block_on(run.run()),
         Command::Heavy(heavy) => block_on(heavy.run()),
+        Command::Kube(kube) => block_on(async {
+            let table = kube.run().await?;
+            Ok(io::stdout().lock().write_all(table.as_bytes())?)
+        }),
         Command::Persist(persist) => block_on(persist.run()),
         Command::Summary(summary) => block_on(summary.run()),
         Command::Null { listen } => block_on(null::serve(listen)),

@@ -128,7 +128,7 @@ fn create(number: u64) -> pb::TxnRequest {
 }
 
 /// Returns the resident memory of a process.
-fn resident_bytes(pid: u32) -> Result<u64, BoxError> {
+pub(crate) fn resident_bytes(pid: u32) -> Result<u64, BoxError> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
