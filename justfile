@@ -92,6 +92,14 @@ conformance *args: etcd
 clients *args:
     tests/clients/run {{args}}
 
+# Installs kubectl 1.20 and 1.36 into tests/.tools.
+kubectl:
+    .ci/run kubectl
+
+# Runs the tests of stock Kubernetes clients with revstore-apiserver; `--server PATH` selects another build.
+kubernetes-clients *args: kubectl
+    tests/clients/kubernetes/run {{args}}
+
 # Records the scenarios of tests/scenarios again from etcd; `--check` only compares.
 record *args:
     cargo run -p revstore-tests --bin record -- {{args}}
