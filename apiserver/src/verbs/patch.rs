@@ -82,7 +82,10 @@ fn patched(
     let result = if facet.is_object() {
         resource.rules.patch(patch, &shown)
     } else {
-        patch.apply(&shown, ())
+        match revstore_kinds::kind("autoscaling", "v1", "Scale") {
+            Some(scale) => patch.apply(&shown, scale),
+            None => patch.apply(&shown, ()),
+        }
     };
     let result = result.map_err(|error| error.status())?;
     let text = || patch.shown(&result);
