@@ -63,6 +63,7 @@ pub fn run(config: Config, warnings: &[String]) -> Result<StopSignal, StartError
         let _ = io::stdout().write_all(ready.as_bytes());
         let _ = io::stdout().flush();
         let signal = first_of(terminate, interrupt).await;
+        server.begin_stop();
         // For load balancers, which need some time to notice the stop.
         tokio::time::sleep(shutdown_delay).await;
         server.stop_async().await;

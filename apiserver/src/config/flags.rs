@@ -48,6 +48,13 @@ revstore_host::flags! {
             "The file to write the kubeconfig to.";
         SHUTDOWN_DELAY_DURATION: GoDuration = "shutdown-delay-duration", "0s",
             "The time for which requests are still accepted after SIGTERM.";
+        MAX_REQUESTS_INFLIGHT: i64 = "max-requests-inflight", "400",
+            "The maximum number of reads in flight; large lists count up to ten times. Further ones wait, and are \
+             refused after a quarter of the request timeout. 0 for no limit.";
+        MAX_MUTATING_REQUESTS_INFLIGHT: i64 = "max-mutating-requests-inflight", "200",
+            "The maximum number of writes in flight. 0 for no limit.";
+        GOAWAY_CHANCE: String = "goaway-chance", "0",
+            "The part of requests over HTTP/2, from 0 to 0.02, after which the client is told to connect anew.";
         REQUEST_TIMEOUT: GoDuration = "request-timeout", "1m0s",
             "The time limit of a request that is not a watch.";
         MIN_REQUEST_TIMEOUT: i64 = "min-request-timeout", "1800",

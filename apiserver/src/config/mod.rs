@@ -63,6 +63,43 @@ pub struct Config {
     pub request_timeout: Duration,
     /// The time for which requests are still accepted after SIGTERM.
     pub shutdown_delay: Duration,
+    /// The maximum number of reads in flight, by weight; 0 for no limit.
+    pub max_requests_inflight: u32,
+    /// The maximum number of writes in flight; 0 for no limit.
+    pub max_mutating_requests_inflight: u32,
+    /// The part of requests over HTTP/2, from 0 to 0.02, after which the client is told to connect anew.
+    pub goaway_chance: Chance,
+}
+
+/// A probability in millionths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Chance(u32);
+
+impl Chance {
+    /// The highest chance of `--goaway-chance`.
+    const GOAWAY_MAX: f64 = 0.02;
+
+    /// Parses a chance from 0 to 0.02. Smaller parts than a millionth are rounded.
+    ///
+    /// # Errors
+    /// The text is no number, or not in this range.
+    fn parse_goaway(text: &str) -> Result<Self, String> {
+        let chance: f64 = text.parse().map_err(|error| format!("{error}"))?;
+        if !(0.0..=Self::GOAWAY_MAX).contains(&chance) {
+            return Err("can not be less than 0 or greater than 0.02".to_owned());
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the number is at most 20,000"
+        )]
+        Ok(Self((chance * 1e6).round() as u32))
+    }
+
+    /// Returns the probability.
+    pub fn probability(self) -> f64 {
+        f64::from(self.0) / 1e6
+    }
 }
 
 impl Default for Config {
@@ -123,6 +160,24 @@ impl Config {
             }
         };
         let seconds = values.get(&flags::MIN_REQUEST_TIMEOUT);
+        let inflight = |name: &str, number: i64| {
+            u32::try_from(number).map_err(|_| {
+                ConfigError::new(format!("--{name}={number}: must be from 0 to {}", u32::MAX))
+            })
+        };
+        let reads = inflight(
+            "max-requests-inflight",
+            values.get(&flags::MAX_REQUESTS_INFLIGHT),
+        )?;
+        let writes = inflight(
+            "max-mutating-requests-inflight",
+            values.get(&flags::MAX_MUTATING_REQUESTS_INFLIGHT),
+        )?;
+        let chance = values.get(&flags::GOAWAY_CHANCE);
+        let goaway_chance = match Chance::parse_goaway(&chance) {
+            Ok(chance) => chance,
+            Err(error) => return fail(format!("--goaway-chance={chance}: {error}")),
+        };
         Ok(Self {
             http,
             https,
@@ -144,6 +199,9 @@ impl Config {
                 .get(&flags::SHUTDOWN_DELAY_DURATION)
                 .positive()
                 .unwrap_or_default(),
+            max_requests_inflight: reads,
+            max_mutating_requests_inflight: writes,
+            goaway_chance,
         })
     }
 

@@ -52,6 +52,13 @@ impl Answer {
         Self::text(StatusCode::NOT_FOUND, "404 page not found\n")
     }
 
+    /// Returns the answer to a request beyond the limit of requests in flight.
+    pub(crate) fn too_many_requests() -> Self {
+        let message = "Too many requests, please try again later.\n";
+        Self::text(StatusCode::TOO_MANY_REQUESTS, message)
+            .header(RETRY_AFTER, HeaderValue::from_static("1"))
+    }
+
     /// Returns a JSON value in the media type that a client accepts.
     pub(crate) fn value(status: StatusCode, accepted: Accepted, value: &Value) -> Self {
         let (media, bytes) = encode(accepted, value);

@@ -1,10 +1,13 @@
 //! The way of a request: who asks, for what, may they, and which part of the server answers.
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode};
+use http::header::CONNECTION;
+use http::{HeaderValue, Method, Request, StatusCode, Version};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use revstore_host::config::GoDuration;
 use revstore_host::net::{ClientIdentity, RequestBody, UpgradeOffer};
@@ -15,7 +18,9 @@ use revstore_watch_cache::status::{Reason, ResourceName, Status, StatusDetails};
 use crate::auth::{Authenticator, Authorizer, Impersonation, User};
 use crate::catalog::{Catalog, Origin};
 use crate::decode::MAX_BODY_BYTES;
-use crate::http::{Accepted, Answer, Body, Exchange, RequestInfo, gzip, paths, websocket};
+use crate::http::limits::{self, TooManyRequests};
+use crate::http::reader::{self, Until};
+use crate::http::{Accepted, Answer, Body, Exchange, Limits, RequestInfo, gzip, paths, websocket};
 use crate::storage::Storage;
 use crate::verbs;
 
@@ -28,6 +33,22 @@ pub(crate) struct Front {
     pub(crate) storage: Arc<Storage>,
     pub(crate) request_timeout: Duration,
     pub(crate) min_request_timeout: Duration,
+    pub(crate) limits: Limits,
+    /// The part of requests over HTTP/2 after which the client is told to connect anew.
+    pub(crate) goaway_chance: f64,
+    pub(crate) random: Random,
+    /// Whether the server is about to stop.
+    pub(crate) is_stopping: AtomicBool,
+}
+
+/// Random numbers from 0 up to, but not, 1.
+#[derive(Clone)]
+pub(crate) struct Random(pub(crate) Arc<dyn Fn() -> f64 + Send + Sync>);
+
+impl fmt::Debug for Random {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Random").finish_non_exhaustive()
+    }
 }
 
 impl Front {
@@ -53,7 +74,9 @@ impl Front {
         client: &ClientIdentity,
         trusted: bool,
     ) -> Answer {
+        let _in_flight = self.limits.begin();
         let (mut parts, body) = request.into_parts();
+        let version = parts.version;
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
         let mut exchange = Exchange {
@@ -65,8 +88,19 @@ impl Front {
             upgrade: parts.extensions.remove::<UpgradeOffer>(),
             warnings: Vec::new(),
         };
+        let mut seats = None;
+        let mut is_initial_watch = false;
         let answered = match self.admit(&mut exchange, client, trusted) {
-            Ok(()) => self.dispatch_in_time(&mut exchange, body).await,
+            Ok(()) => {
+                if let Some(work) = limits::work(self, &exchange) {
+                    is_initial_watch = work.is_initial_watch;
+                    match self.limits.enter(work).await {
+                        Ok(entered) => seats = entered,
+                        Err(TooManyRequests) => return Answer::too_many_requests(),
+                    }
+                }
+                self.dispatch_in_time(&mut exchange, body).await
+            }
             Err(status) => Err(status),
         };
         let answer = answered.unwrap_or_else(|error| {
@@ -79,6 +113,17 @@ impl Front {
         }
         if exchange.method == Method::HEAD {
             answer.body = Body::empty();
+        }
+        let until = match exchange.info.verb {
+            "watch" => Until::FirstEvents,
+            _ => Until::After(self.request_timeout),
+        };
+        // Other watches were opened before their first event.
+        seats = seats.filter(|_| exchange.info.verb != "watch" || is_initial_watch);
+        answer.body = reader::watched(answer.body, seats, until);
+        if version == Version::HTTP_2 && self.goaway_chance > (self.random.0)() {
+            // The connection ends after the requests on it.
+            answer = answer.header(CONNECTION, HeaderValue::from_static("close"));
         }
         answer
     }
@@ -154,7 +199,19 @@ impl Front {
 
     /// Returns the time after which a watch ends that does not say it.
     pub(crate) fn watch_timeout(&self) -> Duration {
-        self.min_request_timeout.mul_f64(1.0 + fastrand::f64())
+        self.min_request_timeout.mul_f64(1.0 + (self.random.0)())
+    }
+
+    /// Begins to refuse the question whether the server is ready, before it stops.
+    pub(crate) fn begin_stop(&self) {
+        // Relaxed: the flag orders nothing.
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the server is about to stop.
+    pub(crate) fn is_stopping(&self) -> bool {
+        // Relaxed: as above.
+        self.is_stopping.load(Ordering::Relaxed)
     }
 
     async fn dispatch(

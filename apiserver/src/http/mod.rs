@@ -7,7 +7,9 @@ mod body;
 mod exchange;
 mod gzip;
 mod handler;
+mod limits;
 mod paths;
+mod reader;
 mod request_info;
 mod service;
 pub(crate) mod websocket;
@@ -16,6 +18,9 @@ pub(crate) use accept::{Accepted, Form, MEDIA_TYPES, Media, Offer};
 pub(crate) use answer::{Answer, status_value};
 pub(crate) use body::{Body, Chunks};
 pub(crate) use exchange::Exchange;
-pub(crate) use handler::{CREATED, Front, method_not_allowed, read_body, verb_not_supported};
+pub(crate) use handler::{
+    CREATED, Front, Random, method_not_allowed, read_body, verb_not_supported,
+};
+pub(crate) use limits::Limits;
 pub(crate) use request_info::{RequestInfo, Target};
 pub(crate) use service::ConnectionService;

@@ -1,5 +1,7 @@
 //! Paths that are not those of resources: health, version, discovery.
 
+use std::fmt::Write as _;
+
 use http::StatusCode;
 use revstore_watch_cache::RequestError;
 
@@ -23,7 +25,7 @@ pub(crate) async fn answer(front: &Front, exchange: &Exchange) -> Result<Answer,
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let is_read = ["get", "head"].contains(&exchange.info.verb);
     match parts.as_slice() {
-        ["healthz" | "livez" | "readyz", ..] => Ok(health(exchange, &parts)),
+        ["healthz" | "livez" | "readyz", ..] => Ok(health(front, exchange, &parts)),
         ["openapi", ..] if is_read => openapi::answer(exchange, &parts).await,
         ["version" | "api" | "apis", ..] if !is_read => Err(method_not_allowed().into()),
         ["version"] => {
@@ -37,9 +39,14 @@ pub(crate) async fn answer(front: &Front, exchange: &Exchange) -> Result<Answer,
 
 /// The checks of the health paths.
 const CHECKS: [&str; 2] = ["ping", "etcd"];
+/// The check of `/readyz` that fails while the server stops.
+const SHUTDOWN: &str = "shutdown";
 
 /// Answers a health path: the server answers at all, and its store is in the process.
-fn health(exchange: &Exchange, parts: &[&str]) -> Answer {
+fn health(front: &Front, exchange: &Exchange, parts: &[&str]) -> Answer {
+    if parts[0] == "readyz" {
+        return readiness(front, exchange, parts);
+    }
     match parts[1..] {
         [] if exchange.query.flag("verbose").unwrap_or_default() => {
             let excluded: Vec<&str> = exchange.query.all("exclude").collect();
@@ -59,6 +66,47 @@ fn health(exchange: &Exchange, parts: &[&str]) -> Answer {
         }
         [] => Answer::text(StatusCode::OK, "ok"),
         [check] if CHECKS.contains(&check) => Answer::text(StatusCode::OK, "ok"),
+        _ => Answer::page_not_found(),
+    }
+}
+
+/// Answers `/readyz`, which fails while the server stops, so that load balancers leave it before it is gone.
+fn readiness(front: &Front, exchange: &Exchange, parts: &[&str]) -> Answer {
+    let fails = |check: &str| check == SHUTDOWN && front.is_stopping();
+    let mut checks = CHECKS.into_iter().chain([SHUTDOWN]);
+    match parts[1..] {
+        [] => {
+            let excluded: Vec<&str> = exchange.query.all("exclude").collect();
+            let mut lines = String::new();
+            let mut has_failed = false;
+            for check in checks {
+                let (mark, result) = if excluded.contains(&check) {
+                    ('+', "excluded: ok")
+                } else if fails(check) {
+                    has_failed = true;
+                    ('-', "failed: reason withheld")
+                } else {
+                    ('+', "ok")
+                };
+                let _ = writeln!(lines, "[{mark}]{check} {result}");
+            }
+            if has_failed {
+                let text = format!("{lines}readyz check failed\n");
+                Answer::text(StatusCode::INTERNAL_SERVER_ERROR, text)
+            } else if exchange.query.flag("verbose").unwrap_or_default() {
+                Answer::text(StatusCode::OK, format!("{lines}readyz check passed\n"))
+            } else {
+                Answer::text(StatusCode::OK, "ok")
+            }
+        }
+        [check] if checks.any(|known| known == check) => {
+            if fails(check) {
+                let text = format!("internal server error: {check} failed: reason withheld\n");
+                Answer::text(StatusCode::INTERNAL_SERVER_ERROR, text)
+            } else {
+                Answer::text(StatusCode::OK, "ok")
+            }
+        }
         _ => Answer::page_not_found(),
     }
 }

@@ -3,11 +3,14 @@
 mod certificate;
 mod kubeconfig;
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use revstore_engine::{Clock, Engine, SystemClock};
 use revstore_host::net::{
@@ -24,12 +27,16 @@ use crate::auth::{Authenticator, Authorizer, ServiceAccounts, TokenFile, TokenFi
 use crate::auth::{AuthorizationMode, Follower, MASTERS, create_bootstrap_policy};
 use crate::catalog::{Catalog, serve_definitions};
 use crate::config::Config;
-use crate::http::{ConnectionService, Front};
+use crate::http::{ConnectionService, Front, Limits, Random};
 use crate::storage::Storage;
 
 /// The maximum number of worker threads. A test has few clients, and many tests with one server each may run at the
 /// same time.
 const WORKERS_MAX: usize = 4;
+
+/// The time for which a stopping server waits for requests in flight before it ends the watches. It is less than that
+/// for which connections are kept ([`GRACE_PERIOD`](revstore_host::net::GRACE_PERIOD)).
+const DRAIN_TIME: Duration = Duration::from_millis(500);
 
 /// The error of a server that cannot start.
 #[derive(Debug, Error)]
@@ -88,6 +95,7 @@ pub struct ApiServer {
     /// The directory of generated files, which is removed with the server.
     _directory: tempfile::TempDir,
     storage: Arc<Storage>,
+    front: Arc<Front>,
     running: Option<Running>,
     /// Stops when it is dropped.
     _feeder: FeederThread,
@@ -105,12 +113,19 @@ struct Running {
 /// | option | default |
 /// |---|---|
 /// | [`clock`](Self::clock) | the system's clock |
+/// | [`random`](Self::random) | the generator of the thread |
 /// | [`config`](Self::config) | plain HTTP and HTTPS on free ports of the loopback interface |
-#[derive(Debug)]
 #[must_use = "`start` starts the server"]
 pub struct ApiServerBuilder {
     config: Config,
     clock: Option<Arc<dyn Clock>>,
+    random: Random,
+}
+
+impl fmt::Debug for ApiServerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiServerBuilder").finish_non_exhaustive()
+    }
 }
 
 impl ApiServerBuilder {
@@ -127,12 +142,23 @@ impl ApiServerBuilder {
         self
     }
 
+    /// Sets the source of random numbers, from 0 up to, but not, 1: those for the timeouts of watches and for
+    /// `--goaway-chance`.
+    pub fn random(mut self, random: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
+        self.random = Random(Arc::new(random));
+        self
+    }
+
     /// Starts the server. When this returns, clients can connect.
     ///
     /// # Errors
     /// A resource that the server needs is not available: a port, a file, threads.
     pub fn start(self) -> Result<ApiServer, StartError> {
-        let Self { config, clock } = self;
+        let Self {
+            config,
+            clock,
+            random,
+        } = self;
         let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
         let directory = tempfile::Builder::new()
             .prefix("revstore-apiserver-")
@@ -220,8 +246,16 @@ impl ApiServerBuilder {
             storage: storage.clone(),
             request_timeout: config.request_timeout,
             min_request_timeout: config.min_request_timeout,
+            limits: Limits::new(
+                config.max_requests_inflight,
+                config.max_mutating_requests_inflight,
+                config.request_timeout,
+            ),
+            goaway_chance: config.goaway_chance.probability(),
+            random,
+            is_stopping: AtomicBool::new(false),
         });
-        let running = serve(front, followers, http, https, tls)?;
+        let running = serve(front.clone(), followers, http, https, tls)?;
         Ok(ApiServer {
             is_open: config.http.is_some(),
             endpoints,
@@ -229,6 +263,7 @@ impl ApiServerBuilder {
             kubeconfig_path,
             _directory: directory,
             storage,
+            front,
             running: Some(running),
             _feeder: feeder,
         })
@@ -286,6 +321,13 @@ fn serve(
                             .await
                     });
                 }
+                let mut begun = begun;
+                // An error means that the server is gone.
+                let _ = begun.wait_for(|begun| *begun).await;
+                // The listeners are closed, and clients are told to leave. What they have asked for is done before the
+                // watches end.
+                let _ = tokio::time::timeout(DRAIN_TIME, front.limits.drained()).await;
+                front.storage.cache.stop();
                 while ports.join_next().await.is_some() {}
             });
             drop(until_stopped);
@@ -305,6 +347,7 @@ impl ApiServer {
         ApiServerBuilder {
             config: Config::embedded(),
             clock: None,
+            random: Random(Arc::new(fastrand::f64)),
         }
     }
 
@@ -348,12 +391,19 @@ impl ApiServer {
         self.is_open
     }
 
-    /// Stops the server and waits until it has stopped. Watches get a last bookmark and end.
+    /// Makes `/readyz` fail, and goes on to serve. Done some time before [`stop`](Self::stop), it lets load balancers
+    /// leave in time, as kube-apiserver does in the time of `--shutdown-delay-duration`.
+    pub fn begin_stop(&self) {
+        self.front.begin_stop();
+    }
+
+    /// Stops the server and waits until it has stopped: no new connections, an end of idle ones, the answers to the
+    /// requests in flight, and a last bookmark and the end of each watch that allows bookmarks. Takes a second at most.
     ///
     /// Blocks the thread. Use [`stop_async`](Self::stop_async) if clients run on the same thread.
     pub fn stop(mut self) {
         if let Some(running) = self.running.take() {
-            self.storage.cache.stop();
+            self.front.begin_stop();
             let _ = running.shutdown.send(true);
             // An error means that the thread has panicked. Its message has been printed.
             let _ = running.thread.join();
@@ -363,7 +413,7 @@ impl ApiServer {
     /// Stops the server like [`stop`](Self::stop). The future runs on any executor.
     pub async fn stop_async(mut self) {
         if let Some(running) = self.running.take() {
-            self.storage.cache.stop();
+            self.front.begin_stop();
             let _ = running.shutdown.send(true);
             // Returns an error when the sender is dropped. No message is sent.
             let _ = running.stopped.await;
@@ -374,7 +424,7 @@ impl ApiServer {
 impl Drop for ApiServer {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
-            self.storage.cache.stop();
+            self.front.begin_stop();
             let _ = running.shutdown.send(true);
         }
     }

@@ -96,6 +96,11 @@ impl ResourceCache {
         self.resource.metrics()
     }
 
+    /// Returns the number of objects in the cache. Costs O(1).
+    pub fn object_count(&self) -> usize {
+        self.resource.object_count()
+    }
+
     /// Fails with [`RequestError::Removed`] if the resource was removed.
     pub(crate) fn check_not_removed(&self) -> Result<(), RequestError> {
         match self.readiness() {

@@ -219,6 +219,11 @@ impl Resource {
         Some(self.snapshot_and_generation()?.0)
     }
 
+    /// Returns the number of objects in the cache.
+    pub(crate) fn object_count(&self) -> usize {
+        self.state.read().contents.objects.len()
+    }
+
     /// Returns the current objects, and the number of the load from which they come.
     pub(crate) fn snapshot_and_generation(&self) -> Option<(Snapshot, u64)> {
         let state = self.state.read();

@@ -3,6 +3,10 @@
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
 };
 
@@ -39,8 +43,13 @@ impl Drop for Reply {
 }
 
 /// Waits for the response of the service, and sends it. Ends early if the client resets the stream.
-pub(super) async fn run<F, B, E>(response: F, respond: SendResponse<Bytes>)
-where
+///
+/// A response with `Connection: close` sets `is_last`: the connection accepts no further requests, as in Go.
+pub(super) async fn run<F, B, E>(
+    response: F,
+    respond: SendResponse<Bytes>,
+    is_last: Arc<AtomicBool>,
+) where
     F: Future<Output = Result<Response<B>, E>>,
     B: Body<Data = Bytes, Error: Into<BoxError>>,
     E: Into<BoxError>,
@@ -69,6 +78,11 @@ where
             return;
         }
     };
+    let mut options = response.headers().get_all(header::CONNECTION).iter();
+    if options.any(|option| option.as_bytes().eq_ignore_ascii_case(b"close")) {
+        // Relaxed: the lock of the library orders it before the wake-up of the connection, which sends the response.
+        is_last.store(true, Ordering::Relaxed);
+    }
     if let Err(error) = send(&mut reply, response).await {
         debug!(%error, "stream failed");
     }

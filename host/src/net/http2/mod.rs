@@ -17,7 +17,10 @@ use std::{
     future::Future,
     io, mem,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -87,6 +90,8 @@ pub(super) struct Http2Connection<S> {
     write_buffer: WriteBuffer,
     keepalive: Keepalive,
     is_shutting_down: bool,
+    /// Whether a response was the last one of the connection.
+    is_last: Arc<AtomicBool>,
 }
 
 #[expect(
@@ -137,6 +142,7 @@ impl<S> Http2Connection<S> {
             write_buffer,
             keepalive: options.keepalive,
             is_shutting_down: false,
+            is_last: Arc::default(),
         }
     }
 
@@ -177,6 +183,11 @@ where
         let State::Open(open) = &mut this.state else {
             return Poll::Pending;
         };
+        // Relaxed: see where it is set.
+        if this.is_last.load(Ordering::Relaxed) && !this.is_shutting_down {
+            this.is_shutting_down = true;
+            open.shut_down();
+        }
         let Some(connection) = &mut open.connection else {
             return Poll::Ready(Ok(()));
         };
@@ -190,7 +201,8 @@ where
                 RequestBody::from_stream(StreamBody::new(stream, open.arrivals.clone()))
             });
             let response = this.service.call(request);
-            this.executor.add(exchange::run(response, respond));
+            this.executor
+                .add(exchange::run(response, respond, this.is_last.clone()));
         }
         let unread = open.arrivals.collect();
         open.discards.add(unread, this.is_shutting_down);
