@@ -15,10 +15,11 @@ pub mod patch;
 mod run;
 mod server;
 mod storage;
+mod stream;
 pub mod table;
 mod verbs;
 mod version;
 
-pub use config::{Config, Invocation, parse};
+pub use config::{Chance, Config, Invocation, parse};
 pub use run::{StopSignal, run};
 pub use server::{ApiServer, ApiServerBuilder, StartError};

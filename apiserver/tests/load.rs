@@ -304,3 +304,148 @@ fn flags_out_of_range_are_refused() {
         assert!(error.contains(expected), "{flag}: {error}");
     }
 }
+
+/// Creates config maps with a text of 1 KiB each in the store itself.
+fn fill(server: &ApiServer, count: usize) -> TestResult {
+    let text = "x".repeat(1_000);
+    for number in 0..count {
+        let name = format!("n{number:06}");
+        let metadata = json!({"name": name, "namespace": "default", "uid": name});
+        let value = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"t": text}});
+        let key = format!("/registry/configmaps/default/{name}");
+        server.engine().put(key, value.to_string())?;
+    }
+    Ok(())
+}
+
+/// Returns the bytes of a body in chunks.
+fn joined_chunks(answer: &[u8]) -> Vec<u8> {
+    let begin = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+    let mut rest = &answer[begin.map_or(0, |at| at + 4)..];
+    let mut joined = Vec::new();
+    while let Some(at) = rest.windows(2).position(|bytes| bytes == b"\r\n") {
+        let text = std::str::from_utf8(&rest[..at]).unwrap_or_default();
+        let length = usize::from_str_radix(text, 16).unwrap_or_default();
+        if length == 0 {
+            break;
+        }
+        joined.extend_from_slice(&rest[at + 2..at + 2 + length]);
+        rest = &rest[at + 4 + length..];
+    }
+    joined
+}
+
+#[test]
+fn large_lists_are_the_same_in_all_encodings() -> TestResult {
+    let server = server(&[]).start()?;
+    fill(&server, 2_000)?;
+    let get = |fields: &str, path: &str| {
+        let mut stream = connect(&server);
+        let fields = format!("{fields}Connection: close\r\n");
+        send_head(&mut stream, &format!("GET {path}"), &fields);
+        let mut answer = Vec::new();
+        stream
+            .read_to_end(&mut answer)
+            .map(|_| joined_chunks(&answer))
+    };
+    let list: Value = serde_json::from_slice(&get("", CONFIG_MAPS)?)?;
+    // One more is made by the server itself.
+    assert!(
+        list["items"]
+            .as_array()
+            .is_some_and(|items| items.len() >= 2_000)
+    );
+    let pretty = get("", &format!("{CONFIG_MAPS}?pretty=true"))?;
+    assert!(pretty.starts_with(b"{\n  \"kind\": \"ConfigMapList\",\n"));
+    assert_eq!(serde_json::from_slice::<Value>(&pretty)?, list);
+    let yaml = get("Accept: application/yaml\r\n", CONFIG_MAPS)?;
+    assert_eq!(
+        String::from_utf8(yaml)?,
+        revstore_apiserver::decode::to_yaml(&list)
+    );
+    let protobuf = get(
+        "Accept: application/vnd.kubernetes.protobuf\r\n",
+        CONFIG_MAPS,
+    )?;
+    assert!(protobuf == revstore_kinds::to_protobuf(&list)?);
+    let gzip = get("Accept-Encoding: gzip\r\n", CONFIG_MAPS)?;
+    let mut unpacked = Vec::new();
+    flate2::read::GzDecoder::new(&*gzip).read_to_end(&mut unpacked)?;
+    assert_eq!(serde_json::from_slice::<Value>(&unpacked)?, list);
+    Ok(())
+}
+
+#[test]
+fn clients_that_never_read_hold_nothing_else() -> TestResult {
+    let server = server(&[]).start()?;
+    fill(&server, 5_000)?;
+    let mut stopped = Vec::new();
+    for path in [
+        CONFIG_MAPS.to_owned(),
+        format!("{CONFIG_MAPS}?pretty=true"),
+        format!("{CONFIG_MAPS}?watch=1"),
+    ] {
+        for fields in [
+            "",
+            "Accept: application/yaml\r\n",
+            "Accept-Encoding: gzip\r\n",
+        ] {
+            for _ in 0..20 {
+                let mut stream = connect(&server);
+                send_head(&mut stream, &format!("GET {path}"), fields);
+                stopped.push(stream);
+            }
+        }
+    }
+    let answer = send(&server, "GET /livez", "", "");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let page = send(&server, &format!("GET {CONFIG_MAPS}?limit=2"), "", "");
+    assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
+    let all = send(&server, &format!("GET {CONFIG_MAPS}"), "", "");
+    assert!(all.contains("n004999"));
+    drop(stopped);
+    Ok(())
+}
+
+#[test]
+fn half_heads_and_half_bodies_hold_nothing_else() -> TestResult {
+    let server = server(&[]).start()?;
+    let mut stopped = Vec::new();
+    for number in 0..300 {
+        let mut stream = connect(&server);
+        if number % 2 == 0 {
+            stream
+                .get_mut()
+                .write_all(b"GET /livez HTTP/1.1\r\nHost: te")?;
+        } else {
+            stream = begin_create(&server, "");
+        }
+        stopped.push(stream);
+    }
+    let created = send(
+        &server,
+        &format!("POST {CONFIG_MAPS}"),
+        "",
+        &config_map("a"),
+    );
+    assert!(created.starts_with("HTTP/1.1 201 "), "{created}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn ten_thousand_streams_on_one_connection_are_answered() -> TestResult {
+    let server = server(&[]).start()?;
+    let connection = Http2::connect(&server).await;
+    let mut watches = Vec::new();
+    let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion=1");
+    for _ in 0..10_000 {
+        let mut requests = connection.requests.clone().ready().await?;
+        let request = Request::get(format!("http://test{path}")).body(())?;
+        watches.push(requests.send_request(request, true)?.0);
+    }
+    for watch in watches {
+        assert_eq!(watch.await?.status(), StatusCode::OK);
+    }
+    assert_eq!(connection.get("/livez").await?.status(), StatusCode::OK);
+    Ok(())
+}

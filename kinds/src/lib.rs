@@ -17,8 +17,8 @@ pub use decode::{
 pub use value::{Quantity, QuantityError};
 
 pub use protobuf::{
-    MAGIC, ProtobufError, VALUES_MAX, decode_message, encode_message, from_protobuf, protobuf_kind,
-    to_protobuf, watch_event, wrap,
+    MAGIC, ProtobufError, VALUES_MAX, WRAP_END, decode_message, encode_message, from_protobuf,
+    protobuf_kind, to_protobuf, watch_event, wrap, wrap_begin,
 };
 pub use table::{
     Deprecation, Field, Group, List, ListType, Package, Resource, Resources, Shape, Subresource,

@@ -22,6 +22,7 @@ use crate::http::limits::{self, TooManyRequests};
 use crate::http::reader::{self, Until};
 use crate::http::{Accepted, Answer, Body, Exchange, Limits, RequestInfo, gzip, paths, websocket};
 use crate::storage::Storage;
+use crate::stream::Workers;
 use crate::verbs;
 
 /// Answers requests.
@@ -37,6 +38,8 @@ pub(crate) struct Front {
     /// The part of requests over HTTP/2 after which the client is told to connect anew.
     pub(crate) goaway_chance: f64,
     pub(crate) random: Random,
+    /// The threads that make lists.
+    pub(crate) workers: Workers,
     /// Whether the server is about to stop.
     pub(crate) is_stopping: AtomicBool,
 }
@@ -108,7 +111,7 @@ impl Front {
             Answer::error(accepted, &error.status())
         });
         let mut answer = answer.warnings(&exchange.warnings);
-        if ["get", "list"].contains(&exchange.info.verb) {
+        if exchange.info.verb == "get" {
             answer = gzip::compressed(answer, &exchange.headers);
         }
         if exchange.method == Method::HEAD {

@@ -5,7 +5,7 @@ mod admission;
 mod answer;
 mod body;
 mod exchange;
-mod gzip;
+pub(crate) mod gzip;
 mod handler;
 mod limits;
 mod paths;

@@ -29,6 +29,7 @@ use crate::catalog::{Catalog, serve_definitions};
 use crate::config::Config;
 use crate::http::{ConnectionService, Front, Limits, Random};
 use crate::storage::Storage;
+use crate::stream::Workers;
 
 /// The maximum number of worker threads. A test has few clients, and many tests with one server each may run at the
 /// same time.
@@ -253,6 +254,7 @@ impl ApiServerBuilder {
             ),
             goaway_chance: config.goaway_chance.probability(),
             random,
+            workers: Workers::new(),
             is_stopping: AtomicBool::new(false),
         });
         let running = serve(front.clone(), followers, http, https, tls)?;

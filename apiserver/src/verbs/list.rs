@@ -1,24 +1,22 @@
 //! Lists, which are written while the client reads them.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use bytes::Bytes;
 use http::StatusCode;
+use revstore_kinds as kinds;
 use revstore_watch_cache::api::{CollectionOptions, ObjectList};
-use revstore_watch_cache::encode::ListChunks;
 use revstore_watch_cache::selector::Selector;
 use revstore_watch_cache::status::{Reason, Status};
 use revstore_watch_cache::{RequestError, Scope};
 use serde_json::{Value, json};
 
 use crate::catalog::{Origin, Resource, Stored, form_id};
-use crate::http::{Answer, Body, Chunks, Exchange, Form, Media, Target};
+use crate::http::{Accepted, Answer, Exchange, Form, Front, Media, Target, gzip};
+use crate::stream::{Pieces, PrettyPieces, ProtobufPieces, YamlPieces};
 use crate::verbs::offer;
-use crate::verbs::read::{FORMS, answer_json, include};
+use crate::verbs::read::{FORMS, include};
 
 /// Answers a list.
 pub(crate) async fn list(
+    front: &Front,
     exchange: &Exchange,
     resource: &Resource,
     stored: &Stored,
@@ -42,25 +40,49 @@ pub(crate) async fn list(
         // Lists of custom resources always have a token.
         list.continue_token.get_or_insert_default();
     }
+    let cache = stored.cache.clone();
     let id = form_id(resource.version, accepted.form, include(exchange)?);
-    let encoder = stored.cache.encoder(id);
-    let encoder = encoder.ok_or_else(|| RequestError::Internal("a form is missing".to_owned()))?;
-    let mut chunks = encoder.list(list);
-    if accepted.media == Media::Json && !accepted.pretty {
-        let first = chunks.next().transpose()?;
-        let chunks = JsonChunks { first, chunks };
-        let content_type = Media::Json.content_type();
-        return Ok(Answer::new(
-            StatusCode::OK,
-            content_type,
-            Body::chunks(chunks),
-        ));
+    let objects = cache.object_count();
+    let objects = match usize::try_from(options.limit) {
+        Ok(limit) if limit > 0 && options.selector.is_empty() => limit.min(objects),
+        _ => objects,
+    };
+    let json = move |list| -> Result<Pieces, RequestError> {
+        let encoder = cache.encoder(id);
+        let encoder =
+            encoder.ok_or_else(|| RequestError::Internal("a form is missing".to_owned()))?;
+        Ok(Box::new(encoder.list(list)))
+    };
+    let message = protobuf_type(resource, accepted);
+    let media = match accepted.media {
+        // A list that protobuf does not know is JSON.
+        Media::Protobuf if message.is_none() => Media::Json,
+        media => media,
+    };
+    let pieces: Pieces = match (media, message) {
+        (Media::Protobuf, Some(message)) => Box::new(ProtobufPieces::new(list, message, json)),
+        (Media::Yaml, _) => Box::new(YamlPieces::new(json(list)?)),
+        _ if accepted.pretty => Box::new(PrettyPieces::new(json(list)?)),
+        _ => json(list)?,
+    };
+    let accepts_gzip = gzip::is_accepted(&exchange.headers);
+    let (body, is_compressed) = front.workers.body(pieces, objects, accepts_gzip).await?;
+    let answer = Answer::new(StatusCode::OK, media.content_type(), body);
+    Ok(if is_compressed {
+        gzip::marked(answer)
+    } else {
+        answer
+    })
+}
+
+/// Returns the type of a list in protobuf, if there is one.
+fn protobuf_type(resource: &Resource, accepted: Accepted) -> Option<&'static kinds::Type> {
+    let names = &resource.names;
+    match accepted.form {
+        Form::Whole => kinds::kind(&names.group, &names.version, &names.list_kind),
+        Form::MetadataList => kinds::kind("meta.k8s.io", "v1", "PartialObjectMetadataList"),
+        _ => None,
     }
-    let mut json = Vec::new();
-    for chunk in chunks {
-        json.extend_from_slice(&chunk?);
-    }
-    answer_json(StatusCode::OK, accepted, json)
 }
 
 /// Returns the scope of a path.
@@ -102,24 +124,4 @@ pub(crate) fn list_metadata(resource: &Resource, list: &ObjectList) -> Value {
         metadata["remainingItemCount"] = count.into();
     }
     metadata
-}
-
-/// The chunks of a list in JSON.
-struct JsonChunks {
-    /// The first chunk, which was made before the answer began, so that an error in it has a status.
-    first: Option<Bytes>,
-    chunks: ListChunks,
-}
-
-impl Chunks for JsonChunks {
-    fn poll_chunk(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, RequestError>>> {
-        let this = self.get_mut();
-        if let Some(first) = this.first.take() {
-            return Poll::Ready(Some(Ok(first)));
-        }
-        Poll::Ready(this.chunks.next())
-    }
 }

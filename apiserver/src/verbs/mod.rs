@@ -57,7 +57,7 @@ pub(crate) async fn answer(
     };
     match exchange.info.verb {
         "get" => read::get(exchange, resource, stored, target).await,
-        "list" => list::list(exchange, resource, stored, target).await,
+        "list" => list::list(front, exchange, resource, stored, target).await,
         "watch" => watch::watch(front, exchange, resource, stored, target).await,
         "create" if is_known => {
             write::create(front, exchange, resource, stored, target, body).await

@@ -7,7 +7,7 @@ pub(crate) mod wire;
 use serde_json::Value;
 
 use crate::table::{self, Type};
-use wire::{Reader, put_bytes};
+use wire::{Reader, put_bytes, put_length};
 
 /// The first bytes of every object in protobuf.
 pub const MAGIC: &[u8] = b"k8s\0";
@@ -122,18 +122,27 @@ pub fn encode_message(ty: &'static Type, value: &Value) -> Result<Vec<u8>, Proto
 
 /// Puts a message into an envelope, with the [`MAGIC`].
 pub fn wrap(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
+    let mut bytes = wrap_begin(api_version, kind, message.len());
+    bytes.extend_from_slice(message);
+    bytes.extend_from_slice(WRAP_END);
+    bytes
+}
+
+/// Returns the beginning of an envelope around a message of `length` bytes, for messages that are not in memory as a
+/// whole. [`WRAP_END`] follows the message.
+pub fn wrap_begin(api_version: &str, kind: &str, length: usize) -> Vec<u8> {
     let mut type_meta = Vec::with_capacity(api_version.len() + kind.len() + 4);
     put_bytes(&mut type_meta, 1, api_version.as_bytes());
     put_bytes(&mut type_meta, 2, kind.as_bytes());
-    let mut bytes = Vec::with_capacity(message.len() + type_meta.len() + 24);
+    let mut bytes = Vec::with_capacity(type_meta.len() + 24);
     bytes.extend_from_slice(MAGIC);
     put_bytes(&mut bytes, 1, &type_meta);
-    put_bytes(&mut bytes, 2, message);
-    // Content encoding and type, which are empty for protobuf.
-    put_bytes(&mut bytes, 3, b"");
-    put_bytes(&mut bytes, 4, b"");
+    put_length(&mut bytes, 2, length);
     bytes
 }
+
+/// The end of an envelope: content encoding and type, which are empty for protobuf.
+pub const WRAP_END: &[u8] = &[3 << 3 | wire::BYTES, 0, 4 << 3 | wire::BYTES, 0];
 
 /// An event of a watch, whose object is in an envelope of its own. Watches send such messages without an envelope, each
 /// behind its length as four bytes, the highest first.

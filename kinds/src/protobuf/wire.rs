@@ -115,9 +115,14 @@ pub(crate) fn put_tag(out: &mut Vec<u8>, number: u8, wire: u8) {
 }
 
 pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
-    put_tag(out, number, BYTES);
-    put_varint(out, bytes.len() as u64);
+    put_length(out, number, bytes.len());
     out.extend_from_slice(bytes);
+}
+
+/// Writes the tag and the length of a field of bytes, which follow.
+pub(crate) fn put_length(out: &mut Vec<u8>, number: u8, length: usize) {
+    put_tag(out, number, BYTES);
+    put_varint(out, length as u64);
 }
 
 /// Writes a field of bytes that `write` appends.
