@@ -10,6 +10,7 @@ pub mod decode;
 mod discovery;
 mod http;
 pub mod managed_fields;
+mod metrics;
 mod openapi;
 pub mod patch;
 mod run;

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use revstore_watch_cache::RequestError;
 
+use crate::metrics::{Recording, Running};
+
 /// The body of an answer: bytes that are there, or chunks that are made when the client reads them.
 pub(crate) enum Body {
     /// The bytes; `None` after they were taken.
@@ -28,12 +30,48 @@ pub(crate) trait Chunks: Send {
 }
 
 impl Body {
+    /// Returns the body with the metrics of its answer, which are recorded when it ends.
+    pub(crate) fn recorded(self, mut recording: Recording, running: Option<Running>) -> Self {
+        match self {
+            Self::Full(bytes) => {
+                recording.bytes = bytes.as_ref().map_or(0, Bytes::len);
+                Self::Full(bytes)
+            }
+            Self::Chunks(chunks) => Self::chunks(Recorded {
+                chunks,
+                recording,
+                _running: running,
+            }),
+        }
+    }
+
     pub(crate) fn empty() -> Self {
         Self::Full(None)
     }
 
     pub(crate) fn chunks(chunks: impl Chunks + 'static) -> Self {
         Self::Chunks(Box::pin(chunks))
+    }
+}
+
+/// Chunks whose bytes are counted.
+struct Recorded {
+    chunks: Pin<Box<dyn Chunks>>,
+    recording: Recording,
+    _running: Option<Running>,
+}
+
+impl Chunks for Recorded {
+    fn poll_chunk(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, RequestError>>> {
+        let this = self.get_mut();
+        let polled = this.chunks.as_mut().poll_chunk(context);
+        if let Poll::Ready(Some(Ok(bytes))) = &polled {
+            this.recording.bytes += bytes.len();
+        }
+        polled
     }
 }
 

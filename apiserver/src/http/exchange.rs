@@ -7,6 +7,7 @@ use revstore_watch_cache::api::Query;
 
 use crate::auth::User;
 use crate::http::{Accepted, Offer, RequestInfo};
+use crate::metrics::Labels;
 
 /// A request without its body, and the warnings that its answer will have.
 #[derive(Debug)]
@@ -17,12 +18,32 @@ pub(crate) struct Exchange {
     pub(crate) headers: HeaderMap,
     /// Whether the client would continue the connection with another protocol.
     pub(crate) upgrade: Option<UpgradeOffer>,
+    /// Whether the path is that of a resource that exists.
+    pub(crate) is_known: bool,
     pub(crate) user: User,
     /// Texts for the headers `Warning`.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Exchange {
+    /// Returns the labels of the metrics of the request.
+    pub(crate) fn labels(&self) -> Labels<'_> {
+        let is_apply = self
+            .header("content-type")
+            .starts_with("application/apply-patch+");
+        let is_dry_run = self
+            .query
+            .first("dryRun")
+            .is_some_and(|value| !value.is_empty());
+        Labels::new(
+            &self.info,
+            &self.method,
+            self.is_known,
+            is_apply,
+            is_dry_run,
+        )
+    }
+
     /// Chooses the media type and the form of the answer.
     ///
     /// # Errors

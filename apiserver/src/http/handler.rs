@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::CONNECTION;
@@ -21,6 +21,7 @@ use crate::decode::MAX_BODY_BYTES;
 use crate::http::limits::{self, TooManyRequests};
 use crate::http::reader::{self, Until};
 use crate::http::{Accepted, Answer, Body, Exchange, Limits, RequestInfo, gzip, paths, websocket};
+use crate::metrics::Requests;
 use crate::storage::Storage;
 use crate::stream::Workers;
 use crate::verbs;
@@ -32,6 +33,7 @@ pub(crate) struct Front {
     pub(crate) authorizer: Authorizer,
     pub(crate) catalog: Catalog,
     pub(crate) storage: Arc<Storage>,
+    pub(crate) requests: Requests,
     pub(crate) request_timeout: Duration,
     pub(crate) min_request_timeout: Duration,
     pub(crate) limits: Limits,
@@ -78,6 +80,7 @@ impl Front {
         trusted: bool,
     ) -> Answer {
         let _in_flight = self.limits.begin();
+        let started = Instant::now();
         let (mut parts, body) = request.into_parts();
         let version = parts.version;
         let query = Query::parse(parts.uri.query().unwrap_or_default());
@@ -88,18 +91,26 @@ impl Front {
             info,
             query,
             headers: parts.headers,
+            is_known: false,
             upgrade: parts.extensions.remove::<UpgradeOffer>(),
             warnings: Vec::new(),
         };
         let mut seats = None;
         let mut is_initial_watch = false;
+        let is_reading = ["get", "list", "head"].contains(&exchange.info.verb);
+        let running = (exchange.info.verb != "watch").then(|| self.requests.start(!is_reading));
         let answered = match self.admit(&mut exchange, client, trusted) {
             Ok(()) => {
                 if let Some(work) = limits::work(self, &exchange) {
                     is_initial_watch = work.is_initial_watch;
                     match self.limits.enter(work).await {
                         Ok(entered) => seats = entered,
-                        Err(TooManyRequests) => return Answer::too_many_requests(),
+                        Err(TooManyRequests) => {
+                            let answer = Answer::too_many_requests();
+                            let labels = exchange.labels();
+                            drop(self.requests.answer(&labels, answer.status, started));
+                            return answer;
+                        }
                     }
                 }
                 self.dispatch_in_time(&mut exchange, body).await
@@ -128,6 +139,10 @@ impl Front {
             // The connection ends after the requests on it.
             answer = answer.header(CONNECTION, HeaderValue::from_static("close"));
         }
+        let recording = self
+            .requests
+            .answer(&exchange.labels(), answer.status, started);
+        answer.body = answer.body.recorded(recording, running);
         answer
     }
 
@@ -195,6 +210,8 @@ impl Front {
         let limit = asked.min(self.request_timeout);
         let answered = tokio::time::timeout(limit, self.dispatch(exchange, body)).await;
         answered.unwrap_or_else(|_| {
+            self.requests
+                .terminated(&exchange.labels(), StatusCode::GATEWAY_TIMEOUT);
             let message = "request did not complete within the allotted timeout";
             Err(Status::timeout(message).into())
         })
@@ -252,6 +269,9 @@ impl Front {
                 Err(error)
             };
         }
+        let mut subresources = resource.subresources.iter();
+        exchange.is_known = target.subresource.is_empty()
+            || subresources.any(|(known, _)| *known == target.subresource);
         verbs::answer(self, exchange, &resource, &target, body).await
     }
 }

@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 
 use http::StatusCode;
+use revstore_host::metrics::CONTENT_TYPE;
 use revstore_watch_cache::RequestError;
 
 use crate::http::{Answer, Exchange, Form, Front, Offer, method_not_allowed};
+use crate::metrics;
 use crate::version;
 use crate::{discovery, openapi};
 
@@ -26,6 +28,11 @@ pub(crate) async fn answer(front: &Front, exchange: &Exchange) -> Result<Answer,
     let is_read = ["get", "head"].contains(&exchange.info.verb);
     match parts.as_slice() {
         ["healthz" | "livez" | "readyz", ..] => Ok(health(front, exchange, &parts)),
+        ["metrics"] if is_read => {
+            let page = metrics::page(&front.requests, &front.storage.cache);
+            let page = page.map_err(|error| RequestError::Internal(error.to_string()))?;
+            Ok(Answer::new(StatusCode::OK, CONTENT_TYPE, page))
+        }
         ["openapi", ..] if is_read => openapi::answer(exchange, &parts).await,
         ["version" | "api" | "apis", ..] if !is_read => Err(method_not_allowed().into()),
         ["version"] => {

@@ -28,6 +28,7 @@ use crate::auth::{AuthorizationMode, Follower, MASTERS, create_bootstrap_policy}
 use crate::catalog::{Catalog, serve_definitions};
 use crate::config::Config;
 use crate::http::{ConnectionService, Front, Limits, Random};
+use crate::metrics::Requests;
 use crate::storage::Storage;
 use crate::stream::Workers;
 
@@ -245,6 +246,7 @@ impl ApiServerBuilder {
             authorizer,
             catalog,
             storage: storage.clone(),
+            requests: Requests::new().map_err(|error| RequestError::Internal(error.to_string()))?,
             request_timeout: config.request_timeout,
             min_request_timeout: config.min_request_timeout,
             limits: Limits::new(

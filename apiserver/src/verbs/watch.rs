@@ -16,6 +16,7 @@ use revstore_watch_cache::status::Status;
 use crate::catalog::{Resource, Stored, form_id, protobuf_form_id};
 use crate::http::websocket::{self, Messages, Opcode};
 use crate::http::{Answer, Body, Chunks, Exchange, Form, Front, Media, Target};
+use crate::metrics::Running;
 use crate::verbs::list::{check_fields, scope};
 use crate::verbs::offer;
 use crate::verbs::read::include;
@@ -69,7 +70,11 @@ pub(crate) async fn watch(
     };
     let time_limit = options.timeout.unwrap_or_default();
     let messages = WatchMessages {
-        chunks: WatchChunks { watcher, encoder },
+        chunks: WatchChunks {
+            watcher,
+            encoder,
+            _running: front.requests.start_watch(&exchange.labels()),
+        },
         opcode,
     };
     let chunks = match websocket::open(exchange, opcode, messages, time_limit) {
@@ -102,6 +107,8 @@ fn select_name(selector: &mut Selector, name: &str) -> Result<(), RequestError> 
 struct WatchChunks {
     watcher: CacheWatcher,
     encoder: Encoder,
+    /// Counts the watch.
+    _running: Option<Running>,
 }
 
 /// The messages of a watch over a WebSocket: an event each.

@@ -1,0 +1,43 @@
+//! `/metrics`: the metrics of kube-apiserver, so that its dashboards and tools work.
+//!
+//! `requests` counts requests, the watch cache counts watches, events and objects, and [`Exposition`] adds the process.
+//! A test compares the names with those of a real server, and names what is left out.
+
+mod requests;
+
+use revstore_host::metrics::{Exposition, prometheus};
+use revstore_watch_cache::WatchCache;
+
+pub(crate) use requests::{Labels, Recording, Requests, Running};
+
+use crate::version;
+
+/// The labels of `kubernetes_build_info`, and the fields of the answer at `/version` with their values.
+const BUILD_INFO: [(&str, &str); 9] = [
+    ("build_date", "buildDate"),
+    ("compiler", "compiler"),
+    ("git_commit", "gitCommit"),
+    ("git_tree_state", "gitTreeState"),
+    ("git_version", "gitVersion"),
+    ("go_version", "goVersion"),
+    ("major", "major"),
+    ("minor", "minor"),
+    ("platform", "platform"),
+];
+
+/// Returns the page.
+pub(crate) fn page(requests: &Requests, cache: &WatchCache) -> prometheus::Result<String> {
+    let mut page = Exposition::new();
+    requests.add(&mut page);
+    page.add(&cache.collector());
+    let info = version::info();
+    let labels = BUILD_INFO.map(|(label, _)| label);
+    let values = BUILD_INFO.map(|(_, field)| info[field].as_str().unwrap_or_default());
+    let help = "The version of Kubernetes whose API the server has; always 1.";
+    let options = prometheus::Opts::new("kubernetes_build_info", help);
+    let build = prometheus::IntGaugeVec::new(options, &labels)?;
+    build.get_metric_with_label_values(&values)?.set(1);
+    page.add(&build);
+    page.process()?;
+    page.encode()
+}
