@@ -30,6 +30,8 @@ pub(crate) struct ProtobufPieces {
     kind: String,
     /// The message without the items.
     head: Vec<u8>,
+    /// The length of a message without values. Go's encoder writes also empty metadata, before the items.
+    empty_bytes: usize,
     items_bytes: usize,
     /// The items, as long as they are small.
     kept: Option<Vec<u8>>,
@@ -60,6 +62,8 @@ impl ProtobufPieces {
             api_version: String::new(),
             kind: String::new(),
             head: Vec::new(),
+            empty_bytes: kinds::encode_message(ty, &Value::Object(Map::new()))
+                .map_or(0, |empty| empty.len()),
             items_bytes: 0,
             kept: Some(Vec::new()),
         }
@@ -77,7 +81,9 @@ impl ProtobufPieces {
         let item: Value = serde_json::from_slice(item).map_err(internal)?;
         let mut list = Map::new();
         list.insert("items".to_owned(), Value::Array(vec![item]));
-        kinds::encode_message(self.ty, &Value::Object(list)).map_err(internal)
+        let mut message = kinds::encode_message(self.ty, &Value::Object(list)).map_err(internal)?;
+        message.drain(..self.empty_bytes);
+        Ok(message)
     }
 
     fn measure(&mut self, part: Part) -> Result<(), RequestError> {
