@@ -1,34 +1,143 @@
 //! The objects that exist on a fresh server.
 
 use revstore_watch_cache::RequestError;
+use revstore_watch_cache::api::{GetOptions, ObjectRef};
 use revstore_watch_cache::registry::{JsonObject, WriteRequest};
+use revstore_watch_cache::source::{ConditionalWrite, WriteAction};
 use serde_json::{Value, json};
 
+use crate::allocation::empty_node_ports;
 use crate::catalog::Catalog;
+use crate::storage::Storage;
 
 /// The namespaces of a fresh server.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+/// The name of the service of the server itself, and of the object with the ranges of addresses.
+const KUBERNETES: &str = "kubernetes";
 
-/// Creates the objects of a fresh server that do not exist.
-pub(crate) async fn create(catalog: &Catalog) -> Result<(), RequestError> {
+/// Creates the objects of a fresh server that do not exist. `port` is that of the server.
+pub(crate) async fn create(
+    catalog: &Catalog,
+    storage: &Storage,
+    port: u16,
+) -> Result<(), RequestError> {
     for name in NAMESPACES {
         let namespace = json!({"metadata": {"name": name}});
-        create_one(catalog, "namespaces", "", namespace).await?;
+        create_one(catalog, ("", "namespaces"), "", namespace).await?;
     }
-    Ok(())
+    create_node_ports(storage).await?;
+    create_ranges(catalog, storage).await?;
+    create_service(catalog, storage, port).await
 }
 
-async fn create_one(
-    catalog: &Catalog,
-    plural: &str,
-    namespace: &str,
-    object: Value,
-) -> Result<(), RequestError> {
-    let Ok(resource) = catalog.find("", "v1", plural) else {
+/// Creates the bitmap of ports of the nodes, which kube-apiserver expects.
+async fn create_node_ports(storage: &Storage) -> Result<(), RequestError> {
+    let write = ConditionalWrite {
+        key: storage.service_allocator(true).node_ports_key(),
+        expected: None,
+        action: WriteAction::Put {
+            value: empty_node_ports(storage.ranges().ports)?,
+            time_to_live: None,
+        },
+    };
+    // It may exist.
+    let written = storage.source().write(write).await;
+    written
+        .map(drop)
+        .map_err(|error| RequestError::Internal(error.to_string()))
+}
+
+/// Creates the object with the ranges of the flags, which is ready at once.
+async fn create_ranges(catalog: &Catalog, storage: &Storage) -> Result<(), RequestError> {
+    let names = ("networking.k8s.io", "servicecidrs");
+    let addresses = storage.ranges().addresses.iter();
+    let cidrs: Vec<String> = addresses.map(ToString::to_string).collect();
+    let object = json!({"metadata": {"name": KUBERNETES}, "spec": {"cidrs": cidrs}});
+    if !create_one(catalog, names, "", object).await? {
+        return Ok(());
+    }
+    let condition = json!({
+        "type": "Ready",
+        "status": "True",
+        "lastTransitionTime": (storage.now())(),
+        "reason": "",
+        "message": "Kubernetes default Service CIDR is ready",
+    });
+    let Ok(resource) = catalog.find(names.0, "v1", names.1) else {
         return Ok(());
     };
-    let (Some(stored), Value::Object(object)) = (&resource.stored, object) else {
+    let Some(status) = resource
+        .stored
+        .as_ref()
+        .and_then(|stored| stored.status.as_ref())
+    else {
         return Ok(());
+    };
+    let change = |old: Option<&JsonObject>| {
+        let mut new = old.cloned().unwrap_or_default();
+        new.insert("status".to_owned(), json!({"conditions": [condition]}));
+        Ok(new)
+    };
+    let reference = ObjectRef::cluster(KUBERNETES);
+    let request = WriteRequest::default();
+    let written = status.update_with(&reference, &request, change);
+    written.await.map(drop)
+}
+
+/// Creates the service of the server itself. It has the first address for services.
+async fn create_service(
+    catalog: &Catalog,
+    storage: &Storage,
+    port: u16,
+) -> Result<(), RequestError> {
+    let address = storage.ranges().addresses.first();
+    let service = json!({
+        "metadata": {
+            "name": KUBERNETES,
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": address.map(|range| range.first().to_string()),
+            "ipFamilyPolicy": "SingleStack",
+            "sessionAffinity": "None",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
+        },
+    });
+    let exists = async || -> Result<bool, RequestError> {
+        let Some(stored) = catalog
+            .find("", "v1", "services")
+            .ok()
+            .and_then(|it| it.stored.clone())
+        else {
+            return Ok(true);
+        };
+        let reference = ObjectRef::namespaced("default", KUBERNETES);
+        let found = stored.cache.get(&reference, &GetOptions::default()).await?;
+        Ok(found.is_some())
+    };
+    if exists().await? {
+        return Ok(());
+    }
+    match create_one(catalog, ("", "services"), "default", service).await {
+        // Another server was faster: the address is taken before the name is.
+        Err(_) if exists().await? => Ok(()),
+        created => created.map(drop),
+    }
+}
+
+/// Creates an object of a group and resource. Returns whether it did not exist.
+async fn create_one(
+    catalog: &Catalog,
+    (group, plural): (&str, &str),
+    namespace: &str,
+    object: Value,
+) -> Result<bool, RequestError> {
+    let Ok(resource) = catalog.find(group, "v1", plural) else {
+        return Ok(false);
+    };
+    let (Some(stored), Value::Object(object)) = (&resource.stored, object) else {
+        return Ok(false);
     };
     let object: JsonObject = object;
     match stored
@@ -36,7 +145,8 @@ async fn create_one(
         .create(namespace, object, &WriteRequest::default())
         .await
     {
-        Ok(_) | Err(RequestError::AlreadyExists { .. }) => Ok(()),
+        Ok(_) => Ok(true),
+        Err(RequestError::AlreadyExists { .. }) => Ok(false),
         Err(error) => Err(error),
     }
 }

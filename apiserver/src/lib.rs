@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod allocation;
 pub mod auth;
 mod bootstrap;
 pub mod builtin;
@@ -21,6 +22,7 @@ pub mod table;
 mod verbs;
 mod version;
 
+pub use allocation::{AddressRange, PortRange, RangeError, ServiceRanges};
 pub use config::{Chance, Config, Invocation, parse};
 pub use run::{StopSignal, run};
 pub use server::{ApiServer, ApiServerBuilder, StartError};

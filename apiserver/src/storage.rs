@@ -7,6 +7,7 @@ use revstore_engine::{Clock, Engine};
 use revstore_kinds as kinds;
 use revstore_watch_cache::cache::{Feeder, ObjectIndex};
 use revstore_watch_cache::registry::{ObjectStore, Strategy};
+use revstore_watch_cache::source::Source;
 use revstore_watch_cache::{
     EngineSource, JsonKind, RequestError, ResourceCache, ResourceConfig, WatchCache,
 };
@@ -14,6 +15,7 @@ use revstore_watch_cache::{
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::allocation::{ServiceAllocator, ServiceRanges};
 use crate::builtin;
 use crate::catalog::{Names, Stored};
 
@@ -39,6 +41,8 @@ pub(crate) struct Strategies {
 pub(crate) struct Storage {
     pub(crate) engine: Engine,
     pub(crate) cache: WatchCache,
+    source: Arc<dyn Source>,
+    ranges: ServiceRanges,
     pub(crate) clock: Arc<dyn Clock>,
     /// The time of day at the origin of the clock.
     epoch: SystemTime,
@@ -48,13 +52,30 @@ pub(crate) struct Storage {
 
 impl Storage {
     /// Returns a store in this process, and the feeder of its cache, which must run.
-    pub(crate) fn embedded(clock: Arc<dyn Clock>, prefix: &str) -> (Self, Feeder) {
+    pub(crate) fn embedded(
+        clock: Arc<dyn Clock>,
+        prefix: &str,
+        ranges: ServiceRanges,
+    ) -> (Self, Feeder) {
         let engine = Engine::builder().clock(clock.clone()).build();
-        let source = Arc::new(EngineSource::new(engine.clone()));
-        let (cache, feeder) = WatchCache::builder(source).clock(clock.clone()).build();
+        Self::over(engine, clock, prefix, ranges)
+    }
+
+    /// Returns the store of an engine, which others may use, too.
+    pub(crate) fn over(
+        engine: Engine,
+        clock: Arc<dyn Clock>,
+        prefix: &str,
+        ranges: ServiceRanges,
+    ) -> (Self, Feeder) {
+        let source: Arc<dyn Source> = Arc::new(EngineSource::new(engine.clone()));
+        let builder = WatchCache::builder(source.clone()).clock(clock.clone());
+        let (cache, feeder) = builder.build();
         let storage = Self {
             engine,
             cache,
+            source,
+            ranges,
             epoch: SystemTime::now() - clock.now(),
             clock,
             prefix: prefix.to_owned(),
@@ -71,15 +92,45 @@ impl Storage {
         strategies: &Strategies,
     ) -> Result<Stored, RequestError> {
         let cache = self.cache.add(self.config(names, namespaced, fields))?;
-        let store =
-            |strategy: &Arc<dyn Strategy>| self.store(&cache, names, namespaced, strategy.clone());
+        let is_services = names.group.is_empty() && names.plural == "services";
+        let allocating = |strategy: &Arc<dyn Strategy>, allocates: bool| {
+            let store = self.store(&cache, names, namespaced, strategy.clone());
+            if is_services {
+                store.allocator(self.service_allocator(allocates))
+            } else {
+                store
+            }
+        };
+        let store = |strategy| allocating(strategy, false);
         Ok(Stored {
-            store: store(&strategies.main),
+            store: allocating(&strategies.main, true),
             status: strategies.status.as_ref().map(store),
             prepared: store(&strategies.prepared),
             prepared_counted: store(&strategies.prepared_counted),
             cache,
         })
+    }
+
+    /// Returns the store without the cache.
+    pub(crate) fn source(&self) -> &Arc<dyn Source> {
+        &self.source
+    }
+
+    /// Returns the ranges from which services get addresses and ports.
+    pub(crate) fn ranges(&self) -> &ServiceRanges {
+        &self.ranges
+    }
+
+    /// Returns what gives addresses and ports to services. Stores that do not change what services need only release
+    /// it.
+    pub(crate) fn service_allocator(&self, allocates: bool) -> ServiceAllocator {
+        ServiceAllocator {
+            source: self.source.clone(),
+            prefix: self.prefix.clone(),
+            ranges: self.ranges.clone(),
+            now: self.now(),
+            allocates,
+        }
     }
 
     /// Returns the configuration of a resource in the cache.

@@ -5,7 +5,6 @@
 //!   subresources, whose new version a function computes: [`bind`], [`evict`],
 //!   [`set_ephemeral_containers`], [`resize`], [`approve`], [`finalize_namespace`].
 //! - [`scale_of`] and [`set_scale`] are the scale subresource.
-//! - [`needed_allocation`] is what the server allocates to a service.
 //! - [`warnings`], [`kind_warning`] and [`deletion_warning`] are what clients are warned of.
 //! - [`field_error`] and [`field_value`] are the fields of field selectors.
 //!
@@ -45,7 +44,7 @@ pub use pod::{Eviction, bind, evict, resize, set_ephemeral_containers};
 pub use rules::{Now, Rules};
 pub use scale::{scale_of, set_scale};
 pub use selectable::{field_error, field_value, selectable_fields};
-pub use service::{Allocation, NodePort, needed_allocation};
+pub(crate) use service::prepare_allocation;
 pub use warning::{deletion_warning, kind_warning, warnings};
 
 /// Returns the propagation policy of a deletion that does not name one, or `None` to leave the finalizers

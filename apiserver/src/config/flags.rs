@@ -83,6 +83,14 @@ revstore_host::flags! {
         WATCH_CACHE_SIZES: String = "watch-cache-sizes", "",
             "A list of settings 'resource[.group]#size', for single resources.";
     }
+
+    "Services" {
+        SERVICE_CLUSTER_IP_RANGE: String = "service-cluster-ip-range", "10.0.0.0/24",
+            "The range of the cluster IPs of services in CIDR notation, or one range of each family with a comma \
+             between them. The first one is that of the default family.";
+        SERVICE_NODE_PORT_RANGE: String = "service-node-port-range", "30000-32767",
+            "The range of the ports of nodes for services.";
+    }
 }
 
 #[cfg(test)]

@@ -164,8 +164,6 @@ const WITH_VALUES: &[&str] = &[
     "service-account-max-token-expiration",
     "service-account-signing-endpoint",
     "service-account-signing-key-file",
-    "service-cluster-ip-range",
-    "service-node-port-range",
     "show-hidden-metrics-for-version",
     "shutdown-delay-duration",
     "shutdown-watch-termination-grace-period",

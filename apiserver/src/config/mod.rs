@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use revstore_host::config::{self, ConfigError, Values};
 
+use crate::allocation::{AddressRange, ServiceRanges};
 use crate::auth::AuthorizationMode;
 
 /// The task that a command line and its environment give to the process.
@@ -57,6 +58,8 @@ pub struct Config {
     pub kubeconfig_out: Option<PathBuf>,
     /// The beginning of all keys.
     pub etcd_prefix: String,
+    /// The ranges from which services get addresses and ports of the nodes.
+    pub service_ranges: ServiceRanges,
     /// The shortest time after which a watch ends that has no timeout.
     pub min_request_timeout: Duration,
     /// The time limit of other requests.
@@ -159,6 +162,7 @@ impl Config {
                 ));
             }
         };
+        let service_ranges = service_ranges(values)?;
         let seconds = values.get(&flags::MIN_REQUEST_TIMEOUT);
         let inflight = |name: &str, number: i64| {
             u32::try_from(number).map_err(|_| {
@@ -188,6 +192,7 @@ impl Config {
             authorization_mode,
             kubeconfig_out: values.get(&flags::KUBECONFIG_OUT),
             etcd_prefix: format!("/{}", values.get(&flags::ETCD_PREFIX).trim_matches('/')),
+            service_ranges,
             min_request_timeout: Duration::from_secs(
                 u64::try_from(seconds).unwrap_or_default().max(1),
             ),
@@ -213,5 +218,82 @@ impl Config {
             https: Some(free),
             ..Self::default()
         }
+    }
+}
+
+/// The shortest prefixes of the ranges of cluster IPs in IPv4 and in IPv6, as in kube-apiserver.
+const PREFIX_LENGTHS_MIN: (u8, u8) = (12, 64);
+/// How many bits of the addresses of a range must differ at least.
+const HOST_BITS_MIN: u8 = 3;
+
+fn service_ranges(values: &mut Values) -> Result<ServiceRanges, ConfigError> {
+    let text = values.get(&flags::SERVICE_CLUSTER_IP_RANGE);
+    let fail = |message: &str| {
+        let name = "--service-cluster-ip-range";
+        Err(ConfigError::new(format!("{name}={text}: {message}")))
+    };
+    let mut addresses: Vec<AddressRange> = Vec::new();
+    for part in text.split(',') {
+        let range: AddressRange = match part.trim().parse() {
+            Ok(range) => range,
+            Err(error) => return fail(&format!("{error}")),
+        };
+        let (bits, length_min) = match range.family() {
+            "IPv4" => (32, PREFIX_LENGTHS_MIN.0),
+            _ => (128, PREFIX_LENGTHS_MIN.1),
+        };
+        if range.prefix_length() < length_min {
+            return fail(&format!("the shortest prefix is /{length_min}"));
+        }
+        if bits - range.prefix_length() < HOST_BITS_MIN {
+            return fail("the range must have at least 8 addresses");
+        }
+        if addresses
+            .iter()
+            .any(|known| known.family() == range.family())
+        {
+            return fail("there must not be more than one range of a family");
+        }
+        addresses.push(range);
+    }
+    let text = values.get(&flags::SERVICE_NODE_PORT_RANGE);
+    let ports = match text.parse() {
+        Ok(ports) => ports,
+        Err(error) => {
+            let name = "--service-node-port-range";
+            return Err(ConfigError::new(format!("{name}: {error}")));
+        }
+    };
+    Ok(ServiceRanges { addresses, ports })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn ranges_of_services_are_checked() {
+        let parses = |flag: &str| parse([flag.into()], []).is_ok();
+        for range in ["10.0.0.0/24", "10.0.0.0/29,fd00::/112", "fd00::/64"] {
+            assert!(
+                parses(&format!("--service-cluster-ip-range={range}")),
+                "{range}"
+            );
+        }
+        for range in [
+            "",
+            "x",
+            "10.0.0.0/11",
+            "10.0.0.0/30",
+            "fd00::/63",
+            "10.0.0.0/24,10.1.0.0/24",
+        ] {
+            assert!(
+                !parses(&format!("--service-cluster-ip-range={range}")),
+                "{range}"
+            );
+        }
+        assert!(parses("--service-node-port-range=1-65535"));
+        assert!(!parses("--service-node-port-range=2-1"));
     }
 }

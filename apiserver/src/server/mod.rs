@@ -32,6 +32,8 @@ use crate::metrics::Requests;
 use crate::storage::Storage;
 use crate::stream::Workers;
 
+/// The port of a URL without one.
+const HTTPS_PORT: u16 = 443;
 /// The maximum number of worker threads. A test has few clients, and many tests with one server each may run at the
 /// same time.
 const WORKERS_MAX: usize = 4;
@@ -217,7 +219,8 @@ impl ApiServerBuilder {
         };
         kubeconfig::write(&kubeconfig_path, &kubeconfig)?;
 
-        let (storage, feeder) = Storage::embedded(clock, &config.etcd_prefix);
+        let ranges = config.service_ranges.clone();
+        let (storage, feeder) = Storage::embedded(clock, &config.etcd_prefix, ranges);
         let storage = Arc::new(storage);
         let catalog = Catalog::default();
         crate::catalog::add_builtin(&catalog, &storage)?;
@@ -225,7 +228,9 @@ impl ApiServerBuilder {
         let feeder = feeder.spawn();
         pollster::block_on(async {
             catalog.wait_until_ready().await?;
-            crate::bootstrap::create(&catalog).await
+            let url = secure.as_ref().unwrap_or(&endpoints[0]);
+            let port = url.rsplit(':').next().and_then(|port| port.parse().ok());
+            crate::bootstrap::create(&catalog, &storage, port.unwrap_or(HTTPS_PORT)).await
         })?;
         let authorizer = Authorizer {
             mode: config.authorization_mode,

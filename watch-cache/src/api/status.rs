@@ -164,6 +164,8 @@ pub enum Conflict {
     /// The object was changed by other writes during all attempts of this write.
     // WC-414.
     Modified,
+    /// A key that is written [with the object](crate::api::UpdateOptions::others) was changed.
+    Others,
     /// The precondition of an update on the uid does not hold.
     Uid {
         /// The key of the object in the store.
@@ -224,7 +226,7 @@ impl Conflict {
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Modified => f.write_str(
+            Self::Modified | Self::Others => f.write_str(
                 "the object has been modified; please apply your changes to the latest version \
                  and try again",
             ),

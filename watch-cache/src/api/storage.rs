@@ -17,6 +17,7 @@ use crate::api::options::{GetOptions, ListOptions, WatchOptions};
 use crate::api::resource_cache::ResourceCache;
 use crate::api::status::{Conflict, RequestError};
 use crate::encode::object::Object;
+use crate::source::ConditionalWrite;
 
 /// A stream of watch events of any [`Storage`].
 pub type EventStream = Pin<Box<dyn Stream<Item = WatchEvent> + Send>>;
@@ -108,6 +109,10 @@ pub struct UpdateOptions {
     pub create_if_missing: bool,
     /// The preconditions on the current version.
     pub preconditions: Preconditions,
+    /// Other keys, which are written with the object in one revision. If one of them does not have the
+    /// expected version, the update fails with [`Conflict::Others`]. They are not written if the object
+    /// stays unchanged.
+    pub others: Vec<ConditionalWrite>,
 }
 
 impl UpdateOptions {
@@ -122,6 +127,13 @@ impl UpdateOptions {
     #[must_use]
     pub fn preconditions(mut self, preconditions: Preconditions) -> Self {
         self.preconditions = preconditions;
+        self
+    }
+
+    /// Sets the other keys that are written with the object.
+    #[must_use]
+    pub fn others(mut self, others: Vec<ConditionalWrite>) -> Self {
+        self.others = others;
         self
     }
 }
@@ -139,9 +151,18 @@ pub struct DeleteOptions {
     ///
     /// This is `ignoreStoreReadErrorWithClusterBreakingPotential` of Kubernetes' `DeleteOptions`.
     pub ignore_store_read_error: bool,
+    /// Other keys, which are written with the deletion in one revision, as in [`UpdateOptions::others`].
+    pub others: Vec<ConditionalWrite>,
 }
 
 impl DeleteOptions {
+    /// Sets the other keys that are written with the deletion.
+    #[must_use]
+    pub fn others(mut self, others: Vec<ConditionalWrite>) -> Self {
+        self.others = others;
+        self
+    }
+
     /// Sets the preconditions on the current version.
     #[must_use]
     pub fn preconditions(mut self, preconditions: Preconditions) -> Self {

@@ -133,7 +133,7 @@ impl ObjectStore {
             if !removes {
                 return Ok(Deleted::Terminating(new));
             }
-            if let Some(removed) = self.remove(object, revision).await? {
+            if let Some(removed) = self.remove(object, revision, &old).await? {
                 let text = removed.to_string();
                 metadata::set(&mut new, "resourceVersion", Some(text.into()));
                 return Ok(Deleted::Removed(new));
@@ -198,15 +198,19 @@ impl ObjectStore {
         }
     }
 
-    /// Removes the version `removed` of an object. Returns the revision of the removal, or `None` if another
-    /// write was faster.
+    /// Removes the version `removed` of an object, whose contents are `last`, and releases what was allocated
+    /// to it. Returns the revision of the removal, or `None` if another write was faster.
     pub(super) async fn remove(
         &self,
         object: &ObjectRef,
         removed: Revision,
+        last: &JsonObject,
     ) -> Result<Option<Revision>, RequestError> {
         let conditions = Preconditions::default().resource_version(removed.to_string());
-        let options = DeleteOptions::default().preconditions(conditions);
+        let mut options = DeleteOptions::default().preconditions(conditions);
+        if let Some(allocator) = &self.allocator {
+            options = options.others(allocator.release(last).await?);
+        }
         let deleted = self.storage.delete(object, &options, Box::new(|_| Ok(())));
         match deleted.await {
             Ok(deleted) => Ok(Some(deleted.revision())),

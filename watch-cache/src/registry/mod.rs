@@ -2,8 +2,11 @@
 //! that Kubernetes has for all of them. A [`Strategy`] adds the rules of one resource: defaults,
 //! validation, generations. [`TypedStrategy`] is a strategy for a Rust type.
 //!
+//! An [`Allocator`] adds writes of other keys to those of an object.
+//!
 //! Gets, lists and watches need no registry: they go to the [`Storage`](crate::api::Storage) below.
 
+mod allocator;
 mod deletion;
 mod metadata;
 mod object_store;
@@ -11,6 +14,7 @@ mod origin;
 mod strategy;
 mod typed_strategy;
 
+pub use allocator::Allocator;
 pub use deletion::{DeleteRequest, Deleted, Propagation};
 pub use object_store::{ObjectStore, WriteRequest, Written};
 pub use strategy::{JsonObject, Strategy};

@@ -14,9 +14,11 @@ use crate::api::status::{Conflict, RequestError};
 use crate::api::storage::{Preconditions, Storage, Update, UpdateOptions};
 use crate::clock::Clock;
 use crate::encode::object::Object;
+use crate::registry::allocator::ATTEMPTS_MAX;
 use crate::registry::metadata;
 use crate::registry::origin::Origin;
-use crate::registry::{JsonObject, Strategy};
+use crate::registry::{Allocator, JsonObject, Strategy};
+use crate::source::ConditionalWrite;
 use crate::status::{ResourceName, Status, StatusCause};
 
 /// The number of names that a create generates before it fails because all of them exist.
@@ -104,6 +106,7 @@ pub struct ObjectStore {
     pub(super) kind: ResourceName,
     namespaced: bool,
     pub(super) strategy: Arc<dyn Strategy>,
+    pub(super) allocator: Option<Arc<dyn Allocator>>,
     pub(super) origin: Origin,
 }
 
@@ -136,6 +139,7 @@ impl ObjectStore {
             kind,
             namespaced,
             strategy,
+            allocator: None,
             origin: Origin::default(),
         }
     }
@@ -144,6 +148,13 @@ impl ObjectStore {
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>, epoch: SystemTime) -> Self {
         self.origin.set_clock(clock, epoch);
+        self
+    }
+
+    /// Sets what writes other keys with the objects.
+    #[must_use]
+    pub fn allocator(mut self, allocator: impl Allocator) -> Self {
+        self.allocator = Some(Arc::new(allocator));
         self
     }
 
@@ -172,19 +183,30 @@ impl ObjectStore {
         object: JsonObject,
         request: &WriteRequest,
     ) -> Result<JsonObject, RequestError> {
-        let mut generated = 0;
+        let (mut generated, mut attempts) = (0, 0);
         let mut new = object;
         loop {
-            // The object for the next attempt, if its name is generated.
+            // The object for the next attempt, if its name is generated or other keys are written with it.
             let is_generated = metadata::text(&new, "name").is_empty();
-            let original = is_generated.then(|| new.clone());
-            let reference = self.prepare_create(namespace, &mut new)?;
-            let written = self.write_new(&reference, &mut new, request).await;
-            generated += 1;
+            let original = (is_generated || self.allocator.is_some()).then(|| new.clone());
+            let (reference, has_version) = self.begin_create(namespace, &mut new)?;
+            let others = match &self.allocator {
+                Some(allocator) => allocator.allocate(&mut new, None, request.dry_run).await?,
+                None => Vec::new(),
+            };
+            self.complete_create(&mut new, has_version)?;
+            let written = self.write_new(&reference, &mut new, request, others).await;
+            attempts += 1;
+            if !matches!(&written, Err(RequestError::Conflict { .. })) {
+                generated += 1;
+            }
             match (written, original) {
                 (Err(RequestError::AlreadyExists { .. }), Some(original))
-                    if generated < GENERATED_NAMES_MAX =>
+                    if is_generated && generated < GENERATED_NAMES_MAX =>
                 {
+                    new = original;
+                }
+                (Err(RequestError::Conflict { .. }), Some(original)) if attempts < ATTEMPTS_MAX => {
                     new = original;
                 }
                 (Err(error), _) => return Err(error),
@@ -198,15 +220,19 @@ impl ObjectStore {
         reference: &ObjectRef,
         new: &mut JsonObject,
         request: &WriteRequest,
+        others: Vec<ConditionalWrite>,
     ) -> Result<(), RequestError> {
         if request.dry_run {
             let existing = self.storage.get(reference, &GetOptions::default()).await?;
-            return existing.map_or(Ok(()), |_| {
-                Err(RequestError::AlreadyExists {
-                    resource: self.resource.clone(),
-                    name: reference.name.clone(),
-                })
-            });
+            return existing.map_or(Ok(()), |_| Err(self.already_exists(reference)));
+        }
+        if !others.is_empty() {
+            let options = UpdateOptions::default()
+                .create_if_missing(true)
+                .others(others);
+            let stored = self.write_version(reference, new, &options).await?;
+            show_revision(new, stored.revision());
+            return Ok(());
         }
         let time_to_live = self.strategy.time_to_live(new);
         let value = encode(new);
@@ -215,12 +241,13 @@ impl ObjectStore {
         Ok(())
     }
 
-    /// Checks and completes a new object.
-    fn prepare_create(
+    /// Checks the type of a new object, and sets its metadata. Returns its name, and whether it has a resource
+    /// version.
+    fn begin_create(
         &self,
         namespace: &str,
         new: &mut JsonObject,
-    ) -> Result<ObjectRef, RequestError> {
+    ) -> Result<(ObjectRef, bool), RequestError> {
         self.check_type(new)?;
         self.check_namespace(namespace, new)?;
         let version = metadata::text(new, "resourceVersion").parse::<u64>();
@@ -239,17 +266,23 @@ impl ObjectStore {
             let name = self.origin.new_name(prefix);
             metadata::set(new, "name", Some(name.into()));
         }
+        let reference = ObjectRef {
+            namespace: self.namespaced.then(|| namespace.to_owned()),
+            name: metadata::text(new, "name").to_owned(),
+        };
+        Ok((reference, version.is_ok_and(|version| version != 0)))
+    }
+
+    /// Completes and checks a new object.
+    fn complete_create(&self, new: &mut JsonObject, has_version: bool) -> Result<(), RequestError> {
         self.strategy.prepare_create(new)?;
         let mut causes = metadata::validate(new, self.namespaced, &*self.strategy);
         causes.extend(self.strategy.validate_create(new));
         self.check_causes(new, causes)?;
-        if version.is_ok_and(|version| version != 0) {
+        if has_version {
             return Err(RequestError::version_on_create());
         }
-        Ok(ObjectRef {
-            namespace: self.namespaced.then(|| namespace.to_owned()),
-            name: metadata::text(new, "name").to_owned(),
-        })
+        Ok(())
     }
 
     /// Replaces an object. The resource version of `new`, if it is set, must be the current one.
@@ -306,6 +339,11 @@ impl ObjectStore {
         preconditions: &Preconditions,
         mut change: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, RequestError> + Send,
     ) -> Result<Written, RequestError> {
+        if let Some(allocator) = &self.allocator {
+            let updated =
+                self.update_allocated(&**allocator, object, request, preconditions, change);
+            return updated.await;
+        }
         loop {
             // The last version that was computed, and the version it replaces.
             let mut computed: Option<(JsonObject, Option<Revision>)> = None;
@@ -317,7 +355,8 @@ impl ObjectStore {
                 }
                 let mut old = current.map(decode).transpose()?;
                 let mut new = change(old.as_ref())?;
-                self.prepare_update(object, old.as_ref(), &mut new)?;
+                let has_version = self.begin_update(object, old.as_ref(), &mut new)?;
+                self.complete_update(old.as_ref(), &mut new, has_version)?;
                 let replaced = current.map(Object::revision);
                 let (new, _) = computed.insert((new, replaced));
                 // Returned as an error, because an update cannot delete.
@@ -347,7 +386,7 @@ impl ObjectStore {
                     }
                 }
                 (Err(RequestError::Unclassified(text)), Some(replaced)) if text == FINALIZED => {
-                    if !request.dry_run && self.remove(object, replaced).await?.is_none() {
+                    if !request.dry_run && self.remove(object, replaced, &new).await?.is_none() {
                         continue;
                     }
                     show_revision(&mut new, replaced);
@@ -384,22 +423,38 @@ impl ObjectStore {
         Ok(Some(stored.revision()))
     }
 
-    /// Checks and completes a new version of an object, or a new object if there is no old version.
-    fn prepare_update(
+    /// Checks what a new version of an object is about, or a new object if there is no old version, and sets its
+    /// metadata. Returns whether a new object has a resource version.
+    pub(super) fn begin_update(
         &self,
         object: &ObjectRef,
         old: Option<&JsonObject>,
         new: &mut JsonObject,
-    ) -> Result<(), RequestError> {
+    ) -> Result<bool, RequestError> {
         let namespace = object.namespace.as_deref().unwrap_or_default();
         self.check_type(new)?;
         check_name(&object.name, new)?;
         self.check_namespace(namespace, new)?;
         let Some(old) = old else {
-            return self.prepare_create(namespace, new).map(drop);
+            return self
+                .begin_create(namespace, new)
+                .map(|(_, has_version)| has_version);
         };
         self.check_version(object, old, new)?;
         metadata::inherit(new, old);
+        Ok(false)
+    }
+
+    /// Completes and checks a new version of an object, or a new object if there is no old version.
+    pub(super) fn complete_update(
+        &self,
+        old: Option<&JsonObject>,
+        new: &mut JsonObject,
+        has_version: bool,
+    ) -> Result<(), RequestError> {
+        let Some(old) = old else {
+            return self.complete_create(new, has_version);
+        };
         self.strategy.prepare_update(new, old)?;
         if self.strategy.has_generation() && differ_outside_of_metadata(new, old) {
             raise_generation(new);
@@ -493,11 +548,18 @@ impl ObjectStore {
         Err(Status::invalid(&self.kind, name, causes).into())
     }
 
-    fn conflict(&self, object: &ObjectRef, reason: Conflict) -> RequestError {
+    pub(super) fn conflict(&self, object: &ObjectRef, reason: Conflict) -> RequestError {
         RequestError::Conflict {
             resource: self.resource.clone(),
             name: object.name.clone(),
             reason: Box::new(reason),
+        }
+    }
+
+    pub(super) fn already_exists(&self, object: &ObjectRef) -> RequestError {
+        RequestError::AlreadyExists {
+            resource: self.resource.clone(),
+            name: object.name.clone(),
         }
     }
 
@@ -546,18 +608,18 @@ pub(super) fn decode(object: &Object) -> Result<JsonObject, RequestError> {
     Ok(decoded)
 }
 
-fn show_revision(object: &mut JsonObject, revision: Revision) {
+pub(super) fn show_revision(object: &mut JsonObject, revision: Revision) {
     metadata::set(object, "resourceVersion", Some(revision.to_string().into()));
 }
 
 /// Returns whether two versions differ in nothing but the resource version.
-fn is_unchanged(new: &JsonObject, old: &mut JsonObject) -> bool {
+pub(super) fn is_unchanged(new: &JsonObject, old: &mut JsonObject) -> bool {
     metadata::set(old, "resourceVersion", None);
     new == old
 }
 
 /// Returns whether the deletion of an object has begun and nothing holds it any more.
-fn is_finalized(object: &JsonObject) -> bool {
+pub(super) fn is_finalized(object: &JsonObject) -> bool {
     metadata::is_terminating(object)
         && metadata::finalizers(object).is_empty()
         && metadata::field(object, "deletionGracePeriodSeconds")

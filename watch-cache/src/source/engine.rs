@@ -57,7 +57,11 @@ impl EngineSource {
         Ok(Box::pin(Batches { watcher }))
     }
 
-    fn write_now(&self, write: &ConditionalWrite) -> Result<WriteOutcome, SourceError> {
+    fn write_now(
+        &self,
+        write: &ConditionalWrite,
+        others: &[ConditionalWrite],
+    ) -> Result<WriteOutcome, SourceError> {
         let lease = match &write.action {
             WriteAction::Put {
                 time_to_live: Some(lifetime),
@@ -70,7 +74,7 @@ impl EngineSource {
             ),
             _ => None,
         };
-        let outcome = self.write_with(write, lease);
+        let outcome = self.write_leased(write, others, lease);
         if let Some(lease) = lease
             && !matches!(outcome, Ok(WriteOutcome::Done(_)))
         {
@@ -81,32 +85,20 @@ impl EngineSource {
         outcome
     }
 
-    fn write_with(
+    fn write_leased(
         &self,
         write: &ConditionalWrite,
+        others: &[ConditionalWrite],
         lease: Option<LeaseId>,
     ) -> Result<WriteOutcome, SourceError> {
-        let expected = write.expected.map_or(0, |revision| revision.0);
-        let success = match &write.action {
-            WriteAction::Put { value, .. } => {
-                let put = Put::new(write.key.clone(), value.clone());
-                Op::Put(match lease {
-                    Some(lease) => put.attached_to(lease),
-                    None => put,
-                })
-            }
-            WriteAction::Delete => Op::Delete(KeyRange::one(write.key.clone())),
-        };
+        let others = || others.iter().map(|other| (other, None));
+        let writes = || std::iter::once((write, lease)).chain(others());
         let result = self
             .engine
             .txn(
                 &Txn::new()
-                    .when([Compare::new(
-                        KeyRange::one(write.key.clone()),
-                        CompareTarget::ModRevision(expected),
-                        Relation::Equal,
-                    )])
-                    .and_then([success])
+                    .when(writes().map(|(write, _)| is_as_expected(write)))
+                    .and_then(writes().map(|(write, lease)| operation(write, lease)))
                     .or_else([Op::Range(Range::of(KeyRange::one(write.key.clone())))]),
             )
             .map_err(unavailable)?;
@@ -118,6 +110,28 @@ impl EngineSource {
             _ => None,
         });
         Ok(WriteOutcome::Differs(found))
+    }
+}
+
+fn is_as_expected(write: &ConditionalWrite) -> Compare {
+    let expected = write.expected.map_or(0, |revision| revision.0);
+    Compare::new(
+        KeyRange::one(write.key.clone()),
+        CompareTarget::ModRevision(expected),
+        Relation::Equal,
+    )
+}
+
+fn operation(write: &ConditionalWrite, lease: Option<LeaseId>) -> Op {
+    match &write.action {
+        WriteAction::Put { value, .. } => {
+            let put = Put::new(write.key.clone(), value.clone());
+            Op::Put(match lease {
+                Some(lease) => put.attached_to(lease),
+                None => put,
+            })
+        }
+        WriteAction::Delete => Op::Delete(KeyRange::one(write.key.clone())),
     }
 }
 
@@ -166,7 +180,15 @@ impl Source for EngineSource {
     }
 
     fn write(&self, write: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
-        Box::pin(ready(self.write_now(&write)))
+        Box::pin(ready(self.write_now(&write, &[])))
+    }
+
+    fn write_with(
+        &self,
+        write: ConditionalWrite,
+        others: Vec<ConditionalWrite>,
+    ) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+        Box::pin(ready(self.write_now(&write, &others)))
     }
 }
 
@@ -205,5 +227,34 @@ fn batch_of(batch: &WatchBatch) -> Batch {
     Batch {
         through,
         changes: changes.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use revstore_engine::Engine;
+
+    use super::{ConditionalWrite, EngineSource, WriteAction, WriteOutcome};
+
+    fn put(key: &'static str) -> ConditionalWrite {
+        ConditionalWrite {
+            key: key.into(),
+            expected: None,
+            action: WriteAction::Put {
+                value: key.into(),
+                time_to_live: None,
+            },
+        }
+    }
+
+    #[test]
+    fn several_keys_are_written_at_once_or_not_at_all() {
+        let source = EngineSource::new(Engine::builder().build());
+        let written = source.write_now(&put("a"), &[put("b"), put("c")]).unwrap();
+        let revision = source.engine().current_revision();
+        assert!(matches!(written, WriteOutcome::Done(at) if at == revision));
+        let refused = source.write_now(&put("d"), &[put("c")]).unwrap();
+        assert!(matches!(refused, WriteOutcome::Differs(None)));
+        assert_eq!(source.engine().current_revision(), revision);
     }
 }

@@ -21,6 +21,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
+use futures_util::future::ready;
 use revstore_engine::{KeyRange, Revision};
 use thiserror::Error;
 
@@ -102,7 +103,7 @@ pub struct Batch {
 }
 
 /// A write of one key, which is executed only if the key has an expected version.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionalWrite {
     /// The key.
     pub key: Bytes,
@@ -113,7 +114,7 @@ pub struct ConditionalWrite {
 }
 
 /// The action of a [`ConditionalWrite`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteAction {
     /// Put a value.
     Put {
@@ -131,8 +132,8 @@ pub enum WriteAction {
 pub enum WriteOutcome {
     /// The write was executed at this revision.
     Done(Revision),
-    /// The key did not have the expected version, and nothing was written. Contains the current
-    /// version, or `None` if the key does not exist.
+    /// The key, or one that is written with it, did not have the expected version, and nothing was
+    /// written. Contains the current version of the key, or `None` if it does not exist.
     Differs(Option<StoredKeyValue>),
 }
 
@@ -205,6 +206,22 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
 
     /// Writes a key if it has the expected version.
     fn write(&self, write: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>>;
+
+    /// Writes a key and others in one revision, if all of them have the expected versions. The others
+    /// have no time to live, and all keys are different.
+    ///
+    /// The default is for sources without transactions: it fails if there are others.
+    fn write_with(
+        &self,
+        write: ConditionalWrite,
+        others: Vec<ConditionalWrite>,
+    ) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+        if others.is_empty() {
+            return self.write(write);
+        }
+        let message = "the source cannot write several keys at once".to_owned();
+        Box::pin(ready(Err(SourceError::Unavailable(message))))
+    }
 
     /// Returns the range that a cache watches, whose resources have keys in `needed`; there are no
     /// resources if that is `None`. The range must contain `needed`.

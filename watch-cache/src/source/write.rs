@@ -59,7 +59,7 @@ impl RawStore {
             value,
             time_to_live,
         };
-        match self.write(&key, None, action).await? {
+        match self.write(&key, None, action, &[]).await? {
             WriteOutcome::Done(revision) => {
                 new.set_created(revision);
                 Ok(Object::new(Arc::new(new)))
@@ -79,7 +79,7 @@ impl RawStore {
         mut update: UpdateFn<'_>,
     ) -> Result<Object, RequestError> {
         let (preconditions, may_be_missing) = (&options.preconditions, options.create_if_missing);
-        self.write_decided(object, assumed, |current| {
+        self.write_decided(object, assumed, &options.others, |current| {
             self.check(object, current, preconditions, may_be_missing)?;
             let Update {
                 value,
@@ -109,7 +109,7 @@ impl RawStore {
             let invalid = InvalidDelete::Preconditions;
             return Err(RequestError::InvalidDelete(Box::new(invalid)));
         }
-        self.write_decided(object, assumed, |current| {
+        self.write_decided(object, assumed, &options.others, |current| {
             if !options.ignore_store_read_error {
                 self.check(object, current, preconditions, false)
                     .map_err(|error| self.of_deletion(error))?;
@@ -133,6 +133,7 @@ impl RawStore {
         &self,
         object: &ObjectRef,
         assumed: Option<Object>,
+        others: &[ConditionalWrite],
         mut decide: impl FnMut(Option<&Object>) -> Result<Decision, RequestError>,
     ) -> Result<Object, RequestError> {
         let key = self.config.layout.key(object)?;
@@ -149,7 +150,8 @@ impl RawStore {
                 Err(error) => return Err(error),
             };
             let expected = current.map(|current| current.stored().mod_revision());
-            match (self.write(&key, expected, action.clone()).await?, action) {
+            let outcome = self.write(&key, expected, action.clone(), others).await?;
+            match (outcome, action) {
                 (WriteOutcome::Done(revision), WriteAction::Put { value, .. }) => {
                     return Ok(self.written(key, value, current, revision));
                 }
@@ -157,7 +159,12 @@ impl RawStore {
                     let last = current.ok_or_else(|| self.not_found(object))?;
                     return Ok(Object::shown_at(last.stored().clone(), revision));
                 }
-                (WriteOutcome::Differs(found), _) => base = self.fresh_version(found),
+                (WriteOutcome::Differs(found), _) => {
+                    if found.as_ref().map(|found| found.mod_revision) == expected {
+                        return Err(self.conflict(object, Conflict::Others));
+                    }
+                    base = self.fresh_version(found);
+                }
             }
         }
         Err(self.conflict(object, Conflict::Modified))
@@ -168,13 +175,14 @@ impl RawStore {
         key: &Bytes,
         expected: Option<Revision>,
         action: WriteAction,
+        others: &[ConditionalWrite],
     ) -> Result<WriteOutcome, RequestError> {
         let write = ConditionalWrite {
             key: key.clone(),
             expected,
             action,
         };
-        let outcome = self.source.write(write).await;
+        let outcome = self.source.write_with(write, others.to_vec()).await;
         outcome.map_err(|error| internal(&error))
     }
 

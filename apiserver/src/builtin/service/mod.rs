@@ -1,7 +1,7 @@
 //! Services, endpoints and endpoint slices.
 
-mod allocation;
 mod endpoints;
+mod families;
 mod validation;
 
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use super::rules::{Generation, Kind};
 
 pub(super) use validation::check_status as check_balancer_status;
 
-pub use allocation::{Allocation, NodePort, needed_allocation};
+pub(crate) use families::prepare_allocation;
 
 /// The seconds of a client's affinity: 3 hours.
 const AFFINITY_SECONDS: i64 = 10_800;
@@ -149,7 +149,7 @@ fn agree_cluster_ips(service: &mut JsonObject, old: Option<&JsonObject>) {
     }
     let single_changed = single != edit::text(old, "clusterIP");
     let list_changed = !values_equal(&list, &old_list);
-    if single_changed && !list_changed {
+    if single_changed && (!list_changed || list_is_unset) {
         if single.is_empty() {
             spec.remove("clusterIPs");
         } else {
@@ -308,14 +308,17 @@ fn drop_dependent(new: &mut JsonObject, old: &JsonObject) {
     }
     if old_kind == "LoadBalancer" && kind != "LoadBalancer" {
         dropped.extend(
-            [
-                "allocateLoadBalancerNodePorts",
-                "loadBalancerClass",
-                "healthCheckNodePort",
-            ]
-            .iter()
-            .filter(|name| same(spec, name)),
+            ["allocateLoadBalancerNodePorts", "loadBalancerClass"]
+                .iter()
+                .filter(|name| same(spec, name)),
         );
+    }
+    let checks_health = |spec: &JsonObject| {
+        edit::text(spec, "type") == "LoadBalancer"
+            && edit::text(spec, "externalTrafficPolicy") == "Local"
+    };
+    if checks_health(old_spec) && !checks_health(spec) && same(spec, "healthCheckNodePort") {
+        dropped.push("healthCheckNodePort");
     }
     for name in dropped {
         spec.remove(name);

@@ -102,7 +102,7 @@ fn check_affinity(spec: &Field<'_>, causes: &mut Causes) {
     }
 }
 
-fn check_cluster_ips(spec: &Field<'_>, causes: &mut Causes) {
+pub(super) fn check_cluster_ips(spec: &Field<'_>, causes: &mut Causes) {
     let (single, list) = (spec.child("clusterIP"), spec.child("clusterIPs"));
     let first = list.items().next().map(|first| first.text());
     match (single.text(), first) {

@@ -255,7 +255,11 @@ impl EtcdSource {
         )))
     }
 
-    async fn write_key(&self, write: ConditionalWrite) -> Result<WriteOutcome, SourceError> {
+    async fn write_keys(
+        &self,
+        write: ConditionalWrite,
+        others: Vec<ConditionalWrite>,
+    ) -> Result<WriteOutcome, SourceError> {
         let lease = match &write.action {
             WriteAction::Put {
                 time_to_live: Some(lifetime),
@@ -274,7 +278,7 @@ impl EtcdSource {
             }
             _ => None,
         };
-        let outcome = self.write_with(write, lease).await;
+        let outcome = self.write_leased(write, others, lease).await;
         if let Some(id) = lease
             && matches!(outcome, Ok(WriteOutcome::Differs(_)))
         {
@@ -289,42 +293,30 @@ impl EtcdSource {
         outcome
     }
 
-    async fn write_with(
+    async fn write_leased(
         &self,
         write: ConditionalWrite,
+        others: Vec<ConditionalWrite>,
         lease: Option<i64>,
     ) -> Result<WriteOutcome, SourceError> {
-        let key = write.key;
-        let expected = write.expected.map_or(0, |revision| revision.0);
-        let success = match write.action {
-            WriteAction::Put { value, .. } => request_op::Request::RequestPut(PutRequest {
-                key: key.clone(),
-                value,
-                lease: lease.unwrap_or_default(),
-                ..PutRequest::default()
-            }),
-            WriteAction::Delete => request_op::Request::RequestDeleteRange(DeleteRangeRequest {
-                key: key.clone(),
-                ..DeleteRangeRequest::default()
-            }),
-        };
-        let is_as_expected = Compare {
-            key: key.clone(),
-            target: CompareTarget::Mod.into(),
-            result: CompareResult::Equal.into(),
-            target_union: Some(TargetUnion::ModRevision(expected)),
-            ..Compare::default()
-        };
         let found = request_op::Request::RequestRange(RangeRequest {
-            key,
+            key: write.key.clone(),
             ..RangeRequest::default()
         });
+        let others = others.into_iter().map(|other| (other, None));
+        let writes: Vec<_> = std::iter::once((write, lease)).chain(others).collect();
         let operation = |request| RequestOp {
             request: Some(request),
         };
         let txn = TxnRequest {
-            compare: vec![is_as_expected],
-            success: vec![operation(success)],
+            compare: writes
+                .iter()
+                .map(|(write, _)| is_as_expected(write))
+                .collect(),
+            success: writes
+                .into_iter()
+                .map(|(write, lease)| operation(request(write, lease)))
+                .collect(),
             failure: vec![operation(found)],
         };
         let response = self.client.call(TXN, txn, Repeat::IfNotSent).await;
@@ -339,6 +331,33 @@ impl EtcdSource {
             _ => None,
         });
         Ok(WriteOutcome::Differs(found))
+    }
+}
+
+fn is_as_expected(write: &ConditionalWrite) -> Compare {
+    let expected = write.expected.map_or(0, |revision| revision.0);
+    Compare {
+        key: write.key.clone(),
+        target: CompareTarget::Mod.into(),
+        result: CompareResult::Equal.into(),
+        target_union: Some(TargetUnion::ModRevision(expected)),
+        ..Compare::default()
+    }
+}
+
+fn request(write: ConditionalWrite, lease: Option<i64>) -> request_op::Request {
+    let key = write.key;
+    match write.action {
+        WriteAction::Put { value, .. } => request_op::Request::RequestPut(PutRequest {
+            key,
+            value,
+            lease: lease.unwrap_or_default(),
+            ..PutRequest::default()
+        }),
+        WriteAction::Delete => request_op::Request::RequestDeleteRange(DeleteRangeRequest {
+            key,
+            ..DeleteRangeRequest::default()
+        }),
     }
 }
 
@@ -425,7 +444,15 @@ impl Source for EtcdSource {
     }
 
     fn write(&self, write: ConditionalWrite) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
-        Box::pin(self.write_key(write))
+        Box::pin(self.write_keys(write, Vec::new()))
+    }
+
+    fn write_with(
+        &self,
+        write: ConditionalWrite,
+        others: Vec<ConditionalWrite>,
+    ) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
+        Box::pin(self.write_keys(write, others))
     }
 
     fn replacements(&self) -> u64 {
