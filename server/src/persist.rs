@@ -22,12 +22,16 @@ pub(crate) struct Store {
 }
 
 impl Store {
+    /// Returns a store without a journal.
+    pub(crate) fn of(engine: Engine) -> Self {
+        let journal = None;
+        Self { engine, journal }
+    }
+
     /// Creates an empty store, or continues the one in the data directory.
     pub(crate) fn open(config: &Config, builder: EngineBuilder) -> Result<Self, StartError> {
         let Some(options) = config.persist else {
-            let engine = builder.build();
-            let journal = None;
-            return Ok(Self { engine, journal });
+            return Ok(Self::of(builder.build()));
         };
         // `Config` guarantees that it is set.
         let data_dir = config.data_dir.as_deref().unwrap_or(Path::new("."));

@@ -100,6 +100,8 @@ struct Running {
 ///
 /// | option | default |
 /// |---|---|
+/// | [`store`](Self::store) | a new, empty one |
+/// | [`listen`](Self::listen) | a free port of the loopback interface |
 /// | [`clock`](Self::clock) | the system's clock |
 /// | [`start_revision`](Self::start_revision) | 1 |
 /// | [`min_lease_ttl`](Self::min_lease_ttl) | 2 s |
@@ -116,6 +118,8 @@ struct Running {
 pub struct ServerBuilder {
     config: Config,
     engine: EngineBuilder,
+    /// The store to serve, if it is not a new one.
+    store: Option<Engine>,
     min_lease_ttl: Option<Duration>,
     log: Option<LogOptions>,
     /// Whether `MemberList` reports the bound addresses, with the ports that the system chose, instead
@@ -134,6 +138,7 @@ impl Server {
         ServerBuilder {
             config,
             engine: Engine::builder(),
+            store: None,
             min_lease_ttl: None,
             log: None,
             advertises_bound: true,
@@ -209,6 +214,32 @@ impl Drop for Server {
 }
 
 impl ServerBuilder {
+    /// Serves an existing store, which the program may use at the same time and after the server has stopped.
+    ///
+    /// The options of new stores have no effect on it: the clock, the start revision, the minimum time to live,
+    /// the progress interval and automatic compaction. Such a store is not journaled:
+    /// [`start`](Self::start) fails if [`Config::persist`] is set.
+    ///
+    /// ```
+    /// use revstore::{Server, engine::Engine};
+    ///
+    /// let engine = Engine::builder().build();
+    /// engine.put("color", "blue")?;
+    /// let server = Server::builder().store(engine).start()?;
+    /// assert_eq!(server.engine().get("color").unwrap().value(), b"blue");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn store(mut self, engine: Engine) -> Self {
+        self.store = Some(engine);
+        self
+    }
+
+    /// Sets the URLs to listen on, which must not be empty. With port 0 the system chooses a port.
+    pub fn listen(mut self, urls: impl IntoIterator<Item = ListenUrl>) -> Self {
+        self.config.listen_client_urls = urls.into_iter().collect();
+        self
+    }
+
     /// Sets the clock of leases, automatic compaction and progress notifications. Pings and timeouts of
     /// connections always use the system's clock.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
@@ -293,6 +324,7 @@ impl ServerBuilder {
         let Self {
             mut config,
             engine,
+            store,
             min_lease_ttl,
             log,
             advertises_bound,
@@ -311,11 +343,17 @@ impl ServerBuilder {
             // A URL that cannot be parsed, for example with a blank in its socket path, is not advertised.
             config.advertise_client_urls = urls.filter_map(Result::ok).collect();
         }
-        let mut engine = node::configure(engine, &config)?;
-        if let Some(ttl) = min_lease_ttl {
-            engine = engine.lease_ttl_min(ttl);
-        }
-        let store = Store::open(&config, engine)?;
+        let store = match store {
+            Some(_) if config.persist.is_some() => return Err(StartError::PersistOfStore),
+            Some(engine) => Store::of(engine),
+            None => {
+                let mut engine = node::configure(engine, &config)?;
+                if let Some(ttl) = min_lease_ttl {
+                    engine = engine.lease_ttl_min(ttl);
+                }
+                Store::open(&config, engine)?
+            }
+        };
         let engine = store.engine.clone();
         let node = ServingNode::new(&config, sockets, &store);
         let journal = node.journal();

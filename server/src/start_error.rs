@@ -46,6 +46,9 @@ pub enum StartError {
     /// The store in the data directory cannot be opened.
     #[error("cannot open the data directory: {0}")]
     Persist(#[from] revstore_persist::OpenError),
+    /// A store of the program was given together with [`Config::persist`](crate::Config::persist).
+    #[error("a store of the program cannot be journaled: build the server without `persist`")]
+    PersistOfStore,
     /// The start revision is too high.
     #[error(transparent)]
     StartRevision(#[from] StartRevisionError),

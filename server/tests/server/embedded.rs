@@ -5,7 +5,7 @@ use std::{net::TcpStream, time::Duration};
 use crate::support::{block_on, connect, get, put, watch};
 use revstore::{
     Config, ListenUrl, Server, StartError,
-    engine::{AutoCompaction, ManualClock, Put, Revision},
+    engine::{AutoCompaction, Engine, ManualClock, Put, Revision},
 };
 use revstore_proto::etcdserverpb::{
     AuthEnableRequest, AuthUserAddRequest, AuthUserGrantRoleRequest, AuthenticateRequest,
@@ -238,4 +238,44 @@ fn fl_9_a_port_in_use_is_an_error() {
     assert!(matches!(error, StartError::Bind(_)), "{error:?}");
     let text = error.to_string();
     assert!(text.ends_with("bind: address already in use"), "{text}");
+}
+
+#[tokio::test]
+async fn a_store_of_the_program_is_served_and_outlives_its_servers() {
+    let clock = ManualClock::new();
+    let engine = Engine::builder().clock(clock.clone()).build();
+    engine.put("a", "1").unwrap();
+    let serve = || Server::builder().store(engine.clone()).start().unwrap();
+    let (first, second) = (serve(), serve());
+    for (server, key) in [(&first, "b"), (&second, "c")] {
+        let mut client = KvClient::new(connect(server.address().unwrap()).await);
+        let put = PutRequest {
+            key: key.into(),
+            ..PutRequest::default()
+        };
+        client.put(put).await.unwrap();
+    }
+    first.stop_async().await;
+    drop(second);
+    assert_eq!(engine.current_revision(), Revision(4));
+    for key in ["a", "b", "c"] {
+        assert!(engine.get(key).is_some(), "{key}");
+    }
+    // Its clock is still that with which it was built.
+    let lease = engine.grant(None, 10).unwrap().id;
+    clock.advance(Duration::from_secs(10));
+    assert!(engine.revoke(lease).is_err());
+}
+
+#[test]
+fn a_store_of_the_program_is_not_journaled() {
+    let mut config = Config::default();
+    config.listen_client_urls = vec![ListenUrl::localhost(0)];
+    config.listen_peer_urls = Vec::new();
+    config.persist = Some(revstore::PersistOptions::default());
+    let server = Server::builder()
+        .config(config)
+        .store(Engine::builder().build());
+    let error = server.start().unwrap_err();
+    assert!(matches!(error, StartError::PersistOfStore), "{error:?}");
 }
