@@ -24,5 +24,6 @@ mod version;
 
 pub use allocation::{AddressRange, PortRange, RangeError, ServiceRanges};
 pub use config::{Chance, Config, Invocation, parse};
+pub use revstore_host::net::ListenUrl;
 pub use run::{StopSignal, run};
 pub use server::{ApiServer, ApiServerBuilder, StartError};

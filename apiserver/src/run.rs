@@ -55,6 +55,9 @@ pub fn run(config: Config, warnings: &[String]) -> Result<StopSignal, StartError
                 server.endpoint()
             );
         }
+        for endpoint in server.etcd_endpoints() {
+            let _ = writeln!(stderr, "etcd's API on {endpoint}");
+        }
         let ready = format!(
             "revstore-apiserver ready {} {}\n",
             server.endpoint(),

@@ -51,13 +51,14 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    /// Returns a store in this process, and the feeder of its cache, which must run.
+    /// Returns a store in this process, a new one unless it is given, and the feeder of its cache, which must run.
     pub(crate) fn embedded(
+        engine: Option<Engine>,
         clock: Arc<dyn Clock>,
         prefix: &str,
         ranges: ServiceRanges,
     ) -> (Self, Feeder) {
-        let engine = Engine::builder().clock(clock.clone()).build();
+        let engine = engine.unwrap_or_else(|| Engine::builder().clock(clock.clone()).build());
         Self::over(engine, clock, prefix, ranges)
     }
 

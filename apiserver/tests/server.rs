@@ -5,7 +5,9 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use revstore_apiserver::{ApiServer, Config};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use revstore_apiserver::{ApiServer, Config, Invocation, ListenUrl, parse};
 use revstore_engine::ManualClock;
 use serde_json::{Value, json};
 
@@ -13,11 +15,16 @@ type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 /// Sends one request, and returns the status and the body of the answer.
 fn send(server: &ApiServer, method: &str, path: &str, body: &str) -> (u16, String) {
+    send_to(server.endpoint(), method, path, body)
+}
+
+/// Sends one request to a URL, and returns the status and the body of the answer.
+fn send_to(url: &str, method: &str, path: &str, body: &str) -> (u16, String) {
     let content_type = match method {
         "PATCH" => "application/merge-patch+json",
         _ => "application/json",
     };
-    let address = server.endpoint().trim_start_matches("http://");
+    let address = url.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).expect("the server listens");
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Type: {content_type}\r\n\
@@ -418,5 +425,80 @@ fn a_server_that_stops_ends_its_watches() -> TestResult {
     assert!(watch.next().is_some());
     server.stop();
     while watch.next().is_some() {}
+    Ok(())
+}
+
+#[test]
+fn the_store_is_served_over_the_api_of_etcd() -> TestResult {
+    let server = ApiServer::builder()
+        .etcd_listen([ListenUrl::localhost(0)])
+        .start()?;
+    let etcd = server.etcd_endpoints()[0].clone();
+    let path = "/api/v1/namespaces/default/configmaps";
+    let first = value(&send(&server, "POST", path, r#"{"metadata":{"name":"a"}}"#)).1;
+    let first = first["metadata"]["resourceVersion"]
+        .as_str()
+        .ok_or("no version")?;
+    assert_eq!(
+        send(&server, "POST", path, r#"{"metadata":{"name":"b"}}"#).0,
+        201
+    );
+    // What clients of etcd read and write.
+    let key = BASE64_STANDARD.encode("/registry/configmaps/default/a");
+    let read = json!({"key": key}).to_string();
+    let (status, found) = value(&send_to(&etcd, "POST", "/v3/kv/range", &read));
+    assert_eq!((status, &found["count"]), (200, &json!("1")), "{found}");
+    let exact = format!("{path}?resourceVersion={first}&resourceVersionMatch=Exact");
+    let mut watch = Watch::open(&server, &format!("{path}?watch=1&resourceVersion={first}"));
+    assert_eq!(send(&server, "GET", &exact, "").0, 200);
+    let compact = json!({"revision": found["header"]["revision"]}).to_string();
+    assert_eq!(send_to(&etcd, "POST", "/v3/kv/compaction", &compact).0, 200);
+    let (status, expired) = value(&send(&server, "GET", &exact, ""));
+    assert_eq!((status, &expired["reason"]), (410, &json!("Expired")));
+    assert_eq!(send_to(&etcd, "POST", "/v3/kv/deleterange", &read).0, 200);
+    for expected in ["ADDED", "DELETED"] {
+        let event = watch.next().ok_or("the watch has ended")?;
+        assert_eq!(event["type"], expected, "{event}");
+    }
+    assert_eq!(send(&server, "GET", &format!("{path}/a"), "").0, 404);
+    Ok(())
+}
+
+#[test]
+fn servers_over_one_store_serve_the_same_objects() -> TestResult {
+    let first = ApiServer::builder().start()?;
+    let second = ApiServer::builder()
+        .engine(first.engine().clone())
+        .start()?;
+    assert_eq!(send(&first, "POST", DEFINITIONS, &definition()).0, 201);
+    established(&second);
+    // The second server also follows the definition.
+    while send(&second, "GET", WIDGETS, "").0 != 200 {}
+    let widget = r#"{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"}}"#;
+    assert_eq!(send(&second, "POST", WIDGETS, widget).0, 201);
+    while send(&first, "GET", WIDGETS, "").0 != 200 {}
+    assert_eq!(send(&first, "GET", &format!("{WIDGETS}/a"), "").0, 200);
+    Ok(())
+}
+
+#[test]
+fn urls_for_the_api_of_etcd_are_checked() -> TestResult {
+    let parsed = |url: &str| parse([format!("--etcd-listen-url={url}").into()], []);
+    for (url, expected) in [
+        ("https://127.0.0.1:0", "only http and unix are supported"),
+        ("http://example.com:0", "expected IP in URL for binding"),
+        ("127.0.0.1", "URL scheme must be"),
+    ] {
+        let error = parsed(url).map(drop).expect_err(url).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let mut warned = Vec::new();
+    for url in ["http://127.0.0.1:0,http://localhost:0", "http://0.0.0.0:0"] {
+        let Invocation::Serve { config, warnings } = parsed(url)? else {
+            return Err("nothing to serve".into());
+        };
+        warned.push((config.etcd_listen_urls.len(), warnings.len()));
+    }
+    assert_eq!(warned, [(2, 0), (1, 1)]);
     Ok(())
 }

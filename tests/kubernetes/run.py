@@ -12,6 +12,8 @@ Starts the server on a free port.
 import glob
 import os
 import re
+import shlex
+import socket
 import subprocess
 import sys
 import tempfile
@@ -28,14 +30,21 @@ def pending():
         return {word for word in words if word}
 
 
-def play(url, files):
+def play(url, compact, files):
     """Returns the output, and the result of each scenario by its id."""
     command = [sys.executable, os.path.join(HERE, "replay.py"), "--server", url, "--insecure", "-v",
-               "--token", "testtoken", "--user-token", "usertoken", *files]
+               "--token", "testtoken", "--user-token", "usertoken", "--compact-cmd", shlex.join(compact), *files]
     output = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                             timeout=TIME_LIMIT).stdout
     found = re.findall(r"^(PASS|FAIL|SKIP) (\S+)", output, re.M)
     return output, {scenario: result for result, scenario in found}
+
+
+def free_url():
+    """Returns a URL on which nothing listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return "http://127.0.0.1:%d" % listener.getsockname()[1]
 
 
 def scenarios():
@@ -59,13 +68,15 @@ def main():
         tokens = os.path.join(directory, "tokens.csv")
         with open(tokens, "w") as file:
             file.write(TOKENS)
-        server = subprocess.Popen([binary, "--secure-port=0", "--authorization-mode=RBAC",
+        etcd = free_url()
+        server = subprocess.Popen([binary, "--secure-port=0", "--authorization-mode=RBAC", "--etcd-listen-url=" + etcd,
                                    "--token-auth-file=" + tokens], stdout=subprocess.PIPE, text=True)
         try:
             ready = server.stdout.readline().split()
             if ready[:2] != ["revstore-apiserver", "ready"]:
                 sys.exit("the server did not start")
-            output, results = play(ready[2], played)
+            compact = [sys.executable, os.path.join(HERE, "compact.py"), etcd]
+            output, results = play(ready[2], compact, played)
             decisions = 0
             if not sys.argv[2:]:
                 command = [sys.executable, os.path.join(HERE, "authorization.py"), ready[2], "testtoken"]

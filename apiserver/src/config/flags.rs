@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use revstore_host::config::{FlagSet, GoDuration};
+use revstore_host::net::EndpointUrl;
 
 use super::Config;
 use super::kube_apiserver::KUBE_APISERVER;
@@ -75,6 +76,9 @@ revstore_host::flags! {
     "Storage" {
         ETCD_PREFIX: String = "etcd-prefix", "/registry",
             "The beginning of all keys.";
+        ETCD_LISTEN_URL: Vec<EndpointUrl> = "etcd-listen-url", "",
+            "The URLs, comma-separated, to serve the embedded store on over etcd's API, with its JSON gateway, \
+             such as http://127.0.0.1:2379. Everybody who reaches them can read and change everything.";
         WATCH_CACHE: bool = "watch-cache", "true",
             "Whether reads are answered by the watch cache. They always are; other values cause a warning.";
         DEFAULT_WATCH_CACHE_SIZE: i64 = "default-watch-cache-size", "100",

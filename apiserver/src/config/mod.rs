@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use revstore_host::config::{self, ConfigError, Values};
+use revstore_host::net::{ListenAddress, ListenUrl};
 
 use crate::allocation::{AddressRange, ServiceRanges};
 use crate::auth::AuthorizationMode;
@@ -60,6 +61,8 @@ pub struct Config {
     pub etcd_prefix: String,
     /// The ranges from which services get addresses and ports of the nodes.
     pub service_ranges: ServiceRanges,
+    /// The URLs to serve the embedded store on over etcd's API. They must not use TLS.
+    pub etcd_listen_urls: Vec<ListenUrl>,
     /// The shortest time after which a watch ends that has no timeout.
     pub min_request_timeout: Duration,
     /// The time limit of other requests.
@@ -193,6 +196,7 @@ impl Config {
             kubeconfig_out: values.get(&flags::KUBECONFIG_OUT),
             etcd_prefix: format!("/{}", values.get(&flags::ETCD_PREFIX).trim_matches('/')),
             service_ranges,
+            etcd_listen_urls: etcd_listen_urls(values)?,
             min_request_timeout: Duration::from_secs(
                 u64::try_from(seconds).unwrap_or_default().max(1),
             ),
@@ -219,6 +223,28 @@ impl Config {
             ..Self::default()
         }
     }
+}
+
+/// Returns the URLs of `--etcd-listen-url`.
+fn etcd_listen_urls(values: &mut Values) -> Result<Vec<ListenUrl>, ConfigError> {
+    let mut urls = Vec::new();
+    for url in values.get(&flags::ETCD_LISTEN_URL) {
+        if url.is_tls() {
+            let message = format!("--etcd-listen-url={url}: only http and unix are supported");
+            return Err(ConfigError::new(message));
+        }
+        let url = ListenUrl::try_from(url)
+            .map_err(|error| ConfigError::new(format!("--etcd-listen-url: {error}")))?;
+        if let ListenAddress::Tcp(address) = url.address()
+            && !address.ip().is_loopback()
+        {
+            values.warn(format!(
+                "--etcd-listen-url={url}: everybody in the network can read and change the store"
+            ));
+        }
+        urls.push(url);
+    }
+    Ok(urls)
 }
 
 /// The shortest prefixes of the ranges of cluster IPs in IPv4 and in IPv6, as in kube-apiserver.

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use revstore_engine::{Clock, Engine, SystemClock};
 use revstore_host::net::{
-    BindError, ClientAuth, EndpointUrl, HttpOptions, ListenUrl, Listener, TlsAcceptor, TlsError,
-    TlsOptions, UrlError,
+    BindError, Certificate, ClientAuth, EndpointUrl, HttpOptions, ListenUrl, Listener, TlsAcceptor,
+    TlsError, TlsOptions, UrlError,
 };
 use revstore_watch_cache::cache::FeederThread;
 use revstore_watch_cache::{RequestError, WatchCache};
@@ -55,6 +55,9 @@ pub enum StartError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The store cannot be served over etcd's API.
+    #[error("cannot serve etcd's API: {0}")]
+    Etcd(#[from] revstore::StartError),
     /// The certificate cannot be created.
     #[error("cannot create a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
@@ -100,6 +103,8 @@ pub struct ApiServer {
     _directory: tempfile::TempDir,
     storage: Arc<Storage>,
     front: Arc<Front>,
+    /// The store over etcd's API.
+    etcd: Option<revstore::Server>,
     running: Option<Running>,
     /// Stops when it is dropped.
     _feeder: FeederThread,
@@ -118,10 +123,13 @@ struct Running {
 /// |---|---|
 /// | [`clock`](Self::clock) | the system's clock |
 /// | [`random`](Self::random) | the generator of the thread |
+/// | [`engine`](Self::engine) | a new, empty store |
+/// | [`etcd_listen`](Self::etcd_listen) | the store is not served over etcd's API |
 /// | [`config`](Self::config) | plain HTTP and HTTPS on free ports of the loopback interface |
 #[must_use = "`start` starts the server"]
 pub struct ApiServerBuilder {
     config: Config,
+    engine: Option<Engine>,
     clock: Option<Arc<dyn Clock>>,
     random: Random,
 }
@@ -137,6 +145,35 @@ impl ApiServerBuilder {
     /// system's clock.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// Uses an existing store, such as that of another server: servers over one store serve the same objects. Its
+    /// leases follow the clock with which it was built.
+    ///
+    /// ```
+    /// use revstore_apiserver::ApiServer;
+    /// let first = ApiServer::builder().start()?;
+    /// let second = ApiServer::builder().engine(first.engine().clone()).start()?;
+    /// # let _ = second;
+    /// # Ok::<(), revstore_apiserver::StartError>(())
+    /// ```
+    pub fn engine(mut self, engine: Engine) -> Self {
+        self.engine = Some(engine);
+        self
+    }
+
+    /// Serves the store over etcd's API, with its JSON gateway, so that etcdctl and other clients of etcd can use it.
+    /// With port 0 the system chooses a port, which [`ApiServer::etcd_endpoints`] returns.
+    ///
+    /// ```
+    /// use revstore_apiserver::{ApiServer, ListenUrl};
+    /// let server = ApiServer::builder().etcd_listen([ListenUrl::localhost(0)]).start()?;
+    /// assert!(server.etcd_endpoints()[0].starts_with("http://127.0.0.1:"));
+    /// # Ok::<(), revstore_apiserver::StartError>(())
+    /// ```
+    pub fn etcd_listen(mut self, urls: impl IntoIterator<Item = ListenUrl>) -> Self {
+        self.config.etcd_listen_urls = urls.into_iter().collect();
         self
     }
 
@@ -160,6 +197,7 @@ impl ApiServerBuilder {
     pub fn start(self) -> Result<ApiServer, StartError> {
         let Self {
             config,
+            engine,
             clock,
             random,
         } = self;
@@ -191,15 +229,8 @@ impl ApiServerBuilder {
             None => (None, None),
             Some(listener) => {
                 let files = certificate::files(&config, directory.path(), listener)?;
-                let mut options = TlsOptions::new(files.certificate());
-                if let Some(path) = &config.client_ca_file {
-                    options =
-                        options.client_auth(ClientAuth::new(path).names_users(true).optional(true));
-                }
-                (
-                    Some(TlsAcceptor::new(&options, &[])?),
-                    Some(files.authority),
-                )
+                let acceptor = acceptor(&config, files.certificate())?;
+                (Some(acceptor), Some(files.authority))
             }
         };
         let endpoints: Vec<String> = [&http, &https]
@@ -220,8 +251,9 @@ impl ApiServerBuilder {
         kubeconfig::write(&kubeconfig_path, &kubeconfig)?;
 
         let ranges = config.service_ranges.clone();
-        let (storage, feeder) = Storage::embedded(clock, &config.etcd_prefix, ranges);
+        let (storage, feeder) = Storage::embedded(engine, clock, &config.etcd_prefix, ranges);
         let storage = Arc::new(storage);
+        let etcd = serve_etcd(&config, &storage)?;
         let catalog = Catalog::default();
         crate::catalog::add_builtin(&catalog, &storage)?;
         // Begun now, the feeder loads all resources at once.
@@ -273,10 +305,29 @@ impl ApiServerBuilder {
             _directory: directory,
             storage,
             front,
+            etcd,
             running: Some(running),
             _feeder: feeder,
         })
     }
+}
+
+/// Returns what accepts connections with TLS.
+fn acceptor(config: &Config, certificate: Certificate) -> Result<TlsAcceptor, TlsError> {
+    let mut options = TlsOptions::new(certificate);
+    if let Some(path) = &config.client_ca_file {
+        options = options.client_auth(ClientAuth::new(path).names_users(true).optional(true));
+    }
+    TlsAcceptor::new(&options, &[])
+}
+
+/// Serves the store over etcd's API, if the configuration asks for it.
+fn serve_etcd(config: &Config, storage: &Storage) -> Result<Option<revstore::Server>, StartError> {
+    if config.etcd_listen_urls.is_empty() {
+        return Ok(None);
+    }
+    let server = revstore::Server::builder().listen(config.etcd_listen_urls.clone());
+    Ok(Some(server.store(storage.engine.clone()).start()?))
 }
 
 /// Serves the listeners in a thread with a runtime.
@@ -355,6 +406,7 @@ impl ApiServer {
     pub fn builder() -> ApiServerBuilder {
         ApiServerBuilder {
             config: Config::embedded(),
+            engine: None,
             clock: None,
             random: Random(Arc::new(fastrand::f64)),
         }
@@ -383,6 +435,11 @@ impl ApiServer {
     /// Returns the store of the server.
     pub fn engine(&self) -> &Engine {
         &self.storage.engine
+    }
+
+    /// Returns the URLs on which the store is served over etcd's API, with the ports that the system chose.
+    pub fn etcd_endpoints(&self) -> &[String] {
+        self.etcd.as_ref().map_or(&[], revstore::Server::endpoints)
     }
 
     /// Returns the watch cache over the store.
