@@ -248,6 +248,8 @@ fn custom_resources_come_and_go() -> TestResult {
             Some(json!("ADDED"))
         );
         let mut gone = Watch::open(&server, &format!("{DEFINITIONS}?watch=true"));
+        // The watch must have begun before the deletion, or it never sees it.
+        assert!(gone.next().is_some());
         assert_eq!(
             send(
                 &server,
