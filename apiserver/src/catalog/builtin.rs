@@ -323,4 +323,8 @@ impl Rules for BuiltinRules {
         let (resource, now) = (self.resource, (self.seconds)());
         table::cells(resource.group(), resource.kind(), object, now)
     }
+
+    fn row_conditions(&self, object: &JsonObject) -> Vec<Value> {
+        table::row_conditions(self.resource.group(), self.resource.kind(), object)
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use revstore_watch_cache::encode::{
     ControlEvent, Form as CacheForm, FormId, IncludeObject, JsonForm, ListHead, MetadataForm,
-    TableForm,
+    TableForm, TableRow,
 };
 use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::{EventType, JsonKind, Object, ObjectRef, ResourceCache};
@@ -97,15 +97,15 @@ pub(crate) fn add(
         IncludeObject::Object,
     ] {
         let (rules, view) = (rules.clone(), view.cloned());
-        let cells = move |object: &Object| {
+        let row = move |object: &Object| {
             let decoded: JsonObject = serde_json::from_slice(object.value()).unwrap_or_default();
             let decoded = match &view {
                 Some(view) => view.to_shown(decoded),
                 None => decoded,
             };
-            rules.cells(&decoded)
+            TableRow::new(rules.cells(&decoded)).conditions(rules.row_conditions(&decoded))
         };
-        let table = TableForm::new(whole.clone(), &columns, cells).include(include);
+        let table = TableForm::of_rows(whole.clone(), &columns, row).include(include);
         set(Form::Table, include, Arc::new(table));
     }
     set(Form::Whole, IncludeObject::Metadata, whole);

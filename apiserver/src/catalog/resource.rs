@@ -131,6 +131,12 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
 
     /// Returns the cells of a row.
     fn cells(&self, object: &JsonObject) -> Vec<Value>;
+
+    /// Returns the conditions of a row.
+    fn row_conditions(&self, object: &JsonObject) -> Vec<Value> {
+        let _ = object;
+        Vec::new()
+    }
 }
 
 /// One resource of one group and version.

@@ -14,7 +14,7 @@ pub(crate) mod sharing;
 pub use encoder::{Encoder, ListChunks};
 pub use form::{
     ControlEvent, Form, FormId, IncludeObject, JsonForm, ListHead, MetadataForm, TableColumn,
-    TableForm,
+    TableForm, TableRow,
 };
 pub use json::JsonKind;
 pub use kind::{Attributes, DecodeError, Kind, ResourceVersionSpan};

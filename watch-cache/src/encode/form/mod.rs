@@ -13,7 +13,7 @@ use revstore_engine::Revision;
 pub use self::json::JsonForm;
 pub use self::metadata::MetadataForm;
 pub(crate) use self::set::{FormSet, RegisteredForm};
-pub use self::table::{IncludeObject, TableColumn, TableForm};
+pub use self::table::{IncludeObject, TableColumn, TableForm, TableRow};
 use crate::api::event::EventType;
 use crate::api::status::RequestError;
 use crate::encode::object::Object;

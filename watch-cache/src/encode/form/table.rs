@@ -93,8 +93,36 @@ pub enum IncludeObject {
     Object,
 }
 
-/// A function from an object to its cells.
-type Cells = Box<dyn Fn(&Object) -> Vec<Value> + Send + Sync>;
+/// What a table shows of an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct TableRow {
+    /// One value for each column.
+    pub cells: Vec<Value>,
+    /// The `conditions` of the row, such as that of an object whose work is completed. Rows without any have no such
+    /// member.
+    pub conditions: Vec<Value>,
+}
+
+impl TableRow {
+    /// Returns a row without conditions.
+    pub fn new(cells: Vec<Value>) -> Self {
+        Self {
+            cells,
+            conditions: Vec::new(),
+        }
+    }
+
+    /// Sets the conditions.
+    #[must_use]
+    pub fn conditions(mut self, conditions: Vec<Value>) -> Self {
+        self.conditions = conditions;
+        self
+    }
+}
+
+/// A function from an object to its row.
+type Rows = Box<dyn Fn(&Object) -> TableRow + Send + Sync>;
 
 /// Objects as rows of a `Table` of `meta.k8s.io/v1`, as kubectl prints them.
 ///
@@ -133,7 +161,7 @@ pub struct TableForm {
     type_members: String,
     /// The definitions of the columns as JSON.
     columns: String,
-    cells: Cells,
+    rows: Rows,
     include: IncludeObject,
     shared_for: Option<Duration>,
 }
@@ -157,12 +185,21 @@ impl TableForm {
         columns: &[TableColumn],
         cells: impl Fn(&Object) -> Vec<Value> + Send + Sync + 'static,
     ) -> Self {
+        Self::of_rows(whole, columns, move |object| TableRow::new(cells(object)))
+    }
+
+    /// Returns a table as [`new`](Self::new) does, whose rows may have conditions.
+    pub fn of_rows(
+        whole: Arc<dyn Form>,
+        columns: &[TableColumn],
+        rows: impl Fn(&Object) -> TableRow + Send + Sync + 'static,
+    ) -> Self {
         let columns: Vec<_> = columns.iter().map(TableColumn::to_json).collect();
         Self {
             whole,
             type_members: type_members("Table", META_VERSION),
             columns: format!("[{}]", columns.join(",")),
-            cells: Box::new(cells),
+            rows: Box::new(rows),
             include: IncludeObject::default(),
             shared_for: Some(SHARED_FOR),
         }
@@ -237,8 +274,13 @@ impl Form for TableForm {
     }
 
     fn write_item(&self, object: &Object, out: &mut Vec<u8>) {
-        let cells = Value::Array((self.cells)(object)).to_string();
-        push(out, &["{\"cells\":", &cells, ",\"object\":"]);
+        let row = (self.rows)(object);
+        push(out, &["{\"cells\":", &Value::Array(row.cells).to_string()]);
+        if !row.conditions.is_empty() {
+            let conditions = Value::Array(row.conditions).to_string();
+            push(out, &[",\"conditions\":", &conditions]);
+        }
+        push(out, &[",\"object\":"]);
         match self.include {
             IncludeObject::None => push(out, &["null"]),
             IncludeObject::Metadata => write_partial(&*self.whole, object, out),
