@@ -30,7 +30,9 @@ fn is_dns_label(text: &str) -> bool {
 /// object.
 pub fn subdomain_error(text: &str) -> Option<String> {
     if text.len() > SUBDOMAIN_BYTES_MAX {
-        return Some(format!("must be no more than {SUBDOMAIN_BYTES_MAX} bytes"));
+        return Some(format!(
+            "must be no more than {SUBDOMAIN_BYTES_MAX} characters"
+        ));
     }
     let valid = text.split('.').all(is_dns_label);
     (!valid).then(|| {
@@ -48,7 +50,7 @@ pub fn dns_label_error(text: &str) -> Option<String> {
         return Some("must not contain dots".to_owned());
     }
     if text.len() > NAME_BYTES_MAX {
-        return Some(format!("must be no more than {NAME_BYTES_MAX} bytes"));
+        return Some(format!("must be no more than {NAME_BYTES_MAX} characters"));
     }
     (!is_dns_label(text)).then(|| {
         "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
@@ -67,7 +69,7 @@ pub fn qualified_name_error(key: &str) -> Option<String> {
     };
     if name.contains('/') {
         return Some(
-            "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start \
+            "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start \
              and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', \
              regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional \
              DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -76,6 +78,11 @@ pub fn qualified_name_error(key: &str) -> Option<String> {
     }
     match prefix {
         Some("") => return Some("prefix part must be non-empty".to_owned()),
+        Some(prefix) if prefix.len() > SUBDOMAIN_BYTES_MAX => {
+            return Some(format!(
+                "prefix part must be no more than {SUBDOMAIN_BYTES_MAX} bytes"
+            ));
+        }
         Some(prefix) => {
             if let Some(error) = subdomain_error(prefix) {
                 return Some(format!("prefix part {error}"));

@@ -65,7 +65,9 @@ pub(crate) fn env_name_error(name: &str) -> Option<String> {
 /// Returns what is wrong with a key of a `ConfigMap` or a `Secret`.
 pub(crate) fn config_key_error(key: &str) -> Option<String> {
     if key.len() > CONFIG_KEY_BYTES_MAX {
-        return Some(format!("must be no more than {CONFIG_KEY_BYTES_MAX} bytes"));
+        return Some(format!(
+            "must be no more than {CONFIG_KEY_BYTES_MAX} characters"
+        ));
     }
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     if key.is_empty() || !key.bytes().all(is_inner) {

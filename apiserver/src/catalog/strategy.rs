@@ -59,6 +59,10 @@ impl Strategy for BuiltinStrategy {
         self.rules.creates_on_update()
     }
 
+    fn repeats_metadata_rules(&self) -> bool {
+        true
+    }
+
     fn name_error(&self, name: &str) -> Option<String> {
         self.rules.name_error(name)
     }

@@ -1,5 +1,6 @@
 //! Texts as Go writes them, and the rules for names.
 
+pub(crate) use revstore_watch_cache::names::subdomain_error;
 pub(crate) use revstore_watch_cache::status::quoted;
 
 /// The exponent from which Go writes floating-point numbers with one.
@@ -21,8 +22,6 @@ pub(crate) fn float(number: f64) -> String {
 
 /// The maximum length of a DNS label.
 const LABEL_BYTES_MAX: usize = 63;
-/// The maximum length of a DNS subdomain.
-const SUBDOMAIN_BYTES_MAX: usize = 253;
 
 fn is_lower(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
@@ -43,27 +42,14 @@ pub(crate) fn is_short_name(text: &str) -> bool {
 
 /// Returns whether a text is a long name of Kubernetes: a DNS subdomain in lower case.
 pub(crate) fn is_long_name(text: &str) -> bool {
-    text.len() <= SUBDOMAIN_BYTES_MAX && text.split('.').all(is_label)
-}
-
-/// Returns what is wrong with a text that must be a DNS subdomain in lower case.
-pub(crate) fn subdomain_error(text: &str) -> Option<String> {
-    if text.len() > SUBDOMAIN_BYTES_MAX {
-        return Some(format!("must be no more than {SUBDOMAIN_BYTES_MAX} bytes"));
-    }
-    (!is_long_name(text)).then(|| {
-        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
-         '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used \
-         for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-            .to_owned()
-    })
+    subdomain_error(text).is_none()
 }
 
 /// Returns what is wrong with a text that must be a DNS label that begins with a letter, in lower case.
 pub(crate) fn label_error(text: &str) -> Option<String> {
     let mut errors = Vec::new();
     if text.len() > LABEL_BYTES_MAX {
-        errors.push(format!("must be no more than {LABEL_BYTES_MAX} bytes"));
+        errors.push(format!("must be no more than {LABEL_BYTES_MAX} characters"));
     }
     if !is_label(text) || !text.starts_with(|letter: char| letter.is_ascii_lowercase()) {
         errors.push(

@@ -4,7 +4,7 @@ use http::header::CONTENT_TYPE;
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::{JsonObject, WriteRequest};
-use revstore_watch_cache::status::Status;
+use revstore_watch_cache::status::{ResourceName, Status, StatusCause};
 use serde_json::Value;
 
 use crate::catalog::{Origin, Resource, Stored};
@@ -95,6 +95,7 @@ fn patched(
     };
     let mut strict = duplicates.to_vec();
     if facet.is_object() {
+        check_type(resource, &object, old, text)?;
         match resource.rules.conform(&mut object) {
             Ok(unknown) => strict.extend(unknown),
             Err(error) => {
@@ -120,4 +121,46 @@ fn patched(
         object
     };
     Ok((object, strict_warnings(&strict)))
+}
+
+/// Checks that a patch has not changed the kind of an object.
+fn check_type(
+    resource: &Resource,
+    object: &JsonObject,
+    old: &JsonObject,
+    shown: impl Fn() -> String,
+) -> Result<(), RequestError> {
+    let names = &resource.names;
+    let of = |field: &str| {
+        object
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (kind, api_version) = (of("kind"), of("apiVersion"));
+    let expected = [
+        ("kind", kind, names.kind.clone()),
+        ("apiVersion", api_version, names.api_version()),
+    ];
+    let wrong = expected
+        .iter()
+        .filter(|(_, found, expected)| !found.is_empty() && found != expected);
+    let causes: Vec<_> = wrong
+        .map(|(field, found, expected)| {
+            StatusCause::invalid(*field, *found, &format!("must be {expected}"))
+        })
+        .collect();
+    if causes.is_empty() {
+        return Ok(());
+    }
+    if resource.origin == Origin::Builtin {
+        let detail = format!("no kind \"{kind}\" is registered for version \"{api_version}\"");
+        return Err(PatchError::invalid_result(&shown(), &detail).into());
+    }
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let name = old
+        .get("metadata")
+        .and_then(|metadata| metadata.get("name"));
+    let name = name.and_then(Value::as_str).unwrap_or_default();
+    Err(Status::invalid(&ResourceName::new(group, kind), name, causes).into())
 }

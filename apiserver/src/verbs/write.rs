@@ -97,12 +97,12 @@ pub(crate) async fn update(
         store.update(&reference, object, &request).await?
     } else {
         let now = front.now();
+        check_name(&target.name, &object)?;
         let change = |old: Option<&JsonObject>| {
             let Some(old) = old else {
                 let name = resource.names.resource_name();
                 return Err(Status::not_found(&name, &target.name).into());
             };
-            check_name(&target.name, &object)?;
             facet.change(&*resource.rules, old, object.clone(), &now)
         };
         store.update_with(&reference, &request, change).await?

@@ -8,6 +8,10 @@ use crate::status::{FieldPath, StatusCause};
 
 /// The maximum size of all annotations of an object: their keys and values.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
+/// The maximum number of causes of one answer. Further ones are left out.
+pub(super) const CAUSES_MAX: usize = 1000;
+/// The maximum number of bytes in the causes of one answer. Further ones are left out; the first one always stays.
+pub(super) const CAUSE_BYTES_MAX: usize = 1024 * 1024;
 /// The fields of the metadata that only the server sets.
 const SERVER_FIELDS: [&str; 4] = [
     "uid",
@@ -264,19 +268,52 @@ fn validate_owners(object: &JsonObject) -> Vec<StatusCause> {
             }
         }
     }
-    let controllers: Vec<String> = owners
+    let mut controllers = owners
         .iter()
         .filter(|owner| owner.get("controller") == Some(&Value::Bool(true)))
-        .map(|owner| text(owner, "name"))
-        .collect();
-    if let [.., first, second] = controllers.as_slice() {
+        .map(|owner| format!("{}/{}", text(owner, "kind"), text(owner, "name")));
+    let first = controllers.next();
+    let mut shown = None;
+    let mut bytes = 0;
+    for (first, other) in first.iter().cycle().zip(controllers) {
+        let what = shown.get_or_insert_with(|| format!("Invalid value: {}", owners_text(&owners)));
+        // Each cause has all owners.
+        bytes += what.len();
+        if bytes > CAUSE_BYTES_MAX && bytes > what.len() {
+            break;
+        }
         let detail = format!(
             "Only one reference can have Controller set to true. Found \"true\" in references for \
-             {first} and {second}"
+             {first} and {other}"
         );
-        causes.push(StatusCause::invalid(path(), list.clone(), &detail));
+        causes.push(StatusCause {
+            message: format!("{what}: {detail}"),
+            ..StatusCause::invalid(path(), Value::Null, "")
+        });
     }
     causes
+}
+
+/// Returns owners as JSON, with their fields in the order of Go's type.
+fn owners_text(owners: &[&JsonObject]) -> String {
+    const ALWAYS: [&str; 4] = ["apiVersion", "kind", "name", "uid"];
+    const OPTIONAL: [&str; 2] = ["controller", "blockOwnerDeletion"];
+    let texts = owners.iter().map(|owner| {
+        let shown = |name: &&str| {
+            let value = owner.get(*name).filter(|value| !value.is_null());
+            match value {
+                None if OPTIONAL.contains(name) => None,
+                value => Some(format!(
+                    "{}:{}",
+                    json!(name),
+                    value.unwrap_or(&Value::from(""))
+                )),
+            }
+        };
+        let members: Vec<String> = ALWAYS.iter().chain(&OPTIONAL).filter_map(shown).collect();
+        format!("{{{}}}", members.join(","))
+    });
+    format!("[{}]", texts.collect::<Vec<_>>().join(","))
 }
 
 /// The finalizers by which a garbage collector orphans or deletes the dependents first.
@@ -300,7 +337,8 @@ fn validate_finalizers(object: &JsonObject) -> Vec<StatusCause> {
     causes
 }
 
-/// Returns what is wrong with the metadata of a new version as the successor of `old`.
+/// Returns what is wrong with the metadata of a new version as the successor of `old`. As kube-apiserver does, it checks
+/// labels, annotations and owners once more.
 pub(super) fn validate_update(new: &JsonObject, old: &JsonObject) -> Vec<StatusCause> {
     let path = || FieldPath::new("metadata");
     let mut causes = Vec::new();
@@ -329,5 +367,7 @@ pub(super) fn validate_update(new: &JsonObject, old: &JsonObject) -> Vec<StatusC
             causes.push(StatusCause::forbidden(path().child("finalizers"), &detail));
         }
     }
+    causes.extend(validate_maps(new));
+    causes.extend(validate_owners(new));
     causes
 }

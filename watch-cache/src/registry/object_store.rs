@@ -293,9 +293,11 @@ impl ObjectStore {
     pub async fn update(
         &self,
         object: &ObjectRef,
-        new: JsonObject,
+        mut new: JsonObject,
         request: &WriteRequest,
     ) -> Result<Written, RequestError> {
+        // An object that is not that of the request is refused whether that of the request exists or not.
+        self.check_target(object, &mut new)?;
         let uid = metadata::text(&new, "uid");
         let preconditions = Preconditions {
             uid: (!uid.is_empty()).then(|| uid.to_owned()),
@@ -431,11 +433,9 @@ impl ObjectStore {
         old: Option<&JsonObject>,
         new: &mut JsonObject,
     ) -> Result<bool, RequestError> {
-        let namespace = object.namespace.as_deref().unwrap_or_default();
-        self.check_type(new)?;
-        check_name(&object.name, new)?;
-        self.check_namespace(namespace, new)?;
+        self.check_target(object, new)?;
         let Some(old) = old else {
+            let namespace = object.namespace.as_deref().unwrap_or_default();
             return self
                 .begin_create(namespace, new)
                 .map(|(_, has_version)| has_version);
@@ -460,7 +460,11 @@ impl ObjectStore {
             raise_generation(new);
         }
         let mut causes = metadata::validate(new, self.namespaced, &*self.strategy);
-        causes.extend(metadata::validate_update(new, old));
+        let changes = metadata::validate_update(new, old);
+        if self.strategy.repeats_metadata_rules() {
+            causes.extend_from_slice(&changes);
+        }
+        causes.extend(changes);
         causes.extend(self.strategy.validate_update(new, old));
         self.check_causes(new, causes)
     }
@@ -492,6 +496,13 @@ impl ObjectStore {
                 Err(Status::invalid(&self.resource, &object.name, vec![cause]).into())
             }
         }
+    }
+
+    /// Checks that a new version is one of an object.
+    fn check_target(&self, object: &ObjectRef, new: &mut JsonObject) -> Result<(), RequestError> {
+        self.check_type(new)?;
+        check_name(&object.name, new)?;
+        self.check_namespace(object.namespace.as_deref().unwrap_or_default(), new)
     }
 
     fn check_type(&self, object: &mut JsonObject) -> Result<(), RequestError> {
@@ -539,11 +550,21 @@ impl ObjectStore {
     fn check_causes(
         &self,
         object: &JsonObject,
-        causes: Vec<StatusCause>,
+        mut causes: Vec<StatusCause>,
     ) -> Result<(), RequestError> {
         if causes.is_empty() {
             return Ok(());
         }
+        let mut bytes = 0;
+        let shown = causes
+            .iter()
+            .take(metadata::CAUSES_MAX)
+            .take_while(|cause| {
+                bytes += cause.field.len() + cause.message.len();
+                bytes <= metadata::CAUSE_BYTES_MAX
+            });
+        let shown = shown.count().max(1);
+        causes.truncate(shown);
         let name = metadata::text(object, "name");
         Err(Status::invalid(&self.kind, name, causes).into())
     }

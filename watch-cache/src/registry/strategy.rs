@@ -77,6 +77,12 @@ pub trait Strategy: fmt::Debug + Send + Sync + 'static {
         crate::names::subdomain_error(name)
     }
 
+    /// Returns whether the answer to an invalid update has the causes in its metadata twice, as that of
+    /// kube-apiserver has: of all resources, and of the kind.
+    fn repeats_metadata_rules(&self) -> bool {
+        false
+    }
+
     /// Returns the time after which a new version of an object is deleted, or `None` to keep it.
     // WC-409.
     fn time_to_live(&self, object: &JsonObject) -> Option<Duration> {

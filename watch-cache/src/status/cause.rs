@@ -163,14 +163,16 @@ impl StatusCause {
 
     /// The value has more than `max` bytes. It is not repeated in the message.
     pub fn too_long(field: impl Into<FieldPath>, max: usize) -> Self {
-        let detail = format!("may not be more than {max} bytes");
+        let bytes = if max == 1 { "byte" } else { "bytes" };
+        let detail = format!("may not be more than {max} {bytes}");
         Self::of(CauseReason::TOO_LONG, field, "Too long", &detail)
     }
 
     /// The list has `found` items, which is more than `max`.
     pub fn too_many(field: impl Into<FieldPath>, found: usize, max: usize) -> Self {
         let what = format!("Too many: {found}");
-        let detail = format!("must have at most {max} items");
+        let items = if max == 1 { "item" } else { "items" };
+        let detail = format!("must have at most {max} {items}");
         Self::of(CauseReason::TOO_MANY, field, &what, &detail)
     }
 
@@ -262,6 +264,14 @@ mod tests {
             (
                 StatusCause::too_long("f", 10),
                 "Too long: may not be more than 10 bytes",
+            ),
+            (
+                StatusCause::too_many("f", 2, 1),
+                "Too many: 2: must have at most 1 item",
+            ),
+            (
+                StatusCause::too_long("f", 1),
+                "Too long: may not be more than 1 byte",
             ),
             (
                 StatusCause::too_many("f", 3, 2),

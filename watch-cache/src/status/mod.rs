@@ -6,6 +6,7 @@ mod field_path;
 mod reason;
 mod resource_name;
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -360,13 +361,9 @@ impl Status {
 
 /// Joins the causes of an invalid object, each text once: `a`, or `[a, b]`.
 fn joined(causes: &[StatusCause]) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    for cause in causes {
-        let text = cause.to_string();
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
+    let mut seen = HashSet::new();
+    let mut texts: Vec<String> = causes.iter().map(ToString::to_string).collect();
+    texts.retain(|text| seen.insert(text.clone()));
     match texts.as_slice() {
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),

@@ -319,6 +319,41 @@ fn wc_413_objects_that_do_not_fit_the_request_are_refused() {
     assert_eq!(status(create(json!({}))).code, 422);
 }
 
+/// An answer with a cause for each of a million labels would be larger than all that a server may keep of a request.
+#[test]
+fn an_answer_has_a_bounded_number_of_causes() {
+    let fixture = Fixture::new(Widgets::default());
+    let mut labelled = named("a");
+    let labels: JsonObject = (0..50_000).map(|n| (format!("{n} "), json!(""))).collect();
+    labelled["metadata"]["labels"] = labels.into();
+    let mut owned = named("a");
+    let owner = |n: u32| json!({"controller": true, "uid": "u", "name": format!("o{n}"), "kind": "A", "apiVersion": "v1"});
+    owned["metadata"]["ownerReferences"] = (0..20_000).map(owner).collect();
+    for (object, expected) in [(labelled, 1000), (owned, 1)] {
+        let status = status(fixture.create(object));
+        assert_eq!(status.code, 422);
+        assert_eq!(status.details.unwrap().causes.len(), expected);
+    }
+}
+
+#[test]
+fn several_controllers_are_named_in_the_order_of_their_fields() {
+    let fixture = Fixture::new(Widgets::default());
+    let mut object = named("a");
+    let owner = |n: u32| json!({"controller": true, "uid": "u", "name": format!("o{n}"), "kind": "A", "apiVersion": "v1"});
+    object["metadata"]["ownerReferences"] = (0..3).map(owner).collect();
+    let causes = status(fixture.create(object)).details.unwrap().causes;
+    let found: Vec<_> = causes
+        .iter()
+        .map(|cause| cause.message.rsplit_once(": ").unwrap().1)
+        .collect();
+    let text = "Only one reference can have Controller set to true. Found \"true\" in references for A/o0 and A/o";
+    assert_eq!(found, [format!("{text}1"), format!("{text}2")]);
+    assert!(causes[0].message.starts_with(
+        "Invalid value: [{\"apiVersion\":\"v1\",\"kind\":\"A\",\"name\":\"o0\",\"uid\":\"u\",\"controller\":true},"
+    ));
+}
+
 #[test]
 fn wc_413_generated_names_are_tried_again_if_they_exist() {
     let fixture = Fixture::new(Widgets::default());
@@ -357,6 +392,12 @@ fn wc_414_updates_have_the_rules_of_kubernetes() {
         fixture.update("a", with("name", json!(""))),
         400,
         "the name of the object (a based on URL) was undeterminable: name must be provided",
+    );
+    // Also if the object of the request does not exist.
+    refused(
+        fixture.update("b", with("name", json!("a"))),
+        400,
+        "the name of the object (a) does not match the name on the URL (b)",
     );
     refused(
         fixture.update("b", with("name", json!("b"))),

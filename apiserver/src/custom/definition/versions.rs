@@ -5,7 +5,7 @@ use revstore_watch_cache::status::{FieldPath, StatusCause};
 use serde_json::Value;
 
 use super::selectable::find_field;
-use crate::custom::schema::{Causes, SCHEMA_NODES_MAX, Schema, SchemaError, too_many};
+use crate::custom::schema::{Causes, SCHEMA_NODES_MAX, Schema, SchemaError};
 use crate::custom::text::label_error;
 
 /// The maximum number of selectable fields of a version.
@@ -357,6 +357,10 @@ fn check_selectable(
         }
     }
     if seen.len() > SELECTABLE_MAX {
-        causes.push(too_many(path.clone(), fields.len(), SELECTABLE_MAX));
+        causes.push(StatusCause::too_many(
+            path.clone(),
+            fields.len(),
+            SELECTABLE_MAX,
+        ));
     }
 }

@@ -258,6 +258,10 @@ impl Strategy for CustomResource {
         false
     }
 
+    fn repeats_metadata_rules(&self) -> bool {
+        true
+    }
+
     fn prepare_create(&self, object: &mut JsonObject) -> Result<(), RequestError> {
         if self.definition.terminating {
             let resource = ResourceName::new(&self.definition.group, &self.definition.names.plural);

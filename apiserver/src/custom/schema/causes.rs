@@ -2,33 +2,13 @@
 
 use std::collections::HashSet;
 
-use revstore_watch_cache::status::{CauseReason, FieldPath, StatusCause};
+use revstore_watch_cache::status::{FieldPath, StatusCause};
 use serde_json::Value;
 
 /// The maximum number of causes of one check. Further ones are left out.
 pub const CAUSES_MAX: usize = 500;
 /// The maximum number of bytes in the causes of one check. Further ones are left out.
 pub const CAUSE_BYTES_MAX: usize = 1024 * 1024;
-
-/// Returns the error of a list or a map with too many items.
-pub(crate) fn too_many(field: impl Into<FieldPath>, found: usize, max: usize) -> StatusCause {
-    let items = if max == 1 { "item" } else { "items" };
-    StatusCause {
-        reason: CauseReason::TOO_MANY,
-        message: format!("Too many: {found}: must have at most {max} {items}"),
-        field: field.into().into(),
-    }
-}
-
-/// Returns the error of a text that is too long.
-pub(crate) fn too_long(field: impl Into<FieldPath>, max: usize) -> StatusCause {
-    let bytes = if max == 1 { "byte" } else { "bytes" };
-    StatusCause {
-        reason: CauseReason::TOO_LONG,
-        message: format!("Too long: may not be more than {max} {bytes}"),
-        field: field.into().into(),
-    }
-}
 
 /// Returns the error of a value that is none of the supported ones.
 pub(crate) fn not_supported(field: FieldPath, value: &Value, supported: &[&str]) -> StatusCause {

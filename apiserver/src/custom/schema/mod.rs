@@ -20,8 +20,8 @@ mod supported;
 mod tests;
 mod value;
 
+pub(crate) use causes::Causes;
 pub use causes::{CAUSE_BYTES_MAX, CAUSES_MAX};
-pub(crate) use causes::{Causes, too_many};
 pub use default::{DEFAULT_BYTES_MAX, DefaultsTooLarge};
 pub(crate) use embedded::{Coercion, coerce_metadata};
 pub(crate) use format::is_uri;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use revstore_watch_cache::status::StatusCause;
 use serde_json::{Map, Value};
 
-use super::causes::{CAUSES_MAX, Causes, not_supported, too_long, too_many};
+use super::causes::{CAUSES_MAX, Causes, not_supported};
 use super::format::Format;
 use super::list_type::keys_of;
 use super::node::{Additional, Schema};
@@ -264,7 +264,7 @@ impl Validator {
             && length > max
         {
             let max = usize::try_from(max).unwrap_or_default();
-            outcome.fail(too_long(path.field(), max));
+            outcome.fail(StatusCause::too_long(path.field(), max));
         } else if let Some(min) = checks.min_length
             && length < min
         {
@@ -328,7 +328,7 @@ impl Validator {
             && size > max
         {
             let max = usize::try_from(max).unwrap_or_default();
-            outcome.fail(too_many(path.field(), list.len(), max));
+            outcome.fail(StatusCause::too_many(path.field(), list.len(), max));
         }
         if checks.unique_items {
             let mut seen = HashSet::new();
@@ -362,7 +362,7 @@ impl Validator {
             && size > max
         {
             let max = usize::try_from(max).unwrap_or_default();
-            outcome.fail(too_many(path.field(), map.len(), max));
+            outcome.fail(StatusCause::too_many(path.field(), map.len(), max));
         }
         for (key, value) in map {
             let child = match (schema.properties.get(key), &schema.additional) {
