@@ -213,6 +213,10 @@ impl Rules for CustomRules {
         Ok(new)
     }
 
+    fn definition(&self) -> Option<&Arc<Definition>> {
+        Some(self.resource.definition())
+    }
+
     fn columns(&self) -> Vec<TableColumn> {
         let columns = self.resource.columns();
         let columns = columns.as_array().into_iter().flatten().map(|column| {

@@ -126,6 +126,11 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
         requested: &JsonObject,
     ) -> Result<JsonObject, RequestError>;
 
+    /// Returns the definition of a custom resource.
+    fn definition(&self) -> Option<&Arc<definition::Definition>> {
+        None
+    }
+
     /// Returns the columns of tables.
     fn columns(&self) -> Vec<TableColumn>;
 
@@ -208,6 +213,28 @@ impl Resource {
                 }
                 _ => return Err(Status::unknown_resource().into()),
             }
+        }
+        self.check_conversion()
+    }
+
+    /// Checks that objects can be shown in the version of the resource.
+    ///
+    /// # Errors
+    /// 500 if a webhook would have to convert them.
+    fn check_conversion(&self) -> Result<(), RequestError> {
+        let definition = self.rules.definition();
+        let converts = definition.is_some_and(|definition| {
+            let stored = definition.storage_version();
+            definition.converts_by_webhook
+                && stored.is_none_or(|version| version.name != self.names.version)
+        });
+        if converts {
+            return Err(Status::unclassified(format!(
+                "conversion webhook for {}, Kind={} failed: this server calls no webhooks",
+                self.names.api_version(),
+                self.names.kind
+            ))
+            .into());
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ use crate::http::limits::{self, TooManyRequests};
 use crate::http::reader::{self, Until};
 use crate::http::{Accepted, Answer, Body, Exchange, Limits, RequestInfo, gzip, paths, websocket};
 use crate::metrics::Requests;
+use crate::openapi::Documents;
 use crate::storage::Storage;
 use crate::stream::Workers;
 use crate::verbs;
@@ -32,6 +33,7 @@ pub(crate) struct Front {
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
     pub(crate) catalog: Catalog,
+    pub(crate) documents: Documents,
     pub(crate) storage: Arc<Storage>,
     pub(crate) requests: Requests,
     pub(crate) request_timeout: Duration,

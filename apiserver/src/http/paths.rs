@@ -33,7 +33,7 @@ pub(crate) async fn answer(front: &Front, exchange: &Exchange) -> Result<Answer,
             let page = page.map_err(|error| RequestError::Internal(error.to_string()))?;
             Ok(Answer::new(StatusCode::OK, CONTENT_TYPE, page))
         }
-        ["openapi", ..] if is_read => openapi::answer(exchange, &parts).await,
+        ["openapi", ..] if is_read => openapi::answer(front, exchange, &parts).await,
         ["version" | "api" | "apis", ..] if !is_read => Err(method_not_allowed().into()),
         ["version"] => {
             let accepted = exchange.negotiate(PLAIN)?;

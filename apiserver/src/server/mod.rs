@@ -29,6 +29,7 @@ use crate::catalog::{Catalog, serve_definitions};
 use crate::config::Config;
 use crate::http::{ConnectionService, Front, Limits, Random};
 use crate::metrics::Requests;
+use crate::openapi::Documents;
 use crate::storage::Storage;
 use crate::stream::Workers;
 
@@ -282,6 +283,7 @@ impl ApiServerBuilder {
             },
             authorizer,
             catalog,
+            documents: Documents::default(),
             storage: storage.clone(),
             requests: Requests::new().map_err(|error| RequestError::Internal(error.to_string()))?,
             request_timeout: config.request_timeout,

@@ -68,9 +68,16 @@ pub fn v3_document(paths: Map<String, Value>, schemas: Map<String, Value>, relea
     document
 }
 
-/// The schemas that v3 documents of custom resources refer to, besides their own: metadata, `Status`, `DeleteOptions` ...
-pub fn common_schemas(group: &str, version: &str, dialect: Dialect) -> Map<String, Value> {
+/// The schemas that v3 documents of custom resources refer to, besides their own: metadata, `Status`, `DeleteOptions` ...,
+/// and those of further types, such as `Scale`.
+pub fn common_schemas(
+    group: &str,
+    version: &str,
+    dialect: Dialect,
+    further: impl IntoIterator<Item = &'static Type>,
+) -> Map<String, Value> {
     let mut roots = common_types();
+    roots.extend(further);
     roots.extend(
         ["meta.v1.ObjectMeta", "meta.v1.ListMeta"]
             .into_iter()

@@ -150,7 +150,7 @@ fn custom_resources_have_paths() {
     );
     assert_eq!(patch["tags"], json!(["stableExampleCom_v1"]));
     assert!(patch["requestBody"]["content"]["application/strategic-merge-patch+json"].is_null());
-    let mut schemas = common_schemas("stable.example.com", "v1", Dialect::V3);
+    let mut schemas = common_schemas("stable.example.com", "v1", Dialect::V3, None);
     for name in [
         "com.example.stable.v1.Widget",
         "com.example.stable.v1.WidgetList",
