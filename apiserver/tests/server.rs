@@ -287,10 +287,20 @@ fn a_definition_in_a_built_in_group_stops_no_other() -> TestResult {
     assert_eq!(status, 201, "{body}");
     let (status, body) = send(&server, "POST", DEFINITIONS, &definition());
     assert_eq!(status, 201, "{body}");
-    established(&server);
-    assert_eq!(send(&server, "GET", WIDGETS, "").0, 200);
+    while send(&server, "GET", WIDGETS, "").0 != 200 {}
     let foreign = "/apis/networking.k8s.io/v1/namespaces/default/widgets";
     assert_eq!(send(&server, "GET", foreign, "").0, 404);
+    // kube-apiserver says so, too.
+    let name = format!("{DEFINITIONS}/widgets.networking.k8s.io");
+    let is_established = || {
+        let (_, definition) = value(&send(&server, "GET", &name, ""));
+        let conditions = definition["status"]["conditions"].as_array().cloned();
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.any(|it| it["type"] == "Established" && it["status"] == "True")
+    };
+    while !is_established() {}
+    assert_eq!(send(&server, "DELETE", &name, "").0, 200);
+    while send(&server, "GET", &name, "").0 != 404 {}
     Ok(())
 }
 
@@ -321,6 +331,8 @@ fn hostile_requests_get_an_error_and_change_nothing() -> TestResult {
         r#"{{"metadata":{{"name":"a"}},"data":{{"k":"{}"}}}}"#,
         "x".repeat(4 << 20)
     );
+    let reviews = |name: &str| format!("/apis/authentication.k8s.io/v1/{name}");
+    let access_reviews = |name: &str| format!("/apis/authorization.k8s.io/v1/{name}");
     let long_name = format!(r#"{{"metadata":{{"name":"{}"}}}}"#, "a".repeat(10_000));
     for (method, path, body, expected) in [
         ("POST", path, deep.as_str(), 400),
@@ -328,6 +340,37 @@ fn hostile_requests_get_an_error_and_change_nothing() -> TestResult {
         ("POST", path, long_name.as_str(), 422),
         ("POST", path, r#"{"metadata":{"name":"../../x"}}"#, 422),
         ("POST", path, r#"{"metadata":7}"#, 400),
+        ("POST", &reviews("tokenreviews"), "{}", 400),
+        (
+            "POST",
+            &access_reviews("selfsubjectaccessreviews"),
+            "{}",
+            422,
+        ),
+        (
+            "POST",
+            &access_reviews("subjectaccessreviews"),
+            r#"{"spec":{"resourceAttributes":{}}}"#,
+            422,
+        ),
+        (
+            "POST",
+            &access_reviews("subjectaccessreviews"),
+            r#"{"spec":{"resourceAttributes":{},"nonResourceAttributes":{},"user":"a"}}"#,
+            422,
+        ),
+        (
+            "POST",
+            &access_reviews("subjectaccessreviews"),
+            r#"{"metadata":{"name":"a"},"spec":{"resourceAttributes":{},"user":"a"}}"#,
+            422,
+        ),
+        (
+            "POST",
+            &access_reviews("selfsubjectrulesreviews"),
+            "{}",
+            400,
+        ),
         (
             "POST",
             path,
@@ -502,5 +545,137 @@ fn urls_for_the_api_of_etcd_are_checked() -> TestResult {
         warned.push((config.etcd_listen_urls.len(), warnings.len()));
     }
     assert_eq!(warned, [(2, 0), (1, 1)]);
+    Ok(())
+}
+
+#[test]
+fn documents_follow_the_definitions_of_custom_resources() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let index = || value(&send(&server, "GET", "/openapi/v3", "")).1;
+    let url = |index: &Value| {
+        let url = &index["paths"]["apis/example.com/v1"]["serverRelativeURL"];
+        url.as_str().map(str::to_owned)
+    };
+    let v2 = || value(&send(&server, "GET", "/openapi/v2", "")).1;
+    assert_eq!(url(&index()), None);
+    assert_eq!(send(&server, "POST", DEFINITIONS, &definition()).0, 201);
+    established(&server);
+    let first = url(&index()).expect("the document is in the index");
+    let (status, document) = value(&send(&server, "GET", &first, ""));
+    assert_eq!(status, 200);
+    let size = "/components/schemas/com.example.v1.Widget/properties/spec/properties/size";
+    assert_eq!(
+        document.pointer(size),
+        Some(&json!({"type": "integer", "minimum": 1, "default": 3}))
+    );
+    let path = "/apis/example.com/v1/namespaces/{namespace}/widgets/{name}/status";
+    assert!(document["paths"][path]["patch"].is_object());
+    let swagger = v2();
+    assert_eq!(
+        swagger["definitions"]["com.example.v1.Widget"]["properties"]["spec"]["properties"]["size"],
+        json!({"type": "integer", "minimum": 1})
+    );
+    assert!(swagger["definitions"]["io.k8s.api.core.v1.Pod"].is_object());
+    let name = format!("{DEFINITIONS}/widgets.example.com");
+    let mut changed: Value = serde_json::from_str(&send(&server, "GET", &name, "").1)?;
+    let properties = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    changed.pointer_mut(properties).expect("it was written")["color"] = json!({"type": "string"});
+    assert_eq!(send(&server, "PUT", &name, &changed.to_string()).0, 200);
+    let second = loop {
+        let url = url(&index()).expect("the document is in the index");
+        if url != first {
+            break url;
+        }
+    };
+    let (_, document) = value(&send(&server, "GET", &second, ""));
+    let color = "/components/schemas/com.example.v1.Widget/properties/spec/properties/color";
+    assert!(document.pointer(color).is_some());
+    let color = "/definitions/com.example.v1.Widget/properties/spec/properties/color";
+    assert!(v2().pointer(color).is_some());
+    assert_eq!(send(&server, "DELETE", &name, "").0, 200);
+    while url(&index()).is_some() {}
+    assert_eq!(send(&server, "GET", &second, "").0, 404);
+    assert!(v2()["definitions"]["com.example.v1.Widget"].is_null());
+    Ok(())
+}
+
+#[test]
+fn versions_that_a_webhook_would_convert_are_errors() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let mut definition: Value = serde_json::from_str(&definition())?;
+    let mut other = definition["spec"]["versions"][0].clone();
+    other["name"] = json!("v2");
+    other["storage"] = json!(false);
+    definition["spec"]["versions"]
+        .as_array_mut()
+        .expect("it is a list")
+        .push(other);
+    definition["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
+        "conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/convert"}}});
+    let (status, body) = send(&server, "POST", DEFINITIONS, &definition.to_string());
+    assert_eq!(status, 201, "{body}");
+    established(&server);
+    let widget = r#"{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"}}"#;
+    assert_eq!(send(&server, "POST", WIDGETS, widget).0, 201);
+    // Built-in kinds need not say what they are.
+    for untyped in [
+        r#"{"metadata":{"name":"b"}}"#,
+        r#"{"kind":"Widget","metadata":{"name":"b"}}"#,
+        r#"{"kind":5,"apiVersion":"example.com/v1","metadata":{"name":"b"}}"#,
+    ] {
+        assert_eq!(send(&server, "POST", WIDGETS, untyped).0, 400, "{untyped}");
+    }
+    let other = WIDGETS.replace("v1", "v2");
+    for (method, path, body) in [
+        ("GET", &*other, ""),
+        ("POST", &*other, widget),
+        ("GET", &*format!("{other}/a"), ""),
+        ("GET", &*format!("{other}?watch=true"), ""),
+        ("PUT", &*format!("{other}/a/status"), widget),
+    ] {
+        let (status, answer) = value(&send(&server, method, path, body));
+        assert_eq!(status, 500, "{method} {path}: {answer}");
+        let message = answer["message"].as_str().unwrap_or_default();
+        assert!(message.starts_with("conversion webhook for example.com/v2, Kind=Widget failed"));
+    }
+    Ok(())
+}
+
+/// A finalizer can hold a definition for long. The server does nothing meanwhile.
+#[test]
+fn a_definition_that_waits_for_a_finalizer_costs_nothing() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    assert_eq!(send(&server, "POST", DEFINITIONS, &definition()).0, 201);
+    established(&server);
+    let widget = r#"{"apiVersion":"example.com/v1","kind":"Widget",
+        "metadata":{"name":"a","finalizers":["e.com/f"]}}"#;
+    assert_eq!(send(&server, "POST", WIDGETS, widget).0, 201);
+    let name = format!("{DEFINITIONS}/widgets.example.com");
+    let mut watch = Watch::open(&server, &format!("{WIDGETS}?watch=true"));
+    assert_eq!(send(&server, "DELETE", &name, "").0, 200);
+    // The object is being deleted.
+    while watch
+        .next()
+        .is_some_and(|event| event["type"] != "MODIFIED")
+    {}
+    let lists = || -> u64 {
+        let resources = server.cache().resources();
+        resources
+            .iter()
+            .map(|resource| resource.metrics().lists)
+            .sum()
+    };
+    // Each round of the server lists the definitions; each of these changes leads to one.
+    let before = lists();
+    let changes = 20;
+    for change in 0..changes {
+        let label = json!({"metadata": {"labels": {"change": format!("c{change}")}}});
+        assert_eq!(send(&server, "PATCH", &name, &label.to_string()).0, 200);
+    }
+    let rounds = lists() - before;
+    assert!(rounds <= 10 * (changes + 1), "{rounds} lists");
+    let free = r#"{"metadata":{"finalizers":null}}"#;
+    assert_eq!(send(&server, "PATCH", &format!("{WIDGETS}/a"), free).0, 200);
+    while send(&server, "GET", &name, "").0 != 404 {}
     Ok(())
 }

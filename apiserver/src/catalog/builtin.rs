@@ -87,6 +87,10 @@ const VIEWS: [(&str, &str, &str, &str, &str, Convert); 2] = [
 const RULES_WARNING: &str =
     "x-kubernetes-validations are accepted and not evaluated by this server";
 
+/// The warning about definitions whose versions are converted by a webhook.
+const CONVERSION_WARNING: &str = "spec.conversion.strategy: conversion by webhook is not supported by this server: only \
+     the storage version can be used";
+
 /// Returns whether a resource is that of the definitions of custom resources, which have rules of their own.
 fn is_definitions(resource: &kinds::Resource) -> bool {
     (resource.group(), resource.plural()) == (definition::GROUP, definition::PLURAL)
@@ -284,6 +288,10 @@ impl Rules for BuiltinRules {
             let mut warnings = definition::warnings(object, None);
             if definition::has_rules(object) {
                 warnings.push(RULES_WARNING.to_owned());
+            }
+            let conversion = object.get("spec").and_then(|spec| spec.get("conversion"));
+            if conversion.is_some_and(|conversion| conversion["strategy"] == "Webhook") {
+                warnings.push(CONVERSION_WARNING.to_owned());
             }
             return warnings;
         }

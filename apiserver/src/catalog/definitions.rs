@@ -135,16 +135,17 @@ impl Definitions {
         let mut failed = None;
         let names: Vec<String> = self.served.keys().chain(known.keys()).cloned().collect();
         for name in names {
-            // A resource of a built-in group would have the keys of a built-in resource.
+            // The paths of a built-in group are those of its own resources.
             let after = known.get(&name).map(|(definition, _)| definition);
             let after = after.filter(|definition| !is_builtin(&front.catalog, &definition.group));
             let applied = self.apply(front, &name, after).await;
             failed = applied.err().or(failed);
         }
         for (definition, object) in known.values() {
-            if self.served.contains_key(&definition.name)
-                && let Some(established) = establish(object, &now)
-            {
+            // As in kube-apiserver, a definition in a built-in group is established, although nothing serves it.
+            let is_ready = self.served.contains_key(&definition.name)
+                || is_builtin(&front.catalog, &definition.group);
+            if is_ready && let Some(established) = establish(object, &now) {
                 write(status, established).await?;
             }
         }

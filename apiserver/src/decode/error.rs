@@ -26,6 +26,9 @@ pub enum DecodeError {
         /// The number of allowed levels.
         max: usize,
     },
+    /// An object of a custom resource does not say its kind.
+    #[error("Object 'Kind' is missing")]
+    KindMissing,
     /// The aliases of a YAML document stand for too much text.
     #[error("yaml: document contains excessive aliasing")]
     TooManyAliases,

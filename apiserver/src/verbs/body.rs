@@ -61,7 +61,45 @@ pub(crate) async fn read_object(
         let error = decode::DecodeError::NotAnObject(decode::json_type(&decoded.value));
         return Err(error.status(&resource.names.kind, &bytes).into());
     };
+    if resource.origin == Origin::Custom {
+        check_type_is_there(resource, &object, &bytes)?;
+    }
     accept(exchange, resource, object, decoded.strict, validation)
+}
+
+/// Checks that an object of a custom resource says its kind and API version, which built-in kinds may leave out.
+fn check_type_is_there(
+    resource: &Resource,
+    object: &JsonObject,
+    body: &[u8],
+) -> Result<(), RequestError> {
+    let names = &resource.names;
+    let refused = |error: decode::DecodeError| Err(error.status(&names.kind, body).into());
+    for field in ["apiVersion", "kind"] {
+        let value = object.get(field).unwrap_or(&Value::Null);
+        if !value.is_string() && !value.is_null() {
+            return refused(decode::DecodeError::Json(format!(
+                "json: cannot unmarshal {} into Go struct field .{field} of type string",
+                decode::json_type(value)
+            )));
+        }
+    }
+    let is_empty = |field: &str| {
+        object
+            .get(field)
+            .and_then(Value::as_str)
+            .is_none_or(str::is_empty)
+    };
+    if is_empty("kind") {
+        return refused(decode::DecodeError::KindMissing);
+    }
+    if is_empty("apiVersion") {
+        return Err(RequestError::BadRequest(format!(
+            "the API version in the data () does not match the expected API version ({})",
+            names.api_version()
+        )));
+    }
+    Ok(())
 }
 
 fn decode_body(

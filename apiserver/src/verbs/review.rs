@@ -2,6 +2,8 @@
 
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
+use revstore_watch_cache::registry::JsonObject;
+use revstore_watch_cache::status::{ResourceName, Status, StatusCause};
 use serde_json::{Value, json};
 
 use crate::auth::{Attributes, Rule, User};
@@ -29,8 +31,14 @@ pub(crate) async fn review(
             metadata["creationTimestamp"] = front.now().into();
             json!({"userInfo": user_info(&exchange.user)})
         }
-        "SelfSubjectAccessReview" => access(front, &exchange.user, &spec),
-        "SubjectAccessReview" => access(front, &subject(&spec), &spec),
+        "SelfSubjectAccessReview" => {
+            check_access(&review, &[])?;
+            access(front, &exchange.user, &spec)
+        }
+        "SubjectAccessReview" => {
+            check_access(&review, &subject_causes(&spec))?;
+            access(front, &subject(&spec), &spec)
+        }
         "LocalSubjectAccessReview" => {
             if spec["resourceAttributes"]["namespace"] != target.namespace.as_str() {
                 return Err(RequestError::BadRequest(format!(
@@ -38,6 +46,7 @@ pub(crate) async fn review(
                     target.namespace
                 )));
             }
+            check_access(&review, &subject_causes(&spec))?;
             access(front, &subject(&spec), &spec)
         }
         "SelfSubjectRulesReview" => {
@@ -48,7 +57,13 @@ pub(crate) async fn review(
             }
             rules(front, &exchange.user, namespace)
         }
-        "TokenReview" => token(front, &spec),
+        "TokenReview" => {
+            if is_empty(&spec["token"]) {
+                let message = "token is required for TokenReview in authentication";
+                return Err(RequestError::BadRequest(message.to_owned()));
+            }
+            token(front, &spec)
+        }
         kind => {
             let message = format!("reviews of the kind {kind} are not served");
             return Err(RequestError::Unclassified(message));
@@ -58,6 +73,55 @@ pub(crate) async fn review(
     review.insert("apiVersion".to_owned(), resource.names.api_version().into());
     review.insert("status".to_owned(), status);
     Ok(Answer::value(CREATED, accepted, &Value::Object(review)))
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        other => other.is_null(),
+    }
+}
+
+/// Returns what is wrong with the user that a review names.
+fn subject_causes(spec: &Value) -> Vec<StatusCause> {
+    if is_empty(&spec["user"]) && is_empty(&spec["groups"]) {
+        let detail = "at least one of user or group must be specified";
+        return vec![StatusCause::invalid("spec.user", "", detail)];
+    }
+    Vec::new()
+}
+
+/// Checks that a review of access asks for one thing, and that it has no metadata.
+fn check_access(review: &JsonObject, causes: &[StatusCause]) -> Result<(), RequestError> {
+    let mut causes = causes.to_vec();
+    let spec = review.get("spec").unwrap_or(&Value::Null);
+    let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    if resource.is_null() == path.is_null() {
+        causes.push(if resource.is_null() {
+            let detail =
+                "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+            StatusCause::invalid("spec.resourceAttributes", Value::Null, detail)
+        } else {
+            let detail = "cannot be specified in combination with resourceAttributes";
+            StatusCause::invalid("spec.nonResourceAttributes", path.clone(), detail)
+        });
+    }
+    let metadata = review.get("metadata").and_then(Value::as_object);
+    let mut metadata = metadata.cloned().unwrap_or_default();
+    // Those that the server sets.
+    for field in ["creationTimestamp", "managedFields", "namespace"] {
+        metadata.remove(field);
+    }
+    if !metadata.is_empty() {
+        causes.push(StatusCause::invalid("metadata", metadata, "must be empty"));
+    }
+    if causes.is_empty() {
+        return Ok(());
+    }
+    let kind = ResourceName::new("authorization.k8s.io", "");
+    Err(Status::invalid(&kind, "", causes).into())
 }
 
 fn user_info(user: &User) -> Value {
