@@ -176,10 +176,11 @@ impl ServiceAllocator {
         let had_check = old.is_some_and(checks_health);
         if checks_health(new) && !had_check {
             allocate_health_check(&mut ports, new)?;
-        } else if let Some(old) = old.filter(|_| had_check && !checks_health(new)) {
-            if let Some(port) = health_check(old) {
-                ports.release(port);
-            }
+        } else if had_check
+            && !checks_health(new)
+            && let Some(port) = old.and_then(health_check)
+        {
+            ports.release(port);
         }
         self.write_ports(ports, stored, writes)
     }
@@ -221,10 +222,10 @@ fn health_check(service: &JsonObject) -> Option<u16> {
 
 fn release_ports(ports: &mut NodePorts, service: &JsonObject) {
     numbers(service).for_each(|port| ports.release(port));
-    if checks_health(service) {
-        if let Some(port) = health_check(service) {
-            ports.release(port);
-        }
+    if checks_health(service)
+        && let Some(port) = health_check(service)
+    {
+        ports.release(port);
     }
 }
 
