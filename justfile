@@ -100,6 +100,11 @@ kubectl:
 kubernetes-clients *args: kubectl
     tests/clients/kubernetes/run {{args}}
 
+# Records the session of the README of revstore-apiserver.
+apiserver-session: kubectl
+    cargo build -p revstore-apiserver
+    scripts/list-watch-session.sh --write
+
 # Records the scenarios of tests/scenarios again from etcd; `--check` only compares.
 record *args:
     cargo run -p revstore-tests --bin record -- {{args}}
