@@ -7,7 +7,7 @@ use revstore_engine::{Clock, Engine};
 use revstore_kinds as kinds;
 use revstore_watch_cache::cache::{Feeder, ObjectIndex};
 use revstore_watch_cache::registry::{ObjectStore, Strategy};
-use revstore_watch_cache::source::Source;
+use revstore_watch_cache::source::{Compactor, Source};
 use revstore_watch_cache::{
     EngineSource, JsonKind, RequestError, ResourceCache, ResourceConfig, WatchCache,
 };
@@ -82,6 +82,11 @@ impl Storage {
             prefix: prefix.to_owned(),
         };
         (storage, feeder)
+    }
+
+    /// Returns a compactor of the store.
+    pub(crate) fn compactor(&self, interval: Duration) -> Compactor {
+        Compactor::new(self.source.clone(), self.clock.clone(), interval)
     }
 
     /// Adds a resource to the cache, and returns it with its stores.

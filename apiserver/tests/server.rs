@@ -679,3 +679,56 @@ fn a_definition_that_waits_for_a_finalizer_costs_nothing() -> TestResult {
     while send(&server, "GET", &name, "").0 != 404 {}
     Ok(())
 }
+
+#[test]
+fn servers_over_one_store_compact_it_once_in_each_interval() -> TestResult {
+    const INTERVAL: Duration = Duration::from_secs(300);
+    let clock = ManualClock::new();
+    let engine = revstore_engine::Engine::builder()
+        .clock(clock.clone())
+        .build();
+    let serve = || {
+        ApiServer::builder()
+            .clock(clock.clone())
+            .engine(engine.clone())
+            .start()
+    };
+    let servers = [serve()?, serve()?];
+    let turns = || engine.get("compact_rev_key").map_or(0, |key| key.version());
+    let mut intervals = 0;
+    while engine.compacted_revision().is_none() {
+        clock.advance(INTERVAL);
+        intervals += 1;
+        thread::yield_now();
+    }
+    // The first turn only records the current revision.
+    assert!(
+        (2..=intervals).contains(&turns()),
+        "{} in {intervals}",
+        turns()
+    );
+    let compacted = engine.compacted_revision().ok_or("not compacted")?;
+    assert!(compacted < engine.current_revision());
+    drop(servers);
+    Ok(())
+}
+
+#[test]
+fn the_interval_of_compactions_is_checked() -> TestResult {
+    let parsed = |interval: &str| {
+        parse(
+            [format!("--etcd-compaction-interval={interval}").into()],
+            [],
+        )
+    };
+    let mut intervals = Vec::new();
+    for interval in ["0", "10m"] {
+        let Invocation::Serve { config, .. } = parsed(interval)? else {
+            return Err("nothing to serve".into());
+        };
+        intervals.push(config.etcd_compaction_interval);
+    }
+    assert_eq!(intervals, [None, Some(Duration::from_secs(600))]);
+    assert!(parsed("-1s").is_err());
+    Ok(())
+}

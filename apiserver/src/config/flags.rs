@@ -76,6 +76,9 @@ revstore_host::flags! {
     "Storage" {
         ETCD_PREFIX: String = "etcd-prefix", "/registry",
             "The beginning of all keys.";
+        ETCD_COMPACTION_INTERVAL: GoDuration = "etcd-compaction-interval", "5m0s",
+            "The interval of compactions of the store; 0 for none. Of several API servers over one store one \
+             compacts in each interval.";
         ETCD_LISTEN_URL: Vec<EndpointUrl> = "etcd-listen-url", "",
             "The URLs, comma-separated, to serve the embedded store on over etcd's API, with its JSON gateway, \
              such as http://127.0.0.1:2379. Everybody who reaches them can read and change everything.";

@@ -63,6 +63,8 @@ pub struct Config {
     pub service_ranges: ServiceRanges,
     /// The URLs to serve the embedded store on over etcd's API. They must not use TLS.
     pub etcd_listen_urls: Vec<ListenUrl>,
+    /// The interval of compactions of the store; `None` for none.
+    pub etcd_compaction_interval: Option<Duration>,
     /// The shortest time after which a watch ends that has no timeout.
     pub min_request_timeout: Duration,
     /// The time limit of other requests.
@@ -166,6 +168,10 @@ impl Config {
             }
         };
         let service_ranges = service_ranges(values)?;
+        let compaction = values.get(&flags::ETCD_COMPACTION_INTERVAL);
+        if compaction.0 < 0 {
+            return fail("--etcd-compaction-interval must not be negative".to_owned());
+        }
         let seconds = values.get(&flags::MIN_REQUEST_TIMEOUT);
         let inflight = |name: &str, number: i64| {
             u32::try_from(number).map_err(|_| {
@@ -197,6 +203,7 @@ impl Config {
             etcd_prefix: format!("/{}", values.get(&flags::ETCD_PREFIX).trim_matches('/')),
             service_ranges,
             etcd_listen_urls: etcd_listen_urls(values)?,
+            etcd_compaction_interval: compaction.positive(),
             min_request_timeout: Duration::from_secs(
                 u64::try_from(seconds).unwrap_or_default().max(1),
             ),

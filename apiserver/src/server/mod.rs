@@ -18,6 +18,7 @@ use revstore_host::net::{
     TlsError, TlsOptions, UrlError,
 };
 use revstore_watch_cache::cache::FeederThread;
+use revstore_watch_cache::source::Compactor;
 use revstore_watch_cache::{RequestError, WatchCache};
 use thiserror::Error;
 use tokio::runtime;
@@ -298,7 +299,10 @@ impl ApiServerBuilder {
             workers: Workers::new(),
             is_stopping: AtomicBool::new(false),
         });
-        let running = serve(front.clone(), followers, http, https, tls)?;
+        let compactor = config
+            .etcd_compaction_interval
+            .map(|interval| storage.compactor(interval));
+        let running = serve(front.clone(), followers, compactor, http, https, tls)?;
         Ok(ApiServer {
             is_open: config.http.is_some(),
             endpoints,
@@ -336,6 +340,7 @@ fn serve_etcd(config: &Config, storage: &Storage) -> Result<Option<revstore::Ser
 fn serve(
     front: Arc<Front>,
     followers: Vec<Follower>,
+    compactor: Option<Compactor>,
     http: Option<Listener>,
     https: Option<Listener>,
     tls: Option<TlsAcceptor>,
@@ -358,6 +363,9 @@ fn serve(
                 tokio::spawn(serve_definitions(front.clone()));
                 for follower in followers {
                     tokio::spawn(follower.run());
+                }
+                if let Some(compactor) = compactor {
+                    tokio::spawn(compactor.run());
                 }
                 let mut ports = tokio::task::JoinSet::new();
                 for (listener, trusted, tls) in [(http, true, None), (https, false, tls)] {

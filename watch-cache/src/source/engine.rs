@@ -8,13 +8,13 @@ use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use futures_util::future::ready;
 use revstore_engine::{
-    Compare, CompareTarget, Engine, KeyRange, KeyValue, LeaseId, Op, OpResult, Put, Range,
-    ReadError, Relation, Revision, Txn, WatchBatch, WatchOptions, Watcher,
+    CompactError, Compare, CompareTarget, Engine, KeyRange, KeyValue, LeaseId, Op, OpResult, Put,
+    Range, ReadError, Relation, Revision, Txn, WatchBatch, WatchOptions, Watcher,
 };
 
 use super::{
     Batch, BatchStream, Change, ConditionalWrite, ListPage, ListRequest, Source, SourceError,
-    StoredKeyValue, WatchRequest, WriteAction, WriteOutcome,
+    StoredKeyValue, VersionOutcome, VersionWrite, WatchRequest, WriteAction, WriteOutcome,
 };
 
 /// A [`Source`] over an [`Engine`] in the same process.
@@ -135,6 +135,44 @@ fn operation(write: &ConditionalWrite, lease: Option<LeaseId>) -> Op {
     }
 }
 
+impl EngineSource {
+    fn write_version_now(&self, write: &VersionWrite) -> Result<VersionOutcome, SourceError> {
+        let key = KeyRange::one(write.key.clone());
+        let expected = CompareTarget::Version(write.expected);
+        let result = self
+            .engine
+            .txn(
+                &Txn::new()
+                    .when([Compare::new(key.clone(), expected, Relation::Equal)])
+                    .and_then([Op::Put(Put::new(write.key.clone(), write.value.clone()))])
+                    .or_else([Op::Range(Range::of(key))]),
+            )
+            .map_err(unavailable)?;
+        if result.succeeded {
+            return Ok(VersionOutcome::Done(result.revision));
+        }
+        let version = result.results.iter().find_map(|result| match result {
+            OpResult::Range(found) => found.kvs.first().map(KeyValue::version),
+            _ => None,
+        });
+        Ok(VersionOutcome::Differs {
+            version: version.unwrap_or_default(),
+            current: result.revision,
+        })
+    }
+
+    fn compact_now(&self, revision: Revision) -> Result<(), SourceError> {
+        match self.engine.compact(revision) {
+            Ok(compaction) => {
+                compaction.run();
+                Ok(())
+            }
+            Err(CompactError::Compacted { .. }) => Err(SourceError::Compacted),
+            Err(error) => Err(unavailable(error)),
+        }
+    }
+}
+
 /// Returns a time to live in whole seconds, rounded up.
 pub(super) fn seconds(lifetime: Duration) -> i64 {
     let rounded = lifetime.as_secs() + u64::from(lifetime.subsec_nanos() > 0);
@@ -189,6 +227,17 @@ impl Source for EngineSource {
         others: Vec<ConditionalWrite>,
     ) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
         Box::pin(ready(self.write_now(&write, &others)))
+    }
+
+    fn write_version(
+        &self,
+        write: VersionWrite,
+    ) -> BoxFuture<'_, Result<VersionOutcome, SourceError>> {
+        Box::pin(ready(self.write_version_now(&write)))
+    }
+
+    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), SourceError>> {
+        Box::pin(ready(self.compact_now(revision)))
     }
 }
 

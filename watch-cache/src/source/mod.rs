@@ -2,6 +2,7 @@
 //! process and over an etcd cluster, and [`RawStore`], which answers requests from a source without a
 //! cache.
 
+mod compactor;
 mod engine;
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -9,6 +10,7 @@ pub(crate) mod raw_store;
 pub(crate) mod raw_watch;
 mod write;
 
+pub use compactor::Compactor;
 pub use engine::EngineSource;
 #[cfg(feature = "etcd")]
 pub use etcd::{EtcdOptions, EtcdOptionsError, EtcdSource, EtcdTls};
@@ -137,6 +139,31 @@ pub enum WriteOutcome {
     Differs(Option<StoredKeyValue>),
 }
 
+/// A put of one key, which is executed only if the key has been written an expected number of times.
+#[derive(Clone, Debug)]
+pub struct VersionWrite {
+    /// The key.
+    pub key: Bytes,
+    /// The expected version of the key: the number of its puts since it was created, 0 if it does not exist.
+    pub expected: i64,
+    /// The value.
+    pub value: Bytes,
+}
+
+/// The outcome of a [`VersionWrite`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionOutcome {
+    /// The value was put at this revision.
+    Done(Revision),
+    /// The key did not have the expected version, and nothing was written.
+    Differs {
+        /// The version of the key, 0 if it does not exist.
+        version: i64,
+        /// The current revision of the store.
+        current: Revision,
+    },
+}
+
 /// The error of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -221,6 +248,30 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
         }
         let message = "the source cannot write several keys at once".to_owned();
         Box::pin(ready(Err(SourceError::Unavailable(message))))
+    }
+
+    /// Puts a key if it has the expected version. Fails by default; a [`Compactor`] needs it.
+    fn write_version(
+        &self,
+        write: VersionWrite,
+    ) -> BoxFuture<'_, Result<VersionOutcome, SourceError>> {
+        drop(write);
+        Box::pin(async {
+            let text = "this source has no writes by version";
+            Err(SourceError::Unavailable(text.to_owned()))
+        })
+    }
+
+    /// Removes the history before a revision, which is then the oldest readable one. Fails by default; a [`Compactor`]
+    /// needs it.
+    ///
+    /// The error is [`SourceError::Compacted`] if that has happened already.
+    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), SourceError>> {
+        let _ = revision;
+        Box::pin(async {
+            let text = "this source cannot be compacted";
+            Err(SourceError::Unavailable(text.to_owned()))
+        })
     }
 
     /// Returns the range that a cache watches, whose resources have keys in `needed`; there are no

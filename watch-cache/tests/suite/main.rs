@@ -15,6 +15,7 @@
     reason = "the helpers of tests are test code"
 )]
 
+mod compaction;
 mod corrupt;
 mod errors;
 #[cfg(feature = "etcd")]

@@ -28,6 +28,7 @@ const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
 /// The methods that are called.
 pub(super) const RANGE: &str = "/etcdserverpb.KV/Range";
 pub(super) const TXN: &str = "/etcdserverpb.KV/Txn";
+pub(super) const COMPACT: &str = "/etcdserverpb.KV/Compact";
 pub(super) const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 pub(super) const LEASE_REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 pub(super) const WATCH: &str = "/etcdserverpb.Watch/Watch";

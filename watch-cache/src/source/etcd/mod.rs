@@ -13,18 +13,19 @@ use parking_lot::Mutex;
 use revstore_engine::{Clock, KeyRange, Revision};
 use revstore_proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use revstore_proto::etcdserverpb::{
-    Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest,
-    LeaseRevokeResponse, PutRequest, RangeRequest, RangeResponse, RequestOp, ResponseHeader,
-    TxnRequest, TxnResponse, WatchCreateRequest, request_op, response_op,
+    CompactionRequest, CompactionResponse, Compare, DeleteRangeRequest, LeaseGrantRequest,
+    LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse, PutRequest, RangeRequest,
+    RangeResponse, RequestOp, ResponseHeader, TxnRequest, TxnResponse, WatchCreateRequest,
+    request_op, response_op,
 };
 use revstore_proto::mvccpb::KeyValue;
 
-use self::client::{CallError, EtcdClient, LEASE_GRANT, LEASE_REVOKE, RANGE, Repeat, TXN};
+use self::client::{COMPACT, CallError, EtcdClient, LEASE_GRANT, LEASE_REVOKE, RANGE, Repeat, TXN};
 pub use self::options::{EtcdOptions, EtcdOptionsError, EtcdTls};
 use self::watch::{EtcdWatch, ProgressSupport};
 use super::{
     BatchStream, ConditionalWrite, ListPage, ListRequest, Source, SourceError, StoredKeyValue,
-    WatchRequest, WriteAction, WriteOutcome,
+    VersionOutcome, VersionWrite, WatchRequest, WriteAction, WriteOutcome,
 };
 use crate::wake::timer_queue::TimerQueue;
 
@@ -361,6 +362,61 @@ fn request(write: ConditionalWrite, lease: Option<i64>) -> request_op::Request {
     }
 }
 
+impl EtcdSource {
+    async fn write_key_version(&self, write: VersionWrite) -> Result<VersionOutcome, SourceError> {
+        let has_version = Compare {
+            key: write.key.clone(),
+            target: CompareTarget::Version.into(),
+            result: CompareResult::Equal.into(),
+            target_union: Some(TargetUnion::Version(write.expected)),
+            ..Compare::default()
+        };
+        let put = request_op::Request::RequestPut(PutRequest {
+            key: write.key.clone(),
+            value: write.value,
+            ..PutRequest::default()
+        });
+        let found = request_op::Request::RequestRange(RangeRequest {
+            key: write.key,
+            ..RangeRequest::default()
+        });
+        let operation = |request| RequestOp {
+            request: Some(request),
+        };
+        let txn = TxnRequest {
+            compare: vec![has_version],
+            success: vec![operation(put)],
+            failure: vec![operation(found)],
+        };
+        let response = self.client.call(TXN, txn, Repeat::IfNotSent).await;
+        let response: TxnResponse = response.map_err(failed)?;
+        let current = ClusterState::of(response.header.as_ref()).revision;
+        if response.succeeded {
+            return Ok(VersionOutcome::Done(current));
+        }
+        let version = response.responses.iter().find_map(|response| {
+            let response_op::Response::ResponseRange(found) = response.response.as_ref()? else {
+                return None;
+            };
+            found.kvs.first().map(|found| found.version)
+        });
+        let version = version.unwrap_or_default();
+        Ok(VersionOutcome::Differs { version, current })
+    }
+
+    async fn compact_before(&self, revision: Revision) -> Result<(), SourceError> {
+        let request = CompactionRequest {
+            revision: revision.0,
+            ..CompactionRequest::default()
+        };
+        let compacted = self.client.call(COMPACT, request, Repeat::Always).await;
+        let compacted: Result<CompactionResponse, CallError> = compacted;
+        compacted
+            .map(drop)
+            .map_err(|error| read_failed(&error, None))
+    }
+}
+
 /// Returns the start and the end of a range in etcd's encoding: no end for a single key, and a zero
 /// byte for all keys from the start on.
 fn bounds(range: &KeyRange) -> (Bytes, Option<Bytes>) {
@@ -453,6 +509,17 @@ impl Source for EtcdSource {
         others: Vec<ConditionalWrite>,
     ) -> BoxFuture<'_, Result<WriteOutcome, SourceError>> {
         Box::pin(self.write_keys(write, others))
+    }
+
+    fn write_version(
+        &self,
+        write: VersionWrite,
+    ) -> BoxFuture<'_, Result<VersionOutcome, SourceError>> {
+        Box::pin(self.write_key_version(write))
+    }
+
+    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), SourceError>> {
+        Box::pin(self.compact_before(revision))
     }
 
     fn replacements(&self) -> u64 {
