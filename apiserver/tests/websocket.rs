@@ -1,4 +1,4 @@
-//! Watches over WebSockets.
+//! Watches over a WebSocket.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -59,12 +59,11 @@ impl WebSocket {
     /// Sends a frame with a mask of zeros.
     fn send(&mut self, first: u8, payload: &[u8]) -> Result<(), std::io::Error> {
         let mut frame = vec![first];
-        match u8::try_from(payload.len()) {
-            Ok(length @ ..126) => frame.push(128 | length),
-            _ => {
-                frame.push(255);
-                frame.extend((payload.len() as u64).to_be_bytes());
-            }
+        if let Ok(length @ ..126) = u8::try_from(payload.len()) {
+            frame.push(128 | length);
+        } else {
+            frame.push(255);
+            frame.extend((payload.len() as u64).to_be_bytes());
         }
         frame.extend([0; 4]);
         frame.extend(payload);

@@ -179,22 +179,21 @@ async fn a_panic_of_the_new_protocol_ends_its_connection_only() {
         async move {
             let offer = request.extensions_mut().remove::<UpgradeOffer>().unwrap();
             offer.accept(move |_, _| async move {
-                let _held = held;
-                panic!("on purpose");
+                assert_eq!(Arc::strong_count(&held), 0, "on purpose");
             });
             let mut response = Response::new(Full::<Bytes>::default());
             *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
             Ok::<_, Infallible>(response)
         }
     };
-    let served = tokio::spawn(async move {
+    let connection = tokio::spawn(async move {
         let make_service = move |_| service_fn(panics.clone());
-        let served = net::serve_connection(server, HttpOptions::new(), make_service);
-        served.await.map_err(|error| error.to_string())
+        let serving = net::serve_connection(server, HttpOptions::new(), make_service);
+        serving.await.map_err(|error| error.to_string())
     });
     client.write_all(UPGRADE).await.unwrap();
     let mut rest = Vec::new();
     client.read_to_end(&mut rest).await.unwrap();
-    assert!(served.await.unwrap_err().is_panic());
+    assert!(connection.await.unwrap_err().is_panic());
     assert_eq!(Arc::strong_count(&shared), 1);
 }

@@ -18,7 +18,7 @@ use revstore_watch_cache::status::{Reason, ResourceName, Status, StatusDetails};
 use crate::auth::{Authenticator, Authorizer, Impersonation, User};
 use crate::catalog::{Catalog, Origin};
 use crate::decode::MAX_BODY_BYTES;
-use crate::http::limits::{self, TooManyRequests};
+use crate::http::limits::{self};
 use crate::http::reader::{self, Until};
 use crate::http::{Accepted, Answer, Body, Exchange, Limits, RequestInfo, gzip, paths, websocket};
 use crate::metrics::Requests;
@@ -105,15 +105,13 @@ impl Front {
             Ok(()) => {
                 if let Some(work) = limits::work(self, &exchange) {
                     is_initial_watch = work.is_initial_watch;
-                    match self.limits.enter(work).await {
-                        Ok(entered) => seats = entered,
-                        Err(TooManyRequests) => {
-                            let answer = Answer::too_many_requests();
-                            let labels = exchange.labels();
-                            drop(self.requests.answer(&labels, answer.status, started));
-                            return answer;
-                        }
-                    }
+                    let Ok(entered) = self.limits.enter(work).await else {
+                        let answer = Answer::too_many_requests();
+                        let labels = exchange.labels();
+                        drop(self.requests.answer(&labels, answer.status, started));
+                        return answer;
+                    };
+                    seats = entered;
                 }
                 self.dispatch_in_time(&mut exchange, body).await
             }

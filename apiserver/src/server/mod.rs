@@ -215,18 +215,8 @@ impl ApiServerBuilder {
         let admin_token = kubeconfig::new_token();
         tokens = tokens.with(&*admin_token, User::new("admin", [MASTERS]));
 
-        let bind = |address: SocketAddr, scheme: &str| -> Result<Listener, StartError> {
-            let url = EndpointUrl::parse(&format!("{scheme}://{address}"))?;
-            Ok(Listener::bind(&ListenUrl::try_from(url)?)?)
-        };
-        let http = config
-            .http
-            .map(|address| bind(address, "http"))
-            .transpose()?;
-        let https = config
-            .https
-            .map(|address| bind(address, "https"))
-            .transpose()?;
+        let http = config.http.map(|it| bind(it, "http")).transpose()?;
+        let https = config.https.map(|it| bind(it, "https")).transpose()?;
         let (tls, authority) = match &https {
             None => (None, None),
             Some(listener) => {
@@ -266,17 +256,7 @@ impl ApiServerBuilder {
             let port = url.rsplit(':').next().and_then(|port| port.parse().ok());
             crate::bootstrap::create(&catalog, &storage, port.unwrap_or(HTTPS_PORT)).await
         })?;
-        let authorizer = Authorizer {
-            mode: config.authorization_mode,
-            rbac: Arc::default(),
-        };
-        let followers = match authorizer.mode {
-            AuthorizationMode::AlwaysAllow => Vec::new(),
-            AuthorizationMode::Rbac => pollster::block_on(async {
-                create_bootstrap_policy(&catalog).await?;
-                Follower::load_all(&catalog, &authorizer.rbac).await
-            })?,
-        };
+        let (authorizer, followers) = authorizer(config.authorization_mode, &catalog)?;
         let front = Arc::new(Front {
             authenticator: Authenticator {
                 tokens,
@@ -334,6 +314,31 @@ fn serve_etcd(config: &Config, storage: &Storage) -> Result<Option<revstore::Ser
     }
     let server = revstore::Server::builder().listen(config.etcd_listen_urls.clone());
     Ok(Some(server.store(storage.engine.clone()).start()?))
+}
+
+/// Returns the listener of an address.
+fn bind(address: SocketAddr, scheme: &str) -> Result<Listener, StartError> {
+    let url = EndpointUrl::parse(&format!("{scheme}://{address}"))?;
+    Ok(Listener::bind(&ListenUrl::try_from(url)?)?)
+}
+
+/// Returns what decides about requests, with the roles and bindings of the store, and what follows these.
+fn authorizer(
+    mode: AuthorizationMode,
+    catalog: &Catalog,
+) -> Result<(Authorizer, Vec<Follower>), RequestError> {
+    let authorizer = Authorizer {
+        mode,
+        rbac: Arc::default(),
+    };
+    let followers = match mode {
+        AuthorizationMode::AlwaysAllow => Vec::new(),
+        AuthorizationMode::Rbac => pollster::block_on(async {
+            create_bootstrap_policy(catalog).await?;
+            Follower::load_all(catalog, &authorizer.rbac).await
+        })?,
+    };
+    Ok((authorizer, followers))
 }
 
 /// Serves the listeners in a thread with a runtime.

@@ -70,7 +70,7 @@ impl Fixture {
 fn of_several_compactors_one_compacts_in_each_interval() {
     let mut fixture = Fixture::new(3);
     fixture.engine.put("a", "1").unwrap();
-    fixture.pass(INTERVAL - Duration::from_millis(1));
+    fixture.pass(INTERVAL.saturating_sub(Duration::from_millis(1)));
     assert_eq!((fixture.turns(), fixture.compacted()), (0, None));
     // The first turn only records the revision 3, which it has itself.
     fixture.pass(Duration::from_millis(1));
@@ -103,7 +103,7 @@ fn a_compactor_takes_over_from_one_that_is_gone() {
     let before = fixture.compacted();
     assert_eq!(fixture.turns(), 3);
     fixture.start();
-    fixture.running.remove(0);
+    drop(fixture.running.remove(0));
     fixture.engine.put("a", "1").unwrap();
     // The new one learns the number of turns, and has the next one.
     fixture.pass(INTERVAL);

@@ -326,10 +326,10 @@ fn an_answer_has_a_bounded_number_of_causes() {
     let mut labelled = named("a");
     let labels: JsonObject = (0..50_000).map(|n| (format!("{n} "), json!(""))).collect();
     labelled["metadata"]["labels"] = labels.into();
-    let mut owned = named("a");
+    let mut controlled = named("a");
     let owner = |n: u32| json!({"controller": true, "uid": "u", "name": format!("o{n}"), "kind": "A", "apiVersion": "v1"});
-    owned["metadata"]["ownerReferences"] = (0..20_000).map(owner).collect();
-    for (object, expected) in [(labelled, 1000), (owned, 1)] {
+    controlled["metadata"]["ownerReferences"] = (0..20_000).map(owner).collect();
+    for (object, expected) in [(labelled, 1000), (controlled, 1)] {
         let status = status(fixture.create(object));
         assert_eq!(status.code, 422);
         assert_eq!(status.details.unwrap().causes.len(), expected);

@@ -165,6 +165,7 @@ impl Session {
     }
 
     /// Measures a row.
+    #[expect(clippy::too_many_lines, reason = "one arm for each row")]
     pub(crate) async fn run(&mut self, phase: Phase) -> Result<Measured, BoxError> {
         let Size {
             operations,
@@ -316,11 +317,11 @@ impl Session {
         let events = self.size.operations / 2;
         let revision = self.revision(OBJECTS).await?;
         let path_of = |_| format!("{OBJECTS}?watch=1&resourceVersion={revision}");
-        let watchers = Watchers::open(&self.server, watches, path_of).await?;
+        let readers = Watchers::open(&self.server, watches, path_of).await?;
         let before = self.server.cpu_time()?;
         let call = |number| Call::merge_patch(path(number), seq(number));
         self.http2.run(IN_FLIGHT / 2, events, call).await?;
-        watchers.wait_for(watches * events).await?;
+        readers.wait_for(watches * events).await?;
         self.since(before, watches * events)
     }
 
