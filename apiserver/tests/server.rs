@@ -652,6 +652,8 @@ fn a_definition_that_waits_for_a_finalizer_costs_nothing() -> TestResult {
     assert_eq!(send(&server, "POST", WIDGETS, widget).0, 201);
     let name = format!("{DEFINITIONS}/widgets.example.com");
     let mut watch = Watch::open(&server, &format!("{WIDGETS}?watch=true"));
+    // The watch must have begun before the deletion, or it begins with what it waits for.
+    assert!(watch.next().is_some());
     assert_eq!(send(&server, "DELETE", &name, "").0, 200);
     // The object is being deleted.
     while watch
