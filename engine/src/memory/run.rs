@@ -21,7 +21,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 
 use crate::memory::pool;
-use crate::sync::epoch::{Guard, pin};
+use crate::sync::epoch::Guard;
 use crate::sync::{AtomicPtr, AtomicU16, Ordering, Published};
 
 /// The maximum capacity of a run.
@@ -340,6 +340,12 @@ impl<T> RunCell<T> {
     /// Returns the run, which the pin protects.
     #[inline]
     pub(crate) fn load<'g>(&'g self, _guard: &'g Guard) -> Option<Run<'g, T>> {
+        self.run()
+    }
+
+    /// Returns the run. Either a pin protects it, or nobody else can reach the cell.
+    #[inline]
+    fn run(&self) -> Option<Run<'_, T>> {
         // Acquire: pairs with the Release in `store`. With Relaxed, the run could be read before it
         // was written.
         let head = NonNull::new(self.pointer.load(Ordering::Acquire))?;
@@ -380,8 +386,9 @@ impl<T> RunCell<T> {
 
 impl<T> Drop for RunCell<T> {
     fn drop(&mut self) {
-        let guard = pin();
-        if let Some(run) = self.load(&guard) {
+        // Without a pin, because what a pin holds back may run this: at the end of a thread, after its pins are gone,
+        // each pin frees more of it, and these frees would be nested without a bound.
+        if let Some(run) = self.run() {
             // SAFETY: the cell is borrowed mutably, and its run belongs to it.
             unsafe { run.destroy() };
         }
