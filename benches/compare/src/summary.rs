@@ -176,13 +176,15 @@ fn write_table(text: &mut String, columns: &[(&str, Samples)]) -> std::fmt::Resu
     )
 }
 
-fn median(values: &[f64]) -> Option<f64> {
+/// Returns the median; `None` without values.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut values = values.to_vec();
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }
 
-fn number(value: f64) -> String {
+/// Returns a number as in tables.
+pub(crate) fn number(value: f64) -> String {
     if value >= 100.0 {
         format!("{value:.0}")
     } else {

@@ -102,18 +102,30 @@ impl Watchers {
 
     /// Waits until all watches together have received `events` events.
     pub(crate) async fn wait_for(&self, events: u64) -> Result<(), BoxError> {
-        let mut last = (0, Instant::now());
-        loop {
-            let received = self.received.load(Ordering::Relaxed);
-            if received >= events {
-                return Ok(());
-            }
-            if received > last.0 {
-                last = (received, Instant::now());
-            } else if last.1.elapsed() > QUIET_TIMEOUT {
-                return Err(format!("received {received} of {events} events").into());
-            }
-            time::sleep(DRAIN_POLL_INTERVAL).await;
+        wait_for_events(&self.received, events, QUIET_TIMEOUT).await
+    }
+}
+
+/// Waits until a counter has reached a number of events.
+///
+/// # Errors
+/// No event has come for the time `quiet`.
+pub(crate) async fn wait_for_events(
+    received: &AtomicU64,
+    events: u64,
+    quiet: Duration,
+) -> Result<(), BoxError> {
+    let mut last = (0, Instant::now());
+    loop {
+        let received = received.load(Ordering::Relaxed);
+        if received >= events {
+            return Ok(());
         }
+        if received > last.0 {
+            last = (received, Instant::now());
+        } else if last.1.elapsed() > quiet {
+            return Err(format!("received {received} of {events} events").into());
+        }
+        time::sleep(DRAIN_POLL_INTERVAL).await;
     }
 }

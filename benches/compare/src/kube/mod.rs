@@ -20,6 +20,7 @@ use crate::BoxError;
 use crate::kube::client::{Target, Version};
 use crate::kube::phase::{Measured, PHASES, Phase, Session, Size};
 use crate::kube::server::{ApiServer, ServerKind};
+use crate::summary::{median, number};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct KubeCommand {
@@ -208,20 +209,6 @@ impl Table {
             let _ = writeln!(text);
         }
         text
-    }
-}
-
-fn median(values: &[f64]) -> Option<f64> {
-    let mut values = values.to_vec();
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
-}
-
-fn number(value: f64) -> String {
-    if value >= 100.0 {
-        format!("{value:.0}")
-    } else {
-        format!("{value:.1}")
     }
 }
 

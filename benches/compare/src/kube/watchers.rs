@@ -6,20 +6,17 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use tokio::task::JoinSet;
-use tokio::time::{self, Instant};
 
 use crate::BoxError;
 use crate::kube::client::{Call, Connection, Version};
 use crate::kube::server::ApiServer;
+use crate::watchers::wait_for_events;
 
 /// The number of watches on one connection: below the usual limit of streams.
 const WATCHES_PER_CONNECTION: u64 = 80;
 
 /// The time without an event after which missing events count as lost.
 const QUIET_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The time between two checks of the number of events.
-const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Open watches. Dropping them ends them.
 #[derive(Debug)]
@@ -66,18 +63,6 @@ impl Watchers {
 
     /// Waits until all watches together have received `events` events.
     pub(crate) async fn wait_for(&self, events: u64) -> Result<(), BoxError> {
-        let mut last = (0, Instant::now());
-        loop {
-            let received = self.received.load(Ordering::Relaxed);
-            if received >= events {
-                return Ok(());
-            }
-            if received > last.0 {
-                last = (received, Instant::now());
-            } else if last.1.elapsed() > QUIET_TIMEOUT {
-                return Err(format!("received {received} of {events} events").into());
-            }
-            time::sleep(DRAIN_POLL_INTERVAL).await;
-        }
+        wait_for_events(&self.received, events, QUIET_TIMEOUT).await
     }
 }
