@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::allocation::empty_node_ports;
 use crate::catalog::Catalog;
 use crate::storage::Storage;
+use crate::verbs::Tracker;
 
 /// The namespaces of a fresh server.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -21,9 +22,10 @@ pub(crate) async fn create(
     storage: &Storage,
     port: u16,
 ) -> Result<(), RequestError> {
+    let now = (storage.now())();
     for name in NAMESPACES {
         let namespace = json!({"metadata": {"name": name}});
-        create_one(catalog, ("", "namespaces"), "", namespace).await?;
+        create_one(catalog, ("", "namespaces"), "", namespace, &now).await?;
     }
     create_node_ports(storage).await?;
     create_ranges(catalog, storage).await?;
@@ -50,16 +52,17 @@ async fn create_node_ports(storage: &Storage) -> Result<(), RequestError> {
 /// Creates the object with the ranges of the flags, which is ready at once.
 async fn create_ranges(catalog: &Catalog, storage: &Storage) -> Result<(), RequestError> {
     let names = ("networking.k8s.io", "servicecidrs");
+    let now = (storage.now())();
     let addresses = storage.ranges().addresses.iter();
     let cidrs: Vec<String> = addresses.map(ToString::to_string).collect();
     let object = json!({"metadata": {"name": KUBERNETES}, "spec": {"cidrs": cidrs}});
-    if !create_one(catalog, names, "", object).await? {
+    if !create_one(catalog, names, "", object, &now).await? {
         return Ok(());
     }
     let condition = json!({
         "type": "Ready",
         "status": "True",
-        "lastTransitionTime": (storage.now())(),
+        "lastTransitionTime": now,
         "reason": "",
         "message": "Kubernetes default Service CIDR is ready",
     });
@@ -73,9 +76,11 @@ async fn create_ranges(catalog: &Catalog, storage: &Storage) -> Result<(), Reque
     else {
         return Ok(());
     };
+    let tracker = Tracker::of_server(&resource, "status", now);
     let change = |old: Option<&JsonObject>| {
         let mut new = old.cloned().unwrap_or_default();
         new.insert("status".to_owned(), json!({"conditions": [condition]}));
+        tracker.track(old, &mut new);
         Ok(new)
     };
     let reference = ObjectRef::cluster(KUBERNETES);
@@ -90,6 +95,7 @@ async fn create_service(
     storage: &Storage,
     port: u16,
 ) -> Result<(), RequestError> {
+    let now = (storage.now())();
     let address = storage.ranges().addresses.first();
     let service = json!({
         "metadata": {
@@ -119,7 +125,7 @@ async fn create_service(
     if exists().await? {
         return Ok(());
     }
-    match create_one(catalog, ("", "services"), "default", service).await {
+    match create_one(catalog, ("", "services"), "default", service, &now).await {
         // Another server was faster: the address is taken before the name is.
         Err(_) if exists().await? => Ok(()),
         created => created.map(drop),
@@ -132,6 +138,7 @@ async fn create_one(
     (group, plural): (&str, &str),
     namespace: &str,
     object: Value,
+    now: &str,
 ) -> Result<bool, RequestError> {
     let Ok(resource) = catalog.find(group, "v1", plural) else {
         return Ok(false);
@@ -139,7 +146,9 @@ async fn create_one(
     let (Some(stored), Value::Object(object)) = (&resource.stored, object) else {
         return Ok(false);
     };
-    let object: JsonObject = object;
+    let mut object: JsonObject = object;
+    resource.rules.conform(&mut object)?;
+    Tracker::of_server(&resource, "", now.to_owned()).track(None, &mut object);
     match stored
         .store
         .create(namespace, object, &WriteRequest::default())

@@ -207,6 +207,26 @@ impl Rules {
         }
     }
 
+    /// Returns the fields that writes to a subresource, or to the object, reset to their old values.
+    pub fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
+        match (self.name.as_str(), subresource) {
+            ("CertificateSigningRequest", "") => &["spec", "status"],
+            ("CertificateSigningRequest", "status") => &["spec", "status.conditions"],
+            ("CertificateSigningRequest", "approval") => &["spec", "status.certificate"],
+            ("Pod", "status") => &[
+                "spec",
+                "metadata.deletionTimestamp",
+                "metadata.ownerReferences",
+            ],
+            ("Namespace", "finalize") => &["status"],
+            (_, "") if self.kind.has_status => &["status"],
+            (_, "status") if self.kind.status_keeps_metadata => &["spec", "metadata"],
+            (_, "status") if self.kind.status_keeps_labels => &["spec", "metadata.labels"],
+            (_, "status") => &["spec"],
+            _ => &[],
+        }
+    }
+
     /// Sets the defaults of an object that was read from a request. Admission comes after it; the store
     /// sets the defaults again, which changes nothing.
     pub fn default(&self, object: &mut JsonObject) {

@@ -18,6 +18,9 @@ use crate::catalog::{
 };
 use crate::custom::definition;
 use crate::decode;
+use crate::managed_fields::{
+    FieldSet, KindsSchema, ReplicaPaths, Write, track_update, zero_object,
+};
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage, Strategies};
 use crate::table;
@@ -217,6 +220,14 @@ fn build(
     })
 }
 
+fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
+}
+
 /// Returns the form in which kube-apiserver stores the objects of a group.
 fn go_storage(group: &str) -> kinds::Storage {
     match group {
@@ -258,9 +269,31 @@ impl Rules for BuiltinRules {
         builtin::set_scale(object, requested)
     }
 
+    fn track(&self, live: Option<&JsonObject>, new: &mut JsonObject, write: &Write<'_>) {
+        let ty = self.resource.object();
+        let schema = KindsSchema::new(ty);
+        // An object that cannot be compared has no entries.
+        let _ = match live {
+            Some(live) => track_update(live, new, schema, write),
+            None => track_update(&zero_object(ty), new, schema, write),
+        };
+    }
+
+    fn reset_fields(&self, subresource: &str) -> FieldSet {
+        FieldSet::of_names(self.rules.reset_fields(subresource))
+    }
+
+    fn replica_paths(&self) -> ReplicaPaths {
+        let mut paths = ReplicaPaths::default();
+        let (group, version) = (self.resource.group(), self.resource.version());
+        paths.add(&api_version(group, version), Some("spec.replicas"));
+        paths
+    }
+
     fn conform(&self, object: &mut JsonObject) -> Result<Vec<String>, RequestError> {
         if is_definitions(self.resource) {
             let unknown = definition::admit(object)?;
+            definition::set_defaults(object);
             return Ok(unknown
                 .iter()
                 .map(|path| format!("unknown field \"{path}\""))

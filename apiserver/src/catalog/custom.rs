@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::catalog::{Names, Origin, Presentation, Resource, Rules, Stored, Subresource, forms};
 use crate::custom::definition::{Definition, Version};
 use crate::custom::resource::{CustomResource, CustomStatus, finalizer_warnings};
+use crate::managed_fields::{CustomSchema, FieldSet, ReplicaPaths, Write, track_update};
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage};
 
@@ -215,6 +216,33 @@ impl Rules for CustomRules {
 
     fn definition(&self) -> Option<&Arc<Definition>> {
         Some(self.resource.definition())
+    }
+
+    fn track(&self, live: Option<&JsonObject>, new: &mut JsonObject, write: &Write<'_>) {
+        let schema = CustomSchema::new(self.resource.version().schema.as_ref());
+        let empty = JsonObject::from_iter(
+            ["apiVersion", "kind"].map(|name| (name.to_owned(), new.get(name).cloned().into())),
+        );
+        // An object that cannot be compared has no entries.
+        let _ = track_update(live.unwrap_or(&empty), new, schema, write);
+    }
+
+    fn reset_fields(&self, subresource: &str) -> FieldSet {
+        FieldSet::of_names(match subresource {
+            "" if self.resource.version().has_status => &["status"],
+            "status" => &["metadata", "spec"],
+            _ => &[],
+        })
+    }
+
+    fn replica_paths(&self) -> ReplicaPaths {
+        let definition = self.resource.definition();
+        let mut paths = ReplicaPaths::default();
+        for version in &definition.versions {
+            let path = version.scale.as_ref().map(|scale| &*scale.spec_path);
+            paths.add(&format!("{}/{}", definition.group, version.name), path);
+        }
+        paths
     }
 
     fn columns(&self) -> Vec<TableColumn> {

@@ -21,7 +21,7 @@ use crate::custom::definition::{
     finish_deletion, priority,
 };
 use crate::http::Front;
-use crate::verbs::decoded;
+use crate::verbs::{Tracker, decoded};
 
 /// The pause after an error of the store.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -121,8 +121,9 @@ impl Definitions {
         let status = stored.status.as_ref().unwrap_or(&stored.store);
         let all = list(resource, stored).await?;
         let now = front.now();
+        let tracker = Tracker::of_server(resource, "status", now.clone());
         for accepted in accept_names(&all, &now) {
-            write(status, accepted).await?;
+            write(status, &tracker, &all, accepted).await?;
         }
         let all = list(resource, stored).await?;
         let mut known = BTreeMap::new();
@@ -146,7 +147,7 @@ impl Definitions {
             let is_ready = self.served.contains_key(&definition.name)
                 || is_builtin(&front.catalog, &definition.group);
             if is_ready && let Some(established) = establish(object, &now) {
-                write(status, established).await?;
+                write(status, &tracker, &all, established).await?;
             }
         }
         self.waiting.clear();
@@ -308,12 +309,18 @@ async fn list(resource: &Resource, stored: &Stored) -> Result<Vec<JsonObject>, R
 /// Writes the status of a definition, unless it has changed meanwhile: then its change leads to another round.
 async fn write(
     status: &revstore_watch_cache::registry::ObjectStore,
-    definition: JsonObject,
+    tracker: &Tracker<'_>,
+    all: &[JsonObject],
+    mut definition: JsonObject,
 ) -> Result<(), RequestError> {
     let name = definition["metadata"]["name"]
         .as_str()
         .unwrap_or_default()
         .to_owned();
+    let mut all = all.iter();
+    if let Some(live) = all.find(|live| live["metadata"]["name"] == name.as_str()) {
+        tracker.track(Some(live), &mut definition);
+    }
     let reference = ObjectRef::cluster(name);
     match status
         .update(&reference, definition, &WriteRequest::default())

@@ -13,6 +13,7 @@ use crate::catalog::Presentation;
 use crate::custom::definition;
 use crate::http::Target;
 use crate::http::method_not_allowed;
+use crate::managed_fields::{FieldSet, ReplicaPaths, Write};
 use crate::patch::{Patch, PatchError};
 
 /// Where a resource comes from. Paths and errors differ in details.
@@ -130,6 +131,15 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
     fn definition(&self) -> Option<&Arc<definition::Definition>> {
         None
     }
+
+    /// Sets `managedFields` of a new version of an object, of which `live` is the current one.
+    fn track(&self, live: Option<&JsonObject>, new: &mut JsonObject, write: &Write<'_>);
+
+    /// Returns the fields that writes to a subresource, or to the object, do not change.
+    fn reset_fields(&self, subresource: &str) -> FieldSet;
+
+    /// Returns where the wanted replicas stand in the versions of the resource.
+    fn replica_paths(&self) -> ReplicaPaths;
 
     /// Returns the columns of tables.
     fn columns(&self) -> Vec<TableColumn>;

@@ -16,6 +16,7 @@ pub use error::{DecodeError, strict_message, strict_warnings, unhandled};
 pub(crate) use json::object_from_json;
 pub(crate) use json::{depth, int_or_float};
 pub use json::{from_json, integral_floats_to_integers};
+pub(crate) use write_options::field_manager_causes;
 pub use write_options::{
     FieldValidation, MAX_FIELD_MANAGER_BYTES, WriteOptions, manager_or_user_agent,
 };

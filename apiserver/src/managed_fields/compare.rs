@@ -63,10 +63,29 @@ pub fn compare<S: FieldSchema>(
     Ok(walk.comparison)
 }
 
+/// Compares two objects of a kind without their entries.
+///
+/// # Errors
+/// As [`compare`].
+pub(super) fn compare_objects<S: FieldSchema>(
+    old: &Map<String, Value>,
+    new: &Map<String, Value>,
+    schema: S,
+) -> Result<Comparison, CompareError> {
+    let mut walk = Walk {
+        skips_entries: true,
+        ..Walk::default()
+    };
+    walk.objects(Some(old), Some(new), schema)?;
+    Ok(walk.comparison)
+}
+
 #[derive(Default)]
 struct Walk {
     path: Vec<PathElement>,
     comparison: Comparison,
+    /// Whether `metadata.managedFields` is not compared.
+    skips_entries: bool,
 }
 
 impl Walk {
@@ -144,7 +163,12 @@ impl Walk {
             .into_iter()
             .flat_map(Map::keys)
             .filter(|key| !is_old(key));
+        let is_metadata = self.skips_entries
+            && matches!(self.path.as_slice(), [PathElement::Field(name)] if name == "metadata");
         for key in old.into_iter().flat_map(Map::keys).chain(only_new) {
+            if is_metadata && key == "managedFields" {
+                continue;
+            }
             self.path.push(PathElement::Field(key.clone()));
             self.compare(
                 old.and_then(|object| object.get(key)),

@@ -1,12 +1,14 @@
 //! The entries of `managedFields`.
 
+use std::collections::{HashMap, hash_map};
+
 use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::FieldSet;
 
 /// The kind of write of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// A server-side apply.
     Apply,
@@ -57,6 +59,20 @@ impl Entry {
             && self.operation == other.operation
             && self.subresource == other.subresource
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    /// Returns what distinguishes the manager from others.
+    fn identity(&self) -> (String, Operation, String, String) {
+        let version = match self.operation {
+            Operation::Apply => "",
+            Operation::Update => &self.api_version,
+        };
+        (
+            self.manager.clone(),
+            self.operation,
+            self.subresource.clone(),
+            version.to_owned(),
+        )
     }
 
     /// Reads an entry.
@@ -131,13 +147,36 @@ impl Entry {
 /// # Errors
 /// [`EntryError`] if one of them is malformed.
 pub fn entries_of(object: &Value) -> Result<Vec<Entry>, EntryError> {
-    let entries = object.pointer("/metadata/managedFields");
+    object.as_object().map_or(Ok(Vec::new()), read_entries)
+}
+
+/// Returns the entries of an object.
+///
+/// # Errors
+/// [`EntryError`] if one of them is malformed.
+pub fn read_entries(object: &Map<String, Value>) -> Result<Vec<Entry>, EntryError> {
+    let entries = object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("managedFields"));
     let entries = entries.and_then(Value::as_array).into_iter().flatten();
-    entries.map(Entry::from_value).collect()
+    let mut read: Vec<Entry> = Vec::new();
+    // Of several entries of a manager the last one counts.
+    let mut known = HashMap::new();
+    for entry in entries {
+        let entry = Entry::from_value(entry)?;
+        match known.entry(entry.identity()) {
+            hash_map::Entry::Occupied(place) => read[*place.get()] = entry,
+            hash_map::Entry::Vacant(place) => {
+                place.insert(read.len());
+                read.push(entry);
+            }
+        }
+    }
+    Ok(read)
 }
 
 /// Sets the entries of an object, in their order; without entries the field is removed.
-pub fn set_entries(object: &mut Value, mut entries: Vec<Entry>) {
+pub fn set_entries(object: &mut Map<String, Value>, mut entries: Vec<Entry>) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
     };

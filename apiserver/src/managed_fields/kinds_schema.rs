@@ -43,7 +43,7 @@ impl FieldSchema for KindsSchema {
                 }
                 _ => FieldShape::Leaf,
             },
-            Shape::RawExtension | Shape::FieldsV1 => super::Untyped.shape(value),
+            Shape::FieldsV1 => super::Untyped.shape(value),
             _ => FieldShape::Leaf,
         }
     }
@@ -79,7 +79,7 @@ fn default(field: &Field) -> Option<Value> {
 
 /// Returns the object that an API server of Kubernetes compares a new object with: all fields have their
 /// zero value, and those that JSON leaves out are absent.
-pub fn zero_object(ty: &'static Type) -> Value {
+pub fn zero_object(ty: &'static Type) -> Map<String, Value> {
     let mut object = Map::new();
     for field in ty.target().fields() {
         let ty = field.ty();
@@ -88,7 +88,7 @@ pub fn zero_object(ty: &'static Type) -> Value {
             continue;
         }
         let zero = match ty.shape() {
-            Shape::Struct(_) => zero_object(ty),
+            Shape::Struct(_) => zero_object(ty).into(),
             Shape::String => Value::from(""),
             Shape::Bool => Value::from(false),
             Shape::Int32 | Shape::Int64 | Shape::Float64 | Shape::IntOrString => Value::from(0),
@@ -97,5 +97,5 @@ pub fn zero_object(ty: &'static Type) -> Value {
         };
         object.insert(field.name().to_owned(), zero);
     }
-    object.into()
+    object
 }

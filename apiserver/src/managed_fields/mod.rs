@@ -5,18 +5,22 @@
 //! Corresponds to `structured-merge-diff` and to the package `managedfields` of Kubernetes' apimachinery.
 
 mod compare;
+mod custom_schema;
 mod entry;
 mod fields_v1;
 mod kinds_schema;
 mod path;
+mod scale;
 mod schema;
 mod set;
 mod update;
 
 pub use compare::{CompareError, Comparison, compare};
-pub use entry::{Entry, EntryError, Operation, entries_of, set_entries};
+pub use custom_schema::CustomSchema;
+pub use entry::{Entry, EntryError, Operation, entries_of, read_entries, set_entries};
 pub use kinds_schema::{KindsSchema, zero_object};
 pub use path::PathElement;
+pub use scale::{ReplicaPaths, entries_of_scale, entries_with_scale};
 pub use schema::{FieldSchema, FieldShape, ListKey, Untyped};
 pub use set::FieldSet;
 pub use update::{MAX_UPDATE_ENTRIES, Write, track_update};

@@ -1,9 +1,10 @@
 //! The entries after a create, an update or a patch.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::entry::{Entry, Operation, entries_of, set_entries};
-use super::{CompareError, FieldSchema, FieldSet, compare};
+use super::compare::compare_objects;
+use super::entry::{Entry, Operation, read_entries, set_entries};
+use super::{CompareError, FieldSchema, FieldSet};
 
 /// The largest number of entries of updates. The oldest ones of a version are merged into one with the
 /// manager `ancient-changes`.
@@ -43,7 +44,7 @@ pub struct Write<'a> {
     /// The current time, as in `creationTimestamp`.
     pub time: &'a str,
     /// The fields, with all in them, that the write does not change although they differ: `status` of a
-    /// write to the object, all but `status` of one to `/status`.
+    /// write to the object, `spec` of one to `/status`.
     pub ignored: &'a FieldSet,
 }
 
@@ -58,18 +59,19 @@ pub struct Write<'a> {
 /// [`CompareError`] if lists have items that cannot be identified. Then `new` has no entries any more, as in
 /// kube-apiserver, and the write can go on.
 pub fn track_update<S: FieldSchema>(
-    live: &Value,
-    new: &mut Value,
+    live: &Map<String, Value>,
+    new: &mut Map<String, Value>,
     schema: S,
     write: &Write<'_>,
 ) -> Result<(), CompareError> {
     let entries = entries_before(live, new, !write.subresource.is_empty());
     set_entries(new, Vec::new());
-    let is_create = live.pointer("/metadata/uid").is_none_or(|uid| uid == "");
+    let uid = metadata(live, "uid");
+    let is_create = uid.is_none_or(|uid| uid.is_null() || uid == "");
     if entries.is_empty() && !is_create {
         return Ok(());
     }
-    let mut comparison = compare(&without_entries(live), new, schema)?;
+    let mut comparison = compare_objects(live, new, schema)?;
     for set in [
         &mut comparison.removed,
         &mut comparison.modified,
@@ -117,35 +119,33 @@ pub fn track_update<S: FieldSchema>(
 }
 
 /// Returns the entries that a write starts from.
-fn entries_before(live: &Value, new: &Value, is_subresource: bool) -> Vec<Entry> {
-    let live = || entries_of(live).unwrap_or_default();
+fn entries_before(
+    live: &Map<String, Value>,
+    new: &Map<String, Value>,
+    is_subresource: bool,
+) -> Vec<Entry> {
+    let live = || read_entries(live).unwrap_or_default();
     if is_subresource {
         return live();
     }
-    let is_reset = match new
-        .pointer("/metadata/managedFields")
-        .and_then(Value::as_array)
-    {
-        Some(entries) => match entries.as_slice() {
-            [] => true,
-            [entry] => entry.as_object().is_some_and(serde_json::Map::is_empty),
-            _ => false,
-        },
-        None => false,
+    let sent = metadata(new, "managedFields").and_then(Value::as_array);
+    let is_reset = match sent.map(Vec::as_slice) {
+        Some([]) => true,
+        Some([entry]) => entry.as_object().is_some_and(Map::is_empty),
+        _ => false,
     };
     if is_reset {
         return Vec::new();
     }
-    match entries_of(new) {
+    match read_entries(new) {
         Ok(entries) if !entries.is_empty() => entries,
         _ => live(),
     }
 }
 
-fn without_entries(object: &Value) -> Value {
-    let mut object = object.clone();
-    set_entries(&mut object, Vec::new());
-    object
+/// Returns a field of the metadata.
+fn metadata<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    object.get("metadata")?.get(name)
 }
 
 /// Merges the oldest entries of updates of a version until there are not too many.

@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
-use super::{MAX_UPDATE_ENTRIES, MERGED_MANAGER, Write, track_update};
+use super::{MAX_UPDATE_ENTRIES, MERGED_MANAGER, Write};
 use crate::managed_fields::{
-    CompareError, FieldSet, KindsSchema, Untyped, entries_of, zero_object,
+    CompareError, FieldSchema, FieldSet, KindsSchema, Untyped, entries_of, zero_object,
 };
 
 static NOTHING: FieldSet = FieldSet::EMPTY;
@@ -15,6 +15,16 @@ fn write<'a>(manager: &'a str, time: &'a str) -> Write<'a> {
         time,
         ignored: &NOTHING,
     }
+}
+
+fn track_update<S: FieldSchema>(
+    live: &Value,
+    new: &mut Value,
+    schema: S,
+    write: &Write<'_>,
+) -> Result<(), CompareError> {
+    let (live, new) = (live.as_object().unwrap(), new.as_object_mut().unwrap());
+    super::track_update(live, new, schema, write)
 }
 
 /// Returns the entries after a write of a custom resource.
@@ -246,7 +256,13 @@ fn lists_of_built_in_kinds_are_tracked_by_their_keys() {
         api_version: "apps/v1",
         ..write("kubectl-create", "t1")
     };
-    track_update(&zero_object(ty), &mut new, KindsSchema::new(ty), &apps).unwrap();
+    track_update(
+        &zero_object(ty).into(),
+        &mut new,
+        KindsSchema::new(ty),
+        &apps,
+    )
+    .unwrap();
     assert_eq!(
         new["metadata"]["managedFields"][0]["fieldsV1"],
         json!({
@@ -273,7 +289,7 @@ fn objects_that_cannot_be_compared_lose_their_entries() {
     let ty = revstore_kinds::kind("", "v1", "Pod").unwrap();
     let mut new = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"image": "i"}]}});
     let error = track_update(
-        &zero_object(ty),
+        &zero_object(ty).into(),
         &mut new,
         KindsSchema::new(ty),
         &write("m", "t"),

@@ -256,7 +256,8 @@ impl ApiServerBuilder {
             let port = url.rsplit(':').next().and_then(|port| port.parse().ok());
             crate::bootstrap::create(&catalog, &storage, port.unwrap_or(HTTPS_PORT)).await
         })?;
-        let (authorizer, followers) = authorizer(config.authorization_mode, &catalog)?;
+        let (authorizer, followers) =
+            authorizer(config.authorization_mode, &catalog, &(storage.now())())?;
         let front = Arc::new(Front {
             authenticator: Authenticator {
                 tokens,
@@ -326,6 +327,7 @@ fn bind(address: SocketAddr, scheme: &str) -> Result<Listener, StartError> {
 fn authorizer(
     mode: AuthorizationMode,
     catalog: &Catalog,
+    now: &str,
 ) -> Result<(Authorizer, Vec<Follower>), RequestError> {
     let authorizer = Authorizer {
         mode,
@@ -334,7 +336,7 @@ fn authorizer(
     let followers = match mode {
         AuthorizationMode::AlwaysAllow => Vec::new(),
         AuthorizationMode::Rbac => pollster::block_on(async {
-            create_bootstrap_policy(catalog).await?;
+            create_bootstrap_policy(catalog, now).await?;
             Follower::load_all(catalog, &authorizer.rbac).await
         })?,
     };

@@ -90,8 +90,13 @@ impl Facet {
             Self::EphemeralContainers => builtin::set_ephemeral_containers(object, &requested)?,
             Self::Resize => builtin::resize(object, &requested)?,
         };
-        // The condition on the version is that of the request, if it has one.
-        for field in ["name", "resourceVersion"] {
+        // The condition on the version is that of the request, if it has one. The entries are those of this write.
+        if self != Self::Scale
+            && let Some(metadata) = new.get_mut("metadata").and_then(|it| it.as_object_mut())
+        {
+            metadata.remove("managedFields");
+        }
+        for field in ["name", "resourceVersion", "managedFields"] {
             let value = requested
                 .get("metadata")
                 .and_then(|metadata| metadata.get(field));

@@ -10,10 +10,12 @@ mod read;
 mod review;
 mod service_account;
 mod subresource;
+mod tracker;
 mod watch;
 mod write;
 
 pub(crate) use read::{decoded, reference};
+pub(crate) use tracker::Tracker;
 
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;

@@ -12,9 +12,9 @@ use crate::decode::{FieldValidation, WriteOptions, strict_warnings};
 use crate::http::{Answer, Exchange, Front, Target, read_body};
 use crate::patch::{Patch, PatchError, PatchType};
 use crate::verbs::facet::Facet;
-use crate::verbs::offer;
 use crate::verbs::read::{FORMS, reference};
 use crate::verbs::write::answer_written;
+use crate::verbs::{Tracker, offer};
 
 /// Answers a patch of an object, or of one of its facets.
 // WC-415, WC-416.
@@ -43,7 +43,8 @@ pub(crate) async fn patch(
     let validation = options.field_validation;
     let (patch, duplicates) =
         Patch::from_body(patch_type, &bytes, validation).map_err(|error| error.status())?;
-    let now = front.now();
+    let manager = &options.field_manager;
+    let tracker = Tracker::new(front, exchange, resource, &target.subresource, manager);
     let mut warnings: Vec<String> = Vec::new();
     let change = |old: Option<&JsonObject>| {
         let Some(old) = old else {
@@ -55,7 +56,7 @@ pub(crate) async fn patch(
         if let Some(write) = Front::policy_write(exchange, resource, target) {
             write.check(&front.authorizer, &requested, Some(old))?;
         }
-        facet.change(&*resource.rules, old, requested, &now)
+        tracker.change(facet, Some(old), requested)
     };
     let request = WriteRequest::default().dry_run(options.dry_run);
     let store = facet.store(stored);
@@ -68,7 +69,7 @@ pub(crate) async fn patch(
     answer_written(exchange, resource, stored, accepted, facet, written).await
 }
 
-/// Returns what a patch makes of the current version of an object, as it is stored, and warnings.
+/// Returns what a patch makes of the current version of an object, as clients see it, and warnings.
 fn patched(
     resource: &Resource,
     facet: Facet,
@@ -115,11 +116,6 @@ fn patched(
         }
         _ => {}
     }
-    let object = if facet.is_object() {
-        resource.to_stored(object)
-    } else {
-        object
-    };
     Ok((object, strict_warnings(&strict)))
 }
 

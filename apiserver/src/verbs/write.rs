@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 use revstore_host::net::RequestBody;
+use revstore_watch_cache::api::Preconditions;
 use revstore_watch_cache::registry::{JsonObject, WriteRequest, Written};
 use revstore_watch_cache::status::Status;
 use revstore_watch_cache::{RequestError, Revision};
@@ -13,8 +14,8 @@ use crate::decode::WriteOptions;
 use crate::http::{Accepted, Answer, CREATED, Exchange, Front, Target};
 use crate::verbs::body::{read_object, read_plain};
 use crate::verbs::facet::Facet;
-use crate::verbs::offer;
 use crate::verbs::read::{FORMS, reference, shown};
+use crate::verbs::{Tracker, offer};
 
 /// Answers a create.
 pub(crate) async fn create(
@@ -42,6 +43,8 @@ pub(crate) async fn create(
     for warning in resource.rules.warnings(&object) {
         exchange.warn(warning);
     }
+    let mut object = object;
+    Tracker::new(front, exchange, resource, "", &options.field_manager).create(&mut object)?;
     let mut object = resource.to_stored(object);
     if resource.names.kind == "CertificateSigningRequest" {
         let user = &exchange.user;
@@ -79,12 +82,12 @@ pub(crate) async fn update(
     let request = WriteRequest::default().dry_run(options.dry_run);
     let reference = reference(resource, target);
     let store = facet.store(stored);
-    let object = if facet.is_object() {
+    let mut object = if facet.is_object() {
         let object = read_object(exchange, resource, body, options.field_validation).await?;
         for warning in resource.rules.warnings(&object) {
             exchange.warn(warning);
         }
-        resource.to_stored(object)
+        object
     } else {
         read_plain(exchange, "Scale", body).await?
     };
@@ -93,20 +96,27 @@ pub(crate) async fn update(
             .admit_update(exchange, resource, stored, target, &object)
             .await?;
     }
-    let written = if matches!(facet, Facet::Whole | Facet::Status) {
-        store.update(&reference, object, &request).await?
+    let is_own = matches!(facet, Facet::Whole | Facet::Status);
+    let conditions = if is_own {
+        // An object that is not that of the request is refused whether that of the request exists or not.
+        store.check_target(&reference, &mut object)?;
+        Preconditions::of_update(&object)
     } else {
-        let now = front.now();
         check_name(&target.name, &object)?;
-        let change = |old: Option<&JsonObject>| {
-            let Some(old) = old else {
-                let name = resource.names.resource_name();
-                return Err(Status::not_found(&name, &target.name).into());
-            };
-            facet.change(&*resource.rules, old, object.clone(), &now)
-        };
-        store.update_with(&reference, &request, change).await?
+        Preconditions::default()
     };
+    let manager = &options.field_manager;
+    let tracker = Tracker::new(front, exchange, resource, &target.subresource, manager);
+    let change = |old: Option<&JsonObject>| {
+        if old.is_none() && facet != Facet::Whole {
+            let name = resource.names.resource_name();
+            return Err(Status::not_found(&name, &target.name).into());
+        }
+        tracker.change(facet, old, object.clone())
+    };
+    let written = store
+        .update_if(&reference, &request, &conditions, change)
+        .await?;
     answer_written(exchange, resource, stored, accepted, facet, written).await
 }
 

@@ -48,6 +48,16 @@ impl Preconditions {
         self
     }
 
+    /// Returns the conditions of an update of an object by a new version: the uid that it names, if it names one.
+    pub fn of_update(new: &serde_json::Map<String, serde_json::Value>) -> Self {
+        let uid = new.get("metadata").and_then(|metadata| metadata.get("uid"));
+        let uid = uid.and_then(serde_json::Value::as_str);
+        Self {
+            uid: uid.filter(|uid| !uid.is_empty()).map(str::to_owned),
+            resource_version: None,
+        }
+    }
+
     /// Fails with the conflict of an update if one of the conditions does not hold.
     pub(crate) fn check(&self, current: &Object) -> Result<(), Conflict> {
         let key = || String::from_utf8_lossy(current.key()).into_owned();

@@ -47,7 +47,7 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
 }
 
 impl ObjectStore {
-    /// Updates an object as `update_checked` does, with the writes of an allocator.
+    /// Updates an object as `update_if` does, with the writes of an allocator.
     pub(super) async fn update_allocated(
         &self,
         allocator: &dyn Allocator,

@@ -298,12 +298,8 @@ impl ObjectStore {
     ) -> Result<Written, RequestError> {
         // An object that is not that of the request is refused whether that of the request exists or not.
         self.check_target(object, &mut new)?;
-        let uid = metadata::text(&new, "uid");
-        let preconditions = Preconditions {
-            uid: (!uid.is_empty()).then(|| uid.to_owned()),
-            ..Preconditions::default()
-        };
-        self.update_checked(object, request, &preconditions, |_| Ok(new.clone()))
+        let preconditions = Preconditions::of_update(&new);
+        self.update_if(object, request, &preconditions, |_| Ok(new.clone()))
             .await
     }
 
@@ -329,12 +325,15 @@ impl ObjectStore {
         request: &WriteRequest,
         change: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, RequestError> + Send,
     ) -> Result<Written, RequestError> {
-        self.update_checked(object, request, &Preconditions::default(), change)
+        self.update_if(object, request, &Preconditions::default(), change)
             .await
     }
 
-    /// Updates an object for which preconditions hold, also in a dry run.
-    async fn update_checked(
+    /// Replaces an object as [`update_with`](Self::update_with) does, if preconditions hold for the current version.
+    ///
+    /// # Errors
+    /// As [`update_with`](Self::update_with), and [`RequestError::Conflict`] if a precondition does not hold.
+    pub async fn update_if(
         &self,
         object: &ObjectRef,
         request: &WriteRequest,
@@ -498,8 +497,15 @@ impl ObjectStore {
         }
     }
 
-    /// Checks that a new version is one of an object.
-    fn check_target(&self, object: &ObjectRef, new: &mut JsonObject) -> Result<(), RequestError> {
+    /// Checks that a new version is one of an object, and completes its kind and namespace.
+    ///
+    /// # Errors
+    /// [`RequestError::BadRequest`] if the kind, the name or the namespace are others.
+    pub fn check_target(
+        &self,
+        object: &ObjectRef,
+        new: &mut JsonObject,
+    ) -> Result<(), RequestError> {
         self.check_type(new)?;
         check_name(&object.name, new)?;
         self.check_namespace(object.namespace.as_deref().unwrap_or_default(), new)

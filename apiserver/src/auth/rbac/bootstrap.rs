@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::auth::rbac::GROUP;
 use crate::catalog::Catalog;
+use crate::verbs::Tracker;
 
 /// One object in each line, written by `scripts/generate-kinds.sh`.
 const OBJECTS: &str = include_str!("../../../data/bootstrap-policy.jsonl");
@@ -14,9 +15,9 @@ const OBJECTS: &str = include_str!("../../../data/bootstrap-policy.jsonl");
 ///
 /// # Errors
 /// The store fails.
-pub(crate) async fn create(catalog: &Catalog) -> Result<(), RequestError> {
+pub(crate) async fn create(catalog: &Catalog, now: &str) -> Result<(), RequestError> {
     for line in OBJECTS.lines() {
-        let object: JsonObject = serde_json::from_str(line)
+        let mut object: JsonObject = serde_json::from_str(line)
             .map_err(|error| RequestError::Internal(error.to_string()))?;
         let text = |value: Option<&Value>| {
             let text = value.and_then(Value::as_str);
@@ -31,6 +32,8 @@ pub(crate) async fn create(catalog: &Catalog) -> Result<(), RequestError> {
         let Some(stored) = &resource.stored else {
             continue;
         };
+        resource.rules.conform(&mut object)?;
+        Tracker::of_server(&resource, "", now.to_owned()).track(None, &mut object);
         let request = WriteRequest::default();
         match stored.store.create(&namespace, object, &request).await {
             Ok(_) | Err(RequestError::AlreadyExists { .. }) => {}

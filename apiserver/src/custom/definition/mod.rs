@@ -25,6 +25,7 @@ pub use deletion::{
 };
 pub use shape::admit;
 pub use status::{accept_names, establish};
+pub(crate) use strategy::set_defaults;
 pub use strategy::{DefinitionStatus, Definitions, has_rules, warnings};
 pub use version::{SelectableField, Version};
 

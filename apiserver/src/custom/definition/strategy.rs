@@ -18,7 +18,7 @@ pub struct Definitions;
 pub struct DefinitionStatus;
 
 /// Sets the defaults of a definition.
-fn set_defaults(definition: &mut JsonObject) {
+pub(crate) fn set_defaults(definition: &mut JsonObject) {
     let Some(spec) = definition.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };

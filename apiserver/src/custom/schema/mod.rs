@@ -25,6 +25,7 @@ pub use causes::{CAUSE_BYTES_MAX, CAUSES_MAX};
 pub use default::{DEFAULT_BYTES_MAX, DefaultsTooLarge};
 pub(crate) use embedded::{Coercion, coerce_metadata};
 pub(crate) use format::is_uri;
+pub(crate) use node::Additional;
 pub use node::{SCHEMA_DEPTH_MAX, SCHEMA_NODES_MAX, SCHEMA_PATTERNS_MAX, Schema, SchemaError};
 pub(crate) use number::exact as exact_integer;
 pub(crate) use object_meta::kind_of;

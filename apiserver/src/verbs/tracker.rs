@@ -1,0 +1,232 @@
+//! The entries of `metadata.managedFields` that writes make.
+
+use http::header::USER_AGENT;
+use revstore_kinds as kinds;
+use revstore_watch_cache::RequestError;
+use revstore_watch_cache::registry::JsonObject;
+use revstore_watch_cache::status::{FieldPath, ResourceName, Status, StatusCause};
+use serde_json::Value;
+
+use crate::catalog::Resource;
+use crate::decode::{field_manager_causes, manager_or_user_agent};
+use crate::http::{Exchange, Front};
+use crate::managed_fields::{
+    FieldSet, KindsSchema, Write, entries_of_scale, entries_with_scale, read_entries, set_entries,
+    track_update,
+};
+use crate::verbs::facet::Facet;
+
+/// The name of the manager of writes by the server itself.
+const SERVER: &str = "kube-apiserver";
+/// The largest length of the name of a subresource in an entry, in bytes.
+const MAX_SUBRESOURCE_BYTES: usize = 256;
+
+/// Who makes a write, and what kind of write it is.
+#[derive(Debug)]
+pub(crate) struct Tracker<'a> {
+    resource: &'a Resource,
+    manager: String,
+    api_version: String,
+    subresource: &'a str,
+    time: String,
+    reset: FieldSet,
+}
+
+impl<'a> Tracker<'a> {
+    /// Returns the tracker of a request. `field_manager` is the option of that name.
+    pub(crate) fn new(
+        front: &Front,
+        exchange: &Exchange,
+        resource: &'a Resource,
+        subresource: &'a str,
+        field_manager: &str,
+    ) -> Self {
+        let agent = exchange.header(USER_AGENT.as_str());
+        Self {
+            manager: manager_or_user_agent(field_manager, agent),
+            ..Self::of_server(resource, subresource, front.now())
+        }
+    }
+
+    /// Returns the tracker of writes by the server itself.
+    pub(crate) fn of_server(resource: &'a Resource, subresource: &'a str, time: String) -> Self {
+        Self {
+            manager: SERVER.to_owned(),
+            api_version: resource.names.api_version(),
+            subresource,
+            time,
+            reset: resource.rules.reset_fields(subresource),
+            resource,
+        }
+    }
+
+    pub(crate) fn write<'b>(&'b self, api_version: &'b str) -> Write<'b> {
+        Write {
+            manager: &self.manager,
+            api_version,
+            subresource: self.subresource,
+            time: &self.time,
+            ignored: &self.reset,
+        }
+    }
+
+    /// Sets the entries of a new version of an object, of which `live` is the current one. Both are as clients see
+    /// them.
+    pub(crate) fn track(&self, live: Option<&JsonObject>, new: &mut JsonObject) {
+        let write = self.write(&self.api_version);
+        self.resource.rules.track(live, new, &write);
+        if let Some(live) = live {
+            keep_times(live, new);
+        }
+    }
+
+    /// Sets the entries of an object that is created.
+    ///
+    /// # Errors
+    /// 422 if the client has sent entries with names that are not allowed.
+    pub(crate) fn create(&self, new: &mut JsonObject) -> Result<(), RequestError> {
+        self.check_entries(new)?;
+        self.track(None, new);
+        Ok(())
+    }
+
+    /// Checks the names in the entries that a client has sent, if they can be read.
+    fn check_entries(&self, object: &JsonObject) -> Result<(), RequestError> {
+        let entries = if self.subresource.is_empty() {
+            read_entries(object).unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        let mut causes = Vec::new();
+        for (index, entry) in entries.iter().enumerate() {
+            let path = FieldPath::new("metadata")
+                .child("managedFields")
+                .index(index);
+            causes.extend(field_manager_causes(
+                &entry.manager,
+                path.clone().child("manager"),
+            ));
+            if entry.subresource.len() > MAX_SUBRESOURCE_BYTES {
+                let path = path.child("subresource");
+                causes.push(StatusCause::too_long(path, MAX_SUBRESOURCE_BYTES));
+            }
+        }
+        if causes.is_empty() {
+            return Ok(());
+        }
+        let names = &self.resource.names;
+        let kind = ResourceName::new(&*names.group, &*names.kind);
+        let name = object
+            .get("metadata")
+            .and_then(|metadata| metadata.get("name"));
+        let name = name.and_then(Value::as_str).unwrap_or_default();
+        Err(Status::invalid(&kind, name, causes).into())
+    }
+
+    /// Returns the version of an object that a request for a facet asks for, with its entries, as it is stored. `old`
+    /// is the current version, as it is stored, and `requested` what the client has sent, as it sees it.
+    ///
+    /// # Errors
+    /// The request is invalid.
+    pub(crate) fn change(
+        &self,
+        facet: Facet,
+        old: Option<&JsonObject>,
+        mut requested: JsonObject,
+    ) -> Result<JsonObject, RequestError> {
+        let resource = self.resource;
+        let shown = old
+            .filter(|_| resource.view.is_some())
+            .map(|old| resource.to_shown(old.clone()));
+        let live = shown.as_ref().or(old);
+        if facet == Facet::Scale {
+            let Some((old, live)) = old.zip(live) else {
+                return Err(RequestError::Internal(
+                    "a scale without an object".to_owned(),
+                ));
+            };
+            self.track_scale(live, &mut requested)?;
+            let entries = requested.get_mut("metadata").and_then(Value::as_object_mut);
+            let entries = entries.and_then(|metadata| metadata.remove("managedFields"));
+            let mut new = facet.change(&*resource.rules, old, requested, &self.time)?;
+            if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.remove("managedFields");
+                metadata.extend(entries.map(|entries| ("managedFields".to_owned(), entries)));
+            }
+            return Ok(new);
+        }
+        self.check_entries(&requested)?;
+        self.track(live, &mut requested);
+        let requested = resource.to_stored(requested);
+        match old {
+            Some(old) => facet.change(&*resource.rules, old, requested, &self.time),
+            None => Ok(requested),
+        }
+    }
+
+    /// Gives a requested scale the entries that its object will have.
+    fn track_scale(
+        &self,
+        live: &JsonObject,
+        requested: &mut JsonObject,
+    ) -> Result<(), RequestError> {
+        let rules = &*self.resource.rules;
+        let paths = rules.replica_paths();
+        let entries = read_entries(live).unwrap_or_default();
+        let mut scale = rules.scale_of(live, false)?;
+        set_entries(&mut scale, entries_of_scale(&entries, &paths));
+        let api_version = "autoscaling/v1";
+        if let Some(ty) = kinds::kind("autoscaling", "v1", "Scale") {
+            let mut tracked = requested.clone();
+            tracked
+                .entry("metadata")
+                .or_insert_with(|| JsonObject::new().into());
+            let write = self.write(api_version);
+            // An object that cannot be compared has no entries.
+            let _ = track_update(&scale, &mut tracked, KindsSchema::new(ty), &write);
+            let after = read_entries(&tracked).unwrap_or_default();
+            let merged = entries_with_scale(entries, after, &paths, &self.api_version);
+            requested
+                .entry("metadata")
+                .or_insert_with(|| JsonObject::new().into());
+            set_entries(requested, merged);
+        }
+        Ok(())
+    }
+}
+
+/// Sets the times of the entries to the old ones, if nothing else has changed.
+fn keep_times(old: &JsonObject, new: &mut JsonObject) {
+    let entries = |object: &JsonObject| -> Option<Vec<Value>> {
+        let entries = object.get("metadata")?.get("managedFields")?;
+        entries.as_array().cloned()
+    };
+    let (Some(before), Some(after)) = (entries(old), entries(new)) else {
+        return;
+    };
+    let without_time = |entry: &Value| {
+        let mut entry = entry.clone();
+        if let Some(entry) = entry.as_object_mut() {
+            entry.remove("time");
+        }
+        entry
+    };
+    let is_same = before != after
+        && before.len() == after.len()
+        && before
+            .iter()
+            .zip(&after)
+            .all(|(one, other)| without_time(one) == without_time(other));
+    if !is_same {
+        return;
+    }
+    let set = |object: &mut JsonObject, entries: Vec<Value>| {
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("managedFields".to_owned(), entries.into());
+        }
+    };
+    set(new, before);
+    if new != old {
+        set(new, after);
+    }
+}
