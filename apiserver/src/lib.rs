@@ -23,7 +23,8 @@ mod verbs;
 mod version;
 
 pub use allocation::{AddressRange, PortRange, RangeError, ServiceRanges};
-pub use config::{Chance, Config, Invocation, parse};
+pub use config::{Chance, Config, EtcdServers, Invocation, parse};
 pub use revstore_host::net::ListenUrl;
 pub use run::{StopSignal, run};
 pub use server::{ApiServer, ApiServerBuilder, StartError};
+pub use storage::EtcdError;

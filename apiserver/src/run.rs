@@ -1,10 +1,12 @@
 //! The lifecycle of the process: start, signals, shutdown.
 
 use std::io::{self, Write};
+use std::pin::pin;
 
 use signal_hook::consts::SIGINT;
 use signal_hook::low_level::emulate_default_handler;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 use crate::config::Config;
 use crate::server::{ApiServer, StartError};
@@ -45,9 +47,28 @@ pub fn run(config: Config, warnings: &[String]) -> Result<StopSignal, StartError
         .map_err(StartError::Runtime)?;
     let shutdown_delay = config.shutdown_delay;
     runtime.block_on(async {
-        let terminate = signal(SignalKind::terminate()).map_err(StartError::Runtime)?;
-        let interrupt = signal(SignalKind::interrupt()).map_err(StartError::Runtime)?;
-        let server = ApiServer::builder().config(config).start()?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(StartError::Runtime)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(StartError::Runtime)?;
+        let mut signals = pin!(first_of(&mut terminate, &mut interrupt));
+        // A start may wait for an etcd cluster.
+        let (stop, stopped) = oneshot::channel::<()>();
+        let builder = ApiServer::builder().config(config);
+        let mut start = tokio::task::spawn_blocking(move || {
+            builder.start_until(async {
+                // Ends when the sender is dropped. No message is sent.
+                let _ = stopped.await;
+            })
+        });
+        let started = tokio::select! {
+            started = &mut start => started,
+            signal = &mut signals => {
+                drop(stop);
+                // A server that has started just now stops when it is dropped.
+                drop(start.await);
+                return Ok(signal);
+            }
+        };
+        let server = started.map_err(|error| StartError::Runtime(error.into()))??;
         if server.is_open() {
             let _ = writeln!(
                 stderr,
@@ -65,7 +86,7 @@ pub fn run(config: Config, warnings: &[String]) -> Result<StopSignal, StartError
         );
         let _ = io::stdout().write_all(ready.as_bytes());
         let _ = io::stdout().flush();
-        let signal = first_of(terminate, interrupt).await;
+        let signal = signals.await;
         server.begin_stop();
         // For load balancers, which need some time to notice the stop.
         tokio::time::sleep(shutdown_delay).await;
@@ -74,7 +95,7 @@ pub fn run(config: Config, warnings: &[String]) -> Result<StopSignal, StartError
     })
 }
 
-async fn first_of(mut terminate: Signal, mut interrupt: Signal) -> StopSignal {
+async fn first_of(terminate: &mut Signal, interrupt: &mut Signal) -> StopSignal {
     tokio::select! {
         _ = terminate.recv() => StopSignal::Terminate,
         _ = interrupt.recv() => StopSignal::Interrupt,

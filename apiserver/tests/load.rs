@@ -307,13 +307,14 @@ fn flags_out_of_range_are_refused() {
 
 /// Creates config maps with a text of 1 KiB each in the store itself.
 fn fill(server: &ApiServer, count: usize) -> TestResult {
+    let engine = server.engine().ok_or("not embedded")?;
     let text = "x".repeat(1_000);
     for number in 0..count {
         let name = format!("n{number:06}");
         let metadata = json!({"name": name, "namespace": "default", "uid": name});
         let value = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"t": text}});
         let key = format!("/registry/configmaps/default/{name}");
-        server.engine().put(key, value.to_string())?;
+        engine.put(key, value.to_string())?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! A server over plain HTTP, with a client that writes the bytes of its requests itself.
+//! A server over plain HTTP.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+mod client;
+
 use std::thread;
 use std::time::Duration;
 
@@ -11,94 +11,7 @@ use revstore_apiserver::{ApiServer, Config, Invocation, ListenUrl, parse};
 use revstore_engine::ManualClock;
 use serde_json::{Value, json};
 
-type TestResult = Result<(), Box<dyn std::error::Error>>;
-
-/// Sends one request, and returns the status and the body of the answer.
-fn send(server: &ApiServer, method: &str, path: &str, body: &str) -> (u16, String) {
-    send_to(server.endpoint(), method, path, body)
-}
-
-/// Sends one request to a URL, and returns the status and the body of the answer.
-fn send_to(url: &str, method: &str, path: &str, body: &str) -> (u16, String) {
-    let content_type = match method {
-        "PATCH" => "application/merge-patch+json",
-        _ => "application/json",
-    };
-    let address = url.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).expect("the server listens");
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Type: {content_type}\r\n\
-         Content-Length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).expect("the server reads");
-    // The server may answer, and close the connection, before it has read a body that is too large.
-    let _ = stream.write_all(body.as_bytes());
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer);
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    let status = answer
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    let body = if answer
-        .to_ascii_lowercase()
-        .contains("transfer-encoding: chunked")
-    {
-        joined_chunks(body)
-    } else {
-        body.to_owned()
-    };
-    (status.unwrap_or_default(), body)
-}
-
-fn joined_chunks(mut text: &str) -> String {
-    let mut joined = String::new();
-    while let Some((length, rest)) = text.split_once("\r\n") {
-        let length = usize::from_str_radix(length, 16).unwrap_or_default();
-        if length == 0 {
-            break;
-        }
-        joined.push_str(&rest[..length]);
-        text = &rest[length + 2..];
-    }
-    joined
-}
-
-fn value(answer: &(u16, String)) -> (u16, Value) {
-    (
-        answer.0,
-        serde_json::from_str(&answer.1).unwrap_or_default(),
-    )
-}
-
-/// A watch that reads its events as lines.
-struct Watch(BufReader<TcpStream>);
-
-impl Watch {
-    fn open(server: &ApiServer, path: &str) -> Self {
-        let address = server.endpoint().trim_start_matches("http://");
-        let mut stream = TcpStream::connect(address).expect("the server listens");
-        let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
-        stream.write_all(head.as_bytes()).expect("the server reads");
-        Self(BufReader::new(stream))
-    }
-
-    /// Returns the next event, or `None` at the end.
-    fn next(&mut self) -> Option<Value> {
-        loop {
-            let mut line = String::new();
-            // The connection stays open after the last chunk, which is empty.
-            if self.0.read_line(&mut line).ok()? == 0 || line == "0\r\n" {
-                return None;
-            }
-            if line.starts_with('{') {
-                return serde_json::from_str(&line).ok();
-            }
-        }
-    }
-}
+use client::{TestResult, Watch, send, send_to, value};
 
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -513,7 +426,7 @@ fn the_store_is_served_over_the_api_of_etcd() -> TestResult {
 fn servers_over_one_store_serve_the_same_objects() -> TestResult {
     let first = ApiServer::builder().start()?;
     let second = ApiServer::builder()
-        .engine(first.engine().clone())
+        .engine(first.engine().ok_or("not embedded")?.clone())
         .start()?;
     assert_eq!(send(&first, "POST", DEFINITIONS, &definition()).0, 201);
     established(&second);

@@ -4,6 +4,8 @@
 usage: run.py BINARY            plays all scenarios that are not in pending.txt: each must pass
        run.py BINARY --pending  plays those: each that passes is to be removed from the list
        run.py BINARY ID...      plays some scenarios
+       run.py BINARY --etcd ETCD [--pending | ID...]
+                                stores the objects in an etcd, which it starts, or in another server of etcd's API
 
 Without arguments, it also compares decisions about requests: authorization.py.
 
@@ -22,6 +24,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOKENS = 'testtoken,admin,1,"system:masters"\nusertoken,dev,2,devs\n'
 # Seconds for a run of all scenarios.
 TIME_LIMIT = 900
+# Seconds after which a server over an etcd has noticed a compaction: it asks after 15.
+NOTICE_TIME = 16
 
 
 def pending():
@@ -55,6 +59,9 @@ def scenarios():
 
 def main():
     binary, asked = sys.argv[1], sys.argv[2:]
+    etcd_binary = None
+    if asked[:1] == ["--etcd"]:
+        etcd_binary, asked = asked[1], asked[2:]
     files, waiting = scenarios(), pending()
     unknown = waiting - set(files)
     if unknown:
@@ -68,14 +75,21 @@ def main():
         tokens = os.path.join(directory, "tokens.csv")
         with open(tokens, "w") as file:
             file.write(TOKENS)
-        etcd = free_url()
-        server = subprocess.Popen([binary, "--secure-port=0", "--authorization-mode=RBAC", "--etcd-listen-url=" + etcd,
+        etcd, store = free_url(), None
+        if etcd_binary:
+            storage = "--etcd-servers=" + etcd
+            store = subprocess.Popen([etcd_binary, "--data-dir", os.path.join(directory, "etcd"), "--log-level=error",
+                                      "--listen-client-urls", etcd, "--advertise-client-urls", etcd,
+                                      "--listen-peer-urls", "http://127.0.0.1:0"])
+        else:
+            storage = "--etcd-listen-url=" + etcd
+        server = subprocess.Popen([binary, "--secure-port=0", "--authorization-mode=RBAC", storage,
                                    "--token-auth-file=" + tokens], stdout=subprocess.PIPE, text=True)
         try:
             ready = server.stdout.readline().split()
             if ready[:2] != ["revstore-apiserver", "ready"]:
                 sys.exit("the server did not start")
-            compact = [sys.executable, os.path.join(HERE, "compact.py"), etcd]
+            compact = [sys.executable, os.path.join(HERE, "compact.py"), etcd, str(NOTICE_TIME if store else 0)]
             output, results = play(ready[2], compact, played)
             decisions = 0
             if not sys.argv[2:]:
@@ -84,6 +98,9 @@ def main():
         finally:
             server.terminate()
             server.wait(timeout=20)
+            if store:
+                store.terminate()
+                store.wait(timeout=20)
     passed = {scenario for scenario, result in results.items() if result == "PASS"}
     missing = sorted(set(asked) - passed - waiting)
     print(output if missing else "\n".join(output.splitlines()[-25:]))

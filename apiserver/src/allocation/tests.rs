@@ -101,7 +101,13 @@ impl Front {
 
     fn values(&self, prefix: &str) -> Vec<Value> {
         let range = KeyRange::prefix(format!("/registry/{prefix}/"));
-        let found = self.storage.engine.range(&Range::of(range)).unwrap();
+        let found = self
+            .storage
+            .engine
+            .as_ref()
+            .unwrap()
+            .range(&Range::of(range))
+            .unwrap();
         let values = found
             .kvs
             .iter()
@@ -300,13 +306,16 @@ fn a_refused_create_leaves_nothing() {
 #[test]
 fn a_dry_run_allocates_nothing() {
     let front = front("10.0.0.0/24");
-    let before = front.storage.engine.current_revision();
+    let before = front.storage.engine.as_ref().unwrap().current_revision();
     let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local"});
     let shown = front.create_with("a", spec, true).unwrap();
     assert_eq!(shown["spec"]["clusterIP"], "10.0.0.0");
     assert_eq!(shown["spec"]["ports"][0]["nodePort"], 32_769);
     assert_eq!(shown["spec"]["healthCheckNodePort"], 32_770);
-    assert_eq!(front.storage.engine.current_revision(), before);
+    assert_eq!(
+        front.storage.engine.as_ref().unwrap().current_revision(),
+        before
+    );
 }
 
 #[test]

@@ -74,6 +74,18 @@ revstore_host::flags! {
     }
 
     "Storage" {
+        STORAGE: String = "storage", "",
+            "Where the objects are: 'embedded', in this process, or 'etcd', in a cluster. The default is 'etcd' if \
+             --etcd-servers is given.",
+            suggestions: &["embedded", "etcd"];
+        ETCD_SERVERS: Vec<String> = "etcd-servers", "",
+            "The client URLs of the etcd cluster, comma-separated.";
+        ETCD_CAFILE: Option<PathBuf> = "etcd-cafile", "",
+            "The authorities of the certificates of etcd, in PEM, which URLs with https need.";
+        ETCD_CERTFILE: Option<PathBuf> = "etcd-certfile", "",
+            "The certificate with which etcd knows this server, in PEM.";
+        ETCD_KEYFILE: Option<PathBuf> = "etcd-keyfile", "",
+            "The key of the certificate, in PEM.";
         ETCD_PREFIX: String = "etcd-prefix", "/registry",
             "The beginning of all keys.";
         ETCD_COMPACTION_INTERVAL: GoDuration = "etcd-compaction-interval", "5m0s",

@@ -2,6 +2,7 @@
 
 mod flags;
 mod kube_apiserver;
+mod storage;
 mod watch_cache;
 
 use std::ffi::OsString;
@@ -10,10 +11,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use revstore_host::config::{self, ConfigError, Values};
-use revstore_host::net::{ListenAddress, ListenUrl};
+use revstore_host::net::ListenUrl;
 
 use crate::allocation::{AddressRange, ServiceRanges};
 use crate::auth::AuthorizationMode;
+
+pub use storage::EtcdServers;
 
 /// The task that a command line and its environment give to the process.
 pub type Invocation = config::Invocation<Config>;
@@ -57,6 +60,8 @@ pub struct Config {
     pub authorization_mode: AuthorizationMode,
     /// The file to write the kubeconfig to.
     pub kubeconfig_out: Option<PathBuf>,
+    /// The etcd cluster with the objects; `None` for a store in this process.
+    pub etcd: Option<EtcdServers>,
     /// The beginning of all keys.
     pub etcd_prefix: String,
     /// The ranges from which services get addresses and ports of the nodes.
@@ -168,10 +173,6 @@ impl Config {
             }
         };
         let service_ranges = service_ranges(values)?;
-        let compaction = values.get(&flags::ETCD_COMPACTION_INTERVAL);
-        if compaction.0 < 0 {
-            return fail("--etcd-compaction-interval must not be negative".to_owned());
-        }
         let seconds = values.get(&flags::MIN_REQUEST_TIMEOUT);
         let inflight = |name: &str, number: i64| {
             u32::try_from(number).map_err(|_| {
@@ -191,6 +192,8 @@ impl Config {
             Ok(chance) => chance,
             Err(error) => return fail(format!("--goaway-chance={chance}: {error}")),
         };
+        let etcd = storage::etcd(values)?;
+        let etcd_listen_urls = storage::etcd_listen_urls(values, etcd.is_some())?;
         Ok(Self {
             http,
             https,
@@ -202,8 +205,9 @@ impl Config {
             kubeconfig_out: values.get(&flags::KUBECONFIG_OUT),
             etcd_prefix: format!("/{}", values.get(&flags::ETCD_PREFIX).trim_matches('/')),
             service_ranges,
-            etcd_listen_urls: etcd_listen_urls(values)?,
-            etcd_compaction_interval: compaction.positive(),
+            etcd_listen_urls,
+            etcd,
+            etcd_compaction_interval: storage::compaction_interval(values)?,
             min_request_timeout: Duration::from_secs(
                 u64::try_from(seconds).unwrap_or_default().max(1),
             ),
@@ -230,28 +234,6 @@ impl Config {
             ..Self::default()
         }
     }
-}
-
-/// Returns the URLs of `--etcd-listen-url`.
-fn etcd_listen_urls(values: &mut Values) -> Result<Vec<ListenUrl>, ConfigError> {
-    let mut urls = Vec::new();
-    for url in values.get(&flags::ETCD_LISTEN_URL) {
-        if url.is_tls() {
-            let message = format!("--etcd-listen-url={url}: only http and unix are supported");
-            return Err(ConfigError::new(message));
-        }
-        let url = ListenUrl::try_from(url)
-            .map_err(|error| ConfigError::new(format!("--etcd-listen-url: {error}")))?;
-        if let ListenAddress::Tcp(address) = url.address()
-            && !address.ip().is_loopback()
-        {
-            values.warn(format!(
-                "--etcd-listen-url={url}: everybody in the network can read and change the store"
-            ));
-        }
-        urls.push(url);
-    }
-    Ok(urls)
 }
 
 /// The shortest prefixes of the ranges of cluster IPs in IPv4 and in IPv6, as in kube-apiserver.

@@ -27,7 +27,7 @@ pub(crate) async fn answer(front: &Front, exchange: &Exchange) -> Result<Answer,
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let is_read = ["get", "head"].contains(&exchange.info.verb);
     match parts.as_slice() {
-        ["healthz" | "livez" | "readyz", ..] => Ok(health(front, exchange, &parts)),
+        ["healthz" | "livez" | "readyz", ..] => Ok(health(front, exchange, &parts).await),
         ["metrics"] if is_read => {
             let page = metrics::page(&front.requests, &front.storage.cache);
             let page = page.map_err(|error| RequestError::Internal(error.to_string()))?;
@@ -49,71 +49,57 @@ const CHECKS: [&str; 2] = ["ping", "etcd"];
 /// The check of `/readyz` that fails while the server stops.
 const SHUTDOWN: &str = "shutdown";
 
-/// Answers a health path: the server answers at all, and its store is in the process.
-fn health(front: &Front, exchange: &Exchange, parts: &[&str]) -> Answer {
-    if parts[0] == "readyz" {
-        return readiness(front, exchange, parts);
+/// Answers a health path: the server answers at all, its store does, and, for `/readyz`, it does not stop, so that load
+/// balancers leave it before it is gone.
+async fn health(front: &Front, exchange: &Exchange, parts: &[&str]) -> Answer {
+    let name = parts[0];
+    let shutdown = (name == "readyz").then_some(SHUTDOWN);
+    let checks: Vec<&str> = CHECKS.into_iter().chain(shutdown).collect();
+    let excluded: Vec<&str> = exchange.query.all("exclude").collect();
+    let asked: Vec<&str> = match parts[1..] {
+        [] => checks
+            .iter()
+            .copied()
+            .filter(|check| !excluded.contains(check))
+            .collect(),
+        [check] if checks.contains(&check) => vec![check],
+        _ => return Answer::page_not_found(),
+    };
+    let mut failed = Vec::new();
+    for check in &asked {
+        let result = match *check {
+            "etcd" => front.storage.check().await,
+            SHUTDOWN if front.is_stopping() => Err(format!("{check} failed: reason withheld")),
+            _ => Ok(()),
+        };
+        failed.extend(result.err().map(|error| (*check, error)));
     }
-    match parts[1..] {
-        [] if exchange.query.flag("verbose").unwrap_or_default() => {
-            let excluded: Vec<&str> = exchange.query.all("exclude").collect();
-            let line = |check: &str| {
-                let excluded = if excluded.contains(&check) {
-                    " excluded:"
-                } else {
-                    ""
-                };
-                format!("[+]{check}{excluded} ok\n")
-            };
-            let lines: String = CHECKS.into_iter().map(line).collect();
-            Answer::text(
-                StatusCode::OK,
-                format!("{lines}{} check passed\n", parts[0]),
-            )
-        }
-        [] => Answer::text(StatusCode::OK, "ok"),
-        [check] if CHECKS.contains(&check) => Answer::text(StatusCode::OK, "ok"),
-        _ => Answer::page_not_found(),
-    }
-}
-
-/// Answers `/readyz`, which fails while the server stops, so that load balancers leave it before it is gone.
-fn readiness(front: &Front, exchange: &Exchange, parts: &[&str]) -> Answer {
-    let fails = |check: &str| check == SHUTDOWN && front.is_stopping();
-    let mut checks = CHECKS.into_iter().chain([SHUTDOWN]);
-    match parts[1..] {
-        [] => {
-            let excluded: Vec<&str> = exchange.query.all("exclude").collect();
-            let mut lines = String::new();
-            let mut has_failed = false;
-            for check in checks {
-                let (mark, result) = if excluded.contains(&check) {
-                    ('+', "excluded: ok")
-                } else if fails(check) {
-                    has_failed = true;
-                    ('-', "failed: reason withheld")
-                } else {
-                    ('+', "ok")
-                };
-                let _ = writeln!(lines, "[{mark}]{check} {result}");
-            }
-            if has_failed {
-                let text = format!("{lines}readyz check failed\n");
+    if parts.len() > 1 {
+        return match failed.first() {
+            None => Answer::text(StatusCode::OK, "ok"),
+            Some((_, error)) => {
+                let text = format!("internal server error: {error}\n");
                 Answer::text(StatusCode::INTERNAL_SERVER_ERROR, text)
-            } else if exchange.query.flag("verbose").unwrap_or_default() {
-                Answer::text(StatusCode::OK, format!("{lines}readyz check passed\n"))
-            } else {
-                Answer::text(StatusCode::OK, "ok")
             }
-        }
-        [check] if checks.any(|known| known == check) => {
-            if fails(check) {
-                let text = format!("internal server error: {check} failed: reason withheld\n");
-                Answer::text(StatusCode::INTERNAL_SERVER_ERROR, text)
-            } else {
-                Answer::text(StatusCode::OK, "ok")
-            }
-        }
-        _ => Answer::page_not_found(),
+        };
     }
+    let mut lines = String::new();
+    for check in checks {
+        let (mark, result) = if !asked.contains(&check) {
+            ('+', "excluded: ok")
+        } else if failed.iter().any(|(failed, _)| *failed == check) {
+            ('-', "failed: reason withheld")
+        } else {
+            ('+', "ok")
+        };
+        let _ = writeln!(lines, "[{mark}]{check} {result}");
+    }
+    if !failed.is_empty() {
+        let text = format!("{lines}{name} check failed\n");
+        return Answer::text(StatusCode::INTERNAL_SERVER_ERROR, text);
+    }
+    if exchange.query.flag("verbose").unwrap_or_default() {
+        return Answer::text(StatusCode::OK, format!("{lines}{name} check passed\n"));
+    }
+    Answer::text(StatusCode::OK, "ok")
 }

@@ -2,47 +2,34 @@
 
 mod certificate;
 mod kubeconfig;
+mod ports;
+mod preparation;
+mod runtime;
 
 use std::fmt;
+use std::future;
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use revstore_engine::{Clock, Engine, SystemClock};
-use revstore_host::net::{
-    BindError, Certificate, ClientAuth, EndpointUrl, HttpOptions, ListenUrl, Listener, TlsAcceptor,
-    TlsError, TlsOptions, UrlError,
-};
-use revstore_watch_cache::cache::FeederThread;
-use revstore_watch_cache::source::Compactor;
+use revstore_host::net::{BindError, ListenUrl, TlsError, UrlError};
+use revstore_watch_cache::cache::{Feeder, FeederThread};
 use revstore_watch_cache::{RequestError, WatchCache};
 use thiserror::Error;
-use tokio::runtime;
-use tokio::sync::{oneshot, watch};
 
+use crate::auth::MASTERS;
 use crate::auth::{Authenticator, Authorizer, ServiceAccounts, TokenFile, TokenFileError, User};
-use crate::auth::{AuthorizationMode, Follower, MASTERS, create_bootstrap_policy};
-use crate::catalog::{Catalog, serve_definitions};
+use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::http::{ConnectionService, Front, Limits, Random};
+use crate::http::{Front, Limits, Random};
 use crate::metrics::Requests;
 use crate::openapi::Documents;
-use crate::storage::Storage;
+use crate::storage::{EtcdError, Storage};
 use crate::stream::Workers;
-
-/// The port of a URL without one.
-const HTTPS_PORT: u16 = 443;
-/// The maximum number of worker threads. A test has few clients, and many tests with one server each may run at the
-/// same time.
-const WORKERS_MAX: usize = 4;
-
-/// The time for which a stopping server waits for requests in flight before it ends the watches. It is less than that
-/// for which connections are kept ([`GRACE_PERIOD`](revstore_host::net::GRACE_PERIOD)).
-const DRAIN_TIME: Duration = Duration::from_millis(500);
+use ports::{Ports, Running};
+use runtime::ServerRuntime;
 
 /// The error of a server that cannot start.
 #[derive(Debug, Error)]
@@ -60,6 +47,12 @@ pub enum StartError {
     /// The store cannot be served over etcd's API.
     #[error("cannot serve etcd's API: {0}")]
     Etcd(#[from] revstore::StartError),
+    /// The etcd cluster cannot be used.
+    #[error(transparent)]
+    EtcdCluster(#[from] EtcdError),
+    /// The builder has two stores, or a store of another process is to be served.
+    #[error("a server over an etcd cluster has no store of its own to use or to serve")]
+    TwoStores,
     /// The certificate cannot be created.
     #[error("cannot create a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
@@ -74,12 +67,15 @@ pub enum StartError {
         /// The error.
         source: io::Error,
     },
-    /// A resource cannot be set up.
+    /// A resource cannot be set up, or the store is not available.
     #[error("cannot set up the resources: {0}")]
     Resources(#[from] RequestError),
     /// The runtime cannot start.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
+    /// The start was given up, because the process is to end.
+    #[error("the start was given up")]
+    Stopped,
 }
 
 /// A Kubernetes API server inside this process, with a store of its own.
@@ -108,15 +104,8 @@ pub struct ApiServer {
     /// The store over etcd's API.
     etcd: Option<revstore::Server>,
     running: Option<Running>,
-    /// Stops when it is dropped.
-    _feeder: FeederThread,
-}
-
-#[derive(Debug)]
-struct Running {
-    shutdown: watch::Sender<bool>,
-    stopped: oneshot::Receiver<()>,
-    thread: JoinHandle<()>,
+    /// The feeder of a cache over a store in this process. Stops when it is dropped.
+    _feeder: Option<FeederThread>,
 }
 
 /// A builder of an [`ApiServer`], created by [`ApiServer::builder`].
@@ -156,9 +145,10 @@ impl ApiServerBuilder {
     /// ```
     /// use revstore_apiserver::ApiServer;
     /// let first = ApiServer::builder().start()?;
-    /// let second = ApiServer::builder().engine(first.engine().clone()).start()?;
+    /// let engine = first.engine().ok_or("not embedded")?;
+    /// let second = ApiServer::builder().engine(engine.clone()).start()?;
     /// # let _ = second;
-    /// # Ok::<(), revstore_apiserver::StartError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn engine(mut self, engine: Engine) -> Self {
         self.engine = Some(engine);
@@ -195,8 +185,16 @@ impl ApiServerBuilder {
     /// Starts the server. When this returns, clients can connect.
     ///
     /// # Errors
-    /// A resource that the server needs is not available: a port, a file, threads.
+    /// A resource that the server needs is not available: a port, a file, threads, or an etcd cluster for 20 s.
     pub fn start(self) -> Result<ApiServer, StartError> {
+        self.start_until(future::pending())
+    }
+
+    /// Starts the server, and gives up when `stop` is completed.
+    pub(crate) fn start_until(
+        self,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<ApiServer, StartError> {
         let Self {
             config,
             engine,
@@ -215,49 +213,28 @@ impl ApiServerBuilder {
         let admin_token = kubeconfig::new_token();
         tokens = tokens.with(&*admin_token, User::new("admin", [MASTERS]));
 
-        let http = config.http.map(|it| bind(it, "http")).transpose()?;
-        let https = config.https.map(|it| bind(it, "https")).transpose()?;
-        let (tls, authority) = match &https {
-            None => (None, None),
-            Some(listener) => {
-                let files = certificate::files(&config, directory.path(), listener)?;
-                let acceptor = acceptor(&config, files.certificate())?;
-                (Some(acceptor), Some(files.authority))
-            }
-        };
-        let endpoints: Vec<String> = [&http, &https]
-            .into_iter()
-            .flatten()
-            .map(Listener::endpoint)
-            .collect();
-        let secure = https.as_ref().map(Listener::endpoint);
-        let kubeconfig = kubeconfig::text(
-            secure.as_deref().unwrap_or(&endpoints[0]),
-            authority.as_deref(),
-            &admin_token,
-        );
+        let ports = Ports::bind(&config, directory.path())?;
+        let endpoints = ports.endpoints();
+        let kubeconfig =
+            kubeconfig::text(&ports.secure_endpoint(), ports.authority(), &admin_token);
         let kubeconfig_path = match &config.kubeconfig_out {
             Some(path) => path.clone(),
             None => directory.path().join("kubeconfig"),
         };
         kubeconfig::write(&kubeconfig_path, &kubeconfig)?;
 
-        let ranges = config.service_ranges.clone();
-        let (storage, feeder) = Storage::embedded(engine, clock, &config.etcd_prefix, ranges);
+        let runtime = ServerRuntime::start().map_err(StartError::Runtime)?;
+        let (storage, feeder) = open_storage(&config, engine, clock)?;
         let storage = Arc::new(storage);
         let etcd = serve_etcd(&config, &storage)?;
         let catalog = Catalog::default();
         crate::catalog::add_builtin(&catalog, &storage)?;
         // Begun now, the feeder loads all resources at once.
-        let feeder = feeder.spawn();
-        pollster::block_on(async {
-            catalog.wait_until_ready().await?;
-            let url = secure.as_ref().unwrap_or(&endpoints[0]);
-            let port = url.rsplit(':').next().and_then(|port| port.parse().ok());
-            crate::bootstrap::create(&catalog, &storage, port.unwrap_or(HTTPS_PORT)).await
-        })?;
-        let (authorizer, followers) =
-            authorizer(config.authorization_mode, &catalog, &(storage.now())())?;
+        let feeder = preparation::run_feeder(feeder, &storage, &runtime);
+        let authorizer = Authorizer {
+            mode: config.authorization_mode,
+            rbac: Arc::default(),
+        };
         let front = Arc::new(Front {
             authenticator: Authenticator {
                 tokens,
@@ -280,10 +257,11 @@ impl ApiServerBuilder {
             workers: Workers::new(),
             is_stopping: AtomicBool::new(false),
         });
+        let followers = preparation::run(&runtime, &front, ports.secure_port(), stop)?;
         let compactor = config
             .etcd_compaction_interval
             .map(|interval| storage.compactor(interval));
-        let running = serve(front.clone(), followers, compactor, http, https, tls)?;
+        let running = ports.serve(runtime, front.clone(), followers, compactor)?;
         Ok(ApiServer {
             is_open: config.http.is_some(),
             endpoints,
@@ -299,123 +277,31 @@ impl ApiServerBuilder {
     }
 }
 
-/// Returns what accepts connections with TLS.
-fn acceptor(config: &Config, certificate: Certificate) -> Result<TlsAcceptor, TlsError> {
-    let mut options = TlsOptions::new(certificate);
-    if let Some(path) = &config.client_ca_file {
-        options = options.client_auth(ClientAuth::new(path).names_users(true).optional(true));
+/// Opens the store of a configuration, and returns it with the feeder of its cache.
+fn open_storage(
+    config: &Config,
+    engine: Option<Engine>,
+    clock: Arc<dyn Clock>,
+) -> Result<(Storage, Feeder), StartError> {
+    let (prefix, ranges) = (config.etcd_prefix.as_str(), config.service_ranges.clone());
+    match &config.etcd {
+        None => Ok(Storage::embedded(engine, clock, prefix, ranges)),
+        Some(_) if engine.is_some() || !config.etcd_listen_urls.is_empty() => {
+            Err(StartError::TwoStores)
+        }
+        Some(servers) => Ok(Storage::over_etcd(servers, clock, prefix, ranges)?),
     }
-    TlsAcceptor::new(&options, &[])
 }
 
 /// Serves the store over etcd's API, if the configuration asks for it.
 fn serve_etcd(config: &Config, storage: &Storage) -> Result<Option<revstore::Server>, StartError> {
-    if config.etcd_listen_urls.is_empty() {
-        return Ok(None);
+    match &storage.engine {
+        Some(engine) if !config.etcd_listen_urls.is_empty() => {
+            let server = revstore::Server::builder().listen(config.etcd_listen_urls.clone());
+            Ok(Some(server.store(engine.clone()).start()?))
+        }
+        _ => Ok(None),
     }
-    let server = revstore::Server::builder().listen(config.etcd_listen_urls.clone());
-    Ok(Some(server.store(storage.engine.clone()).start()?))
-}
-
-/// Returns the listener of an address.
-fn bind(address: SocketAddr, scheme: &str) -> Result<Listener, StartError> {
-    let url = EndpointUrl::parse(&format!("{scheme}://{address}"))?;
-    Ok(Listener::bind(&ListenUrl::try_from(url)?)?)
-}
-
-/// Returns what decides about requests, with the roles and bindings of the store, and what follows these.
-fn authorizer(
-    mode: AuthorizationMode,
-    catalog: &Catalog,
-    now: &str,
-) -> Result<(Authorizer, Vec<Follower>), RequestError> {
-    let authorizer = Authorizer {
-        mode,
-        rbac: Arc::default(),
-    };
-    let followers = match mode {
-        AuthorizationMode::AlwaysAllow => Vec::new(),
-        AuthorizationMode::Rbac => pollster::block_on(async {
-            create_bootstrap_policy(catalog, now).await?;
-            Follower::load_all(catalog, &authorizer.rbac).await
-        })?,
-    };
-    Ok((authorizer, followers))
-}
-
-/// Serves the listeners in a thread with a runtime.
-fn serve(
-    front: Arc<Front>,
-    followers: Vec<Follower>,
-    compactor: Option<Compactor>,
-    http: Option<Listener>,
-    https: Option<Listener>,
-    tls: Option<TlsAcceptor>,
-) -> Result<Running, StartError> {
-    let (shutdown, begun) = watch::channel(false);
-    let (until_stopped, stopped) = oneshot::channel::<()>();
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let runtime = runtime::Builder::new_multi_thread()
-        .worker_threads(cores.min(WORKERS_MAX))
-        .enable_all()
-        .thread_name("apiserver-worker")
-        .build()
-        .map_err(StartError::Runtime)?;
-    // The runtime is dropped in a thread of its own: the server may be dropped inside another runtime, and dropping a
-    // runtime there panics.
-    let thread = thread::Builder::new()
-        .name("apiserver".to_owned())
-        .spawn(move || {
-            runtime.block_on(async {
-                tokio::spawn(serve_definitions(front.clone()));
-                for follower in followers {
-                    tokio::spawn(follower.run());
-                }
-                if let Some(compactor) = compactor {
-                    tokio::spawn(compactor.run());
-                }
-                let mut ports = tokio::task::JoinSet::new();
-                for (listener, trusted, tls) in [(http, true, None), (https, false, tls)] {
-                    let Some(listener) = listener else {
-                        continue;
-                    };
-                    let (front, begun) = (front.clone(), begun.clone());
-                    ports.spawn(async move {
-                        let make_service = move |client| ConnectionService {
-                            front: front.clone(),
-                            client: Arc::new(client),
-                            trusted,
-                        };
-                        let shutdown = move || {
-                            let mut begun = begun.clone();
-                            async move {
-                                // An error means that the server is gone.
-                                let _ = begun.wait_for(|begun| *begun).await;
-                            }
-                        };
-                        listener
-                            .serve(HttpOptions::new(), tls, make_service, shutdown, || {})
-                            .await
-                    });
-                }
-                let mut begun = begun;
-                // An error means that the server is gone.
-                let _ = begun.wait_for(|begun| *begun).await;
-                // The listeners are closed, and clients are told to leave. What they have asked for is done before the
-                // watches end.
-                let _ = tokio::time::timeout(DRAIN_TIME, front.limits.drained()).await;
-                front.storage.cache.stop();
-                while ports.join_next().await.is_some() {}
-            });
-            drop(until_stopped);
-            runtime.shutdown_background();
-        })
-        .map_err(StartError::Runtime)?;
-    Ok(Running {
-        shutdown,
-        stopped,
-        thread,
-    })
 }
 
 impl ApiServer {
@@ -449,9 +335,9 @@ impl ApiServer {
         &self.kubeconfig_path
     }
 
-    /// Returns the store of the server.
-    pub fn engine(&self) -> &Engine {
-        &self.storage.engine
+    /// Returns the store of the server, unless it is an etcd cluster.
+    pub fn engine(&self) -> Option<&Engine> {
+        self.storage.engine.as_ref()
     }
 
     /// Returns the URLs on which the store is served over etcd's API, with the ports that the system chose.

@@ -1,4 +1,7 @@
-//! The store behind the resources.
+//! The store behind the resources: in this process, or an etcd cluster.
+
+mod etcd;
+mod transcoded;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,6 +21,13 @@ use time::format_description::well_known::Rfc3339;
 use crate::allocation::{ServiceAllocator, ServiceRanges};
 use crate::builtin;
 use crate::catalog::{Names, Stored};
+use crate::config::EtcdServers;
+use transcoded::Transcoded;
+
+pub use etcd::EtcdError;
+
+/// The time limit of a check whether the store answers, as in kube-apiserver.
+const CHECK_LIMIT: Duration = Duration::from_secs(2);
 
 /// The selectable field with an index: there are as many watches of the pods of one node as there are nodes.
 const INDEXED_FIELD: &str = "spec.nodeName";
@@ -39,7 +49,8 @@ pub(crate) struct Strategies {
 /// The store behind the resources, with the cache over it.
 #[derive(Debug)]
 pub(crate) struct Storage {
-    pub(crate) engine: Engine,
+    /// The store, if it is in this process.
+    pub(crate) engine: Option<Engine>,
     pub(crate) cache: WatchCache,
     source: Arc<dyn Source>,
     ranges: ServiceRanges,
@@ -69,11 +80,34 @@ impl Storage {
         prefix: &str,
         ranges: ServiceRanges,
     ) -> (Self, Feeder) {
-        let source: Arc<dyn Source> = Arc::new(EngineSource::new(engine.clone()));
+        let source = Arc::new(EngineSource::new(engine.clone()));
+        let (mut storage, feeder) = Self::with_source(source, clock, prefix, ranges);
+        storage.engine = Some(engine);
+        (storage, feeder)
+    }
+
+    /// Returns a store in an etcd cluster, and the feeder of its cache, which must run on a runtime.
+    pub(crate) fn over_etcd(
+        servers: &EtcdServers,
+        clock: Arc<dyn Clock>,
+        prefix: &str,
+        ranges: ServiceRanges,
+    ) -> Result<(Self, Feeder), EtcdError> {
+        let source = Arc::new(etcd::source(servers)?);
+        Ok(Self::with_source(source, clock, prefix, ranges))
+    }
+
+    fn with_source(
+        source: Arc<dyn Source>,
+        clock: Arc<dyn Clock>,
+        prefix: &str,
+        ranges: ServiceRanges,
+    ) -> (Self, Feeder) {
+        let source: Arc<dyn Source> = Arc::new(Transcoded::new(source));
         let builder = WatchCache::builder(source.clone()).clock(clock.clone());
         let (cache, feeder) = builder.build();
         let storage = Self {
-            engine,
+            engine: None,
             cache,
             source,
             ranges,
@@ -82,6 +116,19 @@ impl Storage {
             prefix: prefix.to_owned(),
         };
         (storage, feeder)
+    }
+
+    /// Checks that the store answers. Needs the runtime.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(crate) async fn check(&self) -> Result<(), String> {
+        let answer = tokio::time::timeout(CHECK_LIMIT, self.source.current_revision());
+        match answer.await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("context deadline exceeded".to_owned()),
+        }
     }
 
     /// Returns a compactor of the store.

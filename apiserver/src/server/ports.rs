@@ -1,0 +1,175 @@
+//! The ports of a server, and the threads that serve them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use revstore_host::net::{
+    Certificate, ClientAuth, EndpointUrl, HttpOptions, ListenUrl, Listener, TlsAcceptor, TlsError,
+    TlsOptions,
+};
+use revstore_watch_cache::source::Compactor;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::runtime::ServerRuntime;
+use super::{StartError, certificate};
+use crate::auth::Follower;
+use crate::catalog::serve_definitions;
+use crate::config::Config;
+use crate::http::{ConnectionService, Front};
+
+/// The port of a URL without one.
+const HTTPS_PORT: u16 = 443;
+/// The time for which a stopping server waits for requests in flight before it ends the watches. It is less than that
+/// for which connections are kept ([`GRACE_PERIOD`](revstore_host::net::GRACE_PERIOD)).
+const DRAIN_TIME: Duration = Duration::from_millis(500);
+
+/// The open ports of a server: one at least.
+pub(super) struct Ports {
+    http: Option<Listener>,
+    https: Option<(Listener, TlsAcceptor)>,
+    /// The authority of the certificate, if the server has created it.
+    authority: Option<String>,
+}
+
+/// The threads that serve the ports.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) shutdown: watch::Sender<bool>,
+    pub(super) stopped: oneshot::Receiver<()>,
+    pub(super) thread: JoinHandle<()>,
+}
+
+impl Ports {
+    /// Opens the ports of a configuration. Generated certificates are written to `directory`.
+    pub(super) fn bind(config: &Config, directory: &Path) -> Result<Self, StartError> {
+        let http = config.http.map(|it| bind(it, "http")).transpose()?;
+        let (mut https, mut authority) = (None, None);
+        if let Some(address) = config.https {
+            let listener = bind(address, "https")?;
+            let files = certificate::files(config, directory, &listener)?;
+            https = Some((listener, acceptor(config, files.certificate())?));
+            authority = Some(files.authority);
+        }
+        Ok(Self {
+            http,
+            https,
+            authority,
+        })
+    }
+
+    /// Returns the URLs, that for plain HTTP first.
+    pub(super) fn endpoints(&self) -> Vec<String> {
+        let https = self.https.as_ref().map(|(listener, _)| listener);
+        let listeners = self.http.as_ref().into_iter().chain(https);
+        listeners.map(Listener::endpoint).collect()
+    }
+
+    /// Returns the URL for clients with credentials: that with TLS if there is one.
+    pub(super) fn secure_endpoint(&self) -> String {
+        self.endpoints().pop().unwrap_or_default()
+    }
+
+    /// Returns the port of that URL.
+    pub(super) fn secure_port(&self) -> u16 {
+        let url = self.secure_endpoint();
+        let port = url.rsplit(':').next().and_then(|port| port.parse().ok());
+        port.unwrap_or(HTTPS_PORT)
+    }
+
+    pub(super) fn authority(&self) -> Option<&str> {
+        self.authority.as_deref()
+    }
+
+    /// Serves the ports in a thread with a runtime, together with what follows the store.
+    pub(super) fn serve(
+        self,
+        runtime: ServerRuntime,
+        front: Arc<Front>,
+        followers: Vec<Follower>,
+        compactor: Option<Compactor>,
+    ) -> Result<Running, StartError> {
+        let (shutdown, mut begun) = watch::channel(false);
+        let (until_stopped, stopped) = oneshot::channel::<()>();
+        // The runtime is dropped in a thread of its own: the server may be dropped inside another runtime, and dropping
+        // a runtime there panics.
+        let thread = thread::Builder::new()
+            .name("apiserver".to_owned())
+            .spawn(move || {
+                runtime.handle().block_on(async {
+                    tokio::spawn(serve_definitions(front.clone()));
+                    for follower in followers {
+                        tokio::spawn(follower.run());
+                    }
+                    if let Some(compactor) = compactor {
+                        tokio::spawn(compactor.run());
+                    }
+                    let mut ports = self.spawn(&front, &begun);
+                    // An error means that the server is gone.
+                    let _ = begun.wait_for(|begun| *begun).await;
+                    // The listeners are closed, and clients are told to leave. What they have asked for is done before
+                    // the watches end.
+                    let _ = tokio::time::timeout(DRAIN_TIME, front.limits.drained()).await;
+                    front.storage.cache.stop();
+                    while ports.join_next().await.is_some() {}
+                });
+                drop(until_stopped);
+                drop(runtime);
+            })
+            .map_err(StartError::Runtime)?;
+        Ok(Running {
+            shutdown,
+            stopped,
+            thread,
+        })
+    }
+
+    /// Serves each port in a task, until the shutdown has begun.
+    fn spawn(self, front: &Arc<Front>, begun: &watch::Receiver<bool>) -> JoinSet<io::Result<()>> {
+        let mut ports = JoinSet::new();
+        let http = self.http.map(|listener| (listener, true, None));
+        let https = self
+            .https
+            .map(|(listener, tls)| (listener, false, Some(tls)));
+        for (listener, trusted, tls) in http.into_iter().chain(https) {
+            let (front, begun) = (front.clone(), begun.clone());
+            ports.spawn(async move {
+                let make_service = move |client| ConnectionService {
+                    front: front.clone(),
+                    client: Arc::new(client),
+                    trusted,
+                };
+                let shutdown = move || {
+                    let mut begun = begun.clone();
+                    async move {
+                        // An error means that the server is gone.
+                        let _ = begun.wait_for(|begun| *begun).await;
+                    }
+                };
+                listener
+                    .serve(HttpOptions::new(), tls, make_service, shutdown, || {})
+                    .await
+            });
+        }
+        ports
+    }
+}
+
+/// Returns the listener of an address.
+fn bind(address: SocketAddr, scheme: &str) -> Result<Listener, StartError> {
+    let url = EndpointUrl::parse(&format!("{scheme}://{address}"))?;
+    Ok(Listener::bind(&ListenUrl::try_from(url)?)?)
+}
+
+/// Returns what accepts connections with TLS.
+fn acceptor(config: &Config, certificate: Certificate) -> Result<TlsAcceptor, TlsError> {
+    let mut options = TlsOptions::new(certificate);
+    if let Some(path) = &config.client_ca_file {
+        options = options.client_auth(ClientAuth::new(path).names_users(true).optional(true));
+    }
+    TlsAcceptor::new(&options, &[])
+}

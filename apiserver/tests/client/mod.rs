@@ -1,0 +1,96 @@
+//! A client that writes the bytes of its requests itself.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+
+use revstore_apiserver::ApiServer;
+use serde_json::Value;
+
+pub(crate) type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+/// Sends one request, and returns the status and the body of the answer.
+pub(crate) fn send(server: &ApiServer, method: &str, path: &str, body: &str) -> (u16, String) {
+    send_to(server.endpoint(), method, path, body)
+}
+
+/// Sends one request to a URL, and returns the status and the body of the answer.
+pub(crate) fn send_to(url: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+    let content_type = match method {
+        "PATCH" => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let address = url.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Type: {content_type}\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).expect("the server reads");
+    // The server may answer, and close the connection, before it has read a body that is too large.
+    let _ = stream.write_all(body.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let status = answer
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    let body = if answer
+        .to_ascii_lowercase()
+        .contains("transfer-encoding: chunked")
+    {
+        joined_chunks(body)
+    } else {
+        body.to_owned()
+    };
+    (status.unwrap_or_default(), body)
+}
+
+fn joined_chunks(mut text: &str) -> String {
+    let mut joined = String::new();
+    while let Some((length, rest)) = text.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).unwrap_or_default();
+        if length == 0 {
+            break;
+        }
+        joined.push_str(&rest[..length]);
+        text = &rest[length + 2..];
+    }
+    joined
+}
+
+pub(crate) fn value(answer: &(u16, String)) -> (u16, Value) {
+    (
+        answer.0,
+        serde_json::from_str(&answer.1).unwrap_or_default(),
+    )
+}
+
+/// A watch that reads its events as lines.
+pub(crate) struct Watch(BufReader<TcpStream>);
+
+impl Watch {
+    pub(crate) fn open(server: &ApiServer, path: &str) -> Self {
+        let address = server.endpoint().trim_start_matches("http://");
+        let mut stream = TcpStream::connect(address).expect("the server listens");
+        let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("the server reads");
+        Self(BufReader::new(stream))
+    }
+
+    /// Returns the next event, or `None` at the end.
+    pub(crate) fn next(&mut self) -> Option<Value> {
+        loop {
+            let mut line = String::new();
+            // The connection stays open after the last chunk, which is empty.
+            if self.0.read_line(&mut line).ok()? == 0 || line == "0\r\n" {
+                return None;
+            }
+            if line.starts_with('{') {
+                return serde_json::from_str(&line).ok();
+            }
+        }
+    }
+}
