@@ -34,6 +34,7 @@ struct Readme;
 mod auth;
 mod compression;
 mod deadline;
+mod durable_body;
 mod encode;
 mod gateway;
 mod heavy;

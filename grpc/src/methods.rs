@@ -150,6 +150,17 @@ impl RpcMethod {
         self.service_id == ServiceId::Kv && matches!(self.name, "Txn" | "DeleteRange" | "Compact")
     }
 
+    /// Returns whether the response of a call goes on with what is written later.
+    pub(crate) fn shows_later_writes(&self) -> bool {
+        match self.service_id {
+            ServiceId::Watch => true,
+            ServiceId::Election => self.name == "Observe",
+            // In the headers.
+            ServiceId::Lease => self.name == "LeaseKeepAlive",
+            _ => false,
+        }
+    }
+
     /// Returns whether a call of the method may change something that a journal stores.
     pub(crate) fn may_write(&self) -> bool {
         match self.service_id {

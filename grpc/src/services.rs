@@ -27,6 +27,7 @@ use tonic::codegen::{BoxFuture, StdError};
 use crate::auth::{Auth, AuthOptions, AuthStore};
 use crate::compression;
 use crate::deadline::{self, Deadline};
+use crate::durable_body::DurableBody;
 use crate::encode::large_answer::LargeAnswer;
 use crate::encode::response::Headers;
 use crate::generated::{KvServer, WatchServer};
@@ -460,6 +461,10 @@ async fn durable(
     };
     let response = response.await?;
     match durability.end(&node, method, start).await {
+        Ok(()) if method.shows_later_writes() => {
+            let durable = |body| tonic::body::Body::new(DurableBody::new(body, node.clone()));
+            Ok(response.map(durable))
+        }
         Ok(()) => Ok(response),
         Err(error) => Ok(error.to_status().into_http()),
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use prost::Message;
-use revstore_persist::{Change, Fsync, Metadata, Persist, PersistError};
+use revstore_persist::{Change, Fsync, Metadata, Persist, PersistError, Synced};
 use revstore_proto::authpb;
 use revstore_proto::etcdserverpb::AlarmMember;
 
@@ -138,6 +138,16 @@ impl Durability {
             Err(error) if may_write => Err(JournalFailure::from(&error).into()),
             _ => Ok(()),
         }
+    }
+
+    /// Returns what a message waits for that shows the current revision; `None` if it need not wait.
+    pub(crate) fn wait_for_shown(&self, node: &Node) -> Option<Synced> {
+        let persist = &self.persist;
+        let waits = persist.fsync() == Fsync::Always
+            // While the journal fails no write is admitted; what is shown was refused or is stored.
+            && persist.is_healthy()
+            && !persist.is_synced(node.engine.current_revision());
+        waits.then(|| persist.sync())
     }
 
     /// Stores a Raft index above the current one, if less than half of those in advance are left.

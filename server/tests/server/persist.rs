@@ -9,19 +9,19 @@ use std::{
     thread,
 };
 
-use revstore::{Config, ListenUrl, PersistOptions, Server};
+use revstore::{Config, ListenUrl, PersistOptions, Server, engine::Revision};
 use revstore_proto::etcdserverpb::{
     AlarmRequest, AlarmType, AuthEnableRequest, AuthRoleAddRequest, AuthUserAddRequest,
     AuthUserGrantRoleRequest, AuthUserListRequest, AuthenticateRequest, CompactionRequest,
-    LeaseGrantRequest, LeaseTimeToLiveRequest, MemberAddRequest, MemberListRequest,
-    MemberRemoveRequest, MemberUpdateRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
-    alarm_request::AlarmAction, auth_client::AuthClient, cluster_client::ClusterClient,
-    kv_client::KvClient, lease_client::LeaseClient, maintenance_client::MaintenanceClient,
-    request_op::Request,
+    LeaseGrantRequest, LeaseKeepAliveRequest, LeaseTimeToLiveRequest, MemberAddRequest,
+    MemberListRequest, MemberRemoveRequest, MemberUpdateRequest, PutRequest, RangeRequest,
+    RequestOp, TxnRequest, alarm_request::AlarmAction, auth_client::AuthClient,
+    cluster_client::ClusterClient, kv_client::KvClient, lease_client::LeaseClient,
+    maintenance_client::MaintenanceClient, request_op::Request,
 };
 use tonic::{Code, Status, transport::Channel};
 
-use crate::support::{ANY_PORT, ServerProcess, block_on, connect, display, get, put};
+use crate::support::{ANY_PORT, ServerProcess, block_on, connect, display, get, put, watch};
 
 pub(crate) fn arguments(dir: &Path, more: &[&str]) -> Vec<String> {
     let own = [
@@ -303,6 +303,57 @@ fn embedded(dir: &Path) -> Server {
     config.data_dir = Some(dir.to_owned());
     config.persist = Some(PersistOptions::default());
     Server::builder().config(config).start().unwrap()
+}
+
+/// A client that has seen a revision may continue after it with the server of a restart.
+#[test]
+fn fl_17_a_watch_shows_only_what_is_synced() {
+    const WRITERS: usize = 4;
+    const WRITES: usize = 200;
+    let dir = tempfile::tempdir().unwrap();
+    let server = embedded(dir.path());
+    let journal = server.journal().unwrap();
+    block_on(async {
+        let channel = connect(server.address().unwrap()).await;
+        let mut watch = watch(channel.clone(), "a").await;
+        let mut leases = LeaseClient::new(channel.clone());
+        let grant = LeaseGrantRequest { ttl: 500, id: 7 };
+        leases.lease_grant(grant).await.unwrap();
+        let keep = LeaseKeepAliveRequest { id: 7 };
+        let keep_alive = tokio_stream::iter(std::iter::repeat_n(keep, WRITES));
+        let mut kept = leases
+            .lease_keep_alive(keep_alive)
+            .await
+            .unwrap()
+            .into_inner();
+        let synced = journal.clone();
+        let lease = tokio::spawn(async move {
+            while let Some(kept) = kept.message().await.unwrap() {
+                let revision = kept.header.unwrap().revision;
+                assert!(synced.is_synced(Revision(revision)), "revision {revision}");
+            }
+        });
+        let writers = (0..WRITERS).map(|_| {
+            let channel = channel.clone();
+            tokio::spawn(async move {
+                for _ in 0..WRITES {
+                    put(channel.clone(), "a").await.unwrap();
+                }
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        let last = 1 + i64::try_from(WRITERS * WRITES).unwrap();
+        let mut seen = 0;
+        while seen < last {
+            let response = watch.responses.message().await.unwrap().unwrap();
+            seen = response.header.unwrap().revision;
+            assert!(journal.is_synced(Revision(seen)), "revision {seen}");
+        }
+        for writer in writers {
+            writer.await.unwrap();
+        }
+        lease.await.unwrap();
+    });
 }
 
 #[test]
