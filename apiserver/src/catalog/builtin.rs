@@ -19,7 +19,7 @@ use crate::catalog::{
 use crate::custom::definition;
 use crate::decode;
 use crate::managed_fields::{
-    FieldSet, KindsSchema, ReplicaPaths, Write, track_update, zero_object,
+    ApplyError, FieldSet, KindsSchema, ReplicaPaths, Write, apply, track_update, zero_object,
 };
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage, Strategies};
@@ -277,6 +277,18 @@ impl Rules for BuiltinRules {
             Some(live) => track_update(live, new, schema, write),
             None => track_update(&zero_object(ty), new, schema, write),
         };
+    }
+
+    fn apply(
+        &self,
+        live: &JsonObject,
+        config: &JsonObject,
+        write: &Write<'_>,
+        force: bool,
+    ) -> Result<JsonObject, ApplyError> {
+        let ty = self.resource.object();
+        let schema = KindsSchema::new(ty);
+        apply((live, &zero_object(ty)), config, schema, write, force)
     }
 
     fn reset_fields(&self, subresource: &str) -> FieldSet {

@@ -11,7 +11,9 @@ use serde_json::Value;
 use crate::catalog::{Names, Origin, Presentation, Resource, Rules, Stored, Subresource, forms};
 use crate::custom::definition::{Definition, Version};
 use crate::custom::resource::{CustomResource, CustomStatus, finalizer_warnings};
-use crate::managed_fields::{CustomSchema, FieldSet, ReplicaPaths, Write, track_update};
+use crate::managed_fields::{
+    ApplyError, CustomSchema, FieldSet, ReplicaPaths, Write, apply, track_update,
+};
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage};
 
@@ -225,6 +227,20 @@ impl Rules for CustomRules {
         );
         // An object that cannot be compared has no entries.
         let _ = track_update(live.unwrap_or(&empty), new, schema, write);
+    }
+
+    fn apply(
+        &self,
+        live: &JsonObject,
+        config: &JsonObject,
+        write: &Write<'_>,
+        force: bool,
+    ) -> Result<JsonObject, ApplyError> {
+        let schema = CustomSchema::new(self.resource.version().schema.as_ref());
+        let empty = JsonObject::from_iter(
+            ["apiVersion", "kind"].map(|name| (name.to_owned(), config.get(name).cloned().into())),
+        );
+        apply((live, &empty), config, schema, write, force)
     }
 
     fn reset_fields(&self, subresource: &str) -> FieldSet {

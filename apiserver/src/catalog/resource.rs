@@ -13,7 +13,7 @@ use crate::catalog::Presentation;
 use crate::custom::definition;
 use crate::http::Target;
 use crate::http::method_not_allowed;
-use crate::managed_fields::{FieldSet, ReplicaPaths, Write};
+use crate::managed_fields::{ApplyError, FieldSet, ReplicaPaths, Write};
 use crate::patch::{Patch, PatchError};
 
 /// Where a resource comes from. Paths and errors differ in details.
@@ -134,6 +134,18 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
 
     /// Sets `managedFields` of a new version of an object, of which `live` is the current one.
     fn track(&self, live: Option<&JsonObject>, new: &mut JsonObject, write: &Write<'_>);
+
+    /// Returns what an apply of a configuration makes of an object, with its entries.
+    ///
+    /// # Errors
+    /// [`ApplyError`].
+    fn apply(
+        &self,
+        live: &JsonObject,
+        config: &JsonObject,
+        write: &Write<'_>,
+        force: bool,
+    ) -> Result<JsonObject, ApplyError>;
 
     /// Returns the fields that writes to a subresource, or to the object, do not change.
     fn reset_fields(&self, subresource: &str) -> FieldSet;

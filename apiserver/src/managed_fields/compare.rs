@@ -264,7 +264,7 @@ fn items(value: Option<&Value>) -> &[Value] {
 }
 
 /// Returns the path element of an item.
-fn element(item: &Value, shape: &FieldShape) -> Result<PathElement, CompareError> {
+pub(super) fn element(item: &Value, shape: &FieldShape) -> Result<PathElement, CompareError> {
     match shape {
         FieldShape::Map(keys) => {
             let object = item.as_object().ok_or(CompareError::NotAnObject)?;

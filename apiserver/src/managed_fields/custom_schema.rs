@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use revstore_kinds::Type;
 use serde_json::Value;
 
-use super::{FieldSchema, FieldShape, KindsSchema, ListKey, Untyped};
+use super::{FieldSchema, FieldShape, JsonType, KindsSchema, ListKey, Untyped};
 use crate::custom::schema::{Additional, Schema};
 
 /// The type of the metadata of all objects.
@@ -119,6 +119,47 @@ impl<'a> FieldSchema for CustomSchema<'a> {
                 }),
             _ => Node::Atomic,
         })
+    }
+
+    fn names(self, member: &str) -> bool {
+        match self.0 {
+            Node::Kinds(schema) => schema.names(member),
+            Node::Schema {
+                schema,
+                is_resource,
+                ..
+            } => {
+                schema.properties.contains_key(member)
+                    || (is_resource && ["apiVersion", "kind", "metadata"].contains(&member))
+            }
+            _ => false,
+        }
+    }
+
+    fn declares(self, member: &str) -> bool {
+        match self.0 {
+            Node::Kinds(schema) => schema.declares(member),
+            Node::Deduced | Node::Atomic => true,
+            Node::Text | Node::Undeclared => false,
+            Node::Schema { .. } => !matches!(self.member(member).0, Node::Undeclared),
+        }
+    }
+
+    fn check(self, value: &Value) -> Result<(), String> {
+        match self.0 {
+            Node::Kinds(schema) => schema.check(value),
+            Node::Text => JsonType::Text.check(value),
+            Node::Deduced | Node::Atomic | Node::Undeclared => Ok(()),
+            Node::Schema { schema, .. } => match schema.kind.as_str() {
+                "object" => JsonType::Object,
+                "array" => JsonType::List,
+                "integer" | "number" => JsonType::Number,
+                "boolean" => JsonType::Bool,
+                "string" => JsonType::Text,
+                _ => return Ok(()),
+            }
+            .check(value),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use revstore_kinds::{Field, ListType, Shape, Type};
 use serde_json::{Map, Value};
 
-use super::{FieldSchema, FieldShape, ListKey};
+use super::{FieldSchema, FieldShape, JsonType, ListKey};
 
 /// A type of a built-in kind, or a part of one.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +69,36 @@ impl FieldSchema for KindsSchema {
             ty: self.ty.and_then(Type::element),
             field: None,
         }
+    }
+
+    fn names(self, member: &str) -> bool {
+        let ty = self.ty.map(Type::target);
+        ty.is_some_and(|ty| ty.field(member).is_some())
+    }
+
+    fn declares(self, member: &str) -> bool {
+        let Some(ty) = self.ty.map(Type::target) else {
+            return true;
+        };
+        !matches!(ty.shape(), Shape::Struct(_)) || ty.field(member).is_some()
+    }
+
+    fn check(self, value: &Value) -> Result<(), String> {
+        let Some(ty) = self.ty.map(Type::target) else {
+            return Ok(());
+        };
+        let expected = match ty.shape() {
+            Shape::Struct(_) | Shape::Map { .. } => JsonType::Object,
+            Shape::List { .. } => JsonType::List,
+            Shape::Bool => JsonType::Bool,
+            Shape::Int32 | Shape::Int64 | Shape::Float64 => JsonType::Number,
+            Shape::String | Shape::Bytes => JsonType::Text,
+            Shape::Quantity | Shape::IntOrString | Shape::Time | Shape::MicroTime => {
+                JsonType::Scalar
+            }
+            _ => return Ok(()),
+        };
+        expected.check(value)
     }
 }
 

@@ -14,6 +14,18 @@ pub trait FieldSchema: Copy {
     /// Returns the type of the items of a list.
     #[must_use]
     fn item(self) -> Self;
+
+    /// Returns whether objects of the type have a field with this name, other than as an entry of a map.
+    fn names(self, member: &str) -> bool;
+
+    /// Returns whether objects of the type may have a member with this name.
+    fn declares(self, member: &str) -> bool;
+
+    /// Checks that a value has the type, apart from what is in it.
+    ///
+    /// # Errors
+    /// The text of an error.
+    fn check(self, value: &Value) -> Result<(), String>;
 }
 
 /// How a value is divided into fields.
@@ -57,5 +69,64 @@ impl FieldSchema for Untyped {
 
     fn item(self) -> Self {
         self
+    }
+
+    fn names(self, _: &str) -> bool {
+        false
+    }
+
+    fn declares(self, _: &str) -> bool {
+        true
+    }
+
+    fn check(self, _: &Value) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// The type of a value in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JsonType {
+    /// Any scalar.
+    Scalar,
+    /// A text.
+    Text,
+    /// A number.
+    Number,
+    /// `true` or `false`.
+    Bool,
+    /// A list.
+    List,
+    /// An object.
+    Object,
+}
+
+impl JsonType {
+    /// Checks that a value has the type. `null` has any.
+    ///
+    /// # Errors
+    /// The text of an error.
+    pub fn check(self, value: &Value) -> Result<(), String> {
+        let (is_expected, expected) = match self {
+            Self::Scalar => (!value.is_array() && !value.is_object(), "any scalar"),
+            Self::Text => (value.is_string(), "string"),
+            Self::Number => (value.is_number(), "numeric (int or float)"),
+            Self::Bool => (value.is_boolean(), "boolean"),
+            Self::List => (value.is_array(), "list"),
+            Self::Object => (value.is_object(), "map"),
+        };
+        if is_expected || value.is_null() {
+            return Ok(());
+        }
+        let found = match (self, value) {
+            // The texts of Go, which shows the value or its type.
+            (Self::Text, value) => format!("&value.valueUnstructured{{Value:{value}}}"),
+            (Self::Number, Value::String(_)) => "string".to_owned(),
+            (Self::Number, Value::Bool(_)) => "bool".to_owned(),
+            (Self::Number, Value::Array(_)) => "[]interface {}".to_owned(),
+            (Self::Number, _) => "map[string]interface {}".to_owned(),
+            (_, value) => format!("&{{{value}}}"),
+        };
+        Err(format!("expected {expected}, got {found}"))
     }
 }

@@ -144,6 +144,20 @@ impl FieldSet {
         }
     }
 
+    /// Calls a function with the path of each field; `path` is the beginning of all.
+    pub fn for_each(&self, path: &mut Vec<PathElement>, visit: &mut impl FnMut(&[PathElement])) {
+        for member in &self.members {
+            path.push(member.clone());
+            visit(path);
+            path.pop();
+        }
+        for (element, child) in &self.children {
+            path.push(element.clone());
+            child.for_each(path, visit);
+            path.pop();
+        }
+    }
+
     /// Returns the number of fields.
     pub fn len(&self) -> usize {
         self.members.len() + self.children.values().map(Self::len).sum::<usize>()

@@ -17,7 +17,7 @@ const MERGED_MANAGER: &str = "ancient-changes";
 const UNKNOWN_MANAGER: &str = "unknown";
 
 /// The fields that are not tracked.
-const UNTRACKED: [&str; 12] = [
+pub(super) const UNTRACKED: [&str; 12] = [
     "apiVersion",
     "kind",
     "metadata",

@@ -1,5 +1,6 @@
 //! The verbs on resources.
 
+mod apply;
 mod body;
 mod delete;
 mod facet;

@@ -11,6 +11,7 @@ use crate::catalog::{Origin, Resource, Stored};
 use crate::decode::{FieldValidation, WriteOptions, strict_warnings};
 use crate::http::{Answer, Exchange, Front, Target, read_body};
 use crate::patch::{Patch, PatchError, PatchType};
+use crate::verbs::apply::Apply;
 use crate::verbs::facet::Facet;
 use crate::verbs::read::{FORMS, reference};
 use crate::verbs::write::answer_written;
@@ -36,8 +37,14 @@ pub(crate) async fn patch(
     let is_apply = patch_type == PatchType::Apply;
     let options = WriteOptions::patch(&exchange.query, is_apply)?;
     if is_apply {
-        let message = "server-side apply is not served by this version of the server";
-        return Err(Status::unsupported_media_type(&[message]).into());
+        let apply = Apply {
+            front,
+            resource,
+            stored,
+            target,
+            facet,
+        };
+        return apply.answer(exchange, accepted, options, body).await;
     }
     let bytes = read_body(body).await?;
     let validation = options.field_validation;

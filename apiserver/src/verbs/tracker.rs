@@ -4,20 +4,25 @@ use http::header::USER_AGENT;
 use revstore_kinds as kinds;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::JsonObject;
-use revstore_watch_cache::status::{FieldPath, ResourceName, Status, StatusCause};
+use revstore_watch_cache::status::{
+    CauseReason, FieldPath, Reason, ResourceName, Status, StatusCause, StatusDetails,
+};
 use serde_json::Value;
 
 use crate::catalog::Resource;
+use crate::custom::schema::CAUSES_MAX;
 use crate::decode::{field_manager_causes, manager_or_user_agent};
 use crate::http::{Exchange, Front};
 use crate::managed_fields::{
-    FieldSet, KindsSchema, Write, entries_of_scale, entries_with_scale, read_entries, set_entries,
-    track_update,
+    ApplyError, FieldSet, KindsSchema, Write, apply, entries_of_scale, entries_with_scale,
+    kind_text, read_entries, set_entries, track_update, zero_object,
 };
 use crate::verbs::facet::Facet;
 
 /// The name of the manager of writes by the server itself.
 const SERVER: &str = "kube-apiserver";
+/// The version of the API of scales.
+const SCALE_VERSION: &str = "autoscaling/v1";
 /// The largest length of the name of a subresource in an entry, in bytes.
 const MAX_SUBRESOURCE_BYTES: usize = 256;
 
@@ -146,14 +151,7 @@ impl<'a> Tracker<'a> {
                 ));
             };
             self.track_scale(live, &mut requested)?;
-            let entries = requested.get_mut("metadata").and_then(Value::as_object_mut);
-            let entries = entries.and_then(|metadata| metadata.remove("managedFields"));
-            let mut new = facet.change(&*resource.rules, old, requested, &self.time)?;
-            if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
-                metadata.remove("managedFields");
-                metadata.extend(entries.map(|entries| ("managedFields".to_owned(), entries)));
-            }
-            return Ok(new);
+            return self.scaled(old, requested);
         }
         self.check_entries(&requested)?;
         self.track(live, &mut requested);
@@ -162,6 +160,82 @@ impl<'a> Tracker<'a> {
             Some(old) => facet.change(&*resource.rules, old, requested, &self.time),
             None => Ok(requested),
         }
+    }
+
+    /// Returns what an apply makes of an object, with its entries, as it is stored. `old` is the current version, as it
+    /// is stored, or `None` to create it.
+    ///
+    /// # Errors
+    /// 400, 409 or 500, or the configuration is invalid.
+    pub(crate) fn apply(
+        &self,
+        facet: Facet,
+        old: Option<&JsonObject>,
+        config: &JsonObject,
+        force: bool,
+    ) -> Result<JsonObject, RequestError> {
+        let resource = self.resource;
+        let names = &resource.names;
+        let expected = match facet {
+            Facet::Scale => "autoscaling/v1, Kind=Scale".to_owned(),
+            _ => format!("{}/{}, Kind={}", names.group, names.version, names.kind),
+        };
+        let found = kind_text(config);
+        if found != expected {
+            return Err(RequestError::BadRequest(format!(
+                "invalid object type: {found}"
+            )));
+        }
+        let shown = old.map(|old| resource.to_shown(old.clone()));
+        let live = shown.unwrap_or_default();
+        if facet == Facet::Scale {
+            let old = old.unwrap_or(&live);
+            let rules = &*resource.rules;
+            let paths = rules.replica_paths();
+            let entries = read_entries(&live).unwrap_or_default();
+            let mut scale = rules.scale_of(&live, false)?;
+            set_entries(&mut scale, entries_of_scale(&entries, &paths));
+            let Some(ty) = kinds::kind("autoscaling", "v1", "Scale") else {
+                return Err(RequestError::Internal("there are no scales".to_owned()));
+            };
+            let write = self.write(SCALE_VERSION);
+            let applied = apply(
+                (&scale, &zero_object(ty)),
+                config,
+                KindsSchema::new(ty),
+                &write,
+                force,
+            );
+            let mut applied = applied.map_err(|error| refused(&error))?;
+            let after = read_entries(&applied).unwrap_or_default();
+            let merged = entries_with_scale(entries, after, &paths, &self.api_version);
+            set_entries(&mut applied, merged);
+            return self.scaled(old, applied);
+        }
+        let write = self.write(&self.api_version);
+        let applied = resource.rules.apply(&live, config, &write, force);
+        let mut new = applied.map_err(|error| refused(&error))?;
+        resource.rules.conform(&mut new)?;
+        if old.is_some() {
+            keep_times(&live, &mut new);
+        }
+        let new = resource.to_stored(new);
+        match old {
+            Some(old) => facet.change(&*resource.rules, old, new, &self.time),
+            None => Ok(new),
+        }
+    }
+
+    /// Returns an object with a scale, which has the entries of the object.
+    fn scaled(&self, old: &JsonObject, mut scale: JsonObject) -> Result<JsonObject, RequestError> {
+        let entries = scale.get_mut("metadata").and_then(Value::as_object_mut);
+        let entries = entries.and_then(|metadata| metadata.remove("managedFields"));
+        let mut new = Facet::Scale.change(&*self.resource.rules, old, scale, &self.time)?;
+        if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+            metadata.extend(entries.map(|entries| ("managedFields".to_owned(), entries)));
+        }
+        Ok(new)
     }
 
     /// Gives a requested scale the entries that its object will have.
@@ -175,7 +249,7 @@ impl<'a> Tracker<'a> {
         let entries = read_entries(live).unwrap_or_default();
         let mut scale = rules.scale_of(live, false)?;
         set_entries(&mut scale, entries_of_scale(&entries, &paths));
-        let api_version = "autoscaling/v1";
+        let api_version = SCALE_VERSION;
         if let Some(ty) = kinds::kind("autoscaling", "v1", "Scale") {
             let mut tracked = requested.clone();
             tracked
@@ -192,6 +266,30 @@ impl<'a> Tracker<'a> {
             set_entries(requested, merged);
         }
         Ok(())
+    }
+}
+
+/// Returns the answer to an apply that fails.
+fn refused(error: &ApplyError) -> RequestError {
+    let text = error.to_string();
+    match error {
+        ApplyError::HasEntries => RequestError::BadRequest(text),
+        ApplyError::Conflicts(conflicts) => {
+            let causes = conflicts.iter().map(|conflict| {
+                let message = format!("conflict with {}", conflict.manager);
+                let mut cause = StatusCause::new(CauseReason::FIELD_MANAGER_CONFLICT, message);
+                cause.field.clone_from(&conflict.field);
+                cause
+            });
+            let details = StatusDetails {
+                causes: causes.take(CAUSES_MAX).collect(),
+                ..StatusDetails::default()
+            };
+            Status::failure(Reason::Conflict, text)
+                .with_details(details)
+                .into()
+        }
+        _ => Status::unclassified(text).into(),
     }
 }
 

@@ -46,22 +46,22 @@ pub(crate) async fn create(
     let mut object = object;
     Tracker::new(front, exchange, resource, "", &options.field_manager).create(&mut object)?;
     let mut object = resource.to_stored(object);
-    if resource.names.kind == "CertificateSigningRequest" {
-        let user = &exchange.user;
-        builtin::set_requester(
-            &mut object,
-            &user.name,
-            &user.uid,
-            &user.groups,
-            &user.extra,
-        );
-    }
+    set_requester(exchange, resource, &mut object);
     let created = stored
         .store
         .create(&target.namespace, object, &request)
         .await?;
     settle(stored, &created).await;
     shown(exchange, resource, stored, accepted, CREATED, created)
+}
+
+/// Gives a new certificate request the user who creates it.
+pub(crate) fn set_requester(exchange: &Exchange, resource: &Resource, object: &mut JsonObject) {
+    if resource.names.kind != "CertificateSigningRequest" {
+        return;
+    }
+    let user = &exchange.user;
+    builtin::set_requester(object, &user.name, &user.uid, &user.groups, &user.extra);
 }
 
 /// Answers an update of an object, or of its status.

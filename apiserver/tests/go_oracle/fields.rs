@@ -5,6 +5,11 @@ use serde_json::{Map, Value, json};
 
 use crate::generate::Generator;
 
+/// The fields of an object.
+const FIELDS: [&str; 8] = [
+    "scalar", "object", "atomic", "map", "list", "set", "keyed", "any",
+];
+
 /// The types of the schema.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Schema {
@@ -54,15 +59,31 @@ impl FieldSchema for Schema {
             _ => Self::Leaf,
         }
     }
+
+    fn names(self, member: &str) -> bool {
+        match self {
+            Self::Root => FIELDS.contains(&member),
+            Self::Item => ["name", "port", "object"].contains(&member),
+            _ => false,
+        }
+    }
+
+    fn declares(self, member: &str) -> bool {
+        match self {
+            Self::Root | Self::Item => self.names(member),
+            _ => true,
+        }
+    }
+
+    fn check(self, _: &Value) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Returns a random object.
 pub(crate) fn object(random: &mut Generator, levels: usize) -> Value {
     let mut object = Map::new();
-    let fields = [
-        "scalar", "object", "atomic", "map", "list", "set", "keyed", "any",
-    ];
-    for field in fields {
+    for field in FIELDS {
         if random.chance(2) {
             continue;
         }

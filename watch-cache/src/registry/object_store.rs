@@ -54,6 +54,16 @@ pub struct Written {
     pub created: bool,
 }
 
+impl Written {
+    /// Returns the result of an update that has created its object.
+    pub fn created(object: JsonObject) -> Self {
+        Self {
+            object,
+            created: true,
+        }
+    }
+}
+
 /// Creates, updates and deletes the objects of one resource by the rules of Kubernetes: names, uids,
 /// generations, timestamps, preconditions, finalizers. A [`Strategy`] has the rules of the resource.
 /// Corresponds to `registry.Store`.

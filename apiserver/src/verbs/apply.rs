@@ -1,0 +1,159 @@
+//! Server-side apply.
+
+use std::fmt::Display;
+
+use revstore_host::net::RequestBody;
+use revstore_watch_cache::RequestError;
+use revstore_watch_cache::registry::{JsonObject, WriteRequest, Written};
+use revstore_watch_cache::status::Status;
+use serde_json::Value;
+
+use crate::catalog::{Resource, Stored};
+use crate::decode::{self, FieldValidation, WriteOptions, strict_warnings};
+use crate::http::{Accepted, Answer, Exchange, Front, Target, read_body};
+use crate::verbs::Tracker;
+use crate::verbs::facet::Facet;
+use crate::verbs::read::reference;
+use crate::verbs::write::{answer_written, set_requester};
+
+/// The number of times that an apply is tried again, because another request creates or deletes its object meanwhile.
+const ATTEMPTS_MAX: usize = 5;
+
+/// An apply to an object, or to one of its facets.
+pub(crate) struct Apply<'a> {
+    pub front: &'a Front,
+    pub resource: &'a Resource,
+    pub stored: &'a Stored,
+    pub target: &'a Target,
+    pub facet: Facet,
+}
+
+impl Apply<'_> {
+    /// Answers the request.
+    // WC-418.
+    pub(crate) async fn answer(
+        &self,
+        exchange: &mut Exchange,
+        accepted: Accepted,
+        options: WriteOptions,
+        body: RequestBody,
+    ) -> Result<Answer, RequestError> {
+        let bytes = read_body(body).await?;
+        let (config, mut strict) = read_config(&bytes)?;
+        if options.field_validation == FieldValidation::Ignore {
+            strict.clear();
+        }
+        let written = self.write(exchange, &options, &config, &strict).await?;
+        for warning in strict_warnings(&strict) {
+            exchange.warn(warning);
+        }
+        answer_written(
+            exchange,
+            self.resource,
+            self.stored,
+            accepted,
+            self.facet,
+            written,
+        )
+        .await
+    }
+
+    /// Updates the object, or creates it if it does not exist.
+    async fn write(
+        &self,
+        exchange: &Exchange,
+        options: &WriteOptions,
+        config: &JsonObject,
+        strict: &[String],
+    ) -> Result<Written, RequestError> {
+        let (resource, target) = (self.resource, self.target);
+        let manager = &options.field_manager;
+        let tracker = Tracker::new(self.front, exchange, resource, &target.subresource, manager);
+        let applied = |old: Option<&JsonObject>| {
+            let new = tracker.apply(self.facet, old, config, options.force)?;
+            if options.field_validation == FieldValidation::Strict && !strict.is_empty() {
+                let message = format!("error strict decoding YAML: {}", strict.join(", "));
+                return Err(RequestError::BadRequest(message));
+            }
+            if let Some(write) = Front::policy_write(exchange, resource, target) {
+                write.check(&self.front.authorizer, &new, old)?;
+            }
+            Ok(new)
+        };
+        let missing = || -> RequestError {
+            let name = resource.names.resource_name();
+            Status::not_found(&name, &target.name).into()
+        };
+        let request = WriteRequest::default().dry_run(options.dry_run);
+        let reference = reference(resource, target);
+        let store = self.facet.store(self.stored);
+        let mut attempts = 0;
+        loop {
+            let change = |old: Option<&JsonObject>| match old {
+                Some(old) => applied(Some(old)),
+                None => Err(missing()),
+            };
+            match store.update_with(&reference, &request, change).await {
+                Ok(written) => return Ok(written),
+                Err(error) if !is_missing(&error) => return Err(error),
+                Err(_) if self.facet != Facet::Whole => return Err(missing()),
+                Err(_) => {}
+            }
+            let create = exchange.info.attributes().with_verb("create");
+            self.front.authorizer.check(&exchange.user, create)?;
+            let mut new = applied(None)?;
+            check_name(&target.name, &new)?;
+            let namespace = &target.namespace;
+            let admitted = self.front.admit_create(resource, namespace, &target.name);
+            admitted.await?;
+            set_requester(exchange, resource, &mut new);
+            attempts += 1;
+            match self.stored.store.create(namespace, new, &request).await {
+                Ok(object) => return Ok(Written::created(object)),
+                Err(RequestError::AlreadyExists { .. }) if attempts < ATTEMPTS_MAX => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Returns whether an error is that of an object that does not exist.
+fn is_missing(error: &RequestError) -> bool {
+    match error {
+        RequestError::NotFound { .. } => true,
+        RequestError::Reported(status) => status.code == 404,
+        _ => false,
+    }
+}
+
+/// Reads the configuration, which is YAML or JSON, and what strict decoding would refuse of it.
+fn read_config(bytes: &[u8]) -> Result<(JsonObject, Vec<String>), RequestError> {
+    let undecodable =
+        |error: &dyn Display| RequestError::BadRequest(format!("error decoding YAML: {error}"));
+    let decoded = decode::from_yaml(bytes).map_err(|error| undecodable(&error))?;
+    match decoded.value {
+        Value::Object(config) => Ok((config, decoded.strict)),
+        other => {
+            let found = decode::json_type(&other);
+            let text = format!("the configuration is {found}, not an object");
+            Err(undecodable(&text))
+        }
+    }
+}
+
+/// Checks the name in the configuration of an object that an apply creates.
+fn check_name(name: &str, object: &JsonObject) -> Result<(), RequestError> {
+    let found = object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("name"));
+    let found = found.and_then(Value::as_str).unwrap_or_default();
+    match found {
+        _ if found == name => Ok(()),
+        "" => Err(RequestError::BadRequest(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ))),
+        _ => Err(RequestError::BadRequest(format!(
+            "the name of the object ({found}) does not match the name on the URL ({name})"
+        ))),
+    }
+}
