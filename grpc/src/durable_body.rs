@@ -41,18 +41,17 @@ impl Body for DurableBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let body = &mut *self;
-        let (frame, mut synced) = match body.waiting.take() {
-            Some(waiting) => waiting,
-            None => {
-                let frame = match ready!(Pin::new(&mut body.inner).poll_frame(context)) {
-                    Some(Ok(frame)) if frame.is_data() => frame,
-                    other => return Poll::Ready(other),
-                };
-                let durability = body.node.durability.as_ref();
-                match durability.and_then(|it| it.wait_for_shown(&body.node)) {
-                    Some(synced) => (frame, synced),
-                    None => return Poll::Ready(Some(Ok(frame))),
-                }
+        let (frame, mut synced) = if let Some(waiting) = body.waiting.take() {
+            waiting
+        } else {
+            let frame = match ready!(Pin::new(&mut body.inner).poll_frame(context)) {
+                Some(Ok(frame)) if frame.is_data() => frame,
+                other => return Poll::Ready(other),
+            };
+            let durability = body.node.durability.as_ref();
+            match durability.and_then(|it| it.wait_for_shown(&body.node)) {
+                Some(synced) => (frame, synced),
+                None => return Poll::Ready(Some(Ok(frame))),
             }
         };
         match Pin::new(&mut synced).poll(context) {
