@@ -6,9 +6,7 @@
 //! share the machine, so the row without a load is the one to compare with.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::future::poll_fn;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -28,15 +26,17 @@ use revstore_proto::etcdserverpb::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time;
 use tonic::body::Body;
 use tonic::client::GrpcService as _;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::BoxError;
+use crate::bystander::{self, MEMORY_INTERVAL, PAUSE};
 use crate::client::{LoadResult, scattered};
 use crate::server::{ServerKind, TestedServer};
+use crate::summary::resident_bytes;
 
 /// The number of keys and the length of their values: 100 MB together.
 const KEYS: u64 = 100_000;
@@ -55,12 +55,6 @@ const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 
 /// The number of clients on a connection, if there are so many.
 const CLIENTS_PER_CONNECTION: usize = 100;
-
-/// The time between two looks at the memory of the server.
-const MEMORY_INTERVAL: Duration = Duration::from_millis(20);
-
-/// The pause of a bystander between two requests.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// A load: the number of clients, each of which sends one request after the other.
 #[derive(Clone, Copy, Debug)]
@@ -209,8 +203,8 @@ async fn measure(
         });
     }
     // On threads of their own, so that they do not wait for the other clients.
-    let put = bystander(put_loop(server.endpoint().to_owned(), stop.clone()));
-    let livez = bystander(livez_loop(address(server).to_owned(), stop.clone()));
+    let put = bystander::start(put_loop(server.endpoint().to_owned(), stop.clone()));
+    let livez = bystander::start(livez_loop(address(server).to_owned(), stop.clone()));
     let started = Instant::now();
     let mut memory = 0;
     while started.elapsed() < duration {
@@ -224,10 +218,7 @@ async fn measure(
     clients.shutdown().await;
     let mut row = String::new();
     for result in [put, livez] {
-        for per_mille in [500, 990, 999, 1_000] {
-            let milliseconds = result.quantile(per_mille).as_secs_f64() * 1e3;
-            write!(row, " {milliseconds:.1} ms |")?;
-        }
+        write!(row, "{}", bystander::cells(&result))?;
     }
     #[expect(clippy::cast_precision_loss, reason = "the figures are rounded")]
     let rate = done as f64 / elapsed;
@@ -237,18 +228,6 @@ async fn measure(
 
 fn address(server: &TestedServer) -> &str {
     server.endpoint().trim_start_matches("http://")
-}
-
-/// Runs a client on a thread and a runtime of its own.
-fn bystander(
-    client: impl Future<Output = Result<LoadResult, BoxError>> + Send + 'static,
-) -> JoinHandle<io::Result<Result<LoadResult, BoxError>>> {
-    tokio::task::spawn_blocking(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        Ok(runtime.block_on(client))
-    })
 }
 
 async fn put_loop(endpoint: String, stop: Arc<AtomicBool>) -> Result<LoadResult, BoxError> {
@@ -296,14 +275,6 @@ async fn livez_loop(address: String, stop: Arc<AtomicBool>) -> Result<LoadResult
     }
     result.latencies.sort_unstable();
     Ok(result)
-}
-
-/// Returns the resident memory of a process, on Linux.
-fn resident_bytes(pid: u32) -> io::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    Ok(kilobytes.unwrap_or(0) * 1_024)
 }
 
 /// A client of a load.

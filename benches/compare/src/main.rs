@@ -14,6 +14,7 @@
 //! | `watchers` | watch streams that count the received events |
 //! | `cpu_time` | the CPU time of a process |
 //! | `heavy` | heavy loads beside a bystander |
+//! | `bystander` | clients that measure how long small requests take beside a load |
 //! | `kube` | load on Kubernetes API servers |
 //! | `persist` | the cost of the journal |
 //! | `scenario` | the rows of the table: load, unit and target |
@@ -22,6 +23,7 @@
 //! | `scaling` | measurements of the engine by its size |
 //! | `summary` | the table of the README |
 
+mod bystander;
 mod client;
 mod cpu_time;
 mod heavy;
@@ -68,6 +70,8 @@ enum Command {
     Heavy(HeavyCommand),
     /// Measure Kubernetes API servers: start, memory, CPU time per operation.
     Kube(kube::KubeCommand),
+    /// Measure small requests to Kubernetes API servers beside heavy loads.
+    KubeHeavy(kube::KubeHeavyCommand),
     /// Measure puts without a journal, and with each policy of `--persist-fsync`.
     Persist(PersistCommand),
     /// Run the null server, which stores nothing.
@@ -269,6 +273,10 @@ fn main() -> ExitCode {
         Command::Heavy(heavy) => block_on(heavy.run()),
         Command::Kube(kube) => block_on(async {
             let table = kube.run().await?;
+            Ok(io::stdout().lock().write_all(table.as_bytes())?)
+        }),
+        Command::KubeHeavy(heavy) => block_on(async {
+            let table = heavy.run().await?;
             Ok(io::stdout().lock().write_all(table.as_bytes())?)
         }),
         Command::Persist(persist) => block_on(persist.run()),

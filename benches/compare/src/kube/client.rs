@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -46,6 +46,7 @@ pub(crate) struct Call {
     method: Method,
     path: String,
     content_type: &'static str,
+    accept_encoding: Option<&'static str>,
     body: String,
 }
 
@@ -55,6 +56,7 @@ impl Call {
             method,
             path: path.into(),
             content_type: "application/json",
+            accept_encoding: None,
             body: body.into(),
         }
     }
@@ -79,6 +81,14 @@ impl Call {
         Self {
             content_type: "application/merge-patch+json",
             ..Self::new(Method::PATCH, path, body)
+        }
+    }
+
+    /// Asks for a compressed answer.
+    pub(crate) fn accepting_encoding(self, encoding: &'static str) -> Self {
+        Self {
+            accept_encoding: Some(encoding),
+            ..self
         }
     }
 
@@ -154,6 +164,9 @@ impl Connection {
             .header(AUTHORIZATION, format!("Bearer {}", self.target.token));
         if !call.body.is_empty() {
             request = request.header(CONTENT_TYPE, call.content_type);
+        }
+        if let Some(encoding) = call.accept_encoding {
+            request = request.header(ACCEPT_ENCODING, encoding);
         }
         let body = Full::from(call.body);
         Ok(match &mut self.sender {

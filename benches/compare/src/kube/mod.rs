@@ -5,9 +5,13 @@
 //! | `server` | a server under test |
 //! | `client` | connections over HTTP/1.1 and HTTP/2, requests in a closed loop |
 //! | `watchers` | watches that count the received events |
+//! | `objects` | the objects of the loads |
 //! | `phase` | the rows of the table |
+//! | `heavy` | heavy loads beside a bystander |
 
 mod client;
+mod heavy;
+mod objects;
 mod phase;
 mod server;
 mod watchers;
@@ -17,13 +21,16 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::BoxError;
+pub(crate) use crate::kube::heavy::KubeHeavyCommand;
+
 use crate::kube::client::{Target, Version};
 use crate::kube::phase::{Measured, PHASES, Phase, Session, Size};
 use crate::kube::server::{ApiServer, ServerKind};
 use crate::summary::{median, number};
 
+/// The servers to measure.
 #[derive(Debug, clap::Args)]
-pub(crate) struct KubeCommand {
+struct Servers {
     /// The binary of the API server [default: `revstore-apiserver` in the directory of this program].
     #[arg(long)]
     apiserver: Option<PathBuf>,
@@ -39,6 +46,28 @@ pub(crate) struct KubeCommand {
     /// The processes of that server and of its etcd, whose CPU time and memory are added.
     #[arg(long, value_delimiter = ',')]
     pids: Vec<u32>,
+}
+
+impl Servers {
+    fn kinds(&self) -> Result<Vec<ServerKind>, BoxError> {
+        let default = std::env::current_exe()?.with_file_name("revstore-apiserver");
+        let apiserver = self.apiserver.clone().unwrap_or(default);
+        let mut kinds = vec![ServerKind::Binary("revstore", apiserver)];
+        let before = self.before.clone();
+        kinds.extend(before.map(|path| ServerKind::Binary("before", path)));
+        if let (Some(url), Some(token)) = (self.reference.clone(), self.token.clone()) {
+            let pids = self.pids.clone();
+            let target = Target { url, token };
+            kinds.push(ServerKind::Running { target, pids });
+        }
+        Ok(kinds)
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct KubeCommand {
+    #[command(flatten)]
+    servers: Servers,
     /// The number of starts that are measured.
     #[arg(long, default_value_t = 21)]
     starts: usize,
@@ -62,20 +91,8 @@ pub(crate) struct KubeCommand {
 impl KubeCommand {
     /// Measures all servers, and returns a table as Markdown.
     pub(crate) async fn run(self) -> Result<String, BoxError> {
-        let default = std::env::current_exe()?.with_file_name("revstore-apiserver");
-        let apiserver = self.apiserver.clone().unwrap_or(default);
-        let mut kinds = vec![ServerKind::Binary("revstore", apiserver)];
-        kinds.extend(
-            self.before
-                .clone()
-                .map(|path| ServerKind::Binary("before", path)),
-        );
-        let is_compared = self.reference.is_some();
-        if let (Some(url), Some(token)) = (self.reference.clone(), self.token.clone()) {
-            let pids = self.pids.clone();
-            let target = Target { url, token };
-            kinds.push(ServerKind::Running { target, pids });
-        }
+        let mut kinds = self.servers.kinds()?;
+        let is_compared = self.servers.reference.is_some();
         let size = Size {
             operations: self.operations,
             objects: self.objects.max(2 * self.operations),
@@ -141,7 +158,7 @@ impl KubeCommand {
                 add("CPU time of the start", spent, "ms");
                 let mut connection = server.connect(Version::Http2).await?;
                 let began = Instant::now();
-                phase::define(&mut connection).await?;
+                objects::define(&mut connection).await?;
                 let milliseconds = began.elapsed().as_secs_f64() * 1e3;
                 add("first custom resource defined", milliseconds, "ms");
             }
