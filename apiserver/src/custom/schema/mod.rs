@@ -13,7 +13,6 @@ mod object_meta;
 mod path;
 mod pattern;
 mod prune;
-mod regexp;
 mod structural;
 mod supported;
 #[cfg(test)]
@@ -30,5 +29,5 @@ pub use node::{SCHEMA_DEPTH_MAX, SCHEMA_NODES_MAX, SCHEMA_PATTERNS_MAX, Schema, 
 pub(crate) use number::exact as exact_integer;
 pub(crate) use object_meta::kind_of;
 pub(crate) use path::Path;
-pub use regexp::{PATTERN_BYTES_MAX, PATTERN_WEIGHT_MAX};
+pub use revstore_cel::{PATTERN_BYTES_MAX, PATTERN_WEIGHT_MAX};
 pub use value::VALIDATION_COST_MAX;

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use regex::{Regex, RegexBuilder};
 
-use super::regexp::translate;
+use revstore_cel::translate;
 
 /// The maximum size of the compiled form. The weight is lower, so that this is only a second guard.
 const COMPILED_BYTES_MAX: usize = 8 * 1024 * 1024;

@@ -17,7 +17,11 @@ const CLASS_WEIGHT: u64 = 8;
 const UNICODE_WEIGHT: u64 = 200;
 
 /// Returns a pattern of Go in the syntax of the engine, and its weight.
-pub(super) fn translate(text: &str) -> Result<(String, u64), String> {
+///
+/// # Errors
+///
+/// The pattern is no valid one, or too large.
+pub fn translate(text: &str) -> Result<(String, u64), String> {
     if text.len() > PATTERN_BYTES_MAX {
         return Err("error parsing regexp: expression is too large".into());
     }
