@@ -28,14 +28,15 @@ impl Quantity {
             .unwrap_or(rest.len());
         let (number, suffix) = rest.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if whole.is_empty() && fraction.is_empty()
+        // A suffix alone is an amount of 0.
+        if whole.is_empty() && fraction.is_empty() && suffix.is_empty()
             || fraction.contains('.')
             || whole.len() + fraction.len() > DIGITS_MAX
         {
             return Err(INVALID);
         }
         let (base, exponent) = scale(suffix).ok_or(SUFFIX)?;
-        let digits: i128 = format!("{whole}{fraction}").parse().map_err(|_| INVALID)?;
+        let digits: i128 = format!("0{whole}{fraction}").parse().map_err(|_| INVALID)?;
         // The value is `digits * base^exponent / 10^fraction.len()`.
         let mut value = digits.saturating_mul(NANO);
         let mut is_rounded = false;
