@@ -8,10 +8,9 @@ use revstore_watch_cache::registry::JsonObject;
 use serde::Deserialize;
 
 use crate::auth::{PolicyKind, PolicyWrite, RBAC_GROUP};
-use crate::catalog::{Origin, Resource, Stored};
+use crate::catalog::{Origin, Resource};
 use crate::custom::definition;
 use crate::http::{Exchange, Front, Target};
-use crate::verbs::{decoded, reference};
 
 /// The part of an object that says whether its deletion has begun.
 #[derive(Deserialize)]
@@ -86,39 +85,29 @@ impl Front {
         })
     }
 
-    /// Checks the update of an object that creates it if it does not exist: this also needs the right to create, and
-    /// the update of a role or binding may grant only what the user has.
+    /// Checks the update of an object whose current version is `old`. An update that creates the object also needs the
+    /// right to create, and the update of a role or binding may grant only what the user has.
     ///
     /// # Errors
     /// 403.
-    pub(crate) async fn admit_update(
+    pub(crate) fn admit_update(
         &self,
         exchange: &Exchange,
         resource: &Resource,
-        stored: &Stored,
         target: &Target,
         object: &JsonObject,
+        old: Option<&JsonObject>,
     ) -> Result<(), RequestError> {
-        let user = &exchange.user;
-        let policy_write = Self::policy_write(exchange, resource, target);
-        let create = exchange.info.attributes().with_verb("create");
-        if policy_write.is_none() && self.authorizer.allows(user, create) {
-            return Ok(());
-        }
-        let (reference, options) = (reference(resource, target), GetOptions::default());
-        let found = stored.cache.get(&reference, &options).await?;
-        let old = match &found {
-            Some(found) => Some(decoded(resource, stored, found)?),
-            None if resource.rules.creates_on_update() => {
-                self.authorizer.check(user, create)?;
-                None
+        if old.is_none() {
+            if !resource.rules.creates_on_update() {
+                // The update fails.
+                return Ok(());
             }
-            // The update fails.
-            None => return Ok(()),
-        };
-        policy_write.map_or(Ok(()), |write| {
-            write.check(&self.authorizer, object, old.as_ref())
-        })
+            let create = exchange.info.attributes().with_verb("create");
+            self.authorizer.check(&exchange.user, create)?;
+        }
+        let policy_write = Self::policy_write(exchange, resource, target);
+        policy_write.map_or(Ok(()), |write| write.check(&self.authorizer, object, old))
     }
 
     /// Returns whether the deletion of an object of a cluster-scoped built-in resource has begun; `None` if it does not

@@ -91,11 +91,6 @@ pub(crate) async fn update(
     } else {
         read_plain(exchange, "Scale", body).await?
     };
-    if facet == Facet::Whole {
-        front
-            .admit_update(exchange, resource, stored, target, &object)
-            .await?;
-    }
     let is_own = matches!(facet, Facet::Whole | Facet::Status);
     let conditions = if is_own {
         // An object that is not that of the request is refused whether that of the request exists or not.
@@ -111,6 +106,9 @@ pub(crate) async fn update(
         if old.is_none() && facet != Facet::Whole {
             let name = resource.names.resource_name();
             return Err(Status::not_found(&name, &target.name).into());
+        }
+        if facet == Facet::Whole {
+            front.admit_update(exchange, resource, target, &object, old)?;
         }
         tracker.change(facet, old, object.clone())
     };
