@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::catalog::{Group, Groups, Names, Origin, Resource, Subresource, Version};
-use crate::http::{Answer, Exchange, Form, Offer};
+use crate::http::{Answer, Exchange, Form, Offer, Route, method_not_allowed};
 
 /// The content type of the aggregated form.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -21,6 +21,7 @@ pub(crate) fn answer(
     groups: &Groups,
     exchange: &Exchange,
     parts: &[&str],
+    is_read: bool,
 ) -> Result<Answer, RequestError> {
     let is_root = parts.len() == 1;
     let forms: &[Form] = if is_root {
@@ -36,32 +37,41 @@ pub(crate) fn answer(
         },
         _ => None,
     };
+    let version = match (parts, group) {
+        (["api", name] | ["apis", _, name], Some((_, group))) => {
+            let found = group.versions.iter().find(|known| known.name == *name);
+            match (found, group.origin) {
+                (None, Origin::Custom) => return Ok(Answer::page_not_found()),
+                (None, Origin::Builtin) => return Err(Status::unknown_resource().into()),
+                _ => found,
+            }
+        }
+        _ => None,
+    };
+    // The lists of groups take all methods.
+    if !is_read && !matches!(parts, ["apis"] | ["apis", _]) {
+        return Err(method_not_allowed().into());
+    }
+    let is_builtin = group.is_some_and(|(_, group)| group.origin == Origin::Builtin);
     let accepted = exchange.negotiate(Offer {
         forms,
         protobuf: false,
-        checks_media_first: false,
+        route: (version.is_some() && is_builtin).then_some(Route::Object),
     })?;
     if accepted.form == Form::AggregatedDiscovery {
         return Ok(aggregated(groups, exchange, parts[0] == "api"));
     }
-    let value = match (parts, group) {
-        (["api"], _) => api_versions(groups, exchange),
-        (["apis"], _) => {
+    let value = match (parts, group, version) {
+        (_, Some((name, _)), Some(version)) => resource_list(name, version),
+        (["api"], _, _) => api_versions(groups, exchange),
+        (["apis"], _, _) => {
             let named = groups.iter().filter(|(name, _)| !name.is_empty());
             let list: Vec<Value> = named
                 .map(|(name, group)| group_value(name, group, false))
                 .collect();
             json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": list})
         }
-        (["apis", _], Some((name, group))) => group_value(name, group, true),
-        (["api", version] | ["apis", _, version], Some((name, group))) => {
-            let found = group.versions.iter().find(|known| known.name == *version);
-            match found {
-                Some(version) => resource_list(name, version),
-                None if group.origin == Origin::Custom => return Ok(Answer::page_not_found()),
-                None => return Err(Status::unknown_resource().into()),
-            }
-        }
+        (["apis", _], Some((name, group)), _) => group_value(name, group, true),
         _ => return Ok(Answer::page_not_found()),
     };
     Ok(Answer::value(StatusCode::OK, accepted, &value))

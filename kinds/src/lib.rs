@@ -14,11 +14,11 @@ mod value;
 pub use decode::{
     DEPTH_MAX, DecodeError, OBJECTS_MAX, Storage, UNKNOWN_FIELDS_MAX, UnknownField, normalize,
 };
-pub use value::{Quantity, QuantityError};
+pub use value::{Quantity, QuantityError, check_time};
 
 pub use protobuf::{
     MAGIC, ProtobufError, VALUES_MAX, WRAP_END, decode_message, encode_message, from_protobuf,
-    protobuf_kind, to_protobuf, watch_event, wrap, wrap_begin,
+    from_protobuf_as, protobuf_kind, to_protobuf, watch_event, wrap, wrap_begin,
 };
 pub use table::{
     Deprecation, Field, Group, List, ListType, Package, Resource, Resources, Shape, Subresource,

@@ -7,7 +7,8 @@ usage: run.py BINARY            plays all scenarios that are not in pending.txt:
        run.py BINARY --etcd ETCD [--pending | ID...]
                                 stores the objects in an etcd, which it starts, or in another server of etcd's API
 
-Without arguments, it also compares decisions about requests: authorization.py.
+Without arguments, it also compares decisions about requests (authorization.py) and the answers to hostile ones
+(hostile.py).
 
 Starts the server on a free port.
 """
@@ -91,10 +92,11 @@ def main():
                 sys.exit("the server did not start")
             compact = [sys.executable, os.path.join(HERE, "compact.py"), etcd, str(NOTICE_TIME if store else 0)]
             output, results = play(ready[2], compact, played)
-            decisions = 0
+            others = []
             if not sys.argv[2:]:
-                command = [sys.executable, os.path.join(HERE, "authorization.py"), ready[2], "testtoken"]
-                decisions = subprocess.run(command, timeout=TIME_LIMIT).returncode
+                for program in (["authorization.py", ready[2], "testtoken"], ["hostile.py", ready[2]]):
+                    command = [sys.executable, os.path.join(HERE, program[0]), *program[1:]]
+                    others.append(subprocess.run(command, timeout=TIME_LIMIT).returncode)
         finally:
             server.terminate()
             server.wait(timeout=20)
@@ -111,7 +113,7 @@ def main():
     print(len(waiting), "scenarios are pending")
     if server.returncode != 0:
         sys.exit(f"the server ended with status {server.returncode}")
-    sys.exit(1 if missing or passed & waiting or not results or decisions else 0)
+    sys.exit(1 if missing or passed & waiting or not results or any(others) else 0)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ impl Authenticator {
             return Ok(user.authenticated());
         }
         match bearer_token(headers) {
-            Some(token) => match self.user_of_token(token, now) {
+            Some(token) => match self.user_of_token(&token, now) {
                 Some(user) => Ok(user),
                 None => Err(Status::unauthorized().into()),
             },
@@ -56,11 +56,11 @@ impl Authenticator {
 
 /// Returns the token in the header `Authorization`. A header of another scheme, or without a token, is as good
 /// as none.
-fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let header = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
-    let (scheme, token) = header.split_once(' ')?;
+fn bearer_token(headers: &HeaderMap) -> Option<String> {
+    let header = String::from_utf8_lossy(headers.get(AUTHORIZATION)?.as_bytes());
+    let (scheme, token) = header.trim().split_once(' ')?;
     let token = token.split(' ').next().unwrap_or_default();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| token.to_owned())
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ impl Impersonation {
     /// Returns the user in whose name a request is made, if its headers name one.
     ///
     /// # Errors
-    /// The message of an internal error if there are attributes of a user but no name.
+    /// The message of a bad request if there are attributes of a user but no name.
     pub(crate) fn of_headers(headers: &HeaderMap) -> Result<Option<Self>, String> {
         let values = |name: &str| -> Vec<String> {
             let values = headers.get_all(name).iter();
@@ -77,7 +77,7 @@ impl Impersonation {
             let has_attributes = !groups.is_empty() || !uid.is_empty() || !extra.is_empty();
             return if has_attributes {
                 let message =
-                    "requested impersonation of a group, a uid or extra attributes without a user";
+                    "requested groups, a uid or extra attributes without impersonating a user name";
                 Err(message.to_owned())
             } else {
                 Ok(None)

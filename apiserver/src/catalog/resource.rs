@@ -229,8 +229,14 @@ impl Resource {
         }
         if self.namespaced && !has_namespace {
             match verb {
+                // Nothing is at the path of all namespaces.
+                _ if self.origin == Origin::Builtin && self.stored.is_none() => {
+                    return Err(Status::unknown_resource().into());
+                }
                 "list" | "watch" if target.name.is_empty() || target.is_watch_path => {}
-                "create" if target.name.is_empty() && self.origin == Origin::Builtin => {
+                "create" | "update" | "patch"
+                    if target.name.is_empty() && self.origin == Origin::Builtin =>
+                {
                     return Err(method_not_allowed().into());
                 }
                 _ => return Err(Status::unknown_resource().into()),

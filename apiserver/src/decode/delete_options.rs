@@ -70,22 +70,23 @@ impl DeleteOptions {
             .integer("gracePeriodSeconds")
             .map_err(|error| Box::new(error.status()))?;
         let mut causes = Vec::new();
+        let text = |name: &str| query.first(name).filter(|text| !text.is_empty());
+        let mut preconditions = Preconditions::default();
+        preconditions.uid = text("uid").map(str::to_owned);
+        preconditions.resource_version = text("resourceVersion").map(str::to_owned);
         let options = Self {
             dry_run: false,
             grace_period_seconds,
-            preconditions: Preconditions::default(),
+            preconditions,
             propagation: None,
             orphan_dependents: query.flag("orphanDependents"),
             ignore_store_read_error: query
                 .flag("ignoreStoreReadErrorWithClusterBreakingPotential")
                 .unwrap_or_default(),
         };
-        // An empty policy is an unset one in a query.
-        let policy = query
-            .first("propagationPolicy")
-            .filter(|policy| !policy.is_empty());
-        let options = options.propagate(policy, &mut causes);
-        options.validate(query.all("dryRun"), false, causes)
+        let has_preconditions = options.preconditions != Preconditions::default();
+        let options = options.propagate(query.first("propagationPolicy"), &mut causes);
+        options.validate(query.all("dryRun"), has_preconditions, causes)
     }
 
     /// Reads the options from the object in the body of a request.
@@ -95,7 +96,7 @@ impl DeleteOptions {
     /// supported.
     pub fn from_body(body: &Value) -> Result<Self, Box<Status>> {
         let fields = Fields(body);
-        if !matches!(body, Value::Object(_)) {
+        if !matches!(body, Value::Object(_) | Value::Null) {
             return Err(mismatch(body, "", "DeleteOptions"));
         }
         let kind = fields.text("kind")?.unwrap_or("DeleteOptions");
@@ -120,10 +121,10 @@ impl DeleteOptions {
             None => Vec::new(),
             Some(Value::Array(values)) => values
                 .iter()
-                .map(|value| {
-                    value
-                        .as_str()
-                        .ok_or_else(|| mismatch(value, "dryRun", "string"))
+                .map(|value| match value {
+                    Value::String(text) => Ok(text.as_str()),
+                    Value::Null => Ok(""),
+                    _ => Err(mismatch(value, "dryRun", "string")),
                 })
                 .collect::<Result<_, _>>()?,
             Some(other) => return Err(mismatch(other, "dryRun", "[]string")),
@@ -316,9 +317,13 @@ mod tests {
         assert_eq!(query("").unwrap(), DeleteOptions::default());
         assert_eq!(body(&json!({})).unwrap(), DeleteOptions::default());
         assert_eq!(
-            query("propagationPolicy=").unwrap(),
-            DeleteOptions::default()
+            query("resourceVersion=5&uid=u").unwrap().preconditions,
+            body(&json!({"preconditions": {"resourceVersion": "5", "uid": "u"}}))
+                .unwrap()
+                .preconditions
         );
+        assert_eq!(query("propagationPolicy=").unwrap_err().0, 422);
+        assert_eq!(body(&json!(null)).unwrap(), DeleteOptions::default());
         let options = body(&json!({
             "kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 5,
             "propagationPolicy": "Foreground", "dryRun": ["All"],

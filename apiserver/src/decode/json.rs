@@ -6,13 +6,13 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use super::error::json_type;
-use super::{Decoded, MAX_DEPTH, MAX_STRICT_ERRORS, syntax};
+use super::{Decoded, MAX_DEPTH, MAX_STRICT_ERRORS, go_text, syntax};
 use crate::decode::DecodeError;
 
 /// Decodes JSON.
 ///
 /// Numbers without a fraction and an exponent are integers if they fit into `i64`. All others are floats.
-/// Bytes that are not UTF-8 become U+FFFD.
+/// Bytes that are not UTF-8 and halves of characters become U+FFFD.
 ///
 /// # Errors
 /// [`DecodeError`] if the text is not one JSON value, or is nested more deeply than [`MAX_DEPTH`].
@@ -26,7 +26,11 @@ use crate::decode::DecodeError;
 /// ```
 pub fn from_json(body: &[u8]) -> Result<Decoded, DecodeError> {
     let text = String::from_utf8_lossy(body);
-    let mut state = State::default();
+    let text = go_text::whole_characters(&text);
+    let mut state = State {
+        negative_zeros: go_text::negative_zeros(&text).into_iter(),
+        ..State::default()
+    };
     let mut deserializer = serde_json::Deserializer::from_str(&text);
     // The depth is checked by `Node`.
     deserializer.disable_recursion_limit();
@@ -67,6 +71,8 @@ pub(crate) fn object_from_json(
 struct State {
     strict: Vec<String>,
     too_deep: bool,
+    /// Whether the next negative zeros in the text are integers.
+    negative_zeros: std::vec::IntoIter<bool>,
 }
 
 /// The path of a value in the text. It is built only if there is an error.
@@ -138,7 +144,8 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
         // serde_json parses `-0` as a float.
-        if value == 0.0 && value.is_sign_negative() {
+        let is_negative_zero = value == 0.0 && value.is_sign_negative();
+        if is_negative_zero && self.state.negative_zeros.next().unwrap_or_default() {
             return Ok(0.into());
         }
         Number::from_f64(value)
@@ -257,6 +264,12 @@ mod tests {
             ("1.0", json!(1.0)),
             ("1e3", json!(1000.0)),
             ("-0", json!(0)),
+            ("-0.0", json!(-0.0)),
+            (
+                r#"{"a":[-0,-0.0,"-0",-0]}"#,
+                json!({"a": [0, -0.0, "-0", 0]}),
+            ),
+            (r#""\ud800x""#, json!("\u{fffd}x")),
             // Parsed exactly only with the feature `float_roundtrip` of serde_json.
             ("122.416294033786585", json!(122.416_294_033_786_59)),
         ] {

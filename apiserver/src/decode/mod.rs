@@ -3,6 +3,7 @@
 
 mod delete_options;
 mod error;
+mod go_text;
 mod json;
 mod syntax;
 mod write_options;

@@ -13,8 +13,23 @@ pub(crate) const MEDIA_TYPES: [&str; 3] = [
     "application/vnd.kubernetes.protobuf",
 ];
 
+/// The names of the media types of lists and watches, in the order in which errors list them.
+const COLLECTION_TYPES: [&str; 5] = [
+    MEDIA_TYPES[0],
+    MEDIA_TYPES[1],
+    MEDIA_TYPES[2],
+    STREAM_TYPES[0],
+    STREAM_TYPES[1],
+];
+
+/// The names of the media types of watches.
+const STREAM_TYPES: [&str; 2] = [
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
+
 /// The maximum number of media types in an `Accept` header that are looked at.
-const CLAUSES_MAX: usize = 64;
+const CLAUSES_MAX: usize = 4096;
 
 /// The encoding of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -62,9 +77,53 @@ pub(crate) struct Offer<'a> {
     pub(crate) forms: &'a [Form],
     /// Whether protobuf is available; without it a client that prefers protobuf gets JSON.
     pub(crate) protobuf: bool,
-    /// Whether media types that are not available are refused before forms are looked at, as at the endpoints
-    /// of built-in resources.
-    pub(crate) checks_media_first: bool,
+    /// What the route answers, at the endpoints of built-in resources: there media types that are not available are
+    /// refused before forms are looked at.
+    pub(crate) route: Option<Route>,
+}
+
+/// The kind of a route of a built-in resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// JSON, whatever its parameters ask for.
+    Json,
+    /// Objects.
+    Object,
+    /// Lists and watches.
+    Collection,
+}
+
+impl Route {
+    fn media_types(self) -> &'static [&'static str] {
+        match self {
+            Self::Json => &MEDIA_TYPES[..1],
+            Self::Object => &MEDIA_TYPES,
+            Self::Collection => &COLLECTION_TYPES,
+        }
+    }
+
+    /// Checks that the route answers one of the media types that a client accepts.
+    ///
+    /// # Errors
+    /// 406.
+    fn check(self, accept: &str) -> Result<(), RequestError> {
+        let types = self.media_types();
+        let mut clauses = accept.split(',').take(CLAUSES_MAX);
+        let is_available = clauses.any(|clause| {
+            let media = clause.split(';').next().unwrap_or_default().trim();
+            media == "*/*" || types.contains(&media)
+        });
+        if is_available {
+            return Ok(());
+        }
+        let message = format!(
+            "406: Not Acceptable\n\nAvailable representations: {}",
+            types.join(", ")
+        );
+        Err(Status::failure(Reason::NotAcceptable, message)
+            .with_details(StatusDetails::default())
+            .into())
+    }
 }
 
 impl Accepted {
@@ -80,15 +139,15 @@ impl Accepted {
         offer: Offer<'_>,
     ) -> Result<Self, RequestError> {
         let pretty = is_pretty(headers, query);
-        let text = headers
-            .get(ACCEPT)
-            .map(|value| String::from_utf8_lossy(value.as_bytes()));
-        let text = text.as_deref().unwrap_or_default().trim();
+        let text = text_of(headers);
         if text.is_empty() {
             return Ok(Self {
                 pretty,
                 ..Self::default()
             });
+        }
+        if let Some(route) = offer.route {
+            route.check(&text)?;
         }
         let mut clauses: Vec<Clause<'_>> = text
             .split(',')
@@ -96,17 +155,21 @@ impl Accepted {
             .filter_map(Clause::parse)
             .collect();
         // The sort is stable: the order of the client decides among equals.
-        clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
-        let mut knows_media = false;
+        clauses.sort_by(|a, b| {
+            let by_quality = b.quality.total_cmp(&a.quality);
+            by_quality.then(a.wildcards().cmp(&b.wildcards()))
+        });
         for clause in &clauses {
             let Some(media) = clause.media() else {
                 continue;
             };
-            knows_media = true;
             if media == Media::Protobuf && !offer.protobuf {
                 continue;
             }
-            if let Some(form) = clause.form().filter(|form| offer.forms.contains(form)) {
+            let form = clause.form().filter(|form| offer.forms.contains(form));
+            // Rows have no protobuf.
+            let form = form.filter(|form| (media, *form) != (Media::Protobuf, Form::Table));
+            if let Some(form) = form {
                 return Ok(Self {
                     media,
                     form,
@@ -114,16 +177,33 @@ impl Accepted {
                 });
             }
         }
-        if offer.checks_media_first && !knows_media {
-            let message = format!(
-                "406: Not Acceptable\n\nAvailable representations: {}",
-                MEDIA_TYPES.join(", ")
-            );
-            return Err(Status::failure(Reason::NotAcceptable, message)
-                .with_details(StatusDetails::default())
-                .into());
-        }
         Err(Status::not_acceptable(&MEDIA_TYPES).into())
+    }
+
+    /// Checks that a watch can have the media type.
+    ///
+    /// # Errors
+    /// 406.
+    pub(crate) fn check_stream(self) -> Result<(), RequestError> {
+        if self.media == Media::Yaml {
+            return Err(Status::not_acceptable(&STREAM_TYPES).into());
+        }
+        Ok(())
+    }
+
+    /// Checks that a client accepts JSON, of an endpoint that answers nothing else.
+    ///
+    /// # Errors
+    /// 406.
+    pub(crate) fn json(headers: &HeaderMap, query: &Query) -> Result<Self, RequestError> {
+        let text = text_of(headers);
+        if !text.is_empty() {
+            Route::Json.check(&text)?;
+        }
+        Ok(Self {
+            pretty: is_pretty(headers, query),
+            ..Self::default()
+        })
     }
 
     /// Chooses the media type of an error: that of the client, or JSON.
@@ -131,10 +211,18 @@ impl Accepted {
         let offer = Offer {
             forms: &[Form::Whole],
             protobuf: true,
-            checks_media_first: false,
+            route: None,
         };
         Self::negotiate(headers, query, offer).unwrap_or_default()
     }
+}
+
+/// Returns the header `Accept`, or an empty text.
+fn text_of(headers: &HeaderMap) -> String {
+    let value = headers.get(ACCEPT).map(http::HeaderValue::as_bytes);
+    String::from_utf8_lossy(value.unwrap_or_default())
+        .trim()
+        .to_owned()
 }
 
 /// Returns whether a client wants indented JSON: it says so, or a person reads its output.
@@ -163,7 +251,7 @@ impl<'a> Clause<'a> {
         let mut quality = 1.0;
         parameters.retain(|(name, value)| {
             if *name == "q" {
-                quality = value.parse().unwrap_or(1.0);
+                quality = value.parse().unwrap_or_default();
             }
             *name != "q"
         });
@@ -174,9 +262,14 @@ impl<'a> Clause<'a> {
         })
     }
 
+    /// Returns how many parts of the media type are left open.
+    fn wildcards(&self) -> usize {
+        self.media.matches('*').count()
+    }
+
     fn media(&self) -> Option<Media> {
         match self.media {
-            "application/json" | "*/*" | "application/*" => Some(Media::Json),
+            "application/json" | "*" | "*/*" | "application/*" => Some(Media::Json),
             "application/yaml" => Some(Media::Yaml),
             "application/vnd.kubernetes.protobuf" => Some(Media::Protobuf),
             _ => None,
@@ -185,7 +278,7 @@ impl<'a> Clause<'a> {
 
     fn parameter(&self, name: &str) -> &'a str {
         let mut parameters = self.parameters.iter();
-        let found = parameters.find(|(known, _)| *known == name);
+        let found = parameters.rfind(|(known, _)| *known == name);
         found.map_or("", |(_, value)| *value)
     }
 
@@ -214,7 +307,7 @@ mod tests {
     const ALL: Offer<'static> = Offer {
         forms: &[Form::Whole, Form::Table, Form::Metadata],
         protobuf: true,
-        checks_media_first: true,
+        route: Some(Route::Object),
     };
 
     fn negotiate(accept: &str, offer: Offer<'_>) -> Result<(Media, Form), String> {
@@ -287,10 +380,7 @@ mod tests {
         let unknown_form = "application/json;as=Nope;v=v1;g=meta.k8s.io";
         let expected = format!("only the following media types are accepted: {types}");
         assert_eq!(negotiate(unknown_form, ALL), Err(expected.clone()));
-        let custom = Offer {
-            checks_media_first: false,
-            ..ALL
-        };
+        let custom = Offer { route: None, ..ALL };
         assert_eq!(negotiate("text/html", custom), Err(expected));
     }
 }

@@ -52,6 +52,14 @@ impl Exchange {
         Accepted::negotiate(&self.headers, &self.query, offer)
     }
 
+    /// Checks that the client accepts JSON, of an endpoint that answers nothing else.
+    ///
+    /// # Errors
+    /// 406.
+    pub(crate) fn accepts_json(&self) -> Result<Accepted, RequestError> {
+        Accepted::json(&self.headers, &self.query)
+    }
+
     /// Returns the text of a header, or an empty one.
     pub(crate) fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);

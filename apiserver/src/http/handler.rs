@@ -84,6 +84,9 @@ impl Front {
         let _in_flight = self.limits.begin();
         let started = Instant::now();
         let (mut parts, body) = request.into_parts();
+        if has_malformed_escape(parts.uri.path()) {
+            return Answer::text(StatusCode::BAD_REQUEST, "400 Bad Request");
+        }
         let version = parts.version;
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
@@ -171,7 +174,7 @@ impl Front {
                 self.check_impersonation(&user, &other)?;
                 other.into_user()
             }
-            Err(message) => return Err(Status::internal_error(message).into()),
+            Err(message) => return Err(Status::bad_request(message).into()),
         };
         self.authorizer
             .check(&exchange.user, exchange.info.attributes())
@@ -257,7 +260,9 @@ impl Front {
         if let Some(warning) = resource.rules.kind_warning() {
             exchange.warn(warning);
         }
-        if exchange.info.path.trim_end_matches('/').contains("//") {
+        // An empty namespace is all of them.
+        let path = exchange.info.path.replacen("/namespaces//", "/", 1);
+        if path.trim_end_matches('/').contains("//") {
             return Err(Status::unknown_resource().into());
         }
         if let Err(error) = resource.check_path(exchange.info.verb, &target) {
@@ -274,6 +279,17 @@ impl Front {
             || subresources.any(|(known, _)| *known == target.subresource);
         verbs::answer(self, exchange, &resource, &target, body).await
     }
+}
+
+/// Returns whether a path has a percent sign that begins no escape sequence.
+fn has_malformed_escape(path: &str) -> bool {
+    let mut parts = path.split('%');
+    // The part before the first percent sign.
+    parts.next();
+    parts.any(|part| {
+        let digits = part.as_bytes().get(..2);
+        !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    })
 }
 
 /// Returns the error of a verb that a path does not have.

@@ -8,13 +8,14 @@ mod exchange;
 pub(crate) mod gzip;
 mod handler;
 mod limits;
+pub(crate) mod media_type;
 mod paths;
 mod reader;
 mod request_info;
 mod service;
 pub(crate) mod websocket;
 
-pub(crate) use accept::{Accepted, Form, MEDIA_TYPES, Media, Offer};
+pub(crate) use accept::{Accepted, Form, MEDIA_TYPES, Media, Offer, Route};
 pub(crate) use answer::{Answer, status_value};
 pub(crate) use body::{Body, Chunks};
 pub(crate) use exchange::Exchange;

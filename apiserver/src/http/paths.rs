@@ -5,18 +5,12 @@ use std::fmt::Write as _;
 use http::StatusCode;
 use revstore_host::metrics::CONTENT_TYPE;
 use revstore_watch_cache::RequestError;
+use revstore_watch_cache::status::Status;
 
-use crate::http::{Answer, Exchange, Form, Front, Offer, method_not_allowed};
+use crate::http::{Answer, Exchange, Front, method_not_allowed};
 use crate::metrics;
 use crate::version;
 use crate::{discovery, openapi};
-
-/// What paths without resources can answer.
-const PLAIN: Offer<'static> = Offer {
-    forms: &[Form::Whole],
-    protobuf: false,
-    checks_media_first: false,
-};
 
 /// Answers a request for a path that is not one of a resource.
 pub(crate) async fn answer(front: &Front, exchange: &Exchange) -> Result<Answer, RequestError> {
@@ -25,21 +19,30 @@ pub(crate) async fn answer(front: &Front, exchange: &Exchange) -> Result<Answer,
         return Ok(Answer::page_not_found());
     }
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let is_directory = path.len() > 1 && path.ends_with('/');
     let is_read = ["get", "head"].contains(&exchange.info.verb);
     match parts.as_slice() {
+        ["healthz" | "livez" | "readyz" | "metrics", ..] if is_directory => {
+            Ok(Answer::page_not_found())
+        }
         ["healthz" | "livez" | "readyz", ..] => Ok(health(front, exchange, &parts).await),
         ["metrics"] if is_read => {
             let page = metrics::page(&front.requests, &front.storage.cache);
             let page = page.map_err(|error| RequestError::Internal(error.to_string()))?;
             Ok(Answer::new(StatusCode::OK, CONTENT_TYPE, page))
         }
-        ["openapi", ..] if is_read => openapi::answer(front, exchange, &parts).await,
-        ["version" | "api" | "apis", ..] if !is_read => Err(method_not_allowed().into()),
+        // These take all methods.
+        ["openapi", ..] => openapi::answer(front, exchange, &parts).await,
+        ["version", _, ..] => Err(Status::unknown_resource().into()),
+        ["version"] if exchange.info.verb != "get" => Err(method_not_allowed().into()),
         ["version"] => {
-            let accepted = exchange.negotiate(PLAIN)?;
+            let accepted = exchange.accepts_json()?;
             Ok(Answer::value(StatusCode::OK, accepted, &version::info()))
         }
-        ["api" | "apis", ..] => discovery::answer(&front.catalog.groups(), exchange, &parts),
+        ["api" | "apis", ..] => {
+            let groups = front.catalog.groups();
+            discovery::answer(&groups, exchange, &parts, is_read)
+        }
         _ => Ok(Answer::page_not_found()),
     }
 }

@@ -29,10 +29,10 @@ impl Key {
                 None => Self::Float(number.as_f64().unwrap_or_default().to_bits()),
             }),
             Value::String(text) => Ok(Self::Text(text.clone())),
-            other => Err(PatchError::Unfit(format!(
-                "comparing uncomparable type {}",
-                go_type(other)
-            ))),
+            // kube-apiserver panics.
+            _ => Err(PatchError::BadDirective(
+                "the value of a merge key must be a scalar",
+            )),
         }
     }
 

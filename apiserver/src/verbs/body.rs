@@ -12,7 +12,7 @@ use revstore_kinds as kinds;
 
 use crate::catalog::{Origin, Resource};
 use crate::decode::{self, Decoded, FieldValidation, Format};
-use crate::http::{Exchange, MEDIA_TYPES, read_body};
+use crate::http::{Exchange, MEDIA_TYPES, media_type, read_body};
 
 /// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +27,15 @@ impl BodyFormat {
     /// # Errors
     /// 415.
     pub(crate) fn of(exchange: &Exchange, has_protobuf: bool) -> Result<Self, RequestError> {
-        let media = exchange.header(CONTENT_TYPE.as_str());
-        match media.split(';').next().unwrap_or_default().trim() {
-            "" | "application/json" => Ok(Self::Text(Format::Json)),
-            "application/yaml" => Ok(Self::Text(Format::Yaml)),
-            "application/vnd.kubernetes.protobuf" if has_protobuf => Ok(Self::Protobuf),
+        let header = exchange.headers.get(CONTENT_TYPE);
+        let media = match header.map(|header| header.to_str()) {
+            None | Some(Ok("")) => Some(MEDIA_TYPES[0].to_owned()),
+            Some(text) => text.ok().and_then(media_type::parse),
+        };
+        match media.as_deref() {
+            Some("application/json") => Ok(Self::Text(Format::Json)),
+            Some("application/yaml") => Ok(Self::Text(Format::Yaml)),
+            Some("application/vnd.kubernetes.protobuf") if has_protobuf => Ok(Self::Protobuf),
             _ => {
                 let types = if has_protobuf {
                     &MEDIA_TYPES[..]
@@ -57,9 +61,14 @@ pub(crate) async fn read_object(
     let format = BodyFormat::of(exchange, resource.origin == Origin::Builtin)?;
     let bytes = read_body(body).await?;
     let decoded = decode_body(resource, format, &bytes)?;
-    let Value::Object(object) = decoded.value else {
-        let error = decode::DecodeError::NotAnObject(decode::json_type(&decoded.value));
-        return Err(error.status(&resource.names.kind, &bytes).into());
+    let object = match decoded.value {
+        Value::Object(object) => object,
+        // Go decodes `null` to an empty struct.
+        Value::Null if resource.origin == Origin::Builtin => JsonObject::new(),
+        other => {
+            let error = decode::DecodeError::NotAnObject(decode::json_type(&other));
+            return Err(error.status(&resource.names.kind, &bytes).into());
+        }
     };
     if resource.origin == Origin::Custom {
         check_type_is_there(resource, &object, &bytes)?;
@@ -113,7 +122,7 @@ fn decode_body(
             decode::decode(bytes, format).map_err(|error| error.status(kind, bytes).into())
         }
         BodyFormat::Protobuf => Ok(Decoded {
-            value: from_protobuf(kind, bytes)?,
+            value: from_protobuf(kind, &resource.names.api_version(), bytes)?,
             strict: Vec::new(),
         }),
     }
@@ -166,7 +175,7 @@ pub(crate) async fn read_plain(
         BodyFormat::Text(format) => format,
         BodyFormat::Protobuf => {
             let bytes = read_body(body).await?;
-            return match from_protobuf(kind, &bytes)? {
+            return match from_protobuf(kind, "", &bytes)? {
                 Value::Object(object) => Ok(object),
                 _ => Err(RequestError::BadRequest(
                     "the body is not an object".to_owned(),
@@ -178,6 +187,7 @@ pub(crate) async fn read_plain(
     let decoded = decode::decode(&bytes, format).map_err(|error| error.status(kind, &bytes))?;
     match decoded.value {
         Value::Object(object) => Ok(object),
+        Value::Null => Ok(JsonObject::new()),
         other => {
             let error = decode::DecodeError::NotAnObject(decode::json_type(&other));
             Err(error.status(kind, &bytes).into())
@@ -185,12 +195,16 @@ pub(crate) async fn read_plain(
     }
 }
 
-/// Decodes an object in Kubernetes' protobuf.
+/// Decodes an object in Kubernetes' protobuf, which is of the expected kind and version if it says no others.
 ///
 /// # Errors
 /// 400.
-pub(crate) fn from_protobuf(expected: &str, bytes: &[u8]) -> Result<Value, RequestError> {
-    kinds::from_protobuf(bytes).map_err(|error| {
+pub(crate) fn from_protobuf(
+    expected: &str,
+    api_version: &str,
+    bytes: &[u8],
+) -> Result<Value, RequestError> {
+    kinds::from_protobuf_as(api_version, expected, bytes).map_err(|error| {
         let message =
             format!("the object provided is unrecognized (must be of type {expected}): {error}");
         RequestError::BadRequest(message)

@@ -140,7 +140,7 @@ async fn read_options(
 fn decode_options(format: BodyFormat, bytes: &Bytes) -> Result<Value, RequestError> {
     let format = match format {
         BodyFormat::Text(format) => format,
-        BodyFormat::Protobuf => return from_protobuf("DeleteOptions", bytes),
+        BodyFormat::Protobuf => return from_protobuf("DeleteOptions", "v1", bytes),
     };
     let decoded = decode::decode(bytes, format);
     let decoded = decoded.map_err(|error| error.status("DeleteOptions", bytes))?;

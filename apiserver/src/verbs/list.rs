@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::catalog::{Origin, Resource, Stored, form_id};
 use crate::http::{Accepted, Answer, Exchange, Form, Front, Media, Target, gzip};
 use crate::stream::{Pieces, PrettyPieces, ProtobufPieces, YamlPieces};
-use crate::verbs::offer;
+use crate::verbs::collection_offer;
 use crate::verbs::read::{FORMS, include};
 
 /// Answers a list.
@@ -22,7 +22,7 @@ pub(crate) async fn list(
     stored: &Stored,
     target: &Target,
 ) -> Result<Answer, RequestError> {
-    let accepted = exchange.negotiate(offer(resource, &FORMS))?;
+    let accepted = exchange.negotiate(collection_offer(resource, &FORMS))?;
     let options = CollectionOptions::from_query(&exchange.query)?;
     let CollectionOptions::List(options) = options else {
         return Err(Status::bad_request("the request is a watch").into());
@@ -41,7 +41,11 @@ pub(crate) async fn list(
         list.continue_token.get_or_insert_default();
     }
     let cache = stored.cache.clone();
-    let id = form_id(resource.version, accepted.form, include(exchange)?);
+    let id = form_id(
+        resource.version,
+        accepted.form,
+        include(exchange, accepted.form)?,
+    );
     let objects = cache.object_count();
     let objects = match usize::try_from(options.limit) {
         Ok(limit) if limit > 0 && options.selector.is_empty() => limit.min(objects),

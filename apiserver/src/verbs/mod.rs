@@ -15,24 +15,35 @@ mod tracker;
 mod watch;
 mod write;
 
-pub(crate) use read::{decoded, reference};
+pub(crate) use read::decoded;
 pub(crate) use tracker::Tracker;
 
+use http::Method;
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
+use revstore_watch_cache::status::Status;
 
 use crate::catalog::{Origin, Resource};
 use crate::http::{
-    Answer, Exchange, Form, Front, Offer, Target, method_not_allowed, verb_not_supported,
+    Answer, Exchange, Form, Front, Offer, Route, Target, method_not_allowed, verb_not_supported,
 };
 use crate::verbs::facet::Facet;
 
-/// What the endpoints of objects and lists can answer.
+/// What the endpoints of lists and watches can answer.
+fn collection_offer<'a>(resource: &Resource, forms: &'a [Form]) -> Offer<'a> {
+    let offer = offer(resource, forms);
+    Offer {
+        route: offer.route.map(|_| Route::Collection),
+        ..offer
+    }
+}
+
+/// What the endpoints of objects can answer.
 fn offer<'a>(resource: &Resource, forms: &'a [Form]) -> Offer<'a> {
     Offer {
         forms,
         protobuf: resource.origin == Origin::Builtin,
-        checks_media_first: resource.origin == Origin::Builtin,
+        route: (resource.origin == Origin::Builtin).then_some(Route::Object),
     }
 }
 
@@ -52,12 +63,22 @@ pub(crate) async fn answer(
         .iter()
         .any(|known| known == exchange.info.verb);
     let Some(stored) = resource.stored.as_deref() else {
-        return if exchange.info.verb == "create" && is_known {
+        return if !target.name.is_empty() {
+            Err(Status::unknown_resource().into())
+        } else if exchange.info.verb == "create" && is_known {
             review::review(front, exchange, resource, target, body).await
         } else {
             Err(method_not_allowed().into())
         };
     };
+    // A built-in kind has no route for it.
+    let has_other_method = resource.origin == Origin::Builtin
+        && (exchange.method == Method::HEAD
+            || exchange.info.verb == "create" && !target.name.is_empty()
+            || ["update", "patch"].contains(&exchange.info.verb) && target.name.is_empty());
+    if has_other_method {
+        return Err(method_not_allowed().into());
+    }
     match exchange.info.verb {
         "get" => read::get(exchange, resource, stored, target).await,
         "list" => list::list(front, exchange, resource, stored, target).await,

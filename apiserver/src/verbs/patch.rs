@@ -8,7 +8,7 @@ use revstore_watch_cache::status::{ResourceName, Status, StatusCause};
 use serde_json::Value;
 
 use crate::catalog::{Origin, Resource, Stored};
-use crate::decode::{FieldValidation, WriteOptions, strict_warnings};
+use crate::decode::{FieldValidation, WriteOptions, integral_floats_to_integers, strict_warnings};
 use crate::http::{Answer, Exchange, Front, Target, read_body};
 use crate::patch::{Patch, PatchError, PatchType};
 use crate::verbs::apply::Apply;
@@ -48,8 +48,7 @@ pub(crate) async fn patch(
     }
     let bytes = read_body(body).await?;
     let validation = options.field_validation;
-    let (patch, duplicates) =
-        Patch::from_body(patch_type, &bytes, validation).map_err(|error| error.status())?;
+    let patch = Patch::from_body(patch_type, &bytes, validation);
     let manager = &options.field_manager;
     let tracker = Tracker::new(front, exchange, resource, &target.subresource, manager);
     let mut warnings: Vec<String> = Vec::new();
@@ -58,7 +57,9 @@ pub(crate) async fn patch(
             let name = resource.names.resource_name();
             return Err(Status::not_found(&name, &target.name).into());
         };
-        let (requested, strict) = patched(resource, facet, &patch, &duplicates, validation, old)?;
+        // After the object is found: a malformed patch of none is 404.
+        let (patch, duplicates) = patch.as_ref().map_err(PatchError::status)?;
+        let (requested, strict) = patched(resource, facet, patch, duplicates, validation, old)?;
         warnings = strict;
         if let Some(write) = Front::policy_write(exchange, resource, target) {
             write.check(&front.authorizer, &requested, Some(old))?;
@@ -97,12 +98,26 @@ fn patched(
     };
     let result = result.map_err(|error| error.status())?;
     let text = || patch.shown(&result);
-    let Value::Object(mut object) = result.clone() else {
+    let mut typed = result.clone();
+    if let Patch::Strategic(_) = patch {
+        // Go converts the result to a value of its type, for which a float can be an integer.
+        integral_floats_to_integers(&mut typed);
+    }
+    let Value::Object(mut object) = typed else {
         let detail = "the result of the patch is not an object";
         return Err(PatchError::invalid_result(&text(), detail).into());
     };
     let mut strict = duplicates.to_vec();
     if facet.is_object() {
+        if resource.origin == Origin::Custom && !object.contains_key("kind") {
+            let detail = format!("Object 'Kind' is missing in '{result}'");
+            return Err(PatchError::invalid_result(&text(), &detail).into());
+        }
+        if let Patch::Strategic(_) = patch {
+            // It is applied to a value of a type, which it cannot change.
+            object.insert("kind".to_owned(), resource.names.kind.clone().into());
+            object.insert("apiVersion".to_owned(), resource.names.api_version().into());
+        }
         check_type(resource, &object, old, text)?;
         match resource.rules.conform(&mut object) {
             Ok(unknown) => strict.extend(unknown),

@@ -4,11 +4,11 @@ use http::StatusCode;
 use revstore_watch_cache::api::{GetOptions, ObjectRef};
 use revstore_watch_cache::encode::IncludeObject;
 use revstore_watch_cache::registry::JsonObject;
-use revstore_watch_cache::status::Status;
+use revstore_watch_cache::status::{Reason, Status};
 use revstore_watch_cache::{JsonKind, Object, RequestError, Revision};
 use serde_json::Value;
 
-use crate::catalog::{Resource, Stored, form_id};
+use crate::catalog::{Origin, Resource, Stored, form_id};
 use crate::http::{Accepted, Answer, Exchange, Form, Media, Target};
 use crate::verbs::offer;
 
@@ -24,6 +24,10 @@ pub(crate) async fn get(
     target: &Target,
 ) -> Result<Answer, RequestError> {
     let accepted = exchange.negotiate(offer(resource, &FORMS))?;
+    if exchange.query.first("export").is_some_and(is_set) {
+        let message = "the export parameter, deprecated since v1.14, is no longer supported";
+        return Err(RequestError::BadRequest(message.to_owned()));
+    }
     let reference = reference(resource, target);
     let options = GetOptions::from_query(&exchange.query);
     let Some(object) = stored.cache.get(&reference, &options).await? else {
@@ -31,6 +35,11 @@ pub(crate) async fn get(
     };
     let bytes = in_form(exchange, resource, stored, accepted.form, &object)?;
     answer_json(StatusCode::OK, accepted, bytes)
+}
+
+/// Returns whether the value of a flag in a query is neither absent nor false, however it is spelled.
+fn is_set(value: &str) -> bool {
+    !["", "0", "f", "F", "false", "False", "FALSE"].contains(&value)
 }
 
 /// Returns the object that a path names.
@@ -51,9 +60,18 @@ fn in_form(
     object: &Object,
 ) -> Result<Vec<u8>, RequestError> {
     if form == Form::MetadataList {
-        return Err(Status::unclassified("content is not a list").into());
+        return Err(match resource.origin {
+            Origin::Custom => Status::unclassified("content is not a list").into(),
+            Origin::Builtin => {
+                let kind = &resource.names.kind;
+                let message = format!(
+                    "you requested PartialObjectMetadataList, but the requested object is not a list ({kind})"
+                );
+                Status::failure(Reason::NotAcceptable, message).into()
+            }
+        });
     }
-    let id = form_id(resource.version, form, include(exchange)?);
+    let id = form_id(resource.version, form, include(exchange, form)?);
     let encoder = stored.cache.encoder(id);
     let encoder = encoder.ok_or_else(|| RequestError::Internal("a form is missing".to_owned()))?;
     Ok(encoder.object(object).to_vec())
@@ -118,7 +136,10 @@ pub(crate) fn shown(
 }
 
 /// Returns what the rows of a table have of their objects.
-pub(crate) fn include(exchange: &Exchange) -> Result<IncludeObject, RequestError> {
+pub(crate) fn include(exchange: &Exchange, form: Form) -> Result<IncludeObject, RequestError> {
+    if form != Form::Table {
+        return Ok(IncludeObject::default());
+    }
     match exchange.query.first("includeObject").unwrap_or_default() {
         "" | "Metadata" => Ok(IncludeObject::Metadata),
         "None" => Ok(IncludeObject::None),

@@ -17,8 +17,8 @@ use crate::catalog::{Resource, Stored, form_id, protobuf_form_id};
 use crate::http::websocket::{self, Messages, Opcode};
 use crate::http::{Answer, Body, Chunks, Exchange, Form, Front, Media, Target};
 use crate::metrics::Running;
+use crate::verbs::collection_offer;
 use crate::verbs::list::{check_fields, scope};
-use crate::verbs::offer;
 use crate::verbs::read::include;
 
 /// The size from which events that are ready are sent, before further ones are looked at.
@@ -36,7 +36,8 @@ pub(crate) async fn watch(
     target: &Target,
 ) -> Result<Answer, RequestError> {
     let forms = [Form::Whole, Form::Table, Form::Metadata];
-    let accepted = exchange.negotiate(offer(resource, &forms))?;
+    let accepted = exchange.negotiate(collection_offer(resource, &forms))?;
+    accepted.check_stream()?;
     let mut query = exchange.query.clone();
     query.set("watch", "true");
     let options = CollectionOptions::from_query(&query)?;
@@ -56,7 +57,11 @@ pub(crate) async fn watch(
         protobuf_form_id(resource.version, accepted.form),
     ) {
         (Media::Protobuf, Some(id)) => id,
-        _ => form_id(resource.version, accepted.form, include(exchange)?),
+        _ => form_id(
+            resource.version,
+            accepted.form,
+            include(exchange, accepted.form)?,
+        ),
     };
     let content_type = match accepted.media {
         Media::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",

@@ -33,7 +33,11 @@ impl Decoder {
 
     /// The JSON of an object in its envelope.
     pub(super) fn enveloped(&mut self, bytes: &[u8]) -> Result<Value, ProtobufError> {
-        let envelope = Envelope::read(bytes)?;
+        self.envelope(Envelope::read(bytes)?)
+    }
+
+    /// The JSON of the object in an envelope.
+    pub(super) fn envelope(&mut self, envelope: Envelope<'_>) -> Result<Value, ProtobufError> {
         let mut value = self.message(find(&envelope.api_version, &envelope.kind)?, envelope.raw)?;
         if let Value::Object(object) = &mut value {
             object.insert("apiVersion".to_owned(), Value::String(envelope.api_version));

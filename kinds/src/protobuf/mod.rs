@@ -21,6 +21,9 @@ pub enum ProtobufError {
     /// The bytes do not begin with [`MAGIC`].
     #[error("provided data does not appear to be a protobuf message, expected prefix {MAGIC:?}")]
     Prefix,
+    /// Nothing follows [`MAGIC`].
+    #[error("empty body")]
+    Empty,
     /// A message, number or length ends after its bytes do.
     #[error("unexpected EOF")]
     Truncated,
@@ -79,7 +82,27 @@ pub enum ProtobufError {
 /// # Errors
 /// If the bytes are no such object, its kind is not built in, or it exceeds a bound.
 pub fn from_protobuf(bytes: &[u8]) -> Result<Value, ProtobufError> {
-    decode::Decoder::default().enveloped(bytes)
+    from_protobuf_as("", "", bytes)
+}
+
+/// Decodes an object in its envelope, which has the API version and kind that are given if the envelope has none, or an
+/// API version that is malformed.
+///
+/// # Errors
+/// As [`from_protobuf`].
+pub fn from_protobuf_as(
+    api_version: &str,
+    kind: &str,
+    bytes: &[u8],
+) -> Result<Value, ProtobufError> {
+    let mut envelope = Envelope::read(bytes)?;
+    if envelope.kind.is_empty() {
+        kind.clone_into(&mut envelope.kind);
+    }
+    if envelope.api_version.is_empty() || envelope.api_version.matches('/').count() > 1 {
+        api_version.clone_into(&mut envelope.api_version);
+    }
+    decode::Decoder::default().envelope(envelope)
 }
 
 /// The `apiVersion` and `kind` in an envelope, without a look at the object.
@@ -173,6 +196,9 @@ struct Envelope<'a> {
 impl<'a> Envelope<'a> {
     fn read(bytes: &'a [u8]) -> Result<Self, ProtobufError> {
         let mut reader = Reader::new(bytes.strip_prefix(MAGIC).ok_or(ProtobufError::Prefix)?);
+        if reader.is_empty() {
+            return Err(ProtobufError::Empty);
+        }
         let mut envelope = Envelope {
             api_version: String::new(),
             kind: String::new(),

@@ -150,6 +150,7 @@ proptest! {
 #[test]
 fn envelopes_have_kinds() {
     assert_eq!(from_protobuf(b"{}"), Err(ProtobufError::Prefix));
+    assert_eq!(from_protobuf(b"k8s\0"), Err(ProtobufError::Empty));
     assert_eq!(
         from_protobuf(b"k8s\0\x0a\xff"),
         Err(ProtobufError::Truncated)
@@ -169,6 +170,10 @@ fn envelopes_have_kinds() {
         from_protobuf(&compressed),
         Err(ProtobufError::Encoding("gzip".to_owned()))
     );
+    let untyped = wrap("a/b/c", "", b"\x0a\x03\x0a\x01a");
+    let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    let found = from_protobuf_as("v1", "ConfigMap", &untyped);
+    assert_eq!(found, Ok(expected));
     // Options of client-go's requests.
     let options = to_protobuf(
         &json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
@@ -201,6 +206,13 @@ fn errors_name_what_is_wrong() {
         Err(ProtobufError::Truncated)
     );
     assert_eq!(decode_message(pod, b"\x00"), Err(ProtobufError::Tag(0)));
+    // Groups, which are passed over with all that is in them.
+    let (begin, end) = (0x7b, 0x7c);
+    let deep = [vec![begin; 100_000], vec![end; 100_000]].concat();
+    assert!(decode_message(pod, &deep).is_ok());
+    assert!(decode_message(pod, &[begin, 0x08, 1, end]).is_ok());
+    assert_eq!(decode_message(pod, &[begin]), Err(ProtobufError::Truncated));
+    assert_eq!(decode_message(pod, &[end]), Err(ProtobufError::Tag(4)));
     assert_eq!(
         decode_message(pod, &[0xff; 11]),
         Err(ProtobufError::Overflow)

@@ -5,6 +5,9 @@ use super::ProtobufError;
 pub(crate) const VARINT: u8 = 0;
 pub(crate) const FIXED64: u8 = 1;
 pub(crate) const BYTES: u8 = 2;
+/// The beginning and the end of a group, which Kubernetes does not use.
+const GROUP: u8 = 3;
+const GROUP_END: u8 = 4;
 const FIXED32: u8 = 5;
 
 /// Reads fields one after the other.
@@ -81,14 +84,23 @@ impl<'a> Reader<'a> {
         self.take(len)
     }
 
-    /// Passes over a field that is not known. Groups, which Kubernetes does not use, are errors.
-    pub(crate) fn skip(&mut self, wire: u8) -> Result<(), ProtobufError> {
-        match wire {
-            VARINT => self.varint().map(|_| ()),
-            FIXED64 => self.take(8).map(|_| ()),
-            BYTES => self.bytes(wire, "").map(|_| ()),
-            FIXED32 => self.take(4).map(|_| ()),
-            _ => Err(ProtobufError::Tag(wire.into())),
+    /// Passes over a field that is not known, with all that is in it if it is a group.
+    pub(crate) fn skip(&mut self, mut wire: u8) -> Result<(), ProtobufError> {
+        let mut groups = 0usize;
+        loop {
+            match wire {
+                VARINT => self.varint().map(|_| ())?,
+                FIXED64 => self.take(8).map(|_| ())?,
+                BYTES => self.bytes(wire, "").map(|_| ())?,
+                FIXED32 => self.take(4).map(|_| ())?,
+                GROUP => groups += 1,
+                GROUP_END if groups > 0 => groups -= 1,
+                _ => return Err(ProtobufError::Tag(wire.into())),
+            }
+            if groups == 0 {
+                return Ok(());
+            }
+            (_, wire) = self.tag()?.ok_or(ProtobufError::Truncated)?;
         }
     }
 

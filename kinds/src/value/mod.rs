@@ -4,3 +4,4 @@ mod quantity;
 pub(crate) mod time;
 
 pub use quantity::{Quantity, QuantityError};
+pub use time::check_time;

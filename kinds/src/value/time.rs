@@ -38,6 +38,20 @@ pub(crate) fn parse(text: &str, micros: bool) -> Result<Timestamp, String> {
         })
 }
 
+/// Checks that a text is a time as fields of metadata have it.
+///
+/// # Errors
+/// The text of Go's error.
+///
+/// ```
+/// use revstore_kinds::check_time;
+/// assert_eq!(check_time("2024-02-29T12:00:00Z"), Ok(()));
+/// assert!(check_time("2023-02-29T12:00:00Z").is_err());
+/// ```
+pub fn check_time(text: &str) -> Result<(), String> {
+    parse(text, false).map(|_| ())
+}
+
 /// What is left of the text, and the element of the layout that it does not match: empty for text behind the time, with
 /// `!` for a number out of range.
 type Mismatch<'a> = (&'a str, &'static str);

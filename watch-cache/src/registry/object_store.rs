@@ -204,7 +204,8 @@ impl ObjectStore {
                 Some(allocator) => allocator.allocate(&mut new, None, request.dry_run).await?,
                 None => Vec::new(),
             };
-            self.complete_create(&mut new, has_version)?;
+            // A dry run does not write what must not have a version.
+            self.complete_create(&mut new, has_version && !request.dry_run)?;
             let written = self.write_new(&reference, &mut new, request, others).await;
             attempts += 1;
             if !matches!(&written, Err(RequestError::Conflict { .. })) {

@@ -180,15 +180,18 @@ impl Status {
         let message = if name.is_empty() {
             format!("{resource} is forbidden: {detail}")
         } else {
-            format!("{resource} \"{name}\" is forbidden: {detail}")
+            format!("{resource} {} is forbidden: {detail}", quoted(name))
         };
         Self::failure(Reason::Forbidden, message).with_details(StatusDetails::of(resource, name))
     }
 
     /// 404: the object does not exist.
     pub fn not_found(resource: &ResourceName, name: &str) -> Self {
-        Self::failure(Reason::NotFound, format!("{resource} \"{name}\" not found"))
-            .with_details(StatusDetails::of(resource, name))
+        Self::failure(
+            Reason::NotFound,
+            format!("{resource} {} not found", quoted(name)),
+        )
+        .with_details(StatusDetails::of(resource, name))
     }
 
     /// 404: the server does not know the resource.
@@ -215,14 +218,17 @@ impl Status {
 
     /// 409: the object to create exists already.
     pub fn already_exists(resource: &ResourceName, name: &str) -> Self {
-        let message = format!("{resource} \"{name}\" already exists");
+        let message = format!("{resource} {} already exists", quoted(name));
         Self::failure(Reason::AlreadyExists, message)
             .with_details(StatusDetails::of(resource, name))
     }
 
     /// 409: the object was changed meanwhile, or a precondition does not hold.
     pub fn conflict(resource: &ResourceName, name: &str, detail: &str) -> Self {
-        let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {detail}");
+        let message = format!(
+            "Operation cannot be fulfilled on {resource} {}: {detail}",
+            quoted(name)
+        );
         Self::failure(Reason::Conflict, message).with_details(StatusDetails::of(resource, name))
     }
 
@@ -244,7 +250,7 @@ impl Status {
     /// 422: fields of an object, or of the options of a request, are invalid. A message that several
     /// causes have in common is contained once.
     pub fn invalid(kind: &ResourceName, name: &str, causes: Vec<StatusCause>) -> Self {
-        let message = format!("{kind} \"{name}\" is invalid: {}", joined(&causes));
+        let message = format!("{kind} {} is invalid: {}", quoted(name), joined(&causes));
         Self::failure(Reason::Invalid, message)
             .with_details(StatusDetails::of(kind, name))
             .with_causes(causes)

@@ -198,6 +198,7 @@ fn check_spec(spec: &Value, causes: &mut Causes) {
         causes.push(StatusCause::invalid("spec.versions", shown(), detail));
     }
     if let Some(first) = versions.first()
+        && !text(first, "name").is_empty()
         && let Some(error) = label_error(text(first, "name"))
     {
         causes.push(StatusCause::invalid(

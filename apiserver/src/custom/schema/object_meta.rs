@@ -1,9 +1,11 @@
 //! The metadata of objects, as a type: unknown and empty fields are removed from it.
 
+use revstore_kinds as kinds;
 use serde_json::{Map, Value};
 
 use super::causes::CAUSES_MAX;
 use super::path::Path;
+use crate::decode::integral_floats_to_integers;
 
 /// The type of a field of the metadata.
 #[derive(Clone, Copy)]
@@ -102,11 +104,17 @@ fn coerce_struct(
         };
         match coerce_field(value, *kind, drops, &path, unknown) {
             Ok(keeps) => keeps,
-            Err(Mismatch { found, expected }) => {
+            Err(Mismatch::Type { found, expected }) => {
                 if !drops && result.is_ok() {
                     result = Err(format!(
                         "json: cannot unmarshal {found} into Go struct field {name}.{field} of type {expected}"
                     ));
+                }
+                false
+            }
+            Err(Mismatch::Text(text)) => {
+                if !drops && result.is_ok() {
+                    result = Err(text);
                 }
                 false
             }
@@ -116,9 +124,13 @@ fn coerce_struct(
 }
 
 /// A value of a wrong type.
-struct Mismatch {
-    found: String,
-    expected: &'static str,
+enum Mismatch {
+    Type {
+        found: String,
+        expected: &'static str,
+    },
+    /// The text of a value that cannot be read, with the error.
+    Text(String),
 }
 
 /// Checks a field. Returns whether it is not empty.
@@ -130,7 +142,7 @@ fn coerce_field(
     unknown: &mut Vec<String>,
 ) -> Result<bool, Mismatch> {
     let mismatch = |value: &Value, expected| {
-        Err(Mismatch {
+        Err(Mismatch::Type {
             found: kind_of(value).to_owned(),
             expected,
         })
@@ -138,11 +150,20 @@ fn coerce_field(
     if value.is_null() {
         return Ok(false);
     }
+    if matches!(kind, Kind::Integer | Kind::SetInteger) {
+        integral_floats_to_integers(value);
+    }
     let text = value.as_str();
     match kind {
         Kind::Any => Ok(true),
         Kind::Text => text.map_or_else(|| mismatch(value, "string"), |text| Ok(!text.is_empty())),
-        Kind::Time => text.map_or_else(|| mismatch(value, "string"), |_| Ok(true)),
+        Kind::Time => match text {
+            None => mismatch(value, "string"),
+            Some(text) => match kinds::check_time(text) {
+                Ok(()) => Ok(true),
+                Err(error) => Err(Mismatch::Text(error)),
+            },
+        },
         Kind::Integer => value
             .as_i64()
             .map_or_else(|| mismatch(value, "int64"), |number| Ok(number != 0)),
@@ -164,12 +185,15 @@ fn coerce_field(
                 Ok(!map.is_empty())
             }
         },
-        Kind::TextList => match value.as_array() {
+        Kind::TextList => match value.as_array_mut() {
             None => mismatch(value, "[]string"),
-            Some(list) => match list.iter().find(|item| !item.is_string()) {
-                Some(item) => mismatch(item, "string"),
-                None => Ok(!list.is_empty()),
-            },
+            Some(list) => {
+                nulls_to(list, &Value::String(String::new()));
+                match list.iter().find(|item| !item.is_string()) {
+                    Some(item) => mismatch(item, "string"),
+                    None => Ok(!list.is_empty()),
+                }
+            }
         },
         Kind::Structs(name, fields) => {
             let Value::Array(list) = value else {
@@ -182,12 +206,13 @@ fn coerce_field(
                     },
                 );
             };
+            nulls_to(list, &Value::Object(Map::new()));
             for (index, item) in list.iter_mut().enumerate() {
                 let Value::Object(item) = item else {
                     return mismatch(item, "v1.OwnerReference");
                 };
                 let coerced = coerce_struct(item, name, fields, drops, &path.index(index), unknown);
-                coerced.map_err(|_| Mismatch {
+                coerced.map_err(|_| Mismatch::Type {
                     found: "object".to_owned(),
                     expected: "string",
                 })?;
@@ -199,6 +224,13 @@ fn coerce_field(
             }
             Ok(!list.is_empty())
         }
+    }
+}
+
+/// Replaces the items of a list that are `null` by the zero value of their type, as Go's decoder.
+fn nulls_to(list: &mut [Value], zero: &Value) {
+    for item in list.iter_mut().filter(|item| item.is_null()) {
+        item.clone_from(zero);
     }
 }
 
