@@ -3,12 +3,12 @@
 use super::names;
 use super::rules::{Generation, Kind};
 use super::{
-    admission, certificates, cluster, config, coordination, flowcontrol, networking, pod, policy,
-    rbac, service, storage, workload,
+    admission, aggregation, certificates, cluster, config, coordination, device, flowcontrol,
+    networking, pod, policy, rbac, service, storage, workload,
 };
 
 /// The families of kinds.
-const FAMILIES: [&[Kind]; 14] = [
+const FAMILIES: [&[Kind]; 16] = [
     pod::KINDS,
     workload::KINDS,
     service::KINDS,
@@ -22,6 +22,8 @@ const FAMILIES: [&[Kind]; 14] = [
     certificates::KINDS,
     admission::KINDS,
     flowcontrol::KINDS,
+    aggregation::KINDS,
+    device::KINDS,
     OTHERS,
 ];
 
@@ -41,31 +43,10 @@ const OTHERS: &[Kind] = &[
             .conditional()
             .creates_on_update()
     },
-    Kind::new("apiregistration.k8s.io", "APIService")
-        .conditional()
-        .with_status(),
     Kind::new("apiextensions.k8s.io", "CustomResourceDefinition")
         .conditional()
         .with_status()
         .with_generation(),
-    Kind::new("resource.k8s.io", "DeviceClass").with_generation(),
-    Kind::new("resource.k8s.io", "DeviceTaintRule")
-        .with_status()
-        .with_generation(),
-    Kind {
-        status_keeps_metadata: true,
-        validate_update: |new, old, causes| {
-            causes.check_immutable(&new.child("spec"), &old.child("spec"));
-        },
-        ..Kind::new("resource.k8s.io", "ResourceClaim").with_status()
-    },
-    Kind {
-        validate_update: |new, old, causes| {
-            causes.check_immutable(&new.child("spec"), &old.child("spec"));
-        },
-        ..Kind::new("resource.k8s.io", "ResourceClaimTemplate")
-    },
-    Kind::new("resource.k8s.io", "ResourceSlice").with_generation(),
     Kind {
         status_keeps_metadata: true,
         ..Kind::new("scheduling.k8s.io", "PodGroup").with_status()

@@ -12,12 +12,14 @@
 //! as absent.
 
 mod admission;
+mod aggregation;
 mod catalog;
 mod causes;
 mod certificates;
 mod cluster;
 mod config;
 mod coordination;
+mod device;
 pub(crate) mod edit;
 pub(crate) mod field;
 mod flowcontrol;
@@ -26,6 +28,7 @@ mod networking;
 mod pod;
 mod policy;
 pub(crate) mod quantity;
+mod quota;
 mod rbac;
 mod rules;
 mod scale;

@@ -8,9 +8,9 @@ use revstore_watch_cache::registry::JsonObject;
 use super::causes::Causes;
 use super::edit;
 use super::field::Field;
-use super::names;
 use super::quantity::compare;
 use super::rules::{Generation, Kind};
+use super::{names, quota};
 
 pub(super) const KINDS: &[Kind] = &[
     Kind {
@@ -64,6 +64,7 @@ pub(super) const KINDS: &[Kind] = &[
                 check_quota_name(name, &quantity, causes);
                 causes.check_resource_quantity(name, &quantity);
             }
+            quota::check_scopes(&quota.child("spec"), causes);
         },
         validate_update: |new, old, causes| {
             for name in ["scopes", "scopeSelector"] {

@@ -233,13 +233,18 @@ impl Rules {
         (self.kind.default)(object);
     }
 
-    /// Checks the names of finalizers, which have a rule of their own in all groups but two.
+    /// Checks the names of finalizers, which have a rule of their own in all groups but three.
     fn check_finalizers(&self, object: &Field<'_>, causes: &mut Causes) {
+        const WITHOUT: [&str; 3] = [
+            "admissionregistration.k8s.io",
+            "apiextensions.k8s.io",
+            "apiregistration.k8s.io",
+        ];
         let group = self
             .api_version
             .split_once('/')
             .map_or("", |(group, _)| group);
-        if !["apiextensions.k8s.io", "apiregistration.k8s.io"].contains(&group) {
+        if !WITHOUT.contains(&group) {
             super::pod::check_finalizers(object, causes);
         }
     }

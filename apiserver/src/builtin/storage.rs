@@ -104,6 +104,14 @@ pub(super) const KINDS: &[Kind] = &[
     },
     Kind::new("storage.k8s.io", "CSINode").conditional(),
     Kind {
+        validate: |capacity, causes| {
+            causes.check_selector(&capacity.child("nodeTopology"));
+            let class = capacity.child("storageClassName");
+            if let Some(detail) = names::subdomain_error(class.text()) {
+                causes.invalid_at(class.path(), class.text(), &detail);
+            }
+            causes.check_quantity_not_negative(&capacity.child("capacity"));
+        },
         validate_update: |new, old, causes| {
             for name in ["nodeTopology", "storageClassName"] {
                 causes.check_immutable(&new.child(name), &old.child(name));

@@ -3,4 +3,4 @@
 pub mod definition;
 pub mod resource;
 pub mod schema;
-mod text;
+pub(crate) mod text;
