@@ -110,7 +110,10 @@ impl ServiceAllocator {
         let range = KeyRange::prefix(format!("{}/servicecidrs/", self.prefix));
         let (mut first, mut others) = (None, Vec::new());
         for stored in self.list(range).await? {
-            let object = decode(&stored.value).map_err(RequestError::Internal)?;
+            // What is no object has no ranges.
+            let Ok(object) = decode(&stored.value) else {
+                continue;
+            };
             let conditions = object["status"]["conditions"].as_array();
             let is_refused = conditions
                 .into_iter()

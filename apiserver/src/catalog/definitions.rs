@@ -55,11 +55,7 @@ pub(crate) async fn serve_definitions(front: Arc<Front>) {
     };
     let mut definitions = Definitions::default();
     loop {
-        let opened = stored
-            .cache
-            .watch(&Scope::All, &WatchOptions::default())
-            .await;
-        let mut watcher = match opened {
+        let mut watcher = match watch(&stored.cache).await {
             Ok(watcher) => watcher,
             Err(RequestError::Stopped) => return,
             Err(_) => {
@@ -81,6 +77,14 @@ pub(crate) async fn serve_definitions(front: Arc<Front>) {
             }
         }
     }
+}
+
+/// Watches what changes from now on. The definitions that exist are read by the first round: among initial events one
+/// that cannot be decoded would end the watch again and again.
+async fn watch(cache: &ResourceCache) -> Result<CacheWatcher, RequestError> {
+    let now = cache.list(&Scope::All, &ListOptions::default()).await?;
+    let options = WatchOptions::default().resource_version(now.revision.to_string());
+    cache.watch(&Scope::All, &options).await
 }
 
 /// Waits until a definition or one of the objects changes. Returns `false` at the end of the watch.
@@ -295,7 +299,8 @@ async fn list(resource: &Resource, stored: &Stored) -> Result<Vec<JsonObject>, R
         .list(&Scope::All, &ListOptions::default())
         .await?;
     let mut objects = Vec::new();
-    for object in listed.items {
+    // What cannot be read defines nothing, and does not keep the rest from it.
+    for object in listed.items.readable() {
         let object = object?;
         objects.push((
             object.create_revision(),

@@ -61,6 +61,8 @@ pub struct ListItems {
     /// The filter, unless the objects are already filtered.
     filter: Option<ObjectFilter>,
     ended: bool,
+    /// Whether objects that cannot be decoded are left out.
+    readable: bool,
     counts: Option<ListCounts>,
 }
 
@@ -122,6 +124,7 @@ impl ObjectList {
                 objects,
                 filter,
                 ended: false,
+                readable: false,
                 counts: None,
             },
         }
@@ -367,6 +370,14 @@ impl fmt::Debug for ListItems {
 }
 
 impl ListItems {
+    /// Leaves out the objects that cannot be decoded, for readers that can go on without them. Otherwise the first of
+    /// them ends the list with an error.
+    #[must_use]
+    pub fn readable(mut self) -> Self {
+        self.readable = true;
+        self
+    }
+
     /// Returns the next object, before the filter is applied.
     fn next_object(&mut self) -> Option<Arc<StoredObject>> {
         let object = match &mut self.objects {
@@ -421,6 +432,7 @@ impl Iterator for ListItems {
                     return Some(Ok(Object::new(object)));
                 }
                 Ok(false) => {}
+                Err(_) if self.readable => {}
                 Err(corrupt) => {
                     self.ended = true;
                     return Some(Err(self.corrupt(corrupt)));

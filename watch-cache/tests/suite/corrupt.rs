@@ -50,6 +50,25 @@ fn fields(status: &Status) -> (u16, &str, &str) {
 }
 
 #[test]
+fn a_reader_can_leave_corrupt_objects_out() {
+    on_both(|fixture, store, _| {
+        fixture.put("ns/a", pod("ns/a", "", "n1"));
+        corrupt(fixture, "ns/b");
+        fixture.put("ns/c", pod("ns/c", "", "n1"));
+        fixture.wait_until_fresh();
+        let list = || {
+            let listed = fixture.wait(store.list(&Scope::All, &ListOptions::default()));
+            listed.unwrap().items
+        };
+        assert!(list().any(|object| object.is_err()));
+        let names = list()
+            .readable()
+            .map(|object| object.unwrap().name().to_owned());
+        assert_eq!(names.collect::<Vec<_>>(), ["a", "c"]);
+    });
+}
+
+#[test]
 fn t_34_a_corrupt_object_does_not_end_watches_whose_name_or_namespace_excludes_it() {
     on_both(|fixture, store, _| {
         let start = fixture.put_elsewhere();

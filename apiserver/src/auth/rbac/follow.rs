@@ -68,7 +68,8 @@ impl Follower {
             .await?;
         self.since = listed.revision;
         let mut objects = Vec::new();
-        for object in listed.items {
+        // What cannot be read grants nothing, and does not keep the rest from it.
+        for object in listed.items.readable() {
             let object = object?;
             let value = Value::Object(decoded(&self.resource, &self.stored, &object)?);
             objects.push((object, value));
@@ -84,8 +85,11 @@ impl Follower {
     /// Follows the changes until the cache stops.
     pub(crate) async fn run(mut self) {
         loop {
-            if let Err(RequestError::Stopped) = self.follow().await {
-                return;
+            match self.follow().await {
+                Ok(()) => {}
+                Err(RequestError::Stopped) => return,
+                // The cache may load its objects.
+                Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
             }
             // The watch has ended, or its events are gone.
             while let Err(error) = self.load().await {
