@@ -131,6 +131,64 @@ fn values_in_protobuf_are_read_and_replaced_by_json() -> TestResult {
 }
 
 #[test]
+fn values_in_protobuf_get_the_defaults_of_reads() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let engine = server.engine().ok_or("not embedded")?;
+    // As kube-apiserver stores it when it is created.
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "a", "namespace": "default", "uid": "u"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    engine.put(
+        "/registry/persistentvolumeclaims/default/a",
+        kinds::to_protobuf(&claim)?,
+    )?;
+    let path = "/api/v1/namespaces/default/persistentvolumeclaims/a";
+    let (status, read) = value(&send(&server, "GET", path, ""));
+    assert_eq!(status, 200);
+    assert_eq!(read["status"]["phase"], "Pending", "{read}");
+    assert_eq!(read["spec"]["volumeMode"], "Filesystem", "{read}");
+    Ok(())
+}
+
+#[test]
+fn definitions_that_a_kube_apiserver_has_stored_are_served() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let engine = server.engine().ok_or("not embedded")?;
+    let names =
+        r#"{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"}"#;
+    let size = r#"{"type":"object","properties":{"size":{"type":"integer","default":3}}}"#;
+    let key = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com";
+    let stored = format!(
+        r#"{{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1beta1","metadata":{{"name":"widgets.example.com","uid":"u","generation":1,"creationTimestamp":"2026-01-01T00:00:00Z"}},"spec":{{"group":"example.com","version":"v1","names":{names},"scope":"Namespaced","validation":{{"openAPIV3Schema":{{"type":"object","properties":{{"spec":{size}}}}}}},"versions":[{{"name":"v1","served":true,"storage":true}}],"conversion":{{"strategy":"None"}},"preserveUnknownFields":false}},"status":{{"conditions":[{{"type":"NamesAccepted","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z","reason":"NoConflicts","message":"no conflicts found"}},{{"type":"Established","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z","reason":"InitialNamesAccepted","message":"the initial names have been accepted"}}],"acceptedNames":{names},"storedVersions":["v1"]}}}}
+"#
+    );
+    engine.put(key, stored)?;
+    let widgets = "/apis/example.com/v1/namespaces/default/widgets";
+    while send(&server, "GET", widgets, "").0 != 200 {}
+    let object = r#"{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"unknown":1}}"#;
+    let (status, made) = value(&send(&server, "POST", widgets, object));
+    assert_eq!(
+        (status, &made["spec"]),
+        (201, &json!({"size": 3})),
+        "{made}"
+    );
+    // Nothing was to do for the definition.
+    let unchanged = engine.get(key).ok_or("no value")?;
+    assert!(unchanged.value().starts_with(br#"{"kind":"#));
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
+    let (status, read) = value(&send(&server, "GET", path, ""));
+    assert_eq!(status, 200);
+    let shown = &read["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    assert_eq!(
+        shown["properties"]["spec"]["properties"]["size"]["default"], 3,
+        "{read}"
+    );
+    assert_eq!(send(&server, "DELETE", path, "").0, 200);
+    while engine.get(key).is_some() {}
+    Ok(())
+}
+
+#[test]
 fn a_broken_value_in_protobuf_is_an_error_of_its_object() -> TestResult {
     let server = ApiServer::builder().start()?;
     let engine = server.engine().ok_or("not embedded")?;

@@ -39,7 +39,7 @@ mod storage;
 mod warning;
 mod workload;
 
-use revstore_watch_cache::registry::Propagation;
+use revstore_watch_cache::registry::{JsonObject, Propagation};
 
 pub use certificates::{approve, set_requester};
 pub use cluster::finalize_namespace;
@@ -49,6 +49,14 @@ pub use scale::{scale_of, set_scale};
 pub use selectable::{field_error, field_value, selectable_fields};
 pub(crate) use service::prepare_allocation;
 pub use warning::{deletion_warning, kind_warning, warnings};
+
+/// Sets the defaults of a stored object, as those of requests: its API version and kind are in it.
+pub(crate) fn set_defaults(object: &mut JsonObject) {
+    let version = edit::text(object, "apiVersion").to_owned();
+    let (group, version) = version.split_once('/').unwrap_or(("", &version));
+    let kind = catalog::find(group, version, edit::text(object, "kind"));
+    (kind.default)(object);
+}
 
 /// Returns the propagation policy of a deletion that does not name one, or `None` to leave the finalizers
 /// as they are.

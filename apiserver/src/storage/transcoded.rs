@@ -1,10 +1,11 @@
-//! Values that a kube-apiserver has written as protobuf, read as JSON.
+//! Values that a kube-apiserver has written, in the form in which this server writes them.
 
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use revstore_engine::{KeyRange, Revision};
 use revstore_kinds as kinds;
+use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::source::{
     Batch, BatchStream, ConditionalWrite, ListPage, ListRequest, Source, SourceError,
     StoredKeyValue, VersionOutcome, VersionWrite, WatchRequest, WriteOutcome,
@@ -15,8 +16,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A source that returns values in Kubernetes' protobuf as JSON. Values that cannot be converted stay as they are, and
-/// are reported as corrupt objects.
+use crate::builtin;
+use crate::custom::definition;
+
+/// A source that returns values as this server writes them: in JSON, with the defaults of their fields, and definitions
+/// of custom resources in `v1`. A kube-apiserver stores most objects in protobuf, without the defaults of fields that it
+/// sets whenever it reads them, and definitions in `v1beta1`.
+///
+/// Values that cannot be converted stay as they are, and are reported as corrupt objects.
 #[derive(Debug)]
 pub(crate) struct Transcoded {
     source: Arc<dyn Source>,
@@ -28,23 +35,42 @@ impl Transcoded {
     }
 }
 
-/// Returns a value as JSON, if it is in protobuf. The API version and the kind come first, as in the values that this
-/// server writes.
+/// How objects of built-in kinds begin in JSON that a kube-apiserver has written. This server writes the API version
+/// first.
+const FOREIGN_JSON: &[u8] = br#"{"kind":""#;
+
+/// Returns a value as this server writes it, if it is in another form.
 fn to_json(value: &Bytes) -> Option<Bytes> {
-    const FIRST: [&str; 2] = ["apiVersion", "kind"];
-    if !value.starts_with(kinds::MAGIC) {
-        return None;
-    }
-    let Ok(Value::Object(object)) = kinds::from_protobuf(value) else {
+    let parsed = if value.starts_with(kinds::MAGIC) {
+        kinds::from_protobuf(value).ok()?
+    } else if value.starts_with(FOREIGN_JSON) {
+        serde_json::from_slice(value).ok()?
+    } else {
         return None;
     };
+    let Value::Object(mut object) = parsed else {
+        return None;
+    };
+    if object
+        .get("kind")
+        .is_some_and(|kind| kind == definition::KIND)
+    {
+        definition::to_v1(&mut object);
+    }
+    builtin::set_defaults(&mut object);
+    write(&object, value.len())
+}
+
+/// Writes an object. The API version and the kind come first, as in the values that this server writes.
+fn write(object: &JsonObject, length: usize) -> Option<Bytes> {
+    const FIRST: [&str; 2] = ["apiVersion", "kind"];
     let first = FIRST
         .iter()
         .filter_map(|field| object.get_key_value(*field));
     let rest = object
         .iter()
         .filter(|(field, _)| !FIRST.contains(&field.as_str()));
-    let mut json = Vec::with_capacity(2 * value.len());
+    let mut json = Vec::with_capacity(2 * length);
     serde_json::Serializer::new(&mut json)
         .collect_map(first.chain(rest))
         .ok()?;
