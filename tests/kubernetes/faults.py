@@ -112,6 +112,16 @@ def test_etcd_is_slow(binary, etcd_binary, directory):
         check("but not for ever", status == 500 and 9 < time.monotonic() - begun < 15, (status, answer))
         etcd.members[0].resume()
         wait_for("readiness", lambda: front.call("GET", "/readyz")[0] == 200)
+        etcd.members[0].pause()
+        writer = threading.Thread(target=lambda: front.call("POST", CONFIG_MAPS, config_map("c")))
+        writer.start()
+        time.sleep(0.5)
+        begun = time.monotonic()
+        front.send(signal.SIGTERM)
+        status = front.child.wait(timeout=START_LIMIT)
+        took = time.monotonic() - begun
+        check("SIGTERM ends a server that waits for etcd", status == 0 and took < STOP_LIMIT, (status, took))
+        writer.join()
     finally:
         front.stop()
         etcd.stop()

@@ -23,6 +23,7 @@ from processes import Etcd, Front, call, free_port, open_url, version, wait_for
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 SERVICES = "/api/v1/namespaces/default/services"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ADDRESSES = "/apis/networking.k8s.io/v1/ipaddresses"
 # Seconds of load before, between and after the disturbances.
 LOAD = 3
@@ -245,6 +246,12 @@ def main():
                 body = {"metadata": {"name": "ballast%d" % number}, "data": {"text": "x" * 200}}
                 if fronts[number % 2].call("POST", CONFIG_MAPS, body)[0] != 201:
                     sys.exit("an object cannot be created")
+            definition = {"metadata": {"name": "things.example.com"}, "spec": {
+                "group": "example.com", "scope": "Cluster", "names": {"plural": "things", "kind": "Thing"}, "versions": [
+                    {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}
+            fronts[0].call("POST", DEFINITIONS, definition)
+            for front in fronts:
+                wait_for("a custom resource", lambda: front.call("GET", "/apis/example.com/v1/things")[0] == 200)
             informers = [Informer(first), Informer(second)]
             counters = [Counter((first, second)[number % 2], "counter%d" % number) for number in range(COUNTERS)]
             publishers = [Publisher(url, prefix) for url, prefix in [(first, "a"), (first, "b"), (second, "c"), (second, "d")]]
